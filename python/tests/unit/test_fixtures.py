@@ -1,0 +1,187 @@
+"""The golden data is well formed, complete and in agreement with its own oracle.
+
+What jobwire makes of it is tested elsewhere; nothing of jobwire is imported here.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+FIXTURES = REPOSITORY / "fixtures"
+INDEX: list[dict[str, Any]] = json.loads((FIXTURES / "index.json").read_text("utf-8"))
+FILES = [line["file"] for line in INDEX]
+PAYLOAD_FILES = [line["file"] for line in INDEX if line["kind"] != "processes"]
+PROCESS_FILES = [line["file"] for line in INDEX if line["kind"] == "processes"]
+SIZE_LIMIT = 2_000_000  # bytes: all of it is in every wheel
+
+
+@functools.cache
+def entries(file: str) -> list[dict[str, Any]]:
+    loaded: list[dict[str, Any]] = json.loads((FIXTURES / file).read_text("utf-8"))
+    return loaded
+
+
+@functools.cache
+def validator(kind: str) -> Draft202012Validator:
+    schema = json.loads((REPOSITORY / "schema" / "fixture.json").read_text("utf-8"))
+    Draft202012Validator.check_schema(schema)
+    del schema["anyOf"]
+    return Draft202012Validator(schema | {"$ref": f"#/$defs/{kind}"})
+
+
+@pytest.fixture(scope="module")
+def oracle() -> ModuleType:
+    """The capture directory's outcome.py, which is a script and in no package."""
+    path = FIXTURES / "capture" / "outcome.py"
+    spec = importlib.util.spec_from_file_location("fixture_outcome", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def payload_of(entry: dict[str, Any]) -> bytes:
+    if "payload" in entry:
+        return str(entry["payload"]).encode("utf-8")
+    return base64.b64decode(entry["payload_base64"], validate=True)
+
+
+def test_index_lists_every_file() -> None:
+    present = {path.relative_to(FIXTURES).as_posix() for path in FIXTURES.rglob("*.json")}
+    assert sorted(FILES) == sorted(present - {"index.json"})
+
+
+def test_index_follows_the_schema() -> None:
+    validator("index").validate(INDEX)
+
+
+@pytest.mark.parametrize("line", INDEX, ids=FILES)
+def test_file_follows_the_schema(line: dict[str, Any]) -> None:
+    validator(line["kind"]).validate(entries(line["file"]))
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        {"outcome": "skip"},
+        {"reason": "not-json"},
+        {"class": ""},
+        {"created_at": 1795191459.5},
+        {"unheard": 1},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_schema_refuses_a_spoilt_expectation(spoilt: dict[str, Any]) -> None:
+    [sound] = [
+        e for e in entries("sidekiq/8.1.7/payloads.json") if e["name"] == "retry-first/retry/0"
+    ]
+    assert validator("payloads").is_valid([sound])
+    assert not validator("payloads").is_valid([sound | {"expect": sound["expect"] | spoilt}])
+
+
+@pytest.mark.parametrize("line", INDEX, ids=FILES)
+def test_index_counts_entries_and_their_names_are_unique(line: dict[str, Any]) -> None:
+    names = [entry["name"] for entry in entries(line["file"])]
+    assert line["count"] == len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("file", [*FILES, "index.json"])
+def test_file_has_one_entry_a_line(file: str) -> None:
+    text = (FIXTURES / file).read_bytes().decode("utf-8")
+    opening, *lines, closing, rest = text.split("\n")
+    assert (opening, closing, rest) == ("[", "]", "")
+    assert [json.loads(line.removesuffix(",")) for line in lines] == json.loads(text)
+    assert text.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("file", PAYLOAD_FILES)
+def test_payload_is_base64_only_if_it_is_not_utf8(file: str) -> None:
+    for entry in entries(file):
+        if "payload_base64" in entry:
+            with pytest.raises(UnicodeDecodeError):
+                payload_of(entry).decode("utf-8")
+
+
+@pytest.mark.parametrize("file", PAYLOAD_FILES)
+def test_expectation_follows_from_the_bytes(file: str, oracle: ModuleType) -> None:
+    for entry in entries(file):
+        stated = {name: value for name, value in entry["expect"].items() if name != "sidekiq"}
+        if stated["outcome"] == "run-or-bury":  # libraries differ; the oracle keeps the digits
+            stated["outcome"] = "run"
+            del stated["reason"]
+        assert oracle.expect(payload_of(entry)) == stated, entry["name"]
+
+
+@pytest.mark.parametrize("file", PAYLOAD_FILES)
+def test_expectation_agrees_with_a_plain_parser(file: str) -> None:
+    """A second opinion on what the oracle found by walking the text."""
+    for entry in entries(file):
+        expect = entry["expect"]
+        if expect["outcome"] == "run":
+            job = json.loads(payload_of(entry))
+            assert job["class"] == expect["class"], entry["name"]
+            assert job.get("jid") == expect["jid"], entry["name"]
+            assert repr(job.get("args") or []) == repr(json.loads(expect["args_json"]))
+
+
+def test_invalid_entries_cover_what_the_index_says() -> None:
+    [line] = [line for line in INDEX if line["kind"] == "invalid"]
+    named = {
+        identifier
+        for entry in entries(line["file"])
+        for identifier in (*entry["breaks"], *entry["covers"])
+    }
+    assert named == set(line["covers"])
+
+
+def test_invalid_entries_show_every_outcome_and_every_generation() -> None:
+    seen = {entry["expect"]["outcome"] for entry in entries("invalid/payloads.json")}
+    assert seen == {"run", "fail", "bury", "run-or-bury"}
+    captured = {Path(file).parent.name for file in FILES if file.startswith("sidekiq/")}
+    for entry in entries("invalid/payloads.json"):
+        assert set(entry["expect"]["sidekiq"]) == captured, entry["name"]
+
+
+@pytest.mark.parametrize("file", PROCESS_FILES)
+def test_processes_are_described_as_stored(file: str) -> None:
+    for entry in entries(file):
+        described = {process["identity"]: process for process in entry["expect"]}
+        assert set(described) == set(entry["identities"]), entry["name"]
+        for identity, process in described.items():
+            info = json.loads(entry["identities"][identity]["fields"]["info"])
+            assert info["identity"] == identity
+            assert process["queues"] == info["queues"]
+            assert process["alive"] == (identity in entry["processes"])
+            records = {
+                tid
+                for key, work in entry["work"].items()
+                if key in (f"{identity}:work", f"{identity}:workers")
+                for tid in work["fields"]
+            }
+            assert {record["tid"] for record in process["work"]} == records
+
+
+def test_fixtures_stay_small() -> None:
+    assert sum(path.stat().st_size for path in FIXTURES.rglob("*") if path.is_file()) < SIZE_LIMIT
+
+
+def test_nothing_of_jobwire_is_used() -> None:
+    """The expectations would prove nothing if the code under test had made them."""
+    for script in sorted((FIXTURES / "capture").glob("*.py")):
+        assert "jobwire" not in {
+            word
+            for line in script.read_text("utf-8").splitlines()
+            if line.lstrip().startswith(("import ", "from "))
+            for word in line.replace(".", " ").split()
+        }, script.name
