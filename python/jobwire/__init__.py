@@ -1,3 +1,35 @@
 """Client and worker for the Redis wire protocol that Sidekiq speaks."""
 
+from jobwire.aio import AsyncClient
+from jobwire.app import App, JobType, current_job
+from jobwire.client import Client
+from jobwire.errors import (
+    ConfigError,
+    InvalidJob,
+    JobwireError,
+    MaybeWritten,
+    RedisRefused,
+    RedisTrouble,
+    RedisUnreachable,
+    Shutdown,
+)
+from jobwire.payload import Job
+
+__all__ = [
+    "App",
+    "AsyncClient",
+    "Client",
+    "ConfigError",
+    "InvalidJob",
+    "Job",
+    "JobType",
+    "JobwireError",
+    "MaybeWritten",
+    "RedisRefused",
+    "RedisTrouble",
+    "RedisUnreachable",
+    "Shutdown",
+    "current_job",
+]
+
 __version__ = "0.1.0"

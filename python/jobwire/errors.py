@@ -6,9 +6,11 @@
     │   ├── InvalidJob         yours: refused before anything was written
     │   └── MalformedPayload   found in Redis: not a payload at all
     ├── UnknownJob             no job with the payload's class is registered here
-    ├── RedisUnreachable       no usable connection; nothing was written
-    ├── RedisRefused           the server answered with an error; nothing was written
-    └── MaybeWritten           sent, but no answer came; the write may have happened
+    └── RedisTrouble           Redis could not be used as asked
+        ├── RedisUnreachable   no usable connection; nothing was sent
+        ├── RedisRefused       the server answered with an error; nothing was done
+        └── NoReply            sent, but no answer came
+            └── MaybeWritten   the same for a push: the job may have been written
 
 `Shutdown` stands apart: it interrupts a running job at a hard stop and must not be caught by
 `except Exception`.
@@ -16,16 +18,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 __all__ = [
     "ConfigError",
     "InvalidJob",
     "JobwireError",
     "MalformedPayload",
     "MaybeWritten",
+    "NoReply",
     "PayloadError",
     "RedisRefused",
+    "RedisTrouble",
     "RedisUnreachable",
     "Shutdown",
     "UnknownJob",
@@ -65,31 +67,39 @@ class UnknownJob(JobwireError, LookupError):
     """No job is registered under the payload's class; an ordinary failure. [EXEC-2]"""
 
 
-class RedisUnreachable(JobwireError, ConnectionError):
-    """No usable connection could be made, so nothing was written. [PUSH-8]"""
+class RedisTrouble(JobwireError):
+    """Redis could not be used as asked. For a bulk push, says which jobs exist. [BULK-6]
+
+    Attributes:
+        written: Ids of jobs that certainly exist (earlier slices of a bulk push).
+        unsure: Ids of jobs that may or may not exist.
+    """
+
+    written: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()
 
 
-class RedisRefused(JobwireError):
-    """The server answered with an error and did nothing. `code` is its first word."""
+class RedisUnreachable(RedisTrouble, ConnectionError):
+    """No usable connection could be made, so nothing was sent. [PUSH-8]"""
+
+
+class RedisRefused(RedisTrouble):
+    """The server answered with an error and did nothing. `code` is its first word. [PUSH-8]"""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
-        self.code = message.split(" ", 1)[0] if message else ""
+        self.code = message.split(" ", 1)[0]
 
 
-class MaybeWritten(JobwireError, ConnectionError):
-    """The command went out but its answer never came: it may have been carried out. [PUSH-8]
+class NoReply(RedisTrouble, ConnectionError):
+    """A command went out but its answer never came: it may have been carried out."""
 
-    Pushing again may run the job twice. `written` holds the ids of jobs that certainly exist
-    (earlier slices of a bulk push), `unsure` those of the write in question. [BULK-6]
+
+class MaybeWritten(NoReply):
+    """A push got no answer: the jobs in `unsure` may have been written. [PUSH-8]
+
+    Pushing again with the same jid is safe only if running the job twice is.
     """
-
-    def __init__(
-        self, message: str, *, written: Sequence[str] = (), unsure: Sequence[str] = ()
-    ) -> None:
-        super().__init__(message)
-        self.written = tuple(written)
-        self.unsure = tuple(unsure)
 
 
 class Shutdown(BaseException):

@@ -1,0 +1,32 @@
+-- bury.lua: a held job goes to the dead set, which is trimmed. [REL-2] [DEAD-1] [DEAD-2] [DEAD-3] [STAT-1]
+-- KEYS[1]  private hash of the process    KEYS[2]  dead set: member = payload, score = time of death
+-- KEYS[3]  processed in all    KEYS[4]  processed on this day
+-- KEYS[5]  failed in all       KEYS[6]  failed on this day
+-- ARGV[1]  seconds to keep a day's counters    ARGV[2]  field of the job in the private hash
+-- ARGV[3]  payload to store    ARGV[4]  now, Unix seconds
+-- ARGV[5]  score up to which the dead are forgotten    ARGV[6]  size limit
+-- ARGV[7]  1 if the job was executed, else 0 (it could not be read)
+-- Returns  1, or 0 if the job was not held any more and nothing was done
+
+-- Nothing may fail after the entry is gone: a script is not rolled back. Out of memory cannot, once
+-- something was written; a key of another type can.
+local kind = redis.call("TYPE", KEYS[2]).ok
+if kind ~= "zset" and kind ~= "none" then
+  return redis.error_reply("WRONGTYPE " .. KEYS[2] .. " is no sorted set")
+end
+if redis.call("HDEL", KEYS[1], ARGV[2]) == 0 then
+  return 0
+end
+redis.call("ZADD", KEYS[2], ARGV[4], ARGV[3])
+redis.call("ZREMRANGEBYSCORE", KEYS[2], "-inf", ARGV[5])
+-- Ranks 0 to -limit leave limit - 1 jobs: Sidekiq's own off-by-one, kept on purpose. [DEAD-3]
+redis.call("ZREMRANGEBYRANK", KEYS[2], 0, -tonumber(ARGV[6]))
+if ARGV[7] == "1" then
+  redis.pcall("INCR", KEYS[3]) -- pcall: a broken counter must not undo the outcome
+  redis.pcall("INCR", KEYS[4])
+  redis.pcall("EXPIRE", KEYS[4], ARGV[1])
+  redis.pcall("INCR", KEYS[5])
+  redis.pcall("INCR", KEYS[6])
+  redis.pcall("EXPIRE", KEYS[6], ARGV[1])
+end
+return 1

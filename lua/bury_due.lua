@@ -1,0 +1,20 @@
+-- bury_due.lua: move due members that are no payload to the dead set as they are. [SCHED-9] [DEAD-2] [DEAD-3]
+-- KEYS[1]  schedule or retry set    KEYS[2]  dead set
+-- ARGV[1]  now, Unix seconds    ARGV[2]  score up to which the dead are forgotten
+-- ARGV[3]  size limit           ARGV[4..]  members (exact bytes)
+-- Returns  the members that this call moved
+local kind = redis.call("TYPE", KEYS[2]).ok
+if kind ~= "zset" and kind ~= "none" then
+  return redis.error_reply("WRONGTYPE " .. KEYS[2] .. " is no sorted set")
+end
+local moved = {}
+for i = 4, #ARGV do
+  if redis.call("ZREM", KEYS[1], ARGV[i]) == 1 then
+    redis.call("ZADD", KEYS[2], ARGV[1], ARGV[i])
+    moved[#moved + 1] = ARGV[i]
+  end
+end
+redis.call("ZREMRANGEBYSCORE", KEYS[2], "-inf", ARGV[2])
+-- Ranks 0 to -limit leave limit - 1 jobs: Sidekiq's own off-by-one, kept on purpose. [DEAD-3]
+redis.call("ZREMRANGEBYRANK", KEYS[2], 0, -tonumber(ARGV[3]))
+return moved

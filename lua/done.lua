@@ -1,0 +1,26 @@
+-- done.lua: jobs are over and leave nothing behind: acknowledge and count them. [REL-2] [STAT-1] [STAT-2]
+-- KEYS[1]  private hash of the process
+-- KEYS[2]  processed in all    KEYS[3]  processed on this day
+-- KEYS[4]  failed in all       KEYS[5]  failed on this day
+-- ARGV[1]  seconds to keep a day's counters    ARGV[2]  1 if the jobs failed, else 0
+-- ARGV[3..]  fields of the jobs in the private hash
+-- Returns  the fields that were not held any more; those jobs are not counted
+local lost = {}
+for i = 3, #ARGV do
+  if redis.call("HDEL", KEYS[1], ARGV[i]) == 0 then
+    lost[#lost + 1] = ARGV[i]
+  end
+end
+local count = #ARGV - 2 - #lost
+if count > 0 then
+  -- pcall here: a broken counter must not make a finished job look unfinished.
+  redis.pcall("INCRBY", KEYS[2], count)
+  redis.pcall("INCRBY", KEYS[3], count)
+  redis.pcall("EXPIRE", KEYS[3], ARGV[1])
+  if ARGV[2] == "1" then
+    redis.pcall("INCRBY", KEYS[4], count)
+    redis.pcall("INCRBY", KEYS[5], count)
+    redis.pcall("EXPIRE", KEYS[5], ARGV[1])
+  end
+end
+return lost

@@ -1,0 +1,25 @@
+-- retry.lua: a held job failed and goes to the retry set. [REL-2] [RETRY-9] [STAT-1] [STAT-2]
+-- KEYS[1]  private hash of the process    KEYS[2]  retry set: member = payload, score = due time
+-- KEYS[3]  processed in all    KEYS[4]  processed on this day
+-- KEYS[5]  failed in all       KEYS[6]  failed on this day
+-- ARGV[1]  seconds to keep a day's counters    ARGV[2]  field of the job in the private hash
+-- ARGV[3]  when to try again, Unix seconds     ARGV[4]  payload to store
+-- Returns  1, or 0 if the job was not held any more and nothing was done
+
+-- Nothing may fail after the entry is gone: a script is not rolled back. Out of memory cannot, once
+-- something was written; a key of another type can.
+local kind = redis.call("TYPE", KEYS[2]).ok
+if kind ~= "zset" and kind ~= "none" then
+  return redis.error_reply("WRONGTYPE " .. KEYS[2] .. " is no sorted set")
+end
+if redis.call("HDEL", KEYS[1], ARGV[2]) == 0 then
+  return 0
+end
+redis.call("ZADD", KEYS[2], ARGV[3], ARGV[4])
+redis.pcall("INCR", KEYS[3]) -- pcall: a broken counter must not undo the outcome
+redis.pcall("INCR", KEYS[4])
+redis.pcall("EXPIRE", KEYS[4], ARGV[1])
+redis.pcall("INCR", KEYS[5])
+redis.pcall("INCR", KEYS[6])
+redis.pcall("EXPIRE", KEYS[6], ARGV[1])
+return 1

@@ -1,0 +1,113 @@
+"""The asyncio client: `Client` with the words async and await."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from jobwire._async import AsyncRedis
+from jobwire.arguments import StrictArgs
+from jobwire.client import make_producer, url_or_default
+from jobwire.normalize import ClientMiddleware, Options
+from jobwire.producer import GenerationSetting
+from jobwire.times import When
+
+__all__ = ["AsyncClient"]
+
+
+class AsyncClient:
+    """Pushes jobs from asyncio; the twin of `Client`, which documents the parameters.
+
+        async with AsyncClient("redis://localhost:6379/0") as client:
+            await client.push("HardJob", [1, "two"], queue="critical")
+
+    Belongs to the event loop in which it is first used.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        namespace: str = "",
+        generation: GenerationSetting = "auto",
+        strict_args: StrictArgs = "raise",
+        middleware: Sequence[ClientMiddleware] = (),
+        timeout: float = 5.0,
+    ) -> None:
+        self._producer = make_producer(namespace, generation, strict_args, middleware)
+        self.redis = AsyncRedis(url_or_default(url), timeout=timeout)
+
+    @property
+    def url(self) -> str:
+        """Where the jobs go."""
+        return self.redis.url
+
+    async def push(
+        self,
+        class_name: str,
+        args: Sequence[Any] = (),
+        *,
+        at: When | None = None,
+        jid: str | None = None,
+        fields: Mapping[str, Any] | None = None,
+        **options: Unpack[Options],
+    ) -> str | None:
+        """Push one job; see `Client.push`."""
+        return await self.redis.run(
+            self._producer.push(class_name, args, options, at=at, jid=jid, fields=fields)
+        )
+
+    async def push_in(
+        self,
+        when: When,
+        class_name: str,
+        args: Sequence[Any] = (),
+        *,
+        jid: str | None = None,
+        fields: Mapping[str, Any] | None = None,
+        **options: Unpack[Options],
+    ) -> str | None:
+        """Push one job to run later; see `Client.push_in`."""
+        return await self.redis.run(
+            self._producer.push(
+                class_name, args, options, at=when, soon=True, jid=jid, fields=fields
+            )
+        )
+
+    async def push_bulk(
+        self,
+        class_name: str,
+        args_list: Iterable[Sequence[Any]],
+        *,
+        at: When | Sequence[When] | None = None,
+        spread_interval: float | None = None,
+        fields: Mapping[str, Any] | None = None,
+        **options: Unpack[Options],
+    ) -> list[str | None]:
+        """Push a job for each list of arguments; see `Client.push_bulk`."""
+        return await self.redis.run(
+            self._producer.push_bulk(
+                class_name,
+                args_list,
+                options,
+                at=at,
+                spread_interval=spread_interval,
+                fields=fields,
+            )
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.redis.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()

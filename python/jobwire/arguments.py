@@ -1,0 +1,93 @@
+"""Which Python values may be job arguments. [PUSH-5]"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from jobwire.errors import InvalidJob
+
+__all__ = ["MAX_DEPTH", "StrictArgs", "check_args", "check_value"]
+
+StrictArgs = Literal["raise", "off"]
+"""`raise` refuses what JSON has no type for; `off` converts it as msgspec does."""
+
+MAX_DEPTH = 100  # levels of the whole payload, the outer object included [PAY-3]
+_SCALARS = (str, int, bool, type(None))
+
+
+def check_args(args: object, *, strict: StrictArgs = "raise") -> list[Any]:
+    """Return `args` as the list to encode. [PUSH-5]
+
+    Raises:
+        InvalidJob: The error's `field` is the path of the offending value, like
+            `args[0]['price']`.
+    """
+    if isinstance(args, str | bytes) or not isinstance(args, Sequence):
+        raise InvalidJob(
+            "PAY-12", "args", f"{_show(args)} is not a list; put a single argument in one: [...]"
+        )
+    values = list(args)
+    if strict == "off":
+        try:
+            values = msgspec.to_builtins(values, str_keys=True)
+        except (TypeError, ValueError) as error:
+            raise InvalidJob("PUSH-5", "args", str(error)) from error
+    check_value(values, "args", depth=2)
+    return values
+
+
+def check_value(value: object, path: str, *, depth: int) -> None:
+    """Refuse a value that would not come back from JSON as itself. [PUSH-5] [PAY-3] [PAY-4]
+
+    Types are compared exactly, as Sidekiq does: a str subclass would come back as plain str.
+    """
+    if type(value) is float:
+        if not math.isfinite(value):
+            raise InvalidJob("PAY-4", path, f"{value} has no JSON form; send None or a string")
+    elif type(value) is str:
+        _check_text(value, path)
+    elif type(value) is list:
+        _check_depth(path, depth)
+        for index, item in enumerate(value):
+            check_value(item, f"{path}[{index}]", depth=depth + 1)
+    elif type(value) is dict:
+        _check_depth(path, depth)
+        for key, item in value.items():
+            if type(key) is not str:
+                raise InvalidJob(
+                    "PUSH-5", path, f"key {key!r} is {type(key).__name__}; keys must be str"
+                )
+            _check_text(key, path)
+            check_value(item, f"{path}[{key!r}]", depth=depth + 1)
+    elif type(value) not in _SCALARS:
+        raise InvalidJob(
+            "PUSH-5",
+            path,
+            f"{_show(value)} is {type(value).__name__}, which JSON does not have; "
+            "send str, int, float, bool, None, list or dict",
+        )
+
+
+def _check_depth(path: str, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        short = path if len(path) <= 60 else path[:57] + "..."
+        raise InvalidJob("PAY-3", short, f"nests deeper than {MAX_DEPTH} levels")
+
+
+def _check_text(text: str, path: str) -> None:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidJob(
+                "PAY-1", path, f"{text!r} holds a lone surrogate, which UTF-8 cannot carry"
+            ) from error
+
+
+def _show(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,69 @@
+"""Every key name of the protocol. No key is built anywhere else. [KEY-4]"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from jobwire.errors import ConfigError
+
+__all__ = ["Keys"]
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Names of all keys under one namespace.
+
+    Args:
+        namespace: Prefix of every key. `""` is Sidekiq's own layout. With a hash tag, like
+            `{shard-03}:`, all keys fall into one slot of a Redis or Valkey Cluster.
+    """
+
+    namespace: str = ""
+
+    queues: str = field(init=False)  # SET of bare queue names [KEY-1]
+    schedule: str = field(init=False)  # ZSET payload -> due time [KEY-3]
+    retry: str = field(init=False)  # ZSET payload -> next attempt [KEY-3]
+    dead: str = field(init=False)  # ZSET payload -> time of death [KEY-3]
+    processes: str = field(init=False)  # SET of process identities [BEAT-1]
+    cleanup_lock: str = field(init=False)  # STRING, who prunes `processes` [BEAT-8]
+    owners: str = field(init=False)  # SET of identities with private entries [REL-1]
+
+    def __post_init__(self) -> None:
+        if any(char.isspace() for char in self.namespace):
+            raise ConfigError(
+                f"namespace: {self.namespace!r} holds white space; use a prefix like 'app:'"
+            )
+        for name, key in (
+            ("queues", "queues"),
+            ("schedule", "schedule"),
+            ("retry", "retry"),
+            ("dead", "dead"),
+            ("processes", "processes"),
+            ("cleanup_lock", "process_cleanup"),
+            ("owners", "jobwire:owners"),
+        ):
+            object.__setattr__(self, name, self.namespace + key)
+
+    def queue(self, name: str) -> str:
+        """LIST of payloads; the tail runs next. [KEY-2]"""
+        return f"{self.namespace}queue:{name}"
+
+    def process(self, identity: str) -> str:
+        """HASH of a process's heartbeat; its TTL is the lease. [BEAT-1] [REL-3]"""
+        return self.namespace + identity
+
+    def work(self, identity: str) -> str:
+        """HASH of thread id -> work record. [BEAT-5]"""
+        return f"{self.namespace}{identity}:work"
+
+    def signals(self, identity: str) -> str:
+        """LIST of signal names waiting for a process. [SIG-4]"""
+        return f"{self.namespace}{identity}-signals"
+
+    def private(self, identity: str) -> str:
+        """HASH of `sequence:queue` -> payload, the jobs a process holds. [REL-1] [REL-6]"""
+        return f"{self.namespace}jobwire:private:{identity}"
+
+    def stat(self, kind: str, day: str | None = None) -> str:
+        """STRING counter: `processed` or `failed`, in all or of one UTC day. [STAT-1] [STAT-2]"""
+        return f"{self.namespace}stat:{kind}" + (f":{day}" if day else "")

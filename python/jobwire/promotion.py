@@ -1,0 +1,117 @@
+"""Moving due jobs to their queues. [SCHED-5] to [SCHED-10]"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jobwire.errors import MalformedPayload
+from jobwire.graves import Grave
+from jobwire.keys import Keys
+from jobwire.payload import decode, edit
+from jobwire.times import Generation, stamp
+from jobwire.wire import Arg, Op, Script, command
+
+__all__ = ["Promoted", "first_wait", "next_wait", "promote_batch", "promoted"]
+
+BATCH = 100
+AVERAGE_INTERVAL = 5.0  # seconds between two looks by anybody [SCHED-8]
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """What one batch did.
+
+    Attributes:
+        seen: Due members found; fewer than asked for means that none is left.
+        moved: Members that this caller moved; others were taken by another promoter.
+        buried: Members that were no payload and went to the dead set, with the reason.
+    """
+
+    seen: int
+    moved: int
+    buried: Sequence[tuple[bytes, MalformedPayload]] = ()
+
+
+def promoted(text: bytes, *, now: float, generation: Generation) -> tuple[str, bytes]:
+    """Return the queue of a due payload and its text on that queue. [SCHED-6]
+
+    Only what every push writes is written: `enqueued_at`, and the defaults of what is missing.
+
+    Raises:
+        MalformedPayload: It cannot be decoded, or no queue can be made out. [SCHED-9]
+    """
+    job = decode(text, queue="")
+    queue = job.get("queue")
+    if "queue" not in job.fields:
+        queue = "default"
+    if not isinstance(queue, str) or not queue:
+        raise MalformedPayload("SCHED-9", "queue", f"{queue!r} is no queue name")
+    moved = edit(
+        text,
+        {
+            **({} if "created_at" in job.fields else {"created_at": stamp(now, generation)}),
+            "enqueued_at": stamp(now, generation),
+        },
+        defaults={"retry": True, "queue": "default"},
+        drop=("at",),
+    )
+    return queue, moved
+
+
+def promote_batch(
+    keys: Keys, zset: str, *, now: float, generation: Generation, grave: Grave, limit: int = BATCH
+) -> Op[Promoted]:
+    """Move up to `limit` due members of `schedule` or `retry` to their queues.
+
+    Whoever removes a member by its exact bytes pushes it, in the same step: promoters may race,
+    die or lose their connection at any point, and nothing is lost or doubled. [SCHED-5]
+    """
+    due: Sequence[bytes] = yield command("ZRANGE", zset, "-inf", now, "BYSCORE", "LIMIT", 0, limit)
+    queue_keys: dict[str, int] = {}
+    moves: list[Arg] = []
+    bad: list[tuple[bytes, MalformedPayload]] = []
+    for member in due:
+        try:
+            queue, text = promoted(member, now=now, generation=generation)
+        except MalformedPayload as error:
+            bad.append((member, error))
+            continue
+        index = queue_keys.setdefault(keys.queue(queue), len(queue_keys) + 1)
+        moves += (member, index, queue, text)
+    result = Promoted(seen=len(due), moved=0)
+    if moves:
+        moved = yield Script("promote", [zset, keys.queues, *queue_keys], moves)
+        result = replace(result, moved=moved)
+    if bad:
+        members = [member for member, _ in bad]
+        buried: Any = yield Script(
+            "bury_due",
+            [zset, keys.dead],
+            [grave.now, grave.oldest, grave.limit, *members],
+        )
+        mine = set(buried)
+        result = replace(result, buried=[each for each in bad if each[0] in mine])
+    return result
+
+
+def first_wait(interval: float | None, *, dice: float) -> float:
+    """Return how long to wait before the first look, in seconds. [SCHED-8]
+
+    Ten of them give a fleet that starts together time to register.
+    """
+    return (10.0 if interval is None else 0.0) + 5.0 * dice
+
+
+def next_wait(interval: float | None, *, processes: int, dice: float) -> float:
+    """Return how long to wait before the next look, in seconds. [SCHED-8]
+
+    Args:
+        interval: A configured average, or None to let the fleet as a whole look every 5 s.
+        processes: How many are registered.
+        dice: Uniform draw in [0, 1).
+    """
+    count = max(processes, 1)
+    average = count * AVERAGE_INTERVAL if interval is None else interval
+    return average * (dice + 0.5) if count < 10 else average * dice * 2

@@ -1,0 +1,188 @@
+"""Holding jobs so that no crash loses them: the reliable profile. [REL-1] to [REL-6]
+
+A job that was fetched stays in Redis, in the private hash of the process that holds it, until
+its outcome is stored. Each step below is one script, so at every instant the job is in at least
+one place. Every outcome first takes the private entry away; whoever finds it gone has lost the
+job to a recovery and must not touch it again. [REL-2]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jobwire.graves import Grave
+from jobwire.keys import Keys
+from jobwire.stats import DAY_TTL, stat_keys
+from jobwire.wire import Arg, Op, Script, command
+
+__all__ = [
+    "Fetched",
+    "Held",
+    "fetch",
+    "private_queue",
+    "put_back",
+    "recover",
+    "script_bury",
+    "script_done",
+    "script_retry",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One job in the private hash: `field` is `<sequence>:<queue>`."""
+
+    field: str
+    queue: str
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The answer to a fetch.
+
+    Attributes:
+        jobs: In the order in which they should run.
+        broken: Queue name to error, for keys that are no list. [FETCH-7]
+        lease: False if the process has no live lease, so that nothing was taken. [REL-3]
+    """
+
+    jobs: Sequence[Held]
+    broken: Mapping[str, str]
+    lease: bool = True
+
+
+def private_queue(field: str) -> str:
+    """Return the queue that a private entry came from. [REL-6]"""
+    return field.partition(":")[2]
+
+
+def fetch(
+    keys: Keys, identity: str, queues: Sequence[str], *, count: int, sequence: int
+) -> Op[Fetched]:
+    """Move up to `count` jobs from the queues, first one first, into the private hash. [REL-1]
+
+    Args:
+        keys: Key names.
+        identity: Who takes them.
+        queues: Names in the order to look at them.
+        count: How many at most.
+        sequence: A number such that this and the next `count` were never used by this process.
+    """
+    reply = yield Script(
+        "fetch",
+        [
+            keys.private(identity),
+            keys.process(identity),
+            keys.owners,
+            *(keys.queue(name) for name in queues),
+        ],
+        [identity, count, sequence, *queues],
+    )
+    if reply is None:
+        return Fetched((), {}, lease=False)
+    taken, errors = reply
+    jobs = []
+    for field, text in _pairs(taken):
+        name = field.decode()
+        jobs.append(Held(name, private_queue(name), text))
+    return Fetched(jobs, {name.decode(): error.decode() for name, error in _pairs(errors)})
+
+
+def script_done(
+    keys: Keys, identity: str, fields: Sequence[str], *, failed: bool, day: str
+) -> Script:
+    """Jobs that are over, `failed` or not, and leave nothing behind. [REL-2] [STAT-1]
+
+    Returns the fields that were no longer held.
+    """
+    return Script(
+        "done",
+        [keys.private(identity), *stat_keys(keys, day)],
+        [DAY_TTL, int(failed), *fields],
+    )
+
+
+def script_retry(
+    keys: Keys, identity: str, field: str, text: bytes, *, at: float, day: str
+) -> Script:
+    """A job that goes to the retry set. Returns 1, or 0 if it was no longer held. [RETRY-9]"""
+    return Script(
+        "retry",
+        [keys.private(identity), keys.retry, *stat_keys(keys, day)],
+        [DAY_TTL, field, at, text],
+    )
+
+
+def script_bury(
+    keys: Keys, identity: str, field: str, text: bytes, grave: Grave, *, counted: bool, day: str
+) -> Script:
+    """A job that goes to the dead set. Returns 1, or 0 if it was no longer held. [DEAD-1]
+
+    A payload that could not be read was not executed and is not `counted`. [EXEC-3]
+    """
+    return Script(
+        "bury",
+        [keys.private(identity), keys.dead, *stat_keys(keys, day)],
+        [DAY_TTL, field, text, grave.now, grave.oldest, grave.limit, int(counted)],
+    )
+
+
+def put_back(keys: Keys, identity: str, fields: Iterable[str]) -> Op[int]:
+    """Return held jobs to the tail of their queues, to run next. [FETCH-6] [SIG-5]
+
+    Returns:
+        How many were still held.
+    """
+    queue_keys, moves = _moves(keys, fields)
+    if not moves:
+        return 0
+    count: int = yield Script("put_back", [keys.private(identity), *queue_keys], moves)
+    return count
+
+
+def recover(keys: Keys, *, own: str) -> Op[dict[str, int]]:
+    """Return the jobs of processes without a lease to their queues. [REL-4] [REL-5]
+
+    Args:
+        keys: Key names.
+        own: The identity of the caller, never recovered from.
+
+    Returns:
+        Identity of each dead process to the number of jobs that this call put back.
+    """
+    recovered: dict[str, int] = {}
+    owners: Sequence[bytes] = yield command("SMEMBERS", keys.owners)
+    for identity in sorted(owner.decode() for owner in owners):
+        if identity == own or (yield command("EXISTS", keys.process(identity))):
+            continue
+        held: Sequence[bytes] = yield command("HKEYS", keys.private(identity))
+        queue_keys, moves = _moves(keys, (field.decode() for field in held))
+        count = yield Script(
+            "recover",
+            [keys.private(identity), keys.process(identity), keys.owners, *queue_keys],
+            [identity, *moves],
+        )
+        if count > 0:
+            recovered[identity] = count
+    return recovered
+
+
+def _moves(keys: Keys, fields: Iterable[str]) -> tuple[list[str], list[Arg]]:
+    """Return queue keys and (field, index of its queue's key), the job fetched last first.
+
+    So the one that was fetched first ends nearest to the tail, and runs first again.
+    """
+    ordered = sorted(fields, key=lambda field: int(field.partition(":")[0]), reverse=True)
+    index: dict[str, int] = {}
+    moves: list[Arg] = []
+    for field in ordered:
+        key = keys.queue(private_queue(field))
+        moves += (field, index.setdefault(key, len(index) + 1))
+    return list(index), moves
+
+
+def _pairs(flat: Sequence[Any]) -> Iterable[tuple[Any, Any]]:
+    return zip(flat[::2], flat[1::2], strict=True)

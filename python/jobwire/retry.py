@@ -1,0 +1,153 @@
+"""What becomes of a job that failed. [RETRY-1] to [RETRY-8], [DEAD-4]"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jobwire.payload import Job, edit, encode
+from jobwire.times import Generation, read, stamp
+
+__all__ = [
+    "DEFAULT_MAX_RETRIES",
+    "Bury",
+    "Discard",
+    "Failure",
+    "Retry",
+    "after_failure",
+    "encode_backtrace",
+    "retry_delay",
+]
+
+DEFAULT_MAX_RETRIES = 25
+MESSAGE_LIMIT = 10_000  # characters, not bytes [RETRY-3]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error, reduced to what a payload can hold."""
+
+    error_class: str
+    message: str
+    backtrace: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Store `text` in the retry set, due at epoch second `at`. [RETRY-9]"""
+
+    text: bytes
+    at: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    """Store `text` in the dead set. [DEAD-1]"""
+
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Store nothing: the job asked for no retry, or for no grave. [RETRY-1] [DEAD-4]"""
+
+
+def retry_delay(retry_count: int, *, dice: float) -> float:
+    """Return how long to wait before a retry. [RETRY-4]
+
+    Args:
+        retry_count: Retries already counted; 0 after the first failure.
+        dice: Uniform draw in [0, 1).
+
+    Returns:
+        Seconds: `retry_count**4 + 15` plus a whole number below `10 * (retry_count + 1)`.
+
+    Raises:
+        ValueError: If `retry_count` is negative.
+    """
+    if retry_count < 0:
+        raise ValueError(f"retry_count is negative: {retry_count}")
+    return retry_count**4 + 15 + int(dice * 10 * (retry_count + 1))
+
+
+def after_failure(
+    job: Job,
+    failure: Failure,
+    *,
+    now: float,
+    dice: float,
+    generation: Generation,
+    default_retry: object = None,
+    max_retries: int = DEFAULT_MAX_RETRIES,
+) -> Retry | Bury | Discard:
+    """Decide where a failed job goes, and what is stored there.
+
+    Args:
+        job: As fetched.
+        failure: Why.
+        now: Epoch seconds.
+        dice: Uniform draw in [0, 1).
+        generation: How to write times.
+        default_retry: The `retry` of the job's definition, for a payload without one; None for a
+            class that nobody defined. [RETRY-1]
+        max_retries: What `retry: true` means.
+    """
+    changes: dict[str, Any] = {}
+    retry = job.get("retry")
+    if retry is None:
+        retry = default_retry
+        changes["retry"] = retry
+    if retry is None or retry is False:
+        return Discard()
+
+    changes["queue"] = job.get("retry_queue") or job.queue
+    changes["error_message"] = _scrub(failure.message)
+    changes["error_class"] = failure.error_class
+    if job.retry_count is None:
+        count = 0
+        changes["failed_at"] = stamp(now, generation)
+        changes["retry_count"] = count
+    else:
+        count = job.retry_count + 1
+        changes["retry_count"] = count
+        changes["retried_at"] = stamp(now, generation)
+    wanted = job.get("backtrace")
+    if wanted is not None and wanted is not False:  # 0 counts, and keeps no line
+        lines = failure.backtrace if wanted is True else failure.backtrace[: _whole(wanted)]
+        changes["error_backtrace"] = encode_backtrace(lines)
+
+    text = edit(job.text, changes)
+    if _exhausted(job, count, retry, now=now, max_retries=max_retries):
+        return Discard() if job.get("dead") is False else Bury(text)
+    return Retry(text, at=now + retry_delay(max(count, 0), dice=dice), count=count)
+
+
+def encode_backtrace(lines: Sequence[str]) -> str:
+    """Return lines as `error_backtrace` holds them: base64 of zlib of a JSON array. [RETRY-8]"""
+    text = encode([_scrub(line) for line in lines])
+    return base64.b64encode(zlib.compress(text)).decode("ascii")
+
+
+def _exhausted(job: Job, count: int, retry: object, *, now: float, max_retries: int) -> bool:
+    retry_for = job.get("retry_for")
+    if retry_for is not None and retry_for is not False:  # 0 counts: Ruby's idea of truth
+        failed_at = read(job.get("failed_at"))
+        since = now if failed_at is None else failed_at
+        # Strictly after in Sidekiq, but 0 must bury at the first failure, clock ticks or not.
+        return since + _whole(retry_for) <= now  # [RETRY-6]
+    limit = retry if type(retry) is int else max_retries
+    return count >= limit  # [RETRY-5]
+
+
+def _whole(value: object) -> int:
+    return int(value) if isinstance(value, int | float) else 0
+
+
+def _scrub(text: str) -> str:
+    """Cut to the limit and make it something that UTF-8 can carry. [RETRY-3]"""
+    cut = text[:MESSAGE_LIMIT]
+    return cut.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
