@@ -1,7 +1,9 @@
--- bury.lua: a held job goes to the dead set, which is trimmed. [REL-2] [DEAD-1] [DEAD-2] [DEAD-3] [STAT-1]
+-- bury.lua: a held job goes to the dead set, which is trimmed.
+-- [REL-2] [REL-7] [DEAD-1] [DEAD-2] [DEAD-3] [STAT-1]
 -- KEYS[1]  private hash of the process    KEYS[2]  dead set: member = payload, score = time of death
 -- KEYS[3]  processed in all    KEYS[4]  processed on this day
 -- KEYS[5]  failed in all       KEYS[6]  failed on this day
+-- KEYS[7]  hash of jobs that were put back unfinished: SHA-1 of the payload -> how often
 -- ARGV[1]  seconds to keep a day's counters    ARGV[2]  field of the job in the private hash
 -- ARGV[3]  payload to store    ARGV[4]  now, Unix seconds
 -- ARGV[5]  score up to which the dead are forgotten    ARGV[6]  size limit
@@ -14,9 +16,11 @@ local kind = redis.call("TYPE", KEYS[2]).ok
 if kind ~= "zset" and kind ~= "none" then
   return redis.error_reply("WRONGTYPE " .. KEYS[2] .. " is no sorted set")
 end
-if redis.call("HDEL", KEYS[1], ARGV[2]) == 0 then
+local fetched = redis.call("HGET", KEYS[1], ARGV[2])
+if not fetched then
   return 0
 end
+redis.call("HDEL", KEYS[1], ARGV[2])
 redis.call("ZADD", KEYS[2], ARGV[4], ARGV[3])
 redis.call("ZREMRANGEBYSCORE", KEYS[2], "-inf", ARGV[5])
 -- Ranks 0 to -limit leave limit - 1 jobs: Sidekiq's own off-by-one, kept on purpose. [DEAD-3]
@@ -29,4 +33,5 @@ if ARGV[7] == "1" then
   redis.pcall("INCR", KEYS[6])
   redis.pcall("EXPIRE", KEYS[6], ARGV[1])
 end
+redis.pcall("HDEL", KEYS[7], redis.sha1hex(fetched))
 return 1

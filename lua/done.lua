@@ -1,12 +1,19 @@
--- done.lua: jobs are over and leave nothing behind: acknowledge and count them. [REL-2] [STAT-1] [STAT-2]
+-- done.lua: jobs are over and leave nothing behind: acknowledge and count them.
+-- [REL-2] [REL-7] [STAT-1] [STAT-2]
 -- KEYS[1]  private hash of the process
 -- KEYS[2]  processed in all    KEYS[3]  processed on this day
 -- KEYS[4]  failed in all       KEYS[5]  failed on this day
+-- KEYS[6]  hash of jobs that were put back unfinished: SHA-1 of the payload -> how often
 -- ARGV[1]  seconds to keep a day's counters    ARGV[2]  1 if the jobs failed, else 0
 -- ARGV[3..]  fields of the jobs in the private hash
 -- Returns  the fields that were not held any more; those jobs are not counted
 local lost = {}
+local any_returned = redis.call("EXISTS", KEYS[6]) == 1
 for i = 3, #ARGV do
+  local payload = any_returned and redis.call("HGET", KEYS[1], ARGV[i])
+  if payload then
+    redis.pcall("HDEL", KEYS[6], redis.sha1hex(payload))
+  end
   if redis.call("HDEL", KEYS[1], ARGV[i]) == 0 then
     lost[#lost + 1] = ARGV[i]
   end

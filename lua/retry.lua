@@ -1,7 +1,8 @@
--- retry.lua: a held job failed and goes to the retry set. [REL-2] [RETRY-9] [STAT-1] [STAT-2]
+-- retry.lua: a held job failed and goes to the retry set. [REL-2] [REL-7] [RETRY-9] [STAT-1] [STAT-2]
 -- KEYS[1]  private hash of the process    KEYS[2]  retry set: member = payload, score = due time
 -- KEYS[3]  processed in all    KEYS[4]  processed on this day
 -- KEYS[5]  failed in all       KEYS[6]  failed on this day
+-- KEYS[7]  hash of jobs that were put back unfinished: SHA-1 of the payload -> how often
 -- ARGV[1]  seconds to keep a day's counters    ARGV[2]  field of the job in the private hash
 -- ARGV[3]  when to try again, Unix seconds     ARGV[4]  payload to store
 -- Returns  1, or 0 if the job was not held any more and nothing was done
@@ -12,9 +13,11 @@ local kind = redis.call("TYPE", KEYS[2]).ok
 if kind ~= "zset" and kind ~= "none" then
   return redis.error_reply("WRONGTYPE " .. KEYS[2] .. " is no sorted set")
 end
-if redis.call("HDEL", KEYS[1], ARGV[2]) == 0 then
+local fetched = redis.call("HGET", KEYS[1], ARGV[2])
+if not fetched then
   return 0
 end
+redis.call("HDEL", KEYS[1], ARGV[2])
 redis.call("ZADD", KEYS[2], ARGV[3], ARGV[4])
 redis.pcall("INCR", KEYS[3]) -- pcall: a broken counter must not undo the outcome
 redis.pcall("INCR", KEYS[4])
@@ -22,4 +25,5 @@ redis.pcall("EXPIRE", KEYS[4], ARGV[1])
 redis.pcall("INCR", KEYS[5])
 redis.pcall("INCR", KEYS[6])
 redis.pcall("EXPIRE", KEYS[6], ARGV[1])
+redis.pcall("HDEL", KEYS[7], redis.sha1hex(fetched))
 return 1

@@ -90,7 +90,6 @@ class App:
     def job(
         self,
         function: Callable[P, R] | None = None,
-        /,
         *,
         name: str | None = None,
         **options: Any,

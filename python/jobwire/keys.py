@@ -27,6 +27,7 @@ class Keys:
     processes: str = field(init=False)  # SET of process identities [BEAT-1]
     cleanup_lock: str = field(init=False)  # STRING, who prunes `processes` [BEAT-8]
     owners: str = field(init=False)  # SET of identities with private entries [REL-1]
+    returned: str = field(init=False)  # HASH payload digest -> times put back [REL-7]
 
     def __post_init__(self) -> None:
         if any(char.isspace() for char in self.namespace):
@@ -41,6 +42,7 @@ class Keys:
             ("processes", "processes"),
             ("cleanup_lock", "process_cleanup"),
             ("owners", "jobwire:owners"),
+            ("returned", "jobwire:returned"),
         ):
             object.__setattr__(self, name, self.namespace + key)
 

@@ -29,7 +29,7 @@ MAX_RETRY_FOR = 1_000_000_000  # seconds; a number above is an epoch time by mis
 
 
 class Options(TypedDict, total=False):
-    """What can be said about a job besides its class and arguments."""
+    """What can be said about a job besides its class and arguments. None is written as null."""
 
     queue: str
     """Bare queue name; default `"default"`."""
@@ -108,7 +108,7 @@ def draft(
     item: Item = {**DEFAULTS, **options}
     if item.get("retry_for") is not None:
         item["retry_for"] = int(item["retry_for"])
-    if "tags" in item:
+    if item.get("tags") is not None:
         item["tags"] = list(item["tags"])
     item.update(fields or {})
     checked = check_args(args, strict=strict)
@@ -180,21 +180,25 @@ def _retry_for(value: object) -> str:
 
 
 def _flag(value: object) -> str:
-    return "" if isinstance(value, bool) else "is not True or False"
+    return "" if value is None or isinstance(value, bool) else "is not True or False"
 
 
 def _backtrace(value: object) -> str:
-    return "" if isinstance(value, int) and value >= 0 else "is not True, False or a line count"
+    if value is None or (isinstance(value, int) and value >= 0):
+        return ""
+    return "is not True, False or a line count"
 
 
 def _tags(value: object) -> str:
+    if value is None:
+        return ""
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return "" if all(isinstance(tag, str) for tag in value) else "holds a tag that is no text"
     return 'is not a list of texts, like ["billing"]'
 
 
 def _log_level(value: object) -> str:
-    return "" if isinstance(value, str | int) else 'is not a level like "debug"'
+    return "" if value is None or isinstance(value, str | int) else 'is not a level like "debug"'
 
 
 _CHECKS: dict[str, Callable[[object], str]] = {

@@ -51,8 +51,9 @@ class Job:
 
     @property
     def class_name(self) -> str:
-        """The wire class, `str()` of whatever stands there."""
-        return str(self.fields.get("class"))
+        """The wire class; `""` when the payload has none or it is no text. [PAY-12]"""
+        name = self.fields.get("class")
+        return name if isinstance(name, str) else ""
 
     @property
     def display_class(self) -> str:

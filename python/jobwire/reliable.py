@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from jobwire.graves import Grave
 from jobwire.keys import Keys
@@ -29,14 +28,24 @@ __all__ = [
     "script_retry",
 ]
 
+REMEMBER_RETURNED = 72 * 3600  # seconds [REL-7]
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """One job in the private hash: `field` is `<sequence>:<queue>`."""
+    """One job in the private hash.
+
+    Attributes:
+        field: `<sequence>:<queue>`; empty for a worker that holds nothing in Redis.
+        queue: Where it came from.
+        text: The payload.
+        returned: How often it was put back unfinished before. [REL-7]
+    """
 
     field: str
     queue: str
     text: bytes
+    returned: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +86,7 @@ def fetch(
             keys.private(identity),
             keys.process(identity),
             keys.owners,
+            keys.returned,
             *(keys.queue(name) for name in queues),
         ],
         [identity, count, sequence, *queues],
@@ -85,10 +95,11 @@ def fetch(
         return Fetched((), {}, lease=False)
     taken, errors = reply
     jobs = []
-    for field, text in _pairs(taken):
+    for field, text, returned in zip(taken[::3], taken[1::3], taken[2::3], strict=True):
         name = field.decode()
-        jobs.append(Held(name, private_queue(name), text))
-    return Fetched(jobs, {name.decode(): error.decode() for name, error in _pairs(errors)})
+        jobs.append(Held(name, private_queue(name), text, int(returned)))
+    broken = zip(errors[::2], errors[1::2], strict=True)
+    return Fetched(jobs, {name.decode(): error.decode() for name, error in broken})
 
 
 def script_done(
@@ -100,7 +111,7 @@ def script_done(
     """
     return Script(
         "done",
-        [keys.private(identity), *stat_keys(keys, day)],
+        [keys.private(identity), *stat_keys(keys, day), keys.returned],
         [DAY_TTL, int(failed), *fields],
     )
 
@@ -111,7 +122,7 @@ def script_retry(
     """A job that goes to the retry set. Returns 1, or 0 if it was no longer held. [RETRY-9]"""
     return Script(
         "retry",
-        [keys.private(identity), keys.retry, *stat_keys(keys, day)],
+        [keys.private(identity), keys.retry, *stat_keys(keys, day), keys.returned],
         [DAY_TTL, field, at, text],
     )
 
@@ -125,13 +136,15 @@ def script_bury(
     """
     return Script(
         "bury",
-        [keys.private(identity), keys.dead, *stat_keys(keys, day)],
+        [keys.private(identity), keys.dead, *stat_keys(keys, day), keys.returned],
         [DAY_TTL, field, text, grave.now, grave.oldest, grave.limit, int(counted)],
     )
 
 
-def put_back(keys: Keys, identity: str, fields: Iterable[str]) -> Op[int]:
+def put_back(keys: Keys, identity: str, fields: Iterable[str], *, started: bool) -> Op[int]:
     """Return held jobs to the tail of their queues, to run next. [FETCH-6] [SIG-5]
+
+    `started` ones count as put back unfinished. [REL-7]
 
     Returns:
         How many were still held.
@@ -139,7 +152,11 @@ def put_back(keys: Keys, identity: str, fields: Iterable[str]) -> Op[int]:
     queue_keys, moves = _moves(keys, fields)
     if not moves:
         return 0
-    count: int = yield Script("put_back", [keys.private(identity), *queue_keys], moves)
+    count: int = yield Script(
+        "put_back",
+        [keys.private(identity), keys.returned, *queue_keys],
+        [REMEMBER_RETURNED if started else 0, *moves],
+    )
     return count
 
 
@@ -162,8 +179,14 @@ def recover(keys: Keys, *, own: str) -> Op[dict[str, int]]:
         queue_keys, moves = _moves(keys, (field.decode() for field in held))
         count = yield Script(
             "recover",
-            [keys.private(identity), keys.process(identity), keys.owners, *queue_keys],
-            [identity, *moves],
+            [
+                keys.private(identity),
+                keys.process(identity),
+                keys.owners,
+                keys.returned,
+                *queue_keys,
+            ],
+            [identity, REMEMBER_RETURNED, *moves],
         )
         if count > 0:
             recovered[identity] = count
@@ -182,7 +205,3 @@ def _moves(keys: Keys, fields: Iterable[str]) -> tuple[list[str], list[Arg]]:
         key = keys.queue(private_queue(field))
         moves += (field, index.setdefault(key, len(index) + 1))
     return list(index), moves
-
-
-def _pairs(flat: Sequence[Any]) -> Iterable[tuple[Any, Any]]:
-    return zip(flat[::2], flat[1::2], strict=True)

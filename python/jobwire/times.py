@@ -61,9 +61,9 @@ def instant(when: When, *, now: float, field: str = "at") -> float:
     Raises:
         InvalidJob: Naive datetime, milliseconds, NaN, or not a time at all. [SCHED-4]
     """
-    seconds = absolute(when, now=now, field=field)
-    relative = isinstance(when, int | float) and seconds < RELATIVE_BELOW
-    return now + seconds if relative else seconds
+    if isinstance(when, int | float) and not isinstance(when, bool) and when < RELATIVE_BELOW:
+        when = timedelta(seconds=when) if math.isfinite(when) else when
+    return absolute(when, now=now, field=field)
 
 
 def absolute(when: When, *, now: float, field: str = "at") -> float:
@@ -86,6 +86,8 @@ def epoch(value: object, *, field: str = "at") -> float:
     """Return `value` if it can be an epoch second, unchanged. [SCHED-4]"""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise InvalidJob("SCHED-4", field, f"{value!r} is not a finite number of seconds")
+    if value < 0:
+        raise InvalidJob("SCHED-4", field, f"{value!r} is negative; no job runs before 1970")
     if value >= MILLISECONDS_FROM:
         raise InvalidJob("SCHED-4", field, f"{value!r} looks like milliseconds; give seconds")
     return value
