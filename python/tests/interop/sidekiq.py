@@ -1,0 +1,143 @@
+"""A real Sidekiq for the interop tests: its workers, and its client and API through a driver."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import redis
+
+from tests.interop.driver import Driver
+from tests.interop.ruby_process import RubyProcess
+from tests.servers import wait_until
+
+GENERATIONS = ("6.4.1", "7.3.2", "8.1.7")
+
+
+class Worker:
+    """A running `sidekiq` process, already registered in `processes`."""
+
+    def __init__(self, process: RubyProcess, identity: str) -> None:
+        self._process = process
+        self.identity = identity
+        self.pid = process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process.running
+
+    def log(self) -> str:
+        return self._process.log()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal: TSTP is Sidekiq's quiet, TERM its stop, TTIN its thread dump."""
+        os.kill(self.pid, number)
+
+    def wait(self, *, within: float = 40.0) -> int:
+        """Wait for the end of the process; return its exit status."""
+        return self._process.popen.wait(within)
+
+    def stop(self, *, within: float = 40.0) -> int:
+        """TERM and wait; return the exit status. Takes 0.5 to 2.5 s when no job is running."""
+        self.signal(signal.SIGTERM)
+        return self.wait(within=within)
+
+    def kill(self) -> None:
+        """SIGKILL, as a machine would fail: jobs in progress stay in the work record."""
+        self.signal(signal.SIGKILL)
+        self._process.popen.wait()
+
+
+class RealSidekiq:
+    """One generation of Sidekiq, on one Redis.
+
+    Args:
+        version: One of GENERATIONS. A chroot may hold a later patch release: see `Driver.version`.
+        chroot: The directory that `.ci/sidekiq-chroots` made for it.
+        url: The Redis.
+    """
+
+    def __init__(self, version: str, chroot: Path, url: str) -> None:
+        self.version = version
+        self.generation = int(version.partition(".")[0])
+        self._chroot = chroot
+        self._url = url
+
+    @contextmanager
+    def worker(
+        self,
+        *,
+        queues: Sequence[str] = ("default",),
+        concurrency: int = 2,
+        poll: float | None = 1.0,
+        timeout: int = 8,
+        options: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> Iterator[Worker]:
+        """Run a worker of `ruby/jobs.rb` until the block ends; then it is killed, not stopped.
+
+        Args:
+            queues: `-q`: names, or "name,weight".
+            concurrency: `-c`.
+            poll: Average seconds between two looks at `retry` and `schedule`; None is Sidekiq's own
+                pace, with a first look after 10 to 15 s.
+            timeout: `-t`: seconds that running jobs get after TERM. Below 2, set concurrency to 1:
+                Sidekiq puts an unfinished job back while its idle processors may still be waiting
+                in BRPOP (2 s), and what such a dying one receives is lost.
+            options: Further command line options, such as `["-g", "tag"]`.
+            env: DEAD_MAX, DEAD_TIMEOUT, MAX_RETRIES (see jobs.rb).
+        """
+        command = ["sidekiq", "-r", "./jobs.rb", "-c", str(concurrency), "-t", str(timeout)]
+        for queue in queues:
+            command += ["-q", queue]
+        environment = {"REDIS_URL": self._url, **(env or {})}
+        if poll is not None:
+            environment["POLL"] = str(poll)
+        process = RubyProcess(self._chroot, [*command, *options], environment, pipes=False)
+        try:
+            with redis.Redis.from_url(self._url) as client:
+
+                def registered() -> str | None:
+                    assert process.running, f"sidekiq did not start:\n{process.log()}"
+                    members = cast("set[bytes]", client.smembers("processes"))
+                    identities = (member.decode() for member in members)
+                    return next(
+                        (i for i in identities if i.split(":")[1] == str(process.pid)), None
+                    )
+
+                identity = wait_until(registered, 30.0, "sidekiq in `processes`")
+            assert identity
+            yield Worker(process, identity)
+        finally:
+            process.close()
+
+    @contextmanager
+    def driver(self) -> Iterator[Driver]:
+        """Run `ruby/driver.rb` until the block ends."""
+        process = RubyProcess(
+            self._chroot, ["ruby", "driver.rb"], {"REDIS_URL": self._url}, pipes=True
+        )
+        try:
+            yield Driver(process)
+        finally:
+            process.close()
+
+
+def results(client: redis.Redis) -> list[dict[str, Any]]:
+    """Return what the jobs of jobs.rb that ran to their end reported: {"jid", "args"}, in order."""
+    return [json.loads(text) for text in cast("list[bytes]", client.lrange("app:results", 0, -1))]
+
+
+def started(client: redis.Redis) -> list[str]:
+    """Return the jids of the SleepJobs and GateJobs that have begun, in order."""
+    return [jid.decode() for jid in cast("list[bytes]", client.lrange("app:started", 0, -1))]
+
+
+def open_gate(client: redis.Redis, gate: str, *, jobs: int = 1) -> None:
+    """Let this many GateJobs of that name go on."""
+    client.rpush(f"app:gate:{gate}", *["open"] * jobs)
