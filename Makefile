@@ -1,0 +1,25 @@
+# Each target wraps one script of .ci/, which also runs without make. ARGS goes to it as it is:
+#   make test ARGS="-k wheel"
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: ## see jobs run: an example application with a server and a worker of its own
+	@sh .ci/demo $(ARGS)
+
+test: ## run every test that needs no root, on servers of its own
+	@sh .ci/test $(ARGS)
+
+interop: ## run the tests with real Sidekiq (root, Debian or Ubuntu)
+	@sh .ci/interop $(ARGS)
+
+lint: ## check format, lint and types
+	@sh .ci/lint $(ARGS)
+
+wheel: ## build sdist and wheel into dist/ and try the wheel in an empty environment
+	@sh .ci/wheel $(ARGS)
+
+check: ## all of these, as the CI does
+	@sh .ci/run $(ARGS)
+
+.PHONY: help demo test interop lint wheel check
