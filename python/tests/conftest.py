@@ -1,0 +1,71 @@
+"""Fixtures: a real server for each test, empty and its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Protocol
+
+import pytest
+from hypothesis import settings
+
+from tests.servers import Keeper, Server, redis_program, valkey_program
+
+# Two busy cores make a single example slow now and then; that is no finding.
+settings.register_profile("jobwire", deadline=None)
+settings.load_profile("jobwire")
+
+
+class ServerFactory(Protocol):
+    """Starts one more server; `arguments` go to its command line as they are."""
+
+    def __call__(
+        self, *arguments: str, password: str | None = None, program: str | None = None
+    ) -> Server: ...
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_foreign_redis() -> None:
+    """Keep the developer's own Redis out of it."""
+    for name in ("JOBWIRE_REDIS_URL", "REDIS_PROVIDER", "REDIS_URL"):
+        os.environ.pop(name, None)
+
+
+@pytest.fixture(scope="session")
+def _keeper() -> Iterator[Keeper]:
+    keeper = Keeper()
+    yield keeper
+    keeper.close()
+
+
+@pytest.fixture
+def server_factory(_keeper: Keeper) -> Iterator[ServerFactory]:
+    """Start Valkey servers with arguments or a password of the test's choice."""
+    with ExitStack() as running:
+
+        def factory(
+            *arguments: str, password: str | None = None, program: str | None = None
+        ) -> Server:
+            server = Server(_keeper, program or valkey_program(), *arguments, password=password)
+            running.callback(server.close)
+            return server
+
+        yield factory
+
+
+@pytest.fixture
+def server(server_factory: ServerFactory) -> Server:
+    """Return a running Valkey server."""
+    return server_factory()
+
+
+@pytest.fixture(params=["valkey", "redis"])
+def any_server(request: pytest.FixtureRequest, server_factory: ServerFactory) -> Server:
+    """Return a running server: the test runs once on Valkey, once on Redis if that is on PATH."""
+    if request.param == "valkey":
+        return server_factory()
+    program = redis_program()
+    if program is None:
+        pytest.skip("no redis-server on PATH")
+    return server_factory(program=program)
