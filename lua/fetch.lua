@@ -11,9 +11,12 @@
 if redis.call("EXISTS", KEYS[2]) == 0 then
   return false
 end
+-- From the first RPOP on nothing may fail, for a script is not rolled back. So a private key of
+-- another type has to show now.
+redis.call("HLEN", KEYS[1])
 local wanted = tonumber(ARGV[2])
 local sequence = tonumber(ARGV[3])
-local taken, entries, broken = {}, {}, {}
+local taken, broken = {}, {}
 local any_returned = redis.call("EXISTS", KEYS[4]) == 1
 for i = 5, #KEYS do
   if wanted <= 0 then
@@ -23,14 +26,17 @@ for i = 5, #KEYS do
   -- pcall: a key of another type must not keep the other queues from being served.
   local payloads = redis.pcall("RPOP", KEYS[i], wanted)
   if payloads and payloads.err then
+    -- Not the key is at fault, but a server after a failover: the caller has to know.
+    if string.find(payloads.err, "READONLY") or string.find(payloads.err, "NOREPLICAS") then
+      return payloads
+    end
     broken[#broken + 1] = name
     broken[#broken + 1] = payloads.err
   elseif payloads then
     for _, payload in ipairs(payloads) do
       local field = string.format("%.0f:%s", sequence, name)
       sequence = sequence + 1
-      entries[#entries + 1] = field
-      entries[#entries + 1] = payload
+      redis.call("HSET", KEYS[1], field, payload)
       taken[#taken + 1] = field
       taken[#taken + 1] = payload
       local times = any_returned and redis.pcall("HGET", KEYS[4], redis.sha1hex(payload))
@@ -40,8 +46,6 @@ for i = 5, #KEYS do
   end
 end
 if #taken > 0 then
-  -- pcall: from the first RPOP on nothing may fail, for a script is not rolled back.
-  redis.pcall("SADD", KEYS[3], ARGV[1])
-  redis.call("HSET", KEYS[1], unpack(entries))
+  redis.pcall("SADD", KEYS[3], ARGV[1]) -- pcall: see above
 end
 return { taken, broken }
