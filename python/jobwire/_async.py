@@ -96,5 +96,5 @@ class AsyncRedis:
     async def _read(connection: Any) -> Any:
         try:
             return _connect.reply_value(await connection.read_response())
-        except (redis.ResponseError, redis.exceptions.BusyLoadingError) as error:
+        except _connect.ERROR_REPLIES as error:
             return _connect.reply_value(error)

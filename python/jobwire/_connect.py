@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -11,6 +12,7 @@ from jobwire.errors import ConfigError, NoReply, RedisUnreachable
 from jobwire.wire import ErrorReply
 
 __all__ = [
+    "ERROR_REPLIES",
     "TIMEOUT",
     "check_url",
     "no_reply",
@@ -31,6 +33,13 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
     (redis.exceptions.OutOfMemoryError, "OOM"),
     (redis.exceptions.NoPermissionError, "NOPERM"),
     (redis.exceptions.AuthenticationError, "NOAUTH"),
+)
+
+# Errors that the server answered with: the connection is sound and nothing was done.
+ERROR_REPLIES = (
+    redis.exceptions.ResponseError,
+    redis.exceptions.AuthenticationError,
+    redis.exceptions.BusyLoadingError,
 )
 
 
@@ -60,7 +69,9 @@ def check_url(url: str) -> str:
         if port == 0:
             raise ConfigError(f"Redis URL {safe_url(url)!r}: port 0 cannot be connected to")
     elif not parts.path:
-        raise ConfigError(f"Redis URL {url!r} names no socket; write unix:///path/to/redis.sock")
+        raise ConfigError(
+            f"Redis URL {safe_url(url)!r} names no socket; write unix:///path/to/redis.sock"
+        )
     return url
 
 
@@ -70,11 +81,14 @@ def safe_url(url: str) -> str:
         parts = urlsplit(url)
     except ValueError:
         return "(unreadable)"
-    if "@" not in parts.netloc:
+    netloc = parts.netloc
+    if "@" in netloc:
+        user, _, host = netloc.rpartition("@")
+        netloc = f"{user.partition(':')[0]}:***@{host}"
+    query = re.sub(r"((?:^|&)password=)[^&]*", r"\1***", parts.query)
+    if (netloc, query) == (parts.netloc, parts.query):
         return url
-    user = parts.netloc.rpartition("@")[0].partition(":")[0]
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{user}:***@{host}"))
+    return urlunsplit(parts._replace(netloc=netloc, query=query))
 
 
 def pool_options(timeout: float, max_connections: int | None) -> dict[str, Any]:

@@ -95,5 +95,5 @@ class SyncRedis:
     def _read(connection: Any) -> Any:
         try:
             return _connect.reply_value(connection.read_response())
-        except (redis.ResponseError, redis.exceptions.BusyLoadingError) as error:
+        except _connect.ERROR_REPLIES as error:
             return _connect.reply_value(error)
