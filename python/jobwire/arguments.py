@@ -26,7 +26,7 @@ def check_args(args: object, *, strict: StrictArgs = "raise") -> list[Any]:
         InvalidJob: The error's `field` is the path of the offending value, like
             `args[0]['price']`.
     """
-    if isinstance(args, str | bytes) or not isinstance(args, Sequence):
+    if isinstance(args, str | bytes | bytearray) or not isinstance(args, Sequence):
         raise InvalidJob(
             "PAY-12", "args", f"{_show(args)} is not a list; put a single argument in one: [...]"
         )
@@ -34,7 +34,7 @@ def check_args(args: object, *, strict: StrictArgs = "raise") -> list[Any]:
     if strict == "off":
         try:
             values = msgspec.to_builtins(values, str_keys=True)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise InvalidJob("PUSH-5", "args", str(error)) from error
     check_value(values, "args", depth=2)
     return values

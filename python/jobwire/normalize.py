@@ -7,7 +7,6 @@ wire fields that middleware may change; `seal` checks the item again and turns i
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
@@ -125,7 +124,6 @@ def draft(
 def seal(item: Item, *, now: float, generation: Generation) -> Sealed:
     """Check an item after middleware and encode it. [PUSH-3] [PUSH-7] [SCHED-1]"""
     _check_item(item)
-    check_value(item["args"], "args", depth=2)
     body = dict(item)
     at = body.pop("at", None)
     if at is None:
@@ -134,15 +132,28 @@ def seal(item: Item, *, now: float, generation: Generation) -> Sealed:
         at = epoch(at)
         body.pop("enqueued_at", None)
     for field, value in body.items():
-        if field != "args":
-            check_value(value, field, depth=2)
-    return Sealed(item["jid"], item["queue"], at, encode(body))
+        if type(field) is not str:
+            raise InvalidJob("PUSH-5", "", f"field name {field!r} is no text")
+        check_value(value, field, depth=2)
+    try:
+        text = encode(body)
+    except ValueError as error:
+        # Python spells no integer of more than 4,300 digits, to keep attackers from long sums.
+        raise InvalidJob("PAY-5", "", f"cannot be written: {error}") from error
+    return Sealed(item["jid"], item["queue"], at, text)
 
 
 def _check_item(item: Item) -> None:
-    for field, problem in (("class", _class_name), ("queue", _name), ("jid", _name)):
-        if wrong := problem(item.get(field)):
-            raise InvalidJob("PUSH-4", field, f"{item.get(field)!r} {wrong}")
+    """Refuse what middleware, or a caller's own fields, can have spoilt. [PUSH-4] [PAY-12]"""
+    for field in ("class", "args", "jid", *DEFAULTS):
+        if field not in item:
+            raise InvalidJob("PUSH-4", field, "is missing")
+    for field, problem in (("class", _class_name), ("jid", _name)):
+        if wrong := problem(item[field]):
+            raise InvalidJob("PUSH-4", field, f"{item[field]!r} {wrong}")
+    if not isinstance(item["args"], list):
+        raise InvalidJob("PAY-12", "args", f"is {type(item['args']).__name__}, not a list")
+    check_options({field: value for field, value in item.items() if field in _CHECKS})
 
 
 def _class_name(value: object) -> str:
@@ -172,7 +183,7 @@ def _retry(value: object) -> str:
 def _retry_for(value: object) -> str:
     if value is None:
         return ""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return "is not a number of seconds"
     if not 0 <= value <= MAX_RETRY_FOR:
         return f"is not between 0 and {MAX_RETRY_FOR} seconds; it is a duration, not a time"
