@@ -166,7 +166,11 @@ def prune(keys: Keys) -> Op[int]:
     if not identities:
         return 0
     infos = yield Batch(
-        [command("HEXISTS", keys.process(each.decode()), "info") for each in identities]
+        # A name that is no UTF-8 finds nothing; should it be alive, its next beat is its return.
+        [
+            command("HEXISTS", keys.process(each.decode("utf-8", "replace")), "info")
+            for each in identities
+        ]
     )
     gone = [each for each, alive in zip(identities, infos, strict=True) if alive == 0]
     if not gone:

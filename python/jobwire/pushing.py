@@ -100,7 +100,8 @@ def bulk_times(
     if spread_interval is not None:
         if at is not None:
             raise InvalidJob("BULK-4", "spread_interval", "cannot be combined with at")
-        if isinstance(spread_interval, bool) or not spread_interval > 0:
+        is_number = type(spread_interval) in (int, float)
+        if not (is_number and 0 < spread_interval < times.MILLISECONDS_FROM):
             raise InvalidJob(
                 "BULK-4", "spread_interval", f"{spread_interval!r} is not a positive number"
             )
@@ -123,7 +124,11 @@ def detect_generation(keys: Keys) -> Op[Generation]:
     if not identities:
         return 8
     infos: list[Any] = yield Batch(
-        [command("HGET", keys.process(each.decode()), "info") for each in sorted(identities)]
+        # A name that is no UTF-8 finds nothing, and so has no say either.
+        [
+            command("HGET", keys.process(each.decode("utf-8", "replace")), "info")
+            for each in sorted(identities)
+        ]
     )
     return times.detect(_objects(infos))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 from jobwire.errors import InvalidJob
 
@@ -44,9 +44,12 @@ def read(value: object) -> float | None:
     An integer is milliseconds and a float seconds, unless the size says that the writer
     meant the other unit.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if not _is_number(value):
         return None
-    return value / 1000 if abs(value) >= MILLISECONDS_FROM else float(value)
+    try:
+        return value / 1000 if abs(value) >= MILLISECONDS_FROM else float(value)
+    except OverflowError:
+        return None
 
 
 def instant(when: When, *, now: float, field: str = "at") -> float:
@@ -61,8 +64,8 @@ def instant(when: When, *, now: float, field: str = "at") -> float:
     Raises:
         InvalidJob: Naive datetime, milliseconds, NaN, or not a time at all. [SCHED-4]
     """
-    if isinstance(when, int | float) and not isinstance(when, bool) and when < RELATIVE_BELOW:
-        when = timedelta(seconds=when) if math.isfinite(when) else when
+    if _is_number(when) and when < RELATIVE_BELOW:
+        return now + max(when, -now)  # no earlier than 1970: it is over in any case
     return absolute(when, now=now, field=field)
 
 
@@ -84,7 +87,7 @@ def absolute(when: When, *, now: float, field: str = "at") -> float:
 
 def epoch(value: object, *, field: str = "at") -> float:
     """Return `value` if it can be an epoch second, unchanged. [SCHED-4]"""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if not _is_number(value):
         raise InvalidJob("SCHED-4", field, f"{value!r} is not a finite number of seconds")
     if value < 0:
         raise InvalidJob("SCHED-4", field, f"{value!r} is negative; no job runs before 1970")
@@ -104,7 +107,7 @@ def detect(infos: Iterable[Mapping[str, Any]]) -> Generation:
         if version is None:
             return 7  # up to 7.0.1 a process did not say
         major, _, _ = str(version).partition(".")
-        if major.isdigit() and int(major) < 8:
+        if major.isdecimal() and int(major) < 8:
             return 7
     return 8
 
@@ -112,3 +115,10 @@ def detect(infos: Iterable[Mapping[str, Any]]) -> Generation:
 def utc_day(now: float) -> str:
     """Return the UTC date that a statistic at `now` counts for: `2026-11-20`. [STAT-2]"""
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d")
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    """Whether `value` is a finite number; compared, since an integer may exceed every float."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return -math.inf < value < math.inf
