@@ -6,7 +6,8 @@ import asyncio
 import inspect
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
@@ -19,7 +20,7 @@ from jobwire.payload import Job
 from jobwire.producer import GenerationSetting
 from jobwire.times import When
 
-__all__ = ["App", "JobType", "ServerMiddleware", "current_job"]
+__all__ = ["App", "JobType", "ServerMiddleware", "current_job", "running"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,6 +34,16 @@ _current: ContextVar[Job | None] = ContextVar("jobwire_current_job", default=Non
 def current_job() -> Job | None:
     """Return the job that runs in this thread or task; None outside of a worker."""
     return _current.get()
+
+
+@contextmanager
+def running(job: Job) -> Iterator[None]:
+    """Make `job` the current one of this thread."""
+    token = _current.set(job)
+    try:
+        yield
+    finally:
+        _current.reset(token)
 
 
 class App:

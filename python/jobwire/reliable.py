@@ -23,6 +23,7 @@ __all__ = [
     "private_queue",
     "put_back",
     "recover",
+    "resign",
     "script_bury",
     "script_done",
     "script_retry",
@@ -179,6 +180,7 @@ def recover(keys: Keys, *, own: str) -> Op[dict[str, int]]:
         queue_keys, moves = _moves(keys, (field.decode() for field in held))
         count = yield Script(
             "recover",
+    "resign",
             [
                 keys.private(identity),
                 keys.process(identity),
@@ -191,6 +193,19 @@ def recover(keys: Keys, *, own: str) -> Op[dict[str, int]]:
         if count > 0:
             recovered[identity] = count
     return recovered
+
+
+def resign(keys: Keys, identity: str) -> Op[int]:
+    """Stop being an owner; return how many jobs are still held, for others to recover. [REL-4]
+
+    With jobs left, the lease is given up, so that nobody has to wait for its end.
+    """
+    held: int = yield command("HLEN", keys.private(identity))
+    if held:
+        yield command("UNLINK", keys.process(identity))
+    else:
+        yield command("SREM", keys.owners, identity)
+    return held
 
 
 def _moves(keys: Keys, fields: Iterable[str]) -> tuple[list[str], list[Arg]]:

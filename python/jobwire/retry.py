@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 DEFAULT_MAX_RETRIES = 25
+MOST_RETRIES = 200  # the delay after that many is 50 years
 MESSAGE_LIMIT = 10_000  # characters, not bytes [RETRY-3]
 
 
@@ -123,7 +124,9 @@ def after_failure(
     text = edit(job.text, changes)
     if _exhausted(job, count, retry, now=now, max_retries=max_retries):
         return Discard() if job.get("dead") is False else Bury(text)
-    return Retry(text, at=now + retry_delay(max(count, 0), dice=dice), count=count)
+    # A payload may claim any count: the delay stays a number that a score can hold.
+    delay = retry_delay(min(max(count, 0), MOST_RETRIES), dice=dice)
+    return Retry(text, at=now + delay, count=count)
 
 
 def encode_backtrace(lines: Sequence[str]) -> str:
@@ -144,7 +147,7 @@ def _exhausted(job: Job, count: int, retry: object, *, now: float, max_retries: 
 
 
 def _whole(value: object) -> int:
-    return int(value) if isinstance(value, int | float) else 0
+    return min(int(value), 10**12) if isinstance(value, int | float) else 0
 
 
 def _scrub(text: str) -> str:

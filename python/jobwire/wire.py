@@ -28,6 +28,7 @@ __all__ = [
     "Step",
     "command",
     "dialogue",
+    "once",
 ]
 
 T = TypeVar("T")
@@ -100,6 +101,11 @@ class Message:
 def command(*args: Arg) -> Command:
     """Return a `Command` of these words."""
     return Command(args)
+
+
+def once(step: Step) -> Op[Any]:
+    """Return the operation that is just this step."""
+    return (yield step)
 
 
 # After a failover the old connection leads to a server that cannot help. [PUSH-9]

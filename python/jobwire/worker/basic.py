@@ -1,0 +1,165 @@
+"""Basic fetch: BRPOP, as Sidekiq does it. A crash loses the jobs in progress. [FETCH-1]"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jobwire._sync import SyncRedis
+from jobwire.errors import RedisRefused, RedisTrouble
+from jobwire.graves import Grave, bury
+from jobwire.keys import Keys
+from jobwire.ordering import QueueOrder
+from jobwire.reliable import Held
+from jobwire.retry import Bury, Discard, Retry
+from jobwire.stats import count
+from jobwire.times import utc_day
+from jobwire.wire import Batch, Step, command, once
+from jobwire.worker.fetcher import Done, Outcome, Unreadable
+from jobwire.worker.outage import Outage
+
+__all__ = ["BasicFetcher", "Tally"]
+
+BLOCK = 2  # seconds, less than the connection's read timeout [ENV-3]
+PAUSE = 1.0
+
+_log = logging.getLogger("jobwire.worker")
+
+
+class Tally:
+    """Executions that are counted in memory and written with the heartbeat. [STAT-1]"""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._processed = 0
+        self._failed = 0
+
+    def add(self, *, failed: bool) -> None:
+        """Count one execution."""
+        with self._lock:
+            self._processed += 1
+            self._failed += failed
+
+    def flush(self, redis: SyncRedis, keys: Keys) -> None:
+        """Write the counts; keep them if that fails."""
+        with self._lock:
+            processed, failed = self._processed, self._failed
+            self._processed = self._failed = 0
+        if not processed:
+            return
+        day = utc_day(time.time())
+        try:
+            redis.run(once(count(keys, processed=processed, failed=failed, day=day)))
+        except RedisTrouble:
+            with self._lock:
+                self._processed += processed
+                self._failed += failed
+            raise
+
+
+class BasicFetcher:
+    """The basic `Fetcher` of one capsule. Every thread blocks on a connection of its own.
+
+    Args:
+        redis: Where from.
+        keys: Key names.
+        order: The capsule's queues.
+        tally: Shared by all capsules of the process.
+        grave: Returns the burial parameters of this moment.
+    """
+
+    def __init__(
+        self,
+        redis: SyncRedis,
+        keys: Keys,
+        order: QueueOrder,
+        *,
+        tally: Tally,
+        grave: Callable[[], Grave],
+    ) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._order = order
+        self._tally = tally
+        self._grave = grave
+        self._closed = threading.Event()
+        self._outage = Outage("fetching", self._closed)
+        self._broken: set[str] = set()
+        self._queues = {keys.queue(name).encode(): name for name in order.weights}
+
+    def take(self) -> Held | None:
+        """Return the next job, waiting for one; None once closed. [FETCH-5]"""
+        while not self._closed.is_set():
+            with self._outage:
+                reply = self._pop()
+                if reply is None:
+                    continue
+                held = Held("", self._queues[reply[0]], reply[1])
+                if not self._closed.is_set():
+                    return held
+                self.put_back([held])
+        return None
+
+    def _pop(self) -> Any:
+        """Return (queue key, payload), or None if nothing came. [FETCH-7]"""
+        keys = [self._keys.queue(name) for name in self._order.pick(random.shuffle)]
+        keys = [key for key in keys if key not in self._broken]
+        if not keys:
+            self._closed.wait(PAUSE)
+            self._find_broken()
+            return None
+        try:
+            return self._redis.run(once(command("BRPOP", *keys, BLOCK)))
+        except RedisRefused as error:
+            if error.code != "WRONGTYPE":
+                raise
+            self._find_broken()
+            return None
+
+    def _find_broken(self) -> None:
+        """Leave out queues that are no lists, for as long as they are none."""
+        keys = [self._keys.queue(name) for name in self._order.weights]
+        kinds = self._redis.run(once(Batch([command("TYPE", key) for key in keys])))
+        broken = {
+            key for key, kind in zip(keys, kinds, strict=True) if kind not in (b"list", b"none")
+        }
+        for key in broken - self._broken:
+            _log.error("queue key %s is no list and is left out", key)
+        self._broken = broken
+
+    def settle(self, held: Held, outcome: Outcome, *, seconds: float) -> None:
+        """Store the outcome of a job, trying until Redis takes it or the process stops."""
+        if not isinstance(outcome, Unreadable):
+            self._tally.add(failed=not isinstance(outcome, Done))
+        step: Step
+        match outcome:
+            case Done() | Discard():
+                return
+            case Retry(text, at):
+                step = command("ZADD", self._keys.retry, at, text)
+            case Bury(text):
+                step = bury(self._keys, text, self._grave())
+            case Unreadable():
+                step = bury(self._keys, held.text, self._grave())
+        while True:
+            try:
+                self._redis.run(once(step))
+            except RedisTrouble as error:
+                _log.error("outcome of a job not stored yet: %s", error)
+                time.sleep(PAUSE)
+            else:
+                return
+
+    def put_back(self, held: Sequence[Held]) -> int:
+        """Return unfinished jobs to their queues, to run next. [FETCH-6]"""
+        for each in held:
+            self._redis.run(once(command("RPUSH", self._keys.queue(each.queue), each.text)))
+        return len(held)
+
+    def close(self) -> None:
+        """Take no more jobs. Blocked threads notice within two seconds."""
+        self._closed.set()

@@ -1,0 +1,136 @@
+"""The thread that keeps the lease, shows what runs, and looks after the dead. [BEAT-1] [REL-5]"""
+
+from __future__ import annotations
+
+import logging
+import resource
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from jobwire._sync import SyncRedis
+from jobwire.beat import PERIOD, Pulse, Work, beat, prune, retire
+from jobwire.errors import RedisTrouble
+from jobwire.keys import Keys
+from jobwire.reliable import recover, resign
+from jobwire.wire import command, once
+from jobwire.worker.outage import Outage
+
+__all__ = ["Heart"]
+
+_log = logging.getLogger("jobwire.worker")
+
+
+class Heart:
+    """Beats at once when started, then every ten seconds.
+
+    Args:
+        redis: Where.
+        keys: Key names.
+        identity: Who.
+        info: Returns the static part of the heartbeat.
+        concurrency: Jobs at a time.
+        works: Returns what runs now.
+        quiet: Returns whether fetching has stopped.
+        on_signal: Called with the name of a signal that somebody sent through Redis. [SIG-4]
+        on_beat: Called with every beat, for what else has to be done regularly.
+        recovers: Whether to put back jobs of dead processes. [REL-4]
+    """
+
+    def __init__(
+        self,
+        redis: SyncRedis,
+        keys: Keys,
+        identity: str,
+        *,
+        info: bytes,
+        concurrency: int,
+        works: Callable[[], Mapping[str, Work]],
+        quiet: Callable[[], bool],
+        on_signal: Callable[[str], None],
+        on_beat: Callable[[], None],
+        recovers: bool,
+    ) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._identity = identity
+        self._info = info
+        self._concurrency = concurrency
+        self._works = works
+        self._quiet = quiet
+        self._on_signal = on_signal
+        self._on_beat = on_beat
+        self._recovers = recovers
+        self._stop = threading.Event()
+        self._one_at_a_time = threading.Lock()
+        self._outage = Outage("heartbeat", self._stop, pause=0.0)
+        self._thread = threading.Thread(target=self._run, name="jobwire-heart", daemon=True)
+
+    def start(self) -> None:
+        """Beat once, raising if Redis cannot be used, then start the thread."""
+        self.beat()
+        self._look_after()
+        self._thread.start()
+
+    def beat(self) -> None:
+        """Renew the lease now. [REL-3]"""
+        with self._one_at_a_time:
+            if self._stop.is_set():
+                return
+            asked = time.perf_counter()
+            self._redis.run(once(command("PING")))
+            pulse = Pulse(
+                now=time.time(),
+                works=self._works(),
+                quiet=self._quiet(),
+                rss=_rss(),
+                rtt_us=int((time.perf_counter() - asked) * 1e6),
+            )
+            signal = self._redis.run(
+                beat(self._keys, self._identity, self._info, self._concurrency, pulse)
+            )
+        if signal is not None:
+            self._on_signal(signal)
+
+    def close(self) -> None:
+        """Stop beating and leave the list of processes. [BEAT-7]"""
+        self._stop.set()
+        with self._one_at_a_time:  # a beat under way would put us back on the list
+            self._redis.run(retire(self._keys, self._identity))
+            if self._recovers:
+                self._redis.run(resign(self._keys, self._identity))
+
+    def _run(self) -> None:
+        while not self._stop.wait(PERIOD):
+            with self._outage:
+                self.beat()
+                self._look_after()
+
+    def _look_after(self) -> None:
+        self._on_beat()
+        if forgotten := self._redis.run(prune(self._keys)):
+            _log.info("forgot %d processes whose heartbeat ended", forgotten)
+        if not self._recovers:
+            return
+        for identity, count in self._redis.run(recover(self._keys, own=self._identity)).items():
+            _log.warning("put back %d jobs of process %s, which died", count, identity)
+
+    def leave_quietly(self) -> None:
+        """As `close`, when Redis may be gone."""
+        try:
+            self.close()
+        except RedisTrouble as error:
+            _log.warning("could not leave the list of processes: %s", error)
+
+
+def _rss() -> int:
+    """Return resident memory in KiB; the peak where the system tells no more."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak // 1024 if sys.platform == "darwin" else peak
+    line = next((line for line in status.splitlines() if line.startswith("VmRSS:")), "0 0")
+    return int(line.split()[1])

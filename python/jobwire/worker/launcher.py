@@ -1,0 +1,220 @@
+"""The launcher owns a worker process: boots it, quiets it, stops it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+
+import jobwire
+from jobwire._sync import SyncRedis
+from jobwire.app import App
+from jobwire.beat import Work, process_info
+from jobwire.client import make_producer, url_or_default
+from jobwire.config import WorkerConfig
+from jobwire.errors import RedisTrouble
+from jobwire.graves import Grave
+from jobwire.ordering import QueueOrder
+from jobwire.server import ServerInfo, check_server
+from jobwire.times import Generation
+from jobwire.worker.aloop import AsyncLoop
+from jobwire.worker.basic import BasicFetcher, Tally
+from jobwire.worker.capsule import Capsule
+from jobwire.worker.fetcher import Fetcher
+from jobwire.worker.heart import Heart
+from jobwire.worker.poller import Poller
+from jobwire.worker.processor import CLEANUP, Workshop
+from jobwire.worker.reliable import Numbers, ReliableFetcher
+from jobwire.worker.settler import Settler
+
+__all__ = ["Launcher"]
+
+SETTLE = 5.0  # seconds for the last outcomes to be stored
+
+_log = logging.getLogger("jobwire.worker")
+
+
+class Launcher:
+    """A worker: `start`, perhaps `quiet`, then `stop`.
+
+    Args:
+        app: The jobs that can be run, and the Redis to use.
+        config: How.
+        on_signal: Called with the name of a signal that somebody sent through Redis. [SIG-4]
+
+    Attributes:
+        identity: `<host>:<pid>:<12 hex digits>`, its name in Redis. [BEAT-6]
+    """
+
+    def __init__(
+        self, app: App, config: WorkerConfig, *, on_signal: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self.app = app
+        self.config = config
+        hostname = os.environ.get("DYNO") or socket.gethostname()
+        self.identity = f"{hostname}:{os.getpid()}:{secrets.token_hex(6)}"
+        self._producer = make_producer(app.namespace, app.generation, app.strict_args, ())
+        self._keys = self._producer.keys
+        self._redis = SyncRedis(url_or_default(app.url))
+        self._generation: Generation = 8
+        self._tally = Tally()
+        self._quiet = threading.Event()
+        self._settler = Settler(self._redis, self._keys, self.identity, self._grave)
+        self._numbers = Numbers()
+        workshop = Workshop(
+            jobs=app.jobs,
+            middleware=tuple(app.server_middleware),
+            loop=AsyncLoop(),
+            generation=lambda: self._generation,
+            max_retries=config.max_retries,
+        )
+        self._loop = workshop.loop
+        self._capsules = []
+        for name, each in config.capsules.items():
+            order = QueueOrder(each.queues)
+            fetcher = self._fetcher(order, each.concurrency)
+            self._capsules.append(Capsule(name, order, each.concurrency, fetcher, workshop))
+        self._heart = Heart(
+            self._redis,
+            self._keys,
+            self.identity,
+            info=process_info(
+                identity=self.identity,
+                hostname=hostname,
+                pid=os.getpid(),
+                started_at=time.time(),
+                tag=config.tag,
+                labels=config.labels,
+                capsules=[capsule.shape for capsule in self._capsules],
+                version=f"jobwire {jobwire.__version__}",
+            ),
+            concurrency=config.concurrency,
+            works=self.works,
+            quiet=self._quiet.is_set,
+            on_signal=on_signal,
+            on_beat=self._on_beat,
+            recovers=config.fetch == "reliable",
+        )
+        self._poller = Poller(
+            self._redis,
+            self._keys,
+            interval=config.poll_interval,
+            generation=lambda: self._generation,
+            grave=self._grave,
+        )
+
+    @property
+    def url(self) -> str:
+        """Which Redis."""
+        return self._redis.url
+
+    def works(self) -> Mapping[str, Work]:
+        """Return what runs now, by thread id."""
+        return {tid: work for each in self._capsules for tid, work in each.works().items()}
+
+    def start(self) -> ServerInfo:
+        """Check the server, then start; returns when jobs are being fetched.
+
+        Raises:
+            ConfigError: The server is not fit. [ENV-1]
+            RedisTrouble: It cannot be used.
+        """
+        info = self._redis.run(check_server(self._keys))
+        for warning in info.warnings:
+            _log.warning(warning)
+        self._generation = self._redis.run(self._producer.generation())
+        self._settler.start()
+        self._heart.start()  # before the first fetch: a fetch needs a lease [REL-3]
+        for capsule in self._capsules:
+            capsule.start()
+        self._poller.start()
+        return info
+
+    def quiet(self) -> None:
+        """Start no more jobs, and promote none; what runs goes on. Not to be undone. [SIG-2]"""
+        if self._quiet.is_set():
+            return
+        self._quiet.set()
+        _log.info("quiet: no more jobs are started")
+        for capsule in self._capsules:
+            capsule.quiet()
+
+    def stop(self) -> int:
+        """Stop within `config.timeout` plus a few seconds; return how many jobs were put back.
+
+        Jobs that do not end in time are put back first, to run next, and then interrupted, so
+        that no instant exists at which one is nowhere. [SIG-5]
+        """
+        deadline = time.monotonic() + self.config.timeout
+        self.quiet()
+        self._poller.close(timeout=self.config.timeout)
+        put_back = 0
+        ended = [capsule.wait(deadline) for capsule in self._capsules]
+        if not all(ended):
+            put_back = self._hard_stop()
+        left = self._settler.close(SETTLE) if self.config.fetch == "reliable" else 0
+        if left:
+            _log.error("outcomes of %d jobs could not be stored; they run again", left)
+        try:
+            self._on_beat()
+        except RedisTrouble as error:
+            _log.warning("last statistics lost: %s", error)
+        self._heart.leave_quietly()
+        self._redis.close()
+        _log.info("stopped")
+        return put_back
+
+    def dump(self) -> None:
+        """Write where every thread and task is to the log. [SIG-3]"""
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        for ident, frame in sys._current_frames().items():
+            stack = "".join(traceback.format_stack(frame))
+            _log.warning("thread %s\n%s", names.get(ident, ident), stack)
+        for task in self._loop.stacks():
+            _log.warning("task %s", task)
+
+    def _hard_stop(self) -> int:
+        count = 0
+        for capsule in self._capsules:
+            try:
+                held = capsule.put_back()
+            except RedisTrouble as error:
+                _log.error("unfinished jobs were not put back: %s", error)
+            else:
+                count += len(held)
+        _log.warning("time is up: %d unfinished jobs were put back", count)
+        for capsule in self._capsules:
+            capsule.interrupt()
+        cleanup = time.monotonic() + CLEANUP
+        for capsule in self._capsules:
+            capsule.wait(cleanup)
+        return count
+
+    def _on_beat(self) -> None:
+        self._generation = self._redis.run(self._producer.generation())
+        self._tally.flush(self._redis, self._keys)
+
+    def _grave(self) -> Grave:
+        return Grave(time.time(), self.config.dead_limit, self.config.dead_max_age)
+
+    def _fetcher(self, order: QueueOrder, threads: int) -> Fetcher:
+        if self.config.fetch == "basic":
+            return BasicFetcher(
+                self._redis, self._keys, order, tally=self._tally, grave=self._grave
+            )
+        return ReliableFetcher(
+            self._redis,
+            self._keys,
+            self.identity,
+            order,
+            threads=threads,
+            numbers=self._numbers,
+            settler=self._settler,
+            renew_lease=lambda: self._heart.beat(),
+        )

@@ -1,0 +1,190 @@
+"""Reliable fetch: batches into the private hash, whoever is idle fetches for all. [REL-1]
+
+There is no fetching thread. Of the idle threads one has the turn: it fetches for itself and for
+those that wait behind it, keeps the first job and leaves the rest in a buffer. So the thread that
+runs a job is the one that waited for it, and a job costs no hand-over.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+from jobwire._sync import SyncRedis
+from jobwire.errors import RedisTrouble
+from jobwire.keys import Keys
+from jobwire.ordering import QueueOrder
+from jobwire.reliable import Held, fetch, put_back
+from jobwire.worker.fetcher import Outcome
+from jobwire.worker.outage import Outage
+from jobwire.worker.settler import Settler
+from jobwire.worker.wakeup import Wakeup
+
+__all__ = ["Numbers", "ReliableFetcher"]
+
+PREFETCH_SECONDS = 0.002  # how long a job may be expected to wait in the buffer
+PREFETCH_LIMIT = 200
+STALE = 0.05  # seconds after which a job that waits in the buffer goes back
+SAFETY_NET = 15.0  # seconds between fetches even if no notice came
+
+_log = logging.getLogger("jobwire.worker")
+
+
+class Numbers:
+    """Numbers that no two entries of a process share."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._next = 1
+
+    def reserve(self, count: int) -> int:
+        """Return the first of `count` fresh numbers."""
+        with self._lock:
+            first = self._next
+            self._next += count
+            return first
+
+
+class ReliableFetcher:
+    """The reliable `Fetcher` of one capsule.
+
+    Args:
+        redis: Where from.
+        keys: Key names.
+        identity: Whose private hash.
+        order: The capsule's queues.
+        threads: How many threads take from here.
+        numbers: Shared by all capsules of the process.
+        settler: Shared by all capsules of the process.
+        renew_lease: Called when the process is found to have lost its lease. [REL-3]
+    """
+
+    def __init__(
+        self,
+        redis: SyncRedis,
+        keys: Keys,
+        identity: str,
+        order: QueueOrder,
+        *,
+        threads: int,
+        numbers: Numbers,
+        settler: Settler,
+        renew_lease: Callable[[], None],
+    ) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._identity = identity
+        self._order = order
+        self._threads = threads
+        self._numbers = numbers
+        self._settler = settler
+        self._renew_lease = renew_lease
+        self._closed = threading.Event()
+        self._wakeup = Wakeup(redis.url, self._closed)
+        self._outage = Outage("fetching", self._closed)
+        self._turn = threading.Lock()
+        self._buffer: deque[Held] = deque()
+        self._filled_at = 0.0
+        self._idle = 0
+        self._idle_lock = threading.Lock()
+        self._run_time = 1.0  # seconds; no prefetch until jobs have proved quick
+        self._broken: Mapping[str, str] = {}
+        settler.add_chore(self._give_back_stale)
+
+    def take(self) -> Held | None:
+        """Return the next job, waiting for one; None once closed. [FETCH-5]"""
+        with self._idle_lock:
+            self._idle += 1
+        try:
+            with self._turn:
+                while not self._closed.is_set():
+                    if self._buffer:
+                        return self._buffer.popleft()
+                    with self._outage:
+                        self._fill()
+                return None
+        finally:
+            with self._idle_lock:
+                self._idle -= 1
+
+    def settle(self, held: Held, outcome: Outcome, *, seconds: float) -> None:
+        """Store the outcome of a job. Returns at once; the job stays held until it is stored."""
+        self._run_time += 0.1 * (seconds - self._run_time)
+        self._settler.add(held, outcome)
+
+    def put_back(self, held: Sequence[Held]) -> int:
+        """Return unfinished jobs to their queues; say how many were still ours. [SIG-5]"""
+        fields = [each.field for each in held]
+        return self._redis.run(put_back(self._keys, self._identity, fields, started=True))
+
+    def close(self) -> None:
+        """Take no more jobs, and return those that nobody has started."""
+        self._closed.set()
+        with self._turn:
+            self._give_back()
+            self._wakeup.close()
+
+    def _fill(self) -> None:
+        """Fetch into the buffer, or wait for something to fetch."""
+        queues = self._order.pick(random.shuffle)
+        count = self._idle + self._prefetch()
+        number = self._numbers.reserve(count)
+        fetched = self._redis.run(
+            fetch(self._keys, self._identity, queues, count=count, sequence=number)
+        )
+        self._report_broken(fetched.broken)
+        if not fetched.lease:
+            _log.warning("lease lost: this process was silent for too long; renewing it")
+            self._renew_lease()
+        elif fetched.jobs:
+            self._buffer.extend(fetched.jobs)
+            self._filled_at = time.monotonic()
+            if len(fetched.jobs) > 1:
+                self._settler.poke()
+        else:
+            usable = [self._keys.queue(name) for name in queues if name not in fetched.broken]
+            if usable:
+                self._wakeup.wait(usable, SAFETY_NET)
+            else:
+                self._closed.wait(1.0)
+
+    def _prefetch(self) -> int:
+        """Return how many jobs to take beyond one for each idle thread."""
+        jobs = PREFETCH_SECONDS / max(self._run_time, 1e-6)
+        return min(int(jobs * self._threads), PREFETCH_LIMIT)
+
+    def _give_back_stale(self) -> bool:
+        """Return buffered jobs that wait behind long ones; say whether any are left to watch."""
+        if not self._buffer:
+            return False
+        if time.monotonic() - self._filled_at > STALE and self._turn.acquire(blocking=False):
+            try:
+                self._run_time = max(self._run_time, PREFETCH_SECONDS * self._threads)
+                self._give_back()
+            finally:
+                self._turn.release()
+        return bool(self._buffer)
+
+    def _give_back(self) -> None:
+        """Return all buffered jobs; they were never started. [FETCH-5]"""
+        fields = [held.field for held in self._buffer]
+        if not fields:
+            return
+        try:
+            self._redis.run(put_back(self._keys, self._identity, fields, started=False))
+        except RedisTrouble as error:
+            # They stay held. While this process lives they are in the buffer; after it, orphans.
+            _log.warning("%d prefetched jobs not returned: %s", len(fields), error)
+        else:
+            self._buffer.clear()
+
+    def _report_broken(self, broken: Mapping[str, str]) -> None:
+        """Log a queue that cannot be read, once, by its name. [FETCH-7]"""
+        for queue, problem in broken.items():
+            if queue not in self._broken:
+                _log.error("queue %s cannot be read and is left out: %s", queue, problem)
+        self._broken = broken
