@@ -180,7 +180,6 @@ def recover(keys: Keys, *, own: str) -> Op[dict[str, int]]:
         queue_keys, moves = _moves(keys, (field.decode() for field in held))
         count = yield Script(
             "recover",
-    "resign",
             [
                 keys.private(identity),
                 keys.process(identity),

@@ -1,0 +1,5 @@
+"""`python -m jobwire` is the `jobwire` command."""
+
+from jobwire.cli import main
+
+main()

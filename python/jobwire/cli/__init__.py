@@ -1,0 +1,49 @@
+"""The `jobwire` command.
+
+Exit status: 0 done; 1 unexpected, or forced to stop; 2 wrong usage or an invalid job; 3 the
+application cannot be loaded; 4 Redis cannot be used; 5 a push that may have been written.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+import jobwire
+from jobwire.cli.dev import dev
+from jobwire.cli.enqueue import enqueue
+from jobwire.cli.exits import AppNotLoaded, report
+from jobwire.cli.worker import worker
+from jobwire.errors import JobwireError
+
+__all__ = ["main"]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(jobwire.__version__, prog_name="jobwire")
+def cli() -> None:
+    """Client and worker for the Redis wire protocol that Sidekiq speaks.
+
+    Redis is where --redis says, else JOBWIRE_REDIS_URL, the variable that REDIS_PROVIDER names,
+    REDIS_URL, the server that `jobwire dev` runs in this directory, or redis://localhost:6379/0.
+
+    Exit status: 0 done; 2 wrong usage or an invalid job; 3 the application cannot be loaded;
+    4 Redis cannot be used; 5 a push that may have been written.
+    """
+
+
+cli.add_command(worker)
+cli.add_command(enqueue)
+cli.add_command(dev)
+
+
+def main() -> None:
+    """Run the command line and exit with its status."""
+    try:
+        status = cli.main(standalone_mode=False, prog_name="jobwire")
+    except (click.ClickException, AppNotLoaded, JobwireError) as error:
+        status = report(error)
+    except (click.Abort, KeyboardInterrupt):
+        status = 130
+    sys.exit(status if isinstance(status, int) else 0)

@@ -1,0 +1,47 @@
+"""Exit statuses, and the one line that explains each."""
+
+from __future__ import annotations
+
+import click
+
+from jobwire.errors import JobwireError, MaybeWritten, RedisTrouble, RedisUnreachable
+
+__all__ = ["AppNotLoaded", "report"]
+
+EXIT_UNEXPECTED = 1
+EXIT_USAGE = 2
+EXIT_APP = 3
+EXIT_REDIS = 4
+EXIT_UNSURE = 5
+
+
+class AppNotLoaded(Exception):
+    """The application named on the command line cannot be loaded."""
+
+
+def report(error: click.ClickException | AppNotLoaded | JobwireError) -> int:
+    """Print an error as one line and return the exit status it deserves."""
+    text, status = _judge(error)
+    click.echo("jobwire: " + " ".join(text.split()), err=True)
+    return status
+
+
+def _judge(error: Exception) -> tuple[str, int]:
+    if isinstance(error, click.UsageError):
+        where = error.ctx.command_path if error.ctx else "jobwire"
+        return f"{error.format_message()} (see {where} --help)", EXIT_USAGE
+    if isinstance(error, click.ClickException):
+        return error.format_message(), EXIT_USAGE
+    if isinstance(error, AppNotLoaded):
+        return str(error), EXIT_APP
+    if isinstance(error, MaybeWritten):
+        return str(error), EXIT_UNSURE
+    if isinstance(error, RedisUnreachable):
+        return (
+            f"{error}; start a server, or name one with --redis or REDIS_URL "
+            "('jobwire dev' brings its own)",
+            EXIT_REDIS,
+        )
+    if isinstance(error, RedisTrouble):
+        return str(error), EXIT_REDIS
+    return str(error), EXIT_USAGE

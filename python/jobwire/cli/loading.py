@@ -1,0 +1,91 @@
+"""Finding the application that `MODULE:APP` names."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from jobwire.app import App
+from jobwire.cli.exits import AppNotLoaded
+
+__all__ = ["load_app"]
+
+
+def load_app(target: str) -> App:
+    """Return the application that `target` names, importing its module.
+
+    Args:
+        target: `MODULE:APP` or `path/to/file.py:APP`. Without `:APP`, the module's only
+            application. The current directory comes first on the import path.
+
+    Raises:
+        AppNotLoaded: The text says what was looked for, where, and why it failed.
+    """
+    place, _, name = target.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    module = _import(place)
+    if not name:
+        apps = _apps(module)
+        if len(apps) != 1:
+            found = " and ".join(apps) or "none"
+            raise AppNotLoaded(
+                f"{place!r} holds {len(apps)} applications ({found}); name one: {place}:NAME"
+            )
+        name = apps[0]
+    if not hasattr(module, name):
+        known = ", ".join(_apps(module)) or "none"
+        raise AppNotLoaded(f"{place!r} has no {name!r}; applications in it: {known}")
+    app = getattr(module, name)
+    if not isinstance(app, App):
+        raise AppNotLoaded(
+            f"{target!r} is a {type(app).__name__}, not a jobwire.App; name the application object"
+        )
+    return app
+
+
+def _import(place: str) -> ModuleType:
+    if not place:
+        raise AppNotLoaded("no module is named; write MODULE:APP, like shop.jobs:app")
+    try:
+        return _from_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name and (place == error.name or place.startswith(error.name + ".")):
+            raise AppNotLoaded(
+                f"no module {error.name!r} in {os.getcwd()} or on the import path; "
+                "start in your project's directory, or set PYTHONPATH"
+            ) from None
+        raise _failed(place, error) from error
+    except AppNotLoaded:
+        raise
+    except Exception as error:  # importing runs the user's code
+        raise _failed(place, error) from error
+
+
+def _from_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise AppNotLoaded(f"no file {str(path)!r} in {os.getcwd()}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise AppNotLoaded(f"{str(path)!r} cannot be imported as Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _failed(place: str, error: Exception) -> AppNotLoaded:
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    if isinstance(error, SyntaxError):
+        where = f" at {error.filename}:{error.lineno}"
+    return AppNotLoaded(f"importing {place!r} failed{where}: {type(error).__name__}: {error}")
+
+
+def _apps(module: ModuleType) -> list[str]:
+    return [name for name, value in vars(module).items() if isinstance(value, App)]
