@@ -130,9 +130,8 @@ class Processor:
         try:
             with running(job):
                 _log.info("start", extra={"returned": held.returned} if held.returned else None)
-                outcome = self._execute(job)
-                seconds = time.perf_counter() - started
-                _report(outcome, seconds)
+                outcome = self._execute(job, started)
+            seconds = time.perf_counter() - started
             self._fetcher.settle(held, outcome, seconds=seconds)
         except Shutdown:
             with running(job):
@@ -141,7 +140,7 @@ class Processor:
         finally:
             self._held = None
 
-    def _execute(self, job: Job) -> Outcome:
+    def _execute(self, job: Job, started: float) -> Outcome:
         definition: JobType[..., Any] | None = None
         try:
             with self._guard:
@@ -152,7 +151,6 @@ class Processor:
             finally:
                 with self._guard:
                     self._inside = False
-            return Done()
         except Shutdown:
             raise
         except BaseException as error:
@@ -160,7 +158,9 @@ class Processor:
             # and must not end the worker.
             if self._interrupted or caused_by_shutdown(error):
                 raise Shutdown from error
-            return self._after(job, definition, error)
+            return self._failed(job, definition, error, started)
+        _log.info("done", extra=_elapsed(started))
+        return Done()
 
     def _through_middleware(self, job: Job, definition: JobType[..., Any] | None) -> Any:
         chain = self._workshop.middleware
@@ -199,11 +199,14 @@ class Processor:
         finally:
             self._future = None
 
-    def _after(
-        self, job: Job, definition: JobType[..., Any] | None, error: BaseException
+    def _failed(
+        self,
+        job: Job,
+        definition: JobType[..., Any] | None,
+        error: BaseException,
+        started: float,
     ) -> Retry | Bury | Discard:
         failure = describe(error)
-        _log.debug("backtrace", exc_info=error)
         default_retry = None if definition is None else definition.defaults.get("retry")
         outcome = after_failure(
             job,
@@ -214,19 +217,26 @@ class Processor:
             default_retry=True if default_retry is None and definition else default_retry,
             max_retries=self._workshop.max_retries,
         )
-        _log.warning("%s: %s", failure.error_class, failure.message[:1000])
+        _log.warning(
+            "fail: %s: %.1000s; %s",
+            failure.error_class,
+            failure.message,
+            _fate(outcome),
+            extra=_elapsed(started),
+            exc_info=error if _log.isEnabledFor(logging.DEBUG) else None,
+        )
         return outcome
 
 
-def _report(outcome: Outcome, seconds: float) -> None:
-    elapsed = {"elapsed": round(seconds, 3)}
+def _elapsed(started: float) -> dict[str, float]:
+    return {"elapsed": round(time.perf_counter() - started, 3)}
+
+
+def _fate(outcome: Retry | Bury | Discard) -> str:
     match outcome:
-        case Done():
-            _log.info("done", extra=elapsed)
         case Retry(at=at, count=count):
-            wait = at - time.time()
-            _log.info("fail: retry %d in %.0f s", count + 1, wait, extra=elapsed)
+            return f"retry {count + 1} in {at - time.time():.0f} s"
         case Bury():
-            _log.info("fail: no retry left, moved to the dead set", extra=elapsed)
-        case _:
-            _log.info("fail: dropped, as the job asks for", extra=elapsed)
+            return "no retry left, moved to the dead set"
+        case Discard():
+            return "dropped, as the job asks for"
