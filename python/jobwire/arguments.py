@@ -33,7 +33,7 @@ def check_args(args: object, *, strict: StrictArgs = "raise") -> list[Any]:
     values = list(args)
     if strict == "off":
         try:
-            values = msgspec.to_builtins(values, str_keys=True)
+            values = _listed(msgspec.to_builtins(values, str_keys=True))
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidJob("PUSH-5", "args", str(error)) from error
     check_value(values, "args", depth=2)
@@ -70,6 +70,15 @@ def check_value(value: object, path: str, *, depth: int) -> None:
             f"{_show(value)} is {type(value).__name__}, which JSON does not have; "
             "send str, int, float, bool, None, list or dict",
         )
+
+
+def _listed(value: Any) -> Any:
+    """Turn tuples, which msgspec counts as plain, into lists."""
+    if isinstance(value, list | tuple):
+        return [_listed(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _listed(item) for key, item in value.items()}
+    return value
 
 
 def _check_depth(path: str, depth: int) -> None:
