@@ -1,4 +1,4 @@
-"""One log line when Redis goes, one when it is back."""
+"""Background work that goes on whatever happens: one log line down, one line up."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _log = logging.getLogger("jobwire.worker")
 
 
 class Outage:
-    """A context for one try of something that needs Redis and is tried again for ever.
+    """A context for one try of something that is tried again for as long as the process lives.
 
-    Swallows `RedisTrouble`, after a pause that `stop` cuts short.
+    Swallows any error, after a pause that `stop` cuts short. `RedisTrouble` gets one line when
+    it begins and one when it is over; anything else is a bug, and gets its traceback each time.
     """
 
     def __init__(self, doing: str, stop: threading.Event, *, pause: float = PAUSE) -> None:
@@ -42,10 +43,12 @@ class Outage:
                 _log.info("%s again, after %.1f s", self._doing, time.monotonic() - self._since)
                 self._since = None
             return False
-        if not isinstance(error, RedisTrouble):
+        if not isinstance(error, Exception):
             return False
-        if self._since is None:
+        if not isinstance(error, RedisTrouble):
+            _log.error("%s failed, which is a bug", self._doing, exc_info=error)
+        elif self._since is None:
             self._since = time.monotonic()
-            _log.error("%s failed and is tried again every second: %s", self._doing, error)
+            _log.error("%s failed and is tried again: %s", self._doing, error)
         self._stop.wait(self._pause)
         return True

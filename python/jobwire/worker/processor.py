@@ -111,11 +111,17 @@ class Processor:
                 )
 
     def _run(self) -> None:
-        try:
-            while (held := self._fetcher.take()) is not None:
+        while True:
+            try:
+                held = self._fetcher.take()
+                if held is None:
+                    return
                 self._process(held)
-        except Shutdown:
-            pass  # the job was put back; this thread is not needed any more
+            except Shutdown:
+                return  # the job was put back; this thread is not needed any more
+            except Exception:
+                # A bug of ours must not cost the process a thread. The job stays held.
+                _log.exception("processor failed, which is a bug; it goes on")
 
     def _process(self, held: Held) -> None:
         started = time.perf_counter()

@@ -28,6 +28,7 @@ __all__ = ["Numbers", "ReliableFetcher"]
 
 PREFETCH_SECONDS = 0.002  # how long a job may be expected to wait in the buffer
 PREFETCH_LIMIT = 200
+ASLEEP = 5.0  # seconds after which a job in the buffer may have been recovered by others
 STALE = 0.05  # seconds after which a job that waits in the buffer goes back
 SAFETY_NET = 15.0  # seconds between fetches even if no notice came
 
@@ -102,10 +103,15 @@ class ReliableFetcher:
         try:
             with self._turn:
                 while not self._closed.is_set():
-                    if self._buffer:
-                        return self._buffer.popleft()
                     with self._outage:
-                        self._fill()
+                        if not self._buffer:
+                            self._fill()
+                        elif time.monotonic() - self._filled_at < ASLEEP:
+                            return self._buffer.popleft()
+                        else:
+                            # Paused for long: these may be others' by now. Only what is still
+                            # held goes back.
+                            self._give_back()
                 return None
         finally:
             with self._idle_lock:
@@ -125,7 +131,11 @@ class ReliableFetcher:
         """Take no more jobs, and return those that nobody has started."""
         self._closed.set()
         with self._turn:
-            self._give_back()
+            try:
+                self._give_back()
+            except RedisTrouble as error:
+                # They stay held, and are recovered when this process is gone.
+                _log.warning("%d prefetched jobs not returned: %s", len(self._buffer), error)
             self._wakeup.close()
 
     def _fill(self) -> None:
@@ -165,6 +175,8 @@ class ReliableFetcher:
             try:
                 self._run_time = max(self._run_time, PREFETCH_SECONDS * self._threads)
                 self._give_back()
+            except RedisTrouble as error:
+                _log.warning("%d prefetched jobs not returned yet: %s", len(self._buffer), error)
             finally:
                 self._turn.release()
         return bool(self._buffer)
@@ -172,14 +184,8 @@ class ReliableFetcher:
     def _give_back(self) -> None:
         """Return all buffered jobs; they were never started. [FETCH-5]"""
         fields = [held.field for held in self._buffer]
-        if not fields:
-            return
-        try:
+        if fields:
             self._redis.run(put_back(self._keys, self._identity, fields, started=False))
-        except RedisTrouble as error:
-            # They stay held. While this process lives they are in the buffer; after it, orphans.
-            _log.warning("%d prefetched jobs not returned: %s", len(fields), error)
-        else:
             self._buffer.clear()
 
     def _report_broken(self, broken: Mapping[str, str]) -> None:
