@@ -119,7 +119,7 @@ class Processor:
                 self._process(held)
             except Shutdown:
                 return  # the job was put back; this thread is not needed any more
-            except Exception:
+            except Exception:  # noqa: BLE001 - ours, and the thread must live
                 # A bug of ours must not cost the process a thread. The job stays held.
                 _log.exception("processor failed, which is a bug; it goes on")
 
