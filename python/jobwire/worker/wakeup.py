@@ -78,4 +78,7 @@ class Wakeup:
             self._connection.send_command("CLIENT", "TRACKING", "ON")
             self._connection.read_response()
         self._connection.send_command("EXISTS", *queue_keys)
-        return bool(self._connection.read_response() > 0)
+        reply = self._connection.read_response()
+        while isinstance(reply, list):  # a late notice, which redis-py before 7 hands out
+            reply = self._connection.read_response()
+        return bool(reply > 0)
