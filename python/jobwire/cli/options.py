@@ -18,7 +18,7 @@ from jobwire.config import (
     redis_url,
 )
 
-__all__ = ["find_redis", "redis_option", "worker_config", "worker_options"]
+__all__ = ["configured_redis", "find_redis", "redis_option", "worker_config", "worker_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,13 +27,18 @@ redis_option = click.option(
 )
 
 
-def find_redis(url: str | None, app_url: str | None = None) -> tuple[str, str]:
-    """Return the URL of the Redis to use, and who said so."""
+def configured_redis(url: str | None, app_url: str | None = None) -> tuple[str, str] | None:
+    """Return the URL of the Redis that somebody named, and who; None if nobody did."""
     if url:
         return url, "from --redis"
     if app_url:
         return app_url, "from the application"
-    if found := redis_url(None, os.environ):
+    return redis_url(None, os.environ)
+
+
+def find_redis(url: str | None, app_url: str | None = None) -> tuple[str, str]:
+    """Return the URL of the Redis to use, and why that one."""
+    if found := configured_redis(url, app_url):
         return found
     from jobwire import embedded
 
