@@ -1,0 +1,181 @@
+"""jobwire.app: defining jobs and what `enqueue` refuses before anything is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from typing import Any
+
+import pytest
+
+from jobwire import App, ConfigError, InvalidJob, current_job
+from jobwire.app import JobType, running
+from jobwire.payload import decode
+
+NOWHERE = "redis://127.0.0.1:1/0"  # nobody listens: what gets here was not refused
+
+
+def sample(a: int, b: str = "x", *, flag: bool = False) -> tuple[int, str, bool]:
+    """Say what it got."""
+    return a, b, flag
+
+
+def bound(job: JobType[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
+    return job._bind(args, kwargs)
+
+
+def test_a_bare_decorator_takes_the_functions_name() -> None:
+    app = App()
+    job = app.job(sample)
+    assert (job.name, job.defaults, job.is_async) == ("sample", {}, False)
+    assert app.jobs == {"sample": job}
+    assert job.__doc__ == "Say what it got."
+    assert repr(job) == "<JobType sample>"
+
+
+def test_a_name_and_options() -> None:
+    app = App()
+    job = app.job(name="Reports::Monthly", queue="low", retry=3)(sample)
+    assert (job.name, job.defaults) == ("Reports::Monthly", {"queue": "low", "retry": 3})
+    assert list(app.jobs) == ["Reports::Monthly"]
+
+
+def test_calling_a_job_runs_the_function() -> None:
+    assert App().job(sample)(1, b="y") == (1, "y", False)
+
+
+def test_async_functions_are_recognised() -> None:
+    async def job() -> int:
+        return 5
+
+    defined = App().job(job)
+    assert defined.is_async
+    assert asyncio.run(defined()) == 5
+
+
+@pytest.mark.parametrize("name", ["", " A", "A\n"])
+def test_impossible_names_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="is no class name"):
+        App().job(name=name)(sample)
+
+
+def test_a_name_is_given_once() -> None:
+    app = App()
+    app.job(sample)
+    with pytest.raises(ConfigError, match=r"'sample' is defined twice, by .*sample and .*sample"):
+        app.job(sample)
+
+
+@pytest.mark.parametrize("options", [{"queue": ""}, {"retry": -1}, {"queu": "low"}])
+def test_impossible_options_are_refused_when_defined(options: dict[str, Any]) -> None:
+    """PUSH-4: at the definition, and named."""
+    with pytest.raises(ConfigError, match=r"job 'sample': .*PUSH-4"):
+        App().job(**options)(sample)
+
+
+def test_a_required_keyword_cannot_be_passed() -> None:
+    def job(*, needed: int) -> None: ...
+
+    with pytest.raises(ConfigError, match="parameter 'needed' is keyword-only"):
+        App().job(job)
+
+
+def test_options_make_a_copy() -> None:
+    app = App()
+    job = app.job(queue="low", retry=2)(sample)
+    other = job.options(queue="high")
+    assert other.defaults == {"queue": "high", "retry": 2}
+    assert job.defaults == {"queue": "low", "retry": 2}
+    assert app.jobs["sample"] is job
+    with pytest.raises(InvalidJob, match="PUSH-4"):
+        job.options(queue="")
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "wire"),
+    [
+        ((1,), {}, [1]),
+        ((1, "y"), {}, [1, "y"]),
+        ((1,), {"b": "y"}, [1, "y"]),
+        ((), {"a": 1}, [1, "x"]),
+        ((), {"b": "y", "a": 1}, [1, "y"]),
+    ],
+)
+def test_arguments_become_a_list(
+    args: tuple[Any, ...], kwargs: dict[str, Any], wire: list[Any]
+) -> None:
+    """EXEC-1: positional on the wire, however they were passed."""
+
+    def job(a: int, b: str = "x") -> None: ...
+
+    assert bound(App().job(job), *args, **kwargs) == wire
+
+
+def test_a_gap_before_a_keyword_is_filled() -> None:
+    """EXEC-1: the wire has no names, so the default goes along."""
+
+    def job(a: int = 1, b: int = 2, c: int = 3) -> None: ...
+
+    assert bound(App().job(job), c=9) == [1, 2, 9]
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "problem"),
+    [
+        ((), {}, "sample: missing a required argument: 'a'"),
+        ((1, "x", 3), {}, "sample: too many positional arguments"),
+        ((1,), {"c": 2}, "sample: got an unexpected keyword argument 'c'"),
+        ((1,), {"flag": True}, "sample: flag cannot be passed"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(
+    args: tuple[Any, ...], kwargs: dict[str, Any], problem: str
+) -> None:
+    job: JobType[..., Any] = App(NOWHERE, generation=8).job(sample)
+    with pytest.raises(TypeError, match=problem):
+        job.enqueue(*args, **kwargs)
+
+
+def test_values_that_json_lacks_are_refused() -> None:
+    """PUSH-5: before anything is sent."""
+    job: JobType[..., Any] = App(NOWHERE, generation=8).job(sample)
+    with pytest.raises(InvalidJob, match=r"args\[0\]: .*PUSH-5"):
+        job.enqueue({1, 2})
+
+
+@pytest.mark.parametrize(
+    "settings", [{"generation": 6}, {"generation": "8"}, {"strict_args": "warn"}]
+)
+def test_impossible_settings_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="is neither"):
+        _ = App(NOWHERE, **settings).client
+
+
+def test_there_is_one_client() -> None:
+    app = App(NOWHERE, namespace="n:")
+    assert app.client is app.client
+    assert app.client.url == NOWHERE
+    first = app.client
+    app.connect("redis://127.0.0.1:2/0")
+    assert app.client is not first
+    assert app.client.url == "redis://127.0.0.1:2/0"
+
+
+def test_there_is_one_asyncio_client_for_each_loop() -> None:
+    app = App(NOWHERE)
+
+    async def twice() -> tuple[Any, Any]:
+        return app.aclient, app.aclient
+
+    (a, b), (c, _) = asyncio.run(twice()), asyncio.run(twice())
+    assert a is b
+    assert a is not c
+
+
+def test_current_job_is_that_of_this_thread() -> None:
+    assert current_job() is None
+    job = decode(b'{"class":"A"}', "q")
+    with running(job):
+        assert current_job() is job
+        assert contextvars.Context().run(current_job) is None
+    assert current_job() is None

@@ -1,0 +1,148 @@
+"""jobwire.arguments: which Python values may be job arguments."""
+
+from __future__ import annotations
+
+import collections
+import decimal
+import enum
+import math
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+
+from jobwire.arguments import MAX_DEPTH, check_args
+from jobwire.errors import InvalidJob
+
+
+class Text(str):
+    __slots__ = ()
+
+
+class Colour(enum.IntEnum):
+    RED = 1
+
+
+def nested(levels: int) -> list[Any]:
+    """Return lists in lists, so many of them."""
+    value: list[Any] = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        [],
+        [None, True, False, 0, -1, 10**40, 1.5, -0.0, 1e300, "", "x", "\x00", "😀", [], {}],
+        [{"a": {"b": [1, {"": None}]}}],
+    ],
+)
+def test_json_values_pass_unchanged(args: list[Any]) -> None:
+    """PUSH-5: null, booleans, numbers, strings, arrays, objects with string keys."""
+    assert check_args(args) == args
+
+
+def test_any_sequence_may_hold_them() -> None:
+    """PAY-12: what is written is an array."""
+    assert check_args((1, "x")) == [1, "x"]
+    assert check_args(range(3)) == [0, 1, 2]
+
+
+REFUSED = [
+    ([(1, 2)], "args[0]", "(1, 2) is tuple"),
+    ([1, {"a": [b"x"]}], "args[1]['a'][0]", "b'x' is bytes"),
+    ([date(2026, 11, 20)], "args[0]", "is date"),
+    ([{"when": datetime(2026, 11, 20, tzinfo=UTC)}], "args[0]['when']", "is datetime"),
+    ([decimal.Decimal("1.0")], "args[0]", "Decimal('1.0') is Decimal"),
+    ([{1, 2}], "args[0]", "is set"),
+    ([Text("x")], "args[0]", "'x' is Text"),
+    ([Colour.RED], "args[0]", "is Colour"),
+    ([collections.OrderedDict(a=1)], "args[0]", "is OrderedDict"),
+    ([1j], "args[0]", "1j is complex"),
+    ([{1: "x"}], "args[0]", "key 1 is int"),
+    ([{"a": {None: 1}}], "args[0]['a']", "key None is NoneType"),
+    ([{Text("a"): 1}], "args[0]", "key 'a' is Text"),
+]
+
+
+@pytest.mark.parametrize(("args", "path", "problem"), REFUSED, ids=[p for _, _, p in REFUSED])
+def test_others_are_refused_by_path_and_value(args: list[Any], path: str, problem: str) -> None:
+    """PUSH-5: the error names the value and its path."""
+    with pytest.raises(InvalidJob) as caught:
+        check_args(args)
+    assert caught.value.rule == "PUSH-5"
+    assert caught.value.field == path
+    assert problem in caught.value.problem
+
+
+@pytest.mark.parametrize("args", ["abc", b"abc", bytearray(b"abc"), 5, None, {"a": 1}, {1}, True])
+def test_args_have_to_be_a_list(args: object) -> None:
+    """PAY-12: a text is a sequence too, but never meant as one argument per letter."""
+    with pytest.raises(InvalidJob, match=r"is not a list; put a single argument in one.*PAY-12"):
+        check_args(args)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_numbers_that_json_lacks_are_refused(value: float) -> None:
+    """PAY-4: NaN and infinities, at any depth, in either mode."""
+    for strict in ("raise", "off"):
+        with pytest.raises(InvalidJob, match=r"args\[0\]\['a'\]\[1\]: .* has no JSON form"):
+            check_args([{"a": [1.0, value]}], strict=strict)
+
+
+@pytest.mark.parametrize(
+    ("args", "field"), [(["\ud800"], "args[0]"), ([{"\udfff": 1}], "args[0]"), (["a\udc00"], "")]
+)
+def test_lone_surrogates_are_refused(args: list[Any], field: str) -> None:
+    """PAY-1: UTF-8 cannot carry them, so the text would be no payload."""
+    with pytest.raises(InvalidJob, match="lone surrogate") as caught:
+        check_args(args)
+    assert field in caught.value.field
+
+
+def test_depth_counts_payload_and_args() -> None:
+    """PAY-3: with payload and args as the first two levels, 98 are left."""
+    assert MAX_DEPTH == 100
+    check_args([nested(98)])
+    with pytest.raises(InvalidJob, match=r"nests deeper than 100 levels \[PAY-3\]"):
+        check_args([nested(99)])
+
+
+def test_depth_counts_objects_too() -> None:
+    """PAY-3: an array in an object is two levels."""
+    check_args([{"a": nested(97)}])
+    with pytest.raises(InvalidJob, match="PAY-3"):
+        check_args([{"a": nested(98)}])
+
+
+def test_a_list_that_holds_itself_is_refused() -> None:
+    """PAY-3: and does not end in a RecursionError."""
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(InvalidJob, match="PAY-3"):
+        check_args(endless)
+    with pytest.raises(InvalidJob, match="PUSH-5"):
+        check_args(endless, strict="off")
+
+
+def test_off_converts_what_has_an_obvious_form() -> None:
+    when = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    assert check_args([when, (1,), {2: "x"}, Colour.RED], strict="off") == [
+        "2026-11-20T12:00:00Z",
+        [1],
+        {"2": "x"},
+        1,
+    ]
+
+
+def test_off_refuses_what_has_none() -> None:
+    with pytest.raises(InvalidJob, match="PUSH-5"):
+        check_args([object()], strict="off")
+
+
+def test_long_values_are_shortened_in_errors() -> None:
+    with pytest.raises(InvalidJob) as caught:
+        check_args([frozenset({"x" * 10_000})])
+    assert len(str(caught.value)) < 300

@@ -1,0 +1,201 @@
+"""jobwire.config: settings are checked once, and errors name value, rule and fix."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+
+from jobwire._connect import check_url, safe_url
+from jobwire.config import CapsuleConfig, WorkerConfig, parse_queues, redis_url
+from jobwire.errors import ConfigError
+
+ALL = {
+    "JOBWIRE_REDIS_URL": "redis://ours",
+    "REDIS_PROVIDER": "SOME_URL",
+    "SOME_URL": "redis://provided",
+    "REDIS_URL": "redis://common",
+}
+
+
+def without(*names: str) -> dict[str, str]:
+    return {name: value for name, value in ALL.items() if name not in names}
+
+
+@pytest.mark.parametrize(
+    ("explicit", "environ", "found"),
+    [
+        ("redis://given", ALL, ("redis://given", "as given")),
+        (None, ALL, ("redis://ours", "from JOBWIRE_REDIS_URL")),
+        (
+            None,
+            without("JOBWIRE_REDIS_URL"),
+            ("redis://provided", "from SOME_URL, named by REDIS_PROVIDER"),
+        ),
+        (
+            None,
+            without("JOBWIRE_REDIS_URL", "REDIS_PROVIDER"),
+            ("redis://common", "from REDIS_URL"),
+        ),
+        (None, without("JOBWIRE_REDIS_URL", "SOME_URL"), ("redis://common", "from REDIS_URL")),
+        ("", {}, None),
+        (None, {"REDIS_URL": ""}, None),
+    ],
+)
+def test_redis_url(
+    explicit: str | None, environ: dict[str, str], found: tuple[str, str] | None
+) -> None:
+    assert redis_url(explicit, environ) == found
+
+
+def test_a_provider_that_is_a_url_is_explained() -> None:
+    with pytest.raises(ConfigError, match=r"REDIS_PROVIDER holds a URL.*set REDIS_URL instead"):
+        redis_url(None, {"REDIS_PROVIDER": "redis://user:secret@host"})
+
+
+@pytest.mark.parametrize(
+    ("specs", "queues"),
+    [
+        ([], {}),
+        (["critical", "default"], {"critical": 0, "default": 0}),
+        (["critical,3", "low,1"], {"critical": 3, "low": 1}),
+        (["a,b,2"], {"a,b": 2}),
+        (["a:b|c,0"], {"a:b|c": 0}),
+    ],
+)
+def test_parse_queues(specs: list[str], queues: dict[str, int]) -> None:
+    """FETCH-4: no weight is the weight 0."""
+    assert parse_queues(specs) == queues
+    assert list(parse_queues(specs)) == list(queues)
+
+
+@pytest.mark.parametrize(
+    ("specs", "problem"),
+    [
+        ([""], "has no usable name"),
+        ([",3"], "has no usable name"),
+        ([" low"], "has no usable name"),
+        (["low,"], "weight '' is not a whole number"),
+        (["low,x"], "weight 'x' is not a whole number"),
+        (["low,-1"], "weight '-1' is not a whole number"),
+        (["low,1.5"], "weight '1.5' is not a whole number"),
+        (["low,²"], "weight '²' is not a whole number"),
+        (["low", "low,2"], "'low' is named twice"),
+    ],
+)
+def test_parse_queues_refuses(specs: list[str], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        parse_queues(specs)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"queues": {}}, "at least one"),
+        ({"queues": {"": 0}}, "'' is no queue name"),
+        ({"queues": {"a": -1}}, "weight -1 of 'a'"),
+        ({"concurrency": 0}, "concurrency: 0 is less than 1"),
+    ],
+)
+def test_capsule_refuses(settings: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        CapsuleConfig(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"capsules": {}}, "at least one"),
+        ({"fetch": "quick"}, "'quick' is neither 'reliable' nor 'basic'"),
+        ({"timeout": -1}, "timeout: -1"),
+        ({"timeout": math.nan}, "timeout: nan"),
+        ({"timeout": math.inf}, "timeout: inf"),
+        ({"poll_interval": 0}, "poll_interval: 0"),
+        ({"poll_interval": math.nan}, "poll_interval: nan"),
+        ({"max_retries": -1}, "max_retries: -1"),
+        ({"dead_limit": 0}, "dead_limit: 0"),
+    ],
+)
+def test_worker_refuses(settings: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        WorkerConfig(**settings)
+
+
+def test_defaults_are_sidekiqs() -> None:
+    """DEAD-2 and DEAD-3: 180 days and 10,000; five threads on "default"; 25 retries."""
+    config = WorkerConfig()
+    assert config.capsules == {"default": CapsuleConfig(queues={"default": 0}, concurrency=5)}
+    assert (config.timeout, config.max_retries) == (25.0, 25)
+    assert (config.dead_limit, config.dead_max_age) == (10_000, 180 * 86_400)
+    assert config.fetch == "reliable"
+
+
+def test_concurrency_is_the_sum_over_capsules() -> None:
+    config = WorkerConfig(capsules={"a": CapsuleConfig(), "b": CapsuleConfig(concurrency=2)})
+    assert config.concurrency == 7
+
+
+def test_settings_cannot_change_later() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        WorkerConfig().timeout = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://localhost:6379/0",
+        "redis://",
+        "redis://[::1]:7000/15",
+        "rediss://user:secret@host:6380",
+        "unix:///run/redis.sock?db=3",
+    ],
+)
+def test_urls_of_a_server(url: str) -> None:
+    assert check_url(url) == url
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("localhost:6379", "must begin with redis://"),
+        ("http://localhost", "must begin with redis://"),
+        ("", "must begin with redis://"),
+        ("redis://localhost:99999", "Port out of range"),
+        ("redis://localhost:0", "port 0 cannot be connected to"),
+        ("redis://localhost:x", "Port could not be cast"),
+        ("redis://localhost/cache", "'/cache' is no database number"),
+        ("unix://", "names no socket"),
+        ("redis://[::1", "unreadable"),
+    ],
+)
+def test_other_urls_are_refused(url: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        check_url(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://host:1/0", "redis://host:1/0"),
+        ("redis://:secret@host:1/0", "redis://:***@host:1/0"),
+        ("redis://me:secret@host", "redis://me:***@host"),
+        ("redis://me:se@cret@host", "redis://me:***@host"),
+        ("unix://me:secret@/run/redis.sock", "unix://me:***@/run/redis.sock"),
+        ("redis://host/0?password=secret", "redis://host/0?password=***"),
+        ("redis://host/0?db=1&password=secret&x=2", "redis://host/0?db=1&password=***&x=2"),
+        ("redis://[::1", "(unreadable)"),
+    ],
+)
+def test_passwords_are_not_shown(url: str, shown: str) -> None:
+    assert safe_url(url) == shown
+
+
+@pytest.mark.parametrize(
+    "url", ["http://me:secret@host", "redis://me:secret@host/x", "unix://me:secret@"]
+)
+def test_passwords_are_not_in_errors(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_url(url)
+    assert "secret" not in str(caught.value)

@@ -1,0 +1,74 @@
+"""jobwire.errors: the tree, and that errors keep their data."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from jobwire import errors
+
+TREE = {
+    "JobwireError": Exception,
+    "ConfigError": errors.JobwireError,
+    "PayloadError": errors.JobwireError,
+    "InvalidJob": errors.PayloadError,
+    "MalformedPayload": errors.PayloadError,
+    "UnknownJob": errors.JobwireError,
+    "RedisTrouble": errors.JobwireError,
+    "RedisUnreachable": errors.RedisTrouble,
+    "RedisRefused": errors.RedisTrouble,
+    "NoReply": errors.RedisTrouble,
+    "MaybeWritten": errors.NoReply,
+    "Shutdown": BaseException,
+}
+
+
+def test_the_tree_is_as_drawn() -> None:
+    assert {name: getattr(errors, name).__bases__[0] for name in errors.__all__} == TREE
+
+
+@pytest.mark.parametrize(
+    ("name", "builtin"),
+    [
+        ("ConfigError", ValueError),
+        ("InvalidJob", ValueError),
+        ("MalformedPayload", ValueError),
+        ("UnknownJob", LookupError),
+        ("RedisUnreachable", ConnectionError),
+        ("NoReply", ConnectionError),
+    ],
+)
+def test_what_python_people_would_catch(name: str, builtin: type[Exception]) -> None:
+    assert issubclass(getattr(errors, name), builtin)
+
+
+def test_shutdown_passes_except_exception() -> None:
+    """SIG-5: a job's `except Exception` must not swallow its interruption."""
+    assert not issubclass(errors.Shutdown, Exception)
+
+
+def test_a_payload_error_says_field_problem_and_rule() -> None:
+    """PUSH-4: each of them is also there as data."""
+    error = errors.InvalidJob("PUSH-4", "tags", "is no list")
+    assert str(error) == "tags: is no list [PUSH-4]"
+    assert (error.rule, error.field, error.problem) == ("PUSH-4", "tags", "is no list")
+    assert str(errors.MalformedPayload("EXEC-3", "", "cut off")) == "cut off [EXEC-3]"
+
+
+def test_a_payload_error_can_be_pickled() -> None:
+    error = pickle.loads(pickle.dumps(errors.InvalidJob("PUSH-4", "tags", "is no list")))
+    assert isinstance(error, errors.InvalidJob)
+    assert (error.rule, error.field, error.problem) == ("PUSH-4", "tags", "is no list")
+
+
+def test_a_refusal_carries_its_code() -> None:
+    """PUSH-8: the first word of what the server said."""
+    assert errors.RedisRefused("OOM command not allowed").code == "OOM"
+    assert errors.RedisRefused("ERR").code == "ERR"
+
+
+def test_trouble_names_no_jobs_by_default() -> None:
+    """BULK-6: a single push has no earlier slices."""
+    trouble = errors.RedisUnreachable("x")
+    assert (trouble.written, trouble.unsure) == ((), ())

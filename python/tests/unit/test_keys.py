@@ -1,0 +1,107 @@
+"""jobwire.keys: every key name of the protocol."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import pytest
+
+from jobwire.errors import ConfigError
+from jobwire.keys import Keys
+
+IDENTITY = "web-1:42:0123456789ab"
+
+
+def every_key(keys: Keys) -> dict[str, str]:
+    """Return all names that `keys` can build, by what they are."""
+    fixed = {
+        field.name: getattr(keys, field.name)
+        for field in dataclasses.fields(keys)
+        if field.name != "namespace"
+    }
+    return fixed | {
+        "queue": keys.queue("default"),
+        "process": keys.process(IDENTITY),
+        "work": keys.work(IDENTITY),
+        "signals": keys.signals(IDENTITY),
+        "private": keys.private(IDENTITY),
+        "processed": keys.stat("processed"),
+        "failed": keys.stat("failed"),
+        "processed today": keys.stat("processed", "2026-11-20"),
+        "failed today": keys.stat("failed", "2026-11-20"),
+    }
+
+
+PLAIN = {
+    "queues": "queues",
+    "schedule": "schedule",
+    "retry": "retry",
+    "dead": "dead",
+    "processes": "processes",
+    "cleanup_lock": "process_cleanup",
+    "owners": "jobwire:owners",
+    "returned": "jobwire:returned",
+    "queue": "queue:default",
+    "process": "web-1:42:0123456789ab",
+    "work": "web-1:42:0123456789ab:work",
+    "signals": "web-1:42:0123456789ab-signals",
+    "private": "jobwire:private:web-1:42:0123456789ab",
+    "processed": "stat:processed",
+    "failed": "stat:failed",
+    "processed today": "stat:processed:2026-11-20",
+    "failed today": "stat:failed:2026-11-20",
+}
+
+
+def test_without_a_namespace_the_names_are_sidekiqs() -> None:
+    """KEY-1, KEY-2, KEY-3 and KEY-4: the names of SPEC.md, without a prefix."""
+    assert every_key(Keys()) == PLAIN
+
+
+@pytest.mark.parametrize("namespace", ["app:", "{shard-03}:", "ü", "queue:"])
+def test_a_namespace_is_in_front_of_every_key(namespace: str) -> None:
+    """KEY-4: every key has the prefix, once."""
+    assert every_key(Keys(namespace)) == {what: namespace + key for what, key in PLAIN.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("queue:x", "queue:queue:x"),
+        ("a:b", "queue:a:b"),
+        ("a|b c", "queue:a|b c"),
+        ("größe", "queue:größe"),
+        ("", "queue:"),
+    ],
+)
+def test_a_queue_name_is_copied_as_it_is(name: str, key: str) -> None:
+    """KEY-2: nothing is escaped, stripped or recognised in a queue's name."""
+    assert Keys().queue(name) == key
+
+
+def test_our_own_keys_carry_our_name() -> None:
+    """KEY-5: what Sidekiq does not have begins with jobwire:."""
+    sidekiq = ("queue", "schedule", "retry", "dead", "process", "stat:", IDENTITY)
+    own = {key for key in every_key(Keys()).values() if not key.startswith(sidekiq)}
+    assert own
+    assert all(key.startswith("jobwire:") for key in own)
+
+
+@pytest.mark.parametrize("namespace", ["", "queue:", "app:"])
+def test_keys_of_the_reliable_profile_look_like_no_queue(namespace: str) -> None:
+    """REL-6: within the namespace no private key matches queue:*."""
+    keys = Keys(namespace)
+    for key in (keys.owners, keys.returned, keys.private(IDENTITY), keys.private("queue:1:ab")):
+        assert not key.removeprefix(namespace).startswith("queue:")
+
+
+def test_no_two_keys_are_the_same() -> None:
+    keys = list(every_key(Keys("n:")).values())
+    assert [pair for pair in itertools.combinations(keys, 2) if pair[0] == pair[1]] == []
+
+
+@pytest.mark.parametrize("namespace", ["my app:", "app:\n", " "])
+def test_white_space_in_a_namespace_is_refused(namespace: str) -> None:
+    with pytest.raises(ConfigError, match=r"namespace: .* holds white space; use a prefix"):
+        Keys(namespace)

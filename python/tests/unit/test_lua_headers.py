@@ -1,0 +1,162 @@
+"""The scripts in lua/: headers that are true, declared keys only, payloads left alone."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from jobwire import _data
+from jobwire._scripts import script
+
+SCRIPTS = {path.stem: path.read_text("utf-8") for path in sorted(_data.path("lua").glob("*.lua"))}
+SPEC = _data.path("SPEC.md").read_text("utf-8")
+
+# In prose, "1 is KEYS[3]", a name declares nothing.
+DECLARED = re.compile(r"(?:^|  )(KEYS|ARGV)\[(\d+)(\.\.)?\]  ", re.MULTILINE)
+USED = re.compile(r"\b(KEYS|ARGV)\[([^\]]+)\]")
+LENGTH = re.compile(r"#(KEYS|ARGV)\b")
+# What follows a command's name, up to the end of its first word of key or argument.
+CALL = re.compile(r'redis\.p?call\(\s*("?\w+"?)\s*(?:,\s*([^,()]+(?:\[[^\]]*\])?))?')
+LOCAL_KEY = re.compile(r"\blocal (\w+) = (KEYS\[[^\]]+\])")
+
+
+def split(source: str) -> tuple[str, str]:
+    """Return a script's header, without the dashes, and its code, without comments and texts."""
+    lines = source.splitlines()
+    length = next(n for n, line in enumerate(lines) if not line.startswith("--"))
+    header = "\n".join(line.removeprefix("--").strip() for line in lines[:length])
+    code = "\n".join(re.sub(r"--.*", "", line) for line in lines[length:])
+    return header, code
+
+
+def declared(header: str) -> dict[str, tuple[set[int], int | None]]:
+    """Return, for KEYS and ARGV, the single indices and where an open end begins."""
+    found: dict[str, tuple[set[int], int | None]] = {"KEYS": (set(), None), "ARGV": (set(), None)}
+    for table, index, is_open in DECLARED.findall(header):
+        single, start = found[table]
+        if is_open:
+            assert start is None, f"{table} has two open ends"
+            found[table] = (single, int(index))
+        else:
+            single.add(int(index))
+    return found
+
+
+def header_faults(source: str) -> list[str]:
+    """Return how the header and the body differ in KEYS and ARGV."""
+    header, code = split(source)
+    faults = []
+    for table, (single, start) in declared(header).items():
+        numbers = {int(i) for t, i in USED.findall(code) if t == table and i.isdigit()}
+        computed = {i for t, i in USED.findall(code) if t == table and not i.isdigit()}
+        has_length = table in LENGTH.findall(code)
+        top = start if start is not None else len(single) + 1
+        if single != set(range(1, top)):
+            faults.append(f"{table}: declared {sorted(single)}, which has gaps before {top}")
+        if numbers - {start} != single:
+            faults.append(f"{table}: declared {sorted(single)}, used {sorted(numbers)}")
+        if (start is not None) != bool(computed or has_length):
+            faults.append(f"{table}: open end {start}, but computed uses {sorted(computed)}")
+    return faults
+
+
+def key_faults(source: str) -> list[str]:
+    """Return the calls whose key is not an element of KEYS. [LUA-2]"""
+    _, code = split(source)
+    keys = {name for name, _ in LOCAL_KEY.findall(code)}
+    faults = []
+    for command, key in CALL.findall(code):
+        if not command.startswith('"'):
+            faults.append(f"computed command {command}")
+        elif key.strip() not in keys and not key.strip().startswith("KEYS["):
+            faults.append(f"{command} touches {key.strip() or 'nothing'}")
+    return faults
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_header_is_true(name: str) -> None:
+    """LUA-2: KEYS and ARGV of the header are exactly those that the body uses."""
+    assert header_faults(SCRIPTS[name]) == []
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_call_touches_a_declared_key(name: str) -> None:
+    """LUA-2: no key is built inside a script."""
+    assert key_faults(SCRIPTS[name]) == []
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_payloads_are_opaque(name: str) -> None:
+    """LUA-1: nothing that could decode one; SEC-1: nor run one."""
+    _, code = split(SCRIPTS[name])
+    words = set(re.findall(r"\w+", code))
+    assert words & {"cjson", "cmsgpack", "struct", "loadstring", "load", "dofile", "json"} == set()
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_is_deterministic(name: str) -> None:
+    """LUA-1: effects depend on keys and arguments alone; the clock is the caller's."""
+    _, code = split(SCRIPTS[name])
+    assert re.findall(r'\b(?:os|math\.random|"TIME"|"RANDOMKEY"|"KEYS"|"SCAN")', code) == []
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_header_says_the_rest(name: str) -> None:
+    header, _ = split(SCRIPTS[name])
+    assert header.startswith(f"{name}.lua: ")
+    assert "\nReturns " in header
+    assert re.search(r"\[[A-Z]+-\d+\]", header)
+
+
+def test_the_specification_names_every_script() -> None:
+    """LUA-2: the table of section 19 and the list of section 18."""
+    listed = re.search(r"\n((?:`\w+`, )+`\w+`)\.", SPEC)
+    assert listed is not None
+    assert set(re.findall(r"`(\w+)`", listed[1])) == set(SCRIPTS)
+    assert set(re.findall(r"^\| `(\w+)` \| ", SPEC, re.MULTILINE)) >= set(SCRIPTS)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_loader_returns_the_bytes(name: str) -> None:
+    """LUA-3: under the name that Redis gives them."""
+    loaded = script(name)
+    assert loaded.source == SCRIPTS[name].encode()
+    assert re.fullmatch(r"[0-9a-f]{40}", loaded.sha)
+
+
+SOUND = (
+    '-- x.lua: it.\n-- KEYS[1]  a    KEYS[2..]  b\n-- ARGV[1]  c\n\nredis.call("GET", KEYS[1])\n'
+    'for i = 2, #KEYS do\n  redis.call("SET", KEYS[i], ARGV[1]) -- KEYS[9]\nend\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("ARGV[1]  c", "ARGV[1]  c    ARGV[2]  d"),
+        ("ARGV[1]  c", ""),
+        ("KEYS[2..]", "KEYS[3..]"),
+        ("KEYS[2..]", "KEYS[2]"),
+        ("KEYS[1]  a", "the first key"),
+    ],
+)
+def test_planted_untruths_are_found(old: str, new: str) -> None:
+    assert header_faults(SOUND) == []
+    assert header_faults(SOUND.replace(old, new, 1)) != []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'redis.call("GET", "queues")',
+        'redis.pcall("LPUSH", "queue:" .. ARGV[1], 1)',
+        'redis.call("GET", ARGV[1])',
+        'redis.call("GET", name)',
+        "redis.call(ARGV[1], KEYS[1])",
+        'redis.call("TIME")',
+    ],
+)
+def test_planted_keys_are_found(call: str) -> None:
+    assert key_faults(SOUND) == []
+    assert key_faults(SOUND + call + "\n") != []

@@ -1,0 +1,251 @@
+"""jobwire.normalize: from what a caller asks for to the payload that is written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from jobwire.errors import InvalidJob
+from jobwire.normalize import Item, check_options, draft, seal
+from jobwire.times import Generation
+
+NOW = 1_786_960_000.25
+JID = "9f2c1b7a4d3e5f60718293a4"
+
+
+def make(args: list[Any] | None = None, generation: Generation = 8, **rest: Any) -> Item:
+    """Return the item of a HardJob; `rest` are options and draft's own parameters."""
+    own: dict[str, Any] = {name: rest.pop(name) for name in ("at", "fields", "jid") if name in rest}
+    name = rest.pop("class_name", "HardJob")
+    given: dict[str, Any] = {"jid": JID, "now": NOW, "generation": generation} | own
+    return draft(name, [1, "x"] if args is None else args, rest, **given)
+
+
+def text(item: Item, generation: Generation = 8) -> bytes:
+    return seal(item, now=NOW, generation=generation).text
+
+
+def test_first_push_of_generation_8() -> None:
+    """PAY-11: order of keys. PUSH-3: both times. GEN-2: milliseconds. PUSH-6: defaults."""
+    assert text(make()) == (
+        b'{"retry":true,"queue":"default","args":[1,"x"],"class":"HardJob",'
+        b'"jid":"9f2c1b7a4d3e5f60718293a4","created_at":1786960000250,"enqueued_at":1786960000250}'
+    )
+
+
+def test_first_push_of_generation_7() -> None:
+    """GEN-1: the same in seconds."""
+    assert text(make(generation=7), generation=7) == (
+        b'{"retry":true,"queue":"default","args":[1,"x"],"class":"HardJob",'
+        b'"jid":"9f2c1b7a4d3e5f60718293a4","created_at":1786960000.25,"enqueued_at":1786960000.25}'
+    )
+
+
+def test_scheduled_push() -> None:
+    """SCHED-1: without at and enqueued_at; PAY-11: class before args there."""
+    sealed = seal(make(at=NOW + 60, queue="low"), now=NOW, generation=8)
+    assert (sealed.at, sealed.queue, sealed.jid) == (NOW + 60, "low", JID)
+    assert sealed.text == (
+        b'{"retry":true,"queue":"low","class":"HardJob","args":[1,"x"],'
+        b'"jid":"9f2c1b7a4d3e5f60718293a4","created_at":1786960000250}'
+    )
+
+
+def test_options_stand_between_the_defaults_and_the_arguments() -> None:
+    """PAY-11: other options after retry and queue."""
+    options: dict[str, Any] = {
+        "tags": ("a", "b"),
+        "retry": 5,
+        "dead": False,
+        "backtrace": 20,
+        "retry_for": 3600.0,
+        "retry_queue": "low",
+        "log_level": "debug",
+    }
+    assert text(make(**options)).startswith(
+        b'{"retry":5,"queue":"default","tags":["a","b"],"dead":false,"backtrace":20,'
+        b'"retry_for":3600,"retry_queue":"low","log_level":"debug","args":'
+    )
+
+
+@pytest.mark.parametrize("option", ["retry", "retry_for", "retry_queue", "tags", "backtrace"])
+def test_null_stays_null(option: str) -> None:
+    """PUSH-6: null is not the default."""
+    assert f'"{option}":null'.encode() in text(make(None, 8, **{option: None}))
+
+
+ACCEPTED: list[tuple[str, list[Any]]] = [
+    ("retry", [True, False, None, 0, 1, 10**6]),
+    ("retry_for", [None, 0, 1, 1.5, 1_000_000_000]),
+    ("backtrace", [True, False, None, 0, 20]),
+    ("tags", [None, [], ["a"], ("a", "b")]),
+    ("dead", [True, False, None]),
+    ("queue", ["default", "a:b|c", "ü"]),
+    ("retry_queue", [None, "low"]),
+    ("log_level", [None, "debug", 10]),
+]
+REFUSED: list[tuple[str, list[Any]]] = [
+    ("retry", [-1, 1.0, "5", [], math.nan]),
+    ("retry_for", [-1, 1_000_000_001, 1e9 + 1, math.nan, math.inf, "60", True, 10**400]),
+    ("backtrace", [-1, 1.5, "all", []]),
+    ("tags", ["billing", [1], [None], 5, {"a": 1}, b"x"]),
+    ("dead", [0, "no"]),
+    ("queue", [None, "", 5, b"low", ["low"]]),
+    ("retry_queue", ["", 5]),
+    ("log_level", [[], 1.5]),
+]
+
+
+def pairs(table: list[tuple[str, list[Any]]]) -> list[tuple[str, Any]]:
+    return [(option, value) for option, values in table for value in values]
+
+
+@pytest.mark.parametrize(("option", "value"), pairs(ACCEPTED))
+def test_accepted_options(option: str, value: Any) -> None:
+    """PUSH-4: what is valid is written."""
+    assert f'"{option}":'.encode() in text(make(**{option: value}))
+
+
+@pytest.mark.parametrize(("option", "value"), pairs(REFUSED))
+def test_refused_options(option: str, value: Any) -> None:
+    """PUSH-4: the error names the option."""
+    with pytest.raises(InvalidJob) as caught:
+        make(**{option: value})
+    assert (caught.value.rule, caught.value.field) == ("PUSH-4", option)
+
+
+@pytest.mark.parametrize(("option", "value"), pairs(REFUSED))
+def test_options_that_middleware_spoils(option: str, value: Any) -> None:
+    """PUSH-4 and PUSH-7: the item is checked again after middleware."""
+    with pytest.raises(InvalidJob) as caught:
+        text(make() | {option: value})
+    assert caught.value.field == option
+
+
+@pytest.mark.parametrize("option", ["tags", "retry_for", "backtrace", "log_level", "dead"])
+def test_options_among_further_fields(option: str) -> None:
+    """PUSH-4: whichever way an option gets into the payload."""
+    with pytest.raises(InvalidJob) as caught:
+        text(make(fields={option: {"no": "good"}}))
+    assert caught.value.field == option
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("queu", "did you mean 'queue'"), ("priority", "known: queue, retry")]
+)
+def test_unknown_options_get_a_hint(name: str, hint: str) -> None:
+    with pytest.raises(InvalidJob, match=hint):
+        check_options({name: 1})
+
+
+@pytest.mark.parametrize("name", ["", " A", "A\n", None, 5, b"A", ["A"]])
+def test_class_has_to_be_a_name(name: Any) -> None:
+    """PAY-12: a non-empty string."""
+    with pytest.raises(InvalidJob, match=r"class: .* is not a class name"):
+        make(class_name=name)
+
+
+@pytest.mark.parametrize("jid", ["", 5, None])
+def test_jid_has_to_be_a_text(jid: Any) -> None:
+    """PAY-9: every job has one."""
+    with pytest.raises(InvalidJob, match="jid: "):
+        make(jid=jid)
+
+
+@pytest.mark.parametrize("at", [-1, 1e11, math.nan, "60", True])
+def test_at_has_to_be_a_time(at: Any) -> None:
+    """SCHED-4, and PUSH-4: a boolean or a numeric string is no number."""
+    with pytest.raises(InvalidJob, match="SCHED-4"):
+        make(at=at)
+
+
+def drop(field: str) -> Callable[[Item], None]:
+    return lambda item: item.pop(field)
+
+
+def put(field: Any, value: Any) -> Callable[[Item], None]:
+    return lambda item: item.update({field: value})
+
+
+@pytest.mark.parametrize(
+    ("spoil", "field"),
+    [
+        (drop("class"), "class"),
+        (drop("args"), "args"),
+        (drop("jid"), "jid"),
+        (drop("queue"), "queue"),
+        (drop("retry"), "retry"),
+        (put("class", ""), "class"),
+        (put("args", "abc"), "args"),
+        (put("args", {"a": 1}), "args"),
+        (put("args", None), "args"),
+        (put("args", [{1, 2}]), "args[0]"),
+        (put("at", "soon"), "at"),
+        (put("at", -1), "at"),
+        (put("custom", {"a": math.inf}), "custom['a']"),
+        (put("custom", object()), "custom"),
+        (put(5, "x"), ""),
+    ],
+)
+def test_items_that_middleware_spoils(spoil: Callable[[Item], None], field: str) -> None:
+    """PUSH-4, PUSH-7, PAY-8 and PAY-12: nothing impossible gets through."""
+    item = make()
+    spoil(item)
+    with pytest.raises(InvalidJob) as caught:
+        text(item)
+    assert caught.value.field == field
+
+
+def test_middleware_decides_queue_and_time() -> None:
+    """PUSH-7 and BULK-5: the item's own queue and `at` count."""
+    item = make()
+    item["queue"] = "other"
+    item["at"] = NOW + 5
+    sealed = seal(item, now=NOW, generation=8)
+    assert (sealed.queue, sealed.at) == ("other", NOW + 5)
+    assert b'"at"' not in sealed.text
+    assert b"enqueued_at" not in sealed.text
+
+
+def test_enqueued_at_is_renewed_and_created_at_is_not() -> None:
+    """PUSH-3: a push replaces the one and keeps the other."""
+    item = make(fields={"created_at": 1.5})
+    item["enqueued_at"] = 5
+    assert b'"created_at":1.5,' in text(item)
+    assert b'"enqueued_at":1786960000250' in text(item)
+
+
+def test_further_fields_are_written_as_they_are() -> None:
+    """KEY-5: extensions of ours begin with jw_; others' are carried."""
+    assert b'"jw_trace":{"id":[1,null]},"bid":"b1","args":' in text(
+        make(fields={"jw_trace": {"id": [1, None]}, "bid": "b1"})
+    )
+
+
+def test_depth_of_further_fields() -> None:
+    """PAY-3: the limit is the payload's, not that of args alone."""
+    value: Any = 1
+    for _ in range(99):
+        value = [value]
+    text(make(fields={"x": value}))
+    with pytest.raises(InvalidJob, match="PAY-3"):
+        text(make(fields={"x": [value]}))
+
+
+def test_integers_that_cannot_be_spelled_are_refused() -> None:
+    """PAY-5: exactly or not at all."""
+    text(make([10**4_299]))
+    with pytest.raises(InvalidJob, match="PAY-5"):
+        text(make([10**4_300]))
+
+
+def test_the_callers_own_values_are_left_alone() -> None:
+    options = {"tags": ["a"]}
+    args = [[1]]
+    item = make(args, 8, **options)
+    item["tags"].append("b")
+    item["args"].append(2)
+    assert (options, args) == ({"tags": ["a"]}, [[1]])

@@ -1,0 +1,57 @@
+"""jobwire.ordering: in which order a fetch looks at its queues."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobwire.ordering import Mode, QueueOrder
+
+
+def reverse(names: list[str]) -> None:
+    names.reverse()
+
+
+def never(names: list[str]) -> None:
+    raise AssertionError("strict order needs no dice")
+
+
+@pytest.mark.parametrize(
+    ("weights", "mode"),
+    [
+        ({"a": 0}, "strict"),
+        ({"a": 0, "b": 0}, "strict"),
+        ({"a": 1}, "random"),
+        ({"a": 1, "b": 1}, "random"),
+        ({"a": 2, "b": 1}, "weighted"),
+        ({"a": 2}, "weighted"),
+        ({"a": 0, "b": 1}, "weighted"),
+    ],
+)
+def test_mode(weights: dict[str, int], mode: Mode) -> None:
+    """FETCH-4: all 0 strict, all 1 random, else weighted."""
+    assert QueueOrder(weights).mode == mode
+
+
+def test_strict_is_the_listed_order() -> None:
+    """FETCH-2: at every fetch."""
+    order = QueueOrder({"b": 0, "a": 0, "c": 0})
+    assert [order.pick(never) for _ in range(3)] == [["b", "a", "c"]] * 3
+
+
+def test_every_queue_comes_once() -> None:
+    """FETCH-3: later repeats are dropped."""
+    assert QueueOrder({"a": 3, "b": 0, "c": 1}).pick(reverse) == ["c", "b", "a"]
+
+
+def test_tickets() -> None:
+    """FETCH-3: a name is repeated as often as its weight, at least once. FETCH-4: 0 counts as 1."""
+    seen: list[list[str]] = []
+    QueueOrder({"a": 3, "b": 0, "c": 1}).pick(lambda names: seen.append(names.copy()))
+    assert seen == [["a", "a", "a", "b", "c"]]
+
+
+def test_each_pick_starts_anew() -> None:
+    """FETCH-3: drawn at every fetch, not from the last draw."""
+    order = QueueOrder({"a": 2, "b": 1})
+    assert order.pick(reverse) == ["b", "a"]
+    assert order.pick(reverse) == ["b", "a"]

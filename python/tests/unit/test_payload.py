@@ -1,0 +1,252 @@
+"""jobwire.payload: JSON text in, fields out, and back without losing a byte."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from jobwire.errors import MalformedPayload
+from jobwire.payload import Job, decode, edit, encode
+
+FULL = (
+    b'{"retry":true,"queue":"default","args":[1,"x"],"class":"HardJob",'
+    b'"jid":"9f2c1b7a4d3e5f60718293a4","created_at":1786960000123}'
+)
+
+
+def job(text: bytes) -> Job:
+    return decode(text, "default")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"a": [1, None, True, "x"]}, b'{"a":[1,null,true,"x"]}'),
+        ("é😀/<>&'\x7f\u2028", '"é😀/<>&\'\x7f\u2028"'.encode()),
+        ('\x00\x1f\n\t"\\', b'"\\u0000\\u001f\\n\\t\\"\\\\"'),
+        (1.0, b"1.0"),
+        (-0.0, b"-0.0"),
+        (0.1, b"0.1"),
+        (1e16, b"1e16"),
+        (5e-324, b"5e-324"),
+        (1.7976931348623157e308, b"1.7976931348623157e308"),
+        (1795192067.0, b"1795192067.0"),
+        (2**64, b"18446744073709551616"),
+        (-(10**40), b"-1" + b"0" * 40),
+        ({}, b"{}"),
+        ([], b"[]"),
+    ],
+)
+def test_encode(value: Any, text: bytes) -> None:
+    """PAY-2 compact, raw text; PAY-5 exact integers; PAY-6 shortest floats, whole ones marked."""
+    assert encode(value) == text
+
+
+def test_decode_keeps_the_bytes() -> None:
+    """EXEC-5 and PAY-7: what is stored later starts from the bytes that were fetched."""
+    found = decode(FULL, "critical")
+    assert found.text is FULL
+    assert found.fields == json.loads(FULL)
+    assert found.queue == "critical"
+    assert found["queue"] == "default"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b' {\n"class" : "A",\t"args" : [ ] }\r\n',
+        b'{"args":[],"class":"\\u0041"}',
+        b'{"\\u0063lass":"A","args":[]}',
+        b'{"class":"B","args":[],"class":"A"}',
+    ],
+)
+def test_decode_takes_any_spelling(text: bytes) -> None:
+    """PAY-1: white space, escapes and order of keys mean nothing. PAY-8: the last value counts."""
+    assert (job(text).class_name, job(text).args) == ("A", [])
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (b"9007199254740993", 9007199254740993),
+        (b"123456789012345678901234567890", 123456789012345678901234567890),
+        (b"-0.0", -0.0),
+        (b"1e2", 100.0),
+        (b"0.30000000000000004", 0.30000000000000004),
+        (b'"\\ud83d\\ude00\\u0000"', "😀\x00"),
+    ],
+)
+def test_decode_is_exact(text: bytes, value: object) -> None:
+    """PAY-5: integers are never rounded; floats are the nearest double."""
+    [found] = job(b'{"args":[' + text + b"]}").args
+    assert repr(found) == repr(value)
+
+
+BAD = {
+    "empty": b"",
+    "blank": b" ",
+    "words": b"{not json",
+    "single quotes": b"{'class':'A'}",
+    "trailing comma": b'{"class":"A",}',
+    "rest": b'{"class":"A"} x',
+    "two": b"{}{}",
+    "byte order mark": b'\xef\xbb\xbf{"class":"A"}',
+    "not UTF-8": b'{"class":"\xff"}',
+    "key not UTF-8": b'{"\xff":1}',
+    "raw control character": b'{"class":"\x01"}',
+    "NaN": b'{"args":[NaN]}',
+    "Infinity": b'{"args":[Infinity]}',
+    "leading zero": b'{"args":[01]}',
+    "open string": b'{"class":"A',
+    "pickle": b"\x80\x04N.",
+    "marshal": b"\x04\x08{\x00",
+}
+
+
+@pytest.mark.parametrize("text", BAD.values(), ids=BAD)
+def test_what_is_not_json_is_malformed(text: bytes) -> None:
+    """EXEC-3 and SEC-1: it is no payload, and never another format."""
+    with pytest.raises(MalformedPayload) as caught:
+        job(text)
+    assert caught.value.rule == "EXEC-3"
+
+
+@pytest.mark.parametrize("text", [b"[]", b"1", b'"x"', b"null", b"true", b'["HardJob",[1]]'])
+def test_json_that_is_no_object_is_malformed(text: bytes) -> None:
+    """EXEC-4: it can no more be run than broken text."""
+    with pytest.raises(MalformedPayload) as caught:
+        job(text)
+    assert caught.value.rule == "EXEC-4"
+
+
+@pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
+def test_depth(opening: bytes, closing: bytes) -> None:
+    """PAY-3: the payload's own object is the first of 100 levels."""
+
+    def nested(levels: int) -> bytes:
+        inner = b"1" if opening != b"[" else b""
+        return b'{"x":' + opening * levels + inner + closing * levels + b"}"
+
+    assert job(nested(99)).fields
+    with pytest.raises(MalformedPayload, match=r"deeper than 100 levels \[PAY-3\]"):
+        job(nested(100))
+
+
+def test_depth_is_not_the_number_of_brackets() -> None:
+    """PAY-3: brackets side by side and in strings do not nest."""
+    flat = b'{"x":["' + b'[{\\"' * 200 + b'",' + b"[]," * 200 + b"{}]}"
+    assert len(job(flat)["x"]) == 202
+
+
+def test_a_hundred_thousand_brackets_are_no_harm() -> None:
+    """PAY-3: refused, not a crash of the parser's stack."""
+    with pytest.raises(MalformedPayload):
+        job(b'{"x":' + b"[" * 100_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "args"),
+    [
+        (b'{"args":[1,[2]]}', [1, [2]]),
+        (b'{"args":[]}', []),
+        (b'{"args":null}', []),
+        (b"{}", []),
+    ],
+)
+def test_args(text: bytes, args: list[Any]) -> None:
+    """EXEC-1: missing and null mean none."""
+    assert job(text).args == args
+
+
+@pytest.mark.parametrize("args", [b'"x"', b"1", b'{"a":1}', b"true", b"0"])
+def test_args_of_another_type_fail_the_job(args: bytes) -> None:
+    """EXEC-7: an error that a job could have raised, not a malformed payload."""
+    found = job(b'{"class":"A","args":' + args + b"}")
+    with pytest.raises(TypeError, match=r"args of the payload is .*, not an array"):
+        _ = found.args
+
+
+@pytest.mark.parametrize(
+    ("text", "jid"),
+    [
+        (b'{"jid":"9f2c1b7a4d3e5f60718293a4"}', "9f2c1b7a4d3e5f60718293a4"),
+        (b'{"jid":"ABC"}', "ABC"),
+        (b'{"jid":12}', "12"),
+        (b'{"jid":null}', None),
+        (b"{}", None),
+    ],
+)
+def test_jid_is_opaque(text: bytes, jid: str | None) -> None:
+    """PAY-10: any form, or none."""
+    assert job(text).jid == jid
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (b'{"class":"A"}', ("A", "A")),
+        (b'{"class":"A","wrapped":"B"}', ("A", "B")),
+        (b'{"class":"A","wrapped":null}', ("A", "A")),
+        (b'{"class":5}', ("", "")),
+        (b"{}", ("", "")),
+    ],
+)
+def test_class_names(text: bytes, names: tuple[str, str]) -> None:
+    """PAY-12: a foreign writer's class may be no text, which no job has for a name."""
+    assert (job(text).class_name, job(text).display_class) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (b"{}", None),
+        (b'{"retry_count":null}', None),
+        (b'{"retry_count":0}', 0),
+        (b'{"retry_count":-1}', -1),
+        (b'{"retry_count":true}', None),
+        (b'{"retry_count":"3"}', None),
+    ],
+)
+def test_retry_count(text: bytes, count: int | None) -> None:
+    """RETRY-2: presence decides, null is absence."""
+    assert job(text).retry_count == count
+
+
+def test_get_and_repr() -> None:
+    found = job(FULL)
+    assert found.get("bid") is None
+    assert found.get("bid", 5) == 5
+    assert repr(found) == "<Job HardJob jid=9f2c1b7a4d3e5f60718293a4 queue=default>"
+
+
+@pytest.mark.parametrize(
+    ("before", "changes", "after"),
+    [
+        (b'{"a":1,"b":2}', {"c": 3}, b'{"a":1,"b":2,"c":3}'),
+        (b'{"a":1,"b":2}', {"a": 3}, b'{"a":3,"b":2}'),
+        (b'{"a":1,"b":2,"a":9}', {"c": 3}, b'{"a":9,"b":2,"c":3}'),
+        (b'{"n":1.0e+22,"i":12345678901234567890123}', {}, None),
+        (b'{"s":"\\u00e9\\/","k":{"\\u0041":[{}]}}', {}, None),
+        (b' { "a" : [ 1 , { } ] } \n', {}, b'{"a":[1,{}]}'),
+        (b'{"s":" a : [ b ] , \\" "}', {}, None),
+        (b"{}", {"x": "é"}, '{"x":"é"}'.encode()),
+    ],
+)
+def test_edit(before: bytes, changes: dict[str, Any], after: bytes | None) -> None:
+    """PAY-7: exact text of all other values. PAY-2: no white space. PAY-8: no duplicates."""
+    assert edit(before, changes) == (before if after is None else after)
+
+
+def test_edit_puts_defaults_first_and_drops() -> None:
+    """SCHED-6: a missing retry or queue stands in front, `at` goes."""
+    text = b'{"queue":"q","at":5,"x":1}'
+    defaults = {"retry": True, "queue": "default"}
+    after = edit(text, {"y": 2}, defaults=defaults, drop=("at", "absent"))
+    assert after == b'{"retry":true,"queue":"q","x":1,"y":2}'
+
+
+def test_edit_leaves_a_null_where_a_default_is_missing() -> None:
+    """PUSH-6: null is a value that somebody chose."""
+    assert edit(b'{"retry":null}', {}, defaults={"retry": True}) == b'{"retry":null}'

@@ -1,0 +1,289 @@
+"""jobwire.retry: what becomes of a job that failed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from typing import Any
+
+import pytest
+
+from jobwire.payload import decode
+from jobwire.retry import (
+    Bury,
+    Discard,
+    Failure,
+    Retry,
+    after_failure,
+    encode_backtrace,
+    retry_delay,
+)
+from jobwire.times import Generation
+
+NOW = 1_795_192_067.25
+BOOM = Failure("ValueError", "boom", ["line 1", "line 2", "line 3"])
+
+
+def fail(
+    fields: dict[str, Any] | bytes,
+    failure: Failure = BOOM,
+    *,
+    generation: Generation = 8,
+    dice: float = 0.0,
+    queue: str = "default",
+    **settings: Any,
+) -> Retry | Bury | Discard:
+    """Return the decision for a payload with these fields."""
+    text = fields if isinstance(fields, bytes) else json.dumps(fields).encode()
+    return after_failure(
+        decode(text, queue), failure, now=NOW, dice=dice, generation=generation, **settings
+    )
+
+
+def stored(outcome: Retry | Bury | Discard) -> dict[str, Any]:
+    assert not isinstance(outcome, Discard)
+    fields: dict[str, Any] = json.loads(outcome.text)
+    return fields
+
+
+def test_first_failure_generation_8() -> None:
+    """RETRY-2, RETRY-3, RETRY-9 and GEN-2: fields appended in Sidekiq's order, nothing else new."""
+    before = b'{"retry":true,"queue":"default","args":[1.50],"class":"A","jid":"j"'
+    outcome = fail(before + b"}")
+    assert outcome == Retry(
+        before + b',"error_message":"boom","error_class":"ValueError",'
+        b'"failed_at":1795192067250,"retry_count":0}',
+        at=NOW + 15,
+        count=0,
+    )
+
+
+def test_second_failure_generation_7() -> None:
+    """RETRY-2 and GEN-1: failed_at stays, retried_at is new; existing fields keep their place."""
+    outcome = fail(
+        b'{"retry":3,"queue":"default","class":"A","error_message":"old","error_class":"E",'
+        b'"failed_at":1795190000.0,"retry_count":0,"cattr":{"a":[1e2]}}',
+        generation=7,
+    )
+    assert outcome == Retry(
+        b'{"retry":3,"queue":"default","class":"A","error_message":"boom",'
+        b'"error_class":"ValueError","failed_at":1795190000.0,"retry_count":1,'
+        b'"cattr":{"a":[1e2]},"retried_at":1795192067.25}',
+        at=NOW + 16,
+        count=1,
+    )
+
+
+def test_backtrace_stands_between_count_and_retried_at() -> None:
+    """RETRY-8: the documented order of new fields."""
+    names = list(stored(fail({"retry": True, "backtrace": True})))
+    assert names[-3:] == ["failed_at", "retry_count", "error_backtrace"]
+
+
+LIMITS: list[tuple[dict[str, Any], type]] = [
+    # first failure
+    ({"retry": True}, Retry),
+    ({"retry": 1}, Retry),
+    ({"retry": 0}, Bury),
+    ({"retry": -3}, Bury),
+    ({"retry": False}, Discard),
+    ({"retry": "yes"}, Retry),
+    ({"retry": 1.0}, Retry),
+    ({"retry": []}, Retry),
+    ({"retry": {}}, Retry),
+    ({"retry": ""}, Retry),
+    ({"retry": 0.0}, Retry),
+    # later ones
+    ({"retry": True, "retry_count": 23}, Retry),
+    ({"retry": True, "retry_count": 24}, Bury),
+    ({"retry": "yes", "retry_count": 24}, Bury),
+    ({"retry": 26, "retry_count": 24}, Retry),
+    ({"retry": 1, "retry_count": 0}, Bury),
+    ({"retry": 2, "retry_count": 0}, Retry),
+    ({"retry": 2, "retry_count": 1}, Bury),
+    ({"retry": 1, "retry_count": -1}, Retry),
+    ({"retry": 0, "retry_count": 0}, Bury),
+    ({"retry": False, "retry_count": 0}, Discard),
+]
+
+
+@pytest.mark.parametrize(("fields", "kind"), LIMITS, ids=[json.dumps(f) for f, _ in LIMITS])
+def test_retry_and_count(fields: dict[str, Any], kind: type) -> None:
+    """RETRY-1: what the values mean. RETRY-5: `retry: n` is at most n + 1 runs."""
+    assert type(fail(fields)) is kind
+
+
+@pytest.mark.parametrize("fields", [{}, {"retry": None}])
+@pytest.mark.parametrize(
+    ("definition", "kind"),
+    [(None, Discard), (False, Discard), (True, Retry), (2, Retry), (0, Bury)],
+)
+def test_without_retry_the_definition_decides(
+    fields: dict[str, Any], definition: object, kind: type
+) -> None:
+    """RETRY-1: null or missing is the job definition's option; without definition, as false."""
+    outcome = fail(fields, default_retry=definition)
+    assert type(outcome) is kind
+    if kind is not Discard:
+        assert stored(outcome)["retry"] == definition
+
+
+def test_the_payloads_own_retry_goes_first() -> None:
+    """RETRY-1: the definition is for payloads without one."""
+    assert type(fail({"retry": False}, default_retry=True)) is Discard
+    assert stored(fail({"retry": 3}, default_retry=False))["retry"] == 3
+
+
+def test_the_default_limit_can_be_set() -> None:
+    """RETRY-1: of `true`, not of a number."""
+    assert type(fail({"retry": True, "retry_count": 0}, max_retries=1)) is Bury
+    assert type(fail({"retry": 5, "retry_count": 0}, max_retries=1)) is Retry
+    assert type(fail({"retry": True}, max_retries=0)) is Bury
+
+
+AGO_MS = int(NOW * 1000) - 60_000
+TIME_LIMITS: list[tuple[dict[str, Any], type]] = [
+    ({"retry_for": 0}, Bury),
+    ({"retry_for": 10}, Retry),
+    ({"retry_for": 61, "retry_count": 100, "failed_at": AGO_MS}, Retry),
+    ({"retry_for": 59, "retry_count": 0, "failed_at": AGO_MS}, Bury),
+    ({"retry_for": 61, "retry_count": 0, "failed_at": NOW - 60}, Retry),
+    ({"retry_for": 59, "retry_count": 0, "failed_at": NOW - 60}, Bury),
+    ({"retry_for": 59, "retry_count": 0, "failed_at": int(NOW) - 60}, Bury),
+    ({"retry_for": None, "retry_count": 24}, Bury),
+    ({"retry_for": False, "retry_count": 24}, Bury),
+    ({"retry_for": 10, "retry": 0}, Retry),
+    ({"retry_for": 10, "retry": -1}, Retry),
+    ({"retry_for": 10, "retry": False}, Discard),
+    ({"retry_for": 10**400}, Retry),
+    ({"retry_for": 10, "retry_count": 10**400}, Retry),
+    ({"retry_for": 10, "failed_at": 10**400}, Retry),
+]
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"), TIME_LIMITS, ids=[json.dumps(f)[:70] for f, _ in TIME_LIMITS]
+)
+def test_retry_for(fields: dict[str, Any], kind: type) -> None:
+    """RETRY-6: replaces the count when truthy; 0 is; failed_at of either generation (GEN-3)."""
+    assert type(fail({"retry": True} | fields)) is kind
+
+
+@pytest.mark.parametrize(
+    ("fields", "queue"),
+    [
+        ({"queue": "low"}, "critical"),
+        ({}, "critical"),
+        ({"queue": "low", "retry_queue": "later"}, "later"),
+        ({"retry_queue": None}, "critical"),
+        ({"retry_queue": False}, "critical"),
+    ],
+)
+def test_stored_queue(fields: dict[str, Any], queue: str) -> None:
+    """RETRY-7: retry_queue, else the queue it was fetched from, whatever the payload says."""
+    assert stored(fail({"retry": True} | fields, queue="critical"))["queue"] == queue
+
+
+@pytest.mark.parametrize(
+    ("message", "kept"),
+    [
+        ("", ""),
+        ("x" * 10_001, "x" * 10_000),
+        ("é" * 10_001, "é" * 10_000),
+        ("😀" * 10_001, "😀" * 10_000),
+        ("a\udcffb", "a\ufffdb"),
+        ("\ud800", "\ufffd"),
+        ("line\n\x00", "line\n\x00"),
+    ],
+)
+def test_error_message(message: str, kept: str) -> None:
+    """RETRY-3: characters, not bytes; what UTF-8 cannot carry is replaced."""
+    outcome = fail({"retry": True}, Failure("E", message))
+    assert stored(outcome)["error_message"] == kept
+    assert decode(outcome.text, "q").get("error_message") == kept  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "lines"),
+    [
+        (True, ["line 1", "line 2", "line 3"]),
+        (2, ["line 1", "line 2"]),
+        (20, ["line 1", "line 2", "line 3"]),
+        (0, []),
+        (10**400, ["line 1", "line 2", "line 3"]),
+        (False, None),
+        (None, None),
+    ],
+)
+def test_backtrace(wanted: Any, lines: list[str] | None) -> None:
+    """RETRY-8: all lines, the first N, or none at all."""
+    field = stored(fail({"retry": True, "backtrace": wanted})).get("error_backtrace")
+    assert (
+        None if field is None else json.loads(zlib.decompress(base64.b64decode(field)))
+    ) == lines
+
+
+def test_backtrace_form() -> None:
+    """RETRY-8: one line of strict base64, a zlib stream, whatever the lines hold."""
+    lines = [f"file_{n}.py:{n}:in 'größe'" for n in range(500)] + ["\udc80"]
+    field = encode_backtrace(lines)
+    assert "\n" not in field
+    text = zlib.decompress(base64.b64decode(field, validate=True))
+    assert json.loads(text) == [*lines[:-1], "\ufffd"]
+
+
+def test_what_the_job_did_to_its_arguments_is_not_stored() -> None:
+    """EXEC-5 and PAY-7: the payload as fetched, big integers and unknown fields included."""
+    text = (
+        b'{"retry":true,"queue":"default","args":[[1],12345678901234567890],"bid":"b","x":1.0e+2}'
+    )
+    job = decode(text, "default")
+    job.args[0].append("wreck")
+    job.fields["x"] = None
+    outcome = after_failure(job, BOOM, now=NOW, dice=0, generation=8)
+    assert isinstance(outcome, Retry)
+    assert outcome.text.startswith(text[:-1])
+
+
+@pytest.mark.parametrize(
+    ("dead", "kind"),
+    [(False, Discard), (True, Bury), (None, Bury), (0, Bury), ("false", Bury)],
+)
+def test_dead(dead: Any, kind: type) -> None:
+    """DEAD-4: only the literal false counts. DEAD-1: else the exhausted job is buried."""
+    assert type(fail({"retry": 0, "dead": dead})) is kind
+    assert type(fail({"retry": 1, "dead": dead})) is Retry
+
+
+def test_a_buried_job_tells_why() -> None:
+    """RETRY-3 and DEAD-1: the fields of the last failure are in it."""
+    fields = stored(fail({"retry": 1, "retry_count": 0, "failed_at": 5}))
+    assert (fields["error_message"], fields["retry_count"], fields["failed_at"]) == ("boom", 1, 5)
+    assert fields["retried_at"] == int(NOW * 1000)
+
+
+APPENDIX_B = {0: (15, 24), 1: (16, 35), 2: (31, 60), 5: (640, 699), 24: (331_791, 332_040)}
+
+
+@pytest.mark.parametrize("count", APPENDIX_B)
+def test_delay(count: int) -> None:
+    """RETRY-4: smallest and largest of SPEC.md's appendix B, in whole seconds."""
+    smallest, largest = APPENDIX_B[count]
+    assert retry_delay(count, dice=0.0) == smallest
+    assert retry_delay(count, dice=0.999999999) == largest
+    draws = {retry_delay(count, dice=step / 10_000) for step in range(10_000)}
+    assert draws == set(range(smallest, largest + 1))
+
+
+def test_delay_uses_the_count_just_stored() -> None:
+    """RETRY-4 and RETRY-9: c is the new retry_count; a count below 0 delays like 0."""
+    for before, after in ((None, 0), (0, 1), (4, 5), (-1, 0), (-2, 0)):
+        outcome = fail({"retry": True, "retry_count": before}, dice=0.5)
+        assert isinstance(outcome, Retry)
+        assert outcome.at == NOW + retry_delay(after, dice=0.5)
+
+
+def test_delay_refuses_a_negative_count() -> None:
+    with pytest.raises(ValueError, match="retry_count is negative: -1"):
+        retry_delay(-1, dice=0.0)

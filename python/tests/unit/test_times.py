@@ -1,0 +1,172 @@
+"""jobwire.times: two generations of writers, readers that accept both."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from jobwire import times
+from jobwire.errors import InvalidJob
+from jobwire.payload import encode
+from jobwire.times import Generation
+
+NOW = 1_795_192_067.0
+HUGE = 10**400
+
+
+@pytest.mark.parametrize(
+    ("now", "generation", "text"),
+    [
+        (1795192067.25, 7, b"1795192067.25"),
+        (1795192067.0, 7, b"1795192067.0"),
+        (1795192067, 7, b"1795192067.0"),
+        (1795192067.25, 8, b"1795192067250"),
+        (1795192067.0, 8, b"1795192067000"),
+        (1795192067.9999, 8, b"1795192067999"),
+    ],
+)
+def test_stamp(now: float, generation: Generation, text: bytes) -> None:
+    """GEN-1: seconds with a point, also whole ones. GEN-2: integer milliseconds."""
+    assert encode(times.stamp(now, generation)) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (1795192067.25, 1795192067.25),
+        (1795192067250, 1795192067.25),
+        (1795192067, 1795192067.0),
+        (1795192067250.0, 1795192067.25),
+        (10**11 - 1, 99_999_999_999.0),
+        (10**11, 100_000_000.0),
+        (1e11, 100_000_000.0),
+        (99_999_999_999.5, 99_999_999_999.5),
+        (0, 0.0),
+        (-1.5, -1.5),
+        (-(10**11), -100_000_000.0),
+    ],
+)
+def test_read_by_form_and_magnitude(value: float, seconds: float) -> None:
+    """GEN-3: where form and magnitude disagree, magnitude wins."""
+    assert times.read(value) == seconds
+
+
+@pytest.mark.parametrize(
+    "value", [None, True, "1795192067", [], {}, math.nan, math.inf, -math.inf, HUGE, -HUGE]
+)
+def test_read_takes_nothing_else_for_a_time(value: object) -> None:
+    """GEN-3: what is no time in a payload is no reason to fail."""
+    assert times.read(value) is None
+
+
+@pytest.mark.parametrize(
+    ("when", "moment"),
+    [
+        (0, NOW),
+        (60, NOW + 60),
+        (0.25, NOW + 0.25),
+        (999_999_999, NOW + 999_999_999),
+        (999_999_999.5, NOW + 999_999_999.5),
+        (1_000_000_000, 1_000_000_000),
+        (1_000_000_000.5, 1_000_000_000.5),
+        (timedelta(minutes=1), NOW + 60),
+        (timedelta(days=20_000), NOW + 20_000 * 86_400),
+        (datetime(2026, 11, 20, 12, tzinfo=UTC), 1795176000.0),
+        (datetime(2026, 11, 20, 12, tzinfo=timezone(timedelta(hours=2))), 1795168800.0),
+    ],
+)
+def test_instant(when: Any, moment: float) -> None:
+    """SCHED-2: a number below 1,000,000,000 is from now, any other a time."""
+    assert times.instant(when, now=NOW) == moment
+
+
+@pytest.mark.parametrize("when", [-1, -1e15, -HUGE])
+def test_a_delay_below_zero_is_in_the_past(when: float) -> None:
+    """SCHED-3: however far; the caller then pushes at once."""
+    assert 0 <= times.instant(when, now=NOW) < NOW
+
+
+def test_a_raw_time_is_always_absolute() -> None:
+    """SCHED-2: 60 as a raw `at` is a minute after midnight of 1970."""
+    assert times.absolute(60, now=NOW) == 60
+    assert times.absolute(timedelta(seconds=60), now=NOW) == NOW + 60
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (True, "not a finite number"),
+        ("60", "not a finite number"),
+        (None, "not a finite number"),
+        (math.nan, "not a finite number"),
+        (math.inf, "not a finite number"),
+        (-math.inf, "not a finite number"),
+        (-0.5, "negative"),
+        (10**11, "looks like milliseconds"),
+        (1795192067250, "looks like milliseconds"),
+        (HUGE, "looks like milliseconds"),
+    ],
+)
+def test_impossible_times_are_refused(value: Any, problem: str) -> None:
+    """SCHED-4: negative, not finite, not a number, or not below 10^11."""
+    with pytest.raises(InvalidJob, match=problem) as caught:
+        times.epoch(value, field="at[3]")
+    assert (caught.value.rule, caught.value.field) == ("SCHED-4", "at[3]")
+
+
+@pytest.mark.parametrize("value", [0, 0.0, 1795192067.5, 10**11 - 1])
+def test_a_possible_time_is_returned_as_it_is(value: float) -> None:
+    """SCHED-4: the limit itself is the first that is refused."""
+    assert times.epoch(value) is value
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, True, "5", 10**11])
+def test_conveniences_refuse_what_is_no_time(value: Any) -> None:
+    """SCHED-4: also where a number may be a delay."""
+    with pytest.raises(InvalidJob, match="SCHED-4"):
+        times.instant(value, now=NOW)
+
+
+@pytest.mark.parametrize("convert", [times.instant, times.absolute])
+def test_a_naive_datetime_is_refused(convert: Any) -> None:
+    with pytest.raises(InvalidJob, match="2026-11-20T12:00:00 has no time zone"):
+        convert(datetime(2026, 11, 20, 12), now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("infos", "generation"),
+    [
+        ([], 8),
+        ([{"version": "8.1.7"}], 8),
+        ([{"version": "10.0.0"}], 8),
+        ([{"version": "7.3.2"}], 7),
+        ([{"version": "8.0.0"}, {"version": "6.4.1"}], 7),
+        ([{"hostname": "a"}], 7),
+        ([{"version": None}], 7),
+        ([{"version": "jobwire 0.1.0"}], 8),
+        ([{"version": "jobwire 0.1.0"}, {"version": "7.0.2"}], 7),
+        ([{"version": ""}], 8),
+        ([{"version": "²"}], 8),
+        ([{"version": 7}], 7),
+    ],
+)
+def test_detect(infos: list[dict[str, Any]], generation: Generation) -> None:
+    """GEN-5: one Sidekiq below 8, or one that does not say, decides; ours have no say."""
+    assert times.detect(infos) == generation
+
+
+@pytest.mark.parametrize(
+    ("now", "day"),
+    [
+        (1795176000.0, "2026-11-20"),
+        (1795132800.0, "2026-11-20"),
+        (1795132799.999, "2026-11-19"),
+        (0.0, "1970-01-01"),
+    ],
+)
+def test_utc_day(now: float, day: str) -> None:
+    """STAT-2: the date is that of UTC."""
+    assert times.utc_day(now) == day
