@@ -1,0 +1,162 @@
+"""The kinds of jobs that the demo pushes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from examples import demo_app
+from examples.demo import recorded
+from examples.demo.ledger import Problem, Seen, Sent, problem, settled
+from redis import Redis
+
+__all__ = ["Kind", "all_kinds", "queues"]
+
+
+@dataclass(slots=True)
+class Kind:
+    """A row of the table.
+
+    Attributes:
+        name: Its title.
+        promise: What is to become of its jobs, in words.
+        push: Pushes them.
+        origin: Who makes the payloads.
+        sent: What was pushed.
+    """
+
+    name: str
+    promise: str
+    push: Callable[[Redis], Iterable[Sent]]
+    origin: str = "Python"
+    sent: list[Sent] = field(default_factory=list)
+
+    @property
+    def hurried(self) -> set[str]:
+        """The jobs whose retries are worth a time warp: they are to go on after those."""
+        return {sent.jid for sent in self.sent if sent.retries and sent.fate != "waiting"}
+
+    def left(self, seen: Seen) -> int:
+        """Return how many jobs are not settled."""
+        return sum(not settled(sent, seen) for sent in self.sent)
+
+    def later(self, seen: Seen) -> int:
+        """Return how many of those wait for their time, or for a retry."""
+        return sum(
+            not settled(sent, seen) and (sent.due > 0 or sent.jid in seen.retries)
+            for sent in self.sent
+        )
+
+    def problems(self, seen: Seen) -> list[Problem]:
+        """Return what is wrong, one for each job."""
+        if not self.sent:
+            return [Problem("", "nothing was pushed")]
+        return [found for sent in self.sent if (found := problem(sent, seen))]
+
+
+def all_kinds() -> list[Kind]:
+    """Return the rows of the table, in order."""
+    from_ruby = [
+        Kind(
+            f"Sidekiq {version}",
+            "args equal, failures kept",
+            partial(recorded.push, jobs=jobs),
+            origin="Ruby",
+        )
+        for version, jobs in recorded.load(demo_app.app.jobs).items()
+    ]
+    return [
+        *from_ruby,
+        Kind("plain", "arguments equal", _plain),
+        Kind("bulk", "each ran once", _bulk),
+        Kind("scheduled", "none ran early", _scheduled),
+        Kind("failing, then fine", "fine after retries", _flaky),
+        Kind("failing for good", "retried once, then dead", _doomed),
+        Kind("async", "pushed and run by asyncio", _async),
+        Kind("unknown class", "kept for one that knows it", _unknown),
+        Kind("malformed JSON", "buried byte for byte", _malformed),
+    ]
+
+
+def queues() -> list[str]:
+    """Return the queues that the worker must serve."""
+    places = {job.place for jobs in recorded.load(demo_app.app.jobs).values() for job in jobs}
+    found = {place.removeprefix("queue:") for place in places if place.startswith("queue:")}
+    return sorted(found | {"default", "low"})
+
+
+def _jid(jid: str | None) -> str:
+    assert jid is not None, "no client middleware of ours stops a job"
+    return jid
+
+
+def _plain(redis: Redis) -> Iterable[Sent]:
+    yield Sent(_jid(demo_app.greet.enqueue("Ada")), args=["Ada", 1])
+    yield Sent(_jid(demo_app.greet.enqueue("Grace 🚀", times=2)), args=["Grace 🚀", 2])
+    odd = [2**70, -0.1, 1.0, None, True, {"a/b": [[], {}, 'é\u0000"\\']}]
+    yield Sent(_jid(demo_app.echo.enqueue(*odd)), args=odd)
+    # By its wire class alone, as for a class that exists only in Ruby.
+    yield Sent(_jid(demo_app.app.client.push("EchoJob", ["by name"])), args=["by name"])
+
+
+def _bulk(redis: Redis) -> Iterable[Sent]:
+    numbers = range(1_000)
+    jids = demo_app.square.enqueue_bulk([n] for n in numbers)
+    return [Sent(_jid(jid), args=[n]) for jid, n in zip(jids, numbers, strict=True)]
+
+
+def _scheduled(redis: Redis) -> Iterable[Sent]:
+    now = time.time()
+    yield Sent(
+        _jid(demo_app.greet.enqueue_in(1.5, "in 1.5 s")), args=["in 1.5 s", 1], due=now + 1.5
+    )
+    soon = timedelta(seconds=1)
+    yield Sent(_jid(demo_app.greet.enqueue_in(soon, "soon")), args=["soon", 1], due=now + 1)
+    when = datetime.now(UTC) + timedelta(seconds=2)
+    jid = _jid(demo_app.greet.enqueue_at(when, "at a time"))
+    yield Sent(jid, args=["at a time", 1], due=when.timestamp())
+
+
+def _flaky(redis: Redis) -> Iterable[Sent]:
+    for failures in (1, 2, 2):
+        jid = _jid(demo_app.flaky.enqueue(failures))
+        yield Sent(jid, args=[failures], retries=tuple(range(failures)))
+
+
+def _doomed(redis: Redis) -> Iterable[Sent]:
+    for reason in ("out of paper", "out of ink"):
+        yield Sent(_jid(demo_app.doomed.enqueue(reason)), "dead", retries=(0,))
+
+
+def _async(redis: Redis) -> Iterable[Sent]:
+    async def push() -> list[Sent]:
+        try:
+            arguments = [[f"https://example.org/{n}", 0.2] for n in range(10)]
+            jids = await demo_app.fetch.aenqueue_bulk(arguments)
+            jids.append(await demo_app.fetch.aenqueue("https://example.org/", 0.1))
+            arguments.append(["https://example.org/", 0.1])
+        finally:
+            await demo_app.app.aclient.close()
+        return [Sent(_jid(jid), args=args) for jid, args in zip(jids, arguments, strict=True)]
+
+    return asyncio.run(push())
+
+
+def _unknown(redis: Redis) -> Iterable[Sent]:
+    jid = _jid(demo_app.app.client.push("OnlyInRuby", [1, "two"], retry=3))
+    yield Sent(jid, "waiting", retries=(0,))
+
+
+def _malformed(redis: Redis) -> Iterable[Sent]:
+    for text in (
+        b'{"class":"EchoJob","args":[1',
+        b"not JSON at all",
+        b"\xff\xfe",
+        b'["no object"]',
+    ):
+        redis.lpush("queue:default", text)
+        yield Sent("", "buried", text=text)

@@ -1,0 +1,135 @@
+"""A server and a worker process in a directory of their own, gone without a trace in the end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NoReturn
+
+from redis import Redis
+
+from jobwire import embedded
+
+__all__ = ["Interrupted", "Stage", "WorkerFailed", "end_in_good_order", "open_stage"]
+
+ROOT = Path(__file__).resolve().parents[2]
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+START = 30.0  # seconds for the worker to start
+STOP = 10.0  # seconds for it to stop, its jobs being short
+
+
+class WorkerFailed(Exception):
+    """The worker process ended, or never began to work."""
+
+
+class Interrupted(SystemExit):
+    """Somebody wants the demo to end, with Ctrl-C or otherwise; `code` is the exit status."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A running server and worker.
+
+    Attributes:
+        url: The server's URL.
+        redis: A connection to it.
+        product: What it is: `Valkey 9.1.2`.
+        worker: The process.
+        log: What the worker prints.
+    """
+
+    url: str
+    redis: Redis
+    product: str
+    worker: subprocess.Popen[bytes]
+    log: Path
+
+    def check_worker(self) -> None:
+        """Raise if the worker has ended."""
+        if self.worker.poll() is not None:
+            raise WorkerFailed(f"the worker ended with status {self.worker.returncode}")
+
+    def wait_for_worker(self) -> None:
+        """Wait until the worker has registered itself."""
+        deadline = time.monotonic() + START
+        while not self.redis.scard("processes"):
+            self.check_worker()
+            if time.monotonic() > deadline:
+                raise WorkerFailed(f"the worker has not begun to work within {START:g} s")
+            time.sleep(0.02)
+
+    def stop_worker(self) -> int:
+        """Stop the worker as a service manager does; return its exit status."""
+        self.worker.send_signal(signal.SIGTERM)
+        try:
+            return self.worker.wait(STOP)
+        except subprocess.TimeoutExpired:
+            raise WorkerFailed(f"the worker has not stopped within {STOP:g} s") from None
+
+
+@contextmanager
+def open_stage(app: str, queues: Sequence[str]) -> Iterator[Stage]:
+    """Start a server, and a worker with it, and end both.
+
+    Args:
+        app: The application, as `jobwire worker` takes it.
+        queues: The queues to serve, all alike.
+    """
+    with ExitStack() as undo:
+        directory = Path(undo.enter_context(TemporaryDirectory(prefix="jobwire-demo-")))
+        server = undo.enter_context(embedded.start(directory))
+        redis = undo.enter_context(Redis.from_url(server.url))
+        log = directory / "worker.log"
+        command = [sys.executable, "-m", "jobwire", "worker", app, "--redis", server.url]
+        command += ["--poll-interval", "0.5", "--concurrency", "10", "--timeout", "2"]
+        command += [word for queue in queues for word in ("--queue", f"{queue},1")]
+        with log.open("wb") as output:
+            worker = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for the demo, which then stops the worker
+            )
+        undo.callback(_end, worker)
+        undo.callback(_be_deaf)  # comes first, so that nothing interrupts the others
+        info = redis.info("server")
+        product = str(info.get("server_name", "redis")).capitalize()
+        version = info.get("valkey_version", info.get("redis_version"))
+        yield Stage(server.url, redis, f"{product} {version}", worker, log)
+
+
+def end_in_good_order() -> None:
+    """Let the signals that ask for an end raise `Interrupted`, so that everything is undone."""
+
+    def leave(number: int, frame: object) -> NoReturn:
+        _be_deaf()  # once is enough; again would disturb the clearing up
+        raise Interrupted(128 + number)
+
+    for number in SIGNALS:
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup
+            signal.signal(number, leave)
+
+
+def _be_deaf() -> None:
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _end(worker: subprocess.Popen[bytes]) -> None:
+    for stop in (worker.terminate, worker.kill):
+        if worker.poll() is not None:
+            return
+        stop()
+        try:
+            worker.wait(STOP)
+        except subprocess.TimeoutExpired:
+            continue

@@ -1,0 +1,121 @@
+"""An example application: some jobs of its own, and some that Ruby enqueues.
+
+Run it from the checkout's directory, with a server of its own:
+
+    .venv/bin/jobwire dev examples.demo_app:app
+
+and, in another terminal, give it work:
+
+    .venv/bin/jobwire enqueue EchoJob 1 '"two"'
+
+What the jobs did is then in Redis, under keys that begin with `demo:`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from redis import Redis
+
+from jobwire import App, Job, current_job
+
+
+def count(job: Job, call_next: Callable[[], Any]) -> Any:
+    """Server middleware, which wraps every job: count, by job id, how often it went well or not."""
+    try:
+        result = call_next()
+    except Exception:
+        results().hincrby("demo:failed", str(job.jid), 1)
+        raise  # or the job would pass for done
+    results().hincrby("demo:done", str(job.jid), 1)
+    return result
+
+
+app = App(server_middleware=[count])
+
+
+@cache
+def results() -> Redis:
+    """Return where the jobs leave their results: the Redis that they came from."""
+    return Redis.from_url(app.client.url)
+
+
+def note(*args: Any) -> None:
+    """Leave what a job was given, and when."""
+    job = current_job()
+    entry = {"jid": job and job.jid, "args": args, "at": time.time()}
+    results().rpush("demo:notes", json.dumps(entry))
+
+
+# --- jobs of our own ----------------------------------------------------------------------------
+
+
+@app.job
+def greet(name: str, times: int = 1) -> None:
+    """Greet somebody: `greet.enqueue("Ada", times=2)`."""
+    note(name, times)
+
+
+@app.job(queue="low")
+def square(number: int) -> None:
+    """Square a number, on a queue of less importance."""
+    note(number)
+
+
+@app.job
+async def fetch(url: str, seconds: float) -> None:
+    """Wait for something, as `async def` jobs do, side by side in one event loop."""
+    await asyncio.sleep(seconds)
+    await asyncio.to_thread(note, url, seconds)  # redis-py would block the loop
+
+
+@app.job(retry=5)
+def flaky(failures: int) -> None:
+    """Fail so many times, then go well: a failed job is run again, later and later."""
+    job = current_job()
+    before = 0 if job is None or job.retry_count is None else job.retry_count + 1
+    if before < failures:
+        raise ConnectionError(f"failure {before + 1} of {failures}")
+    note(failures)
+
+
+@app.job(retry=1)
+def doomed(reason: str) -> None:
+    """Fail, fail again, and be moved to the dead set, where people can look at it."""
+    raise ValueError(reason)
+
+
+# --- jobs that Ruby enqueues, by their Ruby names -----------------------------------------------
+
+
+@app.job(name="EchoJob")
+def echo(*args: Any) -> None:
+    """Take any arguments."""
+    note(*args)
+
+
+@app.job(name="FailJob")
+def fail(message: str = "boom", *rest: Any) -> None:
+    """Fail, always."""
+    raise RuntimeError(message)
+
+
+# Options in a payload, here `"retry":0`, count more than those of the definition.
+app.job(name="FailRetry0Job")(fail)
+
+
+def active_job(job: dict[str, Any]) -> None:
+    """Take a job of Rails' Active Job, which wraps them in a class of its own."""
+    note(job)
+
+
+for wrapper in (
+    "Sidekiq::ActiveJob::Wrapper",  # Sidekiq 8
+    "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper",  # and before
+):
+    app.job(name=wrapper)(active_job)

@@ -1,0 +1,214 @@
+"""The demo runs, judges rightly, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from examples.demo.ledger import Note, Seen, Sent, problem
+
+ROOT = Path(__file__).resolve().parents[3]
+KINDS = [
+    "Sidekiq 6.4.1",
+    "Sidekiq 7.3.2",
+    "Sidekiq 8.1.7",
+    "plain",
+    "bulk",
+    "scheduled",
+    "failing, then fine",
+    "failing for good",
+    "async",
+    "unknown class",
+    "malformed JSON",
+]
+
+# An application whose jobs are not what they should be.
+BROKEN = """
+from examples.demo_app import app, doomed, echo, note, square
+
+right = echo.function
+echo.function = lambda *args: right(*args[:-1])
+square.function = lambda number: (note(number), note(number))
+doomed.function = lambda reason: None
+"""
+
+
+def start(scratch: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start the demo with a directory of its own for temporary files."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "examples.demo", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(scratch), "COLUMNS": "100"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def run(scratch: Path, *arguments: str) -> tuple[int, str]:
+    """Run the demo to its end; return exit status and output."""
+    demo = start(scratch, *arguments)
+    try:
+        output, _ = demo.communicate(timeout=90)
+    finally:
+        demo.terminate()
+    return demo.returncode, output
+
+
+def rows(output: str) -> dict[str, str]:
+    """Return the table's rows by kind, without the kind."""
+    return {
+        kind: line.strip().removeprefix(kind)
+        for line in output.splitlines()
+        for kind in KINDS
+        if line.strip().startswith(f"{kind} ")
+    }
+
+
+def processes(scratch: Path) -> list[str]:
+    """Return the processes that belong to a demo: started with this directory, or in it.
+
+    (The server's environment cannot be read: it writes its title over it.)
+    """
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            started_with = (process / "environ").read_bytes().split(b"\0")
+            if f"TMPDIR={scratch}".encode() in started_with or (
+                os.readlink(process / "cwd").startswith(str(scratch))
+            ):
+                found.append((process / "cmdline").read_text().replace("\0", " "))
+    return found
+
+
+def assert_nothing_left(scratch: Path) -> None:
+    assert list(scratch.iterdir()) == []
+    assert processes(scratch) == []
+
+
+def test_every_kind_of_job_goes_as_expected(tmp_path: Path) -> None:
+    status, output = run(tmp_path)
+    assert status == 0, output
+    assert list(rows(output)) == KINDS
+    assert [kind for kind, row in rows(output).items() if "✓" not in row] == []
+    assert rows(output)["bulk"].split()[:4] == ["1,000", "1,000", "-", "-"]
+    assert rows(output)["malformed JSON"].split()[:4] == ["4", "-", "-", "4"]
+    assert "time warp" in output
+    assert "jobwire enqueue EchoJob" in output
+    assert_nothing_left(tmp_path)
+
+
+def test_jobs_that_go_wrong_are_noticed(tmp_path: Path) -> None:
+    app, scratch = tmp_path / "broken_app.py", tmp_path / "scratch"
+    app.write_text(BROKEN)
+    scratch.mkdir()
+    status, output = run(scratch, "--app", f"{app}:app", "--patience", "3")
+    assert status == 1, output
+    wrong = {kind for kind, row in rows(output).items() if "✗" in row}
+    assert {*KINDS[:3], "plain", "bulk", "failing for good"} <= wrong, output
+    assert not {"async", "unknown class", "malformed JSON"} & wrong, output
+    assert "instead of" in output
+    assert "INFO" in output, "the worker's log is not shown"
+    assert_nothing_left(scratch)
+
+
+def test_a_worker_that_does_not_start_is_shown(tmp_path: Path) -> None:
+    status, output = run(tmp_path, "--app", "examples.nowhere:app")
+    assert status == 1
+    assert "the worker ended with status 3" in output
+    assert "no module 'examples.nowhere'" in output
+    assert_nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_leaves_nothing(tmp_path: Path, how: signal.Signals) -> None:
+    demo = start(tmp_path)
+    try:
+        assert demo.stdout is not None
+        assert "a worker are running" in demo.stdout.readline()
+        if sys.platform == "linux":
+            assert len(processes(tmp_path)) == 3, "demo, server, worker"
+        demo.send_signal(how)
+        output, _ = demo.communicate(timeout=30)
+    finally:
+        demo.terminate()
+    assert demo.returncode == 128 + how
+    assert output.splitlines()[-1].startswith("interrupted")
+    assert "Traceback" not in output
+    assert_nothing_left(tmp_path)
+
+
+DONE = Sent("j1", args=[1], due=100.0)
+WAITING = Sent("j1", "waiting", retries=(0,), text=b'{"jid":"j1","x":1.0}')
+FAILED = {"jid": "j1", "x": 1.0, "retry_count": 0, "error_class": "E", "error_message": ""}
+BURIED = Sent("", "buried", text=b"no JSON")
+
+
+def done(seen: Seen) -> None:
+    seen.done["j1"] = 1
+    seen.notes["j1"].append(Note([1], 100.0))
+
+
+def waiting(seen: Seen) -> None:
+    seen.failed["j1"] = 1
+    seen.retries["j1"][0] = dict(FAILED)
+
+
+def buried(seen: Seen) -> None:
+    seen.graves[b"no JSON"] = 1
+
+
+@pytest.mark.parametrize(
+    ("sent", "happens"),
+    [(DONE, done), (WAITING, waiting), (BURIED, buried)],
+    ids=["done", "waiting", "buried"],
+)
+def test_nothing_is_wrong_with_what_must_be(sent: Sent, happens: Callable[[Seen], None]) -> None:
+    seen = Seen()
+    assert problem(sent, seen) is not None, "before"
+    happens(seen)
+    assert problem(sent, seen) is None
+
+
+@pytest.mark.parametrize(
+    ("sent", "happens", "spoil", "said"),
+    [
+        (DONE, done, lambda seen: seen.done.update(j1=2), "went well 2 times"),
+        (DONE, done, lambda seen: seen.notes["j1"].append(Note([1], 101.0)), "left 2 notes"),
+        (DONE, done, lambda seen: seen.notes.update(j1=[Note([1.0], 100.0)]), "[1.0] instead of"),
+        (DONE, done, lambda seen: seen.notes.update(j1=[Note([True], 100.0)]), "[True] instead"),
+        (DONE, done, lambda seen: seen.notes.update(j1=[Note([1], 99.5)]), "0.500 s early"),
+        (DONE, done, lambda seen: seen.failed.update(j1=1), "failed 1 times instead of 0"),
+        (WAITING, waiting, lambda seen: seen.done.update(j1=1), "is to be waiting"),
+        (WAITING, waiting, lambda seen: seen.failed.clear(), "failed 0 times"),
+        (
+            WAITING,
+            waiting,
+            lambda seen: seen.retries.update(j1={1: {**FAILED, "retry_count": 1}}),
+            "count (1,) instead of (0,)",
+        ),
+        (WAITING, waiting, lambda seen: seen.retries["j1"][0].pop("x"), "'x' was changed"),
+        (WAITING, waiting, lambda seen: seen.retries["j1"][0].update(x=1), "'x' was changed"),
+        (WAITING, waiting, lambda seen: seen.retries["j1"][0].pop("error_class"), "its error"),
+        (BURIED, buried, lambda seen: seen.graves.update([b"no JSON"]), "2 times in the dead"),
+    ],
+)
+def test_what_goes_wrong_is_named(
+    sent: Sent,
+    happens: Callable[[Seen], None],
+    spoil: Callable[[Seen], object],
+    said: str,
+) -> None:
+    seen = Seen()
+    happens(seen)
+    spoil(seen)
+    found = problem(sent, seen)
+    assert found is not None
+    assert said in found.text
