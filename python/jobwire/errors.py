@@ -18,6 +18,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 __all__ = [
     "ConfigError",
     "InvalidJob",
@@ -84,11 +87,20 @@ class RedisUnreachable(RedisTrouble, ConnectionError):
 
 
 class RedisRefused(RedisTrouble):
-    """The server answered with an error and did nothing. `code` is its first word. [PUSH-8]"""
+    """The server answered with an error and did nothing. [PUSH-8]
 
-    def __init__(self, message: str) -> None:
+    Only a transaction may have failed in part, for Redis rolls nothing back: a push of jobs to
+    several queues, of which one is no list, has `written` the others.
+
+    Attributes:
+        code: The first word of the message.
+        replies: Of a transaction that failed in part, what EXEC returned.
+    """
+
+    def __init__(self, message: str, replies: Sequence[Any] = ()) -> None:
         super().__init__(message)
         self.code = message.split(" ", 1)[0]
+        self.replies = replies
 
 
 class NoReply(RedisTrouble, ConnectionError):

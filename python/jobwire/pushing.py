@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from jobwire import times
-from jobwire.errors import InvalidJob, MaybeWritten, NoReply, RedisTrouble
+from jobwire.errors import InvalidJob, MaybeWritten, NoReply, RedisRefused, RedisTrouble
 from jobwire.keys import Keys
 from jobwire.normalize import Sealed
 from jobwire.times import Generation
-from jobwire.wire import Batch, Command, Op, command
+from jobwire.wire import Batch, Command, ErrorReply, Op, command
 
 __all__ = ["bulk_times", "detect_generation", "push", "push_bulk", "slices"]
 
@@ -25,7 +25,8 @@ def push(keys: Keys, jobs: Sequence[Sealed]) -> Op[None]:
     """Write jobs in one transaction: all of them or none. [PUSH-2]
 
     Raises:
-        RedisRefused, RedisUnreachable: None was written.
+        RedisUnreachable: None was written.
+        RedisRefused: None was written but those in `written`, because a key is of another type.
         MaybeWritten: No answer came; all of them may have been written, or none. [PUSH-8]
     """
     queues: dict[str, list[bytes]] = {}
@@ -47,20 +48,32 @@ def push(keys: Keys, jobs: Sequence[Sealed]) -> Op[None]:
         unsure = MaybeWritten(f"{error}; the job may have been written")
         unsure.unsure = tuple(job.jid for job in jobs)
         raise unsure from error
+    except RedisRefused as error:
+        stored = {
+            each.args[1]
+            for each, reply in zip(commands, error.replies, strict=False)
+            if not isinstance(reply, ErrorReply)
+        }
+        error.written = tuple(
+            job.jid
+            for job in jobs
+            if (keys.queue(job.queue) if job.at is None else keys.schedule) in stored
+        )
+        raise
 
 
 def push_bulk(keys: Keys, jobs: Sequence[Sealed]) -> Op[None]:
     """Write many jobs, one transaction a slice. [BULK-1] [BULK-5]
 
     Raises:
-        RedisTrouble: A slice failed. Its `written` names the jobs of the slices before. [BULK-6]
+        RedisTrouble: A slice failed. Its `written` names the jobs that exist all the same. [BULK-6]
     """
     written: list[str] = []
     for part in slices(jobs):
         try:
             yield from push(keys, part)
         except RedisTrouble as error:
-            error.written = tuple(written)
+            error.written = (*written, *error.written)
             raise
         written += (job.jid for job in part)
 

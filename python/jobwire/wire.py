@@ -70,9 +70,13 @@ Op: TypeAlias = Generator[Step, Any, T]
 
 @dataclass(frozen=True, slots=True)
 class ErrorReply:
-    """An error that the server sent, whole: `WRONGTYPE Operation against a key ...`."""
+    """An error that the server sent, whole: `WRONGTYPE Operation against a key ...`.
+
+    Of a transaction that was carried out but for this, `replies` is what EXEC returned.
+    """
 
     message: str
+    replies: Sequence[Any] = ()
 
     def says(self, code: str) -> bool:
         """Whether this is that error; inside a script errors come wrapped in other text."""
@@ -139,7 +143,7 @@ def _perform(step: Step, scripts: ScriptSource) -> Generator[Message, list[Any],
     if _hit_by_failover(reply):
         reply = yield from _exchange(step, scripts, fresh=True)
     if isinstance(reply, ErrorReply):
-        raise RedisRefused(reply.message)
+        raise RedisRefused(reply.message, reply.replies)
     return reply
 
 
@@ -182,7 +186,8 @@ def _transaction(replies: list[Any]) -> Any:
     if isinstance(result, ErrorReply):
         # EXECABORT only says that something was refused; the refusal says what.
         return next(_errors(replies), result)
-    return next(_errors(result), result)
+    first = next(_errors(result), None)
+    return result if first is None else ErrorReply(first.message, result)
 
 
 def _errors(replies: Iterable[Any]) -> Iterator[ErrorReply]:
