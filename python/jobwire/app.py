@@ -175,6 +175,13 @@ class App:
             self._client = None
             self._async_clients.clear()
 
+    async def aclose(self) -> None:
+        """Close the asyncio client of the running event loop, if one was made."""
+        with self._lock:
+            client = self._async_clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.close()
+
 
 class JobType(Generic[P, R]):
     """A kind of job: a function with a wire class and options. Made by `App.job`.

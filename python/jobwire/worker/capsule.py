@@ -6,7 +6,6 @@ import time
 
 from jobwire.beat import CapsuleShape, Work
 from jobwire.ordering import QueueOrder
-from jobwire.reliable import Held
 from jobwire.worker.fetcher import Fetcher
 from jobwire.worker.processor import Processor, Workshop
 
@@ -57,12 +56,10 @@ class Capsule:
         ended = [processor.join(deadline - time.monotonic()) for processor in self._processors]
         return all(ended)
 
-    def put_back(self) -> list[Held]:
-        """Return the jobs in progress to their queues; they are still running. [SIG-5]"""
+    def put_back(self) -> int:
+        """Return the jobs in progress to their queues; say how many. They still run. [SIG-5]"""
         held = [each for each in (processor.held for processor in self._processors) if each]
-        if held:
-            self._fetcher.put_back(held)
-        return held
+        return self._fetcher.put_back(held) if held else 0
 
     def interrupt(self) -> None:
         """Raise `Shutdown` in the jobs in progress."""

@@ -142,6 +142,7 @@ class Launcher:
             return
         self._quiet.set()
         _log.info("quiet: no more jobs are started")
+        self._poller.close(timeout=0)
         for capsule in self._capsules:
             capsule.quiet()
 
@@ -166,6 +167,7 @@ class Launcher:
         except RedisTrouble as error:
             _log.warning("last statistics lost: %s", error)
         self._heart.leave_quietly()
+        self._loop.close(self.app.aclose)
         self._redis.close()
         _log.info("stopped")
         return put_back
@@ -183,11 +185,9 @@ class Launcher:
         count = 0
         for capsule in self._capsules:
             try:
-                held = capsule.put_back()
+                count += capsule.put_back()
             except RedisTrouble as error:
                 _log.error("unfinished jobs were not put back: %s", error)
-            else:
-                count += len(held)
         _log.warning("time is up: %d unfinished jobs were put back", count)
         for capsule in self._capsules:
             capsule.interrupt()

@@ -21,7 +21,7 @@ from jobwire.reliable import Held
 from jobwire.retry import Bury, Discard, Retry, after_failure
 from jobwire.times import Generation
 from jobwire.worker.aloop import AsyncLoop
-from jobwire.worker.failure import caused_by_shutdown, describe
+from jobwire.worker.failure import describe
 from jobwire.worker.fetcher import Done, Fetcher, Outcome, Unreadable
 
 __all__ = ["Processor", "Workshop"]
@@ -157,12 +157,10 @@ class Processor:
             finally:
                 with self._guard:
                     self._inside = False
-        except Shutdown:
-            raise
         except BaseException as error:
             # The one place that runs user code: SystemExit and its like come from the job too,
-            # and must not end the worker.
-            if self._interrupted or caused_by_shutdown(error):
+            # and must not end the worker; a Shutdown that nobody sent is the job's own as well.
+            if self._interrupted:
                 raise Shutdown from error
             return self._failed(job, definition, error, started)
         _log.info("done", extra=_elapsed(started))
@@ -215,7 +213,7 @@ class Processor:
         failure = describe(error)
         default_retry = None if definition is None else definition.defaults.get("retry")
         outcome = after_failure(
-            job,
+            decode(job.text, job.queue),  # as fetched, whatever was done to `job` [EXEC-5]
             failure,
             now=time.time(),
             dice=random.random(),
