@@ -1,0 +1,351 @@
+"""What a running worker does with a payload: arguments, middleware, what is no job at all."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import jobwire
+from jobwire import App, current_job
+from jobwire.config import FetchMode
+from jobwire.errors import Shutdown
+from jobwire.payload import Job
+from tests.servers import Server, wait_until
+from tests.workers import running
+
+FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
+
+
+def push(server: Server, *texts: str | bytes, queue: str = "default") -> None:
+    server.client().lpush(f"queue:{queue}", *texts)
+
+
+def members(server: Server, key: str) -> list[bytes]:
+    found: Any = server.client().zrange(key, 0, -1)
+    return list(found)
+
+
+def stat(server: Server, kind: str) -> int:
+    return int(server.client().get(f"stat:{kind}") or 0)  # type: ignore[arg-type]
+
+
+def settled(server: Server) -> bool:
+    """Whether no job waits and none is held."""
+    client = server.client()
+    return not client.keys("queue:*") and not client.keys("jobwire:private:*")
+
+
+ARGS: dict[str, tuple[str, list[Any]]] = {
+    "spread": ('"args":[1,[2],{"a":[]}]', [1, [2], {"a": []}]),
+    "empty": ('"args":[]', []),
+    "null": ('"args":null', []),
+    "missing": ('"x":1', []),
+    "big": (f'"args":[{2**70},-{10**400}]', [2**70, -(10**400)]),
+    "text": ('"args":["\\u0000\\ud83d\\ude00é"]', ["\0\U0001f600é"]),
+    "last duplicate": ('"args":[1],"args":[2]', [2]),
+    "deep": ('"args":[' + "[" * 98 + "]" * 98 + "]", [json.loads("[" * 98 + "]" * 98)]),
+}
+
+
+@FETCH
+def test_args_are_spread_over_the_parameters(server: Server, fetch: FetchMode) -> None:
+    """EXEC-1, PAY-1, PAY-8, PAY-10: also without a jid."""
+    app = App()
+    got: dict[str, list[Any]] = {}
+
+    @app.job(name="Take")
+    def take(*args: Any) -> None:
+        job = current_job()
+        assert job is not None
+        got[job["note"]] = list(args)
+
+    texts = [f'{{"class":"Take", "note":"{n}", {text} }}' for n, (text, _) in ARGS.items()]
+    push(server, *texts)
+    with running(app, server, fetch=fetch):
+        wait_until(lambda: len(got) == len(ARGS))
+    assert got == {name: args for name, (_, args) in ARGS.items()}
+    assert (stat(server, "processed"), stat(server, "failed")) == (len(ARGS), 0)
+
+
+@FETCH
+def test_args_of_another_kind_fail_the_job_in_the_ordinary_way(
+    server: Server, fetch: FetchMode
+) -> None:
+    """EXEC-7, RETRY-2: and args that do not fit the function, likewise."""
+    app = App()
+    ran: list[Any] = []
+    app.job(name="One")(lambda one: ran.append(one))
+    bad = ["5", '"text"', '{"a":1}', "true", "1.5", "[]", "[1,2]"]
+    push(server, *(f'{{"class":"One","jid":"j","retry":true,"args":{args}}}' for args in bad))
+    with running(app, server, fetch=fetch):
+        wait_until(lambda: len(members(server, "retry")) == len(bad))
+        push(server, '{"class":"One","args":["still alive"]}')
+        wait_until(lambda: ran)
+    stored = [json.loads(text) for text in members(server, "retry")]
+    assert {each["error_class"] for each in stored} == {"TypeError"}
+    assert ran == ["still alive"]
+    assert (stat(server, "processed"), stat(server, "failed")) == (len(bad) + 1, len(bad))
+
+
+UNREADABLE = {
+    "no JSON": b"hello",
+    "cut off": b'{"class":"Take","args":[1',
+    "empty": b"",
+    "blank": b"  ",
+    "two objects": b'{"class":"Take"}{"class":"Take"}',
+    "no UTF-8": b'{"class":"Take","args":["\xff\xfe"]}',
+    "UTF-8 surrogate": b'{"class":"Take","args":["\xed\xa0\x80"]}',
+    "lone escape": b'{"class":"Take","args":["\\ud800"]}',
+    "BOM": b'\xef\xbb\xbf{"class":"Take","args":[]}',
+    "NaN": b'{"class":"Take","args":[NaN]}',
+    "too big for a double": b'{"class":"Take","args":[1e999]}',
+    "single quotes": b"{'class':'Take'}",
+    "nested too deep": b'{"class":"Take","args":' + b"[" * 100 + b"]" * 100 + b"}",
+    "nested absurdly": b'{"class":"Take","args":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "NUL bytes": b"\0\0\0",
+    "pickle": b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00\x8c\x02os\x94",
+    # JSON, but no object [EXEC-4]
+    "array": b'[{"class":"Take","args":[]}]',
+    "number": b"42",
+    "text": b'"Take"',
+    "null": b"null",
+    "true": b" true ",
+}
+
+
+@FETCH
+def test_what_is_no_payload_is_buried_as_its_exact_bytes(server: Server, fetch: FetchMode) -> None:
+    """EXEC-3, EXEC-4: not retried, not counted, in nobody's way; every thread lives on."""
+    app = App()
+    ran: list[Any] = []
+    app.job(name="Take")(lambda *args: ran.append(args))
+    push(server, *UNREADABLE.values(), *['{"class":"Take","args":[1]}'] * 4)
+    with running(app, server, fetch=fetch):
+        wait_until(lambda: len(ran) == 4 and len(members(server, "dead")) == len(UNREADABLE))
+        wait_until(lambda: settled(server))
+    assert sorted(members(server, "dead")) == sorted(UNREADABLE.values())
+    assert members(server, "retry") == []
+    assert (stat(server, "processed"), stat(server, "failed")) == (4, 0)
+
+
+def test_objects_that_are_no_jobs_fail_or_go_as_their_retry_says(server: Server) -> None:
+    """EXEC-2, PAY-12: without a usable class they are of an unknown one."""
+    push(
+        server,
+        "{}",
+        '{"class":5,"retry":true,"jid":"number"}',
+        '{"class":"","retry":0,"jid":"empty"}',
+        '{"class":null,"retry":true,"jid":{"odd":[1]}}',
+    )
+    with running(App(), server):
+        wait_until(lambda: stat(server, "processed") == 4)
+    found = [json.loads(text) for text in members(server, "retry")]
+    assert sorted(str(each["jid"]) for each in found) == ["number", "{'odd': [1]}"]
+    assert [json.loads(text)["jid"] for text in members(server, "dead")] == ["empty"]
+
+
+def test_nothing_is_imported_or_evaluated(server: Server) -> None:
+    """SEC-1: a payload can only name registered jobs."""
+    before = set(sys.modules)
+    assert "antigravity" not in before
+    names = ["antigravity", "os.system", "builtins.eval", "jobwire.app.App", "__import__", "App"]
+    push(
+        server,
+        *(json.dumps({"class": n, "args": ["antigravity"], "retry": True}) for n in names),
+        '{"class":"antigravity","json_class":"os.system","__class__":"antigravity","retry":true}',
+    )
+    with running(App(), server):
+        wait_until(lambda: len(members(server, "retry")) == len(names) + 1)
+    errors = {json.loads(text)["error_class"] for text in members(server, "retry")}
+    assert errors == {"jobwire.errors.UnknownJob"}
+    assert "antigravity" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "error",
+    [SystemExit(0), KeyboardInterrupt(), GeneratorExit(), StopIteration(1), Shutdown()],
+    ids=lambda error: type(error).__name__,
+)
+def test_no_error_of_a_job_ends_the_worker(server: Server, error: BaseException) -> None:
+    """RETRY-2, RETRY-10: they are failures, even Shutdown if nobody is shutting down."""
+    app = App()
+    ran: list[str] = []
+
+    @app.job(name="Raise")
+    def throw() -> None:
+        raise error
+
+    app.job(name="Take")(lambda: ran.append("alive"))
+    push(server, '{"class":"Raise","retry":true}', '{"class":"Take"}')
+    with running(app, server, concurrency=1):
+        wait_until(lambda: ran and members(server, "retry"))
+        wait_until(lambda: stat(server, "processed") == 2)
+    (text,) = members(server, "retry")
+    assert json.loads(text)["error_class"].endswith(type(error).__name__)
+
+
+@FETCH
+def test_what_a_job_does_to_its_arguments_is_not_stored(server: Server, fetch: FetchMode) -> None:
+    """EXEC-5, PAY-7: the retry comes from the payload as fetched, byte for byte elsewhere."""
+    app = App()
+
+    def spoil(job: Job, call_next: Callable[[], Any]) -> Any:
+        job.fields["args"].append("from middleware")
+        job.fields["class"] = "Gone"
+        job.fields["retry"] = False
+        del job.fields["keep"]
+        return call_next()
+
+    @app.job(name="Spoil")
+    def ruin(items: list[int], *_: Any) -> None:
+        items.clear()
+        raise ValueError("ruined")
+
+    @app.job(name="Gone")
+    def gone(*_: Any) -> None:
+        raise AssertionError("the class as fetched decides what runs")
+
+    app.server_middleware.append(spoil)
+    text = b'{"class":"Spoil","retry":true,"args":[[1,2]],"keep":1.0e2,"jid":"j","queue":"default"}'
+    push(server, text)
+    with running(app, server, fetch=fetch):
+        wait_until(lambda: members(server, "retry"))
+    (stored,) = members(server, "retry")
+    assert stored.startswith(text[:-1])
+
+
+def test_middleware_wraps_in_order_and_sees_job_and_result(server: Server) -> None:
+    """EXEC-6."""
+    app = App()
+    steps: list[str] = []
+
+    def layer(name: str) -> Callable[[Job, Callable[[], Any]], Any]:
+        def middleware(job: Job, call_next: Callable[[], Any]) -> Any:
+            steps.append(f"{name} before {job.class_name} {job.args}")
+            result = call_next()
+            steps.append(f"{name} after {result}")
+            return result
+
+        return middleware
+
+    app.server_middleware += [layer("outer"), layer("inner")]
+
+    @app.job(name="Sync")
+    def sync(number: int) -> int:
+        steps.append("job")
+        return number + 1
+
+    @app.job(name="Async")
+    async def later(number: int) -> int:
+        steps.append("job")
+        return number + 1
+
+    for name in ("Sync", "Async"):
+        steps.clear()
+        push(server, json.dumps({"class": name, "args": [1]}))
+        with running(app, server, concurrency=1):
+            wait_until(lambda: len(steps) == 5)
+        assert steps == [
+            f"outer before {name} [1]",
+            f"inner before {name} [1]",
+            "job",
+            "inner after 2",
+            "outer after 2",
+        ]
+
+
+@FETCH
+def test_a_job_that_middleware_skips_has_succeeded(server: Server, fetch: FetchMode) -> None:
+    """EXEC-6, STAT-1: also one of an unknown class."""
+    app = App(server_middleware=[lambda job, call_next: None])
+    ran: list[int] = []
+    app.job(name="Take")(lambda: ran.append(1))
+    push(server, '{"class":"Take","retry":true}', '{"class":"Nobody","retry":true}')
+    with running(app, server, fetch=fetch):
+        wait_until(lambda: settled(server))
+    assert ran == []
+    assert members(server, "retry") == []
+    assert (stat(server, "processed"), stat(server, "failed")) == (2, 0)
+
+
+def test_an_error_of_middleware_fails_the_job(server: Server) -> None:
+    """EXEC-6, RETRY-3: and middleware may turn a failure into a success."""
+
+    def refuse(job: Job, call_next: Callable[[], Any]) -> Any:
+        if job["jid"] == "refused":
+            raise PermissionError("not you")
+        try:
+            return call_next()
+        except ZeroDivisionError:
+            return None
+
+    app = App(server_middleware=[refuse])
+    app.job(name="Take")(lambda: 1 / 0)
+    push(
+        server,
+        '{"class":"Take","retry":true,"jid":"refused"}',
+        '{"class":"Take","retry":true,"jid":"rescued"}',
+    )
+    with running(app, server):
+        wait_until(lambda: stat(server, "processed") == 2)
+    (text,) = members(server, "retry")
+    assert json.loads(text)["jid"] == "refused"
+    assert json.loads(text)["error_message"] == "not you"
+
+
+def test_jobs_enqueue_jobs(server: Server) -> None:
+    """PUSH-1: through the application, which uses the worker's Redis."""
+    app = App()
+    done = threading.Event()
+
+    @app.job(name="Leaf")
+    def leaf(number: int) -> None:
+        if number == 3:
+            done.set()
+
+    @app.job(name="Tree")
+    def tree(number: int) -> None:
+        if number < 3:
+            tree.enqueue(number + 1)
+        leaf.enqueue(number)
+
+    @app.job(name="AsyncTree")
+    async def async_tree() -> None:
+        await tree.aenqueue(0)
+
+    app.connect(server.url)
+    async_tree.enqueue()
+    with running(app, server):
+        assert done.wait(10)
+        wait_until(lambda: stat(server, "processed") == 9)
+    assert members(server, "retry") == []
+
+
+def test_current_job_is_there_only_while_it_runs(server: Server) -> None:
+    """PAY-10, PAY-7: whatever its jid, with all its fields."""
+    app = App()
+    seen: list[Any] = []
+
+    def layer(job: Job, call_next: Callable[[], Any]) -> Any:
+        seen.append(current_job() is job)
+        return call_next()
+
+    app.server_middleware.append(layer)
+
+    @app.job(name="Who")
+    def who() -> None:
+        job = current_job()
+        assert job is not None
+        seen.append((job.jid, job.queue, job["extra"]))
+
+    push(server, '{"class":"Who","jid":"other-form","extra":{"a":1},"queue":"lie"}')
+    with running(app, server, concurrency=1):
+        wait_until(lambda: stat(server, "processed") == 1)
+    assert seen == [True, ("other-form", "default", {"a": 1})]
+    assert current_job() is None
+    assert jobwire.current_job is current_job

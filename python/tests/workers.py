@@ -1,0 +1,171 @@
+"""Workers for tests: inside the test process, and as processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import redis
+
+from jobwire import App
+from jobwire.config import CapsuleConfig, WorkerConfig
+from jobwire.worker import Launcher
+from tests.servers import Keeper, Server, wait_until
+
+PYTHON = Path(__file__).resolve().parents[1]
+
+
+@contextmanager
+def running(
+    app: App,
+    server: Server,
+    *,
+    queues: Mapping[str, int] | None = None,
+    concurrency: int = 2,
+    signals: list[str] | None = None,
+    **settings: Any,
+) -> Iterator[Launcher]:
+    """Run a worker in this process; it is stopped at the end.
+
+    Args:
+        app: Its jobs.
+        server: Its Redis.
+        queues: Of its only capsule.
+        concurrency: Of its only capsule.
+        signals: Gets the signals that come through Redis.
+        **settings: Of `WorkerConfig`.
+    """
+    app.connect(server.url)
+    capsule = CapsuleConfig(queues=queues or {"default": 0}, concurrency=concurrency)
+    settings = {"capsules": {"default": capsule}, "timeout": 5.0, **settings}
+    got: list[str] = [] if signals is None else signals
+    launcher = Launcher(app, WorkerConfig(**settings), on_signal=got.append)
+    launcher.start()
+    try:
+        yield launcher
+    finally:
+        launcher.stop()
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return the environment for `python -m jobwire`, whatever this one says of Redis."""
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("JOBWIRE_REDIS_URL", "REDIS_PROVIDER", "REDIS_URL", "DYNO")
+    }
+    return {**clean, "PYTHONPATH": str(PYTHON), **more}
+
+
+def jobwire(
+    *arguments: str, cwd: Path | None = None, timeout: float = 30, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "jobwire", *arguments],
+        cwd=cwd,
+        env=environment(**env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+class WorkerProcess:
+    """`jobwire worker` as a process; its log is JSON, in a file."""
+
+    def __init__(
+        self, keeper: Keeper, log: Path, app: str, *arguments: str, cwd: Path, command: str
+    ) -> None:
+        self.log = log
+        self._keeper = keeper
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "jobwire", command, app),
+                    *("--log-format", "json", *arguments),
+                ],
+                cwd=cwd,
+                env=environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=output,
+            )
+        keeper.watch(self.process.pid)
+
+    def identity(self, client: redis.Redis) -> str:
+        """Return its name in Redis, waiting for it to be there."""
+
+        def find() -> str | None:
+            assert self.process.poll() is None, self.log.read_text()
+            members: Any = client.smembers("processes")
+            names = [member.decode() for member in members]
+            pid = str(self.process.pid)
+            return next((name for name in names if name.split(":")[-2] == pid), None)
+
+        return wait_until(find, what=f"the worker to register; {self.log.read_text()}") or ""
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """End it as by `kill -9`."""
+        self.process.kill()
+        self.process.wait(10)
+
+    def wait(self, timeout: float = 15) -> int:
+        """Return its exit status."""
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running:\n{self.log.read_text()}") from None
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Return the log's complete lines; one that is no JSON fails."""
+        text = self.log.read_text()
+        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+    def logged(self, words: str) -> list[dict[str, Any]]:
+        """Return the lines whose message holds the words."""
+        return [line for line in self.lines() if words in line["msg"]]
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.kill()
+        self._keeper.release(self.process.pid)
+
+
+class Workers:
+    """Starts worker processes and leaves none behind."""
+
+    def __init__(self, keeper: Keeper, directory: Path) -> None:
+        self._keeper = keeper
+        self._directory = directory
+        self._count = 0
+        self._running = ExitStack()
+
+    def start(self, app: str, *arguments: str, command: str = "worker") -> WorkerProcess:
+        """Start one in the test's directory, perhaps before the other has ended."""
+        self._count += 1
+        log = self._directory / f"worker-{self._count}.log"
+        started = WorkerProcess(
+            self._keeper, log, app, *arguments, cwd=self._directory, command=command
+        )
+        self._running.callback(started.close)
+        return started
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.close()
