@@ -46,7 +46,7 @@ def results() -> Redis:
 
 
 def note(*args: Any) -> None:
-    """Leave what a job was given, and when."""
+    """Leave what a job was given, or made of it, and when."""
     job = current_job()
     entry = {"jid": job and job.jid, "args": args, "at": time.time()}
     results().rpush("demo:notes", json.dumps(entry))
@@ -61,10 +61,10 @@ def greet(name: str, times: int = 1) -> None:
     note(name, times)
 
 
-@app.job(queue="low")
+@app.job
 def square(number: int) -> None:
-    """Square a number, on a queue of less importance."""
-    note(number)
+    """Square a number; made for bulks of them: `square.enqueue_bulk([n] for n in range(100))`."""
+    note(number * number)
 
 
 @app.job

@@ -86,7 +86,7 @@ def queues() -> list[str]:
     """Return the queues that the worker must serve."""
     places = {job.place for jobs in recorded.load(demo_app.app.jobs).values() for job in jobs}
     found = {place.removeprefix("queue:") for place in places if place.startswith("queue:")}
-    return sorted(found | {"default", "low"})
+    return sorted(found | {"default"})
 
 
 def _jid(jid: str | None) -> str:
@@ -106,7 +106,7 @@ def _plain(redis: Redis) -> Iterable[Sent]:
 def _bulk(redis: Redis) -> Iterable[Sent]:
     numbers = range(1_000)
     jids = demo_app.square.enqueue_bulk([n] for n in numbers)
-    return [Sent(_jid(jid), args=[n]) for jid, n in zip(jids, numbers, strict=True)]
+    return [Sent(_jid(jid), args=[n * n]) for jid, n in zip(jids, numbers, strict=True)]
 
 
 def _scheduled(redis: Redis) -> Iterable[Sent]:

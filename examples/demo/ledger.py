@@ -27,7 +27,7 @@ class Sent:
     Attributes:
         jid: Job id; `""` for what is no payload.
         fate: Where it must end.
-        args: The arguments that it must run with.
+        args: What it must note: its arguments, mostly.
         retries: The `retry_count` of each retry that must be seen on its way.
         due: Epoch second before which it must not run.
         text: The payload, where it was pushed as bytes.
@@ -43,7 +43,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What a job left: its arguments and the time."""
+    """What a job noted (see `demo_app.note`): its arguments, mostly, and the time."""
 
     args: Any
     at: float
@@ -64,7 +64,7 @@ class Seen:
         pushed: The texts that were pushed as bytes.
         done: How often a job went well.
         failed: How often it failed.
-        notes: What it left.
+        notes: What it noted.
         retries: What waited for a retry, by `retry_count`; also what has gone on since.
         dead: The dead set by job id, for members that have one.
         graves: How often each text is in the dead set.
@@ -148,7 +148,7 @@ def _problems(sent: Sent, seen: Seen) -> Iterator[str]:
     for each in notes:
         # As text, since Python takes 1, 1.0 and true for equal.
         if json.dumps(each.args) != json.dumps(sent.args):
-            yield f"ran with {each.args!r:.200} instead of {sent.args!r:.200}"
+            yield f"noted {each.args!r:.200} instead of {sent.args!r:.200}"
         if each.at < sent.due:
             yield f"ran {sent.due - each.at:.3f} s early"
     retries = tuple(sorted(seen.retries.get(sent.jid, ())))
