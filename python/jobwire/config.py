@@ -14,6 +14,7 @@ __all__ = [
     "CapsuleConfig",
     "FetchMode",
     "WorkerConfig",
+    "parse_capsule",
     "parse_queues",
     "redis_url",
 ]
@@ -90,6 +91,22 @@ class CapsuleConfig:
                 raise ConfigError(f"queues: weight {weight!r} of {name!r} is not a number from 0")
         if self.concurrency < 1:
             raise ConfigError(f"concurrency: {self.concurrency} is less than 1")
+
+
+def parse_capsule(text: str) -> tuple[str, CapsuleConfig]:
+    """Return name and settings for a text like `mail=2 mail,3 newsletter`.
+
+    Raises:
+        ConfigError: It does not read NAME=CONCURRENCY QUEUE[,WEIGHT]...
+    """
+    head, *specs = text.split() or [""]
+    name, _, concurrency = head.partition("=")
+    if not name or not (concurrency.isascii() and concurrency.isdigit()) or not specs:
+        raise ConfigError(
+            f"capsule {text!r} does not read NAME=CONCURRENCY QUEUE[,WEIGHT]..., "
+            "like 'mail=2 mail,3 newsletter'"
+        )
+    return name, CapsuleConfig(queues=parse_queues(specs), concurrency=int(concurrency))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

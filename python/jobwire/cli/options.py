@@ -14,9 +14,11 @@ from jobwire.config import (
     CapsuleConfig,
     FetchMode,
     WorkerConfig,
+    parse_capsule,
     parse_queues,
     redis_url,
 )
+from jobwire.errors import ConfigError
 
 __all__ = ["configured_redis", "find_redis", "redis_option", "worker_config", "worker_options"]
 
@@ -71,6 +73,13 @@ def worker_options(command: F) -> F:
                 help="Seconds that running jobs get after TERM.",
             ),
             click.option(
+                "--capsule",
+                "capsules",
+                multiple=True,
+                metavar="'NAME=N QUEUE[,WEIGHT]...'",
+                help="A further group of queues with N threads of its own; repeatable.",
+            ),
+            click.option(
                 "--fetch",
                 type=click.Choice(["reliable", "basic"]),
                 default="reliable",
@@ -107,6 +116,7 @@ def worker_options(command: F) -> F:
 def worker_config(
     *,
     queues: Sequence[str],
+    capsules: Sequence[str],
     concurrency: int,
     timeout: float,
     fetch: FetchMode,
@@ -115,11 +125,17 @@ def worker_config(
     labels: Sequence[str],
 ) -> WorkerConfig:
     """Return the options as a checked configuration."""
-    capsule = CapsuleConfig(
+    default = CapsuleConfig(
         queues=parse_queues(queues) if queues else {"default": 0}, concurrency=concurrency
     )
+    every = {"default": default}
+    for text in capsules:
+        name, capsule = parse_capsule(text)
+        if name in every:
+            raise ConfigError(f"capsule {name!r} is named twice; -q and -c make 'default'")
+        every[name] = capsule
     return WorkerConfig(
-        capsules={"default": capsule},
+        capsules=every,
         fetch=fetch,
         timeout=timeout,
         poll_interval=poll_interval,
