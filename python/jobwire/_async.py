@@ -24,16 +24,18 @@ class AsyncRedis:
     Args:
         url: Where the server is.
         timeout: Seconds to wait for a connection, and for a reply.
-        max_connections: Size of the pool; None for as many as there are concurrent callers.
+        max_connections: Size of the pool. More callers than that wait, `timeout` seconds at most:
+            tasks cost nothing, and thousands of them must not open as many sockets.
     """
 
     def __init__(
-        self, url: str, *, timeout: float = _connect.TIMEOUT, max_connections: int | None = None
+        self, url: str, *, timeout: float = _connect.TIMEOUT, max_connections: int = 50
     ) -> None:
         self.url = _connect.check_url(url)
-        self._pool: Any = redis.asyncio.ConnectionPool.from_url(
+        self._pool: Any = redis.asyncio.BlockingConnectionPool.from_url(
             url,
             retry=Retry(NoBackoff(), 0),
+            timeout=timeout,
             **_connect.pool_options(timeout, max_connections),
         )
 

@@ -91,7 +91,7 @@ def safe_url(url: str) -> str:
     return urlunsplit(parts._replace(netloc=netloc, query=query))
 
 
-def pool_options(timeout: float, max_connections: int | None) -> dict[str, Any]:
+def pool_options(timeout: float, max_connections: int) -> dict[str, Any]:
     """Return the settings of a connection pool.
 
     No automatic repetition: only an operation knows whether it may be done twice. [PUSH-8]

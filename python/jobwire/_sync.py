@@ -23,11 +23,11 @@ class SyncRedis:
     Args:
         url: Where the server is.
         timeout: Seconds to wait for a connection, and for a reply.
-        max_connections: Size of the pool; None for as many as there are threads.
+        max_connections: Size of the pool; by default as many as there are threads.
     """
 
     def __init__(
-        self, url: str, *, timeout: float = _connect.TIMEOUT, max_connections: int | None = None
+        self, url: str, *, timeout: float = _connect.TIMEOUT, max_connections: int = 2**31
     ) -> None:
         self.url = _connect.check_url(url)
         self._pool = redis.ConnectionPool.from_url(
