@@ -1,0 +1,160 @@
+"""Both clients behind one blocking face, and what a server was really told."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeVar
+
+from jobwire import AsyncClient, Client
+from jobwire.wire import Op
+from tests.servers import Server
+
+T = TypeVar("T")
+Kind = Literal["sync", "async"]
+KINDS: tuple[Kind, Kind] = ("sync", "async")
+
+
+class Pusher(Protocol):
+    """What the cases use; parameters as in `Client`."""
+
+    def push(self, class_name: str, args: Sequence[Any] = (), **rest: Any) -> str | None: ...
+
+    def push_in(
+        self, when: Any, class_name: str, args: Sequence[Any] = (), **rest: Any
+    ) -> str | None: ...
+
+    def push_bulk(
+        self, class_name: str, args_list: Sequence[Sequence[Any]], **rest: Any
+    ) -> list[str | None]: ...
+
+    def run(self, op: Op[T]) -> T: ...
+
+    def disconnect(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class SyncPusher(Client):
+    def run(self, op: Op[T]) -> T:
+        return self.redis.run(op)
+
+    def disconnect(self) -> None:
+        self.redis.close()
+
+
+class AsyncPusher:
+    """An `AsyncClient` in an event loop of its own."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.client = AsyncClient(url, **options)
+
+    def push(self, *args: Any, **options: Any) -> str | None:
+        return self.loop.run_until_complete(self.client.push(*args, **options))
+
+    def push_in(self, *args: Any, **options: Any) -> str | None:
+        return self.loop.run_until_complete(self.client.push_in(*args, **options))
+
+    def push_bulk(self, *args: Any, **options: Any) -> list[str | None]:
+        return self.loop.run_until_complete(self.client.push_bulk(*args, **options))
+
+    def run(self, op: Op[T]) -> T:
+        return self.loop.run_until_complete(self.client.redis.run(op))
+
+    def disconnect(self) -> None:
+        self.loop.run_until_complete(self.client.close())
+
+    def close(self) -> None:
+        self.disconnect()
+        self.loop.close()
+
+
+def connect(kind: Kind, url: str, **options: Any) -> Pusher:
+    """Return a client of this kind."""
+    return SyncPusher(url, **options) if kind == "sync" else AsyncPusher(url, **options)
+
+
+Connect = Callable[..., Pusher]
+"""`(url, **options)`: a client that is closed after the test."""
+
+
+@contextmanager
+def connecting(kind: Kind) -> Iterator[Connect]:
+    """Yield a function that makes clients of this kind, and close them."""
+    made: list[Pusher] = []
+
+    def make(url: str, **options: Any) -> Pusher:
+        made.append(connect(kind, url, **options))
+        return made[-1]
+
+    try:
+        yield make
+    finally:
+        for pusher in made:
+            pusher.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """One line of MONITOR: the words of a command, and whether a script said it."""
+
+    words: tuple[bytes, ...]
+    by_script: bool
+
+    @property
+    def name(self) -> str:
+        return self.words[0].decode().upper()
+
+
+LINE = re.compile(rb"\+[\d.]+ \[\d+ ([^\]]*)\] (.*)")
+WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"')
+GREETINGS = {"CLIENT", "HELLO", "AUTH", "SELECT"}
+
+
+@contextmanager
+def listening(server: Server) -> Iterator[Callable[[], list[Heard]]]:
+    """Yield a function that returns what the server was told since, but for greetings."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as monitor:
+        reader = monitor.makefile("rb")
+        monitor.sendall(b"MONITOR\r\n")
+        assert reader.readline() == b"+OK\r\n"
+        teller = server.client()
+
+        def heard() -> list[Heard]:
+            teller.echo("end of the recording")
+            lines: list[Heard] = []
+            while (line := parse(reader.readline())).words != (b"ECHO", b"end of the recording"):
+                if line.name not in GREETINGS:
+                    lines.append(line)
+            return lines
+
+        yield heard
+        reader.close()
+
+
+def parse(line: bytes) -> Heard:
+    match = LINE.fullmatch(line.rstrip(b"\r\n"))
+    assert match is not None, line
+    words = tuple(
+        word.decode("unicode_escape").encode("latin-1") for word in WORD.findall(match[2])
+    )
+    return Heard(words, by_script=match[1] == b"lua")
+
+
+def everything(server: Server) -> dict[bytes, Any]:
+    """Return the whole database: key to value, in Python's types."""
+    client = server.client()
+    read: dict[bytes, Callable[[bytes], Any]] = {
+        b"string": client.get,
+        b"list": lambda key: client.lrange(key, 0, -1),
+        b"set": client.smembers,
+        b"zset": lambda key: client.zrange(key, 0, -1, withscores=True),
+        b"hash": client.hgetall,
+    }
+    keys: list[bytes] = client.keys()
+    return {key: read[client.type(key)](key) for key in sorted(keys)}
