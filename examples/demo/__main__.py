@@ -11,6 +11,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from redis import RedisError
+from rich.console import Console
+from rich.markup import escape
+
 from examples.demo.kinds import Kind, all_kinds, queues
 from examples.demo.ledger import Problem, Seen
 from examples.demo.screen import Screen
@@ -22,10 +26,6 @@ from examples.demo.stage import (
     open_stage,
 )
 from examples.demo_app import app
-from redis import RedisError
-from rich.console import Console
-from rich.markup import escape
-
 from jobwire import JobwireError
 
 TICK = 0.1  # seconds between two looks

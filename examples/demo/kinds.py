@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
+from redis import Redis
+
 from examples import demo_app
 from examples.demo import recorded
 from examples.demo.ledger import Problem, Seen, Sent, problem, settled
-from redis import Redis
 
 __all__ = ["Kind", "all_kinds", "queues"]
 

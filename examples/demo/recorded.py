@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from examples.demo.ledger import Sent
 from redis import Redis
+
+from examples.demo.ledger import Sent
 
 __all__ = ["Recorded", "load", "push"]
 

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from examples.demo.kinds import Kind
-from examples.demo.ledger import Seen
 from rich import box
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+
+from examples.demo.kinds import Kind
+from examples.demo.ledger import Seen
 
 __all__ = ["Screen"]
 

@@ -168,6 +168,13 @@ class App:
                 )
             return client
 
+    def close(self) -> None:
+        """Close the blocking client's connections; the next job opens new ones."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
     def connect(self, url: str) -> None:
         """Use another Redis from now on; a worker does this with the URL it was given."""
         with self._lock:
@@ -253,7 +260,7 @@ class JobType(Generic[P, R]):
         """Push a job for each list of arguments; see `Client.push_bulk`."""
         return self.app.client.push_bulk(
             self.name,
-            [self._bind(args, {}) for args in args_list],
+            self._bind_each(args_list),
             at=at,
             spread_interval=spread_interval,
             **self._options(),
@@ -283,7 +290,7 @@ class JobType(Generic[P, R]):
         """Push a job for each list of arguments; see `enqueue_bulk`."""
         return await self.app.aclient.push_bulk(
             self.name,
-            [self._bind(args, {}) for args in args_list],
+            self._bind_each(args_list),
             at=at,
             spread_interval=spread_interval,
             **self._options(),
@@ -291,6 +298,17 @@ class JobType(Generic[P, R]):
 
     def _options(self) -> Options:
         return self.defaults  # type: ignore[return-value]  # checked when it was defined
+
+    def _bind_each(self, args_list: Iterable[Sequence[Any]]) -> list[list[Any]]:
+        bound = []
+        for index, args in enumerate(args_list):
+            if isinstance(args, str | bytes) or not isinstance(args, Sequence):
+                raise TypeError(
+                    f"{self.name}: job {index}: {args!r} is not a list of arguments; "
+                    "give one for each job, [[1], [2]] rather than [1, 2]"
+                )
+            bound.append(self._bind(args, {}))
+        return bound
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Return arguments as the list that the wire has, refusing what would not fit."""

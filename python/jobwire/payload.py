@@ -87,6 +87,11 @@ class Job:
         count = self.fields.get("retry_count")
         return count if type(count) is int else None
 
+    @property
+    def attempt(self) -> int:
+        """Which execution this is, as far as failures were counted: 1 for the first."""
+        return 1 if self.retry_count is None else self.retry_count + 2
+
 
 def decode(text: bytes, queue: str) -> Job:
     """Read a payload. [PAY-1] [PAY-8]

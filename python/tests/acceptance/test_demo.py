@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
 from examples.demo.ledger import Note, Seen, Sent, problem
 
 ROOT = Path(__file__).resolve().parents[3]

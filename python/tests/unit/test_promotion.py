@@ -130,10 +130,10 @@ def test_a_bad_member_does_not_keep_the_others() -> None:
 
 @pytest.mark.parametrize(
     ("interval", "dice", "seconds"),
-    [(None, 0.0, 10.0), (None, 0.5, 12.5), (3.0, 0.0, 0.0), (3.0, 0.5, 2.5)],
+    [(None, 0.0, 10.0), (None, 0.5, 12.5), (3.0, 0.0, 0.0), (3.0, 0.5, 1.5), (60.0, 0.5, 2.5)],
 )
 def test_first_wait(interval: float | None, dice: float, seconds: float) -> None:
-    """SCHED-8: 10 s + 5 s * u, or 5 s * u if the average is configured."""
+    """SCHED-8: 10 s + 5 s * u, or at most 5 s if the average is configured."""
     assert first_wait(interval, dice=dice) == seconds
 
 
