@@ -8,7 +8,7 @@ job to a recovery and must not touch it again. [REL-2]
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobwire.graves import Grave
@@ -22,6 +22,7 @@ __all__ = [
     "fetch",
     "private_queue",
     "put_back",
+    "reclaim",
     "recover",
     "resign",
     "script_bury",
@@ -161,6 +162,18 @@ def put_back(keys: Keys, identity: str, fields: Iterable[str], *, started: bool)
     return count
 
 
+def reclaim(keys: Keys, identity: str, numbers: Collection[range]) -> Op[int]:
+    """Return what a process holds under these numbers to its queues; say how many. [REL-1]
+
+    For fetches that got no answer: the server may have carried them out all the same.
+    """
+    held: Sequence[bytes] = yield command("HKEYS", keys.private(identity))
+    fields = [
+        field for field in _readable(held) if any(_sequence(field) in each for each in numbers)
+    ]
+    return (yield from put_back(keys, identity, fields, started=False))
+
+
 def recover(keys: Keys, *, own: str) -> Op[dict[str, int]]:
     """Return the jobs of processes without a lease to their queues. [REL-4] [REL-5]
 
@@ -173,11 +186,12 @@ def recover(keys: Keys, *, own: str) -> Op[dict[str, int]]:
     """
     recovered: dict[str, int] = {}
     owners: Sequence[bytes] = yield command("SMEMBERS", keys.owners)
-    for identity in sorted(owner.decode() for owner in owners):
+    # Names that are no UTF-8 are nobody's: every identity and queue is a text.
+    for identity in sorted(owner.decode("utf-8", "replace") for owner in owners):
         if identity == own or (yield command("EXISTS", keys.process(identity))):
             continue
         held: Sequence[bytes] = yield command("HKEYS", keys.private(identity))
-        queue_keys, moves = _moves(keys, (field.decode() for field in held))
+        queue_keys, moves = _moves(keys, _readable(held))
         count = yield Script(
             "recover",
             [
@@ -212,10 +226,20 @@ def _moves(keys: Keys, fields: Iterable[str]) -> tuple[list[str], list[Arg]]:
 
     So the one that was fetched first ends nearest to the tail, and runs first again.
     """
-    ordered = sorted(fields, key=lambda field: int(field.partition(":")[0]), reverse=True)
+    ordered = sorted(fields, key=_sequence, reverse=True)
     index: dict[str, int] = {}
     moves: list[Arg] = []
     for field in ordered:
         key = keys.queue(private_queue(field))
         moves += (field, index.setdefault(key, len(index) + 1))
     return list(index), moves
+
+
+def _readable(fields: Iterable[bytes]) -> list[str]:
+    """Return the fields that are entries; what somebody else put into the hash stays there."""
+    texts = (field.decode("utf-8", "replace") for field in fields)
+    return [text for text in texts if text.partition(":")[0].isdecimal()]
+
+
+def _sequence(field: str) -> int:
+    return int(field.partition(":")[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
+import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -25,12 +26,12 @@ class AsyncLoop:
         """Run a coroutine in the loop, in a copy of the caller's context."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._started())
 
-    def stacks(self) -> list[str]:
-        """Return where each task is, for the log."""
+    def stacks(self) -> dict[str, str]:
+        """Return where each task is, by its name, for the log."""
         loop = self._loop
         if loop is None:
-            return []
-        return [repr(task) for task in asyncio.all_tasks(loop)]
+            return {}
+        return {task.get_name(): _stack(task) for task in asyncio.all_tasks(loop)}
 
     def close(self, last: Callable[[], Awaitable[None]]) -> None:
         """Cancel what still runs in the loop, await `last` there, and end it."""
@@ -53,6 +54,16 @@ class AsyncLoop:
                 )
                 self._thread.start()
             return self._loop
+
+
+def _stack(task: asyncio.Task[Any]) -> str:
+    """Return what a task waits in. (`Task.get_stack` knows only its outermost frame.)"""
+    frames = []
+    waiting: Any = task.get_coro()
+    while (frame := getattr(waiting, "cr_frame", None)) is not None:
+        frames.append((frame, frame.f_lineno))
+        waiting = waiting.cr_await
+    return "".join(traceback.StackSummary.extract(frames).format())
 
 
 async def _wind_up(loop: asyncio.AbstractEventLoop, last: Callable[[], Awaitable[None]]) -> None:

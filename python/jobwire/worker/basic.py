@@ -89,6 +89,7 @@ class BasicFetcher:
         self._closed = threading.Event()
         self._outage = Outage("fetching", self._closed)
         self._broken: set[str] = set()
+        self._looked_at = 0.0
         self._queues = {keys.queue(name).encode(): name for name in order.weights}
 
     def take(self) -> Held | None:
@@ -107,6 +108,8 @@ class BasicFetcher:
     def _pop(self) -> Any:
         """Return (queue key, payload), or None if nothing came. [FETCH-7]"""
         keys = [self._keys.queue(name) for name in self._order.pick(random.shuffle)]
+        if self._broken and time.monotonic() - self._looked_at > PAUSE:
+            self._find_broken()
         keys = [key for key in keys if key not in self._broken]
         if not keys:
             self._closed.wait(PAUSE)
@@ -122,6 +125,7 @@ class BasicFetcher:
 
     def _find_broken(self) -> None:
         """Leave out queues that are no lists, for as long as they are none."""
+        self._looked_at = time.monotonic()
         keys = [self._keys.queue(name) for name in self._order.weights]
         kinds = self._redis.run(once(Batch([command("TYPE", key) for key in keys])))
         broken = {

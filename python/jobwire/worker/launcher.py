@@ -178,8 +178,8 @@ class Launcher:
         for ident, frame in sys._current_frames().items():
             stack = "".join(traceback.format_stack(frame))
             _log.warning("thread %s\n%s", names.get(ident, ident), stack)
-        for task in self._loop.stacks():
-            _log.warning("task %s", task)
+        for name, stack in self._loop.stacks().items():
+            _log.warning("task %s\n%s", name, stack)
 
     def _hard_stop(self) -> int:
         count = 0

@@ -15,10 +15,11 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from jobwire._sync import SyncRedis
-from jobwire.errors import RedisTrouble
+from jobwire.beat import LEASE
+from jobwire.errors import NoReply, RedisTrouble
 from jobwire.keys import Keys
 from jobwire.ordering import QueueOrder
-from jobwire.reliable import Held, fetch, put_back
+from jobwire.reliable import Fetched, Held, fetch, put_back, reclaim
 from jobwire.worker.fetcher import Outcome
 from jobwire.worker.outage import Outage
 from jobwire.worker.settler import Settler
@@ -31,6 +32,7 @@ PREFETCH_LIMIT = 200
 ASLEEP = 5.0  # seconds after which a job in the buffer may have been recovered by others
 STALE = 0.05  # seconds after which a job that waits in the buffer goes back
 SAFETY_NET = 15.0  # seconds between fetches even if no notice came
+RECLAIM_EVERY = 1.0  # seconds between looks for what an unanswered fetch took
 
 _log = logging.getLogger("jobwire.worker")
 
@@ -93,7 +95,9 @@ class ReliableFetcher:
         self._idle = 0
         self._idle_lock = threading.Lock()
         self._run_time = 1.0  # seconds; no prefetch until jobs have proved quick
-        self._broken: Mapping[str, str] = {}
+        self._broken: set[str] = set()
+        self._unanswered: list[tuple[float, range]] = []  # since when, numbers of the fetch
+        self._reclaimed_at = 0.0
         settler.add_chore(self._give_back_stale)
 
     def take(self) -> Held | None:
@@ -103,15 +107,19 @@ class ReliableFetcher:
         try:
             with self._turn:
                 while not self._closed.is_set():
+                    empty: Sequence[str] = ()
                     with self._outage:
                         if not self._buffer:
-                            self._fill()
+                            empty = self._fill()
                         elif time.monotonic() - self._filled_at < ASLEEP:
                             return self._buffer.popleft()
                         else:
                             # Paused for long: these may be others' by now. Only what is still
                             # held goes back.
                             self._give_back()
+                    if empty:  # outside of the outage, which is over by now
+                        patience = RECLAIM_EVERY if self._unanswered else SAFETY_NET
+                        self._wakeup.wait(empty, patience)
                 return None
         finally:
             with self._idle_lock:
@@ -138,15 +146,13 @@ class ReliableFetcher:
                 _log.warning("%d prefetched jobs not returned: %s", len(self._buffer), error)
             self._wakeup.close()
 
-    def _fill(self) -> None:
-        """Fetch into the buffer, or wait for something to fetch."""
+    def _fill(self) -> Sequence[str]:
+        """Fetch into the buffer; return the keys to wait for if they are all empty."""
+        self._reclaim()
         queues = self._order.pick(random.shuffle)
         count = self._idle + self._prefetch()
-        number = self._numbers.reserve(count)
-        fetched = self._redis.run(
-            fetch(self._keys, self._identity, queues, count=count, sequence=number)
-        )
-        self._report_broken(fetched.broken)
+        fetched = self._fetch(queues, count)
+        self._report_broken(fetched.broken, whole=len(fetched.jobs) < count)
         if not fetched.lease:
             _log.warning("lease lost: this process was silent for too long; renewing it")
             self._renew_lease()
@@ -158,9 +164,33 @@ class ReliableFetcher:
         else:
             usable = [self._keys.queue(name) for name in queues if name not in fetched.broken]
             if usable:
-                self._wakeup.wait(usable, SAFETY_NET)
-            else:
-                self._closed.wait(1.0)
+                return usable
+            self._closed.wait(1.0)
+        return ()
+
+    def _fetch(self, queues: Sequence[str], count: int) -> Fetched:
+        number = self._numbers.reserve(count)
+        try:
+            return self._redis.run(
+                fetch(self._keys, self._identity, queues, count=count, sequence=number)
+            )
+        except NoReply:
+            self._unanswered.append((time.monotonic(), range(number, number + count)))
+            raise
+
+    def _reclaim(self) -> None:
+        """Return what unanswered fetches took: it is held in our name and known to nobody.
+
+        Looked at for a while, since the server may get round to such a fetch later than to this.
+        """
+        now = time.monotonic()
+        if not self._unanswered or now - self._reclaimed_at < RECLAIM_EVERY:
+            return
+        numbers = [each for _, each in self._unanswered]
+        if count := self._redis.run(reclaim(self._keys, self._identity, numbers)):
+            _log.warning("put back %d jobs of a fetch that got no answer", count)
+        self._reclaimed_at = now
+        self._unanswered = [each for each in self._unanswered if now - each[0] < LEASE]
 
     def _prefetch(self) -> int:
         """Return how many jobs to take beyond one for each idle thread."""
@@ -188,9 +218,12 @@ class ReliableFetcher:
             self._redis.run(put_back(self._keys, self._identity, fields, started=False))
             self._buffer.clear()
 
-    def _report_broken(self, broken: Mapping[str, str]) -> None:
-        """Log a queue that cannot be read, once, by its name. [FETCH-7]"""
+    def _report_broken(self, broken: Mapping[str, str], *, whole: bool) -> None:
+        """Log a queue that cannot be read, once, by its name. [FETCH-7]
+
+        A fetch that got all it wanted has not looked at the `whole` list of queues.
+        """
         for queue, problem in broken.items():
             if queue not in self._broken:
                 _log.error("queue %s cannot be read and is left out: %s", queue, problem)
-        self._broken = broken
+        self._broken = set(broken) if whole else self._broken | set(broken)
