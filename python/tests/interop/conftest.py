@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
+from tests.interop.driver import Driver
 from tests.interop.sidekiq import GENERATIONS, RealSidekiq
 from tests.servers import Server
 
@@ -40,3 +43,17 @@ def sidekiq_version(request: pytest.FixtureRequest) -> str:
 def sidekiq(sidekiq_version: str, server: Server) -> RealSidekiq:
     """A real Sidekiq of one generation, on the test's own server."""
     return RealSidekiq(sidekiq_version, chroots() / sidekiq_version, server.url)
+
+
+@pytest.fixture
+def driver(sidekiq: RealSidekiq) -> Iterator[Driver]:
+    """Sidekiq's client and API, on the same server."""
+    with sidekiq.driver() as driver:
+        yield driver
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[redis.Redis]:
+    """A plain connection to the same server."""
+    with server.client() as client:
+        yield client

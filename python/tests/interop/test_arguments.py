@@ -1,0 +1,72 @@
+"""A thousand jobs each way: what one side enqueues, the other runs with exactly these arguments."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import redis
+
+from jobwire import AsyncClient, Client
+from tests.interop.app import make_app
+from tests.interop.driver import Driver
+from tests.interop.python_worker import worker_threads
+from tests.interop.shapes import SEED, Shapes, differences
+from tests.interop.sidekiq import RealSidekiq, results
+from tests.servers import Server, wait_until
+
+pytestmark = pytest.mark.interop
+
+COUNT = 1_000
+
+
+def ran(client: redis.Redis, count: int) -> dict[str, Any]:
+    """Wait for so many jobs; return jid to arguments."""
+    wait_until(lambda: client.llen("app:results") >= count, 40, f"{count} results, seed {SEED}")
+    reports = results(client)
+    assert len(reports) == len({report["jid"] for report in reports}) == count
+    return {report["jid"]: report["args"] for report in reports}
+
+
+def test_ruby_enqueues_and_python_runs(driver: Driver, client: redis.Redis, server: Server) -> None:
+    """PAY-1, PAY-5, PAY-6, EXEC-1; the scheduled quarter also SCHED-6."""
+    quarter = COUNT // 4
+    lists = Shapes().arguments(COUNT)
+    # Interleaved, so that every way to enqueue gets its share of the hard ones.
+    single, bulk, raw, scheduled = (lists[start::4] for start in range(4))
+    jids = [driver.perform_async("EchoJob", *args) for args in single]
+    jids += driver.perform_bulk("AsyncEchoJob", bulk)
+    jids += [driver.push({"class": "Reports::Nightly::NestedJob", "args": args}) for args in raw]
+    jids += [driver.push({"class": "EchoJob", "args": args, "at": 1}) for args in scheduled]
+    assert client.zcard("schedule") == quarter
+    sent = {str(jid): args for jid, args in zip(jids, single + bulk + raw + scheduled, strict=True)}
+    with worker_threads(server.url, poll=0.2):
+        assert differences(sent, ran(client, COUNT)) == []
+
+
+def test_python_enqueues_and_ruby_runs(
+    sidekiq: RealSidekiq, client: redis.Redis, server: Server
+) -> None:
+    """PAY-2, PAY-3, PAY-5, PAY-6, PUSH-1, BULK-1, SCHED-1: with every client there is."""
+    lists = Shapes(SEED + 1).arguments(COUNT)
+    single, bulk, scheduled, typed, asynchronous, later = (lists[start::6] for start in range(6))
+    echo = make_app(url=server.url).jobs["EchoJob"]
+    with Client(server.url) as sync:
+        jids = [sync.push("EchoJob", args) for args in single]
+        jids += sync.push_bulk("Reports::Nightly::NestedJob", bulk)
+        jids += sync.push_bulk("EchoJob", scheduled, at=1)
+    jids += [echo.enqueue(*args) for args in typed]
+    echo.app.client.close()
+
+    async def push() -> list[str | None]:
+        async with AsyncClient(server.url) as client:
+            pushed = [await client.push("EchoJob", args) for args in asynchronous]
+            return pushed + await client.push_bulk("EchoJob", later, at=[1.5] * len(later))
+
+    jids += asyncio.run(push())
+    assert client.zcard("schedule") == len(scheduled) + len(later)
+    order = [*single, *bulk, *scheduled, *typed, *asynchronous, *later]
+    sent = {str(jid): args for jid, args in zip(jids, order, strict=True)}
+    with sidekiq.worker(poll=0.2, concurrency=4):
+        assert differences(sent, ran(client, COUNT)) == []

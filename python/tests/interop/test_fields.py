@@ -1,0 +1,190 @@
+"""What is on a payload stays on it, through failure, promotion, second failure and death."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+import msgspec
+import pytest
+import redis
+
+from jobwire import Client, _data
+from tests.interop.driver import Driver
+from tests.interop.python_worker import worker_threads
+from tests.interop.shapes import SEED, Shapes, differences, spelled_alike
+from tests.interop.sidekiq import RealSidekiq
+from tests.servers import Server, wait_until
+
+pytestmark = pytest.mark.interop
+
+JOBS = 30
+# What a failure and a promotion write; everything else is somebody else's. [PAY-7]
+WRITTEN = {"error_message", "error_class", "retry_count", "failed_at", "retried_at", "enqueued_at"}
+
+
+def members(client: redis.Redis, key: str) -> list[bytes]:
+    """Return the payloads in a list or sorted set."""
+    if client.type(key) == b"list":
+        return cast("list[bytes]", client.lrange(key, 0, -1))
+    return cast("list[bytes]", client.zrange(key, 0, -1))
+
+
+def texts(payloads: list[bytes]) -> dict[str, dict[str, str]]:
+    """Return jid to field to the exact JSON text, of the fields that nobody may change."""
+    found = {}
+    for payload in payloads:
+        raw = msgspec.json.decode(payload, type=dict[str, msgspec.Raw])
+        fields = {name: bytes(text).decode() for name, text in raw.items() if name not in WRITTEN}
+        found[json.loads(fields["jid"])] = fields
+    return found
+
+
+def values(payloads: list[bytes], fields: dict[str, Any]) -> dict[str, Any]:
+    """Return jid to the values of these fields."""
+    found = [json.loads(payload) for payload in payloads]
+    return {each["jid"]: {name: each[name] for name in fields if name in each} for each in found}
+
+
+def make_due(client: redis.Redis) -> None:
+    """Let every retry be due now."""
+    client.zunionstore("retry", {"retry": 0.0})
+
+
+def wait_for(client: redis.Redis, key: str, count: int) -> list[bytes]:
+    """Wait for so many payloads in a sorted set; return them."""
+    wait_until(lambda: client.zcard(key) == count, 20, f"{count} members of {key}, seed {SEED}")
+    return members(client, key)
+
+
+def test_python_keeps_the_exact_text_of_ruby(
+    driver: Driver, client: redis.Redis, server: Server
+) -> None:
+    """PAY-7, RETRY-2, SCHED-6, DEAD-1: fails in Python, is promoted, fails again, dies.
+
+    So one member is one member for Sidekiq's API too, which looks for the bytes that its own JSON
+    library writes: exponents (1.0e+22, 1e+22) as much as the rest.
+    """
+    shapes = Shapes()
+    for number in range(JOBS):
+        item = {"class": "FailJob", "args": [str(number), "RuntimeError", shapes.value()]}
+        driver.push({**item, "retry": 1, "tags": ["é"], **shapes.fields(20)})
+    pushed = texts(members(client, "queue:default"))
+    with worker_threads(server.url, poll=0.1):
+        assert differences(pushed, texts(wait_for(client, "retry", JOBS))) == []
+        for record in driver.set_list("retry"):
+            driver.reschedule("retry", str(record.jid), 4e9)
+        assert client.zcard("retry") == JOBS
+        assert client.zcount("retry", "-inf", 3.99e9) == 0
+        make_due(client)
+        assert differences(pushed, texts(wait_for(client, "dead", JOBS))) == []
+    record = driver.set_list("dead")[0]
+    assert record.raised == {}
+    assert (record.item["retry_count"], record.item["retried_at"] > 0) == (1, True)
+
+
+def test_ruby_keeps_the_values_of_python(
+    sidekiq: RealSidekiq, client: redis.Redis, server: Server
+) -> None:
+    """PAY-2, PAY-6, PAY-7: fails in Ruby, is promoted there, fails again, dies."""
+    shapes = Shapes(SEED + 1)
+    pushed = {}
+    with Client(server.url) as python:
+        for _ in range(JOBS):
+            fields = shapes.fields(20)
+            pushed[str(python.push("FailJob", retry=1, fields=fields))] = fields
+    with sidekiq.worker(poll=0.1):
+        assert differences(pushed, values(wait_for(client, "retry", JOBS), fields)) == []
+        make_due(client)
+        assert differences(pushed, values(wait_for(client, "dead", JOBS), fields)) == []
+
+
+def test_both_in_turn(sidekiq: RealSidekiq, client: redis.Redis, server: Server) -> None:
+    """PAY-7: pushed by Python, fails in Ruby, Python, Ruby, each promoted by the one it fails in.
+
+    RETRY-2, RETRY-5: they count on where the other stopped.
+    """
+    shapes = Shapes(SEED + 2)
+    unknown = {**shapes.fields(50), "edges": shapes.edges()[:-2]}
+    with Client(server.url) as python:
+        jid = python.push("FailJob", retry=2, fields=unknown)
+    with sidekiq.worker():
+        wait_for(client, "retry", 1)
+    make_due(client)
+    with worker_threads(server.url, poll=0.1):
+        wait_until(lambda: b'"retry_count":1' in b"".join(members(client, "retry")), 10)
+    make_due(client)
+    with sidekiq.worker(poll=0.1):
+        (payload,) = wait_for(client, "dead", 1)
+    assert differences({str(jid): unknown}, values([payload], unknown)) == []
+    assert json.loads(payload)["retry_count"] == 2
+
+
+def test_active_job_and_current_attributes(
+    sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, server: Server
+) -> None:
+    """PAY-7, EXEC-2: what Active Job and Sidekiq's own middleware wrote survives a failure.
+
+    The payloads are recorded ones of this generation; Python knows none of their classes.
+    """
+    recorded = json.loads(
+        _data.path(f"fixtures/sidekiq/{sidekiq.version}/payloads.json").read_text()
+    )
+    payloads = {
+        entry["payload"]
+        for entry in recorded
+        if entry["scenario"].startswith(("activejob", "cattr"))
+        and entry["place"].startswith("queue:")
+    }
+    assert len(payloads) > 15
+    client.sadd("queues", "default")
+    client.lpush("queue:default", *payloads)
+    before = texts(members(client, "queue:default"))
+    shown = {each.jid: (each.display_class, each.display_args) for each in driver.queue_list()}
+    with worker_threads(server.url):
+        retried = wait_for(client, "retry", len(payloads))
+    after = texts(retried)
+    for fields in (*before.values(), *after.values()):
+        fields.pop("error_backtrace", None)
+        fields.pop("queue")  # they were found in another than the one they were recorded in
+    assert after == before
+    records = driver.set_list("retry")
+    assert {each.jid: (each.display_class, each.display_args) for each in records} == shown
+    assert [each.raised for each in records] == [{}] * len(records)
+
+
+def test_members_that_python_wrote_are_found_by_their_bytes(
+    driver: Driver, client: redis.Redis, server: Server
+) -> None:
+    """PAY-2, PAY-6: `reschedule` finds them by encoding them again, and adds no second member."""
+    shapes = Shapes(floats=spelled_alike)
+    with Client(server.url) as python:
+        for args in [*([edge] for edge in shapes.edges()), *shapes.arguments(100)]:
+            python.push("NoSuchJob", args, fields=shapes.fields(3))
+    count = driver.queue_size()
+    with worker_threads(server.url):
+        wait_for(client, "retry", count)
+    for record in driver.set_list("retry"):
+        driver.reschedule("retry", str(record.jid), 4e9)
+    assert client.zcard("retry") == count
+    assert client.zcount("retry", "-inf", 3.99e9) == 0
+
+
+@pytest.mark.parametrize("number", [1e22, 1e15, 5e-324])
+def test_but_not_floats_with_an_exponent(
+    sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, server: Server, number: float
+) -> None:
+    """PAY-6's exception: no spelling is that of every generation (1.0e+22, 1e+22).
+
+    Sidekiq's `reschedule` then leaves the member as it was and adds another one, due in 1970. This
+    test shows the trap; if it fails, the trap is gone.
+    """
+    with Client(server.url) as python:
+        jid = str(python.push("NoSuchJob", [number], at=4e9))
+    driver.reschedule("schedule", jid, 4e9 + 600)
+    found = cast("list[tuple[bytes, float]]", client.zrange("schedule", 0, -1, withscores=True))
+    if sidekiq.generation == 8 and number == 5e-324:
+        assert [score for _, score in found] == [4e9 + 600]
+        return
+    assert [score for _, score in found] == [600, 4e9]
+    assert [json.loads(payload)["args"] for payload, _ in found] == [[number]] * 2
