@@ -55,6 +55,8 @@ class Settler:
         self._changed = threading.Condition()
         self._stop = threading.Event()
         self._chores: list[Callable[[], bool]] = []
+        self._trouble = ""
+        self._reported = ""
         self._thread = threading.Thread(target=self._run, name="jobwire-settler", daemon=True)
 
     def start(self) -> None:
@@ -86,23 +88,22 @@ class Settler:
         return left
 
     def _run(self) -> None:
-        waiting: list[_Entry] = []
-        repeated = False
+        again: list[_Entry] = []  # not stored yet, in nobody's way
+        again_at = 0.0
         busy = False
         while not self._stop.is_set():
-            if not waiting:
-                waiting = self._gather(TICK if busy else None)
-            looked_after = [chore() for chore in self._chores]
-            busy = any(looked_after)
-            if not waiting:
+            patience = TICK if busy else max(again_at - time.monotonic(), 0) if again else None
+            failed = self._send(self._gather(patience), repeated=False)
+            busy = any([chore() for chore in self._chores])  # a list: each of them
+            if not again and not failed:
                 continue
-            left = self._send(waiting, repeated=repeated)
-            with self._changed:
-                self._unsettled -= len(waiting) - len(left)
-                self._changed.notify_all()
-            waiting, repeated = left, bool(left)
-            if left:
-                self._stop.wait(PAUSE)
+            if again and time.monotonic() >= again_at:
+                failed += self._send(again, repeated=True)
+                again, again_at = [], 0.0
+            if failed and not again:
+                again_at = time.monotonic() + PAUSE
+            again += failed
+            self._report_trouble(len(again))
 
     def _gather(self, timeout: float | None) -> list[_Entry]:
         """Return all outcomes that wait, waiting for the first one."""
@@ -121,22 +122,40 @@ class Settler:
 
     def _send(self, entries: Sequence[_Entry], *, repeated: bool) -> list[_Entry]:
         """Send outcomes; return those that must be sent again."""
+        if not entries:
+            return []
+        left = self._exchange(entries, repeated=repeated)
+        with self._changed:
+            self._unsettled -= len(entries) - len(left)
+            self._changed.notify_all()
+        return left
+
+    def _exchange(self, entries: Sequence[_Entry], *, repeated: bool) -> list[_Entry]:
         groups = _group(entries)
         day = utc_day(time.time())
         scripts = [self._script(group, day) for group in groups]
         try:
             replies = self._redis.run(once(Batch(scripts)))
         except RedisTrouble as error:
-            _log.warning("outcomes of %d jobs not stored yet: %s", len(entries), error)
+            self._trouble = str(error)
             return list(entries)
         again: list[_Entry] = []
         for group, reply in zip(groups, replies, strict=True):
             if isinstance(reply, ErrorReply):
-                _log.error("outcomes of %d jobs not stored yet: %s", len(group), reply.message)
+                self._trouble = reply.message
                 again += group
             elif not repeated:  # a repeated one may find its own first try
                 self._report_lost(group, reply)
         return again
+
+    def _report_trouble(self, left: int) -> None:
+        """Log what keeps outcomes from being stored, once, and that it is over."""
+        if not left:
+            _log.info("all outcomes are stored again")
+            self._trouble = self._reported = ""
+        elif self._trouble != self._reported:
+            _log.error("outcomes of jobs are not stored yet (%d now): %s", left, self._trouble)
+            self._reported = self._trouble
 
     def _script(self, group: Sequence[_Entry], day: str) -> Script:
         held, outcome = group[0]

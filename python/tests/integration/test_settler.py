@@ -1,0 +1,170 @@
+"""jobwire.worker.settler: outcomes are stored in batches, and none waits for another."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from jobwire._sync import SyncRedis
+from jobwire.graves import Grave
+from jobwire.keys import Keys
+from jobwire.reliable import Held
+from jobwire.retry import Bury, Discard, Retry
+from jobwire.worker.fetcher import Done, Outcome, Unreadable
+from jobwire.worker.settler import Settler
+from tests.servers import Server, wait_until
+
+KEYS = Keys("app:")
+ME = "host:1:abc"
+
+
+@pytest.fixture
+def redis(server: Server) -> Iterator[SyncRedis]:
+    shell = SyncRedis(server.url)
+    yield shell
+    shell.close()
+
+
+@pytest.fixture
+def settler(redis: SyncRedis) -> Iterator[Settler]:
+    settler = Settler(redis, KEYS, ME, lambda: Grave(time.time()))
+    settler.start()
+    yield settler
+    settler.close(0)
+
+
+def hold(server: Server, *numbers: int) -> list[Held]:
+    """Put jobs into the private hash, as a fetch does."""
+    held = [Held(f"{n}:q", "q", b'{"n":%d}' % n) for n in numbers]
+    entries: Any = {each.field: each.text for each in held}
+    server.client().hset(KEYS.private(ME), mapping=entries)
+    return held
+
+
+def left(server: Server) -> int:
+    return int(server.client().hlen(KEYS.private(ME)))  # type: ignore[arg-type]
+
+
+def count(server: Server, kind: str) -> int:
+    return int(server.client().get(KEYS.stat(kind)) or 0)  # type: ignore[arg-type]
+
+
+def test_each_outcome_is_stored_where_it_belongs(server: Server, settler: Settler) -> None:
+    """REL-2, RETRY-9, DEAD-1, STAT-1, EXEC-3: and the entry is gone with it."""
+    outcomes: list[Outcome] = [
+        Done(),
+        Retry(b"again", 5.5, 0),
+        Bury(b"buried"),
+        Discard(),
+        Unreadable(),
+    ]
+    for held, outcome in zip(hold(server, *range(5)), outcomes, strict=True):
+        settler.add(held, outcome)
+    assert settler.close(5) == 0
+    client = server.client()
+    assert left(server) == 0
+    assert client.zrange(KEYS.retry, 0, -1, withscores=True) == [(b"again", 5.5)]
+    assert set(client.zrange(KEYS.dead, 0, -1)) == {b"buried", b'{"n":4}'}  # type: ignore[arg-type]
+    assert (count(server, "processed"), count(server, "failed")) == (4, 3)
+
+
+def test_many_go_in_one_round_trip(server: Server, settler: Settler) -> None:
+    """REL-2, STAT-1: batches, of which each job is in one."""
+    held = hold(server, *range(2000))
+    client = server.client()
+    client.config_resetstat()
+    for each in held:
+        settler.add(each, Done())
+    assert settler.close(10) == 0
+    assert left(server) == 0
+    assert count(server, "processed") == 2000
+    calls: Any = client.info("commandstats")
+    assert calls["cmdstat_evalsha"]["calls"] < 200
+
+
+def test_what_is_not_held_any_more_is_dropped(
+    server: Server, settler: Settler, caplog: pytest.LogCaptureFixture
+) -> None:
+    """REL-2: nothing is stored nor counted, and the log names the job."""
+    outcomes: list[Outcome] = [Done(), Retry(b"again", 5.5, 0), Bury(b"buried"), Discard()]
+    for number, outcome in enumerate(outcomes):
+        settler.add(Held(f"{number}:q", "q", b"{}"), outcome)
+    assert settler.close(5) == 0
+    assert server.client().keys("app:*") == []
+    dropped = [r.getMessage() for r in caplog.records if "dropped" in r.getMessage()]
+    assert sorted(line.split()[3] for line in dropped) == ["0:q", "1:q", "2:q", "3:q"]
+
+
+def test_an_outcome_that_is_refused_holds_up_no_other(
+    server: Server, settler: Settler, caplog: pytest.LogCaptureFixture
+) -> None:
+    """REL-2, RETRY-9: it stays held, is tried again, and is reported once."""
+    caplog.set_level(logging.INFO)
+    client = server.client()
+    client.set(KEYS.retry, "no sorted set")
+    refused, *others = hold(server, *range(20))
+    settler.add(refused, Retry(b"again", 5.5, 0))
+    wait_until(lambda: "WRONGTYPE" in caplog.text)
+    for each in others:
+        settler.add(each, Done())
+    wait_until(lambda: left(server) == 1, timeout=0.9, what="the others, before the next try")
+    wait_until(
+        lambda: client.info("commandstats")["cmdstat_evalsha"]["calls"] >= 4,  # type: ignore[index]
+        what="more tries",
+    )
+    assert client.hexists(KEYS.private(ME), refused.field)
+    client.delete(KEYS.retry)
+    wait_until(lambda: client.zcard(KEYS.retry))
+    wait_until(lambda: "stored again" in caplog.text)
+    assert left(server) == 0
+    assert count(server, "processed") == 20
+    assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 1
+
+
+def test_outcomes_wait_for_a_server_that_is_away(
+    server_factory: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """REL-2, RETRY-9: one line when it goes, one when all is stored."""
+    caplog.set_level(logging.INFO)
+    server: Server = server_factory("--appendonly", "yes")
+    redis = SyncRedis(server.url)
+    settler = Settler(redis, KEYS, ME, lambda: Grave(time.time()))
+    settler.start()
+    held = hold(server, *range(10))
+    server.stop()
+    for each in held[:5]:
+        settler.add(each, Done())
+    wait_until(lambda: "not stored yet" in caplog.text)
+    for each in held[5:]:
+        settler.add(each, Retry(each.text, 1.0, 0))
+    assert settler.close(0.0) == 10  # says how many are not stored, without waiting
+    again = Settler(redis, KEYS, ME, lambda: Grave(time.time()))
+    again.start()
+    for each in held:
+        again.add(each, Done())
+    server.start()
+    assert again.close(10) == 0
+    assert left(server) == 0
+    assert count(server, "processed") == 10
+    assert caplog.text.count("not stored yet") == 2
+    assert caplog.text.count("stored again") == 1
+    redis.close()
+
+
+def test_chores_are_done_while_they_say_so(settler: Settler) -> None:
+    """FETCH-6: this is how jobs that wait behind long ones are found."""
+    times: list[float] = []
+
+    def chore() -> bool:
+        times.append(time.monotonic())
+        return len(times) < 4
+
+    settler.add_chore(chore)
+    assert times == []
+    settler.poke()
+    wait_until(lambda: len(times) == 4)
+    assert times[3] - times[0] < 1.0
