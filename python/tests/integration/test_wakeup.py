@@ -1,0 +1,116 @@
+"""jobwire.worker.wakeup: an idle worker notices a push at once, and asks for nothing meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from jobwire.worker.wakeup import Wakeup
+from tests.servers import Server, wait_until
+
+
+@pytest.fixture
+def stop() -> threading.Event:
+    return threading.Event()
+
+
+@pytest.fixture
+def wakeup(any_server: Server, stop: threading.Event) -> Iterator[Wakeup]:
+    wakeup = Wakeup(any_server.url, stop)
+    yield wakeup
+    wakeup.close()
+
+
+class Waiting:
+    """A wait in a thread of its own, so that the test can push meanwhile."""
+
+    def __init__(self, wakeup: Wakeup, server: Server, keys: list[str], timeout: float) -> None:
+        self.client = server.client()
+        before = tracking(self.client)
+        self._thread = threading.Thread(target=wakeup.wait, args=(keys, timeout))
+        self._thread.start()
+        if not self.client.exists(*keys):
+            wait_until(lambda: tracking(self.client) > before or asked(self.client) > 1)
+        self.began = time.monotonic()
+
+    def end(self, timeout: float) -> float:
+        self._thread.join(timeout)
+        assert not self._thread.is_alive(), f"no wake-up within {timeout} s"
+        return time.monotonic() - self.began
+
+    @property
+    def waits(self) -> bool:
+        return self._thread.is_alive()
+
+
+def tracking(client: Any) -> int:
+    return int(client.info("stats")["tracking_total_keys"])
+
+
+def asked(client: Any) -> int:
+    return int(client.info("commandstats").get("cmdstat_exists", {"calls": 0})["calls"])
+
+
+def test_a_push_to_any_of_the_lists_ends_the_wait(any_server: Server, wakeup: Wakeup) -> None:
+    """REL-1: without taking the job, also for a list that did not exist; again and again."""
+    client = any_server.client()
+    for name in ("a", "b", "a", "c"):
+        waiting = Waiting(wakeup, any_server, ["queue:a", "queue:b", "queue:c"], 10)
+        assert waiting.waits
+        client.lpush(f"queue:{name}", "x")
+        assert waiting.end(5) < 0.25
+        assert client.llen(f"queue:{name}") == 1
+        client.delete(f"queue:{name}")
+
+
+def test_jobs_that_are_there_already_end_it_at_once(any_server: Server, wakeup: Wakeup) -> None:
+    """REL-1: nothing is lost between a fetch that found nothing and the wait."""
+    any_server.client().lpush("queue:b", "x")
+    began = time.monotonic()
+    wakeup.wait(["queue:a", "queue:b"], 10)
+    assert time.monotonic() - began < 1
+
+
+def test_it_ends_after_its_time_and_when_told_to(
+    any_server: Server, wakeup: Wakeup, stop: threading.Event
+) -> None:
+    """FETCH-5: a quiet worker does not wait for the next job."""
+    began = time.monotonic()
+    wakeup.wait(["queue:a"], 0.1)
+    assert 0.09 < time.monotonic() - began < 2
+    waiting = Waiting(wakeup, any_server, ["queue:a"], 30)
+    stop.set()
+    assert waiting.end(5) < 1
+
+
+def test_a_lost_connection_ends_it_and_the_next_wait_has_another(
+    any_server: Server, wakeup: Wakeup
+) -> None:
+    """ENV-5: the connection is not used again."""
+    client = any_server.client()
+    waiting = Waiting(wakeup, any_server, ["queue:a"], 30)
+    client.client_kill_filter(_type="normal", skipme=True)
+    waiting.end(5)
+    again = Waiting(wakeup, any_server, ["queue:a"], 30)
+    client.lpush("queue:a", "x")
+    assert again.end(5) < 0.25
+
+
+def test_without_tracking_it_polls(any_server: Server, stop: threading.Event) -> None:
+    """ENV-4: proxies and ACLs may forbid it; the wait is short then, and asks nothing."""
+    client = any_server.client()
+    client.acl_setuser(  # type: ignore[no-untyped-call]
+        "app", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-client|tracking"]
+    )
+    url = any_server.url.replace("redis://", "redis://app:x@")
+    wakeup = Wakeup(url, stop)
+    began = time.monotonic()
+    for _ in range(3):
+        wakeup.wait(["queue:a"], 30)
+    assert time.monotonic() - began < 2
+    assert asked(client) == 0
+    wakeup.close()

@@ -1,0 +1,267 @@
+"""Where a running worker takes jobs from, in which order, and what it gives back."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from jobwire import App
+from jobwire.config import CapsuleConfig, FetchMode
+from jobwire.worker import basic
+from tests.servers import Server, wait_until
+from tests.workers import running
+
+FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
+
+
+@pytest.fixture(autouse=True)
+def _short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(basic, "BLOCK", 0.1)
+
+
+def push(server: Server, queue: str, *args: object) -> None:
+    texts = [json.dumps({"class": "Take", "args": [arg]}) for arg in args]
+    server.client().lpush(f"queue:{queue}", *texts)
+
+
+def taking(got: list[Any]) -> App:
+    app = App()
+    app.job(name="Take")(got.append)
+    return app
+
+
+def queue(server: Server, name: str = "default") -> list[bytes]:
+    found: Any = server.client().lrange(f"queue:{name}", 0, -1)
+    return list(found)
+
+
+class Gate:
+    """A job that tells when it runs, and ends when told."""
+
+    def __init__(self) -> None:
+        self.app = App()
+        self.entered: list[Any] = []
+        self.open = threading.Event()
+        self.app.job(name="Take")(self._run)
+
+    def _run(self, arg: Any) -> None:
+        self.entered.append(arg)
+        assert self.open.wait(20)
+
+
+@FETCH
+def test_the_oldest_job_runs_first(server: Server, fetch: FetchMode) -> None:
+    """FETCH-1: from the tail."""
+    got: list[Any] = []
+    push(server, "default", *range(50))
+    with running(taking(got), server, concurrency=1, fetch=fetch):
+        wait_until(lambda: len(got) == 50)
+    assert got == list(range(50))
+
+
+@FETCH
+def test_strict_order_serves_the_first_queue_first(server: Server, fetch: FetchMode) -> None:
+    """FETCH-2, FETCH-4: also jobs that arrive in it while later ones wait."""
+    got: list[Any] = []
+    app = App()
+
+    @app.job(name="Take")
+    def take(arg: Any) -> None:
+        got.append(arg)
+        if arg == "low 0":
+            push(server, "high", "high late")
+            time.sleep(0.1)  # long enough that jobs fetched ahead go back
+
+    push(server, "low", *(f"low {n}" for n in range(3)))
+    push(server, "high", *(f"high {n}" for n in range(3)))
+    weights = {"high": 0, "low": 0}
+    with running(app, server, queues=weights, concurrency=1, fetch=fetch):
+        wait_until(lambda: len(got) == 7)
+    assert got == ["high 0", "high 1", "high 2", "low 0", "high late", "low 1", "low 2"]
+
+
+@FETCH
+def test_weights_are_shares_of_the_first_look(server: Server, fetch: FetchMode) -> None:
+    """FETCH-3: 9 to 1; drawn anew at every fetch. With one job for each fetch, of 300."""
+    got: list[str] = []
+    app = App()
+
+    @app.job(name="Take")
+    def take(name: str) -> None:
+        got.append(name)
+
+    for name in ("often", "seldom"):
+        push(server, name, *([name] * 300))
+    weights = {"often": 9, "seldom": 1}
+    with running(app, server, queues=weights, concurrency=1, fetch=fetch):
+        wait_until(lambda: len(got) == 600, timeout=20)
+    if fetch == "basic":  # one job a fetch: the shares can be counted
+        share = got[:200].count("often") / 200
+        assert 0.8 < share < 0.98, share
+    assert "seldom" in got[:400]
+    assert sorted(got) == ["often"] * 300 + ["seldom"] * 300
+
+
+@FETCH
+def test_a_key_that_is_no_list_stops_no_other_queue(
+    server: Server, fetch: FetchMode, caplog: pytest.LogCaptureFixture
+) -> None:
+    """FETCH-7: it is reported once, by name, and served as soon as it is a list."""
+    caplog.set_level(logging.ERROR)
+    client = server.client()
+    client.set("queue:bad", "not a list")
+    got: list[Any] = []
+    weights = {"bad": 0, "good": 0, "last": 0}
+    with running(taking(got), server, queues=weights, fetch=fetch):
+        for number in range(3):
+            push(server, "good", number)
+            push(server, "last", number)
+            wait_until(lambda number=number: len(got) == 2 * number + 2)  # type: ignore[misc]
+        push(server, "good", *range(500))  # enough that a fetch never gets to the bad one
+        wait_until(lambda: len(got) == 506)
+        push(server, "last", "x")
+        wait_until(lambda: "x" in got)
+        about = [r.getMessage() for r in caplog.records if "bad" in r.getMessage()]
+        assert len(about) == 1, about
+        client.delete("queue:bad")
+        push(server, "bad", "repaired")
+        push(server, "good", "and")  # wakes the worker, which then looks at all
+        wait_until(lambda: "repaired" in got)
+
+
+def test_a_bad_key_behind_a_busy_queue_is_reported_once(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """FETCH-7: a fetch that was satisfied before it has not learned that the key is good."""
+    caplog.set_level(logging.ERROR)
+    server.client().set("queue:bad", "not a list")
+    got: list[Any] = []
+    with running(taking(got), server, queues={"good": 0, "bad": 0}, concurrency=1):
+        for round_ in range(1, 6):
+            wait_until(lambda: any("bad" in r.getMessage() for r in caplog.records))
+            push(server, "good", *range(20))
+            wait_until(lambda round_=round_: len(got) == 20 * round_)  # type: ignore[misc]
+    about = [r.getMessage() for r in caplog.records if "bad" in r.getMessage()]
+    assert len(about) == 1, about
+
+
+@FETCH
+def test_a_quiet_worker_ends_what_runs_and_starts_nothing(server: Server, fetch: FetchMode) -> None:
+    """FETCH-5, SIG-2."""
+    gate = Gate()
+    with running(gate.app, server, concurrency=2, fetch=fetch) as launcher:
+        push(server, "default", "running")
+        wait_until(lambda: gate.entered)
+        launcher.quiet()
+        push(server, "default", "late")
+        gate.open.set()
+        wait_until(lambda: not launcher.works())
+    assert gate.entered == ["running"]
+    assert [json.loads(text)["args"] for text in queue(server)] == [["late"]]
+
+
+def test_what_a_pending_fetch_still_brings_goes_back(server: Server) -> None:
+    """FETCH-5, FETCH-6: a blocked BRPOP of a quiet worker."""
+    gate = Gate()
+    text = '{"class":"Take", "args":["late"]}'
+    with running(gate.app, server, concurrency=3, fetch="basic") as launcher:
+        client = server.client()
+        wait_until(lambda: client.info("clients")["blocked_clients"] == 3)  # type: ignore[index]
+        launcher.quiet()
+        client.lpush("queue:default", text)
+    assert gate.entered == []
+    assert queue(server) == [text.encode()]
+
+
+@FETCH
+def test_unfinished_jobs_go_back_to_the_tail_byte_for_byte(
+    server: Server, fetch: FetchMode
+) -> None:
+    """FETCH-6, SIG-5, RETRY-10: before they are interrupted; they did not fail."""
+    app = App()
+    entered: list[int] = []
+    seen: list[tuple[int, list[bytes]]] = []
+
+    @app.job(name="Loop")
+    def loop(number: int) -> None:
+        entered.append(number)
+        try:
+            while True:
+                time.sleep(0.001)
+        finally:
+            seen.append((number, queue(server)))
+
+    texts = [b'{ "class":"Loop","args":[%d],"x":1.0e3,"retry":true}' % n for n in range(4)]
+    client = server.client()
+    client.lpush("queue:default", *texts)
+    with running(app, server, concurrency=2, timeout=0.05, fetch=fetch) as launcher:
+        wait_until(lambda: len(entered) == 2)
+        assert launcher.stop() == 2
+        assert sorted(number for number, _ in seen) == [0, 1]
+        assert all(set(texts) <= set(there) for _, there in seen), "back before interrupted"
+    left = queue(server)
+    assert left[:2] == [texts[3], texts[2]]
+    assert sorted(left[2:]) == [texts[0], texts[1]]
+    assert client.zcard("retry") == client.zcard("dead") == 0
+    assert client.get("stat:processed") is None
+
+
+def test_jobs_fetched_ahead_go_back_when_they_would_wait(server: Server) -> None:
+    """FETCH-6, REL-1: a long job does not sit on quick ones, and order is kept."""
+    gate = Gate()
+    quick: list[Any] = []
+    gate.app.job(name="Quick")(quick.append)
+    client = server.client()
+    client.lpush(
+        "queue:default", *(json.dumps({"class": "Quick", "args": [n]}) for n in range(300))
+    )
+    with running(gate.app, server, concurrency=1) as launcher:
+        wait_until(lambda: len(quick) == 300)  # has learned that jobs are quick: fetches ahead
+        batch = client.pipeline(transaction=True)
+        batch.lpush("queue:default", json.dumps({"class": "Take", "args": ["long"]}))
+        batch.lpush(
+            "queue:default", *(json.dumps({"class": "Quick", "args": [n]}) for n in (1, 2, 3))
+        )
+        batch.execute()
+        wait_until(lambda: gate.entered)
+        wait_until(lambda: len(queue(server)) == 3, what="prefetched jobs to go back")
+        assert [json.loads(text)["args"] for text in queue(server)] == [[3], [2], [1]]
+        assert client.hlen(f"jobwire:private:{launcher.identity}") == 1
+        gate.open.set()
+        wait_until(lambda: len(quick) == 303)
+    assert quick[300:] == [1, 2, 3]
+
+
+def test_capsules_have_queues_and_threads_of_their_own(server: Server) -> None:
+    """BEAT-4, FETCH-2: a full one does not hold up another."""
+    gate = Gate()
+    got: list[Any] = []
+    gate.app.job(name="Quick")(got.append)
+    capsules = {
+        "default": CapsuleConfig(queues={"slow": 0}, concurrency=1),
+        "fast": CapsuleConfig(queues={"quick": 2, "other": 1}, concurrency=2),
+    }
+    with running(gate.app, server, capsules=capsules) as launcher:
+        push(server, "slow", 1, 2, 3)
+        wait_until(lambda: gate.entered)
+        for name in ("quick", "other"):
+            server.client().lpush(f"queue:{name}", '{"class":"Quick","args":[1]}')
+        wait_until(lambda: len(got) == 2)
+        assert gate.entered == [1]
+        info: Any = server.client().hget(launcher.identity, "info")
+        shape = json.loads(info)
+        assert shape["concurrency"] == 3
+        assert shape["queues"] == ["slow", "quick", "other"]
+        assert shape["capsules"]["fast"] == {
+            "concurrency": 2,
+            "mode": "weighted",
+            "weights": {"quick": 2, "other": 1},
+        }
+        assert launcher.works().keys() == {next(iter(launcher.works()))}
+        gate.open.set()
+        wait_until(lambda: gate.entered == [1, 2, 3])

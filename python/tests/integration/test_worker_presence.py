@@ -1,0 +1,234 @@
+"""How a running worker shows itself: processes, heartbeat, work records, counters, signals."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import socket
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from jobwire import App
+from jobwire.beat import PERIOD
+from jobwire.config import FetchMode
+from jobwire.worker import basic, heart
+from tests.servers import Server, wait_until
+from tests.workers import running
+
+FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
+
+
+@pytest.fixture
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beat often, so that the tests need not wait ten seconds for the next."""
+    monkeypatch.setattr(heart, "PERIOD", 0.02)
+    monkeypatch.setattr(basic, "BLOCK", 0.1)
+
+
+def monitored(server: Server) -> list[str]:
+    """Return what MONITOR shows of one beat at the start of a worker."""
+    client = server.client()
+    with client.monitor() as monitor, running(App(), server):
+        seen = []
+        while not seen or "EXPIRE" not in seen[-1] or "processes" not in str(seen[-4:]):
+            seen.append(monitor.next_command()["command"])  # type: ignore[no-untyped-call]
+        return seen
+
+
+def test_a_beat_is_registration_hash_and_expiry_in_one_transaction(server: Server) -> None:
+    """BEAT-1, REL-3: and the lease is there before the first fetch."""
+    seen = monitored(server)
+    begin = max(i for i, line in enumerate(seen) if line == "MULTI")
+    words = [line.split()[0] for line in seen[begin:]]
+    assert words == ["MULTI", "SADD", "HSET", "EXPIRE"]
+    assert seen[-1].endswith(" 60")
+    assert not any("EVALSHA" in line for line in seen)
+    assert PERIOD <= 10.0  # BEAT-2
+
+
+@FETCH
+def test_the_hash_says_what_sidekiqs_readers_look_for(server: Server, fetch: FetchMode) -> None:
+    """BEAT-3, BEAT-4, BEAT-6, GEN-4."""
+    client = server.client()
+    before = time.time()
+    weights = {"high": 3, "low": 1}
+    settings: dict[str, Any] = {"tag": "shop", "labels": ["a", "b"], "fetch": fetch}
+    with running(App(), server, queues=weights, concurrency=4, **settings) as launcher:
+        host = socket.gethostname()
+        assert re.fullmatch(rf"{re.escape(host)}:{os.getpid()}:[0-9a-f]{{12}}", launcher.identity)
+        assert client.smembers("processes") == {launcher.identity.encode()}
+        ttl: Any = client.ttl(launcher.identity)
+        assert 50 < ttl <= 60
+        found: Any = client.hgetall(launcher.identity)
+        fields = {name.decode(): text.decode() for name, text in found.items()}
+        info = json.loads(fields.pop("info"))
+        assert before - 0.001 <= float(fields.pop("beat")) <= time.time()
+        assert fields.pop("rtt_us").isdigit()
+        assert int(fields.pop("rss")) > 1000
+        assert fields == {"concurrency": "4", "busy": "0", "quiet": "false"}
+        assert isinstance(info["started_at"], float)
+        assert before - 1 < info.pop("started_at") <= time.time()
+        assert not info.pop("version")[0].isdigit()
+        assert info == {
+            "hostname": host,
+            "pid": os.getpid(),
+            "tag": "shop",
+            "concurrency": 4,
+            "capsules": {"default": {"concurrency": 4, "mode": "weighted", "weights": weights}},
+            "queues": ["high", "low"],
+            "weights": [weights],
+            "labels": ["a", "b"],
+            "identity": launcher.identity,
+            "embedded": False,
+        }
+
+
+@pytest.mark.usefixtures("_quick")
+@FETCH
+def test_work_records_show_what_runs(server: Server, fetch: FetchMode) -> None:
+    """BEAT-5, EXEC-5: the payload as fetched, as a text; gone with the job."""
+    app = App()
+    release = threading.Event()
+
+    @app.job(name="Wait")
+    def wait(items: list[int]) -> None:
+        items.clear()
+        assert release.wait(20)
+
+    client = server.client()
+    text = '{"class":"Wait", "args":[[1,"é"]],"jid":"j"}'
+    client.lpush("queue:jobs", text)
+    before = int(time.time())
+    with running(app, server, queues={"jobs": 0}, fetch=fetch) as launcher:
+        key = f"{launcher.identity}:work"
+        records: Any = wait_until(lambda: client.hgetall(key))
+        ((tid, record),) = records.items()
+        assert tid.decode() in launcher.works()
+        shown = json.loads(record)
+        assert before <= shown.pop("run_at") <= time.time()
+        assert shown == {"queue": "jobs", "payload": text}
+        ttl: Any = client.ttl(key)
+        assert 50 < ttl <= 60
+        wait_until(lambda: client.hget(launcher.identity, "busy") == b"1")
+        release.set()
+        wait_until(lambda: client.hget(launcher.identity, "busy") == b"0")
+        assert not client.exists(key)
+
+
+@pytest.mark.usefixtures("_quick")
+def test_quiet_shows_in_the_next_beat_and_beats_go_on(server: Server) -> None:
+    """SIG-2, BEAT-2."""
+    client = server.client()
+    with running(App(), server) as launcher:
+        launcher.quiet()
+        wait_until(lambda: client.hget(launcher.identity, "quiet") == b"true")
+        beat = client.hget(launcher.identity, "beat")
+        wait_until(lambda: client.hget(launcher.identity, "beat") != beat)
+
+
+@FETCH
+def test_a_clean_end_leaves_the_list_after_the_last_counters(
+    server: Server, fetch: FetchMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BEAT-7, STAT-1, STAT-2: nothing else is left but the hash, which expires."""
+    monkeypatch.setattr(basic, "BLOCK", 0.1)
+    app = App()
+
+    @app.job(name="Take")
+    def take(fails: bool) -> None:
+        if fails:
+            raise ValueError
+
+    client = server.client()
+    client.lpush("queue:default", *(['{"class":"Take","args":[false]}'] * 3))
+    client.lpush("queue:default", *(['{"class":"Take","args":[true],"retry":false}'] * 2))
+    day = time.strftime("%Y-%m-%d", time.gmtime())
+    with running(app, server, fetch=fetch) as launcher:
+        wait_until(lambda: not client.exists("queue:default") and not launcher.works())
+    names: Any = client.keys("*")
+    ttl: Any = client.ttl(f"stat:processed:{day}")
+    assert 157_680_000 - 60 < ttl <= 157_680_000
+    assert 0 < client.ttl(launcher.identity) <= 60  # type: ignore[operator]
+    counters = {n.decode(): int(client.get(n) or 0) for n in names if n.startswith(b"stat:")}  # type: ignore[arg-type]
+    expected = {"stat:processed": 5, f"stat:processed:{day}": 5}
+    expected |= {"stat:failed": 2, f"stat:failed:{day}": 2}
+    assert counters == expected
+    others = {n.decode() for n in names if not n.startswith(b"stat:")}
+    assert others - {"process_cleanup"} == {launcher.identity}
+
+
+@pytest.mark.usefixtures("_quick")
+def test_basic_counters_are_written_with_the_beat(server: Server) -> None:
+    """STAT-1: not only at the end; a failed write keeps them."""
+    app = App()
+    app.job(name="Take")(lambda: None)
+    client = server.client()
+    with running(app, server, fetch="basic"):
+        client.lpush("queue:default", '{"class":"Take"}')
+        wait_until(lambda: client.get("stat:processed") == b"1")
+
+
+@pytest.mark.usefixtures("_quick")
+def test_signals_come_through_redis_one_a_beat(server: Server) -> None:
+    """SIG-4: whatever was pushed is handed on as text; the oldest comes first."""
+    got: list[str] = []
+    client = server.client()
+    with running(App(), server, signals=got) as launcher:
+        client.lpush(f"{launcher.identity}-signals", "TSTP", "TERM", "garbage \n", b"\xff", "")
+        wait_until(lambda: len(got) == 5)
+    assert got == ["TSTP", "TERM", "garbage \n", "\ufffd", ""]
+
+
+@pytest.mark.usefixtures("_quick")
+def test_processes_without_a_hash_are_forgotten_under_a_lock(server: Server) -> None:
+    """BEAT-8: by whoever gets the lock, at most once a minute."""
+    client = server.client()
+    client.sadd("processes", "gone:1:abc", "alive:2:def", b"\xff:3")
+    client.hset("alive:2:def", "info", "{}")
+    with running(App(), server) as launcher:
+        mine = launcher.identity.encode()
+        assert client.smembers("processes") == {b"alive:2:def", mine}
+        assert 0 < client.ttl("process_cleanup") <= 60  # type: ignore[operator]
+        client.sadd("processes", "gone:1:abc")
+        beat = client.hget(launcher.identity, "beat")
+        wait_until(lambda: client.hget(launcher.identity, "beat") != beat)
+        assert client.sismember("processes", "gone:1:abc")
+        client.delete("process_cleanup")
+        wait_until(lambda: not client.sismember("processes", "gone:1:abc"))
+
+
+def test_dump_shows_every_thread_and_task(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    """SIG-3."""
+    app = App()
+    release = threading.Event()
+    entered: list[int] = []
+
+    @app.job(name="StuckHere")
+    def stuck_here() -> None:
+        entered.append(1)
+        release.wait(20)
+
+    @app.job(name="StuckThere")
+    async def stuck_there() -> None:
+        import asyncio
+
+        entered.append(1)
+        while not release.is_set():
+            await asyncio.sleep(0.005)
+
+    client = server.client()
+    client.lpush("queue:default", '{"class":"StuckHere"}', '{"class":"StuckThere"}')
+    caplog.set_level(logging.WARNING)
+    with running(app, server) as launcher:
+        wait_until(lambda: len(entered) == 2)
+        launcher.dump()
+        release.set()
+    assert "in stuck_here" in caplog.text
+    assert "jobwire-default-0" in caplog.text
+    assert "jobwire-heart" in caplog.text
+    assert "stuck_there" in caplog.text
