@@ -36,6 +36,8 @@ class Pusher(Protocol):
 
     def disconnect(self) -> None: ...
 
+    def breathe(self) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -45,6 +47,9 @@ class SyncPusher(Client):
 
     def disconnect(self) -> None:
         self.redis.close()
+
+    def breathe(self) -> None:
+        pass
 
 
 class AsyncPusher:
@@ -68,6 +73,11 @@ class AsyncPusher:
 
     def disconnect(self) -> None:
         self.loop.run_until_complete(self.client.close())
+
+    def breathe(self) -> None:
+        """Let the loop notice what has happened, as a loop that runs always does."""
+        for _ in range(5):
+            self.loop.run_until_complete(asyncio.sleep(0))
 
     def close(self) -> None:
         self.disconnect()

@@ -1,0 +1,452 @@
+"""What the clients say when Redis does not do as asked, and whether it is true."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from jobwire import (
+    AsyncClient,
+    Client,
+    MaybeWritten,
+    RedisRefused,
+    RedisTrouble,
+    RedisUnreachable,
+)
+from jobwire.errors import NoReply
+from jobwire.keys import Keys
+from jobwire.normalize import Item
+from jobwire.reliable import fetch
+from jobwire.wire import Op, command
+from tests.conftest import ServerFactory
+from tests.integration.clients import KINDS, Connect, connecting, everything, listening
+from tests.servers import Server, wait_until
+
+JID = "9f2c1b7a4d3e5f60718293a4"
+
+
+@pytest.fixture(params=KINDS)
+def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
+    with connecting(request.param) as make:
+        yield make
+
+
+def echo(text: str) -> Op[bytes]:
+    reply: bytes = yield command("ECHO", text)
+    return reply
+
+
+def jids(server: Server, queue: str = "default") -> list[str]:
+    """Return the ids of the jobs in a queue, next first."""
+    stored = server.client().lrange(f"queue:{queue}", 0, -1)
+    return [json.loads(text)["jid"] for text in reversed(stored)]
+
+
+def connections(admin: redis.Redis) -> int:
+    """Return how many were accepted so far."""
+    count: int = admin.info("stats")["total_connections_received"]
+    return count
+
+
+def hold_writes(server: Server) -> None:
+    """Keep the server from answering writes, while it answers everything else."""
+    server.client().execute_command("CLIENT", "PAUSE", 60_000, "WRITE")
+
+
+def release_writes(server: Server) -> None:
+    server.client().execute_command("CLIENT", "UNPAUSE")
+
+
+def waiting_client(server: Server) -> str:
+    """Wait until a client waits for the reply to a write; return the client's id."""
+    admin = server.client()
+
+    def blocked() -> str:
+        found = [each for each in admin.client_list() if "b" in each["flags"]]
+        return found[0]["id"] if found else ""
+
+    return wait_until(blocked, what="a client to wait for its reply")
+
+
+def test_nobody_listens(connect: Connect) -> None:
+    """PUSH-8: certainly not written; the text names the place, not the password."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with pytest.raises(RedisUnreachable) as caught:
+        connect(f"redis://:s3cret@127.0.0.1:{port}/0", generation=8).push("A")
+    assert f"127.0.0.1:{port}" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+    assert (caught.value.written, caught.value.unsure) == ((), ())
+
+
+def test_nobody_to_ask_for_the_generation(connect: Connect) -> None:
+    """PUSH-8: a failed question leaves nothing in doubt."""
+    with pytest.raises(RedisUnreachable):
+        connect("redis://127.0.0.1:1/0").push("A")
+
+
+def test_a_question_without_answer_leaves_nothing_in_doubt(
+    server: Server, connect: Connect
+) -> None:
+    """PUSH-8: the generation was asked for, and no job was sent."""
+    client = connect(server.url, timeout=0.2)
+    client.run(echo("a connection to use"))
+    server.pause()
+    with pytest.raises(RedisUnreachable, match="nothing was written"):
+        client.push("A")
+    server.resume()
+    assert jids(server) == []
+
+
+def test_a_wrong_password(server_factory: ServerFactory, connect: Connect) -> None:
+    """PUSH-8: nothing was sent."""
+    server = server_factory(password="right")
+    with pytest.raises(RedisUnreachable, match="invalid username-password") as caught:
+        connect(server.url.replace("right", "wr0ng"), generation=8).push("A")
+    assert "wr0ng" not in str(caught.value)
+
+
+def test_no_password(server_factory: ServerFactory, connect: Connect) -> None:
+    """PUSH-8: the greeting was refused, so nothing was sent."""
+    server = server_factory(password="right")
+    with pytest.raises(RedisUnreachable, match="Authentication required"):
+        connect(server.url.replace(":right@", ""), generation=8).push("A")
+    assert everything(server) == {}
+
+
+def test_not_allowed(server: Server, connect: Connect) -> None:
+    """PUSH-8: an ACL user that may not push."""
+    server.client().execute_command("ACL", "SETUSER", "bob", "on", ">pw", "~*", "+@all", "-lpush")
+    with pytest.raises(RedisRefused, match="NOPERM"):
+        connect(server.url.replace("//", "//bob:pw@"), generation=8).push("A")
+    assert everything(server) == {}
+
+
+@pytest.mark.parametrize("at", [None, 4e9])
+def test_out_of_memory(server: Server, connect: Connect, at: float | None) -> None:
+    """PUSH-8: refused whole, registration of the queue included (PUSH-2)."""
+    server.client().config_set("maxmemory", 1)
+    client = connect(server.url, generation=8)
+    with pytest.raises(RedisRefused) as caught:
+        client.push("A", at=at)
+    assert caught.value.code == "OOM"
+    server.client().config_set("maxmemory", 0)
+    assert everything(server) == {}
+    assert client.push("A", at=at)
+
+
+def test_a_replica_refuses(server_factory: ServerFactory, connect: Connect) -> None:
+    """PUSH-9: repeated once, on a new connection; then PUSH-8 tells what was said."""
+    primary, replica = server_factory(), server_factory()
+    replica.client().replicaof("127.0.0.1", primary.port)
+    client = connect(replica.url, generation=8)
+    assert client.run(echo("hello")) == b"hello"
+    admin = replica.client()
+    before = connections(admin)
+    with pytest.raises(RedisRefused) as caught:
+        client.push("A")
+    assert caught.value.code == "READONLY"
+    assert connections(admin) == before + 1
+    assert admin.info("commandstats")["cmdstat_multi"]["calls"] == 2
+
+
+def test_no_replicas(server: Server, connect: Connect) -> None:
+    """PUSH-8 and PUSH-9: refused twice; and the client is of use afterwards."""
+    admin = server.client()
+    admin.config_set("min-replicas-to-write", 1)
+    client = connect(server.url, generation=8)
+    with pytest.raises(RedisRefused) as caught:
+        client.push("A")
+    assert caught.value.code == "NOREPLICAS"
+    assert everything(server) == {}
+    admin.config_set("min-replicas-to-write", 0)
+    assert client.push("A")
+
+
+def test_a_failover_is_survived(
+    server_factory: ServerFactory, connect: Connect, tmp_path: Path
+) -> None:
+    """PUSH-9: the old connection leads to the demoted server, a new one to the new primary."""
+    old_socket, new_socket, address = (tmp_path / name for name in ("old", "new", "now"))
+    old = server_factory("--unixsocket", str(old_socket))
+    new = server_factory("--unixsocket", str(new_socket))
+    address.symlink_to(old_socket)
+    client = connect(f"unix://{address}", generation=8)
+    client.push("A", jid="before")
+    old.client().replicaof("127.0.0.1", new.port)
+    address.unlink()
+    address.symlink_to(new_socket)
+    assert client.push("A", jid="after") == "after"
+    assert jids(new) == ["after"]
+    client.push_bulk("A", [[1], [2]], at=4e9)
+    assert new.client().zcard("schedule") == 2
+
+
+def test_a_failover_is_survived_by_scripts(
+    server_factory: ServerFactory, connect: Connect, tmp_path: Path
+) -> None:
+    """PUSH-9 and LUA-3: a fetch that meets a read-only server finds the new one, and loads."""
+    old_socket, new_socket, address = (tmp_path / name for name in ("old", "new", "now"))
+    old = server_factory("--unixsocket", str(old_socket))
+    new = server_factory("--unixsocket", str(new_socket))
+    address.symlink_to(old_socket)
+    client = connect(f"unix://{address}", generation=8)
+    for server in (new, old):
+        server.client().hset("me", "info", "{}")
+        server.client().lpush("queue:q", b"{}")
+    old.client().replicaof("127.0.0.1", new.port)
+    assert client.run(echo("to the old one")) == b"to the old one"
+    address.unlink()
+    address.symlink_to(new_socket)
+    fetched = client.run(fetch(Keys(), "me", ["q"], count=1, sequence=1))
+    assert [held.text for held in fetched.jobs] == [b"{}"]
+    assert fetched.broken == {}
+
+
+def test_a_timeout_says_perhaps(server: Server, connect: Connect) -> None:
+    """PUSH-8: sent, no answer; it was written indeed, and the id to look for is in the error."""
+    client = connect(server.url, generation=8, timeout=0.2)
+    client.run(echo("a connection to use"))
+    server.pause()
+    with pytest.raises(MaybeWritten, match="may have been written") as caught:
+        client.push("A", [1])
+    server.resume()
+    [jid] = caught.value.unsure
+    assert caught.value.written == ()
+    wait_until(lambda: jids(server) == [jid], what="the late push")
+    assert everything(server)[b"queues"] == {b"default"}
+    assert client.push("A", [1], jid=jid) == jid  # whoever may run it twice can push it again
+    assert jids(server) == [jid, jid]
+
+
+def test_a_timeout_while_connecting_is_certain(server: Server, connect: Connect) -> None:
+    """PUSH-8: the greeting got no answer, so no job was sent."""
+    server.pause()
+    with pytest.raises(RedisUnreachable):
+        connect(server.url, generation=8, timeout=0.2).push("A")
+    server.resume()
+    assert jids(server) == []
+
+
+def in_background(call: Callable[[], Any]) -> Future[Any]:
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(call)
+    pool.shutdown(wait=False)
+    return future
+
+
+def test_a_connection_killed_before_the_reply(server: Server, connect: Connect) -> None:
+    """PUSH-8: nobody can know; here it was not written."""
+    client = connect(server.url, generation=8)
+    hold_writes(server)
+    pushing = in_background(lambda: client.push("A", jid=JID))
+    server.client().client_kill_filter(_id=waiting_client(server))
+    with pytest.raises(MaybeWritten) as caught:
+        pushing.result(10)
+    release_writes(server)
+    assert caught.value.unsure == (JID,)
+    assert everything(server) == {}
+    assert client.push("A", jid=JID) == JID
+
+
+def test_a_server_killed_before_the_reply(server: Server, connect: Connect) -> None:
+    """PUSH-8: and the client finds it again when it is back."""
+    client = connect(server.url, generation=8)
+    hold_writes(server)
+    pushing = in_background(lambda: client.push_in(60, "A", jid=JID))
+    waiting_client(server)
+    server.kill()
+    with pytest.raises(MaybeWritten) as caught:
+        pushing.result(10)
+    assert caught.value.unsure == (JID,)
+    with pytest.raises(RedisUnreachable):
+        client.push("A")
+    server.start()
+    assert client.push("A")
+
+
+def test_an_idle_connection_that_died_is_replaced(server: Server, connect: Connect) -> None:
+    """PUSH-8: it was dead before anything was sent, so there is nothing to report."""
+    client = connect(server.url, generation=8)
+    client.push("A")
+    server.restart()
+    client.breathe()
+    client.push("A", jid=JID)
+    assert jids(server) == [JID]
+
+
+def test_an_error_that_is_no_push_is_a_plain_one(server: Server, connect: Connect) -> None:
+    client = connect(server.url, timeout=0.2)
+    client.run(echo("a connection to use"))
+    server.pause()
+    with pytest.raises(NoReply) as caught:
+        client.run(echo("again"))
+    server.resume()
+    assert not isinstance(caught.value, MaybeWritten)
+
+
+def test_a_queue_that_is_no_list(server: Server, connect: Connect) -> None:
+    """PUSH-8: refused, and the job exists nowhere."""
+    server.client().set("queue:default", "in the way")
+    with pytest.raises(RedisRefused) as caught:
+        connect(server.url, generation=8).push("A")
+    assert caught.value.code == "WRONGTYPE"
+    assert caught.value.written == ()
+    assert server.client().get("queue:default") == b"in the way"
+
+
+def to_own_queue(item: Item, call_next: Callable[[], Item | None]) -> Item | None:
+    [item["queue"]] = item["args"]
+    return call_next()
+
+
+def test_a_bulk_push_that_fails_in_part(server: Server, connect: Connect) -> None:
+    """BULK-6: earlier slices stay, and of the failed one exactly what is named."""
+    server.client().set("queue:broken", "in the way")
+    client = connect(server.url, generation=8, middleware=[to_own_queue])
+    queues = ["early"] * 1_000 + ["good"] * 10 + ["broken"] * 10 + ["good"] * 980 + ["late"] * 5
+    with pytest.raises(RedisTrouble) as caught:
+        client.push_bulk("A", [[queue] for queue in queues])
+    assert isinstance(caught.value, RedisRefused)
+    found = everything(server)
+    assert {key for key in found if key.startswith(b"queue:")} == {
+        b"queue:early",
+        b"queue:good",
+        b"queue:broken",
+    }
+    stored = jids(server, "early") + jids(server, "good")
+    assert len(stored) == 1_990
+    assert sorted(caught.value.written) == sorted(stored)
+    assert caught.value.unsure == ()
+
+
+def test_a_bulk_push_that_gets_no_answer(server: Server, connect: Connect) -> None:
+    """BULK-6: of the slice that was sent nobody can know; the later ones were not sent."""
+    client = connect(server.url, generation=8, timeout=0.2)
+    client.run(echo("a connection to use"))
+    server.pause()
+    with pytest.raises(MaybeWritten) as caught:
+        client.push_bulk("A", [[n] for n in range(250)], at=4e9)
+    server.resume()
+    assert caught.value.written == ()
+    assert len(caught.value.unsure) == 100
+    wait_until(lambda: server.client().zcard("schedule") == 100, what="the late push")
+    stored = {json.loads(text)["jid"] for text in server.client().zrange("schedule", 0, -1)}
+    assert stored == set(caught.value.unsure)
+
+
+def test_scripts_that_the_server_forgot(server: Server, connect: Connect) -> None:
+    """LUA-3: after SCRIPT FLUSH, or on a fresh server, loaded once and called again."""
+    admin = server.client()
+    admin.hset("me", "info", "{}")
+    client = connect(server.url)
+    for number in (1, 2):
+        admin.script_flush()
+        admin.lpush("queue:q", b"%d" % number)
+        with listening(server) as heard:
+            fetched = client.run(fetch(Keys(), "me", ["q"], count=1, sequence=number))
+            said = [line for line in heard() if not line.by_script]
+        assert [held.text for held in fetched.jobs] == [b"%d" % number]
+        assert [line.name for line in said] == ["EVALSHA", "SCRIPT", "EVALSHA"]
+        assert said[0].words == said[2].words
+
+
+def check_replies(client: Any, server: Server) -> None:
+    """A hundred conversations in which a reply that is not one's own would show."""
+    for number in range(100):
+        assert client.run(echo(str(number))) == str(number).encode()
+
+
+def test_a_timed_out_connection_is_not_used_again(server: Server, connect: Connect) -> None:
+    """ENV-5: the late reply is read by nobody."""
+    client = connect(server.url, generation=8, timeout=0.2)
+    client.run(echo("a connection to use"))
+    server.pause()
+    with pytest.raises(NoReply):
+        client.run(echo("the late reply"))
+    server.resume()
+    check_replies(client, server)
+
+
+def test_a_cancelled_task_leaves_no_reply_behind(server: Server) -> None:
+    """ENV-5: cancelled between command and reply; then a hundred correct ones."""
+
+    async def scenario() -> None:
+        async with AsyncClient(server.url, generation=8) as client:
+            await client.redis.run(echo("a connection to use"))
+            for _ in range(3):
+                await asyncio.to_thread(hold_writes, server)
+                pushing = asyncio.create_task(client.push("A"))
+                await asyncio.to_thread(waiting_client, server)
+                pushing.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await pushing
+                await asyncio.to_thread(release_writes, server)
+            for number in range(100):
+                reply = await client.redis.run(echo(str(number)))
+                assert reply == str(number).encode()
+
+    asyncio.run(scenario())
+
+
+def test_tasks_cancelled_at_any_point_leave_no_reply_behind(server: Server) -> None:
+    """ENV-5: wherever the cancellation strikes, also in the greeting or while waiting in line."""
+
+    async def scenario() -> None:
+        async with AsyncClient(server.url, generation=8) as client:
+            for turns in range(60):
+                tasks = [asyncio.create_task(client.redis.run(echo(f"{n}"))) for n in range(60)]
+                for _ in range(turns):
+                    await asyncio.sleep(0)  # let the loop go round, not time pass
+                for task in tasks[::2]:
+                    task.cancel()
+                replies = await asyncio.gather(*tasks, return_exceptions=True)
+                for number, reply in enumerate(replies):
+                    if number % 2 or not isinstance(reply, asyncio.CancelledError):
+                        assert reply == str(number).encode()
+
+    asyncio.run(scenario())
+
+
+class Interrupted(BaseException):
+    """As Ctrl-C would be, but only ours."""
+
+
+def test_an_interrupted_thread_leaves_no_reply_behind(server: Server) -> None:
+    """ENV-5: a signal between command and reply; then a hundred correct ones."""
+
+    def strike(*_: object) -> None:
+        raise Interrupted
+
+    def when_blocked() -> None:
+        waiting_client(server)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    with Client(server.url, generation=8) as client:
+        client.redis.run(echo("a connection to use"))
+        previous = signal.signal(signal.SIGUSR1, strike)
+        try:
+            hold_writes(server)
+            killer = threading.Thread(target=when_blocked)
+            killer.start()
+            with pytest.raises(Interrupted):
+                client.push("A")
+            killer.join()
+        finally:
+            signal.signal(signal.SIGUSR1, previous)
+        release_writes(server)
+        for number in range(100):
+            assert client.redis.run(echo(str(number))) == str(number).encode()
+        assert client.push("A")
