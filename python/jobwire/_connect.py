@@ -33,6 +33,12 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
     (redis.exceptions.OutOfMemoryError, "OOM"),
     (redis.exceptions.NoPermissionError, "NOPERM"),
     (redis.exceptions.AuthenticationError, "NOAUTH"),
+    (redis.exceptions.ClusterCrossSlotError, "CROSSSLOT"),
+    (redis.exceptions.MasterDownError, "MASTERDOWN"),
+    (redis.exceptions.ClusterDownError, "CLUSTERDOWN"),
+    (redis.exceptions.TryAgainError, "TRYAGAIN"),
+    (redis.exceptions.MovedError, "MOVED"),
+    (redis.exceptions.AskError, "ASK"),
 )
 
 # Errors that the server answered with: the connection is sound and nothing was done.
