@@ -1,0 +1,749 @@
+"""The contract of every script in lua/, against a real server."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import redis
+
+from jobwire import RedisRefused
+from jobwire._scripts import script
+from jobwire._sync import SyncRedis
+from jobwire.graves import Grave, bury
+from jobwire.keys import Keys
+from jobwire.promotion import promote_batch
+from jobwire.reliable import (
+    REMEMBER_RETURNED,
+    fetch,
+    put_back,
+    recover,
+    script_bury,
+    script_done,
+    script_retry,
+)
+from jobwire.stats import DAY_TTL, count
+from jobwire.wire import Op, Script, Step
+from tests.conftest import ServerFactory
+from tests.integration.clients import everything, listening
+from tests.servers import Server, redis_program, valkey_program, wait_until
+
+NOW = 1_795_192_067.25
+DAY = "2026-11-20"
+ME = "web-1:42:0123456789ab"
+KEYS = Keys()
+PRIVATE = KEYS.private(ME)
+
+BINARY = bytes(range(256)) + b"\r\n$-1\r\n"
+ODD_NAMES = ["default", "a:b", "queue:x", "a|b", "a b", "größe", "7:q", ":", "*"]
+
+
+def one(step: Step) -> Op[Any]:
+    return (yield step)
+
+
+class Shell:
+    """A server, an operation runner and a plain client to look behind it."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.redis = SyncRedis(server.url)
+        self.plain: redis.Redis = server.client()
+        self.run = self.redis.run
+
+    def live(self, identity: str = ME, keys: Keys = KEYS) -> None:
+        """Give a process its lease."""
+        self.plain.hset(keys.process(identity), "info", "{}")
+
+    def push(self, queue: str, *texts: bytes) -> None:
+        """Fill a queue; the first text is next."""
+        self.plain.lpush(KEYS.queue(queue), *texts)
+
+    def queue(self, name: str) -> list[bytes]:
+        """Return a queue, next first."""
+        return list(reversed(self.plain.lrange(KEYS.queue(name), 0, -1)))
+
+    def hold(self, *texts: bytes, queue: str = "q", first: int = 1) -> list[str]:
+        """Hold these jobs for us; return their fields."""
+        self.live()
+        self.push(queue, *texts)
+        fetched = self.run(fetch(KEYS, ME, [queue], count=len(texts), sequence=first))
+        assert [held.text for held in fetched.jobs] == list(texts)
+        return [held.field for held in fetched.jobs]
+
+    def step(self, script: Script) -> Any:
+        return self.run(one(script))
+
+    def numbers(self) -> dict[str, int]:
+        """Return the counters, by what follows `stat:`."""
+        return {
+            key.decode().removeprefix("stat:"): int(self.plain.get(key) or 0)
+            for key in self.plain.keys("stat:*")
+        }
+
+
+@pytest.fixture(params=["valkey", *(["redis"] if redis_program() else [])])
+def shell(request: pytest.FixtureRequest, server_factory: ServerFactory) -> Iterator[Shell]:
+    program = redis_program() if request.param == "redis" else valkey_program()
+    made = Shell(server_factory(program=program))
+    yield made
+    made.redis.close()
+
+
+# fetch
+
+
+def test_fetch_takes_from_the_tail_in_order(shell: Shell) -> None:
+    """FETCH-1, FETCH-2 and REL-1: out of the queue and into the private hash, the owner named."""
+    shell.live()
+    shell.push("high", b"h1", b"h2")
+    shell.push("low", b"l1", b"l2", b"l3")
+    fetched = shell.run(fetch(KEYS, ME, ["high", "empty", "low"], count=4, sequence=7))
+    assert fetched.lease
+    assert fetched.broken == {}
+    assert [(held.field, held.queue, held.text, held.returned) for held in fetched.jobs] == [
+        ("7:high", "high", b"h1", 0),
+        ("8:high", "high", b"h2", 0),
+        ("9:low", "low", b"l1", 0),
+        ("10:low", "low", b"l2", 0),
+    ]
+    assert everything(shell.server) == {
+        b"queue:low": [b"l3"],
+        PRIVATE.encode(): {b"7:high": b"h1", b"8:high": b"h2", b"9:low": b"l1", b"10:low": b"l2"},
+        b"jobwire:owners": {ME.encode()},
+        ME.encode(): {b"info": b"{}"},
+    }
+
+
+def test_fetch_needs_a_lease(shell: Shell) -> None:
+    """REL-3: without the identity hash nothing is taken."""
+    shell.push("q", b"{}")
+    fetched = shell.run(fetch(KEYS, ME, ["q"], count=5, sequence=1))
+    assert (list(fetched.jobs), fetched.lease) == ([], False)
+    assert everything(shell.server) == {b"queue:q": [b"{}"]}
+
+
+def test_fetch_of_nothing_leaves_nothing(shell: Shell) -> None:
+    """REL-1: an idle process owns nothing."""
+    shell.live()
+    fetched = shell.run(fetch(KEYS, ME, ["q"], count=5, sequence=1))
+    assert (list(fetched.jobs), fetched.lease) == ([], True)
+    assert everything(shell.server) == {ME.encode(): {b"info": b"{}"}}
+
+
+def test_payloads_and_names_keep_their_bytes(shell: Shell) -> None:
+    """LUA-1, REL-6 and KEY-2: any bytes, any queue name, there and back."""
+    shell.live()
+    for name in ODD_NAMES:
+        shell.push(name, BINARY, b"", b'{"a":[],"n":12345678901234567890}')
+    before = everything(shell.server)
+    fetched = shell.run(fetch(KEYS, ME, ODD_NAMES, count=100, sequence=1))
+    assert [held.queue for held in fetched.jobs] == [name for name in ODD_NAMES for _ in range(3)]
+    assert {held.text for held in fetched.jobs} == {
+        BINARY,
+        b"",
+        b'{"a":[],"n":12345678901234567890}',
+    }
+    assert shell.plain.keys("queue:*") == []  # nothing of ours looks like a queue
+    fields = [held.field for held in fetched.jobs]
+    assert shell.run(put_back(KEYS, ME, fields, started=False)) == len(fields)
+    after = everything(shell.server)
+    assert after.pop(b"jobwire:owners") == {ME.encode()}
+    assert after == before
+
+
+def test_a_key_that_is_no_list_stops_no_other_queue(shell: Shell) -> None:
+    """FETCH-7: and it is named."""
+    shell.live()
+    shell.plain.set(KEYS.queue("bad:one"), "x")
+    shell.push("good", b"{}")
+    fetched = shell.run(fetch(KEYS, ME, ["bad:one", "good"], count=2, sequence=1))
+    assert [held.text for held in fetched.jobs] == [b"{}"]
+    assert list(fetched.broken) == ["bad:one"]
+    assert "WRONGTYPE" in fetched.broken["bad:one"]
+
+
+def test_many_at_once(shell: Shell) -> None:
+    """REL-1: no number of jobs is too much for the script once it has taken them."""
+    texts = [b"%d" % number for number in range(9_000)]
+    shell.hold(*texts)
+    assert shell.plain.hlen(PRIVATE) == 9_000
+    assert shell.queue("q") == []
+
+
+def test_large_sequence_numbers(shell: Shell) -> None:
+    """REL-1: decimal digits, however long the process lives."""
+    assert shell.hold(b"a", b"b", first=10**15) == ["1000000000000000:q", "1000000000000001:q"]
+
+
+def test_fetch_loses_nothing_when_it_cannot_hold(shell: Shell) -> None:
+    """REL-1: a private key of another type is noticed before anything is taken."""
+    shell.live()
+    shell.plain.set(PRIVATE, "in the way")
+    shell.push("q", b"{}")
+    with pytest.raises(RedisRefused, match="WRONGTYPE"):
+        shell.run(fetch(KEYS, ME, ["q"], count=1, sequence=1))
+    assert shell.queue("q") == [b"{}"]
+
+
+@pytest.mark.parametrize("key", [KEYS.owners, KEYS.returned])
+def test_fetch_does_without_broken_helpers(shell: Shell, key: str) -> None:
+    """REL-1: a script is not rolled back, so what is only a help must not fail it."""
+    shell.plain.set(key, "in the way")
+    assert shell.hold(b"{}") == ["1:q"]
+    assert shell.plain.hgetall(PRIVATE) == {b"1:q": b"{}"}
+
+
+def test_fetch_while_memory_is_short(shell: Shell) -> None:
+    """REL-1: taking a job must not lose it when the server takes no more data."""
+    shell.live()
+    shell.push("q", b"{}")
+    shell.plain.config_set("maxmemory", 1)
+    fetched = shell.run(fetch(KEYS, ME, ["q"], count=1, sequence=1))
+    shell.plain.config_set("maxmemory", 0)
+    assert [held.text for held in fetched.jobs] == [b"{}"]
+    assert shell.plain.hgetall(PRIVATE) == {b"1:q": b"{}"}
+
+
+# done
+
+
+def test_done_counts_and_forgets(shell: Shell) -> None:
+    """REL-2, STAT-1 and STAT-2: executions in all and of the day, which expires."""
+    fields = shell.hold(b"a", b"b", b"c")
+    lost = shell.step(script_done(KEYS, ME, fields[:2], failed=False, day=DAY))
+    assert lost == []
+    assert shell.plain.hgetall(PRIVATE) == {b"3:q": b"c"}
+    assert shell.numbers() == {"processed": 2, f"processed:{DAY}": 2}
+    assert DAY_TTL - 5 <= shell.plain.ttl(f"stat:processed:{DAY}") <= DAY_TTL == 157_680_000
+    assert shell.plain.ttl("stat:processed") == -1
+
+
+def test_done_counts_failures(shell: Shell) -> None:
+    """STAT-1 and DEAD-4: a failed job that leaves nothing behind counts as both."""
+    fields = shell.hold(b"a")
+    shell.step(script_done(KEYS, ME, fields, failed=True, day=DAY))
+    assert shell.numbers() == {
+        "processed": 1,
+        f"processed:{DAY}": 1,
+        "failed": 1,
+        f"failed:{DAY}": 1,
+    }
+    assert shell.plain.ttl(f"stat:failed:{DAY}") > DAY_TTL - 5
+
+
+def test_done_leaves_what_others_own(shell: Shell) -> None:
+    """REL-2: jobs that were recovered meanwhile are named and not counted."""
+    fields = shell.hold(b"a", b"b")
+    assert shell.step(script_done(KEYS, ME, [fields[1]], failed=False, day=DAY)) == []
+    call = script_done(KEYS, ME, [*fields, "9:q"], failed=False, day=DAY)
+    assert shell.step(call) == [b"2:q", b"9:q"]
+    assert shell.numbers()["processed"] == 2
+    assert shell.step(call) == [b"1:q", b"2:q", b"9:q"]
+    assert shell.numbers()["processed"] == 2
+
+
+COUNTERS = ("stat:processed", f"stat:processed:{DAY}", "stat:failed", f"stat:failed:{DAY}")
+
+
+def outcome(name: str, field: str) -> Script:
+    """Return the script that ends a job in this way."""
+    if name == "done":
+        return script_done(KEYS, ME, [field], failed=True, day=DAY)
+    if name == "retry":
+        return script_retry(KEYS, ME, field, b"new", at=NOW + 15.5, day=DAY)
+    return script_bury(KEYS, ME, field, b"new", Grave(NOW), counted=True, day=DAY)
+
+
+OUTCOMES = ("done", "retry", "bury")
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+@pytest.mark.parametrize("broken", [*COUNTERS, KEYS.returned])
+def test_a_broken_counter_undoes_no_outcome(shell: Shell, name: str, broken: str) -> None:
+    """REL-2 and STAT-1: the other counters count all the same."""
+    [field] = shell.hold(b"old")
+    shell.plain.sadd(broken, "in the way")
+    shell.step(outcome(name, field))
+    assert not shell.plain.exists(PRIVATE)
+    for counter in COUNTERS:
+        if counter != broken:
+            assert shell.plain.get(counter) == b"1"
+
+
+@pytest.mark.parametrize("name", ["retry", "bury"])
+def test_an_outcome_that_cannot_be_stored_changes_nothing(shell: Shell, name: str) -> None:
+    """REL-2: the job stays held, to be recovered or tried again."""
+    [field] = shell.hold(b"old")
+    shell.plain.set("dead" if name == "bury" else "retry", "in the way")
+    before = everything(shell.server)
+    with pytest.raises(RedisRefused, match="WRONGTYPE"):
+        shell.step(outcome(name, field))
+    assert everything(shell.server) == before
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_an_outcome_of_a_lost_job_is_nothing(shell: Shell, name: str) -> None:
+    """REL-2: nothing is stored or counted for a job that others own now."""
+    assert shell.step(outcome(name, "1:q")) in (0, [b"1:q"])
+    assert everything(shell.server) == {}
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_an_outcome_is_stored_while_memory_is_short(shell: Shell, name: str) -> None:
+    """REL-2 and RETRY-9: after the entry is gone nothing may fail."""
+    [field] = shell.hold(b"old")
+    shell.plain.config_set("maxmemory", 1)
+    shell.step(outcome(name, field))
+    shell.plain.config_set("maxmemory", 0)
+    assert not shell.plain.exists(PRIVATE)
+    if name != "done":
+        assert shell.plain.zrange("dead" if name == "bury" else "retry", 0, -1) == [b"new"]
+
+
+# retry
+
+
+def test_retry_stores_and_counts(shell: Shell) -> None:
+    """RETRY-9, STAT-1 and GEN-4: the new payload, its time, and both counters in one step."""
+    [field] = shell.hold(b"old")
+    call = script_retry(KEYS, ME, field, BINARY, at=1795192082.123456, day=DAY)
+    assert shell.step(call) == 1
+    assert shell.plain.zrange("retry", 0, -1, withscores=True) == [(BINARY, 1795192082.123456)]
+    assert not shell.plain.exists(PRIVATE)
+    assert shell.numbers() == dict.fromkeys(
+        ("processed", f"processed:{DAY}", "failed", f"failed:{DAY}"), 1
+    )
+    assert shell.step(call) == 0
+    assert shell.plain.get("stat:failed") == b"1"
+
+
+# bury
+
+
+def test_bury_stores_and_counts(shell: Shell) -> None:
+    """DEAD-1 and STAT-1: the score is now."""
+    [field] = shell.hold(b"old")
+    call = script_bury(KEYS, ME, field, b"new", Grave(NOW), counted=True, day=DAY)
+    assert shell.step(call) == 1
+    assert shell.plain.zrange("dead", 0, -1, withscores=True) == [(b"new", NOW)]
+    assert shell.numbers()["processed"] == shell.numbers()["failed"] == 1
+    assert shell.step(call) == 0
+
+
+def test_what_cannot_be_read_is_buried_uncounted(shell: Shell) -> None:
+    """EXEC-3 and EXEC-4: as its exact bytes."""
+    [field] = shell.hold(BINARY)
+    shell.step(script_bury(KEYS, ME, field, BINARY, Grave(NOW), counted=False, day=DAY))
+    assert shell.plain.zrange("dead", 0, -1) == [BINARY]
+    assert shell.numbers() == {}
+
+
+def bury_held(shell: Shell, grave: Grave) -> None:
+    [field] = shell.hold(b"new", first=shell.plain.incr("test:sequence"))
+    shell.step(script_bury(KEYS, ME, field, b"new", grave, counted=True, day=DAY))
+
+
+def bury_basic(shell: Shell, grave: Grave) -> None:
+    shell.run(one(bury(KEYS, b"new", grave)))
+
+
+def bury_due(shell: Shell, grave: Grave) -> None:
+    shell.plain.zadd("retry", {b"new": 0})
+    call = Script(
+        "bury_due", [KEYS.retry, KEYS.dead], [grave.now, grave.oldest, grave.limit, b"new"]
+    )
+    assert shell.step(call) == [b"new"]
+
+
+@pytest.mark.parametrize("burial", [bury_held, bury_basic, bury_due])
+def test_the_dead_set_is_trimmed_by_age(
+    shell: Shell, burial: Callable[[Shell, Grave], None]
+) -> None:
+    """DEAD-2: 180 days, inclusive, at every insertion."""
+    age = 15_552_000
+    ages = {"older": age + 1, "as old": age, "younger": age - 1}
+    shell.plain.zadd("dead", {name: NOW - seconds for name, seconds in ages.items()})
+    burial(shell, Grave(NOW))
+    assert shell.plain.zrange("dead", 0, -1) == [b"younger", b"new"]
+
+
+@pytest.mark.parametrize("burial", [bury_held, bury_basic, bury_due])
+def test_the_dead_set_is_trimmed_by_size(
+    shell: Shell, burial: Callable[[Shell, Grave], None]
+) -> None:
+    """DEAD-3: one less than the limit stays, the youngest."""
+    shell.plain.zadd("dead", {f"{n}": NOW - 100 + n for n in range(10)})
+    burial(shell, Grave(NOW, limit=5))
+    assert shell.plain.zrange("dead", 0, -1) == [b"7", b"8", b"9", b"new"]
+
+
+def test_the_default_size_is_9999(shell: Shell) -> None:
+    """DEAD-3: as real Sidekiq leaves it."""
+    shell.plain.zadd("dead", {f"{n}": NOW - 20_000 + n for n in range(10_500)})
+    bury_held(shell, Grave(NOW))
+    assert shell.plain.zcard("dead") == 9_999
+
+
+# put_back
+
+
+def test_put_back_restores_the_order(shell: Shell) -> None:
+    """FETCH-6 and SIG-5: RPUSH of the exact bytes, so that they run next, the first one first."""
+    fields = shell.hold(b"1", BINARY, b"3")
+    shell.push("q", b"4")
+    assert shell.run(put_back(KEYS, ME, fields, started=False)) == 3
+    assert shell.queue("q") == [b"1", BINARY, b"3", b"4"]
+    assert not shell.plain.exists(PRIVATE)
+    assert not shell.plain.exists(KEYS.returned)  # they never started
+
+
+def test_put_back_leaves_what_others_own(shell: Shell) -> None:
+    """REL-2: at most once."""
+    fields = shell.hold(b"1", b"2")
+    shell.plain.hdel(PRIVATE, fields[0])
+    assert shell.run(put_back(KEYS, ME, fields, started=True)) == 1
+    assert shell.run(put_back(KEYS, ME, fields, started=True)) == 0
+    assert shell.queue("q") == [b"2"]
+    assert list(shell.plain.hgetall(KEYS.returned).values()) == [b"1"]
+
+
+def test_put_back_of_nothing_says_nothing(shell: Shell) -> None:
+    with listening(shell.server) as heard:
+        assert shell.run(put_back(KEYS, ME, [], started=True)) == 0
+        assert heard() == []
+
+
+def test_put_back_keeps_what_has_no_queue_to_go_to(shell: Shell) -> None:
+    """REL-2: a job whose queue is no list stays held; the others return."""
+    fields = shell.hold(b"1", queue="bad") + shell.hold(b"2", queue="good", first=2)
+    shell.plain.set(KEYS.queue("bad"), "in the way")
+    assert shell.run(put_back(KEYS, ME, fields, started=True)) == 1
+    assert shell.plain.hgetall(PRIVATE) == {b"1:bad": b"1"}
+    assert shell.queue("good") == [b"2"]
+
+
+def test_put_back_while_memory_is_short(shell: Shell) -> None:
+    """FETCH-6: a worker that stops then must not strand its jobs."""
+    fields = shell.hold(b"1", b"2")
+    shell.plain.config_set("maxmemory", 1)
+    assert shell.run(put_back(KEYS, ME, fields, started=True)) == 2
+    shell.plain.config_set("maxmemory", 0)
+    assert shell.queue("q") == [b"1", b"2"]
+
+
+# what was put back
+
+
+def digest(text: bytes) -> str:
+    return hashlib.sha1(text).hexdigest()
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_returns_are_counted_until_an_execution_ends(shell: Shell, name: str) -> None:
+    """REL-7: under the SHA-1 of the exact bytes; the next owner is told."""
+    for returns in range(3):
+        [field] = shell.hold(BINARY, first=returns + 1)
+        held_twice = shell.run(put_back(KEYS, ME, [field], started=True))
+        assert held_twice == 1
+        assert shell.plain.hgetall(KEYS.returned) == {
+            digest(BINARY).encode(): str(returns + 1).encode()
+        }
+        shell.plain.delete(KEYS.queue("q"))
+    shell.push("q", BINARY, b"another")
+    fetched = shell.run(fetch(KEYS, ME, ["q"], count=2, sequence=9))
+    assert [held.returned for held in fetched.jobs] == [3, 0]
+    assert shell.plain.ttl(KEYS.returned) > REMEMBER_RETURNED - 5
+    assert REMEMBER_RETURNED == 259_200
+    shell.step(outcome(name, fetched.jobs[0].field))
+    assert not shell.plain.exists(KEYS.returned)
+
+
+def test_jobs_that_never_started_are_not_counted(shell: Shell) -> None:
+    """REL-7: prefetched ones that a stop returns."""
+    fields = shell.hold(b"1")
+    shell.run(put_back(KEYS, ME, fields, started=False))
+    assert not shell.plain.exists(KEYS.returned)
+
+
+def test_recovered_jobs_count_as_started(shell: Shell) -> None:
+    """REL-7: nobody can tell."""
+    shell.hold(b"1")
+    shell.plain.delete(ME)
+    shell.run(recover(KEYS, own="other"))
+    assert shell.plain.hgetall(KEYS.returned) == {digest(b"1").encode(): b"1"}
+    assert shell.plain.ttl(KEYS.returned) > REMEMBER_RETURNED - 5
+
+
+# recover
+
+
+def test_recovery_returns_the_jobs_of_the_dead(shell: Shell) -> None:
+    """REL-4, REL-5 and REL-6: exact bytes, to the tails, for any queue name; the owner is gone."""
+    shell.hold(b"1", BINARY, b"3")
+    for number, name in enumerate(ODD_NAMES):
+        shell.hold(name.encode(), queue=name, first=10 + number)
+    shell.push("q", b"4")
+    shell.plain.delete(ME)
+    assert shell.run(recover(KEYS, own="other")) == {ME: 3 + len(ODD_NAMES)}
+    assert shell.queue("q") == [b"1", BINARY, b"3", b"4"]
+    assert {name: shell.queue(name) for name in ODD_NAMES} == {
+        name: [name.encode()] for name in ODD_NAMES
+    }
+    assert not shell.plain.exists(PRIVATE, KEYS.owners)
+    assert shell.run(recover(KEYS, own="other")) == {}
+
+
+def test_recovery_leaves_the_living_alone(shell: Shell) -> None:
+    """REL-3 and REL-4: as long as the lease lasts, and never the caller's own jobs."""
+    shell.hold(b"1")
+    before = everything(shell.server)
+    assert shell.run(recover(KEYS, own="other")) == {}
+    shell.plain.delete(ME)
+    assert shell.run(recover(KEYS, own=ME)) == {}
+    shell.live()
+    assert everything(shell.server) == before
+
+
+def test_a_lease_that_returns_stops_the_recovery(shell: Shell) -> None:
+    """REL-4: looked at in the same step, not before it."""
+    shell.hold(b"1")
+    keys = [PRIVATE, KEYS.process(ME), KEYS.owners, KEYS.returned, KEYS.queue("q")]
+    assert shell.step(Script("recover", keys, [ME, 60, "1:q", 1])) == -1
+    assert shell.plain.hgetall(PRIVATE) == {b"1:q": b"1"}
+
+
+def test_an_owner_without_jobs_is_forgotten(shell: Shell) -> None:
+    """REL-4: and is not reported."""
+    fields = shell.hold(b"1")
+    shell.step(script_done(KEYS, ME, fields, failed=False, day=DAY))
+    shell.plain.delete(ME)
+    assert shell.run(recover(KEYS, own="other")) == {}
+    assert not shell.plain.exists(KEYS.owners)
+
+
+def test_jobs_fetched_since_the_look_are_for_the_next_round(shell: Shell) -> None:
+    """REL-4: the owner stays on the list while it holds anything."""
+    shell.hold(b"1", b"2")
+    shell.plain.delete(ME)
+    keys = [PRIVATE, KEYS.process(ME), KEYS.owners, KEYS.returned, KEYS.queue("q")]
+    assert shell.step(Script("recover", keys, [ME, 60, "1:q", 1])) == 1
+    assert shell.plain.smembers(KEYS.owners) == {ME.encode()}
+    assert shell.run(recover(KEYS, own="other")) == {ME: 1}
+
+
+def test_recovery_keeps_what_has_no_queue_to_go_to(shell: Shell) -> None:
+    """REL-4: a job whose queue is no list stays, and so does its owner's name."""
+    shell.hold(b"1", queue="bad")
+    shell.hold(b"2", queue="good", first=2)
+    shell.plain.set(KEYS.queue("bad"), "in the way")
+    shell.plain.delete(ME)
+    assert shell.run(recover(KEYS, own="other")) == {ME: 1}
+    assert shell.plain.hgetall(PRIVATE) == {b"1:bad": b"1"}
+    shell.plain.delete(KEYS.queue("bad"))
+    assert shell.run(recover(KEYS, own="other")) == {ME: 1}
+    assert shell.queue("bad") == [b"1"]
+
+
+def test_recoveries_race_harmlessly(shell: Shell) -> None:
+    """REL-4: at most once per entry, however many look at the same time."""
+    texts = [b"%d" % number for number in range(200)]
+    shell.hold(*texts)
+    shell.plain.delete(ME)
+    with ThreadPoolExecutor(8) as threads:
+        counts = list(
+            threads.map(lambda n: shell.run(recover(KEYS, own=f"{n}")).get(ME, 0), range(8))
+        )
+    assert sum(counts) == 200
+    assert sorted(shell.queue("q")) == sorted(texts)
+
+
+def test_a_late_owner_finds_its_jobs_gone(shell: Shell) -> None:
+    """REL-2 and REL-4: paused for longer than its lease, it overrules nobody."""
+    [field] = shell.hold(b"1")
+    shell.plain.delete(ME)
+    shell.run(recover(KEYS, own="other"))
+    shell.live()
+    for name in OUTCOMES:
+        assert shell.step(outcome(name, field)) in (0, [field.encode()])
+    assert shell.run(put_back(KEYS, ME, [field], started=True)) == 0
+    assert shell.queue("q") == [b"1"]
+    assert shell.numbers() == {}
+    assert not shell.plain.exists("retry", "dead")
+
+
+# promote and bury_due; the rest of promotion is in test_promotion.py
+
+
+def test_promote_moves_only_what_it_removed(shell: Shell) -> None:
+    """SCHED-5, SCHED-7 and KEY-1: registered, at the head, once."""
+    shell.push("a", b"waiting")
+    shell.plain.zadd("retry", {b"due": 1, BINARY: 1})
+    call = Script(
+        "promote",
+        [KEYS.retry, KEYS.queues, KEYS.queue("a"), KEYS.queue("b:c")],
+        [b"due", 1, "a", b"new", BINARY, 2, "b:c", BINARY, b"gone", 1, "a", b"never"],
+    )
+    assert shell.step(call) == 2
+    assert shell.step(call) == 0
+    assert everything(shell.server) == {
+        b"queues": {b"a", b"b:c"},
+        b"queue:a": [b"new", b"waiting"],
+        b"queue:b:c": [BINARY],
+    }
+
+
+def test_promote_leaves_what_has_no_queue_to_go_to(shell: Shell) -> None:
+    """SCHED-5: a member whose queue is no list stays; the others go."""
+    shell.plain.set(KEYS.queue("bad"), "in the way")
+    shell.plain.zadd("retry", {b"1": 1, b"2": 1})
+    call = Script(
+        "promote",
+        [KEYS.retry, KEYS.queues, KEYS.queue("bad"), KEYS.queue("good")],
+        [b"1", 1, "bad", b"1", b"2", 2, "good", b"2"],
+    )
+    assert shell.step(call) == 1
+    assert shell.plain.zrange("retry", 0, -1) == [b"1"]
+    assert shell.queue("good") == [b"2"]
+
+
+def test_promote_does_without_the_register(shell: Shell) -> None:
+    """SCHED-5: a broken `queues` must not lose a job between ZREM and LPUSH."""
+    shell.plain.set(KEYS.queues, "in the way")
+    shell.plain.zadd("retry", {b"1": 1})
+    call = Script("promote", [KEYS.retry, KEYS.queues, KEYS.queue("q")], [b"1", 1, "q", b"1"])
+    assert shell.step(call) == 1
+    assert shell.queue("q") == [b"1"]
+
+
+def test_promotion_while_memory_is_short(shell: Shell) -> None:
+    """SCHED-5: either moved or still there."""
+    shell.plain.zadd("retry", {b"1": 1})
+    shell.plain.config_set("maxmemory", 1)
+    call = Script("promote", [KEYS.retry, KEYS.queues, KEYS.queue("q")], [b"1", 1, "q", b"1"])
+    assert shell.step(call) == 1
+    shell.plain.config_set("maxmemory", 0)
+    assert shell.queue("q") == [b"1"]
+
+
+def test_bury_due_moves_only_what_it_removed(shell: Shell) -> None:
+    """SCHED-9 and DEAD-1: the exact bytes, at the time of the burial."""
+    shell.plain.zadd("schedule", {BINARY: 1})
+    call = Script("bury_due", [KEYS.schedule, KEYS.dead], [NOW, NOW - 5, 10_000, BINARY, b"gone"])
+    assert shell.step(call) == [BINARY]
+    assert shell.step(call) == []
+    assert everything(shell.server) == {b"dead": [(BINARY, NOW)]}
+
+
+def test_bury_due_changes_nothing_when_it_cannot_bury(shell: Shell) -> None:
+    """SCHED-9: the member stays."""
+    shell.plain.zadd("schedule", {b"1": 1})
+    shell.plain.set("dead", "in the way")
+    call = Script("bury_due", [KEYS.schedule, KEYS.dead], [NOW, NOW - 5, 10_000, b"1"])
+    with pytest.raises(RedisRefused, match="WRONGTYPE"):
+        shell.step(call)
+    assert shell.plain.zrange("schedule", 0, -1) == [b"1"]
+
+
+# counters of the basic mode
+
+
+def test_counters(shell: Shell) -> None:
+    """STAT-1 and STAT-2: what a worker adds whose outcomes do not count themselves."""
+    shell.run(one(count(KEYS, processed=3, failed=1, day=DAY)))
+    shell.run(one(count(KEYS, processed=2, failed=0, day=DAY)))
+    assert shell.numbers() == {
+        "processed": 5,
+        f"processed:{DAY}": 5,
+        "failed": 1,
+        f"failed:{DAY}": 1,
+    }
+    assert shell.plain.ttl(f"stat:processed:{DAY}") > DAY_TTL - 5
+    assert shell.plain.ttl(f"stat:failed:{DAY}") > DAY_TTL - 5
+
+
+# keys
+
+
+def life(shell: Shell, keys: Keys) -> None:
+    """Let jobs go through every script, with queues of odd names."""
+    shell.live(ME, keys)
+    queues = ["a:b", "c|d"]
+    for name in queues:
+        shell.plain.lpush(keys.queue(name), *(b"%d" % n for n in range(6)))
+    held = shell.run(fetch(keys, ME, queues, count=12, sequence=1)).jobs
+    fields = [each.field for each in held]
+    steps = [
+        script_done(keys, ME, fields[:2], failed=True, day=DAY),
+        script_retry(keys, ME, fields[2], b"{}", at=NOW, day=DAY),
+        script_bury(keys, ME, fields[3], b"{}", Grave(NOW), counted=True, day=DAY),
+    ]
+    for step in steps:
+        shell.run(one(step))
+    shell.run(put_back(keys, ME, fields[4:9], started=True))
+    shell.run(fetch(keys, ME, queues, count=1, sequence=50))
+    shell.plain.delete(keys.process(ME))
+    assert shell.run(recover(keys, own="other")) == {ME: 4}
+    shell.plain.zadd(keys.schedule, {b'{"queue":"a:b"}': 1, b"\xff": 1, b'{"queue":"new"}': 1})
+    for zset in (keys.retry, keys.schedule):
+        shell.run(promote_batch(keys, zset, now=NOW, generation=8, grave=Grave(NOW)))
+    assert shell.plain.zcard(keys.schedule) == 0
+
+
+SCRIPTS = {"fetch", "done", "retry", "bury", "put_back", "recover", "promote", "bury_due"}
+
+
+def test_scripts_touch_declared_keys_only(shell: Shell) -> None:
+    """LUA-2: as the server sees it, for every script. KEY-5: our own keys carry our name."""
+    with listening(shell.server) as heard:
+        life(shell, KEYS)
+        lines = heard()
+    declared: set[bytes] = set()
+    calls = 0
+    for line in lines:
+        if line.name == "EVALSHA":
+            declared = set(line.words[3 : 3 + int(line.words[2])])
+        elif line.by_script:
+            calls += 1
+            assert line.words[1] in declared, line
+    assert calls > 50
+    own = shell.plain.keys("*jobwire*")
+    assert own
+    assert all(key.startswith(b"jobwire:") for key in own)
+
+
+def test_every_script_has_been_tried(shell: Shell) -> None:
+    """LUA-2: so that the test above means something."""
+    with listening(shell.server) as heard:
+        life(shell, KEYS)
+        called = {line.words[1].decode() for line in heard() if line.name == "EVALSHA"}
+    assert called == {script(name).sha for name in SCRIPTS}
+
+
+def test_all_scripts_run_on_a_cluster(server_factory: ServerFactory) -> None:
+    """LUA-2 and KEY-4: a cluster refuses keys of other slots and undeclared ones."""
+    server = server_factory("--cluster-enabled", "yes")
+    shell = Shell(server)
+    shell.plain.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16_383)
+    wait_until(lambda: b"cluster_state:ok" in shell.plain.execute_command("CLUSTER", "INFO"))
+    life(shell, Keys("{shard-03}:"))
+    shell.live(ME, KEYS)
+    assert set(shell.plain.keys()) - set(shell.plain.keys("{shard-03}:*")) == {ME.encode()}
+    with pytest.raises(RedisRefused, match="CROSSSLOT"):
+        shell.run(fetch(KEYS, ME, ["a", "b"], count=1, sequence=1))
+    shell.redis.close()
+
+
+def test_bytes_are_json_that_ruby_would_read(shell: Shell) -> None:
+    """LUA-1: what Lua's own JSON would spoil comes through every transition."""
+    text = b'{"retry":true,"queue":"q","args":[[],{},9007199254740993,1.0],"class":"A"}'
+    [field] = shell.hold(text)
+    shell.step(script_retry(KEYS, ME, field, text, at=1, day=DAY))
+    shell.run(promote_batch(KEYS, KEYS.retry, now=NOW, generation=8, grave=Grave(NOW)))
+    [promoted] = shell.queue("q")
+    assert promoted.startswith(text[:-1])
+    assert json.loads(promoted)["args"] == [[], {}, 9007199254740993, 1.0]
