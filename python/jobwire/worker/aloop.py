@@ -63,7 +63,7 @@ def _stack(task: asyncio.Task[Any]) -> str:
     while (frame := getattr(waiting, "cr_frame", None)) is not None:
         frames.append((frame, frame.f_lineno))
         waiting = waiting.cr_await
-    return "".join(traceback.StackSummary.extract(frames).format())
+    return "".join(traceback.StackSummary.extract(frames).format()).rstrip()
 
 
 async def _wind_up(loop: asyncio.AbstractEventLoop, last: Callable[[], Awaitable[None]]) -> None:

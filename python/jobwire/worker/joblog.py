@@ -14,6 +14,8 @@ __all__ = ["HumanFormatter", "JsonFormatter", "LogFormat", "set_up"]
 
 LogFormat = Literal["human", "json"]
 _EXTRAS = ("elapsed", "returned")
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
+_CONTROL |= {ord(char): repr(char)[1:-1] for char in "\t\n\r"}
 
 
 def set_up(log_format: LogFormat, level: str) -> None:
@@ -47,7 +49,7 @@ class HumanFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return one line; a traceback follows it."""
         words = [_timestamp(record), f"{record.levelname:<7}", _thread(record)]
-        words.append(record.getMessage())
+        words.append(_visible(record.getMessage()))
         words += (f"{name}={_word(value)}" for name, value in _context(record).items())
         line = " ".join(words)
         return line + _trace(self, record)
@@ -63,12 +65,12 @@ class JsonFormatter(logging.Formatter):
             "pid": record.process,
             "tid": _thread(record),
             "lvl": record.levelname,
-            "msg": record.getMessage(),
+            "msg": _encodable(record.getMessage()),
         }
         if context := _context(record):
             entry["ctx"] = context
         if trace := _trace(self, record):
-            entry["error"] = trace.lstrip("\n")
+            entry["error"] = _encodable(trace.lstrip("\n"))
         return encode(entry).decode()
 
 
@@ -83,9 +85,21 @@ def _thread(record: logging.LogRecord) -> str:
 
 def _word(value: object) -> str:
     if isinstance(value, list):
-        return ",".join(map(str, value))
-    return str(value)
+        value = ",".join(map(str, value))
+    return _visible(str(value))
+
+
+def _visible(text: str) -> str:
+    """Return text that stays on its line and does nothing to a terminal."""
+    return text.translate(_CONTROL)
+
+
+def _encodable(text: str) -> str:
+    """Return text that JSON can hold: an error's message may have lone surrogates."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    if stack := getattr(record, "stack", None):
+        return f"\n{stack}"
     return "\n" + formatter.formatException(record.exc_info) if record.exc_info else ""

@@ -176,10 +176,10 @@ class Launcher:
         """Write where every thread and task is to the log. [SIG-3]"""
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         for ident, frame in sys._current_frames().items():
-            stack = "".join(traceback.format_stack(frame))
-            _log.warning("thread %s\n%s", names.get(ident, ident), stack)
+            stack = "".join(traceback.format_stack(frame)).rstrip()
+            _log.warning("thread %s", names.get(ident, ident), extra={"stack": stack})
         for name, stack in self._loop.stacks().items():
-            _log.warning("task %s\n%s", name, stack)
+            _log.warning("task %s", name, extra={"stack": stack})
 
     def _hard_stop(self) -> int:
         count = 0
