@@ -12,9 +12,12 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from jobwire import AsyncClient, Client
 from jobwire.wire import Op
-from tests.servers import Server
+from tests.servers import Server, redis_program, valkey_program
 
 T = TypeVar("T")
+# Where the skip of `any_server` would only be repeated by every test.
+PROGRAMS = [program for program in (valkey_program(), redis_program()) if program]
+
 Kind = Literal["sync", "async"]
 KINDS: tuple[Kind, Kind] = ("sync", "async")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -29,8 +30,8 @@ from jobwire.reliable import (
 from jobwire.stats import DAY_TTL, count
 from jobwire.wire import Op, Script, Step
 from tests.conftest import ServerFactory
-from tests.integration.clients import everything, listening
-from tests.servers import Server, redis_program, valkey_program, wait_until
+from tests.integration.clients import PROGRAMS, everything, listening
+from tests.servers import Server, wait_until
 
 NOW = 1_795_192_067.25
 DAY = "2026-11-20"
@@ -86,10 +87,9 @@ class Shell:
         }
 
 
-@pytest.fixture(params=["valkey", *(["redis"] if redis_program() else [])])
+@pytest.fixture(params=PROGRAMS, ids=os.path.basename)
 def shell(request: pytest.FixtureRequest, server_factory: ServerFactory) -> Iterator[Shell]:
-    program = redis_program() if request.param == "redis" else valkey_program()
-    made = Shell(server_factory(program=program))
+    made = Shell(server_factory(program=request.param))
     yield made
     made.redis.close()
 

@@ -1,0 +1,167 @@
+"""What a process shows of itself, as Redis keeps it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from jobwire._sync import SyncRedis
+from jobwire.beat import LEASE, Pulse, Work, beat, prune, retire
+from jobwire.keys import Keys
+from tests.conftest import ServerFactory
+from tests.integration.clients import PROGRAMS, everything, listening
+from tests.servers import Server
+
+NOW = 1_795_192_067.25
+ME = "web-1:42:0123456789ab"
+KEYS = Keys()
+WORK = Work("a:b", '{"class":"A","args":["é\\u0000"], "n":1.50}'.encode(), run_at=NOW)
+
+
+@pytest.fixture(params=PROGRAMS, ids=os.path.basename)
+def any_server(request: pytest.FixtureRequest, server_factory: ServerFactory) -> Server:
+    return server_factory(program=request.param)
+
+
+@pytest.fixture
+def shell(any_server: Server) -> Iterator[SyncRedis]:
+    made = SyncRedis(any_server.url)
+    yield made
+    made.close()
+
+
+def pulse(*works: str, quiet: bool = False) -> Pulse:
+    return Pulse(NOW, dict.fromkeys(works, WORK), quiet=quiet, rss=34_496, rtt_us=105)
+
+
+def test_a_beat_is_two_transactions(any_server: Server, shell: SyncRedis) -> None:
+    """BEAT-1, BEAT-5 and SIG-4: no reader sees half a process."""
+    with listening(any_server) as heard:
+        shell.run(beat(KEYS, ME, b"{}", 5, pulse("t1", "t2")))
+        names = [line.name for line in heard()]
+    assert names == [
+        *("MULTI", "UNLINK", "HSET", "EXPIRE", "EXEC"),
+        *("MULTI", "SADD", "HSET", "EXPIRE", "RPOP", "EXEC"),
+    ]
+
+
+def test_the_fields_of_the_hash(any_server: Server, shell: SyncRedis) -> None:
+    """BEAT-3: the texts that Sidekiq's readers expect. GEN-4: beat in seconds."""
+    shell.run(beat(KEYS, ME, b'{"pid":42}', 5, pulse("t1", "t2", quiet=True)))
+    client = any_server.client()
+    assert client.hgetall(ME) == {
+        b"info": b'{"pid":42}',
+        b"concurrency": b"5",
+        b"busy": b"2",
+        b"beat": b"1795192067.25",
+        b"rtt_us": b"105",
+        b"quiet": b"true",
+        b"rss": b"34496",
+    }
+    assert client.smembers("processes") == {ME.encode()}
+    shell.run(beat(KEYS, ME, b"{}", 5, pulse()))
+    assert client.hget(ME, "quiet") == b"false"
+    assert client.hget(ME, "busy") == b"0"
+
+
+def test_work_records(any_server: Server, shell: SyncRedis) -> None:
+    """BEAT-5 and GEN-4: the bare queue, the payload as a string, whole seconds."""
+    shell.run(beat(KEYS, ME, b"{}", 5, pulse("t1", "t2")))
+    records = any_server.client().hgetall(f"{ME}:work")
+    assert set(records) == {b"t1", b"t2"}
+    assert json.loads(records[b"t1"]) == {
+        "queue": "a:b",
+        "payload": WORK.text.decode(),
+        "run_at": 1795192067,
+    }
+
+
+def test_work_records_are_rewritten(any_server: Server, shell: SyncRedis) -> None:
+    """BEAT-5: what is over is gone at the next beat."""
+    client = any_server.client()
+    shell.run(beat(KEYS, ME, b"{}", 5, pulse("t1", "t2")))
+    shell.run(beat(KEYS, ME, b"{}", 5, pulse("t2")))
+    assert client.hkeys(f"{ME}:work") == [b"t2"]
+    shell.run(beat(KEYS, ME, b"{}", 5, pulse()))
+    assert not client.exists(f"{ME}:work")
+
+
+def test_the_lease(any_server: Server, shell: SyncRedis) -> None:
+    """BEAT-1 and REL-3: 60 s, renewed by every beat; the work record has as long."""
+    client = any_server.client()
+    for _ in range(2):
+        shell.run(beat(KEYS, ME, b"{}", 5, pulse("t1")))
+        for key in (ME, f"{ME}:work"):
+            assert LEASE - 5 <= client.ttl(key) <= LEASE == 60
+            client.expire(key, 3)
+
+
+def test_one_signal_a_beat(any_server: Server, shell: SyncRedis) -> None:
+    """SIG-4: the oldest first, whatever it says, and none if there is none."""
+    client = any_server.client()
+    client.lpush(f"{ME}-signals", "TTIN")
+    client.lpush(f"{ME}-signals", "TERM")
+    client.lpush(f"{ME}-signals", b"\xff")
+    said = [shell.run(beat(KEYS, ME, b"{}", 5, pulse())) for _ in range(4)]
+    assert said == ["TTIN", "TERM", "\ufffd", None]
+
+
+def test_a_clean_exit(any_server: Server, shell: SyncRedis) -> None:
+    """BEAT-7: off the list, without work; the hash is left to expire."""
+    client = any_server.client()
+    client.sadd("processes", "another")
+    shell.run(beat(KEYS, ME, b"{}", 5, pulse("t1")))
+    shell.run(retire(KEYS, ME))
+    assert client.smembers("processes") == {b"another"}
+    assert not client.exists(f"{ME}:work")
+    assert client.exists(ME)
+
+
+def test_pruning(any_server: Server, shell: SyncRedis) -> None:
+    """BEAT-8: names without a hash, once a minute for all."""
+    client = any_server.client()
+    shell.run(beat(KEYS, ME, b"{}", 5, pulse()))
+    client.sadd("processes", "gone:1:ab", "gone:2:cd", b"\xff")
+    assert shell.run(prune(KEYS)) == 3
+    assert client.smembers("processes") == {ME.encode()}
+    assert client.get("process_cleanup") == b"1"
+    assert 55 <= client.ttl("process_cleanup") <= 60
+    client.sadd("processes", "gone:3:ef")
+    assert shell.run(prune(KEYS)) == 0
+    client.delete("process_cleanup")
+    assert shell.run(prune(KEYS)) == 1
+
+
+def test_pruning_nothing(any_server: Server, shell: SyncRedis) -> None:
+    """BEAT-8: an empty set, or one in which all are alive."""
+    assert shell.run(prune(KEYS)) == 0
+    shell.run(beat(KEYS, ME, b"{}", 5, pulse()))
+    any_server.client().delete("process_cleanup")
+    assert shell.run(prune(KEYS)) == 0
+    assert any_server.client().smembers("processes") == {ME.encode()}
+
+
+def test_what_is_no_hash_is_left_alone(any_server: Server, shell: SyncRedis) -> None:
+    """BEAT-8: a key of another type says nothing about a process."""
+    any_server.client().sadd("processes", "odd")
+    any_server.client().set("odd", "x")
+    assert shell.run(prune(KEYS)) == 0
+
+
+def test_a_namespace_is_kept_to(any_server: Server, shell: SyncRedis) -> None:
+    """KEY-4: by beat, exit and pruning."""
+    keys = Keys("app:")
+    any_server.client().lpush(f"app:{ME}-signals", "TSTP")
+    assert shell.run(beat(keys, ME, b"{}", 5, pulse("t1"))) == "TSTP"
+    shell.run(prune(keys))
+    assert set(everything(any_server)) == {
+        b"app:processes",
+        b"app:process_cleanup",
+        f"app:{ME}".encode(),
+        f"app:{ME}:work".encode(),
+    }
+    shell.run(retire(keys, ME))
+    assert set(everything(any_server)) == {b"app:process_cleanup", f"app:{ME}".encode()}

@@ -1,0 +1,225 @@
+"""Due jobs go to their queues: once each, whatever else is in the set."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from jobwire._sync import SyncRedis
+from jobwire.graves import Grave
+from jobwire.keys import Keys
+from jobwire.promotion import Promoted, promote_batch
+from jobwire.times import Generation
+from tests.conftest import ServerFactory
+from tests.integration.clients import PROGRAMS, everything, listening
+from tests.servers import Server
+
+NOW = 1_795_192_067.25
+KEYS = Keys()
+
+
+@pytest.fixture(params=PROGRAMS, ids=os.path.basename)
+def any_server(request: pytest.FixtureRequest, server_factory: ServerFactory) -> Server:
+    return server_factory(program=request.param)
+
+
+@pytest.fixture
+def shell(any_server: Server) -> Iterator[SyncRedis]:
+    made = SyncRedis(any_server.url)
+    yield made
+    made.close()
+
+
+def promote(
+    shell: SyncRedis,
+    zset: str = "schedule",
+    *,
+    limit: int = 100,
+    generation: Generation = 8,
+    keys: Keys = KEYS,
+) -> Promoted:
+    op = promote_batch(
+        keys, keys.namespace + zset, now=NOW, generation=generation, grave=Grave(NOW), limit=limit
+    )
+    return shell.run(op)
+
+
+def payload(number: int, **fields: Any) -> bytes:
+    made = {"retry": True, "queue": "low", "class": "A", "args": [number], "created_at": 5}
+    return json.dumps(made | fields, separators=(",", ":")).encode()
+
+
+@pytest.mark.parametrize("zset", ["schedule", "retry"])
+@pytest.mark.parametrize(("generation", "stamp"), [(8, b"1795192067250"), (7, b"1795192067.25")])
+def test_a_due_job_is_moved(
+    any_server: Server, shell: SyncRedis, zset: str, generation: Generation, stamp: bytes
+) -> None:
+    """SCHED-6, SCHED-7 and KEY-1: at the head, registered, with enqueued_at and no other change."""
+    client = any_server.client()
+    client.lpush("queue:low", b"waiting")
+    text = (
+        b'{"retry":true,"queue":"low","class":"A","args":[[],{},1.50,12345678901234567890],'
+        b'"created_at":1795190000000,"x":{"\\u00e9":null}}'
+    )
+    client.zadd(zset, {text: NOW - 1})
+    result = promote(shell, zset, generation=generation)
+    assert (result.seen, result.moved, list(result.buried)) == (1, 1, [])
+    assert everything(any_server) == {
+        b"queues": {b"low"},
+        b"queue:low": [text[:-1] + b',"enqueued_at":' + stamp + b"}", b"waiting"],
+    }
+
+
+def test_due_is_what_is_not_later_than_now(any_server: Server, shell: SyncRedis) -> None:
+    """SCHED-5: the clock's own second is due, the next instant is not."""
+    client = any_server.client()
+    due, later = payload(1), payload(2)
+    client.zadd("schedule", {due: NOW, later: NOW + 0.001, payload(3): NOW + 60})
+    assert promote(shell).moved == 1
+    assert client.zcard("schedule") == 2
+    [moved] = client.lrange("queue:low", 0, -1)
+    assert json.loads(moved)["args"] == [1]
+
+
+def test_the_longest_due_go_first(any_server: Server, shell: SyncRedis) -> None:
+    """SCHED-7: and so they run first; a batch is limited."""
+    client = any_server.client()
+    client.zadd("schedule", {payload(n): NOW - 100 + n for n in range(10)})
+    assert promote(shell, limit=4) == Promoted(seen=4, moved=4)
+    assert promote(shell, limit=4) == Promoted(seen=4, moved=4)
+    assert promote(shell, limit=4) == Promoted(seen=2, moved=2)
+    queue = [json.loads(text)["args"][0] for text in reversed(client.lrange("queue:low", 0, -1))]
+    assert queue == list(range(10))
+
+
+def test_a_batch_is_two_round_trips(any_server: Server, shell: SyncRedis) -> None:
+    """SCHED-5: a question and one script, for any number of queues."""
+    any_server.client().zadd("schedule", {payload(n, queue=f"q{n % 7}"): 1 for n in range(100)})
+    promote(shell, limit=1)  # loads the script
+    with listening(any_server) as heard:
+        assert promote(shell).moved == 99
+        assert [line.name for line in heard() if not line.by_script] == ["ZRANGE", "EVALSHA"]
+
+
+BAD = {
+    "empty": b"",
+    "not JSON": b"{not json",
+    "not UTF-8": b'{"queue":"\xff"}',
+    "binary": bytes(range(256)),
+    "no object": b"[1]",
+    "no queue name": b'{"queue":5}',
+    "empty queue name": b'{"queue":""}',
+    "null for a queue": b'{"queue":null}',
+    "too deep": b'{"x":' + b"[" * 101 + b"]" * 101 + b"}",
+}
+
+
+def test_bad_members_are_buried_and_block_nobody(any_server: Server, shell: SyncRedis) -> None:
+    """SCHED-9 and DEAD-1: byte for byte, in one look, and the good one behind them is moved."""
+    client = any_server.client()
+    client.zadd("retry", dict.fromkeys(BAD.values(), 1) | {payload(1): 2})
+    result = promote(shell, "retry")
+    assert (result.seen, result.moved) == (len(BAD) + 1, 1)
+    assert {member for member, _ in result.buried} == set(BAD.values())
+    assert {error.rule for _, error in result.buried} == {"EXEC-3", "EXEC-4", "PAY-3", "SCHED-9"}
+    assert dict(client.zrange("dead", 0, -1, withscores=True)) == dict.fromkeys(BAD.values(), NOW)
+    assert client.llen("queue:low") == 1
+    assert not client.exists("retry", "queue:", "queue:5")
+
+
+def test_a_raw_time_in_a_foreign_member_is_dropped(any_server: Server, shell: SyncRedis) -> None:
+    """SCHED-6: or a reader would schedule it once more."""
+    any_server.client().zadd("schedule", {b'{"at":5,"queue":"q","class":"A"}': 1})
+    promote(shell)
+    [text] = any_server.client().lrange("queue:q", 0, -1)
+    assert json.loads(text) == {
+        "retry": True,
+        "queue": "q",
+        "class": "A",
+        "created_at": 1795192067250,
+        "enqueued_at": 1795192067250,
+    }
+
+
+def test_a_queue_that_is_no_list_keeps_its_jobs(any_server: Server, shell: SyncRedis) -> None:
+    """SCHED-5: they stay where they are; the others move."""
+    client = any_server.client()
+    client.set("queue:low", "in the way")
+    client.zadd("schedule", {payload(1): 1, payload(2, queue="high"): 2})
+    assert promote(shell) == Promoted(seen=2, moved=1)
+    assert client.zrange("schedule", 0, -1) == [payload(1)]
+    assert client.llen("queue:high") == 1
+
+
+def test_promoters_race_harmlessly(any_server: Server) -> None:
+    """SCHED-5: every job once, however many look at the same time."""
+    client = any_server.client()
+    client.zadd("schedule", {payload(n): NOW - 500 + n for n in range(500)})
+    client.zadd("schedule", {b"bad %d" % n: 1 for n in range(100)})
+
+    def drain(_: int) -> tuple[int, int]:
+        shell = SyncRedis(any_server.url)
+        moved = buried = 0
+        while (result := promote(shell, limit=20)).seen:
+            moved += result.moved
+            buried += len(result.buried)
+        shell.close()
+        return moved, buried
+
+    with ThreadPoolExecutor(6) as threads:
+        results = list(threads.map(drain, range(6)))
+    assert tuple(map(sum, zip(*results, strict=True))) == (500, 100)
+    numbers = Counter(json.loads(t)["args"][0] for t in client.lrange("queue:low", 0, -1))
+    assert numbers == Counter(range(500))
+    assert client.zcard("dead") == 100
+
+
+def test_promoters_of_the_other_kind_are_no_harm(any_server: Server, shell: SyncRedis) -> None:
+    """SCHED-5: one that pops and then pushes takes a member before us; we push nothing."""
+    client = any_server.client()
+    client.zadd("schedule", {payload(1): 1, b"bad": 1})
+    op = promote_batch(KEYS, "schedule", now=NOW, generation=8, grave=Grave(NOW))
+    due = client.zrange("schedule", "-inf", NOW, byscore=True)
+    step = next(op)
+    assert step is not None
+    script = op.send(due)
+    client.zrem("schedule", payload(1), b"bad")
+
+    def rest() -> Any:
+        reply = yield script
+        try:
+            while True:
+                reply = yield op.send(reply)
+        except StopIteration as done:
+            return done.value
+
+    assert shell.run(rest()) == Promoted(seen=2, moved=0, buried=[])
+    assert everything(any_server) == {}
+
+
+def test_a_namespace_is_kept_to(any_server: Server, shell: SyncRedis) -> None:
+    """KEY-4: by both scripts."""
+    client = any_server.client()
+    client.zadd("app:retry", {payload(1): 1, b"bad": 1})
+    promote(shell, "retry", keys=Keys("app:"))
+    assert set(client.keys()) == {b"app:queues", b"app:queue:low", b"app:dead"}
+
+
+def test_a_backlog_is_quick(any_server: Server, shell: SyncRedis) -> None:
+    """SCHED-10: batches are short, so that a stop between them is honoured soon."""
+    client = any_server.client()
+    client.zadd("schedule", {payload(n): 1 for n in range(5_000)})
+    longest = 0.0
+    for _ in range(50):
+        before = time.perf_counter()
+        assert promote(shell).seen == 100
+        longest = max(longest, time.perf_counter() - before)
+    assert longest < 1
+    assert client.llen("queue:low") == 5_000

@@ -1,0 +1,171 @@
+"""Typed use of jobwire, for the type checker alone: nothing here is ever run.
+
+`mypy --strict` must accept this file. Where a line is wrong on purpose, the comment says which
+error the checker has to find, and an unused comment is an error too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, assert_type
+
+from jobwire import (
+    App,
+    AsyncClient,
+    Client,
+    Job,
+    JobType,
+    MaybeWritten,
+    RedisRefused,
+    RedisTrouble,
+    current_job,
+)
+from jobwire.normalize import Item
+
+app = App("redis://localhost:6379/0", generation="auto", strict_args="raise")
+App(generation=6)  # type: ignore[arg-type]
+App(strict_args="warn")  # type: ignore[arg-type]
+
+
+@app.job
+def plain(count: int, label: str = "x") -> float:
+    return count / 2
+
+
+@app.job(name="Reports::Monthly", queue="low", retry=5, tags=["billing"], dead=False)
+def report(year: int, *months: int) -> None: ...
+
+
+@app.job
+async def fetch(url: str) -> bytes:
+    return url.encode()
+
+
+@app.job(retry="often")  # type: ignore[call-overload, untyped-decorator]
+def wrong_option() -> None: ...
+
+
+@app.job(queu="low")  # type: ignore[call-overload, untyped-decorator]
+def unknown_option() -> None: ...
+
+
+def definitions() -> None:
+    assert_type(plain(1, "y"), float)
+    plain("1")  # type: ignore[arg-type]
+    same: JobType[[str], Any] = fetch
+    other: JobType[[int], Any] = fetch  # type: ignore[assignment]
+    assert_type(plain.name, str)
+    assert_type(current_job(), Job | None)
+    print_both(same, other)
+
+
+def print_both(one: object, two: object) -> None: ...
+
+
+def enqueue() -> None:
+    assert_type(plain.enqueue(1), str | None)
+    plain.enqueue(1, "y")
+    plain.enqueue(1, label="y")
+    plain.enqueue()  # type: ignore[call-arg]
+    plain.enqueue("1")  # type: ignore[arg-type]
+    plain.enqueue(1, 2)  # type: ignore[arg-type]
+    plain.enqueue(1, "y", 3)  # type: ignore[call-arg]
+    plain.enqueue(1, lable="y")  # type: ignore[call-arg]
+    report.enqueue(2026, 1, 2, 3)
+    report.enqueue(2026, "May")  # type: ignore[arg-type]
+    fetch.enqueue("https://example.org")
+    fetch.enqueue(b"https://example.org")  # type: ignore[arg-type]
+
+
+def enqueue_later() -> None:
+    plain.enqueue_in(60, 1)
+    plain.enqueue_in(0.5, 1, label="y")
+    plain.enqueue_in(timedelta(minutes=1), 1)
+    plain.enqueue_at(datetime.now(UTC), 1)
+    plain.enqueue_at(1_795_192_067, 1)
+    plain.enqueue_in("60", 1)  # type: ignore[arg-type]
+    plain.enqueue_in(60)  # type: ignore[call-arg]
+    plain.enqueue_at(datetime.now(UTC), "1")  # type: ignore[arg-type]
+
+
+def enqueue_with_options() -> None:
+    plain.options(queue="high", retry=False).enqueue(1)
+    plain.options(queue="high").enqueue("1")  # type: ignore[arg-type]
+    plain.options(queue=5)  # type: ignore[arg-type]
+    plain.options(retry="often")  # type: ignore[arg-type]
+    plain.options(queu="high")  # type: ignore[call-arg]
+
+
+def enqueue_many() -> None:
+    assert_type(plain.enqueue_bulk([(1,), (2, "y")]), list[str | None])
+    plain.enqueue_bulk(([n] for n in range(5)), at=datetime.now(UTC))
+    plain.enqueue_bulk([[1], [2]], at=[5.0, timedelta(1)])
+    plain.enqueue_bulk([[1]], spread_interval=3_600)
+    plain.enqueue_bulk([1, 2])  # type: ignore[list-item]
+    plain.enqueue_bulk([[1]], spread_interval="1h")  # type: ignore[arg-type]
+
+
+async def enqueue_from_asyncio() -> None:
+    assert_type(await plain.aenqueue(1), str | None)
+    await plain.aenqueue("1")  # type: ignore[arg-type]
+    await fetch.aenqueue_in(timedelta(1), "https://example.org")
+    await fetch.aenqueue_in(timedelta(1), 5)  # type: ignore[arg-type]
+    await fetch.aenqueue_at(datetime.now(UTC), "https://example.org")
+    await fetch.aenqueue_bulk([["https://example.org"]])
+    assert_type(await fetch("https://example.org"), bytes)
+
+
+def stop_fours(item: Item, call_next: Callable[[], Item | None]) -> Item | None:
+    item["tags"] = ["checked"]
+    return None if item["args"] == [4] else call_next()
+
+
+def not_middleware(item: Item) -> Item:
+    return item
+
+
+def clients() -> None:
+    with Client(middleware=[stop_fours], namespace="app:", generation=8, timeout=1) as client:
+        assert_type(client, Client)
+        assert_type(client.push("HardJob", [1, "two"], queue="critical"), str | None)
+        client.push("HardJob", (1,), at=datetime.now(UTC), jid="abc", fields={"jw_x": 1})
+        client.push_in(60, "HardJob", [1], retry=None, backtrace=20)
+        client.push_bulk("HardJob", [[1], [2]], at=[1.0, 2.0], tags=["a"])
+        client.push(5)  # type: ignore[arg-type]
+        client.push("HardJob", 5)  # type: ignore[arg-type]
+        client.push("HardJob", queu="low")  # type: ignore[call-arg]
+        client.push("HardJob", at="now")  # type: ignore[arg-type]
+    Client(middleware=[not_middleware])  # type: ignore[list-item]
+    Client(generation="8")  # type: ignore[arg-type]
+
+
+async def async_clients() -> None:
+    async with AsyncClient("redis://localhost:6379/0") as client:
+        assert_type(client, AsyncClient)
+        assert_type(await client.push("HardJob", [1]), str | None)
+        await client.push_in(timedelta(1), "HardJob")
+        assert_type(await client.push_bulk("HardJob", [[1]]), list[str | None])
+        await client.push(None)  # type: ignore[arg-type]
+
+
+def failures(client: Client) -> None:
+    try:
+        client.push("HardJob")
+    except MaybeWritten as error:
+        assert_type(error.unsure, tuple[str, ...])
+    except RedisRefused as error:
+        assert_type(error.code, str)
+    except RedisTrouble as error:
+        assert_type(error.written, tuple[str, ...])
+
+
+def time_it(job: Job, call_next: Callable[[], Any]) -> Any:
+    assert_type(job.args, list[Any])
+    assert_type(job.jid, str | None)
+    assert_type(job.retry_count, int | None)
+    return call_next()
+
+
+App(server_middleware=[time_it], client_middleware=[stop_fours])
+App(server_middleware=[not_middleware])  # type: ignore[list-item]
