@@ -24,11 +24,13 @@ from jobwire import (
     RedisTrouble,
     RedisUnreachable,
 )
+from jobwire._async import AsyncRedis
+from jobwire._sync import SyncRedis
 from jobwire.errors import NoReply
 from jobwire.keys import Keys
 from jobwire.normalize import Item
 from jobwire.reliable import fetch
-from jobwire.wire import Op, command
+from jobwire.wire import Batch, Op, command
 from tests.conftest import ServerFactory
 from tests.integration.clients import KINDS, Connect, connecting, everything, listening
 from tests.servers import Server, wait_until
@@ -422,6 +424,66 @@ def test_tasks_cancelled_at_any_point_leave_no_reply_behind(server: Server) -> N
 
 class Interrupted(BaseException):
     """As Ctrl-C would be, but only ours."""
+
+
+def two_replies() -> Op[list[bytes]]:
+    reply: list[bytes] = yield Batch([command("ECHO", "first"), command("SET", "key", "late")])
+    return reply
+
+
+def test_replies_that_nobody_waited_for_are_never_read(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ENV-5: struck between two replies, of which the second is still to come."""
+    read = SyncRedis._read
+    replies = []
+
+    def struck(connection: Any) -> Any:
+        if replies:
+            raise Interrupted
+        replies.append(read(connection))
+        return replies[0]
+
+    with Client(server.url, timeout=2) as client:
+        hold_writes(server)
+        with monkeypatch.context() as patched:
+            patched.setattr(SyncRedis, "_read", staticmethod(struck))
+            with pytest.raises(Interrupted):
+                client.redis.run(two_replies())
+        assert replies == [b"first"]
+        assert client.redis.run(echo("mine")) == b"mine"
+        release_writes(server)
+        for number in range(100):
+            assert client.redis.run(echo(str(number))) == str(number).encode()
+
+
+def test_replies_that_no_task_waited_for_are_never_read(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ENV-5: the same in asyncio."""
+    read = AsyncRedis._read
+    replies = []
+
+    async def struck(connection: Any) -> Any:
+        if replies:
+            raise asyncio.CancelledError
+        replies.append(await read(connection))
+        return replies[0]
+
+    async def scenario() -> None:
+        async with AsyncClient(server.url, timeout=2) as client:
+            await asyncio.to_thread(hold_writes, server)
+            with monkeypatch.context() as patched:
+                patched.setattr(AsyncRedis, "_read", staticmethod(struck))
+                with pytest.raises(asyncio.CancelledError):
+                    await client.redis.run(two_replies())
+            assert replies == [b"first"]
+            assert await client.redis.run(echo("mine")) == b"mine"
+            await asyncio.to_thread(release_writes, server)
+            for number in range(100):
+                assert await client.redis.run(echo(str(number))) == str(number).encode()
+
+    asyncio.run(scenario())
 
 
 def test_an_interrupted_thread_leaves_no_reply_behind(server: Server) -> None:

@@ -12,6 +12,7 @@ from jobwire import RedisRefused
 from jobwire._sync import SyncRedis
 from jobwire.keys import Keys
 from jobwire.normalize import Sealed
+from jobwire.producer import Producer
 from jobwire.pushing import detect_generation, push, push_bulk
 from tests.integration.clients import everything, listening
 from tests.servers import Server
@@ -126,3 +127,28 @@ def test_asking_many_processes_is_two_round_trips(server: Server, shell: SyncRed
     with listening(server) as heard:
         assert shell.run(detect_generation(KEYS)) == 8
         assert [line.name for line in heard()] == ["SMEMBERS"] + ["HGET"] * 50
+
+
+def test_the_generation_is_asked_for_once_a_minute(server: Server, shell: SyncRedis) -> None:
+    """GEN-5: a fleet changes, so the answer does not hold for ever; nor if the clock goes back."""
+    clock = [1_000.0]
+    producer = Producer(
+        KEYS,
+        generation="auto",
+        strict_args="raise",
+        middleware=(),
+        clock=lambda: clock[0],
+        new_jid=lambda: "0" * 24,
+        draw=lambda: 0.5,
+    )
+    plain = server.client()
+    assert shell.run(producer.generation()) == 8
+    plain.sadd("n:processes", "old")
+    plain.hset("n:old", "info", '{"version":"7.3.2"}')
+    answers = []
+    for clock[0] in (1_000.0, 1_059.9, 1_060.0, 1_060.5):
+        answers.append(shell.run(producer.generation()))
+    assert answers == [8, 8, 7, 7]
+    plain.delete("n:old")
+    clock[0] = 500.0
+    assert shell.run(producer.generation()) == 8

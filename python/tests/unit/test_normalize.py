@@ -204,6 +204,7 @@ def test_middleware_decides_queue_and_time() -> None:
     item = make()
     item["queue"] = "other"
     item["at"] = NOW + 5
+    item["enqueued_at"] = 5
     sealed = seal(item, now=NOW, generation=8)
     assert (sealed.queue, sealed.at) == ("other", NOW + 5)
     assert b'"at"' not in sealed.text
