@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -20,6 +19,7 @@ __all__ = [
 ]
 
 DEFAULT_URL = "redis://localhost:6379/0"
+LONGEST = 1e9  # seconds; far beyond that the operating system cannot wait
 FetchMode = Literal["reliable", "basic"]
 
 
@@ -139,9 +139,9 @@ class WorkerConfig:
             raise ConfigError("capsules: a worker needs at least one")
         if self.fetch not in ("reliable", "basic"):
             raise ConfigError(f"fetch: {self.fetch!r} is neither 'reliable' nor 'basic'")
-        if not (math.isfinite(self.timeout) and self.timeout >= 0):
+        if not 0 <= self.timeout <= LONGEST:
             raise ConfigError(f"timeout: {self.timeout} is not a number of seconds from 0")
-        if self.poll_interval is not None and not self.poll_interval > 0:
+        if self.poll_interval is not None and not 0 < self.poll_interval <= LONGEST:
             raise ConfigError(f"poll_interval: {self.poll_interval} is not above 0 seconds")
         if self.max_retries < 0:
             raise ConfigError(f"max_retries: {self.max_retries} is below 0")

@@ -9,9 +9,13 @@ from jobwire.errors import ConfigError, RedisRefused
 from jobwire.keys import Keys
 from jobwire.wire import Op, command
 
-__all__ = ["ServerInfo", "check_server", "parse_info"]
+__all__ = ["ServerInfo", "UnfitServer", "check_server", "parse_info"]
 
 OLDEST_REDIS = (6, 2)  # the scripts need RPOP with a count and ZRANGE with BYSCORE
+
+
+class UnfitServer(ConfigError):
+    """The server answers, but jobs cannot be kept in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ def check_server(keys: Keys) -> Op[ServerInfo]:
     """Return what the server says of itself.
 
     Raises:
-        ConfigError: It is too old, or a cluster that this namespace cannot live on.
+        UnfitServer: It is too old, or a cluster that this namespace cannot live on.
     """
     try:
         text: bytes = yield command("INFO")
@@ -42,11 +46,11 @@ def parse_info(fields: Mapping[str, str], *, namespace: str) -> ServerInfo:
     valkey = fields.get("valkey_version")
     product = "Valkey" if valkey else "Redis"
     if version and _numbers(version) < OLDEST_REDIS:
-        raise ConfigError(
+        raise UnfitServer(
             f"{product} {version} is too old: jobwire needs Redis 6.2 or Valkey 7.2, or newer"
         )
     if fields.get("cluster_enabled") == "1" and not ("{" in namespace and "}" in namespace):
-        raise ConfigError(
+        raise UnfitServer(
             "the server is a cluster, over which Sidekiq's key names cannot be spread; "
             "use a namespace with a hash tag, like '{shard-01}:'"
         )

@@ -42,6 +42,9 @@ def main() -> None:
     """Run the command line and exit with its status."""
     try:
         status = cli.main(standalone_mode=False, prog_name="jobwire")
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        status = error.exit_code
     except (click.ClickException, AppNotLoaded, JobwireError) as error:
         status = report(error)
     except (click.Abort, KeyboardInterrupt):

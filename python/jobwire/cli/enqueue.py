@@ -92,8 +92,13 @@ def _time(text: str) -> When:
     except ValueError:
         pass
     try:
-        return datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise click.UsageError(
             f"--at {text!r} is no time; write 2026-12-24T18:00:00Z or epoch seconds"
         ) from None
+    if moment.tzinfo is None:
+        raise click.UsageError(
+            f"--at {text!r} has no time zone; write {text}Z for UTC, or {text}+01:00 or the like"
+        )
+    return moment

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import click
+from redis.exceptions import AuthenticationError
 
 from jobwire.errors import JobwireError, MaybeWritten, RedisTrouble, RedisUnreachable
+from jobwire.server import UnfitServer
 
 __all__ = ["AppNotLoaded", "report"]
 
@@ -37,11 +39,13 @@ def _judge(error: Exception) -> tuple[str, int]:
     if isinstance(error, MaybeWritten):
         return str(error), EXIT_UNSURE
     if isinstance(error, RedisUnreachable):
-        return (
-            f"{error}; start a server, or name one with --redis or REDIS_URL "
-            "('jobwire dev' brings its own)",
-            EXIT_REDIS,
-        )
-    if isinstance(error, RedisTrouble):
+        return f"{error}; {_remedy(error)}", EXIT_REDIS
+    if isinstance(error, RedisTrouble | UnfitServer):
         return str(error), EXIT_REDIS
     return str(error), EXIT_USAGE
+
+
+def _remedy(error: RedisUnreachable) -> str:
+    if isinstance(error.__cause__, AuthenticationError):
+        return "put user and password into the URL: redis://USER:PASSWORD@HOST:PORT/0"
+    return "start a server, or name one with --redis or REDIS_URL ('jobwire dev' brings its own)"

@@ -50,7 +50,7 @@ def load_app(target: str) -> App:
 
 
 def _import(place: str) -> ModuleType:
-    if not place:
+    if not place or place.startswith("."):
         raise AppNotLoaded("no module is named; write MODULE:APP, like shop.jobs:app")
     try:
         return _from_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
@@ -63,6 +63,10 @@ def _import(place: str) -> ModuleType:
         raise _failed(place, error) from error
     except AppNotLoaded:
         raise
+    except SystemExit as error:
+        raise AppNotLoaded(
+            f"importing {place!r} ended the program: {error}; a module must only define jobs"
+        ) from error
     except Exception as error:  # importing runs the user's code
         raise _failed(place, error) from error
 

@@ -122,7 +122,7 @@ class Launcher:
         """Check the server, then start; returns when jobs are being fetched.
 
         Raises:
-            ConfigError: The server is not fit. [ENV-1]
+            UnfitServer: It is too old, for example. [ENV-1]
             RedisTrouble: It cannot be used.
         """
         info = self._redis.run(check_server(self._keys))

@@ -32,7 +32,7 @@ def run(app: App, config: WorkerConfig, *, source: str = "") -> int:
         source: Where the Redis URL came from, for the log.
 
     Raises:
-        ConfigError, RedisTrouble: It could not start.
+        UnfitServer, RedisTrouble: It could not start.
     """
     signals: SimpleQueue[str] = SimpleQueue()
     stopping = False
