@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -210,16 +209,3 @@ def test_a_namespace_is_kept_to(any_server: Server, shell: SyncRedis) -> None:
     client.zadd("app:retry", {payload(1): 1, b"bad": 1})
     promote(shell, "retry", keys=Keys("app:"))
     assert set(client.keys()) == {b"app:queues", b"app:queue:low", b"app:dead"}
-
-
-def test_a_backlog_is_quick(any_server: Server, shell: SyncRedis) -> None:
-    """SCHED-10: batches are short, so that a stop between them is honoured soon."""
-    client = any_server.client()
-    client.zadd("schedule", {payload(n): 1 for n in range(5_000)})
-    longest = 0.0
-    for _ in range(50):
-        before = time.perf_counter()
-        assert promote(shell).seen == 100
-        longest = max(longest, time.perf_counter() - before)
-    assert longest < 1
-    assert client.llen("queue:low") == 5_000

@@ -393,7 +393,7 @@ def test_the_default_size_is_9999(shell: Shell) -> None:
 
 
 def test_put_back_restores_the_order(shell: Shell) -> None:
-    """FETCH-6 and SIG-5: RPUSH of the exact bytes, so that they run next, the first one first."""
+    """FETCH-6: RPUSH of the exact bytes, so that they run next, the first one first."""
     fields = shell.hold(b"1", BINARY, b"3")
     shell.push("q", b"4")
     assert shell.run(put_back(KEYS, ME, fields, started=False)) == 3
@@ -483,7 +483,7 @@ def test_recovered_jobs_count_as_started(shell: Shell) -> None:
 
 
 def test_recovery_returns_the_jobs_of_the_dead(shell: Shell) -> None:
-    """REL-4, REL-5 and REL-6: exact bytes, to the tails, for any queue name; the owner is gone."""
+    """REL-4 and REL-6: exact bytes, to the tails, for any queue name; the owner is gone."""
     shell.hold(b"1", BINARY, b"3")
     for number, name in enumerate(ODD_NAMES):
         shell.hold(name.encode(), queue=name, first=10 + number)

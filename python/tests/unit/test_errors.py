@@ -44,7 +44,7 @@ def test_what_python_people_would_catch(name: str, builtin: type[Exception]) -> 
 
 
 def test_shutdown_passes_except_exception() -> None:
-    """SIG-5: a job's `except Exception` must not swallow its interruption."""
+    """A job's `except Exception` must not swallow its interruption."""
     assert not issubclass(errors.Shutdown, Exception)
 
 
