@@ -33,6 +33,11 @@ class Promoted:
     moved: int
     buried: Sequence[tuple[bytes, MalformedPayload]] = ()
 
+    @property
+    def left(self) -> int:
+        """Members that stay, or that others took."""
+        return self.seen - self.moved - len(self.buried)
+
 
 def promoted(text: bytes, *, now: float, generation: Generation) -> tuple[str, bytes]:
     """Return the queue of a due payload and its text on that queue. [SCHED-6]
@@ -61,14 +66,26 @@ def promoted(text: bytes, *, now: float, generation: Generation) -> tuple[str, b
 
 
 def promote_batch(
-    keys: Keys, zset: str, *, now: float, generation: Generation, grave: Grave, limit: int = BATCH
+    keys: Keys,
+    zset: str,
+    *,
+    now: float,
+    generation: Generation,
+    grave: Grave,
+    skip: int = 0,
+    limit: int = BATCH,
 ) -> Op[Promoted]:
     """Move up to `limit` due members of `schedule` or `retry` to their queues.
+
+    `skip` passes over as many: those that stay, because their queue's key is no list, must not
+    block the ones behind them.
 
     Whoever removes a member by its exact bytes pushes it, in the same step: promoters may race,
     die or lose their connection at any point, and nothing is lost or doubled. [SCHED-5]
     """
-    due: Sequence[bytes] = yield command("ZRANGE", zset, "-inf", now, "BYSCORE", "LIMIT", 0, limit)
+    due: Sequence[bytes] = yield command(
+        "ZRANGE", zset, "-inf", now, "BYSCORE", "LIMIT", skip, limit
+    )
     queue_keys: dict[str, int] = {}
     moves: list[Arg] = []
     bad: list[tuple[bytes, MalformedPayload]] = []

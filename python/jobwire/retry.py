@@ -105,7 +105,8 @@ def after_failure(
     if retry is None or retry is False:
         return Discard()
 
-    changes["queue"] = job.get("retry_queue") or job.queue
+    elsewhere = job.get("retry_queue")
+    changes["queue"] = elsewhere if isinstance(elsewhere, str) and elsewhere else job.queue
     changes["error_message"] = _scrub(failure.message)
     changes["error_class"] = failure.error_class
     if job.retry_count is None:

@@ -69,6 +69,7 @@ class Poller:
     def _look(self) -> None:
         """Move everything that is due, retries first."""
         for zset in (self._keys.retry, self._keys.schedule):
+            skip = 0
             while not self._stop.is_set():
                 result = self._redis.run(
                     promote_batch(
@@ -77,6 +78,7 @@ class Poller:
                         now=time.time(),
                         generation=self._generation(),
                         grave=self._grave(),
+                        skip=skip,
                     )
                 )
                 for member, problem in result.buried:
@@ -86,9 +88,9 @@ class Poller:
                         problem,
                         member,
                     )
-                # A batch that moved nothing met another promoter, or a queue that is no list.
-                if result.seen < BATCH or not (result.moved or result.buried):
+                if result.seen < BATCH:
                     break
+                skip += result.left
 
     def _next_wait(self) -> float:
         processes = 1

@@ -1,0 +1,34 @@
+"""The poller against a real server."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from jobwire._sync import SyncRedis
+from jobwire.graves import Grave
+from jobwire.keys import Keys
+from jobwire.promotion import BATCH
+from jobwire.worker.poller import Poller
+from tests.servers import Server, wait_until
+
+
+def test_members_that_stay_block_nobody(server: Server) -> None:
+    """SCHED-9: more than a batch of due members whose queue key is no list; those behind move."""
+    client = server.client()
+    client.set("queue:broken", "no list")
+    stuck = [json.dumps({"class": "A", "queue": "broken", "jid": str(n)}) for n in range(BATCH + 7)]
+    client.zadd("schedule", dict.fromkeys(stuck, 1.0))
+    client.zadd("schedule", {json.dumps({"class": "A", "queue": "good", "jid": "last"}): 2.0})
+    redis = SyncRedis(server.url)
+    poller = Poller(
+        redis, Keys(), interval=0.01, generation=lambda: 8, grave=lambda: Grave(time.time())
+    )
+    poller.start()
+    try:
+        wait_until(lambda: client.llen("queue:good") == 1, what="the member behind to be moved")
+    finally:
+        poller.close(timeout=5)
+        redis.close()
+    assert client.zcard("schedule") == len(stuck)
+    assert client.get("queue:broken") == b"no list"
