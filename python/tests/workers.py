@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
+from unittest.mock import patch
 
 import redis
 
 from jobwire import App
 from jobwire.config import CapsuleConfig, WorkerConfig
-from jobwire.worker import Launcher
+from jobwire.worker import Launcher, wakeup
 from tests.servers import Keeper, Server, wait_until
 
 PYTHON = Path(__file__).resolve().parents[1]
@@ -47,11 +48,12 @@ def running(
     settings = {"capsules": {"default": capsule}, "timeout": 5.0, **settings}
     got: list[str] = [] if signals is None else signals
     launcher = Launcher(app, WorkerConfig(**settings), on_signal=got.append)
-    launcher.start()
-    try:
-        yield launcher
-    finally:
-        launcher.stop()
+    with patch.object(wakeup, "SLICE", 0.02):  # an idle worker stops sooner
+        launcher.start()
+        try:
+            yield launcher
+        finally:
+            launcher.stop()
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -65,7 +67,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def jobwire(
-    *arguments: str, cwd: Path | None = None, timeout: float = 30, **env: str
+    *arguments: str, cwd: Path | None = None, **env: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     return subprocess.run(
@@ -75,7 +77,7 @@ def jobwire(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=30,
         check=False,
     )
 

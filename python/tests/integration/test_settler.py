@@ -46,11 +46,11 @@ def hold(server: Server, *numbers: int) -> list[Held]:
 
 
 def left(server: Server) -> int:
-    return int(server.client().hlen(KEYS.private(ME)))  # type: ignore[arg-type]
+    return int(server.client().hlen(KEYS.private(ME)))
 
 
 def count(server: Server, kind: str) -> int:
-    return int(server.client().get(KEYS.stat(kind)) or 0)  # type: ignore[arg-type]
+    return int(server.client().get(KEYS.stat(kind)) or 0)
 
 
 def test_each_outcome_is_stored_where_it_belongs(server: Server, settler: Settler) -> None:
@@ -68,7 +68,7 @@ def test_each_outcome_is_stored_where_it_belongs(server: Server, settler: Settle
     client = server.client()
     assert left(server) == 0
     assert client.zrange(KEYS.retry, 0, -1, withscores=True) == [(b"again", 5.5)]
-    assert set(client.zrange(KEYS.dead, 0, -1)) == {b"buried", b'{"n":4}'}  # type: ignore[arg-type]
+    assert set(client.zrange(KEYS.dead, 0, -1)) == {b"buried", b'{"n":4}'}
     assert (count(server, "processed"), count(server, "failed")) == (4, 3)
 
 
@@ -113,7 +113,7 @@ def test_an_outcome_that_is_refused_holds_up_no_other(
         settler.add(each, Done())
     wait_until(lambda: left(server) == 1, timeout=0.9, what="the others, before the next try")
     wait_until(
-        lambda: client.info("commandstats")["cmdstat_evalsha"]["calls"] >= 4,  # type: ignore[index]
+        lambda: client.info("commandstats")["cmdstat_evalsha"]["calls"] >= 4,
         what="more tries",
     )
     assert client.hexists(KEYS.private(ME), refused.field)

@@ -15,10 +15,16 @@ from jobwire import App, current_job
 from jobwire.config import FetchMode
 from jobwire.errors import Shutdown
 from jobwire.payload import Job
+from jobwire.worker import basic
 from tests.servers import Server, wait_until
 from tests.workers import running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
+
+
+@pytest.fixture(autouse=True)
+def _short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(basic, "BLOCK", 0.1)
 
 
 def push(server: Server, *texts: str | bytes, queue: str = "default") -> None:
@@ -31,7 +37,7 @@ def members(server: Server, key: str) -> list[bytes]:
 
 
 def stat(server: Server, kind: str) -> int:
-    return int(server.client().get(f"stat:{kind}") or 0)  # type: ignore[arg-type]
+    return int(server.client().get(f"stat:{kind}") or 0)
 
 
 def settled(server: Server) -> bool:

@@ -171,7 +171,7 @@ def test_what_a_pending_fetch_still_brings_goes_back(server: Server) -> None:
     text = '{"class":"Take", "args":["late"]}'
     with running(gate.app, server, concurrency=3, fetch="basic") as launcher:
         client = server.client()
-        wait_until(lambda: client.info("clients")["blocked_clients"] == 3)  # type: ignore[index]
+        wait_until(lambda: client.info("clients")["blocked_clients"] == 3)
         launcher.quiet()
         client.lpush("queue:default", text)
     assert gate.entered == []

@@ -1,0 +1,274 @@
+"""What is wrong gets one line that names value, rule and fix, and a documented exit status."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobwire import App, Client, InvalidJob
+from jobwire.cli import __doc__ as cli_doc
+from tests.conftest import ServerFactory
+from tests.servers import Keeper, Server, wait_until
+from tests.workers import Workers, jobwire
+
+APP = "tests.apps.recording:app"
+NOWHERE = "redis://127.0.0.1:1/0"  # port 1 is never listened on
+USAGE, NO_APP, NO_REDIS = 2, 3, 4
+
+
+@pytest.fixture
+def workers(_keeper: Keeper, tmp_path: Path) -> Iterator[Workers]:
+    with Workers(_keeper, tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return a directory with modules that cannot be used."""
+    for name, text in {
+        "jobs": "import jobwire\napp = jobwire.App()\nother = jobwire.App()\nnumber = 5\n",
+        "wants": "import not_installed_here\n",
+        "typo": "def oops(:\n",
+        "leaves": "import sys\nsys.exit('set SHOP_KEY first')\n",
+        "raises": "raise RuntimeError('two\\nlines')\n",
+        "nothing": "",
+        "twice": "import jobwire\napp = jobwire.App()\n"
+        "app.job(name='X')(print)\napp.job(name='X')(repr)\n",
+    }.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    return tmp_path
+
+
+def refused(status: int, *arguments: str, cwd: Path | None = None, **env: str) -> str:
+    """Return the one line that a command leaves behind."""
+    ended = jobwire(*arguments, cwd=cwd, **env)
+    assert ended.returncode == status, ended.stderr
+    lines = ended.stderr.splitlines()
+    assert len(lines) == 1, ended.stderr
+    assert lines[0].startswith("jobwire: ")
+    assert ended.stdout == ""
+    return lines[0]
+
+
+def test_every_status_is_documented() -> None:
+    """The command's own help and its module say what they mean."""
+    text = jobwire("--help").stdout
+    for status in (USAGE, NO_APP, NO_REDIS):
+        assert re.search(rf"\b{status} [A-Za-z]", " ".join(text.split()))
+        assert f"{status} " in (cli_doc or "")
+
+
+WORKER: dict[str, tuple[int, list[str], list[str]]] = {
+    "flag": (USAGE, ["jobs:app", "--bogus"], ["--bogus", "worker --help"]),
+    "no app": (USAGE, [], ["MODULE:APP", "worker --help"]),
+    "weight": (USAGE, ["jobs:app", "-q", "a,x"], ["'a,x'", "'x'", "NAME,WEIGHT"]),
+    "negative weight": (USAGE, ["jobs:app", "-q", "a,-1"], ["'a,-1'", "from 0"]),
+    "empty queue": (USAGE, ["jobs:app", "-q", ""], ["''", "NAME,WEIGHT"]),
+    "blank queue": (USAGE, ["jobs:app", "-q", " a"], ["' a'", "NAME,WEIGHT"]),
+    "queue twice": (USAGE, ["jobs:app", "-q", "a", "-q", "a,2"], ["'a'", "twice"]),
+    "concurrency": (USAGE, ["jobs:app", "-c", "0"], ["0 is less than 1"]),
+    "no number": (USAGE, ["jobs:app", "-c", "many"], ["-c", "'many'"]),
+    "timeout": (USAGE, ["jobs:app", "-t", "-1"], ["timeout", "-1", "from 0"]),
+    "timeout NaN": (USAGE, ["jobs:app", "-t", "nan"], ["timeout", "nan"]),
+    "timeout for ever": (USAGE, ["jobs:app", "-t", "1e300"], ["timeout", "1e+300"]),
+    "interval": (USAGE, ["jobs:app", "--poll-interval", "0"], ["poll_interval", "above 0"]),
+    "interval inf": (USAGE, ["jobs:app", "--poll-interval", "inf"], ["poll_interval", "inf"]),
+    "fetch": (USAGE, ["jobs:app", "--fetch", "fast"], ["'fast'", "'reliable', 'basic'"]),
+    "scheme": (USAGE, ["jobs:app", "--redis", "http://x"], ["http://x", "redis://"]),
+    "port": (USAGE, ["jobs:app", "--redis", "redis://h:99999"], ["99999"]),
+    "database": (USAGE, ["jobs:app", "--redis", "redis://h/shop"], ["/shop", "/0"]),
+    "module": (NO_APP, ["nope:app"], ["'nope'", "PYTHONPATH"]),
+    "submodule": (NO_APP, ["nope.sub:app"], ["'nope'", "PYTHONPATH"]),
+    "no module": (NO_APP, [":app"], ["MODULE:APP"]),
+    "relative": (NO_APP, [".jobs:app"], ["MODULE:APP"]),
+    "file": (NO_APP, ["gone.py:app"], ["'gone.py'"]),
+    "name": (NO_APP, ["jobs:nope"], ["'nope'", "app, other"]),
+    "no app object": (NO_APP, ["jobs:number"], ["int", "jobwire.App"]),
+    "which": (NO_APP, ["jobs"], ["2 applications", "app and other", "jobs:NAME"]),
+    "none": (NO_APP, ["nothing"], ["0 applications", "nothing:NAME"]),
+    "import": (NO_APP, ["wants:app"], ["wants.py:1", "not_installed_here"]),
+    "syntax": (NO_APP, ["typo:app"], ["typo.py:1", "SyntaxError"]),
+    "error": (NO_APP, ["raises.py:app"], ["raises.py:1", "RuntimeError: two lines"]),
+    "exit": (NO_APP, ["leaves:app"], ["'leaves'", "set SHOP_KEY first"]),
+    "job twice": (NO_APP, ["twice:app"], ["'X'", "name='...'"]),
+}
+
+
+@pytest.mark.parametrize("case", WORKER)
+def test_worker(project: Path, case: str) -> None:
+    """ENV-1, FETCH-4: before anything is connected."""
+    status, arguments, words = WORKER[case]
+    line = refused(status, "worker", *arguments, cwd=project, JOBWIRE_REDIS_URL=NOWHERE)
+    for word in words:
+        assert word in line
+
+
+ENQUEUE: dict[str, tuple[list[str], list[str]]] = {
+    "flag": (["X", "--bogus"], ["--bogus"]),
+    "text": (["X", "hello"], ["argument 1", "'hello'", "quotes", "'\"hello\"'"]),
+    "second": (["X", "1", "{'a':1}"], ["argument 2", "{'a':1}"]),
+    "NaN": (["X", "NaN"], ["argument 1", "NaN"]),
+    "Infinity": (["X", "--", "-Infinity"], ["argument 1", "Infinity"]),
+    "beyond a double": (["X", "[1e999]"], ["args[0][0]", "inf"]),
+    "lone surrogate": (["X", '"\\ud800"'], ["args[0]"]),
+    "too deep": (["X", "[" * 99 + "]" * 99], ["args[0]", "100 levels"]),
+    "class": ([""], ["class", "''", "HardJob"]),
+    "negative retry": (["X", "--retry", "-1"], ["retry", "-1", "from 0"]),
+    "retry": (["X", "--retry", "often"], ["--retry", "'often'", "true, false or a number"]),
+    "empty queue": (["X", "-q", ""], ["queue", "''"]),
+    "naive": (["X", "--at", "2030-12-24T18:00"], ["2030-12-24T18:00", "time zone", "18:00Z"]),
+    "no time": (["X", "--at", "tomorrow"], ["'tomorrow'", "2026-12-24T18:00:00Z"]),
+    "milliseconds": (["X", "--at", "1795192067000"], ["1795192067000", "milliseconds"]),
+    "when NaN": (["X", "--in", "nan"], ["nan"]),
+    "both": (["X", "--in", "1", "--at", "2"], ["--in", "--at"]),
+    "namespace": (["X", "--namespace", "a b"], ["'a b'", "app:"]),
+    "scheme": (["X", "--redis", "localhost:6379"], ["localhost:6379", "redis://"]),
+}
+
+
+@pytest.mark.parametrize("case", ENQUEUE)
+def test_enqueue(server: Server, case: str) -> None:
+    """PUSH-4, PUSH-5, PAY-3, PAY-4, SCHED-4: nothing is written."""
+    arguments, words = ENQUEUE[case]
+    line = refused(USAGE, "enqueue", *arguments, JOBWIRE_REDIS_URL=server.url)
+    for word in words:
+        assert word in line
+    assert server.client().keys("*") == []
+
+
+@pytest.mark.parametrize("command", [["worker", APP], ["enqueue", "X"]])
+def test_no_redis(command: list[str]) -> None:
+    """ENV-1: host, port, reason, and what to do; the password is not shown."""
+    line = refused(NO_REDIS, *command, "--redis", "redis://:s3cret@127.0.0.1:1/0")
+    for word in ("127.0.0.1:1", "refused", "--redis", "jobwire dev"):
+        assert word in line
+    assert "s3cret" not in line
+    line = refused(NO_REDIS, *command, "--redis", "unix:///nowhere/redis.sock")
+    assert "/nowhere/redis.sock" in line
+    assert "No such file" in line
+
+
+@pytest.mark.parametrize("command", [["worker", APP], ["enqueue", "X"]])
+def test_wrong_password(server_factory: ServerFactory, command: list[str]) -> None:
+    """ENV-1: at once, and so is none at all; the wrong one is not shown."""
+    server = server_factory(password="right")
+    address = f"127.0.0.1:{server.port}"
+    began = time.monotonic()
+    line = refused(NO_REDIS, *command, "--redis", f"redis://:wr0ng@{address}/0")
+    assert time.monotonic() - began < 5
+    assert address in line
+    assert "password" in line
+    assert "wr0ng" not in line
+    line = refused(NO_REDIS, *command, "--redis", f"redis://{address}/0")
+    assert "Authentication required" in line
+    assert "redis://USER:PASSWORD@HOST:PORT/0" in line
+
+
+@contextmanager
+def stub(version: str) -> Iterator[str]:
+    """Answer INFO as a server of that version would; no such old one can be installed here."""
+    info = f"# Server\r\nredis_version:{version}\r\n"
+
+    def serve(listener: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection, connection.makefile("rb") as lines:
+                for line in lines:
+                    if line.strip().upper() == b"INFO":
+                        connection.sendall(f"${len(info)}\r\n{info}\r\n".encode())
+                    elif line.strip().upper() in (b"CLIENT", b"SELECT"):
+                        connection.sendall(b"+OK\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        try:
+            yield f"redis://127.0.0.1:{listener.getsockname()[1]}/0"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("version", ["6.0.16", "5.0.14", "2.8"])
+def test_a_server_that_is_too_old(version: str) -> None:
+    """ENV-1: the version found, and those that will do."""
+    with stub(version) as url:
+        line = refused(NO_REDIS, "worker", APP, "--redis", url)
+    for word in (version, "6.2", "7.2"):
+        assert word in line
+
+
+def test_a_cluster_without_a_hash_tag(server_factory: ServerFactory, tmp_path: Path) -> None:
+    """ENV-1, KEY-4: Sidekiq's names cannot be spread over slots."""
+    server = server_factory("--cluster-enabled", "yes")
+    line = refused(NO_REDIS, "worker", APP, "--redis", server.url)
+    for word in ("cluster", "{shard-01}:"):
+        assert word in line
+
+
+def test_an_eviction_policy_is_only_warned_of(
+    server_factory: ServerFactory, workers: Workers
+) -> None:
+    """ENV-2: the worker runs; one that says noeviction is not mentioned."""
+    for policy, warned in (("allkeys-lru", True), ("noeviction", False)):
+        server = server_factory("--maxmemory-policy", policy)
+        client = server.client()
+        worker = workers.start(APP, "--redis", server.url)
+        client.lpush("queue:default", '{"class":"Note","args":[]}')
+        wait_until(partial(client.exists, "test:ran"))
+        found = worker.logged("maxmemory-policy")
+        assert [line["lvl"] for line in found] == (["WARNING"] if warned else [])
+        assert all("allkeys-lru" in each["msg"] and "noeviction" in each["msg"] for each in found)
+
+
+def nest(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+REFUSED_IN_PYTHON: dict[str, tuple[Any, list[str]]] = {
+    "object key": ([{"a": {5: 1}}], ["args[0]", "5", "PUSH-5"]),
+    "no JSON": ([1, {"at": datetime(2030, 1, 1)}], ["args[1]", "datetime", "PUSH-5"]),
+    "NaN": ([[float("nan")]], ["args[0][0]", "nan", "PAY-4"]),
+    "nesting": ([nest(100)], ["args[0]", "100", "PAY-3"]),
+    "bytes": ([b"x"], ["args[0]", "bytes", "PUSH-5"]),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_IN_PYTHON)
+def test_python_arguments(server: Server, case: str) -> None:
+    """PUSH-5, PAY-3, PAY-4: one line that says where; nothing is written."""
+    args, words = REFUSED_IN_PYTHON[case]
+    with Client(server.url) as client, pytest.raises(InvalidJob) as caught:
+        client.push("X", args)
+    for word in words:
+        assert word in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert server.client().keys("*") == []
+
+
+def test_python_options(server: Server) -> None:
+    """PUSH-4, SCHED-4: naive datetime, negative retry, empty queue."""
+    app = App(server.url)
+    job = app.job(name="X")(print)
+    with pytest.raises(InvalidJob, match="time zone"):
+        job.enqueue_at(datetime(2030, 1, 1))
+    with pytest.raises(InvalidJob, match=r"retry: -1 .* from 0"):
+        job.options(retry=-1)
+    with pytest.raises(InvalidJob, match="queue: ''"):
+        job.options(queue="")
+    app.client.close()
+    assert server.client().keys("*") == []

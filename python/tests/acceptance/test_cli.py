@@ -1,0 +1,259 @@
+"""The `jobwire` command as a user meets it, and the development server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import redis
+
+import jobwire as package
+from jobwire import embedded
+from tests.conftest import ServerFactory
+from tests.servers import Keeper, Server, wait_until
+from tests.workers import Workers, environment, jobwire
+
+APP = "tests.apps.recording:app"
+
+
+@pytest.fixture
+def workers(_keeper: Keeper, tmp_path: Path) -> Iterator[Workers]:
+    with Workers(_keeper, tmp_path) as running:
+        yield running
+
+
+def test_help_and_version() -> None:
+    """Of every command, on standard output, naming what the README names."""
+    assert "worker" in jobwire("--help").stdout
+    assert jobwire("--version").stdout == f"jobwire, version {package.__version__}\n"
+    for command, words in {
+        "worker": ["MODULE:APP", "--queue", "--concurrency", "--timeout", "--redis", "TSTP"],
+        "enqueue": ["CLASS", "--queue", "--in", "--at", "--retry", "JSON"],
+        "dev": ["MODULE:APP", ".jobwire", "embedded"],
+    }.items():
+        for flag in ("--help", "-h"):
+            ended = jobwire(command, flag)
+            assert ended.returncode == 0, ended.stderr
+            assert [word for word in words if word not in ended.stdout] == []
+    bare = jobwire()
+    assert bare.returncode == 2
+    assert "Commands:" in bare.stderr
+    assert len(bare.stderr.splitlines()) > 10
+
+
+def enqueue(url: str, *arguments: str) -> str:
+    """Enqueue and return the jid, the only thing on standard output."""
+    ended = jobwire("enqueue", *arguments, REDIS_URL=url)
+    assert ended.returncode == 0, ended.stderr
+    (jid,) = ended.stdout.splitlines()
+    assert len(jid) == 24
+    assert "from REDIS_URL" in ended.stderr
+    return jid
+
+
+def test_enqueue_writes_what_it_says(server: Server) -> None:
+    """PUSH-1, PUSH-2, PUSH-6: class, JSON arguments, queue, retry."""
+    jid = enqueue(
+        server.url, "Shop::Mail", "42", '"text"', '{"a":[1.5,null]}', "-q", "low", "--retry", "3"
+    )
+    client = server.client()
+    (text,) = client.lrange("queue:low", 0, -1)
+    job = json.loads(text)
+    assert job["class"] == "Shop::Mail"
+    assert job["args"] == [42, "text", {"a": [1.5, None]}]
+    assert (job["jid"], job["queue"], job["retry"]) == (jid, "low", 3)
+    enqueue(server.url, "X", "--retry", "false", "--", "-5", '"-x"')
+    (text,) = client.lrange("queue:default", 0, -1)
+    job = json.loads(text)
+    assert (job["args"], job["retry"]) == ([-5, "-x"], False)
+    assert client.smembers("queues") == {b"low", b"default"}
+    enqueue(server.url, "X", "--namespace", "shop:")
+    assert client.llen("shop:queue:default") == 1
+
+
+def test_enqueue_schedules(server: Server) -> None:
+    """SCHED-1, SCHED-2, SCHED-3: a delay, a date with its zone, epoch seconds; the past is now."""
+    before = time.time()
+    jids = [
+        enqueue(server.url, "X", "--in", "60"),
+        enqueue(server.url, "X", "--at", "2033-05-18T05:33:20+02:00"),
+        enqueue(server.url, "X", "--at", "2000000000.5"),
+    ]
+    found: Any = server.client().zrange("schedule", 0, -1, withscores=True)
+    scores = {json.loads(text)["jid"]: score for text, score in found}
+    assert before + 60 <= scores[jids[0]] <= time.time() + 60
+    assert scores[jids[1]] == 2_000_000_000
+    assert scores[jids[2]] == 2_000_000_000.5
+    enqueue(server.url, "X", "--at", "2001-09-09T01:46:41Z")
+    assert server.client().llen("queue:default") == 1
+
+
+def test_enqueued_jobs_are_run(server: Server, workers: Workers) -> None:
+    """EXEC-1: from one command to the other."""
+    workers.start(APP, "--redis", server.url, "--poll-interval", "0.1", "-q", "default")
+    jid = enqueue(server.url, "WhoAmI")
+    enqueue(server.url, "Note", '{"ü":[1]}', "--in", "0.5")
+    client = server.client()
+    wait_until(lambda: client.llen("test:ran") == 2, timeout=15)
+    found: Any = client.lrange("test:ran", 0, -1)
+    assert [json.loads(text) for text in found] == [["WhoAmI", [jid]], ["Note", [{"ü": [1]}]]]
+
+
+def test_a_password_with_every_separator(server_factory: ServerFactory, workers: Workers) -> None:
+    """ENV-4: percent-encoded in the URL, shown nowhere."""
+    server = server_factory(password="p+/%@:?# x")
+    worker = workers.start(APP, "--redis", server.url)
+    ended = jobwire("enqueue", "Note", REDIS_URL=server.url)
+    assert ended.returncode == 0, ended.stderr
+    wait_until(lambda: server.client().exists("test:ran"))
+    for text in (ended.stderr, worker.log.read_text()):
+        assert quote("p+/%@:?# x", safe="") not in text
+        assert "p+/%@" not in text
+        assert f":***@127.0.0.1:{server.port}" in text
+
+
+def test_a_unix_socket(server_factory: ServerFactory, tmp_path: Path, workers: Workers) -> None:
+    """ENV-4: for enqueueing and for work, waking up included."""
+    path = tmp_path / "redis.sock"
+    server = server_factory("--unixsocket", str(path))
+    workers.start(APP, "--redis", f"unix://{path}")
+    enqueue(f"unix://{path}", "Note", "1")
+    wait_until(lambda: server.client().exists("test:ran"))
+
+
+def test_variables_name_the_redis(server: Server) -> None:
+    """The application's own variable by REDIS_PROVIDER, and JOBWIRE_REDIS_URL before all."""
+    ended = jobwire("enqueue", "X", REDIS_PROVIDER="SHOP_URL", SHOP_URL=server.url)
+    assert "from SHOP_URL" in ended.stderr
+    ended = jobwire("enqueue", "X", JOBWIRE_REDIS_URL=server.url, REDIS_URL="redis://nowhere:1")
+    assert "from JOBWIRE_REDIS_URL" in ended.stderr
+    assert server.client().llen("queue:default") == 2
+    ended = jobwire("enqueue", "X", REDIS_PROVIDER=server.url)
+    assert ended.returncode == 2
+    assert "REDIS_PROVIDER" in ended.stderr
+
+
+PROJECT = """
+import pathlib
+import jobwire
+
+app = jobwire.App()
+
+@app.job(queue="mail")
+def touch(name):
+    pathlib.Path(name).write_text("done")
+"""
+
+
+class Dev:
+    """`jobwire dev` in a directory."""
+
+    def __init__(self, keeper: Keeper, directory: Path) -> None:
+        self._keeper = keeper
+        self.log = directory / "dev.log"
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "jobwire", "dev", "jobs:app"],
+                cwd=directory,
+                env=environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        keeper.watch(self.process.pid)
+        url = wait_until(lambda: embedded.find(directory), what="the server")
+        self.client = redis.Redis.from_url(url or "")
+        mine = f":{self.process.pid}:".encode()
+        wait_until(lambda: any(mine in each for each in self._processes()), what="the worker")
+
+    def _processes(self) -> set[bytes]:
+        found: Any = self.client.smembers("processes")
+        return set(found)
+
+    @property
+    def server(self) -> int:
+        """The process of its server."""
+        info: Any = self.client.info("server")
+        return int(info["process_id"])
+
+    def end(self, how: signal.Signals) -> int:
+        self.process.send_signal(how)
+        return self.process.wait(20)
+
+    def close(self) -> None:
+        self.client.close()
+        if self.process.poll() is None:
+            self.end(signal.SIGKILL)
+        self._keeper.release(self.process.pid)
+
+
+@pytest.fixture
+def dev(_keeper: Keeper, tmp_path: Path) -> Iterator[Callable[[], Dev]]:
+    """Start `jobwire dev` for an application in the test's directory."""
+    (tmp_path / "jobs.py").write_text(PROJECT)
+    with ExitStack() as running:
+
+        def start() -> Dev:
+            started = Dev(_keeper, tmp_path)
+            running.callback(started.close)
+            return started
+
+        yield start
+    if embedded.find(tmp_path):  # only after a failure
+        embedded.start(tmp_path).close()
+
+
+def test_dev_brings_its_own_server(dev: Callable[[], Dev], tmp_path: Path) -> None:
+    """EXEC-1: found by enqueue in the same directory; data survives; nothing is left running."""
+    first = dev()
+    pid = first.server
+    ended = jobwire("enqueue", "touch", '"one"', "-q", "mail", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert "jobwire dev" in ended.stderr
+    wait_until(lambda: (tmp_path / "one").exists())
+    jobwire("enqueue", "touch", '"two"', "-q", "other", cwd=tmp_path)
+    assert first.end(signal.SIGTERM) == 0
+    assert "Valkey at redis://127.0.0.1:" in first.log.read_text()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert embedded.find(tmp_path) is None
+    tops = {path.name for path in tmp_path.iterdir()} - {"__pycache__"}
+    assert tops == {"jobs.py", "dev.log", "one", ".jobwire"}
+
+    second = dev()
+    assert second.client.llen("queue:other") == 1
+    assert second.client.get("stat:processed") == b"1"
+    assert second.end(signal.SIGINT) == 0
+    assert embedded.find(tmp_path) is None
+
+
+def test_dev_survives_its_own_kill(dev: Callable[[], Dev], tmp_path: Path) -> None:
+    """REL-4: after kill -9 the next `dev` joins the server that is left, and ends it."""
+    killed = dev()
+    assert killed.end(signal.SIGKILL) == -signal.SIGKILL
+    again = dev()
+    assert again.server == killed.server
+    assert again.end(signal.SIGTERM) == 0
+    assert embedded.find(tmp_path) is None
+
+
+def test_nothing_there_says_what_to_do(tmp_path: Path) -> None:
+    """The default address may be in use on a developer's machine: then this cannot be tried."""
+    with socket.socket() as probe:
+        if probe.connect_ex(("localhost", 6379)) == 0:
+            pytest.skip("something listens on the default port")
+    ended = jobwire("enqueue", "X", cwd=tmp_path)
+    assert ended.returncode == 4
+    for word in ("localhost:6379", "--redis", "REDIS_URL", "jobwire dev"):
+        assert word in ended.stderr

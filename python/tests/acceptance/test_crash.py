@@ -1,0 +1,129 @@
+"""kill -9: every job that a worker held is run again by another, none is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobwire import Client
+from tests.apps import recording
+from tests.servers import Keeper, Server, wait_until
+from tests.workers import WorkerProcess, Workers
+
+APP = "tests.apps.recording:app"
+
+
+@pytest.fixture
+def workers(_keeper: Keeper, tmp_path: Path) -> Iterator[Workers]:
+    with Workers(_keeper, tmp_path) as running:
+        yield running
+
+
+def traces(server: Server, key: str) -> list[Any]:
+    found: Any = server.client().lrange(key, 0, -1)
+    return [json.loads(text) for text in found]
+
+
+def kill_with_prefetched_jobs(server: Server, worker: WorkerProcess, jobs: int) -> tuple[str, int]:
+    """Kill a worker of ten threads that runs ten `Hold` jobs and holds more.
+
+    Returns:
+        Its identity, and how many it held.
+    """
+    client = server.client()
+    identity = worker.identity(client)
+    held = f"jobwire:private:{identity}"
+
+    def fetched_ahead() -> bool:
+        return int(client.hlen(held)) > 10
+
+    with Client(server.url) as enqueuer:
+        # Many quick jobs teach it to fetch ahead. What it fetched goes back within a moment if
+        # it has to wait, so this is a race, but one that can be run again.
+        for _ in range(10):
+            enqueuer.push_bulk("Note", [[n] for n in range(500)], retry=False)
+            wait_until(lambda: not client.exists("queue:default") and not client.exists(held))
+            enqueuer.push_bulk("Hold", [[n] for n in range(jobs)])
+            wait_until(lambda: len(traces(server, recording.STARTED)) >= 10 or fetched_ahead())
+            os.kill(worker.process.pid, signal.SIGSTOP)
+            if fetched_ahead():
+                break
+            os.kill(worker.process.pid, signal.SIGCONT)
+            client.set(recording.RELEASE, 1)
+            wait_until(lambda: not client.exists("queue:default") and not client.exists(held))
+            client.delete(recording.RELEASE, recording.STARTED, recording.RAN)
+    assert fetched_ahead(), "never caught it with jobs fetched ahead"
+    worker.kill()
+    client.delete(recording.STARTED, recording.RAN)
+    return identity, int(client.hlen(held))
+
+
+def all_run_by(
+    server: Server, worker: WorkerProcess, jobs: int, *, held: int, timeout: float
+) -> None:
+    client = server.client()
+    client.set(recording.RELEASE, 1)
+    wait_until(lambda: len(traces(server, recording.RAN)) >= jobs, timeout, "all jobs")
+    wait_until(lambda: not client.exists(f"jobwire:private:{worker.identity(client)}"))
+    runs = Counter(args[0] for name, args in traces(server, recording.RAN) if name == "Hold")
+    assert runs == dict.fromkeys(range(jobs), 1)
+    assert not client.exists("queue:default", "retry", "dead", "jobwire:returned")
+    starts = [line["ctx"] for line in worker.logged("start") if line["msg"] == "start"]
+    again = [ctx["returned"] for ctx in starts if "returned" in ctx and ctx["class"] == "Hold"]
+    assert again == [1] * held
+
+
+def test_jobs_of_a_killed_worker_are_run_again(server: Server, workers: Workers) -> None:
+    """REL-1, REL-3, REL-4, REL-7: with the lease ended by hand, to save a minute."""
+    first = workers.start(APP, "--redis", server.url, "-c", "10")
+    identity, held = kill_with_prefetched_jobs(server, first, jobs=30)
+    client = server.client()
+    assert held + client.llen("queue:default") == 30
+    client.delete(identity)
+    second = workers.start(APP, "--redis", server.url, "-c", "10")
+    all_run_by(server, second, 30, held=held, timeout=20)
+    assert second.logged(f"jobs of process {identity}, which died")
+    assert client.smembers("jobwire:owners") <= {second.identity(client).encode()}
+
+
+@pytest.mark.slow
+def test_jobs_are_back_within_75_seconds(server: Server, workers: Workers) -> None:
+    """REL-5, BEAT-8: nobody helps, with the real lease and a worker that is there all the time."""
+    first = workers.start(APP, "--redis", server.url, "-c", "10")
+    _, held = kill_with_prefetched_jobs(server, first, jobs=30)
+    killed = time.monotonic()
+    second = workers.start(APP, "--redis", server.url, "-c", "10")
+    all_run_by(server, second, 30, held=held, timeout=75)
+    assert time.monotonic() - killed < 75
+
+
+def test_a_worker_that_only_slept_does_not_overrule_its_heir(
+    server: Server, workers: Workers
+) -> None:
+    """REL-2, REL-3: paused for longer than its lease, as a laptop is."""
+    client = server.client()
+    first = workers.start(APP, "--redis", server.url, "-c", "1")
+    identity = first.identity(client)
+    with Client(server.url) as enqueuer:
+        enqueuer.push("Hold", [1])
+    wait_until(lambda: traces(server, recording.STARTED))
+    first.send(signal.SIGSTOP)
+    client.delete(identity)
+    second = workers.start(APP, "--redis", server.url, "-c", "1")
+    wait_until(lambda: len(traces(server, recording.STARTED)) == 2)
+    client.set(recording.RELEASE, 1)
+    wait_until(lambda: client.get("stat:processed") == b"1")
+    first.send(signal.SIGCONT)
+    wait_until(lambda: first.logged("dropped"))
+    assert client.get("stat:processed") == b"1"
+    for worker in (first, second):
+        worker.send(signal.SIGTERM)
+        assert worker.wait() == 0

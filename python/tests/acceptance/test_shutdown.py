@@ -1,0 +1,224 @@
+"""Signals to a worker process: stop, quiet, dump; what runs is ended or put back."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobwire import Client
+from tests.apps import recording
+from tests.servers import Keeper, Server, wait_until
+from tests.workers import Workers
+
+APP = "tests.apps.recording:app"
+
+
+@pytest.fixture
+def workers(_keeper: Keeper, tmp_path: Path) -> Iterator[Workers]:
+    with Workers(_keeper, tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Client]:
+    with Client(server.url) as client:
+        yield client
+
+
+def traces(server: Server, key: str) -> list[Any]:
+    found: Any = server.client().lrange(key, 0, -1)
+    return [json.loads(text) for text in found]
+
+
+def queue(server: Server) -> list[bytes]:
+    found: Any = server.client().lrange("queue:default", 0, -1)
+    return list(found)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_term_and_int_let_jobs_end_and_exit_0(
+    server: Server, workers: Workers, client: Client, number: signal.Signals
+) -> None:
+    """SIG-1, FETCH-5, BEAT-7: a job that comes late stays in its queue."""
+    worker = workers.start(APP, "--redis", server.url, "-c", "2")
+    redis = server.client()
+    identity = worker.identity(redis)
+    client.push("Hold", [1])
+    wait_until(lambda: traces(server, recording.STARTED))
+    worker.send(number)
+    wait_until(lambda: worker.logged("quiet"))
+    client.push("Note", ["late"])
+    redis.set(recording.RELEASE, 1)
+    assert worker.wait() == 0
+    assert traces(server, recording.RAN) == [["Hold", [1]]]
+    assert len(queue(server)) == 1
+    assert redis.get("stat:processed") == b"1"
+    assert not redis.exists("processes", f"{identity}:work", f"jobwire:private:{identity}")
+    assert worker.lines()[-1]["msg"] == "stopped"
+
+
+@pytest.mark.parametrize("fetch", ["reliable", "basic"])
+def test_term_at_the_deadline_puts_unfinished_jobs_back(
+    server: Server, workers: Workers, client: Client, fetch: str
+) -> None:
+    """SIG-1, SIG-5, FETCH-6, RETRY-10, REL-7: exact bytes; the second run shows in the log."""
+    redis = server.client()
+    names = [b"Hold", b"AsyncHold"]
+    if fetch == "reliable":  # once will do: it takes three seconds until the process gives up
+        names.append(b"Deaf")
+    texts = [
+        b'{ "class":"%s","args":[%d],"retry":true,"x":1.50}' % (name, number)
+        for number, name in enumerate(names)
+    ]
+    redis.lpush("queue:default", *texts)
+    arguments = ("--redis", server.url, "-c", str(len(names)), "--fetch", fetch)
+    first = workers.start(APP, *arguments, "-t", "1")
+    wait_until(lambda: len(traces(server, recording.STARTED)) == len(names))
+    redis.lpush("queue:default", "waits")
+    began = time.monotonic()
+    first.send(signal.SIGTERM)
+    assert first.wait() == 0
+    assert 0.9 < time.monotonic() - began < 10
+    left = queue(server)
+    assert left[0] == b"waits"
+    assert sorted(left[1:]) == sorted(texts)
+    assert sorted(traces(server, recording.CLEANED)) == [0, 1]  # nothing reaches the deaf one
+    assert not redis.exists("retry", "dead", "stat:processed", "jobwire:owners")
+    assert first.logged(f"{len(names)} unfinished jobs were put back")
+
+    redis.lrem("queue:default", 0, "waits")
+    for deaf in texts[2:]:
+        redis.lrem("queue:default", 0, deaf)  # type: ignore[arg-type]
+    redis.set(recording.RELEASE, 1)
+    second = workers.start(APP, *arguments)
+    wait_until(lambda: len(traces(server, recording.RAN)) == 2)
+    second.send(signal.SIGTERM)
+    assert second.wait() == 0
+    starts = [line["ctx"].get("returned") for line in second.lines() if line["msg"] == "start"]
+    assert starts == ([1, 1] if fetch == "reliable" else [None, None])
+    if fetch == "reliable":
+        assert redis.hlen("jobwire:returned") == 1  # the deaf one has not run again
+
+
+def test_tstp_quiets_and_term_still_ends(server: Server, workers: Workers, client: Client) -> None:
+    """SIG-2, FETCH-5: one more job stays where it is."""
+    worker = workers.start(APP, "--redis", server.url)
+    redis = server.client()
+    worker.identity(redis)
+    client.push("Hold", [1])
+    wait_until(lambda: traces(server, recording.STARTED))
+    worker.send(signal.SIGTSTP)
+    wait_until(lambda: worker.logged("quiet"))
+    worker.send(signal.SIGTSTP)
+    client.push("Note", ["late"])
+    redis.set(recording.RELEASE, 1)
+    wait_until(lambda: traces(server, recording.RAN))
+    worker.send(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert len(queue(server)) == 1
+    assert len(worker.logged("quiet")) == 1
+
+
+def test_ttin_dumps_all_stacks_and_nothing_ends(
+    server: Server, workers: Workers, client: Client
+) -> None:
+    """SIG-3: also where a stuck job is."""
+    worker = workers.start(APP, "--redis", server.url)
+    worker.identity(server.client())
+    client.push("Deaf", [1])
+    client.push("AsyncHold", [2])
+    wait_until(lambda: len(traces(server, recording.STARTED)) == 2)
+    worker.send(signal.SIGTTIN)
+    wait_until(lambda: worker.logged("task "))
+    stacks = [line.get("error", "") for line in worker.lines()]
+    assert any("in deaf" in stack for stack in stacks)
+    assert any("in async_hold" in stack for stack in stacks)
+    assert len(worker.logged("thread ")) >= 5 + 3  # threads for jobs, heart, poller, main
+    client.push("Note", ["after"])
+    wait_until(lambda: traces(server, recording.RAN) == [["Note", ["after"]]])
+
+
+def test_a_second_term_forces(server: Server, workers: Workers, client: Client) -> None:
+    """SIG-1, REL-4: exit status 1 at once; the job is still held, for others to recover."""
+    worker = workers.start(APP, "--redis", server.url, "-t", "60")
+    redis = server.client()
+    identity = worker.identity(redis)
+    client.push("Hold", [1])
+    wait_until(lambda: traces(server, recording.STARTED))
+    worker.send(signal.SIGTERM)
+    wait_until(lambda: worker.logged("quiet"))
+    began = time.monotonic()
+    worker.send(signal.SIGTERM)
+    assert worker.wait() == 1
+    assert time.monotonic() - began < 3
+    assert redis.hlen(f"jobwire:private:{identity}") == 1
+    assert redis.sismember("jobwire:owners", identity)
+
+
+def test_a_signal_while_redis_is_away_ends_it_as_well(server: Server, workers: Workers) -> None:
+    """SIG-1: exit status 0."""
+    worker = workers.start(APP, "--redis", server.url, "-t", "1")
+    worker.identity(server.client())
+    server.kill()
+    wait_until(lambda: worker.logged("fetching failed"))
+    worker.send(signal.SIGTERM)
+    assert worker.wait() == 0
+
+
+@pytest.mark.slow
+def test_signals_through_redis(server: Server, workers: Workers, client: Client) -> None:
+    """SIG-4, SIG-2, SIG-3, SIG-1, BEAT-2: one a beat, so this takes forty seconds."""
+    redis = server.client()
+    worker = workers.start(APP, "--redis", server.url)
+    identity = worker.identity(redis)
+    redis.lpush(f"{identity}-signals", "NONSENSE", "TTIN", "TSTP", "TERM")
+    began = time.monotonic()
+    wait_until(lambda: worker.logged("NONSENSE"), timeout=15)
+    wait_until(lambda: worker.logged("thread "), timeout=15)
+    wait_until(lambda: worker.logged("quiet"), timeout=15)
+    client.push("Note", ["late"])
+    wait_until(lambda: redis.hget(identity, "quiet") == b"true", timeout=15)
+    assert worker.wait(timeout=15) == 0
+    assert time.monotonic() - began < 42
+    assert len(queue(server)) == 1
+
+
+def test_an_idle_worker_is_silent_and_wide_awake(any_server: Server, workers: Workers) -> None:
+    """REL-1, BEAT-2: few commands between two beats, and a lone push is noticed at once."""
+    redis = any_server.client()
+    worker = workers.start(APP, "--redis", any_server.url, "-c", "10")
+    worker.identity(redis)
+    assert wait_until(lambda: worker.logged("jobwire "))
+
+    def calls() -> int:
+        stats: Any = redis.info("commandstats")
+        mine = ("ping", "info", "client|", "config|", "hello", "auth", "select")
+        return sum(
+            each["calls"]
+            for name, each in stats.items()
+            if not name.removeprefix("cmdstat_").startswith(mine)
+        )
+
+    def clock() -> float:
+        seconds, micros = redis.time()
+        return float(seconds) + micros / 1e6
+
+    before, began = calls(), clock()
+    wait_until(lambda: clock() - began >= 2)
+    asked = int(redis.info("commandstats")["cmdstat_time"]["calls"])
+    assert calls() - before - asked <= 3
+    with Client(any_server.url) as client:
+        client.push("Note", ["warm"])
+        wait_until(lambda: redis.llen(recording.RAN) == 1)
+        for number in range(5):
+            wait_until(lambda: not redis.keys("jobwire:private:*"))
+            began = time.monotonic()
+            client.push("Note", [number])
+            wait_until(lambda number=number: redis.llen(recording.RAN) == number + 2)  # type: ignore[misc]
+            assert time.monotonic() - began < 0.25

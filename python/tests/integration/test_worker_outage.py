@@ -1,0 +1,281 @@
+"""A worker through trouble: a server that goes and comes, a lease that is lost."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from functools import partial
+from hashlib import sha1
+from typing import Any
+
+import pytest
+
+from jobwire import App
+from jobwire._sync import SyncRedis
+from jobwire.config import FetchMode
+from jobwire.worker import basic, heart, launcher
+from tests.conftest import ServerFactory
+from tests.servers import Server, wait_until
+from tests.workers import running
+
+FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(basic, "BLOCK", 0.1)
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have workers give up on a reply soon, as five seconds are long for a test."""
+    monkeypatch.setattr(launcher, "SyncRedis", partial(SyncRedis, timeout=0.3))
+
+
+class Gate:
+    """A job `Take` that tells when it runs, and ends when told."""
+
+    def __init__(self) -> None:
+        self.app = App()
+        self.entered: list[Any] = []
+        self.open = threading.Event()
+        self.app.job(name="Take")(self._run)
+
+    def _run(self, arg: Any) -> None:
+        self.entered.append(arg)
+        while not self.open.wait(0.01):  # in steps, so that an interruption arrives
+            pass
+        if arg == "fails":
+            raise ValueError
+
+
+def push(server: Server, *args: object) -> None:
+    texts = [json.dumps({"class": "Take", "args": [arg], "retry": True}) for arg in args]
+    server.client().lpush("queue:default", *texts)
+
+
+def lines(caplog: pytest.LogCaptureFixture, words: str) -> list[str]:
+    return [r.getMessage() for r in caplog.records if words in r.getMessage()]
+
+
+@FETCH
+def test_a_restart_of_redis_costs_no_job_and_two_lines(
+    server_factory: ServerFactory, fetch: FetchMode, caplog: pytest.LogCaptureFixture
+) -> None:
+    """REL-1, REL-2, LUA-3, ENV-5: one line when it goes, one when it is back."""
+    caplog.set_level(logging.INFO)
+    server = server_factory("--appendonly", "yes")
+    gate = Gate()
+    with running(gate.app, server, concurrency=2, fetch=fetch) as worker:
+        push(server, "done", "fails", "next")
+        wait_until(lambda: len(gate.entered) == 2)
+        server.stop()
+        gate.open.set()
+        wait_until(lambda: lines(caplog, "fetching failed"))
+        server.start()
+        wait_until(lambda: "next" in gate.entered)
+        wait_until(lambda: server.client().zcard("retry") == 1)
+        wait_until(lambda: lines(caplog, "fetching again"), timeout=3)
+        push(server, "after")
+        wait_until(lambda: "after" in gate.entered)
+        wait_until(lambda: not server.client().exists(f"jobwire:private:{worker.identity}"))
+    assert sorted(gate.entered) == ["after", "done", "fails", "next"]
+    assert len(lines(caplog, "fetching failed")) == 1
+    assert len(lines(caplog, "fetching again")) == 1
+    assert len(lines(caplog, "not stored yet")) <= 1
+    if fetch == "reliable":
+        assert server.client().get("stat:processed") == b"4"
+
+
+def test_a_flush_of_the_scripts_is_not_even_noticed(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """LUA-3: load and repeat, for fetch and for outcomes."""
+    caplog.set_level(logging.WARNING)
+    app = App()
+    got: list[Any] = []
+    app.job(name="Take")(got.append)
+    client = server.client()
+    with running(app, server):
+        for number in range(5):
+            client.script_flush()
+            push(server, number)
+            wait_until(lambda number=number: got == list(range(number + 1)))  # type: ignore[misc]
+        wait_until(lambda: client.get("stat:processed") == b"5")
+    assert caplog.records == []
+
+
+@pytest.mark.usefixtures("_impatient")
+@FETCH
+def test_a_server_that_stops_answering_is_waited_for(
+    server: Server, fetch: FetchMode, caplog: pytest.LogCaptureFixture
+) -> None:
+    """ENV-3, ENV-5, REL-1: no reply to a fetch, which the server carries out all the same."""
+    caplog.set_level(logging.INFO)
+    app = App()
+    got: list[Any] = []
+    app.job(name="Take")(got.append)
+    with running(app, server, concurrency=2, fetch=fetch) as worker:
+        push(server, *range(500))
+        wait_until(lambda: len(got) > 20)
+        server.pause()
+        wait_until(lambda: lines(caplog, "fetching failed"))
+        server.resume()
+        wait_until(lambda: lines(caplog, "fetching again"))
+        push(server, "after")
+        if fetch == "reliable":
+            wait_until(lambda: {*range(500), "after"} <= set(got))
+            client = server.client()
+            wait_until(lambda: not client.exists(f"jobwire:private:{worker.identity}"))
+        else:  # the jobs whose answer was lost are lost with it
+            wait_until(lambda: "after" in got)
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_jobs_of_a_fetch_whose_answer_was_lost_are_run(server: Server) -> None:
+    """REL-1: they are held by a process that has never heard of them."""
+    app = App()
+    got: list[Any] = []
+    app.job(name="Take")(got.append)
+    with running(app, server, concurrency=1) as worker:
+        client: Any = server.client()
+        wait_until(lambda: client.info("commandstats")["cmdstat_exists"]["calls"] > 1)
+        # The server accepts the fetch but does nothing before the client has given up.
+        batch = client.pipeline(transaction=True)
+        batch.lpush("queue:default", *(json.dumps({"class": "Take", "args": [n]}) for n in (1, 2)))
+        batch.execute_command("CLIENT", "PAUSE", 700, "WRITE")
+        batch.execute()
+        wait_until(lambda: sorted(got) == [1, 2])
+        wait_until(lambda: not client.exists(f"jobwire:private:{worker.identity}"))
+    assert client.get("stat:processed") == b"2"
+
+
+@FETCH
+def test_a_lost_lease_is_renewed_and_the_worker_goes_on(
+    server: Server, fetch: FetchMode, caplog: pytest.LogCaptureFixture
+) -> None:
+    """REL-3: a fetch without a lease takes nothing."""
+    caplog.set_level(logging.WARNING)
+    app = App()
+    got: list[Any] = []
+    app.job(name="Take")(got.append)
+    client = server.client()
+    with running(app, server, fetch=fetch) as worker:
+        client.delete(worker.identity)
+        push(server, 1)
+        wait_until(lambda: got == [1])
+        if fetch == "reliable":
+            assert client.exists(worker.identity)
+            assert lines(caplog, "lease lost")
+
+
+@pytest.mark.parametrize("arg", ["done", "fails"])
+def test_the_outcome_of_a_job_that_others_have_recovered_is_dropped(
+    server: Server, caplog: pytest.LogCaptureFixture, arg: str
+) -> None:
+    """REL-2, REL-3, REL-4: the job ran twice, but it is stored and counted once."""
+    first, second = Gate(), Gate()
+    second.open.set()
+    client = server.client()
+    with running(first.app, server, concurrency=1) as sleeper:
+        push(server, arg)
+        wait_until(lambda: first.entered)
+        client.delete(sleeper.identity)  # as if it had been paused for a minute
+        with running(second.app, server, concurrency=1):
+            wait_until(lambda: second.entered == [arg])
+            wait_until(lambda: client.get("stat:processed") == b"1")
+            first.open.set()
+            wait_until(lambda: lines(caplog, "dropped"))
+    assert client.get("stat:processed") == b"1"
+    assert int(client.get("stat:failed") or 0) == (arg == "fails")
+    assert client.zcard("retry") == (arg == "fails")
+    assert not client.exists("queue:default")
+    assert client.keys("jobwire:private:*") == []
+
+
+def test_orphans_of_any_kind_of_queue_are_recovered(
+    server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """REL-4, REL-5, REL-6, REL-7: at the start and with every beat; order and bytes are kept."""
+    monkeypatch.setattr(heart, "PERIOD", 0.05)
+    client = server.client()
+
+    def die(identity: str, entries: dict[str, str]) -> None:
+        client.hset(f"jobwire:private:{identity}", mapping=entries)  # type: ignore[arg-type]
+        client.sadd("jobwire:owners", identity)
+
+    odd = "a:b queue:ü"
+    die("h:1:x", {f"{n}:{odd}": f"{{ {n}" for n in (10, 9, 2)})
+    with running(App(), server):
+        wait_until(lambda: client.llen(f"queue:{odd}") == 3)
+        assert client.lrange(f"queue:{odd}", 0, -1) == [b"{ 10", b"{ 9", b"{ 2"]
+        die("h:2:y", {"1:z": "late", "garbage": "x"})
+        client.hset(b"jobwire:private:h:2:y", b"\xff", b"z")
+        client.sadd("jobwire:owners", b"\xffnobody")
+        wait_until(lambda: client.llen("queue:z") == 1)
+    counted: Any = client.hgetall("jobwire:returned")
+    texts = ("{ 10", "{ 9", "{ 2", "late")
+    assert counted == {sha1(text.encode()).hexdigest().encode(): b"1" for text in texts}
+    assert client.hlen("jobwire:private:h:2:y") == 2  # what is no entry stays
+    assert b"h:1:x" not in client.smembers("jobwire:owners")
+    assert len(lines(caplog, "which died")) == 2
+    assert lines(caplog, "bug") == []
+
+
+def test_jobs_of_a_living_process_are_let_alone(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """REL-4: its lease protects them, however long they run."""
+    monkeypatch.setattr(heart, "PERIOD", 0.02)
+    gate = Gate()
+    client = server.client()
+    with running(gate.app, server, concurrency=1) as busy:
+        push(server, 1)
+        wait_until(lambda: gate.entered)
+        with running(App(), server) as other:
+            beat = client.hget(other.identity, "beat")
+            wait_until(lambda: client.hget(other.identity, "beat") != beat)
+        assert client.hlen(f"jobwire:private:{busy.identity}") == 1
+        gate.open.set()
+    assert gate.entered == [1]
+
+
+def test_a_second_run_of_an_unfinished_job_shows_in_the_log(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """REL-7: and is forgotten when a run ends."""
+    caplog.set_level(logging.INFO)
+    gate = Gate()
+    client = server.client()
+    for run in range(3):
+        with running(gate.app, server, concurrency=1, timeout=0.0) as worker:
+            if run == 0:
+                push(server, 1)
+            if run == 2:
+                gate.open.set()
+            wait_until(lambda run=run: len(gate.entered) == run + 1)  # type: ignore[misc]
+            if run == 2:
+                wait_until(lambda: client.get("stat:processed") == b"1")
+            else:
+                worker.stop()
+    starts = [getattr(r, "returned", None) for r in caplog.records if r.getMessage() == "start"]
+    assert starts == [None, 1, 2]
+    assert not client.exists("jobwire:returned")
+
+
+def test_stopping_without_redis_ends_in_time(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SIG-1, SIG-5: what could not be put back is held, and recovered later."""
+    gate = Gate()
+    with running(gate.app, server, concurrency=1, timeout=0.1) as worker:
+        push(server, 1)
+        wait_until(lambda: gate.entered)
+        server.kill()
+        began = time.monotonic()
+        threading.Timer(0.5, gate.open.set).start()
+        worker.stop()
+        assert time.monotonic() - began < 12
+    assert lines(caplog, "were not put back")

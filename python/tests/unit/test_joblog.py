@@ -1,0 +1,112 @@
+"""jobwire.worker.joblog: one event, one line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from typing import Any
+
+import pytest
+
+from jobwire.app import running
+from jobwire.payload import Job
+from jobwire.worker.joblog import HumanFormatter, JsonFormatter, set_up
+
+JOB = Job(b"{}", {"class": "Hard", "jid": "j1", "tags": ["a", "b"], "bid": "b1"}, "low")
+BOTH = pytest.mark.parametrize("formatter", [HumanFormatter(), JsonFormatter()])
+
+
+def record(message: str, *args: object, **extra: Any) -> logging.LogRecord:
+    made = logging.LogRecord("jobwire", logging.INFO, "f.py", 1, message, args, None)
+    made.created, made.msecs, made.threadName = 1_795_192_067.5, 500.0, "jobwire-default-3"
+    made.__dict__.update(extra)
+    return made
+
+
+def test_a_human_line() -> None:
+    """Time in UTC, level, thread, message."""
+    line = HumanFormatter().format(record("hello %s", "there"))
+    assert line == "2026-11-20T16:27:47.500Z INFO    default-3 hello there"
+
+
+def test_a_json_line() -> None:
+    """The names that Sidekiq's JSON log uses."""
+    entry = json.loads(JsonFormatter().format(record("hello %s", "there")))
+    assert entry.pop("pid") > 0
+    assert entry == {
+        "ts": "2026-11-20T16:27:47.500Z",
+        "tid": "default-3",
+        "lvl": "INFO",
+        "msg": "hello there",
+    }
+
+
+def test_the_job_is_in_the_line_and_how_often_it_was_put_back() -> None:
+    """REL-7: class, jid and queue of the current job; elapsed and returned where known."""
+    with running(JOB):
+        entry = json.loads(JsonFormatter().format(record("done", elapsed=0.012, returned=2)))
+        line = HumanFormatter().format(record("done", elapsed=0.012, returned=2))
+    assert entry["ctx"] == {
+        "class": "Hard",
+        "jid": "j1",
+        "queue": "low",
+        "bid": "b1",
+        "tags": ["a", "b"],
+        "elapsed": 0.012,
+        "returned": 2,
+    }
+    words = "done class=Hard jid=j1 queue=low bid=b1 tags=a,b elapsed=0.012 returned=2"
+    assert line.endswith(words)
+    assert "ctx" not in json.loads(JsonFormatter().format(record("done")))
+
+
+@BOTH
+@pytest.mark.parametrize("text", ["a\nb", "\x1b[2J", "\r\0\x7f", "\ud800", "é\U0001f600"])
+def test_no_text_breaks_the_line(formatter: logging.Formatter, text: str) -> None:
+    """RETRY-3: messages of errors can be anything."""
+    job = Job(b"{}", {"class": text.replace("\ud800", ""), "jid": "j", "tags": [5, "x\ny"]}, "q")
+    with running(job):
+        line = formatter.format(record("%s", text))
+    assert len(line.splitlines()) == 1
+    assert not any(ord(char) < 32 for char in line)
+    if isinstance(formatter, HumanFormatter):
+        assert "\x7f" not in line
+    else:
+        json.loads(line)
+        line.encode()
+
+
+@BOTH
+def test_a_traceback_follows(formatter: logging.Formatter) -> None:
+    """SIG-3: and so does a stack."""
+    made = record("oops")
+    try:
+        raise ValueError("\ud800")
+    except ValueError:
+        made.exc_info = sys.exc_info()
+    text = formatter.format(made)
+    stack = formatter.format(record("thread x", stack="  File one\n  File two"))
+    if isinstance(formatter, JsonFormatter):
+        assert "Traceback" in json.loads(text)["error"]
+        assert json.loads(stack)["error"] == "  File one\n  File two"
+    else:
+        assert text.splitlines()[1].startswith("Traceback")
+        assert stack.splitlines()[1:] == ["  File one", "  File two"]
+
+
+def test_set_up_replaces_what_was_there(capsys: pytest.CaptureFixture[str]) -> None:
+    """Everything of the process goes to standard error, once, from the level on."""
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    try:
+        set_up("json", "warning")
+        set_up("human", "warning")
+        logging.getLogger("somebody.else").info("quiet")
+        logging.getLogger("somebody.else").warning("loud")
+    finally:
+        root.handlers[:], root.level = before, level
+    out = capsys.readouterr()
+    assert out.out == ""
+    assert len(out.err.splitlines()) == 1
+    assert "loud" in out.err

@@ -1,0 +1,68 @@
+"""jobwire.cli.loading: from `MODULE:APP` to the application."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobwire.cli.exits import AppNotLoaded
+from jobwire.cli.loading import load_app
+
+GOOD = "import jobwire\napp = jobwire.App()\n"
+
+
+@pytest.fixture(autouse=True)
+def _project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("target", ["shop_a:app", "shop_a", "shop_a.py:app", "shop_a.py"])
+def test_ways_to_name_it(target: str) -> None:
+    """In the current directory, which need not be on the import path."""
+    Path("shop_a.py").write_text(GOOD)
+    assert load_app(target) is sys.modules["shop_a"].app
+
+
+def test_in_a_package() -> None:
+    """And the current directory comes first."""
+    Path("pack_b").mkdir()
+    Path("pack_b/__init__.py").write_text("")
+    Path("pack_b/jobs.py").write_text("from pack_b.app import app\n")
+    Path("pack_b/app.py").write_text(GOOD)
+    assert load_app("pack_b.jobs:app") is sys.modules["pack_b.app"].app
+
+
+@pytest.mark.parametrize(
+    ("target", "text", "words"),
+    [
+        ("gone_c:app", None, "no module 'gone_c'"),
+        ("gone_c.py:app", None, "no file 'gone_c.py'"),
+        ("", None, "no module is named"),
+        (":app", None, "no module is named"),
+        ("..x:app", None, "no module is named"),
+        ("mod_c:app", "import gone_d", "mod_c.py:1: ModuleNotFoundError: No module named 'gone_d'"),
+        ("mod_c:app", "x = 1\n1/0", "mod_c.py:2: ZeroDivisionError"),
+        ("mod_c:app", "a b", "mod_c.py:1: SyntaxError"),
+        ("mod_c:app", "raise SystemExit('no key')", "ended the program: no key"),
+        ("mod_c:nope", GOOD, "has no 'nope'; applications in it: app"),
+        ("mod_c:jobwire", GOOD, "is a module, not a jobwire.App"),
+        ("mod_c", GOOD + "b = jobwire.App()", "2 applications (app and b)"),
+        ("mod_c", "", "0 applications (none)"),
+        ("mod_c.deeper:app", GOOD, "no module 'mod_c.deeper'"),
+    ],
+)
+def test_what_is_wrong_is_said(target: str, text: str | None, words: str) -> None:
+    """What was looked for, where, and why it failed."""
+    if text is not None:
+        Path("mod_c.py").write_text(text)
+    with pytest.raises(AppNotLoaded) as caught:
+        load_app(target)
+    assert words in str(caught.value)

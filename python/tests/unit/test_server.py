@@ -1,0 +1,83 @@
+"""jobwire.server: what INFO says decides whether a worker starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobwire.errors import RedisRefused
+from jobwire.keys import Keys
+from jobwire.server import UnfitServer, check_server, parse_info
+from jobwire.wire import command
+
+
+def check(fields: dict[str, str], namespace: str = "") -> tuple[str, str, int]:
+    info = parse_info(fields, namespace=namespace)
+    return info.product, info.version, len(info.warnings)
+
+
+@pytest.mark.parametrize("version", ["6.2.0", "6.2", "7.0.15", "8.1.7", "10.0.0", "255.255.255"])
+def test_new_enough(version: str) -> None:
+    """ENV-1."""
+    assert check({"redis_version": version}) == ("Redis", version, 0)
+
+
+@pytest.mark.parametrize("version", ["6.0.16", "6.1.9", "5.0", "4.0.9", "2.8.24", "0.1"])
+def test_too_old(version: str) -> None:
+    """ENV-1: the message names what was found, and what will do."""
+    with pytest.raises(UnfitServer, match=rf"Redis {version} .*Redis 6\.2 or Valkey 7\.2"):
+        check({"redis_version": version})
+
+
+def test_valkey_has_a_version_of_its_own() -> None:
+    """ENV-1: what it says of redis_version is for compatibility only."""
+    fields = {"redis_version": "7.2.4", "valkey_version": "9.1.2"}
+    assert check(fields) == ("Valkey", "9.1.2", 0)
+
+
+def test_a_server_that_tells_nothing_is_given_a_try() -> None:
+    """ENV-1, ENV-2: proxies and managed servers hide what they are."""
+    assert check({}) == ("Redis", "?", 0)
+
+
+@pytest.mark.parametrize(
+    ("policy", "warnings"), [("noeviction", 0), ("", 0), ("allkeys-lru", 1), ("volatile-ttl", 1)]
+)
+def test_eviction(policy: str, warnings: int) -> None:
+    """ENV-2: unknown is no error."""
+    fields = {"redis_version": "7.0.0", "maxmemory_policy": policy}
+    assert check(fields) == ("Redis", "7.0.0", warnings)
+    found = parse_info(fields, namespace="").warnings
+    assert all(policy in warning and "noeviction" in warning for warning in found)
+
+
+@pytest.mark.parametrize(("namespace", "fits"), [("", False), ("app:", False), ("{s-1}:", True)])
+def test_a_cluster_needs_a_hash_tag(namespace: str, fits: bool) -> None:
+    """KEY-4, LUA-2: all keys have to be in one slot."""
+    fields = {"redis_version": "7.0.0", "cluster_enabled": "1"}
+    if fits:
+        check(fields, namespace)
+    else:
+        with pytest.raises(UnfitServer, match="hash tag"):
+            check(fields, namespace)
+    assert check({**fields, "cluster_enabled": "0"}, namespace)
+
+
+def test_it_asks_once_and_reads_the_text() -> None:
+    """ENV-1, ENV-2: comments, empty lines and odd bytes do not matter."""
+    asking = check_server(Keys())
+    assert next(asking) == command("INFO")
+    text = b"# Server\r\nredis_version:7.0.1\r\n\r\n"
+    text += b"# Memory\r\nmaxmemory_policy:volatile-lru\r\nx:\xff"
+    with pytest.raises(StopIteration) as ended:
+        asking.send(text)
+    info = ended.value.value
+    assert (info.version, len(info.warnings)) == ("7.0.1", 1)
+
+
+def test_a_refused_info_is_a_warning() -> None:
+    """ENV-2: an ACL may forbid it; the next command tells whether the rest works."""
+    asking = check_server(Keys())
+    next(asking)
+    with pytest.raises(StopIteration) as ended:
+        asking.throw(RedisRefused("NOPERM no permission to run 'info'"))
+    assert "NOPERM" in ended.value.value.warnings[0]
