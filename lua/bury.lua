@@ -1,6 +1,7 @@
 -- bury.lua: a held job goes to the dead set, which is trimmed.
 -- [REL-2] [REL-7] [DEAD-1] [DEAD-2] [DEAD-3] [STAT-1]
--- KEYS[1]  private hash of the process    KEYS[2]  dead set: member = payload, score = time of death
+-- KEYS[1]  private hash of the process    KEYS[2]  dead set: member = payload, score = time of death;
+--                                         or the set of JSON that is no object [EXEC-4]
 -- KEYS[3]  processed in all    KEYS[4]  processed on this day
 -- KEYS[5]  failed in all       KEYS[6]  failed on this day
 -- KEYS[7]  hash of jobs that were put back unfinished: SHA-1 of the payload -> how often

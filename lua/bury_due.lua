@@ -1,5 +1,6 @@
--- bury_due.lua: move due members that are no payload to the dead set as they are. [SCHED-9] [DEAD-2] [DEAD-3]
--- KEYS[1]  schedule or retry set    KEYS[2]  dead set
+-- bury_due.lua: move due members that are no payload to a grave as they are.
+-- [SCHED-9] [EXEC-4] [DEAD-2] [DEAD-3]
+-- KEYS[1]  schedule or retry set    KEYS[2]  dead set, or the set of JSON that is no object
 -- ARGV[1]  now, Unix seconds    ARGV[2]  score up to which the dead are forgotten
 -- ARGV[3]  size limit           ARGV[4..]  members (exact bytes)
 -- Returns  the members that this call moved

@@ -116,11 +116,12 @@ def process_info(
 
 def beat(keys: Keys, identity: str, info: bytes, concurrency: int, pulse: Pulse) -> Op[str | None]:
     """Renew the lease and show what runs; return a signal that somebody sent. [BEAT-1] [SIG-4]"""
-    work_key = keys.work(identity)
-    work: list[Command] = [command("UNLINK", work_key)]
+    names = (keys.work(identity), keys.old_work(identity))
+    work: list[Command] = [command("UNLINK", *names)]
     if pulse.works:
         records = [part for tid, each in pulse.works.items() for part in (tid, each.record())]
-        work += (command("HSET", work_key, *records), command("EXPIRE", work_key, LEASE))
+        for name in names:
+            work += (command("HSET", name, *records), command("EXPIRE", name, LEASE))
     yield Batch(work, atomic=True)
 
     process = keys.process(identity)
@@ -149,7 +150,10 @@ def beat(keys: Keys, identity: str, info: bytes, concurrency: int, pulse: Pulse)
 def retire(keys: Keys, identity: str) -> Op[None]:
     """Leave the list of processes. The hash is left to expire, as Sidekiq leaves it. [BEAT-7]"""
     yield Batch(
-        [command("SREM", keys.processes, identity), command("UNLINK", keys.work(identity))],
+        [
+            command("SREM", keys.processes, identity),
+            command("UNLINK", keys.work(identity), keys.old_work(identity)),
+        ],
         atomic=True,
     )
 

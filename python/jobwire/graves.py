@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from jobwire.errors import MalformedPayload
 from jobwire.keys import Keys
 from jobwire.wire import Batch, command
 
-__all__ = ["Grave", "bury"]
+__all__ = ["Grave", "bury", "grave_key"]
 
 MAX_AGE = 15_552_000.0  # seconds, 180 days
 MAX_JOBS = 10_000
+
+
+def grave_key(keys: Keys, problem: MalformedPayload) -> str:
+    """Return the set for bytes that are no payload. [EXEC-3] [EXEC-4]
+
+    JSON that is no object must not get into the dead set: Sidekiq's API cannot list a set that
+    holds one.
+    """
+    return keys.unreadable if problem.rule == "EXEC-4" else keys.dead
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +40,13 @@ class Grave:
         return self.now - self.max_age
 
 
-def bury(keys: Keys, text: bytes, grave: Grave) -> Batch:
-    """Put a payload into the dead set, for a worker that holds nothing in Redis."""
+def bury(key: str, text: bytes, grave: Grave) -> Batch:
+    """Put a payload into the dead set or its like, for a worker that holds nothing in Redis."""
     return Batch(
         [
-            command("ZADD", keys.dead, grave.now, text),
-            command("ZREMRANGEBYSCORE", keys.dead, "-inf", grave.oldest),
-            command("ZREMRANGEBYRANK", keys.dead, 0, -grave.limit),
+            command("ZADD", key, grave.now, text),
+            command("ZREMRANGEBYSCORE", key, "-inf", grave.oldest),
+            command("ZREMRANGEBYRANK", key, 0, -grave.limit),
         ],
         atomic=True,
     )

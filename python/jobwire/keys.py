@@ -24,6 +24,7 @@ class Keys:
     schedule: str = field(init=False)  # ZSET payload -> due time [KEY-3]
     retry: str = field(init=False)  # ZSET payload -> next attempt [KEY-3]
     dead: str = field(init=False)  # ZSET payload -> time of death [KEY-3]
+    unreadable: str = field(init=False)  # ZSET JSON that is no object -> time found [EXEC-4]
     processes: str = field(init=False)  # SET of process identities [BEAT-1]
     cleanup_lock: str = field(init=False)  # STRING, who prunes `processes` [BEAT-8]
     owners: str = field(init=False)  # SET of identities with private entries [REL-1]
@@ -39,6 +40,7 @@ class Keys:
             ("schedule", "schedule"),
             ("retry", "retry"),
             ("dead", "dead"),
+            ("unreadable", "jobwire:unreadable"),
             ("processes", "processes"),
             ("cleanup_lock", "process_cleanup"),
             ("owners", "jobwire:owners"),
@@ -57,6 +59,10 @@ class Keys:
     def work(self, identity: str) -> str:
         """HASH of thread id -> work record. [BEAT-5]"""
         return f"{self.namespace}{identity}:work"
+
+    def old_work(self, identity: str) -> str:
+        """The same under the name that Sidekiq up to 6.4.1 looks for. [BEAT-5]"""
+        return f"{self.namespace}{identity}:workers"
 
     def signals(self, identity: str) -> str:
         """LIST of signal names waiting for a process. [SIG-4]"""

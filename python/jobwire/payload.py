@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -17,6 +18,9 @@ encode = msgspec.json.Encoder().encode
 
 Not-a-number must have been refused before: msgspec would write null.
 """
+
+# A string is one match, so that what is inside does not count.
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -145,20 +149,10 @@ def edit(
 def _depth(text: bytes) -> int:
     """Return how deep brackets nest, those inside strings left out."""
     depth = deepest = 0
-    in_string = escaped = False
-    for byte in text:
-        if in_string:
-            if escaped:
-                escaped = False
-            elif byte == 0x5C:  # backslash
-                escaped = True
-            elif byte == 0x22:  # quote
-                in_string = False
-        elif byte == 0x22:
-            in_string = True
-        elif byte in b"[{":
+    for match in _BRACKETS.finditer(text):
+        if match[0] in (b"[", b"{"):
             depth += 1
             deepest = max(deepest, depth)
-        elif byte in b"]}":
+        elif match[0] in (b"]", b"}"):
             depth -= 1
     return deepest

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from jobwire.errors import MalformedPayload
-from jobwire.graves import Grave
+from jobwire.graves import Grave, grave_key
 from jobwire.keys import Keys
 from jobwire.payload import decode, edit
 from jobwire.times import Generation, stamp
@@ -101,15 +100,15 @@ def promote_batch(
     if moves:
         moved = yield Script("promote", [zset, keys.queues, *queue_keys], moves)
         result = replace(result, moved=moved)
-    if bad:
-        members = [member for member, _ in bad]
-        buried: Any = yield Script(
+    for grave_name in dict.fromkeys(grave_key(keys, problem) for _, problem in bad):
+        there = [each for each in bad if grave_key(keys, each[1]) == grave_name]
+        buried: Sequence[bytes] = yield Script(
             "bury_due",
-            [zset, keys.dead],
-            [grave.now, grave.oldest, grave.limit, *members],
+            [zset, grave_name],
+            [grave.now, grave.oldest, grave.limit, *(member for member, _ in there)],
         )
-        mine = set(buried)
-        result = replace(result, buried=[each for each in bad if each[0] in mine])
+        mine = [each for each in there if each[0] in buried]
+        result = replace(result, buried=[*result.buried, *mine])
     return result
 
 

@@ -130,15 +130,24 @@ def script_retry(
 
 
 def script_bury(
-    keys: Keys, identity: str, field: str, text: bytes, grave: Grave, *, counted: bool, day: str
+    keys: Keys,
+    identity: str,
+    field: str,
+    text: bytes,
+    grave: Grave,
+    *,
+    day: str,
+    key: str | None = None,
+    counted: bool = True,
 ) -> Script:
     """A job that goes to the dead set. Returns 1, or 0 if it was no longer held. [DEAD-1]
 
-    A payload that could not be read was not executed and is not `counted`. [EXEC-3]
+    A payload that could not be read was not executed and is not `counted`; it may have a set of
+    its own, `key`. [EXEC-3] [EXEC-4]
     """
     return Script(
         "bury",
-        [keys.private(identity), keys.dead, *stat_keys(keys, day), keys.returned],
+        [keys.private(identity), key or keys.dead, *stat_keys(keys, day), keys.returned],
         [DAY_TTL, field, text, grave.now, grave.oldest, grave.limit, int(counted)],
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from jobwire._sync import SyncRedis
 from jobwire.errors import RedisRefused, RedisTrouble
-from jobwire.graves import Grave, bury
+from jobwire.graves import Grave, bury, grave_key
 from jobwire.keys import Keys
 from jobwire.ordering import QueueOrder
 from jobwire.reliable import Held
@@ -146,9 +146,9 @@ class BasicFetcher:
             case Retry(text, at):
                 step = command("ZADD", self._keys.retry, at, text)
             case Bury(text):
-                step = bury(self._keys, text, self._grave())
-            case Unreadable():
-                step = bury(self._keys, held.text, self._grave())
+                step = bury(self._keys.dead, text, self._grave())
+            case Unreadable(problem):
+                step = bury(grave_key(self._keys, problem), held.text, self._grave())
         while True:
             try:
                 self._redis.run(once(step))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from jobwire.errors import MalformedPayload
 from jobwire.reliable import Held
 from jobwire.retry import Bury, Discard, Retry
 
@@ -19,7 +20,9 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """It was no payload: it goes to the dead set as it is and does not count. [EXEC-3]"""
+    """It was no payload: it is buried as it is and does not count. [EXEC-3] [EXEC-4]"""
+
+    problem: MalformedPayload
 
 
 Outcome: TypeAlias = Done | Retry | Bury | Discard | Unreadable

@@ -129,7 +129,7 @@ class Processor:
             job = decode(held.text, held.queue)
         except MalformedPayload as error:
             _log.error("payload in queue %s is buried as it is: %s", held.queue, error)
-            self._fetcher.settle(held, Unreadable(), seconds=0.0)
+            self._fetcher.settle(held, Unreadable(error), seconds=0.0)
             return
         self._run_at = time.time()
         self._held = held

@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 
 from jobwire._sync import SyncRedis
 from jobwire.errors import RedisTrouble
-from jobwire.graves import Grave
+from jobwire.graves import Grave, grave_key
 from jobwire.keys import Keys
 from jobwire.reliable import Held, script_bury, script_done, script_retry
 from jobwire.retry import Bury, Discard, Retry
@@ -94,7 +94,8 @@ class Settler:
         while not self._stop.is_set():
             patience = TICK if busy else max(again_at - time.monotonic(), 0) if again else None
             failed = self._send(self._gather(patience), repeated=False)
-            busy = any([chore() for chore in self._chores])  # a list: each of them
+            wanted = [chore() for chore in self._chores]
+            busy = any(wanted)
             if not again and not failed:
                 continue
             if again and time.monotonic() >= again_at:
@@ -167,14 +168,20 @@ class Settler:
             case Retry(text, at):
                 return script_retry(self._keys, self._identity, held.field, text, at=at, day=day)
             case Bury(text):
-                return self._bury(held, text, counted=True, day=day)
-            case Unreadable():
-                return self._bury(held, held.text, counted=False, day=day)
-
-    def _bury(self, held: Held, text: bytes, *, counted: bool, day: str) -> Script:
-        return script_bury(
-            self._keys, self._identity, held.field, text, self._grave(), counted=counted, day=day
-        )
+                return script_bury(
+                    self._keys, self._identity, held.field, text, self._grave(), day=day
+                )
+            case Unreadable(problem):
+                return script_bury(
+                    self._keys,
+                    self._identity,
+                    held.field,
+                    held.text,
+                    self._grave(),
+                    day=day,
+                    key=grave_key(self._keys, problem),
+                    counted=False,
+                )
 
     @staticmethod
     def _report_lost(group: Sequence[_Entry], reply: object) -> None:

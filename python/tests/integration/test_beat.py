@@ -43,7 +43,7 @@ def test_a_beat_is_two_transactions(any_server: Server, shell: SyncRedis) -> Non
         shell.run(beat(KEYS, ME, b"{}", 5, pulse("t1", "t2")))
         names = [line.name for line in heard()]
     assert names == [
-        *("MULTI", "UNLINK", "HSET", "EXPIRE", "EXEC"),
+        *("MULTI", "UNLINK", "HSET", "EXPIRE", "HSET", "EXPIRE", "EXEC"),
         *("MULTI", "SADD", "HSET", "EXPIRE", "RPOP", "EXEC"),
     ]
 
@@ -71,6 +71,7 @@ def test_work_records(any_server: Server, shell: SyncRedis) -> None:
     """BEAT-5 and GEN-4: the bare queue, the payload as a string, whole seconds."""
     shell.run(beat(KEYS, ME, b"{}", 5, pulse("t1", "t2")))
     records = any_server.client().hgetall(f"{ME}:work")
+    assert any_server.client().hgetall(f"{ME}:workers") == records  # for readers of 6.4.1
     assert set(records) == {b"t1", b"t2"}
     assert json.loads(records[b"t1"]) == {
         "queue": "a:b",
@@ -86,7 +87,7 @@ def test_work_records_are_rewritten(any_server: Server, shell: SyncRedis) -> Non
     shell.run(beat(KEYS, ME, b"{}", 5, pulse("t2")))
     assert client.hkeys(f"{ME}:work") == [b"t2"]
     shell.run(beat(KEYS, ME, b"{}", 5, pulse()))
-    assert not client.exists(f"{ME}:work")
+    assert not client.exists(f"{ME}:work", f"{ME}:workers")
 
 
 def test_the_lease(any_server: Server, shell: SyncRedis) -> None:
@@ -94,7 +95,7 @@ def test_the_lease(any_server: Server, shell: SyncRedis) -> None:
     client = any_server.client()
     for _ in range(2):
         shell.run(beat(KEYS, ME, b"{}", 5, pulse("t1")))
-        for key in (ME, f"{ME}:work"):
+        for key in (ME, f"{ME}:work", f"{ME}:workers"):
             assert LEASE - 5 <= client.ttl(key) <= LEASE == 60
             client.expire(key, 3)
 
@@ -116,7 +117,7 @@ def test_a_clean_exit(any_server: Server, shell: SyncRedis) -> None:
     shell.run(beat(KEYS, ME, b"{}", 5, pulse("t1")))
     shell.run(retire(KEYS, ME))
     assert client.smembers("processes") == {b"another"}
-    assert not client.exists(f"{ME}:work")
+    assert not client.exists(f"{ME}:work", f"{ME}:workers")
     assert client.exists(ME)
 
 
@@ -162,6 +163,7 @@ def test_a_namespace_is_kept_to(any_server: Server, shell: SyncRedis) -> None:
         b"app:process_cleanup",
         f"app:{ME}".encode(),
         f"app:{ME}:work".encode(),
+        f"app:{ME}:workers".encode(),
     }
     shell.run(retire(keys, ME))
     assert set(everything(any_server)) == {b"app:process_cleanup", f"app:{ME}".encode()}

@@ -349,7 +349,7 @@ def bury_held(shell: Shell, grave: Grave) -> None:
 
 
 def bury_basic(shell: Shell, grave: Grave) -> None:
-    shell.run(one(bury(KEYS, b"new", grave)))
+    shell.run(one(bury(KEYS.dead, b"new", grave)))
 
 
 def bury_due(shell: Shell, grave: Grave) -> None:

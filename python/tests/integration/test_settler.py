@@ -11,6 +11,7 @@ import pytest
 
 from jobwire._sync import SyncRedis
 from jobwire.graves import Grave
+from jobwire.errors import MalformedPayload
 from jobwire.keys import Keys
 from jobwire.reliable import Held
 from jobwire.retry import Bury, Discard, Retry
@@ -60,15 +61,17 @@ def test_each_outcome_is_stored_where_it_belongs(server: Server, settler: Settle
         Retry(b"again", 5.5, 0),
         Bury(b"buried"),
         Discard(),
-        Unreadable(),
+        Unreadable(MalformedPayload("EXEC-3", "", "broken")),
+        Unreadable(MalformedPayload("EXEC-4", "", "no object")),
     ]
-    for held, outcome in zip(hold(server, *range(5)), outcomes, strict=True):
+    for held, outcome in zip(hold(server, *range(6)), outcomes, strict=True):
         settler.add(held, outcome)
     assert settler.close(5) == 0
     client = server.client()
     assert left(server) == 0
     assert client.zrange(KEYS.retry, 0, -1, withscores=True) == [(b"again", 5.5)]
     assert set(client.zrange(KEYS.dead, 0, -1)) == {b"buried", b'{"n":4}'}
+    assert client.zrange(KEYS.unreadable, 0, -1) == [b'{"n":5}']
     assert (count(server, "processed"), count(server, "failed")) == (4, 3)
 
 

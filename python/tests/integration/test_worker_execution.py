@@ -115,7 +115,8 @@ UNREADABLE = {
     "nested absurdly": b'{"class":"Take","args":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     "NUL bytes": b"\0\0\0",
     "pickle": b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00\x8c\x02os\x94",
-    # JSON, but no object [EXEC-4]
+}
+NO_OBJECT = {
     "array": b'[{"class":"Take","args":[]}]',
     "number": b"42",
     "text": b'"Take"',
@@ -130,11 +131,12 @@ def test_what_is_no_payload_is_buried_as_its_exact_bytes(server: Server, fetch: 
     app = App()
     ran: list[Any] = []
     app.job(name="Take")(lambda *args: ran.append(args))
-    push(server, *UNREADABLE.values(), *['{"class":"Take","args":[1]}'] * 4)
+    push(server, *UNREADABLE.values(), *NO_OBJECT.values(), *['{"class":"Take","args":[1]}'] * 4)
     with running(app, server, fetch=fetch):
         wait_until(lambda: len(ran) == 4 and len(members(server, "dead")) == len(UNREADABLE))
         wait_until(lambda: settled(server))
     assert sorted(members(server, "dead")) == sorted(UNREADABLE.values())
+    assert sorted(members(server, "jobwire:unreadable")) == sorted(NO_OBJECT.values())
     assert members(server, "retry") == []
     assert (stat(server, "processed"), stat(server, "failed")) == (4, 0)
 

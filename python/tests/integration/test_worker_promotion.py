@@ -98,6 +98,7 @@ def test_what_is_no_job_is_buried_and_blocks_nobody(
     with running(app, server, poll_interval=0.05):
         wait_until(lambda: got == ["behind"])
     found: Any = client.zrange("dead", 0, -1, withscores=True)
+    found += client.zrange("jobwire:unreadable", 0, -1, withscores=True)
     assert sorted(text for text, _ in found) == sorted(bad)
     assert all(time.time() - 60 < score <= time.time() for _, score in found)
     assert client.zcard("schedule") == 0

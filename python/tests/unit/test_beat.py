@@ -128,17 +128,13 @@ def test_the_words_of_a_beat() -> None:
     """BEAT-1, BEAT-3, BEAT-5 and SIG-4: two transactions, work first."""
     work, process = steps(Pulse(NOW, {"t1": Work("q", b"{}", NOW)}, quiet=True, rss=7, rtt_us=5))
     assert (work.atomic, process.atomic) == (True, True)
+    record = b'{"queue":"q","payload":"{}","run_at":1795192067}'
     assert work.steps == [
-        Command(("UNLINK", f"n:{IDENTITY}:work")),
-        Command(
-            (
-                "HSET",
-                f"n:{IDENTITY}:work",
-                "t1",
-                b'{"queue":"q","payload":"{}","run_at":1795192067}',
-            )
-        ),
+        Command(("UNLINK", f"n:{IDENTITY}:work", f"n:{IDENTITY}:workers")),
+        Command(("HSET", f"n:{IDENTITY}:work", "t1", record)),
         Command(("EXPIRE", f"n:{IDENTITY}:work", 60)),
+        Command(("HSET", f"n:{IDENTITY}:workers", "t1", record)),
+        Command(("EXPIRE", f"n:{IDENTITY}:workers", 60)),
     ]
     fields = ("info", b"{info}", "concurrency", 6, "busy", 1, "beat", NOW)
     rest = ("rtt_us", 5, "quiet", "true", "rss", 7)
@@ -153,7 +149,8 @@ def test_the_words_of_a_beat() -> None:
 def test_an_idle_beat_has_no_work() -> None:
     """BEAT-5: without jobs the record is only removed."""
     work, process = steps(Pulse(NOW, {}, quiet=False, rss=0, rtt_us=0))
-    assert work.steps == [Command(("UNLINK", f"n:{IDENTITY}:work"))]
+    names = (f"n:{IDENTITY}:work", f"n:{IDENTITY}:workers")
+    assert work.steps == [Command(("UNLINK", *names))]
     hset = process.steps[1]
     assert isinstance(hset, Command)
     assert hset.args[hset.args.index("quiet") + 1] == "false"

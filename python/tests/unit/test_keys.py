@@ -42,6 +42,7 @@ PLAIN = {
     "cleanup_lock": "process_cleanup",
     "owners": "jobwire:owners",
     "returned": "jobwire:returned",
+    "unreadable": "jobwire:unreadable",
     "queue": "queue:default",
     "process": "web-1:42:0123456789ab",
     "work": "web-1:42:0123456789ab:work",

@@ -116,15 +116,21 @@ def test_a_batch_moves_all_in_one_script() -> None:
 
 
 def test_a_bad_member_does_not_keep_the_others() -> None:
-    """SCHED-9: it is buried as its bytes, in a script of its own, and only reported if we did."""
+    """SCHED-9: buried as its bytes, in a script of its own, and only reported if we did.
+
+    EXEC-4: what is no object has a grave of its own.
+    """
     good = b'{"queue":"a"}'
-    steps, result = run([b"\xff", good, b"[]"], 1, [b"\xff"])
-    assert [step.name for step in steps[1:] if isinstance(step, Script)] == ["promote", "bury_due"]
-    bury = steps[2]
-    assert isinstance(bury, Script)
-    assert list(bury.keys) == ["n:retry", "n:dead"]
-    assert list(bury.args) == [NOW, NOW - 15_552_000, 5, b"\xff", b"[]"]
-    assert (result.seen, result.moved) == (3, 1)
+    steps, result = run([b"\xff", good, b"{", b"[]"], 1, [b"\xff"], [])
+    scripts = [step for step in steps if isinstance(step, Script)]
+    assert [step.name for step in scripts] == ["promote", "bury_due", "bury_due"]
+    assert [list(step.keys) for step in scripts[1:]] == [
+        ["n:retry", "n:dead"],
+        ["n:retry", "n:jobwire:unreadable"],
+    ]
+    trim = (NOW, NOW - 15_552_000, 5)
+    assert [list(step.args) for step in scripts[1:]] == [[*trim, b"\xff", b"{"], [*trim, b"[]"]]
+    assert (result.seen, result.moved) == (4, 1)
     assert [member for member, _ in result.buried] == [b"\xff"]
 
 
