@@ -116,7 +116,7 @@ def test_a_password_with_every_separator(server_factory: ServerFactory, workers:
     worker = workers.start(APP, "--redis", server.url)
     ended = jobwire("enqueue", "Note", REDIS_URL=server.url)
     assert ended.returncode == 0, ended.stderr
-    wait_until(lambda: server.client().exists("test:ran"))
+    wait_until(lambda: server.client().exists("test:ran") and worker.logged("jobwire "))
     for text in (ended.stderr, worker.log.read_text()):
         assert quote("p+/%@:?# x", safe="") not in text
         assert "p+/%@" not in text

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from jobwire._sync import SyncRedis
-from jobwire.graves import Grave
 from jobwire.errors import MalformedPayload
+from jobwire.graves import Grave
 from jobwire.keys import Keys
 from jobwire.reliable import Held
 from jobwire.retry import Bury, Discard, Retry
