@@ -121,8 +121,11 @@ class Server:
         assert self._process is not None, "the server is stopped"
         return self._process.pid
 
-    def client(self, **options: Any) -> redis.Redis:
-        """Return a new client that answers in bytes; it is closed with the server."""
+    def client(self, **options: Any) -> Any:
+        """Return a new `redis.Redis` that answers in bytes; it is closed with the server.
+
+        Typed as anything: redis-py's types know each reply only as all that it could be.
+        """
         client = redis.Redis.from_url(self.url, **options)
         self._clients.append(client)
         return client

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 from redis.exceptions import AuthenticationError
 
+from jobwire.embedded import EmbeddedError
 from jobwire.errors import JobwireError, MaybeWritten, RedisTrouble, RedisUnreachable
 from jobwire.server import UnfitServer
 
@@ -40,7 +41,7 @@ def _judge(error: Exception) -> tuple[str, int]:
         return str(error), EXIT_UNSURE
     if isinstance(error, RedisUnreachable):
         return f"{error}; {_remedy(error)}", EXIT_REDIS
-    if isinstance(error, RedisTrouble | UnfitServer):
+    if isinstance(error, RedisTrouble | UnfitServer | EmbeddedError):
         return str(error), EXIT_REDIS
     return str(error), EXIT_USAGE
 

@@ -47,7 +47,11 @@ class Poller:
         self._generation = generation
         self._grave = grave
         self._stop = threading.Event()
-        self._outage = Outage("promoting due jobs", self._stop)
+        self._sets = [
+            (zset, Outage(f"promoting due jobs of {zset}", self._stop))
+            for zset in (keys.retry, keys.schedule)  # retries first, as Sidekiq
+        ]
+        self._counting = Outage("counting processes", self._stop)
         self._thread = threading.Thread(target=self._run, name="jobwire-poller", daemon=True)
 
     def start(self) -> None:
@@ -62,39 +66,37 @@ class Poller:
     def _run(self) -> None:
         wait = first_wait(self._interval, dice=random.random())
         while not self._stop.wait(wait):
-            with self._outage:
-                self._look()
+            for zset, outage in self._sets:
+                with outage:
+                    self._look(zset)
             wait = self._next_wait()
 
-    def _look(self) -> None:
-        """Move everything that is due, retries first."""
-        for zset in (self._keys.retry, self._keys.schedule):
-            skip = 0
-            while not self._stop.is_set():
-                result = self._redis.run(
-                    promote_batch(
-                        self._keys,
-                        zset,
-                        now=time.time(),
-                        generation=self._generation(),
-                        grave=self._grave(),
-                        skip=skip,
-                    )
+    def _look(self, zset: str) -> None:
+        """Move everything that is due in one set."""
+        skip = 0
+        while not self._stop.is_set():
+            result = self._redis.run(
+                promote_batch(
+                    self._keys,
+                    zset,
+                    now=time.time(),
+                    generation=self._generation(),
+                    grave=self._grave(),
+                    skip=skip,
                 )
-                for member, problem in result.buried:
-                    _log.error(
-                        "due member of %s is no job and was buried: %s: %.200r",
-                        zset,
-                        problem,
-                        member,
-                    )
-                if result.seen < BATCH:
-                    break
-                skip += result.left
+            )
+            for member, problem in result.buried:
+                _log.error(
+                    "due member of %s is no job and was buried: %s: %.200r", zset, problem, member
+                )
+            if result.seen < BATCH:
+                break
+            skip += result.left
 
     def _next_wait(self) -> float:
+        if self._interval is not None:
+            return next_wait(self._interval, processes=1, dice=random.random())
         processes = 1
-        with self._outage:
-            if self._interval is None:
-                processes = self._redis.run(once(command("SCARD", self._keys.processes)))
-        return next_wait(self._interval, processes=processes, dice=random.random())
+        with self._counting:
+            processes = self._redis.run(once(command("SCARD", self._keys.processes)))
+        return next_wait(None, processes=processes, dice=random.random())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import threading
 from queue import SimpleQueue
 from types import FrameType
 
@@ -17,7 +18,8 @@ from jobwire.worker.launcher import Launcher
 
 __all__ = ["run"]
 
-FORCED = 1  # exit status after a second TERM or INT
+EXIT_CRASHED = 1
+EXIT_FORCED = 1  # after a second TERM or INT
 
 _log = logging.getLogger("jobwire.worker")
 _HANDLED = ("TERM", "INT", "TSTP", "TTIN")
@@ -34,27 +36,40 @@ def run(app: App, config: WorkerConfig, *, source: str = "") -> int:
     Raises:
         UnfitServer, RedisTrouble: It could not start.
     """
-    signals: SimpleQueue[str] = SimpleQueue()
+    signals: SimpleQueue[str | None] = SimpleQueue()  # None: stopped
     stopping = False
+    status = EXIT_CRASHED
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         # Nothing but this here: a handler runs between any two bytecodes of the main thread.
         if stopping and number in (signal.SIGTERM, signal.SIGINT):
-            os._exit(FORCED)
+            os._exit(EXIT_FORCED)
         signals.put(signal.Signals(number).name.removeprefix("SIG"))
 
+    def stop() -> None:
+        nonlocal status
+        try:
+            launcher.stop()
+            status = 0
+        finally:
+            signals.put(None)
+
     launcher = Launcher(app, config, on_signal=signals.put)
-    for name in _HANDLED:
-        signal.signal(getattr(signal, f"SIG{name}"), on_signal)
+    for handled in _HANDLED:
+        signal.signal(getattr(signal, f"SIG{handled}"), on_signal)
     _announce(launcher, launcher.start(), source)
     while True:
         name = signals.get()
         match name:
             case "TERM" | "INT":
+                if stopping:
+                    continue  # asked twice through Redis; the first one is being done
                 stopping = True
                 _log.info("%s: stopping, jobs have %g s; again to force", name, config.timeout)
-                launcher.stop()
-                return 0
+                # In a thread, so that signals are still heard.
+                threading.Thread(target=stop, name="jobwire-stop").start()
+            case None:
+                return status
             case "TSTP":
                 launcher.quiet()
             case "TTIN":

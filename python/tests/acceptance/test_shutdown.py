@@ -94,7 +94,7 @@ def test_term_at_the_deadline_puts_unfinished_jobs_back(
 
     redis.lrem("queue:default", 0, "waits")
     for deaf in texts[2:]:
-        redis.lrem("queue:default", 0, deaf)  # type: ignore[arg-type]
+        redis.lrem("queue:default", 0, deaf)
     redis.set(recording.RELEASE, 1)
     second = workers.start(APP, *arguments)
     wait_until(lambda: len(traces(server, recording.RAN)) == 2)
@@ -207,7 +207,7 @@ def test_an_idle_worker_is_silent_and_wide_awake(any_server: Server, workers: Wo
 
     def clock() -> float:
         seconds, micros = redis.time()
-        return float(seconds) + micros / 1e6
+        return float(seconds + micros / 1e6)
 
     before, began = calls(), clock()
     wait_until(lambda: clock() - began >= 2)

@@ -436,7 +436,7 @@ def test_replies_that_nobody_waited_for_are_never_read(
 ) -> None:
     """ENV-5: struck between two replies, of which the second is still to come."""
     read = SyncRedis._read
-    replies = []
+    replies: list[Any] = []
 
     def struck(connection: Any) -> Any:
         if replies:
@@ -462,7 +462,7 @@ def test_replies_that_no_task_waited_for_are_never_read(
 ) -> None:
     """ENV-5: the same in asyncio."""
     read = AsyncRedis._read
-    replies = []
+    replies: list[Any] = []
 
     async def struck(connection: Any) -> Any:
         if replies:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from jobwire._sync import SyncRedis
 from jobwire.graves import Grave
@@ -13,6 +15,21 @@ from jobwire.worker.poller import Poller
 from tests.servers import Server, wait_until
 
 
+@contextmanager
+def polling(server: Server) -> Iterator[None]:
+    """Run a poller that looks all the time."""
+    redis = SyncRedis(server.url)
+    poller = Poller(
+        redis, Keys(), interval=0.01, generation=lambda: 8, grave=lambda: Grave(time.time())
+    )
+    poller.start()
+    try:
+        yield
+    finally:
+        poller.close(timeout=5)
+        redis.close()
+
+
 def test_members_that_stay_block_nobody(server: Server) -> None:
     """SCHED-9: more than a batch of due members whose queue key is no list; those behind move."""
     client = server.client()
@@ -20,15 +37,17 @@ def test_members_that_stay_block_nobody(server: Server) -> None:
     stuck = [json.dumps({"class": "A", "queue": "broken", "jid": str(n)}) for n in range(BATCH + 7)]
     client.zadd("schedule", dict.fromkeys(stuck, 1.0))
     client.zadd("schedule", {json.dumps({"class": "A", "queue": "good", "jid": "last"}): 2.0})
-    redis = SyncRedis(server.url)
-    poller = Poller(
-        redis, Keys(), interval=0.01, generation=lambda: 8, grave=lambda: Grave(time.time())
-    )
-    poller.start()
-    try:
-        wait_until(lambda: client.llen("queue:good") == 1, what="the member behind to be moved")
-    finally:
-        poller.close(timeout=5)
-        redis.close()
+    with polling(server):
+        wait_until(lambda: client.llen("queue:good") == 1, 10, what="the member behind to be moved")
     assert client.zcard("schedule") == len(stuck)
     assert client.get("queue:broken") == b"no list"
+
+
+def test_a_broken_retry_set_does_not_stop_the_schedule(server: Server) -> None:
+    """SCHED-5: each set is looked at, whatever the other one is."""
+    client = server.client()
+    client.set("retry", "no sorted set")
+    client.zadd("schedule", {json.dumps({"class": "A", "queue": "good", "jid": "1"}): 1.0})
+    with polling(server):
+        wait_until(lambda: client.llen("queue:good") == 1, 10, what="the member to be moved")
+    assert client.get("retry") == b"no sorted set"

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-import redis
 
 from jobwire import RedisRefused
 from jobwire._scripts import script
@@ -53,7 +52,7 @@ class Shell:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.redis = SyncRedis(server.url)
-        self.plain: redis.Redis = server.client()
+        self.plain: Any = server.client()
         self.run = self.redis.run
 
     def live(self, identity: str = ME, keys: Keys = KEYS) -> None:

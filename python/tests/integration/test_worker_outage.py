@@ -203,7 +203,7 @@ def test_orphans_of_any_kind_of_queue_are_recovered(
     client = server.client()
 
     def die(identity: str, entries: dict[str, str]) -> None:
-        client.hset(f"jobwire:private:{identity}", mapping=entries)  # type: ignore[arg-type]
+        client.hset(f"jobwire:private:{identity}", mapping=entries)
         client.sadd("jobwire:owners", identity)
 
     odd = "a:b queue:ü"
