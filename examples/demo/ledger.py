@@ -14,7 +14,8 @@ from redis import Redis
 __all__ = ["Note", "Problem", "Seen", "Sent", "problem", "settled"]
 
 Fate = Literal["done", "waiting", "dead", "buried"]
-"""Done; waiting in the retry set; in the dead set; there as exactly the bytes that were pushed."""
+"""Done; waiting in the retry set; in the dead set; buried as exactly the bytes that were
+pushed, in the dead set or, if JSON but no object, where such things go."""
 
 # A failure writes these, and a promotion `enqueued_at`; all other fields stay as they were.
 OWNED = {"retry_count", "error_message", "error_class", "failed_at", "retried_at", "enqueued_at"}
@@ -67,7 +68,7 @@ class Seen:
         notes: What it noted.
         retries: What waited for a retry, by `retry_count`; also what has gone on since.
         dead: The dead set by job id, for members that have one.
-        graves: How often each text is in the dead set.
+        graves: How often each text is buried.
     """
 
     pushed: set[bytes] = field(default_factory=set)
@@ -87,7 +88,8 @@ class Seen:
         pipe.lrange("demo:notes", self._read, -1)
         pipe.zrange("retry", 0, -1)
         pipe.zrange("dead", 0, -1)
-        done, failed, notes, retries, dead = pipe.execute()
+        pipe.zrange("jobwire:unreadable", 0, -1)
+        done, failed, notes, retries, dead, unreadable = pipe.execute()
         self.done = {jid.decode(): int(times) for jid, times in done.items()}
         self.failed = {jid.decode(): int(times) for jid, times in failed.items()}
         self._read += len(notes)
@@ -98,7 +100,7 @@ class Seen:
             if text not in self.pushed:  # those wait for their turn, nobody has run them yet
                 job = json.loads(text)
                 self.retries[job["jid"]].setdefault(job["retry_count"], job)
-        self.graves = Counter(dead)
+        self.graves = Counter([*dead, *unreadable])
         self.dead = {job["jid"]: job for job in map(_job, dead) if job}
 
     def hurry(self, redis: Redis, jids: Collection[str]) -> int:
@@ -135,7 +137,7 @@ def _problems(sent: Sent, seen: Seen) -> Iterator[str]:
         yield f"is not {sent.fate}; failed {seen.failed.get(sent.jid, 0)} times"
     if sent.fate == "buried":
         if seen.graves[sent.text or b""] != 1:
-            yield f"is {seen.graves[sent.text or b'']} times in the dead set"
+            yield f"is {seen.graves[sent.text or b'']} times buried"
         return
     runs, notes = seen.done.get(sent.jid, 0), seen.notes.get(sent.jid, [])
     if runs != (sent.fate == "done") or len(notes) != runs:

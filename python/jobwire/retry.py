@@ -20,6 +20,7 @@ __all__ = [
     "after_failure",
     "encode_backtrace",
     "retry_delay",
+    "scrub",
 ]
 
 DEFAULT_MAX_RETRIES = 25
@@ -107,7 +108,7 @@ def after_failure(
 
     elsewhere = job.get("retry_queue")
     changes["queue"] = elsewhere if isinstance(elsewhere, str) and elsewhere else job.queue
-    changes["error_message"] = _scrub(failure.message)
+    changes["error_message"] = scrub(failure.message)
     changes["error_class"] = failure.error_class
     if job.retry_count is None:
         count = 0
@@ -132,7 +133,7 @@ def after_failure(
 
 def encode_backtrace(lines: Sequence[str]) -> str:
     """Return lines as `error_backtrace` holds them: base64 of zlib of a JSON array. [RETRY-8]"""
-    text = encode([_scrub(line) for line in lines])
+    text = encode([scrub(line) for line in lines])
     return base64.b64encode(zlib.compress(text)).decode("ascii")
 
 
@@ -151,7 +152,7 @@ def _whole(value: object) -> int:
     return min(int(value), 10**12) if isinstance(value, int | float) else 0
 
 
-def _scrub(text: str) -> str:
+def scrub(text: str) -> str:
     """Cut to the limit and make it something that UTF-8 can carry. [RETRY-3]"""
     cut = text[:MESSAGE_LIMIT]
     return cut.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

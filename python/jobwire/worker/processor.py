@@ -18,7 +18,7 @@ from jobwire.beat import Work
 from jobwire.errors import MalformedPayload, Shutdown, UnknownJob
 from jobwire.payload import Job, decode
 from jobwire.reliable import Held
-from jobwire.retry import Bury, Discard, Retry, after_failure
+from jobwire.retry import Bury, Discard, Retry, after_failure, scrub
 from jobwire.times import Generation
 from jobwire.worker.aloop import AsyncLoop
 from jobwire.worker.failure import describe
@@ -224,7 +224,7 @@ class Processor:
         _log.warning(
             "fail: %s: %.1000s; %s",
             failure.error_class,
-            failure.message,
+            scrub(failure.message),
             _fate(outcome),
             extra=_elapsed(started),
             exc_info=error if _log.isEnabledFor(logging.DEBUG) else None,
