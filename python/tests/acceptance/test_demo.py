@@ -198,7 +198,7 @@ def test_nothing_is_wrong_with_what_must_be(sent: Sent, happens: Callable[[Seen]
         (WAITING, waiting, lambda seen: seen.retries["j1"][0].pop("x"), "'x' was changed"),
         (WAITING, waiting, lambda seen: seen.retries["j1"][0].update(x=1), "'x' was changed"),
         (WAITING, waiting, lambda seen: seen.retries["j1"][0].pop("error_class"), "its error"),
-        (BURIED, buried, lambda seen: seen.graves.update([b"no JSON"]), "2 times in the dead"),
+        (BURIED, buried, lambda seen: seen.graves.update([b"no JSON"]), "2 times buried"),
     ],
 )
 def test_what_goes_wrong_is_named(
