@@ -14,6 +14,8 @@ import jobwire
 from jobwire.cli.dev import dev
 from jobwire.cli.enqueue import enqueue
 from jobwire.cli.exits import AppNotLoaded, report
+from jobwire.cli.spec import spec
+from jobwire.cli.validate import validate
 from jobwire.cli.worker import worker
 from jobwire.errors import JobwireError
 
@@ -36,6 +38,8 @@ def cli() -> None:
 cli.add_command(worker)
 cli.add_command(enqueue)
 cli.add_command(dev)
+cli.add_command(spec)
+cli.add_command(validate)
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ LAYERS: dict[int, set[str]] = {
         *("pushing", "reliable", "graves", "stats", "promotion", "beat", "producer", "server"),
     },
     2: {"_data", "_scripts", "_connect", "_sync", "_async", "client", "aio", "app", "embedded"},
-    3: {"worker"},
+    3: {"spec", "worker"},
     4: {"cli", "__main__"},
 }
 LAYER = {name: layer for layer, names in LAYERS.items() for name in names}

@@ -1,0 +1,283 @@
+"""`jobwire spec`: read the specification, and keep a checkout of it in order."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from jobwire.spec.document import Document, Requirement
+    from jobwire.spec.lints import Fault
+
+__all__ = ["spec"]
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_root_option = click.option(
+    "--root",
+    metavar="DIR",
+    default=".",
+    type=click.Path(path_type=Path),
+    help="Checkout of the specification; default: the current directory.",
+)
+_write_option = click.option("--write", is_flag=True, help="Write the files instead.")
+
+
+class _Group(click.Group):
+    """A group that takes what is no subcommand for ids of requirements."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if self.get_command(ctx, args[0]) is None:
+            return "ID...", _show, args
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=_Group, invoke_without_command=True, subcommand_metavar="[ID... | COMMAND [ARGS]...]"
+)
+@_json_option
+@click.pass_context
+def spec(ctx: click.Context, as_json: bool) -> None:
+    """Read the specification: all of it, or single requirements.
+
+    `jobwire spec` shows SPEC.md, a page at a time in a terminal. `jobwire spec RETRY-4` prints
+    one requirement with its reason and everything that cites it: code, schemas, scripts,
+    fixtures and tests.
+
+    The commands below are for those who change it. Exit status: 0 fine; 1 something is wrong
+    with it; 2 wrong usage, or an unknown id.
+    """
+    ctx.obj = as_json
+    if ctx.invoked_subcommand is None:
+        _read_all(as_json)
+
+
+@click.command("show")
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@_json_option
+@click.pass_context
+def _show(ctx: click.Context, ids: tuple[str, ...], as_json: bool) -> None:
+    """Print requirements."""
+    from jobwire import _data
+
+    document, _ = _read(_data.path("SPEC.md"))
+    known = document.by_id
+    for name in ids:
+        if name.upper() not in known:
+            raise click.UsageError(_unknown(name, [*known]), ctx.parent)
+    index = json.loads(_data.path("schema/traceability.json").read_text("utf-8"))
+    chosen = [known[name.upper()] for name in dict.fromkeys(ids)]
+    if as_json or ctx.obj:
+        found = [_as_data(requirement, index) for requirement in chosen]
+        click.echo(json.dumps(found if len(ids) > 1 else found[0], ensure_ascii=False, indent=2))
+        return
+    for number, requirement in enumerate(chosen):
+        if number:
+            click.echo()
+        _print(requirement, index.get(requirement.id, {}))
+
+
+@spec.command()
+@_root_option
+@_json_option
+def check(root: Path, as_json: bool) -> int:
+    """Check SPEC.md, every citation of it, and the generated files.
+
+    One line for each thing that is wrong, with file and line. Changes nothing.
+    """
+    from jobwire.spec import citations, lints
+
+    document, before = _checkout(root)
+    if isinstance(document, str):
+        place, problem = document.split(": ", 1)
+        faults = [lints.Fault(place, "block", problem)]
+    else:
+        faults = [
+            *lints.of_document(document),
+            *lints.of_history(document, before),
+            *lints.of_citations(document, citations.cited(root)),
+            *lints.of_records(root, document, before),
+        ]
+    if as_json:
+        click.echo(json.dumps([fault._asdict() for fault in faults], indent=2))
+    else:
+        for fault in faults:
+            click.echo(str(fault))
+        if not isinstance(document, str):
+            _summary(document, faults)
+    return 1 if faults else 0
+
+
+@spec.command()
+@_root_option
+@_write_option
+def extract(root: Path, write: bool) -> int:
+    """Make schema/requirements.json: the requirements as data.
+
+    Refuses if an id was removed or renumbered, or if the text of a released one was changed
+    without an erratum. In drafts a change of text is reported only.
+    """
+    from jobwire.spec import lints, record
+
+    document, before = _checkout(root)
+    if isinstance(document, str):
+        click.echo(document, err=True)
+        return 1
+    if faults := [*lints.of_history(document, before)]:
+        for fault in faults:
+            click.echo(str(fault), err=True)
+        return 1
+    _save(root, {"schema/requirements.json": record.render(record.build(document, before))}, write)
+    if before is not None:
+        for what, ids in record.changed(document, before).items():
+            if ids:
+                click.echo(f"{what}: {', '.join(ids)}", err=True)
+    return 0
+
+
+@spec.command()
+@_root_option
+@_write_option
+def trace(root: Path, write: bool) -> int:
+    """Make docs/traceability.md and its index: which file cites which requirement."""
+    from jobwire.spec import citations
+    from jobwire.spec import trace as pages
+
+    document, _ = _checkout(root)
+    if isinstance(document, str):
+        click.echo(document, err=True)
+        return 1
+    found = citations.cited(root)
+    texts = {"docs/traceability.md": pages.page(document, found)}
+    if write:
+        texts["schema/traceability.json"] = pages.index(found)
+    _save(root, texts, write)
+    return 0
+
+
+def _read_all(as_json: bool) -> None:
+    from jobwire import _data
+
+    if as_json:
+        click.echo(_data.path("schema/requirements.json").read_text("utf-8"), nl=False)
+        return
+    text = _data.path("SPEC.md").read_text("utf-8")
+    if not sys.stdout.isatty():
+        click.echo(text, nl=False)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    console = Console(width=min(Console().width, 120))
+    with console.capture() as capture:
+        # A terminal has nowhere to jump to.
+        console.print(Markdown(re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text)))
+    click.echo_via_pager(capture.get())
+
+
+def _read(path: Path) -> tuple[Document, str]:
+    from jobwire.spec import document
+
+    text = path.read_text("utf-8")
+    return document.read(text), text
+
+
+def _checkout(root: Path) -> tuple[Document | str, dict[str, Any] | None]:
+    """Return a checkout's document, or what keeps it from being read, and its last record."""
+    from jobwire.spec.document import Malformed
+
+    for name in ("SPEC.md", "schema"):
+        if not (root / name).exists():
+            raise click.UsageError(
+                f"{root / name} does not exist: run this in a checkout of the specification, "
+                "or name one with --root"
+            )
+    saved = root / "schema" / "requirements.json"
+    try:
+        before = json.loads(saved.read_text("utf-8")) if saved.is_file() else None
+    except ValueError as error:
+        raise click.ClickException(
+            f"{saved} is not JSON: {error}; take it from version control again"
+        ) from None
+    try:
+        return _read(root / "SPEC.md")[0], before
+    except Malformed as error:
+        return str(error), before
+
+
+def _save(root: Path, texts: dict[str, str], write: bool) -> None:
+    for name, text in texts.items():
+        if not write:
+            click.echo(text, nl=False)
+        elif not (root / name).is_file() or (root / name).read_text("utf-8") != text:
+            (root / name).parent.mkdir(exist_ok=True)
+            (root / name).write_text(text, "utf-8")
+            click.echo(f"wrote {name}", err=True)
+
+
+def _summary(document: Document, faults: list[Fault]) -> None:
+    counts = f"{len(document.requirements)} requirements"
+    if not faults:
+        click.echo(f"SPEC.md {document.version}: {counts}, nothing wrong", err=True)
+    else:
+        click.echo(f"SPEC.md {document.version}: {counts}, {len(faults)} faults", err=True)
+
+
+def _unknown(name: str, ids: list[str]) -> str:
+    upper = name.upper()
+    of_area = [known for known in ids if known.startswith(f"{upper.rstrip('0123456789')}")]
+    if "-" in upper and of_area:
+        hint = f"; that area has {of_area[0]} to {of_area[-1]}"
+    elif near := get_close_matches(upper, ids, 2, 0.8) or get_close_matches(name, [*spec.commands]):
+        hint = f"; did you mean {' or '.join(near)}?"
+    else:
+        hint = "; 'jobwire spec' shows them all"
+    return f"there is no requirement or command {name}{hint}"
+
+
+def _as_data(requirement: Requirement, index: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": requirement.id,
+        "claims": list(requirement.claims),
+        "keyword": requirement.keyword,
+        "since": requirement.since,
+        "retired": requirement.retired,
+        "test": requirement.test,
+        "line": requirement.line,
+        "text": requirement.text,
+        "why": requirement.why,
+        "seen": requirement.seen,
+        "sha256": requirement.sha256,
+        "cited": index.get(requirement.id, {}),
+    }
+
+
+def _print(requirement: Requirement, kinds: dict[str, list[str]]) -> None:
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    retired = f" · retired {requirement.retired}" if requirement.retired else ""
+    click.secho(requirement.id, bold=True, nl=False)
+    click.echo(
+        f" · {', '.join(requirement.claims)} · since {requirement.since}{retired}"
+        f" · test: {requirement.test} · SPEC.md:{requirement.line}\n"
+    )
+    parts = [requirement.text]
+    parts += [f"Why: {requirement.why}"] if requirement.why else []
+    parts += [f"Seen in: {requirement.seen}"] if requirement.seen else []
+    if sys.stdout.isatty():
+        Console().print(Markdown("\n\n".join(parts)))
+    else:
+        click.echo("\n\n".join(parts))
+    if kinds:
+        click.echo()
+    for kind, places in kinds.items():
+        for number, place in enumerate(places):
+            click.echo(f"{'' if number else kind:8}{place}")

@@ -1,0 +1,197 @@
+"""SPEC.md, read: its requirement blocks, the lines outside them, the profiles and the errata."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+__all__ = [
+    "AREAS",
+    "CITATION",
+    "KEYWORDS",
+    "Document",
+    "Fence",
+    "Malformed",
+    "Requirement",
+    "keywords_of",
+    "read",
+]
+
+AREAS = (
+    *("ENV", "KEY", "PAY", "GEN", "PUSH", "BULK", "SCHED", "FETCH", "EXEC", "RETRY", "DEAD"),
+    *("BEAT", "STAT", "SIG", "LUA", "REL", "INSP", "ITER", "MET", "SEC"),
+)
+KEYWORDS = ("MUST NOT", "MUST", "SHOULD NOT", "SHOULD", "MAY")
+CITATION = re.compile(r"(?<![\w-])(?:" + "|".join(AREAS) + r")-\d+(?![\w-])")
+"""An id wherever it stands. It is one of the areas, so that "UTF-8" in prose is none."""
+
+_HEAD = re.compile(
+    r"> \*\*\[(?P<id>[A-Z]+-[1-9]\d*)\]\*\*"
+    r" · (?P<claims>[a-z]+/[a-z]+(?:, [a-z]+/[a-z]+)*)"
+    r" · since (?P<since>\d+\.\d+)"
+    r"(?: · retired (?P<retired>\d+\.\d+))?"
+    r" · test: (?P<test>wire|state|none \([^()]+\))"
+)
+_BOLD = re.compile(r"\*\*([^*]+)\*\*")
+_VERSION = re.compile(r"^Version \*\*(\d+\.\d+(?:-draft\.\d+)?)\*\*", re.MULTILINE)
+_ROLE = re.compile(r"\| (?P<role>[a-z]+) \| (?P<profiles>`[a-z]+`.*) \|")
+_PROFILE = re.compile(r"(?:^|· )`([a-z]+)`")
+_ERRATUM = re.compile(r"\| (?P<version>\d+\.\d+) \| (?P<id>[A-Z]+-\d+) \| .*\|")
+
+
+class Malformed(ValueError):
+    """A line of SPEC.md that stands where a block begins is not the first line of one."""
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One block of SPEC.md, with the paragraphs that explain it."""
+
+    id: str
+    claims: tuple[str, ...]
+    since: str
+    retired: str | None
+    test: str
+    text: str  # the normative sentences, lines as in the document
+    line: int
+    why: str | None  # the paragraph right after the block, if it gives the reason
+    seen: str | None
+
+    @property
+    def area(self) -> str:
+        return self.id.partition("-")[0]
+
+    @property
+    def number(self) -> int:
+        return int(self.id.partition("-")[2])
+
+    @property
+    def keyword(self) -> str:
+        """The first bold words; a lint sees to it that there are no others."""
+        return next(iter(keywords_of(self.text)), "")
+
+    @property
+    def is_obligation(self) -> bool:
+        return self.keyword in ("MUST", "MUST NOT") and self.retired is None
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the text, however its lines are broken."""
+        return hashlib.sha256(" ".join(self.text.split()).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Fence:
+    """A fenced example."""
+
+    language: str
+    text: str
+    line: int  # of its first line of content
+
+
+@dataclass(frozen=True)
+class Document:
+    """What there is in a SPEC.md."""
+
+    version: str | None
+    requirements: tuple[Requirement, ...]
+    outside: tuple[tuple[int, str], ...]  # numbered lines that are in no block
+    fences: tuple[Fence, ...]
+    profiles: dict[str, frozenset[str]]  # of each role, from the table of section 2
+    errata: frozenset[tuple[str, str]]  # (version, id)
+
+    @property
+    def is_draft(self) -> bool:
+        return self.version is None or "-draft." in self.version
+
+    @property
+    def by_id(self) -> dict[str, Requirement]:
+        return {requirement.id: requirement for requirement in self.requirements}
+
+
+def keywords_of(text: str) -> list[str]:
+    """Return everything that is bold in a block's text."""
+    return _BOLD.findall(text)
+
+
+def read(text: str) -> Document:
+    """Read a SPEC.md.
+
+    Raises:
+        Malformed: A block's first line does not have the form that section 2 shows.
+    """
+    lines = text.splitlines()
+    requirements: list[Requirement] = []
+    outside: list[tuple[int, str]] = []
+    fences: list[Fence] = []
+    number = 0
+    while number < len(lines):
+        line = lines[number]
+        start = number
+        number += 1
+        if line.startswith("```"):
+            while number < len(lines) and not lines[number].startswith("```"):
+                number += 1
+            fences.append(Fence(line.strip("` "), "\n".join(lines[start + 1 : number]), start + 2))
+            number += 1
+            outside += enumerate(lines[start:number], start + 1)
+        elif line.startswith(">"):
+            while number < len(lines) and lines[number].startswith(">"):
+                number += 1
+            requirements.append(_block(lines, start, number))
+        else:
+            outside.append((number, line))
+    version = _VERSION.search(text)
+    return Document(
+        version=version and version[1],
+        requirements=tuple(requirements),
+        outside=tuple(outside),
+        fences=tuple(fences),
+        profiles={
+            row["role"]: frozenset(_PROFILE.findall(row["profiles"]))
+            for _, line in outside
+            if (row := _ROLE.fullmatch(line))
+        },
+        errata=frozenset(
+            (row["version"], row["id"]) for _, line in outside if (row := _ERRATUM.fullmatch(line))
+        ),
+    )
+
+
+def _block(lines: list[str], start: int, end: int) -> Requirement:
+    head = _HEAD.fullmatch(lines[start])
+    if head is None:
+        raise Malformed(f"SPEC.md:{start + 1}: not the first line of a block: {lines[start]}")
+    notes = _paragraphs(lines, end)
+    return Requirement(
+        id=head["id"],
+        claims=tuple(head["claims"].split(", ")),
+        since=head["since"],
+        retired=head["retired"],
+        test=head["test"],
+        text="\n".join(line.removeprefix(">").strip() for line in lines[start + 1 : end]),
+        line=start + 1,
+        why=_starting("Why: ", notes[:1]),
+        seen=_starting("Seen in: ", notes),
+    )
+
+
+def _paragraphs(lines: list[str], number: int) -> list[str]:
+    """Return the paragraphs from a line on, up to the next block or heading."""
+    found: list[list[str]] = [[]]
+    for line in lines[number:]:
+        if line.startswith((">", "#", "```", "|")):
+            break
+        if line.strip():
+            found[-1].append(line)
+        elif found[-1]:
+            found.append([])
+    return ["\n".join(paragraph) for paragraph in found if paragraph]
+
+
+def _starting(words: str, paragraphs: list[str]) -> str | None:
+    for paragraph in paragraphs:
+        if paragraph.startswith(words):
+            return paragraph.removeprefix(words)
+    return None

@@ -1,0 +1,93 @@
+"""Fixture files: do their payloads break what they say, and nothing else?"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+from jobwire import _data
+from jobwire.spec.verdicts import Part, Verdict, judge
+
+__all__ = ["Judged", "entries", "judge_entry", "shape_problems"]
+
+
+class Judged(NamedTuple):
+    """What was found about one entry.
+
+    Attributes:
+        name: The entry's own name.
+        says: The rules that it says to break; none for a lawful payload.
+        verdicts: What the rules say.
+        problem: Why both do not agree; `""` if they do.
+    """
+
+    name: str
+    says: list[str]
+    verdicts: list[Verdict]
+    problem: str
+
+
+def entries(text: bytes) -> list[dict[str, Any]] | None:
+    """Return the entries of a fixture file, or None if the text is none."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
+        return value
+    return None
+
+
+def shape_problems(value: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield what schema/fixture.json has against a file."""
+    validator = _validator()
+    if not validator.is_valid(value):
+        # "Not any of the kinds" says little; the kind that fits best says more.
+        kinds = ({*error.context} for error in validator.iter_errors(value) if error.context)
+        for errors in kinds:
+            deepest = max(errors, key=lambda error: len(error.absolute_path))
+            yield f"{deepest.json_path}: {deepest.message[:200]}"
+
+
+def judge_entry(entry: dict[str, Any], part: Part | None) -> Judged | None:
+    """Judge the payload of an entry; None if it has none.
+
+    Args:
+        entry: One element of a fixture file.
+        part: Who has to be content. None: whatever the entry itself speaks of, which is the
+            writers of either generation where it says to break a rule, and else any reader.
+    """
+    if "payload_base64" in entry:
+        text = base64.b64decode(entry["payload_base64"])
+    elif isinstance(entry.get("payload"), str):
+        text = entry["payload"].encode("utf-8", "surrogatepass")
+    else:
+        return None
+    name = str(entry.get("name", "?"))
+    says = list(entry.get("breaks", []))
+    if part is not None:
+        verdicts = judge(text, part)
+    elif says:
+        verdicts = list(dict.fromkeys([*judge(text, "generation-7"), *judge(text, "generation-8")]))
+    else:
+        verdicts = judge(text, "reader")
+    broken = list(dict.fromkeys(verdict.rule for verdict in verdicts if verdict.broken))
+    if part is not None and broken and not says:
+        return Judged(name, says, verdicts, f"breaks {', '.join(broken)}")
+    if missing := [rule for rule in says if rule not in broken]:
+        return Judged(name, says, verdicts, f"says to break {', '.join(missing)}, and does not")
+    is_lawful = not says and entry.get("expect", {}).get("outcome", "run") == "run"
+    if is_lawful and broken:
+        return Judged(name, says, verdicts, f"is said to be lawful, and breaks {', '.join(broken)}")
+    return Judged(name, says, verdicts, "")
+
+
+@cache
+def _validator() -> Any:
+    from jsonschema import Draft202012Validator  # an extra
+
+    schema = json.loads(_data.path("schema/fixture.json").read_text("utf-8"))
+    return Draft202012Validator(schema)

@@ -1,0 +1,166 @@
+"""What can be wrong with a specification and with those who cite it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jobwire.spec import examples, record, trace
+from jobwire.spec.citations import Citations, cited
+from jobwire.spec.document import CITATION, KEYWORDS, Document, Requirement, keywords_of
+
+__all__ = ["Fault", "of_citations", "of_document", "of_history", "of_records"]
+
+# RFC 2119, upper case only.
+_KEYWORD = re.compile(r"\b(?:MUST|SHALL|SHOULD|MAY|REQUIRED|RECOMMENDED|OPTIONAL)\b")
+_BOLD = re.compile(r"\*\*[^*]+\*\*")
+
+
+class Fault(NamedTuple):
+    """One thing that is wrong.
+
+    Attributes:
+        place: File, and the line where that is known.
+        lint: Short name of the check, the same for all faults of a kind.
+        problem: What is wrong, and if it is not obvious, what to do.
+    """
+
+    place: str
+    lint: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.problem} ({self.lint})"
+
+
+def of_document(document: Document) -> Iterator[Fault]:
+    """Check SPEC.md by itself."""
+    if document.version is None:
+        yield Fault("SPEC.md:1", "version", "no line begins with 'Version **1.0**'")
+    if not document.requirements:
+        yield Fault("SPEC.md:1", "empty", "there is no requirement block")
+    yield from _ids(document)
+    for requirement in document.requirements:
+        for lint, problem in _block(requirement, document):
+            yield Fault(f"SPEC.md:{requirement.line}", lint, f"{requirement.id}: {problem}")
+    for number, line in document.outside:
+        if (word := _KEYWORD.search(line)) is not None:
+            yield Fault(f"SPEC.md:{number}", "stray-keyword", f"{word[0]} outside of a block")
+    yield from _references(document)
+    for number, problem in examples.problems(document):
+        yield Fault(f"SPEC.md:{number}", "example", problem)
+
+
+def of_history(document: Document, before: record.Record | None) -> Iterator[Fault]:
+    """Check SPEC.md against the record of an earlier state of it."""
+    for line, identifier, problem in record.forbidden(document, before):
+        yield Fault(f"SPEC.md:{line}", "permanent", f"{identifier}: {problem}")
+
+
+def of_citations(document: Document, citations: Citations) -> Iterator[Fault]:
+    """Check that every id that is cited exists."""
+    known = document.by_id
+    for identifier, kinds in citations.items():
+        for kind, places in kinds.items():
+            for place in places:
+                if identifier not in known:
+                    yield Fault(place, "unknown-id", f"there is no requirement {identifier}")
+                elif known[identifier].retired is not None and kind != "prose":
+                    yield Fault(
+                        place,
+                        "retired-id",
+                        f"{identifier} was retired in {known[identifier].retired}",
+                    )
+
+
+def of_records(root: Path, document: Document, before: dict[str, Any] | None) -> Iterator[Fault]:
+    """Check that the generated files are up to date."""
+    if _differs(root / "schema/requirements.json", record.render(record.build(document, before))):
+        how = "; ".join(
+            f"{what} {', '.join(ids[:5])}{' …' if len(ids) > 5 else ''}"
+            for what, ids in record.changed(document, before).items()
+            if ids
+        )
+        yield Fault(
+            "schema/requirements.json",
+            "out-of-date",
+            f"is not what SPEC.md says{f' ({how})' if how else ''}; "
+            "to repair: jobwire spec extract --write",
+        )
+    citations = cited(root)
+    for name, text in (
+        ("schema/traceability.json", trace.index(citations)),
+        ("docs/traceability.md", trace.page(document, citations)),
+    ):
+        if _differs(root / name, text):
+            yield Fault(
+                name,
+                "out-of-date",
+                "is not what the files say that cite requirements; "
+                "to repair: jobwire spec trace --write",
+            )
+
+
+def _ids(document: Document) -> Iterator[Fault]:
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for requirement in document.requirements:
+        place = f"SPEC.md:{requirement.line}"
+        if requirement.id in first:
+            yield Fault(
+                place,
+                "duplicate-id",
+                f"{requirement.id} stands already in line {first[requirement.id]}",
+            )
+            continue
+        first[requirement.id] = requirement.line
+        # In the document's order, so that a block without its neighbours is noticed as well.
+        expected = last.get(requirement.area, 0) + 1
+        last[requirement.area] = requirement.number
+        if requirement.number != expected:
+            yield Fault(
+                place,
+                "id-order",
+                f"{requirement.id} stands where {requirement.area}-{expected} belongs",
+            )
+        if CITATION.fullmatch(requirement.id) is None:
+            yield Fault(place, "area", f"{requirement.area} is not one of the known areas")
+
+
+def _block(requirement: Requirement, document: Document) -> Iterator[tuple[str, str]]:
+    bold = keywords_of(requirement.text)
+    if not requirement.text.strip():
+        yield "keyword", "the block is empty"
+    elif len(bold) != 1:
+        listed = ", ".join(bold) or "none"
+        yield "keyword", f"has to have exactly one keyword in bold, and has {listed}"
+    elif bold[0] not in KEYWORDS:
+        yield "keyword", f"{bold[0]} in bold is not a keyword"
+    if (word := _KEYWORD.search(_BOLD.sub("", requirement.text))) is not None:
+        yield "keyword", f"{word[0]} is not in bold"
+    if requirement.why is None:
+        yield "why", "no paragraph 'Why: …' follows the block"
+    for claim in requirement.claims:
+        role, _, profile = claim.partition("/")
+        if profile not in document.profiles.get(role, frozenset()):
+            yield "claim", f"{claim} is not in the table of roles and profiles"
+
+
+def _references(document: Document) -> Iterator[Fault]:
+    known = document.by_id
+    lines = [
+        *document.outside,
+        *((requirement.line, requirement.text) for requirement in document.requirements),
+    ]
+    for number, text in lines:
+        for identifier in CITATION.findall(text):
+            if identifier not in known:
+                yield Fault(
+                    f"SPEC.md:{number}", "unknown-id", f"there is no requirement {identifier}"
+                )
+
+
+def _differs(path: Path, text: str) -> bool:
+    return not path.is_file() or path.read_text("utf-8") != text

@@ -1,0 +1,108 @@
+"""schema/requirements.json: the requirements as data, and how they may change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jobwire.spec.document import Document, Requirement
+
+__all__ = ["build", "changed", "forbidden", "render"]
+
+Record = Mapping[str, Any]
+
+
+def build(document: Document, before: Record | None) -> dict[str, Any]:
+    """Return the record of a document.
+
+    Args:
+        document: The specification as it is now.
+        before: The record made last. What it says about released versions is carried on.
+    """
+    released = {entry["id"]: entry["released"] for entry in _entries(before)}
+    return {
+        "version": document.version,
+        "requirements": [
+            _entry(requirement, document, released.get(requirement.id))
+            for requirement in document.requirements
+        ],
+    }
+
+
+def render(record: Record) -> str:
+    """Return the record as text: one requirement a line, so that a diff shows requirements."""
+    lines = ",\n".join(_line(entry) for entry in record["requirements"])
+    return f'{{\n"version": {json.dumps(record["version"])},\n"requirements": [\n{lines}\n]\n}}\n'
+
+
+def changed(document: Document, before: Record | None) -> dict[str, list[str]]:
+    """Return which ids are new, reworded, or gone since the record was made."""
+    was = {entry["id"]: entry["sha256"] for entry in _entries(before)}
+    now = {requirement.id: requirement.sha256 for requirement in document.requirements}
+    return {
+        "new": [name for name in now if name not in was],
+        "reworded": [name for name in now if name in was and now[name] != was[name]],
+        "gone": [name for name in was if name not in now],
+    }
+
+
+def forbidden(document: Document, before: Record | None) -> Iterable[tuple[int, str, str]]:
+    """Yield line, id and reason of every change that the change policy does not allow.
+
+    An id is permanent from its first draft on. The text behind it may change in drafts, and
+    after a release only as an erratum or when the block is retired.
+    """
+    now = document.by_id
+    by_text = {requirement.sha256: requirement for requirement in document.requirements}
+    for entry in _entries(before):
+        name = entry["id"]
+        requirement = now.get(name)
+        if requirement is None:
+            moved = by_text.get(entry["sha256"])
+            if moved is not None:
+                yield moved.line, moved.id, f"was {name}: ids are never renumbered"
+            else:
+                yield 1, name, "was removed: keep the block, marked 'retired <version>'"
+            continue
+        moved = by_text.get(entry["sha256"])
+        if moved is not None and moved.id != name:
+            yield moved.line, moved.id, f"has the text of {name}: ids are never renumbered"
+        if (
+            entry["released"] not in (None, requirement.sha256)
+            and requirement.retired is None
+            and (_release(document), name) not in document.errata
+        ):
+            yield (
+                requirement.line,
+                name,
+                "differs from its released text: list it as an erratum of "
+                f"{_release(document)}, or retire it and add a new id",
+            )
+
+
+def _entry(requirement: Requirement, document: Document, released: str | None) -> dict[str, Any]:
+    return {
+        "id": requirement.id,
+        "claims": list(requirement.claims),
+        "keyword": requirement.keyword,
+        "since": requirement.since,
+        "retired": requirement.retired,
+        "test": requirement.test,
+        "line": requirement.line,
+        "text": requirement.text,
+        "sha256": requirement.sha256,
+        "released": released if document.is_draft else requirement.sha256,
+    }
+
+
+def _line(entry: Record) -> str:
+    return json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
+
+
+def _entries(record: Record | None) -> list[dict[str, Any]]:
+    return [] if record is None else list(record["requirements"])
+
+
+def _release(document: Document) -> str:
+    return (document.version or "").partition("-")[0]
