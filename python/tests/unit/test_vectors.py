@@ -1,0 +1,233 @@
+"""jobwire's rules against fixtures/vectors, and the vectors against what Sidekiq did."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import zlib
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobwire import _data, times
+from jobwire.errors import MalformedPayload
+from jobwire.ordering import QueueOrder
+from jobwire.payload import decode, encode
+from jobwire.promotion import first_wait, next_wait, promoted
+from jobwire.retry import encode_backtrace, retry_delay
+
+FIXTURES = _data.path("fixtures")
+OURS = "8.0-"
+FORMULAS = {"6.4.1": "6.2.2-7.3", "7.3.2": "6.2.2-7.3", "8.1.7": OURS}
+ALMOST_ONE = math.nextafter(1.0, 0.0)
+
+
+def load(file: str) -> list[dict[str, Any]]:
+    loaded: list[dict[str, Any]] = json.loads(Path(FIXTURES / file).read_text("utf-8"))
+    return loaded
+
+
+def vectors(kind: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(
+        "vector", load(f"vectors/{kind}.json"), ids=lambda vector: vector["name"]
+    )
+
+
+# -- retry delays
+
+
+@vectors("retry-delays")
+def test_retry_delay_spans_the_interval(vector: dict[str, Any]) -> None:
+    """[RETRY-4]"""
+    count, delay = vector["retry_count"], vector["delays"][OURS]
+    assert retry_delay(count, dice=0.0) == delay["min"]
+    assert retry_delay(count, dice=ALMOST_ONE) == delay["max"]
+    faces = 10 * (count + 1)
+    throws = {retry_delay(count, dice=(face + 0.5) / faces) for face in range(faces)}
+    assert throws == set(range(delay["min"], delay["max"] + 1, delay["step"]))
+
+
+def test_retry_delays_are_those_of_all_retries() -> None:
+    """[RETRY-4] 25 of them, three weeks in all; the dice of each formula add what they add."""
+    table = load("vectors/retry-delays.json")
+    assert [vector["retry_count"] for vector in table] == list(range(25))
+    for formula, mean_extra in (("4.0-6.2.1", 4712.5), ("6.2.2-7.3", 1462.5), (OURS, 1612.5)):
+        delays = [vector["delays"][formula] for vector in table]
+        assert sum(delay["min"] for delay in delays) == 1_763_395
+        assert sum((delay["max"] - delay["min"]) / 2 for delay in delays) == mean_extra
+        assert all((d["max"] - d["min"]) % d["step"] == 0 for d in delays)
+
+
+@pytest.mark.parametrize("version", FORMULAS)
+def test_recorded_retries_are_inside_their_intervals(version: str) -> None:
+    """[RETRY-4] Real Sidekiq's own scores, of jobs without a delay of their own."""
+    table = [vector["delays"][FORMULAS[version]] for vector in load("vectors/retry-delays.json")]
+    checked = 0
+    for entry in load(f"sidekiq/{version}/payloads.json"):
+        # api-* moved some; a hook chose the delay of others, and retry_on is Active Job's own.
+        if entry["place"] != "retry" or entry["scenario"].startswith(
+            ("api-", "retry-in-", "wire-")
+        ):
+            continue
+        failed_at = entry["expect"]["retried_at"] or entry["expect"]["failed_at"]
+        if failed_at is None:
+            continue  # put there by the harness
+        fields = json.loads(entry["payload"])
+        waited = float(entry["score"]) - failed_at / 1000
+        delay = table[fields["retry_count"]]
+        # The score is taken a moment after the time of the failure.
+        assert delay["min"] - 0.001 <= waited < delay["max"] + 0.5, entry["name"]
+        excess = (waited - delay["min"]) % delay["step"]
+        assert min(excess, delay["step"] - excess) < 0.5, entry["name"]
+        checked += 1
+    assert checked >= 30
+
+
+# -- queue selection
+
+
+@vectors("queue-selection")
+def test_mode_and_odds_of_queues(vector: dict[str, Any]) -> None:
+    """[FETCH-3] [FETCH-4]"""
+    order = QueueOrder(dict(vector["weights"]))
+    assert order.mode == vector["mode"]
+    assert [queue for queue, _ in vector["weights"]] == list(vector["first"])
+    tickets = vector["expanded"]
+    ahead: list[str] = []
+    for top in range(len(tickets)):  # a uniform shuffle puts each ticket on top equally often
+
+        def lift(names: list[str], top: int = top) -> None:
+            assert names == tickets
+            names.insert(0, names.pop(top))
+
+        ahead.append(order.pick(lift)[0])
+    assert {queue: Fraction(*share) for queue, share in vector["first"].items()} == {
+        queue: Fraction(ahead.count(queue), len(ahead)) for queue in vector["first"]
+    }
+
+
+@vectors("queue-selection")
+def test_order_of_a_shuffle(vector: dict[str, Any]) -> None:
+    """[FETCH-2] [FETCH-3]"""
+    order = QueueOrder(dict(vector["weights"]))
+    for pick in vector["picks"]:
+        assert sorted(pick["shuffled"]) == sorted(vector["expanded"])
+
+        def deal(names: list[str], shuffled: list[str] = pick["shuffled"]) -> None:
+            names[:] = shuffled
+
+        assert order.pick(deal) == pick["order"]
+    if vector["mode"] == "strict":
+
+        def never(names: list[str]) -> None:
+            raise AssertionError("strict order needs no dice")
+
+        assert order.pick(never) == [queue for queue, _ in vector["weights"]]
+    else:
+        assert vector["picks"]
+
+
+def test_mode_is_what_sidekiq_says_of_its_capsules() -> None:
+    """[FETCH-4]"""
+    modes = set()
+    for scenario in load("sidekiq/8.1.7/processes.json"):
+        for process in scenario["expect"]:
+            for capsule in process["capsules"].values():
+                assert QueueOrder(capsule["weights"]).mode == capsule["mode"]
+                modes.add(capsule["mode"])
+    assert modes == {"strict", "weighted"}  # nobody had all weights 1
+
+
+# -- backtraces
+
+
+def read_backtrace(stored: Any) -> list[str] | None:
+    """Read a stored backtrace as SPEC.md says, with the standard library only."""
+    lines = stored
+    if isinstance(stored, str):
+        try:
+            lines = json.loads(zlib.decompress(base64.b64decode(stored)))
+        except (ValueError, zlib.error):
+            return None
+    if isinstance(lines, list) and all(isinstance(line, str) for line in lines):
+        return lines
+    return None
+
+
+@vectors("backtraces")
+def test_backtrace_can_be_read(vector: dict[str, Any]) -> None:
+    """[RETRY-8] What the vectors say follows from a plain reader."""
+    assert read_backtrace(vector["stored"]) == vector["lines"]
+    if vector["form"].startswith("base64"):
+        assert ("\n" in vector["stored"]) == (vector["form"] == "base64-lines")
+
+
+@vectors("backtraces")
+def test_written_backtrace_reads_back(vector: dict[str, Any]) -> None:
+    """[RETRY-8]"""
+    if vector["lines"] is None:
+        return
+    stored = encode_backtrace(vector["lines"])
+    assert "\n" not in stored
+    assert read_backtrace(stored) == vector["lines"]
+    text = zlib.decompress(base64.b64decode(stored, validate=True))
+    if "source" in vector:  # the very JSON text, not only its value
+        assert text == zlib.decompress(base64.b64decode(vector["stored"]))
+
+
+@vectors("backtraces")
+def test_stored_backtrace_survives_whatever_it_is(vector: dict[str, Any]) -> None:
+    """[PAY-7] Nobody decodes what is only carried."""
+    text = encode({"class": "A", "args": [], "queue": "q", "error_backtrace": vector["stored"]})
+    _, moved = promoted(text, now=1_795_192_067.25, generation=7)
+    assert json.loads(moved)["error_backtrace"] == vector["stored"]
+
+
+def test_backtraces_come_in_every_form() -> None:
+    table = load("vectors/backtraces.json")
+    forms = {"array", "marshal", "base64-lines", "base64", "garbage"}
+    assert {vector["form"] for vector in table} == forms
+    assert {vector["source"]["producer"][8:] for vector in table if "source" in vector} == set(
+        FORMULAS
+    )
+
+
+# -- times
+
+
+@vectors("times")
+def test_time_is_read(vector: dict[str, Any]) -> None:
+    """[GEN-3]"""
+    text = b'{"class":"A","args":[],"created_at":%s}' % vector["json"].encode()
+    try:
+        value = decode(text, "default").get("created_at")
+    except MalformedPayload:
+        assert vector["name"] == "beyond-every-double"  # not every JSON library reads it
+        value = json.loads(vector["json"])
+    seconds = times.read(value)
+    if vector["ms"] is None:
+        assert seconds is None
+    else:
+        assert seconds is not None
+        assert round(seconds * 1000) == vector["ms"]
+
+
+# -- poll intervals
+
+
+@vectors("poll-intervals")
+def test_wait_between_looks(vector: dict[str, Any]) -> None:
+    """[SCHED-8]"""
+    configured, u = vector["configured"], vector["u"]
+    if vector["look"] == "next":
+        wait = next_wait(configured, processes=vector["processes"], dice=u)
+        assert wait == vector["wait"]["8.0.10-"]
+        return
+    wait = first_wait(configured, dice=u)
+    if configured is None:
+        assert wait == vector["wait"]["6.5.7-"]
+    else:  # at most: nobody who asked for short intervals waits longer for the first
+        assert 0 <= wait <= vector["wait"]["6.5.7-"] <= 5
