@@ -27,13 +27,15 @@ ABOUT_DOCUMENTS = ("test_spec.py", "test_schema.py")
 KEYWORDS = ("MUST NOT", "MUST", "SHOULD NOT", "SHOULD", "MAY")
 PROFILES = {
     "client": {"core", "bulk", "scheduled", "faults"},
-    "worker": {"core", "retry", "monitoring", "signals", "reliable"},
+    "worker": {
+        *("core", "retry", "monitoring", "signals", "iteration", "metrics", "reliable"),
+    },
     "scheduler": {"core", "reliable"},
     "inspector": {"read", "write"},
 }
 AREAS = (
     *("ENV", "KEY", "PAY", "GEN", "PUSH", "BULK", "SCHED", "FETCH", "EXEC", "RETRY", "DEAD"),
-    *("BEAT", "STAT", "SIG", "LUA", "REL", "SEC"),
+    *("BEAT", "STAT", "SIG", "LUA", "REL", "INSP", "ITER", "MET", "SEC"),
 )
 
 HEAD = re.compile(

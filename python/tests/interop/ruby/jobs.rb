@@ -121,3 +121,50 @@ class ParentJob
     finished(jid, [child_jid])
   end
 end
+
+# What the hooks of a failing job do, in order: app:hooks, a list of "<hook> <jid> <size of dead>".
+def hooked(name, jid) = redis("RPUSH", "app:hooks", "#{name} #{jid} #{redis("ZCARD", "dead")}")
+
+Sidekiq.configure_server do |config|
+  config.death_handlers << ->(job, _error) { hooked("death", job["jid"]) }
+  config.death_handlers << ->(_job, _error) { raise "a death handler broke" }
+  config.death_handlers << ->(job, _error) { hooked("second-death", job["jid"]) }
+end
+
+# Fails; the message says what its class answers when asked for a delay.
+class RetryInJob
+  include Sidekiq::Job
+  ANSWERS = {"hundred" => 100, "zero" => 0, "negative" => -5, "nil" => nil, "discard" => :discard, "kill" => :kill}.freeze
+  sidekiq_retries_exhausted { |job, _error| hooked("exhausted", job["jid"]) }
+  sidekiq_retry_in do |_count, error, *|
+    raise "the hook broke" if error.message == "raises"
+    ANSWERS.fetch(error.message)
+  end
+  def perform(message) = raise(message)
+end
+
+# Dies at once, and its own hook breaks.
+class BrokenHookJob
+  include Sidekiq::Job
+  sidekiq_options retry: 0
+  sidekiq_retries_exhausted do |job, _error|
+    hooked("exhausted", job["jid"])
+    raise "the exhausted hook broke"
+  end
+  def perform = raise("original")
+end
+
+# One item every `pause` seconds; app:items:<jid> is the list of those begun.
+if defined?(Sidekiq::IterableJob)
+  class IterJob
+    include Sidekiq::IterableJob
+    def build_enumerator(count, _pause, cursor:) = array_enumerator((0...count).to_a, cursor: cursor)
+
+    def each_iteration(item, _count, pause)
+      redis("RPUSH", "app:items:#{jid}", item)
+      sleep pause
+    end
+
+    def on_complete = finished(jid, [])
+  end
+end
