@@ -198,7 +198,9 @@ def _number(spelled: str) -> str:
     if spelled.lstrip("-").isdigit():
         return ""
     double = float(spelled)
-    if not math.isfinite(double) or Decimal(spelled) == Decimal(repr(double)):
+    fraction = re.split("[eE]", spelled)[0].partition(".")[2]
+    is_padded = len(fraction) > 1 and fraction.endswith("0")
+    if not math.isfinite(double) or (not is_padded and Decimal(spelled) == Decimal(repr(double))):
         return ""
     return f"{spelled} is not the shortest text of its double, {double!r}"
 

@@ -1,0 +1,426 @@
+"""The specification's tools: every lint finds a planted fault, and nothing where there is none."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobwire.spec import lints, record, trace, verdicts
+from jobwire.spec.citations import cited
+from jobwire.spec.document import Document, read
+
+ROOT = Path(__file__).resolve().parents[3]
+
+PAYLOAD = (
+    '{"retry":true,"queue":"default","args":[1],"class":"A","jid":"9f2c1b7a4d3e5f60718293a4",'
+    '"created_at":1786960000123,"enqueued_at":1786960000124}'
+)
+SPEC = f"""# A protocol
+
+Version **1.0-draft.1**. Nobody else's.
+
+| Role | Profiles |
+| --- | --- |
+| client | `core` push, see `queue` · `bulk` |
+| worker | `core` |
+
+```json
+{PAYLOAD}
+```
+
+> **[KEY-1]** · client/core · since 1.0 · test: wire
+> A client **MUST** push,
+> at the head.
+
+Why: so KEY-2 can work.
+
+Seen in: 6 and 7.
+
+> **[KEY-2]** · worker/core, client/bulk · since 1.0 · test: none (no way to see it)
+> A worker **SHOULD** fetch.
+
+Why: it is a worker.
+
+> **[PAY-1]** · client/core · since 1.0 · retired 1.1 · test: state
+> A payload **MAY** be odd.
+
+Why: history.
+"""
+RELEASED = SPEC.replace("1.0-draft.1", "1.0")
+
+
+def faults(text: str) -> list[str]:
+    return [fault.lint for fault in lints.of_document(read(text))]
+
+
+def edited(*edits: tuple[str, str], text: str = SPEC) -> str:
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+def test_a_block_is_read_whole() -> None:
+    first, second, third = read(SPEC).requirements
+    assert (first.id, first.claims, first.keyword) == ("KEY-1", ("client/core",), "MUST")
+    assert first.text == "A client **MUST** push,\nat the head."
+    assert (first.why, first.seen) == ("so KEY-2 can work.", "6 and 7.")
+    assert SPEC.splitlines()[first.line - 1].startswith("> **[KEY-1]**")
+    assert second.test == "none (no way to see it)"
+    assert (third.retired, third.is_obligation) == ("1.1", False)
+    assert read(SPEC).profiles == {"client": {"core", "bulk"}, "worker": {"core"}}
+
+
+def test_the_hash_is_of_the_words() -> None:
+    """Lines may be broken anew; a word may not change unseen."""
+
+    def of(text: str) -> str:
+        return read(text).requirements[0].sha256
+
+    assert of(SPEC) == of(edited((",\n> at", ", at")))
+    assert of(SPEC) == of(f"# Another title\n\n{SPEC}")
+    assert of(SPEC) != of(edited(("at the head", "at the tail")))
+
+
+def test_nothing_is_wrong_with_a_good_document() -> None:
+    assert faults(SPEC) == []
+
+
+@pytest.mark.parametrize(
+    ("lint", "old", "new"),
+    [
+        ("keyword", "**MUST** push", "**MUST** push and **SHOULD** look"),
+        ("keyword", "**MUST** push", "pushes"),
+        ("keyword", "**MUST** push", "**OUGHT** to push"),
+        ("keyword", "**MUST** push", "**MUST** push and SHOULD look"),
+        ("stray-keyword", "Nobody else's.", "Clients MUST obey."),
+        ("stray-keyword", "it is a worker.", "it is REQUIRED."),
+        ("why", "Why: so KEY-2", "So KEY-2"),
+        ("why", "Why: it is a worker.", ""),
+        ("duplicate-id", "[KEY-2]", "[KEY-1]"),
+        ("gap", "[KEY-2]", "[KEY-3]"),
+        ("area", "[PAY-1]", "[POST-1]"),
+        ("claim", "client/bulk", "client/fast"),
+        ("claim", "client/bulk", "client/queue"),
+        ("unknown-id", "so KEY-2 can", "so KEY-9 can"),
+        ("version", "Version **1.0-draft.1**", "Version one"),
+        ("example", "```json", "```"),
+        ("example", '"args":[1]', '"args":[1,]'),
+        ("example", '"args":[1]', '"args":"1"'),
+        ("example", '"args":[1]', '"args": [1]'),
+        ("example", '"created_at":1786960000123', '"created_at":1786960000'),
+    ],
+)
+def test_a_planted_fault_is_found(lint: str, old: str, new: str) -> None:
+    assert lint in faults(edited((old, new)))
+
+
+def test_a_document_without_blocks_is_one_fault_not_none() -> None:
+    assert "empty" in faults("Version **1.0**\n")
+
+
+def history(before: str, after: str) -> list[str]:
+    """Return what is wrong with going from one text to the other."""
+    return [
+        re.sub(r"^SPEC.md:\d+: ", "", str(fault))
+        for fault in lints.of_history(read(after), record.build(read(before), None))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("edits", "problem"),
+    [
+        ([("[KEY-2]", "[KEY-3]")], "KEY-3: was KEY-2: ids are never renumbered"),
+        (
+            [("[KEY-1]", "[KEY-0]"), ("[KEY-2]", "[KEY-1]"), ("[KEY-0]", "[KEY-2]")],
+            "has the text of KEY-2",
+        ),
+        ([("> **[PAY-1]**", "Was PAY-1"), ("> A payload **MAY**", "A payload may")], "was removed"),
+    ],
+)
+@pytest.mark.parametrize("before", [SPEC, RELEASED])
+def test_ids_are_permanent(edits: list[tuple[str, str]], problem: str, before: str) -> None:
+    assert any(problem in fault for fault in history(before, edited(*edits, text=before)))
+
+
+REWORDED = ("at the head", "at the left end")
+NEXT = ("Version **1.0**", "Version **1.1-draft.0**")
+
+
+def test_a_released_text_changes_as_an_erratum_only() -> None:
+    reworded = edited(REWORDED, NEXT, text=RELEASED)
+    (fault,) = history(RELEASED, reworded)
+    assert fault.startswith("KEY-1: differs from its released text: list it as an erratum of 1.1")
+    assert history(RELEASED, reworded + "\n| 1.1 | KEY-1 | clearer |\n") == []
+    # One of another version excuses nothing, nor one of another block.
+    assert history(RELEASED, reworded + "\n| 1.0 | KEY-1 | clearer |\n") != []
+    assert history(RELEASED, reworded + "\n| 1.1 | KEY-2 | clearer |\n") != []
+    assert history(RELEASED, edited(NEXT, text=RELEASED)) == []
+
+
+def test_a_retired_block_may_change() -> None:
+    head = "> **[KEY-1]** · client/core · since 1.0"
+    retired = edited(REWORDED, NEXT, (head, f"{head} · retired 1.1"), text=RELEASED)
+    assert history(RELEASED, retired) == []
+
+
+def test_drafts_change_freely_and_say_so() -> None:
+    before = record.build(read(SPEC), None)
+    after = read(edited(REWORDED))
+    assert history(SPEC, edited(REWORDED)) == []
+    assert record.changed(after, before) == {"new": [], "reworded": ["KEY-1"], "gone": []}
+
+
+def test_released_hashes_survive_the_drafts_after() -> None:
+    """Else two edits in one draft would hide the first."""
+    released = record.build(read(RELEASED), None)
+    draft = record.build(read(edited(REWORDED, NEXT, text=RELEASED)), released)
+    assert draft["requirements"][0]["released"] == released["requirements"][0]["sha256"]
+    assert draft["requirements"][0]["sha256"] != released["requirements"][0]["sha256"]
+    again = read(edited(("at the head", "anywhere"), NEXT, text=RELEASED))
+    assert [fault.lint for fault in lints.of_history(again, draft)] == ["permanent"]
+
+
+def test_the_record_is_json_and_complete() -> None:
+    made = json.loads(record.render(record.build(read(SPEC), None)))
+    assert made["version"] == "1.0-draft.1"
+    assert [entry["id"] for entry in made["requirements"]] == ["KEY-1", "KEY-2", "PAY-1"]
+    assert made["requirements"][0] == {
+        "id": "KEY-1",
+        "claims": ["client/core"],
+        "keyword": "MUST",
+        "since": "1.0",
+        "retired": None,
+        "test": "wire",
+        "line": 14,
+        "text": "A client **MUST** push,\nat the head.",
+        "sha256": read(SPEC).requirements[0].sha256,
+        "released": None,
+    }
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A small checkout in which everything is in order."""
+    for name, text in {
+        "SPEC.md": SPEC,
+        "python/jobwire/core.py": 'def push():\n    """[KEY-1]"""\n\n\nx = 1  # [KEY-2]\n',
+        "python/tests/test_core.py": "class TestPush:\n    def test_head(self):\n        'KEY-1'\n",
+        "python/tests/servers.py": "# UTF-8, KEY-2\n",
+        "schema/payload.json": '{"$comment": "[KEY-1]"}',
+        "lua/fetch.lua": "-- fetch.lua: [KEY-2]\n",
+        "fixtures/index.json": '[{"file": "a.json", "covers": ["KEY-1"]}]',
+        "fixtures/a.json": '[{"name": "x", "breaks": ["KEY-2"]}]',
+        "docs/guide.md": "See KEY-1.\n",
+        "README.md": "See KEY-2.\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, "utf-8")
+    return tmp_path
+
+
+def document_of(root: Path) -> Document:
+    return read((root / "SPEC.md").read_text("utf-8"))
+
+
+def test_citations_know_where_they_stand(checkout: Path) -> None:
+    assert cited(checkout) == {
+        "KEY-1": {
+            "code": ["python/jobwire/core.py::push"],
+            "schema": ["schema/payload.json"],
+            "fixture": ["fixtures/a.json"],
+            "test": ["python/tests/test_core.py::TestPush::test_head"],
+            "prose": ["docs/guide.md"],
+        },
+        "KEY-2": {
+            "code": ["python/jobwire/core.py"],
+            "script": ["lua/fetch.lua"],
+            "fixture": ["fixtures/a.json"],
+            "prose": ["README.md", "python/tests/servers.py"],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("python/jobwire/core.py", "# [KEY-9]"),
+        ("python/jobwire/core.py", "# [POST-1]"),
+        ("lua/fetch.lua", "-- [KEY-9]"),
+        ("schema/payload.json", '{"$comment": "[KEY-9]"}'),
+        ("fixtures/a.json", '[{"covers": ["KEY-9"]}]'),
+        ("python/tests/test_core.py", 'x = "KEY-9"'),
+        ("python/tests/servers.py", "# KEY-9"),
+        ("docs/guide.md", "KEY-9"),
+        ("docs/deep/down.md", "KEY-9"),
+        ("examples/a/README.md", "KEY-9"),
+        ("README.md", "KEY-9"),
+    ],
+)
+def test_an_unknown_id_is_found_wherever_it_stands(checkout: Path, name: str, text: str) -> None:
+    document = document_of(checkout)
+    assert list(lints.of_citations(document, cited(checkout))) == []
+    (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+    (checkout / name).write_text(text, "utf-8")
+    (fault,) = lints.of_citations(document, cited(checkout))
+    assert (fault.place.partition("::")[0], fault.lint) == (name, "unknown-id")
+
+
+def test_code_and_tests_do_not_stand_on_retired_ids(checkout: Path) -> None:
+    (checkout / "lua/fetch.lua").write_text("-- [PAY-1]", "utf-8")
+    (checkout / "docs/guide.md").write_text("PAY-1 was once.", "utf-8")
+    found = lints.of_citations(document_of(checkout), cited(checkout))
+    assert [(fault.place, fault.lint) for fault in found] == [("lua/fetch.lua", "retired-id")]
+
+
+def make_records(root: Path) -> dict[str, Any]:
+    document, citations = document_of(root), cited(root)
+    made = record.build(document, None)
+    (root / "schema/requirements.json").write_text(record.render(made), "utf-8")
+    (root / "schema/traceability.json").write_text(trace.index(citations), "utf-8")
+    (root / "docs/traceability.md").write_text(trace.page(document, citations), "utf-8")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("edit", "stale"),
+    [
+        (lambda root: None, []),
+        (
+            lambda root: (root / "SPEC.md").write_text(edited(REWORDED), "utf-8"),
+            ["schema/requirements.json"],
+        ),
+        (
+            lambda root: (root / "SPEC.md").write_text("\n" + SPEC, "utf-8"),
+            ["schema/requirements.json"],
+        ),
+        (
+            lambda root: (root / "lua/fetch.lua").write_text("-- [KEY-1]", "utf-8"),
+            ["schema/traceability.json", "docs/traceability.md"],
+        ),
+        (lambda root: (root / "docs/traceability.md").unlink(), ["docs/traceability.md"]),
+    ],
+)
+def test_generated_files_that_are_out_of_date_are_found(
+    checkout: Path, edit: Callable[[Path], object], stale: list[str]
+) -> None:
+    made = make_records(checkout)
+    edit(checkout)
+    found = list(lints.of_records(checkout, document_of(checkout), made))
+    assert [fault.place for fault in found] == stale
+    assert all("to repair: jobwire spec " in fault.problem for fault in found)
+
+
+def test_the_page_names_the_gaps(checkout: Path) -> None:
+    document, citations = document_of(checkout), cited(checkout)
+    page = trace.page(document, citations)
+    assert "- Obligations without a test: none\n" in page
+    assert "| KEY-1 | MUST | wire | core | payload |  | a | test_core |\n" in page
+    assert "| PAY-1 | retired | state |  |  |  |  |  |\n" in page
+    del citations["KEY-1"]
+    page = trace.page(document, citations)
+    assert "- Obligations without a test: KEY-1\n" in page
+    assert "- Obligations without code: KEY-1\n" in page
+
+
+def broken(text: str | bytes, part: verdicts.Part) -> dict[str, str]:
+    """Return rule to path of all that is broken."""
+    found = verdicts.judge(text.encode() if isinstance(text, str) else text, part)
+    return {verdict.rule: verdict.path for verdict in found if verdict.broken}
+
+
+IN_SECONDS = edited(("0123,", ".123,"), ("124}", ".0}"), text=PAYLOAD)
+
+
+def test_a_good_payload_breaks_nothing() -> None:
+    assert broken(PAYLOAD, "generation-8") == broken(PAYLOAD, "reader") == {}
+    assert broken(IN_SECONDS, "generation-7") == broken(IN_SECONDS, "reader") == {}
+    assert {v.rule for v in verdicts.judge(PAYLOAD.encode(), "generation-8")} >= {
+        *("PAY-1", "PAY-2", "PAY-3", "PAY-4", "PAY-6", "PAY-8", "PAY-9", "PAY-12", "GEN-2"),
+    }
+    assert "GEN-1" in broken(PAYLOAD, "generation-7")
+    assert "GEN-2" in broken(IN_SECONDS, "generation-8")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rule", "path"),
+    [
+        ("}", "", "PAY-1", "$"),
+        ("[1]", "[NaN]", "PAY-4", "$"),
+        ("[1]", "[-Infinity]", "PAY-4", "$"),
+        ("[1]", "[ 1]", "PAY-2", "$"),
+        ("[1]", r'["\/"]', "PAY-2", "$"),
+        ("[1]", r'["\\ \u00e9"]', "PAY-2", "$"),
+        ("[1]", "[1.10]", "PAY-6", "$"),
+        ("[1]", "[0.1000000000000000055]", "PAY-6", "$"),
+        ("[1]", "[-0]", "PAY-6", "$"),
+        ("[1]", '[{"a":1,"b":{"c":1,"c":2}}]', "PAY-8", "$.args[0].b"),
+        ("[1]", '[{"a b":{"c":1,"c":2}}]', "PAY-8", '$.args[0]["a b"]'),
+        ("[1]", "[" * 100 + "]" * 100, "PAY-3", "$"),
+        ("[1]", "null", "PAY-12", "$.args"),
+        ('"9f2c', '"9F2C', "PAY-9", "$.jid"),
+        ("1786960000123", "1786960000123.0", "GEN-2", "$.created_at"),
+        ("1786960000123", "1786960000", "GEN-2", "$.created_at"),
+        ('"retry":true', '"retry":-1', "PUSH-4", "$.retry"),
+        ('"retry":true,', "", "PUSH-6", "$"),
+        ("[1]", r'["\\/ \" \n \u001f é 😀"]', None, ""),
+        ("[1]", "[1.0,-0.0,1e+20,1.0e+20,123456789012345678901234567890]", None, ""),
+    ],
+)
+def test_each_rule_finds_its_fault(old: str, new: str, rule: str | None, path: str) -> None:
+    """The path leads to the value: an object with a doubled name, or the whole text."""
+    found = broken(edited((old, new), text=PAYLOAD), "generation-8")
+    assert found.get(rule) == path if rule else found == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (b"", "PAY-1"),
+        (b"[]", "PAY-1"),
+        (b"\xef\xbb\xbf" + PAYLOAD.encode(), "PAY-1"),
+        (PAYLOAD.encode().replace(b"[1]", b'["\xff"]'), "PAY-1"),
+        (b'{"class":"A","args":' + b"[" * 100_000, "PAY-3"),
+        (b'{"class":"A","args":{}}', "EXEC-7"),
+        (b'{"class":7}', "EXEC-2"),
+    ],
+)
+def test_what_no_reader_accepts(text: bytes, rule: str) -> None:
+    assert rule in broken(text, "reader")
+    for odd in (
+        '{"class":"A"}',
+        f" {PAYLOAD} ",
+        IN_SECONDS,
+        PAYLOAD.replace("[1]", '[{"a":1,"a":2}]'),
+    ):
+        assert broken(odd, "reader") == {}
+
+
+@pytest.mark.parametrize("value", ["1e400", r'"\ud800"'])
+def test_what_jobwire_cannot_hold_is_a_note(value: str) -> None:
+    found = verdicts.judge(f'{{"class":"A","args":[{value}]}}'.encode(), "reader")
+    assert [(v.rule, v.is_note, v.broken) for v in found if v.problem] == [("EXEC-3", True, False)]
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        (PAYLOAD, "generation-8"),
+        (IN_SECONDS, "generation-7"),
+        ("{}", "generation-8"),
+        ("nonsense", "generation-8"),
+    ],
+)
+def test_the_generation_is_guessed_from_the_times(text: str, part: str) -> None:
+    assert verdicts.generation_of(text.encode()) == part
+
+
+def test_every_rule_exists() -> None:
+    known = read((ROOT / "SPEC.md").read_text("utf-8")).by_id
+    for part in verdicts.PARTS:
+        assert set(verdicts.rules(part)) <= set(known)
