@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -36,7 +36,8 @@ except redis.ConnectionError:
 except redis.ResponseError as error:
     print(error)
 """
-FENCE = re.compile(r"^```redis\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```redis-cli\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+Pushed = TypeVar("Pushed")
 MILLISECONDS = re.compile(rb'"(?:created_at|enqueued_at)":(\d{13})[,}]')
 
 
@@ -52,15 +53,21 @@ def received(server: Server, push: Callable[[], object], *, queue: str = "defaul
     return got
 
 
-def stored(server: Server, key: str = "queue:default") -> tuple[bytes, dict[str, Any]]:
-    """Return the only payload of a queue, as bytes and decoded."""
-    texts: Any = server.client().lrange(key, 0, -1)
-    (text,) = texts
-    return text, json.loads(text)
+def pushed(server: Server, push: Callable[[], Pushed]) -> tuple[bytes, Pushed]:
+    """Return the only payload that was pushed, checking that it is at the head, and the result."""
+    client = server.client()
+    client.lpush("queue:default", "older")
+    result = push()
+    text, older = client.lrange("queue:default", 0, -1)
+    assert older == b"older"
+    assert client.smembers("queues") == {b"default"}
+    return text, result
 
 
-def is_first_push(text: bytes, job: dict[str, Any]) -> None:
-    """Check what the arguments do not show."""
+def check_first_push(text: bytes, printed: str) -> None:
+    """Check what the arguments do not show, and that the jid was printed."""
+    job = json.loads(text)
+    assert printed == job["jid"] + "\n"
     now = time.time() * 1000
     times = [int(found) for found in MILLISECONDS.findall(text)]
     assert len(times) == 2
@@ -111,12 +118,9 @@ def test_shell_client_passes_arguments_exactly(server: Server, shell: Shell) -> 
 
 def test_shell_client_writes_a_first_push(server: Server, shell: Shell) -> None:
     """KEY-1, PAY-2, PAY-9, PAY-11, GEN-2, PUSH-3: as any other client."""
-    done = shell("Take", '[1,"ü"]')
+    text, done = pushed(server, lambda: shell("Take", '[1,"ü"]'))
     assert (done.returncode, done.stderr) == (0, "")
-    text, job = stored(server)
-    is_first_push(text, job)
-    assert done.stdout == job["jid"] + "\n"
-    assert server.client().smembers("queues") == {b"default"}
+    check_first_push(text, done.stdout)
 
 
 def test_shell_client_schedules(server: Server, shell: Shell) -> None:
@@ -200,11 +204,8 @@ def test_javascript_client_passes_arguments_exactly(server: Server) -> None:
 
 def test_javascript_client_writes_a_first_push(server: Server) -> None:
     """KEY-1, PAY-2, PAY-9, PAY-11, GEN-2, PUSH-3: as any other client."""
-    printed = node("console.log(await push('Take', [1, 'ü/'], { port }))", server.port)
-    text, job = stored(server)
-    is_first_push(text, job)
-    assert printed == job["jid"] + "\n"
-    assert server.client().smembers("queues") == {b"default"}
+    script = "console.log(await push('Take', [1, 'ü/'], { port }))"
+    check_first_push(*pushed(server, lambda: node(script, server.port)))
 
 
 def test_javascript_client_schedules(server: Server) -> None:
@@ -239,7 +240,7 @@ def test_javascript_client_refuses(server: Server) -> None:
     assert len(lines) == 19
     assert [line for line in lines if not line.startswith("TypeError: ")] == []
     assert lines[0] == 'TypeError: args[0]["at"][0]: NaN is no JSON number'
-    stored(server)  # the one that is as deep as it may be
+    assert server.client().llen("queue:default") == 1  # the one that is as deep as it may be
 
 
 def test_javascript_client_tells_the_outcome(server: Server) -> None:
