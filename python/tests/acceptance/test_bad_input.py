@@ -195,7 +195,7 @@ def test_no_redis(command: list[str]) -> None:
 
 @pytest.mark.parametrize("command", [["worker", APP], ["enqueue", "X"]])
 def test_wrong_password(server_factory: ServerFactory, command: list[str]) -> None:
-    """ENV-1: at once, and so is none at all; the wrong one is not shown."""
+    """ENV-1, SEC-2: at once, and so is none at all; the wrong one is not shown."""
     server = server_factory(password="right")
     address = f"127.0.0.1:{server.port}"
     began = time.monotonic()
@@ -245,7 +245,7 @@ def test_a_server_that_is_too_old(version: str) -> None:
 
 
 def test_a_cluster_without_a_hash_tag(server_factory: ServerFactory, tmp_path: Path) -> None:
-    """ENV-1, KEY-4: Sidekiq's names cannot be spread over slots."""
+    """ENV-8, KEY-4: Sidekiq's names cannot be spread over slots."""
     server = server_factory("--cluster-enabled", "yes")
     line = refused(NO_REDIS, "worker", APP, "--redis", server.url)
     for word in ("cluster", "{shard-01}:"):

@@ -111,7 +111,7 @@ def test_enqueued_jobs_are_run(server: Server, workers: Workers) -> None:
 
 
 def test_a_password_with_every_separator(server_factory: ServerFactory, workers: Workers) -> None:
-    """ENV-4: percent-encoded in the URL, shown nowhere."""
+    """ENV-7, SEC-2: percent-encoded in the URL, shown nowhere."""
     server = server_factory(password="p+/%@:?# x")
     worker = workers.start(APP, "--redis", server.url)
     ended = jobwire("enqueue", "Note", REDIS_URL=server.url)

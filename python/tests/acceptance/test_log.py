@@ -104,7 +104,7 @@ def test_levels_choose_the_lines(server: Server, workers: Workers) -> None:
 def test_the_first_lines_say_who_and_where_without_the_password(
     server_factory: Any, workers: Workers
 ) -> None:
-    """BEAT-6: what an operator looks for first."""
+    """BEAT-6, SEC-2: what an operator looks for first."""
     server = server_factory(password="s3cret")
     worker = workers.start(
         APP, "--redis", server.url, "-q", "high,3", "-q", "low,1", "-c", "7", "--fetch", "basic"

@@ -138,7 +138,7 @@ def test_not_allowed(server: Server, connect: Connect) -> None:
 
 @pytest.mark.parametrize("at", [None, 4e9])
 def test_out_of_memory(server: Server, connect: Connect, at: float | None) -> None:
-    """PUSH-8: refused whole, registration of the queue included (PUSH-2)."""
+    """ENV-6, PUSH-8: refused whole, registration of the queue included (PUSH-2)."""
     server.client().config_set("maxmemory", 1)
     client = connect(server.url, generation=8)
     with pytest.raises(RedisRefused) as caught:

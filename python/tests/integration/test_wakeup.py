@@ -101,7 +101,7 @@ def test_a_lost_connection_ends_it_and_the_next_wait_has_another(
 
 
 def test_without_tracking_it_polls(any_server: Server, stop: threading.Event) -> None:
-    """ENV-4: proxies and ACLs may forbid it; the wait is short then, and asks nothing."""
+    """ENV-9: proxies and ACLs may forbid it; the wait is short then, and asks nothing."""
     client = any_server.client()
     client.acl_setuser(
         "app", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-client|tracking"]

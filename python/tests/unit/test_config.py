@@ -189,6 +189,7 @@ def test_other_urls_are_refused(url: str, problem: str) -> None:
     ],
 )
 def test_passwords_are_not_shown(url: str, shown: str) -> None:
+    """SEC-2."""
     assert safe_url(url) == shown
 
 
@@ -196,6 +197,7 @@ def test_passwords_are_not_shown(url: str, shown: str) -> None:
     "url", ["http://me:secret@host", "redis://me:secret@host/x", "unix://me:secret@"]
 )
 def test_passwords_are_not_in_errors(url: str) -> None:
+    """SEC-2."""
     with pytest.raises(ConfigError) as caught:
         check_url(url)
     assert "secret" not in str(caught.value)

@@ -52,7 +52,7 @@ def test_eviction(policy: str, warnings: int) -> None:
 
 @pytest.mark.parametrize(("namespace", "fits"), [("", False), ("app:", False), ("{s-1}:", True)])
 def test_a_cluster_needs_a_hash_tag(namespace: str, fits: bool) -> None:
-    """KEY-4, LUA-2: all keys have to be in one slot."""
+    """ENV-8, KEY-4, LUA-2: all keys have to be in one slot."""
     fields = {"redis_version": "7.0.0", "cluster_enabled": "1"}
     if fits:
         check(fields, namespace)
@@ -75,7 +75,7 @@ def test_it_asks_once_and_reads_the_text() -> None:
 
 
 def test_a_refused_info_is_a_warning() -> None:
-    """ENV-2: an ACL may forbid it; the next command tells whether the rest works."""
+    """ENV-2, ENV-9: an ACL may forbid it; the next command tells whether the rest works."""
     asking = check_server(Keys())
     next(asking)
     with pytest.raises(StopIteration) as ended:
