@@ -1,0 +1,301 @@
+"""Single-field mutants that a requirement forbids, and which schema rejects them in its name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.schemas import ABSENT, blames, mutant, problems
+
+PUSHED: dict[str, Any] = {
+    "retry": True,
+    "queue": "default",
+    "args": [1, {"a": [None]}],
+    "class": "HardJob",
+    "jid": "9f2c1b7a4d3e5f60718293a4",
+    "created_at": 1786960000123,
+    "enqueued_at": 1786960000124,
+    "jw_anything": {"x": 1},
+}
+FAILED: dict[str, Any] = {
+    **PUSHED,
+    "backtrace": True,
+    "error_message": "boom",
+    "error_class": "RuntimeError",
+    "failed_at": 1786960001000,
+    "retry_count": 1,
+    "error_backtrace": "eJyLjgUAARUAuQ==",
+    "retried_at": 1786960020000,
+}
+
+
+def in_seconds(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same payload as a writer of generation 7 has it."""
+    times = ("created_at", "enqueued_at", "failed_at", "retried_at")
+    return {k: v / 1000 if k in times else v for k, v in payload.items()}
+
+
+VALID = {7: in_seconds(FAILED), 8: FAILED}
+
+MUTANTS: list[tuple[int, str, object, str]] = [
+    *(
+        (generation, field, value, requirement)
+        for generation in (7, 8)
+        for field, value, requirement in [
+            ("class", ABSENT, "PAY-12"),
+            ("class", "", "PAY-12"),
+            ("class", None, "PAY-12"),
+            ("args", ABSENT, "PAY-12"),
+            ("args", {"a": 1}, "PAY-12"),
+            ("args", "[1]", "PAY-12"),
+            ("jid", ABSENT, "PAY-9"),
+            ("jid", "9F2C1B7A4D3E5F60718293A4", "PAY-9"),
+            ("jid", "9f2c1b7a4d3e5f60718293a", "PAY-9"),
+            ("jid", 12, "PAY-9"),
+            ("queue", ABSENT, "PUSH-6"),
+            ("queue", "", "PUSH-4"),
+            ("queue", None, "PUSH-4"),
+            ("retry", ABSENT, "PUSH-6"),
+            ("retry", "5", "PUSH-4"),
+            ("retry", -1, "PUSH-4"),
+            ("retry", 1.5, "PUSH-4"),
+            ("retry_for", 1_000_000_001, "PUSH-4"),
+            ("retry_for", -1, "PUSH-4"),
+            ("backtrace", "all", "PUSH-4"),
+            ("tags", "billing", "PUSH-4"),
+            ("tags", [1], "PUSH-4"),
+            ("at", 1786960000.5, "SCHED-1"),
+            ("created_at", ABSENT, "PUSH-3"),
+            ("failed_at", ABSENT, "RETRY-2"),
+            ("retry_count", ABSENT, "RETRY-2"),
+            ("retry_count", None, "RETRY-2"),
+            ("retry_count", -2, "RETRY-2"),
+            ("error_message", None, "RETRY-3"),
+            ("error_class", ABSENT, "RETRY-3"),
+            ("error_message", ABSENT, "RETRY-3"),
+            ("error_message", "é" * 10_001, "RETRY-3"),
+            ("retry_queue", "", "RETRY-7"),
+            ("error_backtrace", ["app.py:1"], "RETRY-8"),
+            ("error_backtrace", "app.py:1", "RETRY-8"),
+            ("dead", "false", "DEAD-4"),
+        ]
+    ),
+    *(
+        (7, field, value, "GEN-1")
+        for field in ("created_at", "enqueued_at", "failed_at", "retried_at")
+        for value in (1786960000123, "2026-08-17 09:46:40 UTC", None, -1.5)
+    ),
+    *(
+        (8, field, value, "GEN-2")
+        for field in ("created_at", "enqueued_at", "failed_at", "retried_at")
+        for value in (1786960000, 1786960000.5, 1786960000123.5, "1786960000123", None)
+    ),
+    (8, "error_backtrace", "eJyLjgUA\nARUAuQ==", "RETRY-8"),
+]
+
+
+@pytest.mark.parametrize("generation", VALID)
+def test_the_original_of_the_mutants_is_valid(generation: int) -> None:
+    assert problems("payload", f"generation-{generation}", VALID[generation]) == []
+
+
+@pytest.mark.parametrize(("generation", "field", "value", "requirement"), MUTANTS)
+def test_mutant_is_rejected_in_the_name_of(
+    generation: int, field: str, value: object, requirement: str
+) -> None:
+    changed = mutant(VALID[generation], field, value)
+    found = blames("payload", f"generation-{generation}", changed)
+    assert found, "accepted"
+    assert any(f"[{requirement}]" in blame for blame in found), found
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        pytest.param({"class": "HardJob"}, id="least"),
+        pytest.param({"class": "HardJob", "args": None, "jid": 7, "retry": "5"}, id="odd"),
+        pytest.param({**PUSHED, "failed_at": 1786960001.25}, id="mixed generations"),
+        pytest.param({**PUSHED, "created_at": 1786960000}, id="integer seconds"),
+        pytest.param({**PUSHED, "at": 1786960000.5}, id="leftover at"),
+        pytest.param({**PUSHED, "retry_count": None}, id="null count"),
+    ],
+)
+def test_reader_takes_what_writers_may_not_write(payload: dict[str, Any]) -> None:
+    assert problems("payload", "reader", payload) == []
+    assert problems("payload", "generation-8", payload) != []
+
+
+@pytest.mark.parametrize(
+    ("payload", "requirement"),
+    [
+        ([1, 2], ""),
+        ({"args": []}, "EXEC-2"),
+        ({"class": "HardJob", "args": {"a": 1}}, "EXEC-7"),
+        ({"class": "HardJob", "queue": ""}, "SCHED-9"),
+    ],
+)
+def test_reader_rejects_what_cannot_run(payload: object, requirement: str) -> None:
+    assert any(requirement in blame for blame in blames("payload", "reader", payload))
+
+
+INFO: dict[str, Any] = {
+    "hostname": "app-1",
+    "started_at": 1786959000.25,
+    "pid": 4711,
+    "tag": "shop",
+    "concurrency": 5,
+    "capsules": {"default": {"concurrency": 5, "mode": "weighted", "weights": {"a": 2, "b": 1}}},
+    "queues": ["a", "b"],
+    "weights": [{"a": 2, "b": 1}],
+    "labels": [],
+    "identity": "app-1:4711:0a1b2c3d4e5f",
+    "version": "jobwire 0.1.0",
+    "embedded": False,
+}
+
+
+def test_info_of_all_generations_is_valid() -> None:
+    assert problems("process-info", "written", INFO) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "requirement"),
+    [
+        *((field, ABSENT, "BEAT-4") for field in INFO),
+        ("started_at", 1786959000250, "GEN-4"),
+        ("identity", "app-1:4711", "BEAT-6"),
+        ("queues", ["a", "a"], "BEAT-4"),
+        ("weights", {"a": 2}, "BEAT-4"),
+        ("labels", "blue", "BEAT-4"),
+        ("embedded", "false", "BEAT-4"),
+        ("capsules", {"default": {"concurrency": 5, "mode": "fifo", "weights": {}}}, "FETCH-4"),
+    ],
+)
+def test_info_mutant_is_rejected(field: str, value: object, requirement: str) -> None:
+    changed = mutant(INFO, field, value)
+    found = blames("process-info", "written", changed)
+    assert any(f"[{requirement}]" in blame for blame in found)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "requirement"),
+    [
+        ("queue", ABSENT, "BEAT-5"),
+        ("queue", "", "KEY-2"),
+        ("payload", {"class": "HardJob"}, "BEAT-5"),
+        ("run_at", 1786960000.5, "GEN-4"),
+        ("run_at", "1786960000", "GEN-4"),
+        ("run_at", 1786960000123, "GEN-4"),
+    ],
+)
+def test_work_record_mutant_is_rejected(field: str, value: object, requirement: str) -> None:
+    record = {"queue": "default", "payload": json.dumps(PUSHED), "run_at": 1786960000}
+    assert problems("work-record", "written", record) == []
+    found = blames("work-record", "written", mutant(record, field, value))
+    assert any(f"[{requirement}]" in blame for blame in found)
+
+
+IDENTITY: dict[str, Any] = {
+    "info": json.dumps(INFO),
+    "concurrency": "5",
+    "busy": "0",
+    "beat": "1786959010.5",
+    "rtt_us": "120",
+    "quiet": "false",
+    "rss": "43872",
+}
+STATE = {"ex": "1", "c": "null", "rt": "0.5", "cancelled": "1795191608"}
+BUCKET = {"EchoJob|p": "3", "EchoJob|f": "1", "EchoJob|ms": "20"}
+
+
+@pytest.mark.parametrize(
+    ("name", "original", "field", "value", "requirement"),
+    [
+        *(("identity-hash", IDENTITY, field, ABSENT, "BEAT-3") for field in IDENTITY),
+        *(("identity-hash", IDENTITY, field, 5, "BEAT-3") for field in IDENTITY),
+        ("identity-hash", IDENTITY, "quiet", "1", "BEAT-3"),
+        ("identity-hash", IDENTITY, "busy", "-1", "BEAT-3"),
+        ("identity-hash", IDENTITY, "rss", "43872 kB", "BEAT-3"),
+        ("identity-hash", IDENTITY, "beat", "1786959010500", "GEN-4"),
+        *(("iteration-state", STATE, field, ABSENT, "ITER-1") for field in ("ex", "c", "rt")),
+        ("iteration-state", STATE, "ex", "0", "ITER-1"),
+        ("iteration-state", STATE, "c", "", "ITER-1"),
+        ("iteration-state", STATE, "rt", "-1", "ITER-1"),
+        ("iteration-state", STATE, "cancelled", "true", "ITER-7"),
+        ("iteration-state", STATE, "cancelled", "1795191608123", "ITER-7"),
+        ("metrics-bucket", BUCKET, "EchoJob|p", "1.5", "MET-1"),
+        ("metrics-bucket", BUCKET, "EchoJob|f", "-1", "MET-1"),
+        ("metrics-bucket", BUCKET, "EchoJob|ms", "20.5", "MET-1"),
+        ("metrics-bucket", BUCKET, "EchoJob", "1", "MET-1"),
+        ("metrics-bucket", BUCKET, "Echo|Job|p", "1", "MET-1"),
+    ],
+)
+def test_hash_mutant_is_rejected(
+    name: str, original: dict[str, Any], field: str, value: object, requirement: str
+) -> None:
+    assert problems(name, "written", original) == []
+    found = blames(name, "written", mutant(original, field, value))
+    assert any(f"[{requirement}]" in blame for blame in found), found
+
+
+def test_a_cancel_has_its_time() -> None:
+    """ITER-7."""
+    assert any(
+        "[ITER-7]" in blame
+        for blame in blames("iteration-state", "cancelled", mutant(STATE, "cancelled", ABSENT))
+    )
+
+
+@pytest.mark.parametrize(
+    ("part", "key"),
+    [
+        ("minute-key", "j|20261120|16:19"),
+        ("minute-key", "j|261120|08:19"),
+        ("minute-key", "j|261120|8:4"),
+        ("minute-key", "j|261320|8:04"),
+        ("ten-minute-key", "j|261120|16:6"),
+        ("ten-minute-key", "j|261120|16:10"),
+        ("histogram-key", "h|EchoJob-02-16:19"),
+        ("histogram-key", "h|EchoJob-2-16:04"),
+        ("histogram-key", "EchoJob-20-16:19"),
+    ],
+)
+def test_another_key_is_rejected(part: str, key: str) -> None:
+    """MET-1 to MET-3: 7.3 has other names, which nobody may mix up with these."""
+    assert problems("metrics-bucket", part, key) != []
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "value", "requirement"),
+    [
+        *(
+            ("pushed", field, FAILED[field], "PAY-14")
+            for field in ("retry_count", "failed_at", "retried_at")
+        ),
+        *(
+            ("pushed", field, FAILED[field], "PAY-14")
+            for field in ("error_message", "error_class", "error_backtrace")
+        ),
+        ("pushed", "enqueued_at", ABSENT, "PUSH-3"),
+        ("scheduled", "enqueued_at", PUSHED["enqueued_at"], "SCHED-1"),
+        ("scheduled", "at", 1786960000.5, "SCHED-1"),
+        ("scheduled", "retry_count", 0, "PAY-14"),
+        ("retry", "retry", False, "RETRY-1"),
+        ("retry", "retry", None, "RETRY-1"),
+        ("retry", "retry_count", -1, "RETRY-2"),
+        ("retry", "retried_at", ABSENT, "RETRY-2"),
+        ("retry", "error_message", ABSENT, "RETRY-3"),
+        ("dead", "jid", ABSENT, "PAY-9"),
+    ],
+)
+def test_mutant_of_a_stored_payload_is_rejected(
+    part: str, field: str, value: object, requirement: str
+) -> None:
+    scheduled = {k: v for k, v in PUSHED.items() if k != "enqueued_at"}
+    original = {"pushed": PUSHED, "scheduled": scheduled, "retry": FAILED, "dead": FAILED}[part]
+    assert problems("payload", f"{part}-8", original) == []
+    found = blames("payload", f"{part}-8", mutant(original, field, value))
+    assert any(f"[{requirement}]" in blame for blame in found), found
