@@ -1,0 +1,307 @@
+"""The payload schema against our reader, our writers, and the requirements, in both directions."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobwire.errors import MalformedPayload
+from jobwire.payload import decode
+from jobwire.promotion import promoted
+from jobwire.retry import Bury, Failure, Retry, after_failure
+from tests.schema_strategies import TEXT, VALUES, payloads, text
+from tests.schemas import ABSENT, blames, mutant, problems
+
+NOW = 1795192067.25
+Generation = Literal[7, 8]
+GENERATION = pytest.mark.parametrize("generation", [7, 8])
+PARTS = ("generation", "pushed", "scheduled", "retry", "dead")
+FEW = settings(max_examples=40)
+
+
+def same(one: object, other: object) -> bool:
+    """Compare exactly: 1, 1.0 and True differ."""
+    return json.dumps(one) == json.dumps(other)
+
+
+@pytest.mark.parametrize("part", PARTS)
+@GENERATION
+@FEW
+@given(data=st.data())
+def test_what_the_schema_allows_we_read(
+    part: str, generation: Generation, data: st.DataObject
+) -> None:
+    """PAY-1, PAY-5 to PAY-7: and every value comes out as it went in."""
+    payload = data.draw(payloads(f"{part}-{generation}"))
+    assert problems("payload", f"{part}-{generation}", payload) == []
+    assert problems("payload", "reader", payload) == []
+    job = decode(text(payload), "fetched")
+    assert same(job.fields, payload)
+    assert (job.class_name, job.jid) == (payload["class"], payload["jid"])
+
+
+@pytest.mark.parametrize("part", ["scheduled", "retry"])
+@GENERATION
+@FEW
+@given(data=st.data())
+def test_promotion_keeps_to_the_schema(
+    part: str, generation: Generation, data: st.DataObject
+) -> None:
+    """SCHED-6: and changes nothing but `enqueued_at`."""
+    payload = data.draw(payloads(f"{part}-{generation}"))
+    queue, moved = promoted(text(payload), now=NOW, generation=generation)
+    after = json.loads(moved)
+    on_queue = "pushed" if part == "scheduled" else "generation"
+    assert problems("payload", f"{on_queue}-{generation}", after) == []
+    assert queue == payload["queue"]
+    assert same({**after, "enqueued_at": 0}, {**payload, "enqueued_at": 0})
+
+
+@GENERATION
+@FEW
+@given(data=st.data())
+def test_promotion_by_the_other_generation_is_read_by_all(
+    generation: Generation, data: st.DataObject
+) -> None:
+    """GEN-3: the payload is of neither generation then."""
+    payload = data.draw(payloads(f"scheduled-{generation}"))
+    other: Generation = 8 if generation == 7 else 7
+    _, moved = promoted(text(payload), now=NOW, generation=other)
+    after = json.loads(moved)
+    assert problems("payload", "reader", after) == []
+    assert problems("payload", "generation-7", after) != []
+    assert problems("payload", "generation-8", after) != []
+
+
+FAILURES = st.builds(
+    Failure,
+    error_class=TEXT,
+    message=st.text(max_size=20) | st.just("é" * 10_001),
+    backtrace=st.lists(TEXT, max_size=3),
+)
+
+
+@pytest.mark.parametrize("part", ["generation", "pushed"])
+@GENERATION
+@FEW
+@given(data=st.data(), failure=FAILURES)
+def test_a_failure_keeps_to_the_schema(
+    part: str, generation: Generation, data: st.DataObject, failure: Failure
+) -> None:
+    """RETRY-1 to RETRY-8, DEAD-1: and nothing but a failure's fields changes."""
+    payload = data.draw(payloads(f"{part}-{generation}"))
+    outcome = after_failure(
+        decode(text(payload), "fetched"),
+        failure,
+        now=NOW,
+        dice=0.5,
+        generation=generation,
+        default_retry=True,
+    )
+    if not isinstance(outcome, Retry | Bury):
+        assert payload["retry"] is False or payload["dead"] is False
+        return
+    place = "retry" if isinstance(outcome, Retry) else "dead"
+    after = json.loads(outcome.text)
+    assert problems("payload", f"{place}-{generation}", after) == []
+    # What is buried after a failure is a payload that could have been retried.
+    assert problems("payload", f"retry-{generation}", after) == []
+    kept = [field for field in payload if field not in FAILURE_FIELDS]
+    assert same([after[field] for field in kept], [payload[field] for field in kept])
+
+
+FAILURE_FIELDS = {"retry", "queue", "error_message", "error_class", "error_backtrace"} | {
+    *("failed_at", "retry_count", "retried_at"),
+}
+
+
+# What the requirements allow in each field of a member of `retry`, said without the schema.
+Allows = Callable[[Any], bool]
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it is an integer to a schema; see BEYOND for 1.0."""
+    return is_number(value) and value == value // 1
+
+
+def or_null(allows: Allows) -> Allows:
+    return lambda value: value is None or allows(value)
+
+
+def count(value: Any) -> bool:
+    return is_whole(value) and value >= 0
+
+
+def seconds(value: Any) -> bool:
+    return is_number(value) and 0 <= value < 10**11
+
+
+def milliseconds(value: Any) -> bool:
+    return is_whole(value) and value >= 10**11
+
+
+def base64_text(value: Any) -> bool:
+    return is_text(value) and re.fullmatch("[A-Za-z0-9+/]*={0,2}", value) is not None
+
+
+def level(value: Any) -> bool:
+    """Whether Sidekiq knows this log level; it loses a job with another."""
+    return value in ("debug", "info", "warn", "error", "fatal") or (
+        is_whole(value) and 0 <= value <= 5
+    )
+
+
+ALLOWED: dict[str, tuple[Allows, str]] = {
+    "class": (lambda v: is_text(v) and v != "", "PAY-12"),
+    "args": (lambda v: isinstance(v, list), "PAY-12"),
+    "jid": (lambda v: is_text(v) and re.fullmatch("[0-9a-f]{24}", v) is not None, "PAY-9"),
+    "queue": (lambda v: is_text(v) and v != "", "PUSH-4 PUSH-6"),
+    "retry": (lambda v: v is True or count(v), "PUSH-4 PUSH-6 RETRY-1"),
+    "at": (lambda _: False, "SCHED-1"),
+    "retry_count": (count, "RETRY-2"),
+    "error_message": (lambda v: is_text(v) and len(v) <= 10_000, "RETRY-3"),
+    "error_class": (or_null(is_text), "RETRY-3"),
+    "backtrace": (or_null(lambda v: isinstance(v, bool) or count(v)), "PUSH-4"),
+    "retry_queue": (or_null(lambda v: is_text(v) and v != ""), "RETRY-7"),
+    "dead": (or_null(lambda v: isinstance(v, bool)), "DEAD-4"),
+    "log_level": (or_null(level), "PAY-13"),
+    "tags": (or_null(lambda v: isinstance(v, list) and all(map(is_text, v))), "PUSH-4"),
+}
+TIMES = ("created_at", "enqueued_at", "failed_at", "retried_at")
+OF_GENERATION: dict[int, dict[str, tuple[Allows, str]]] = {
+    7: {
+        **dict.fromkeys(TIMES, (seconds, "GEN-1 PUSH-3 RETRY-2")),
+        "retry_for": (or_null(lambda v: is_number(v) and 0 <= v <= 10**9), "PUSH-4"),
+    },
+    8: {
+        **dict.fromkeys(TIMES, (milliseconds, "GEN-2 PUSH-3 RETRY-2")),
+        "error_backtrace": (base64_text, "RETRY-8"),
+        "retry_for": (or_null(lambda v: is_whole(v) and 0 <= v <= 10**9), "PUSH-4"),
+    },
+}
+# Whether a field may go away depends on the others: RETRY-2 and RETRY-3 tie them together.
+NEEDED = {"class", "args", "jid", "queue", "retry", "created_at"} | {
+    *("failed_at", "retry_count", "error_message", "error_class", "retried_at"),
+}
+ODD = (
+    VALUES
+    | st.sampled_from(
+        ["", "5", "true", "info", "loud", "a" * 24, "A" * 24, "0" * 24, [], [1], ["a"], {}, None]
+    )
+    | st.sampled_from([-2, -1, 0, 10**9, 10**9 + 1, 10**11 - 1, 10**11, 1e11, 1.5, 1e9 + 0.5])
+    | st.sampled_from(["é" * 10_000, "é" * 10_001, "eJyLjgUAARUAuQ==", "a.b"])
+    | st.just(ABSENT)
+)
+
+
+@GENERATION
+@settings(max_examples=400)
+@given(data=st.data(), value=ODD)
+def test_a_single_field_is_rejected_where_a_requirement_forbids_it(
+    generation: Generation, data: st.DataObject, value: object
+) -> None:
+    """Neither more nor less, and in the name of that requirement."""
+    rules = {**ALLOWED, **OF_GENERATION[generation]}
+    field = data.draw(st.sampled_from(sorted(rules)))
+    failed_twice = {"retry_count": 3, "retried_at": TIME[generation]}
+    payload = {**WHOLE[generation], **failed_twice}
+    if value is ABSENT and field not in payload:
+        return
+    changed = mutant(payload, field, value)
+    allows, requirements = rules[field]
+    forbidden = field in NEEDED if value is ABSENT else not allows(value)
+    found = blames("payload", f"retry-{generation}", changed)
+    assert bool(found) == forbidden
+    named = " ".join(found)
+    assert not forbidden or any(f"[{one}]" in named for one in requirements.split())
+
+
+TIME: dict[int, float] = {7: 1795192067.25, 8: 1795192067250}
+WHOLE: dict[int, dict[str, Any]] = {
+    generation: {
+        "retry": True,
+        "queue": "default",
+        "backtrace": True,
+        "tags": ["billing"],
+        "args": [1, "x"],
+        "class": "HardJob",
+        "jid": "9f2c1b7a4d3e5f60718293a4",
+        "created_at": time,
+        "enqueued_at": time,
+        "error_message": "boom",
+        "error_class": "RuntimeError",
+        "failed_at": time,
+        "retry_count": 0,
+        "error_backtrace": "eJyLjgUAARUAuQ==",
+    }
+    for generation, time in TIME.items()
+}
+
+
+# Single changes that a requirement forbids and no schema sees: the requirement, why, and how the
+# text changes. Each is tried, so that none stays here that a schema could reject.
+SPELLING = "to JSON Schema it is the same value"
+BEYOND: list[tuple[Generation, str, str, str, str]] = [
+    (7, "GEN-1", SPELLING, '"created_at":1795192067.25', '"created_at":1795192067'),
+    (8, "GEN-2", SPELLING, '"created_at":1795192067250', '"created_at":1795192067250.0'),
+    (8, "GEN-2", SPELLING, '"created_at":1795192067250', '"created_at":1.79519206725e12'),
+    (8, "RETRY-2", SPELLING, '"retry_count":0', '"retry_count":0.0'),
+    (8, "PAY-6", SPELLING, '"args":[1,"x"]', '"args":[1.50,"x"]'),
+    (8, "PAY-2", SPELLING, '"args":[1,"x"]', '"args": [1, "x"]'),
+    (8, "PAY-2", SPELLING, '"x"', '"\\u0078"'),
+    (8, "PAY-2", SPELLING, '"billing"', '"bil\\/ling"'),
+    (8, "PAY-8", "a parser keeps one of the two", '"args":', '"args":[2],"args":'),
+    (8, "PAY-3", "a schema has no depth", "[1,", "[" + "[" * 99 + "1" + "]" * 99 + ","),
+    (8, "PAY-9", "a value does not show its source", "9f2c1b7a4d3e5f60718293a4", "0" * 24),
+    (8, "RETRY-8", "base64 and zlib hide it", "eJyLjgUAARUAuQ==", "AAAA"),
+    (8, "RETRY-8", "a pattern does not count to four", "eJyLjgUAARUAuQ==", "AAAAA="),
+    (8, "RETRY-2", "one needs the payload before", '"retry_count":0', '"retry_count":7'),
+    (8, "RETRY-3", "an escape is well-formed text", '"boom"', '"\\ud800"'),
+    (8, "RETRY-7", "one needs to know the list", '"queue":"default"', '"queue":"other"'),
+    (8, "KEY-2", "a name may begin so", '"queue":"default"', '"queue":"queue:default"'),
+    (8, "KEY-5", "anybody may add fields", '"class"', '"tracing":1,"class"'),
+    (8, "PUSH-3", "one needs a clock", '"enqueued_at":1795192067250', '"enqueued_at":111111111111'),
+    (8, "PAY-7", "one needs the payload before", '"args":[1,"x"]', '"args":[]'),
+]
+
+
+@pytest.mark.parametrize(("generation", "requirement", "reason", "old", "new"), BEYOND)
+def test_what_is_beyond_the_schema(
+    generation: Generation, requirement: str, reason: str, old: str, new: str
+) -> None:
+    """Accepted, alas; what a later schema or JSON parser rejects has to leave the table."""
+    before = text(WHOLE[generation]).decode()
+    assert old in before, f"{requirement} ({reason}) changes nothing"
+    after = before.replace(old, new, 1)
+    assert problems("payload", f"generation-{generation}", json.loads(after)) == []
+
+
+@pytest.mark.parametrize(
+    ("requirement", "spoilt"),
+    [
+        ("PAY-1", b"\xef\xbb\xbf{}"),
+        ("PAY-1", b'{"class":"\xff"}'),
+        ("PAY-1", b"\x7b\x00\x7d\x00"),
+        ("PAY-4", b'{"args":[NaN]}'),
+        ("PAY-4", b'{"args":[-Infinity]}'),
+        ("PAY-5", b'{"args":[1e999]}'),
+    ],
+)
+def test_what_is_no_json_never_reaches_a_schema(requirement: str, spoilt: bytes) -> None:
+    """EXEC-3: the reader buries it before."""
+    with pytest.raises(MalformedPayload, match="EXEC-3"):
+        decode(spoilt, "default")
