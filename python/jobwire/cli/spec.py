@@ -99,11 +99,12 @@ def check(root: Path, as_json: bool) -> int:
         place, problem = document.split(": ", 1)
         faults = [lints.Fault(place, "block", problem)]
     else:
+        found = citations.cited(root)
         faults = [
             *lints.of_document(document),
             *lints.of_history(document, before),
-            *lints.of_citations(document, citations.cited(root)),
-            *lints.of_records(root, document, before),
+            *lints.of_citations(document, found),
+            *lints.of_records(root, document, found, before),
         ]
     if as_json:
         click.echo(json.dumps([fault._asdict() for fault in faults], indent=2))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jobwire.spec import examples, record, trace
-from jobwire.spec.citations import Citations, cited
+from jobwire.spec.citations import Citations
 from jobwire.spec.document import CITATION, KEYWORDS, Document, Requirement, keywords_of
 
 __all__ = ["Fault", "of_citations", "of_document", "of_history", "of_records"]
@@ -75,7 +75,9 @@ def of_citations(document: Document, citations: Citations) -> Iterator[Fault]:
                     )
 
 
-def of_records(root: Path, document: Document, before: dict[str, Any] | None) -> Iterator[Fault]:
+def of_records(
+    root: Path, document: Document, citations: Citations, before: dict[str, Any] | None
+) -> Iterator[Fault]:
     """Check that the generated files are up to date."""
     if _differs(root / "schema/requirements.json", record.render(record.build(document, before))):
         how = "; ".join(
@@ -89,7 +91,6 @@ def of_records(root: Path, document: Document, before: dict[str, Any] | None) ->
             f"is not what SPEC.md says{f' ({how})' if how else ''}; "
             "to repair: jobwire spec extract --write",
         )
-    citations = cited(root)
     for name, text in (
         ("schema/traceability.json", trace.index(citations)),
         ("docs/traceability.md", trace.page(document, citations)),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jobwire.spec import lints, record, trace, verdicts
+from jobwire.spec import fixture_files, lints, record, trace, verdicts
 from jobwire.spec.citations import cited
 from jobwire.spec.document import Document, read
 
@@ -311,7 +311,7 @@ def test_generated_files_that_are_out_of_date_are_found(
 ) -> None:
     made = make_records(checkout)
     edit(checkout)
-    found = list(lints.of_records(checkout, document_of(checkout), made))
+    found = list(lints.of_records(checkout, document_of(checkout), cited(checkout), made))
     assert [fault.place for fault in found] == stale
     assert all("to repair: jobwire spec " in fault.problem for fault in found)
 
@@ -424,3 +424,28 @@ def test_every_rule_exists() -> None:
     known = read((ROOT / "SPEC.md").read_text("utf-8")).by_id
     for part in verdicts.PARTS:
         assert set(verdicts.rules(part)) <= set(known)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "fixtures").rglob("*.json")), ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_fixture_files_are_what_they_say(path: Path) -> None:
+    entries = fixture_files.entries(path.read_bytes())
+    assert entries
+    assert list(fixture_files.shape_problems(entries)) == []
+    judged = [fixture_files.judge_entry(entry, None) for entry in entries]
+    assert [one for one in judged if one is not None and one.problem] == []
+    assert path.name != "payloads.json" or None not in judged
+
+
+def test_an_entry_that_is_not_what_it_says() -> None:
+    def problem(**entry: Any) -> str:
+        judged = fixture_files.judge_entry({"name": "x", **entry}, None)
+        assert judged is not None
+        return judged.problem
+
+    assert problem(payload=PAYLOAD) == ""
+    assert problem(payload=PAYLOAD, breaks=["PAY-8"]) == "says to break PAY-8, and does not"
+    assert problem(payload="{", breaks=["PAY-1"]) == ""
+    assert problem(payload="{") == "is said to be lawful, and breaks PAY-1"
+    assert problem(payload_base64="ew==", expect={"outcome": "bury"}) == ""

@@ -1,0 +1,323 @@
+"""`jobwire spec` and `jobwire validate` as their users meet them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.workers import environment, jobwire
+
+ROOT = Path(__file__).resolve().parents[3]
+SPEC = (ROOT / "SPEC.md").read_text("utf-8")
+PAYLOAD = (
+    '{"retry":true,"queue":"default","args":[1],"class":"A","jid":"9f2c1b7a4d3e5f60718293a4",'
+    '"created_at":1786960000123,"enqueued_at":1786960000124}'
+)
+
+
+def test_the_whole_text_goes_through_a_pipe_unchanged() -> None:
+    ended = jobwire("spec")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout == SPEC
+
+
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    command = f'"{sys.executable}" -m jobwire spec | head -n 1'
+    ended = subprocess.run(
+        ["sh", "-c", command], env=environment(), capture_output=True, text=True, timeout=30
+    )
+    assert (ended.stdout, ended.stderr) == ("# The jobwire protocol\n", "")
+
+
+def test_a_terminal_gets_pages() -> None:
+    """Through the reader's own pager, laid out, with nothing left of the links."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "jobwire", "spec"],
+        env=environment(PAGER="sed s/^/PAGED/", TERM="xterm", COLUMNS="100"),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    text = b""
+    while chunk := _read(ours):
+        text += chunk
+    os.close(ours)
+    assert process.wait(timeout=30) == 0
+    assert b"PAGED" in text
+    assert b"The jobwire protocol" in text
+    assert b"[PUSH-1]" in text
+    assert b"(#" not in text
+    assert b"\n# " not in text
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # how a terminal says that its other end is closed
+        return b""
+
+
+def test_one_requirement_with_all_that_cites_it() -> None:
+    ended = jobwire("spec", "retry-4")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("RETRY-4 · worker/retry · since 1.0 · test: state · SPEC.md:")
+    for words in (
+        "The default delay **MUST** be",
+        "\nWhy: ",
+        "\nSeen in: ",
+        "\ncode    python/jobwire/retry.py::retry_delay\n",
+        "python/tests/unit/test_retry.py::test_delay\n",
+    ):
+        assert words in ended.stdout
+    assert "REL-2" not in ended.stdout
+    two = jobwire("spec", "RETRY-4", "REL-2").stdout
+    assert two.startswith(ended.stdout)
+    assert "\nscript  lua/bury.lua\n" in two
+
+
+def test_requirements_as_json() -> None:
+    for arguments in (("RETRY-4", "--json"), ("--json", "RETRY-4")):
+        one = json.loads(jobwire("spec", *arguments).stdout)
+        assert (one["id"], one["keyword"], one["test"]) == ("RETRY-4", "MUST", "state")
+        assert one["cited"]["code"] == ["python/jobwire/retry.py::retry_delay"]
+        assert one["why"]
+    two = json.loads(jobwire("spec", "RETRY-4", "REL-2", "--json").stdout)
+    assert [one["id"] for one in two] == ["RETRY-4", "REL-2"]
+    everything = json.loads(jobwire("spec", "--json").stdout)
+    assert len(everything["requirements"]) > 100
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("RETRY-99", "; that area has RETRY-1 to RETRY-"),
+        ("retry4", "; did you mean RETRY-4?"),
+        ("PUSSH-4", "; did you mean PUSH-4"),
+        ("chekc", "; did you mean check?"),
+        ("zzz", "; 'jobwire spec' shows them all"),
+    ],
+)
+def test_an_unknown_id_is_one_line_with_a_way_on(name: str, hint: str) -> None:
+    ended = jobwire("spec", name)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith(f"jobwire: there is no requirement or command {name}{hint}")
+
+
+@pytest.fixture(scope="module")
+def in_order(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the parts that the tools read, its generated files just made."""
+    root = tmp_path_factory.mktemp("checkout")
+    for name in ("schema", "lua", "fixtures", "docs", "python/jobwire", "python/tests"):
+        shutil.copytree(
+            ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc")
+        )
+    shutil.copy(ROOT / "SPEC.md", root)
+    for command in ("extract", "trace"):
+        ended = jobwire("spec", command, "--write", cwd=root)
+        assert ended.returncode == 0, ended.stderr
+    return root
+
+
+@pytest.fixture
+def checkout(in_order: Path, tmp_path: Path) -> Path:
+    """A copy to spoil."""
+    return Path(shutil.copytree(in_order, tmp_path / "checkout"))
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), "utf-8")
+
+
+def test_check_finds_nothing_in_this_checkout(checkout: Path) -> None:
+    """And makes nothing: that the committed files are up to date is `make lint`'s."""
+    ended = jobwire("spec", "check", cwd=checkout)
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert ended.stderr.endswith(" requirements, nothing wrong\n")
+    ended = jobwire("spec", "check", "--json", "--root", str(checkout))
+    assert (ended.returncode, json.loads(ended.stdout)) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "line"),
+    [
+        ("SPEC.md", "Why: workers take from the tail", "Workers take from the tail", "(why)"),
+        ("SPEC.md", "**[REL-7]**", "**[REL-8]**", "REL-8: was REL-7: ids are never renumbered"),
+        ("SPEC.md", "> **[PUSH-1]** ·", "> **[PUSH-1]**", "not the first line of a block"),
+        ("SPEC.md", "at the head (left", "at the front (left", "(reworded PUSH-1)"),
+        ("lua/fetch.lua", "[REL-1]", "[REL-91]", "lua/fetch.lua: there is no requirement REL-91"),
+        (
+            "docs/guide.md",
+            "# ",
+            "# After PAY-77: ",
+            "docs/guide.md: there is no requirement PAY-77",
+        ),
+        ("lua/fetch.lua", "[REL-1]", "", "to repair: jobwire spec trace --write (out-of-date)"),
+    ],
+)
+def test_check_finds_a_planted_fault(
+    checkout: Path, name: str, old: str, new: str, line: str
+) -> None:
+    edit(checkout / name, old, new)
+    ended = jobwire("spec", "check", cwd=checkout)
+    assert ended.returncode == 1
+    assert line in ended.stdout
+    assert "Traceback" not in ended.stderr
+
+
+def test_out_of_date_files_are_repaired_as_the_check_says(checkout: Path) -> None:
+    edit(checkout / "SPEC.md", "at the head (left", "at the front (left")
+    found = jobwire("spec", "check", cwd=checkout).stdout
+    assert "to repair: jobwire spec extract --write" in found
+    ended = jobwire("spec", "extract", "--write", cwd=checkout)
+    assert "reworded: PUSH-1\n" in ended.stderr
+    assert jobwire("spec", "check", cwd=checkout).returncode == 0
+
+
+def test_extract_does_not_forget_an_id(checkout: Path) -> None:
+    """The record is what permanence is checked against; a removed id must not slip out of it."""
+    before = (checkout / "schema/requirements.json").read_text("utf-8")
+    edit(checkout / "SPEC.md", "**[REL-7]**", "**[REL-8]**")
+    ended = jobwire("spec", "extract", "--write", cwd=checkout)
+    assert ended.returncode == 1
+    assert "was REL-7" in ended.stderr
+    assert (checkout / "schema/requirements.json").read_text("utf-8") == before
+
+
+def test_outside_of_a_checkout_is_one_line(tmp_path: Path) -> None:
+    for command in ("check", "extract", "trace"):
+        ended = jobwire("spec", command, cwd=tmp_path)
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert "SPEC.md does not exist: run this in a checkout" in ended.stderr
+        assert len(ended.stderr.splitlines()) == 1
+
+
+def validate(
+    text: str | bytes, *arguments: str, tmp_path: Path
+) -> subprocess.CompletedProcess[str]:
+    file = tmp_path / "payload"
+    file.write_bytes(text.encode() if isinstance(text, str) else text)
+    return jobwire("validate", str(file), *arguments)
+
+
+def test_a_valid_payload(tmp_path: Path) -> None:
+    for arguments in ((), ("--generation", "8"), ("--generation", "reader")):
+        ended = validate(PAYLOAD + "\n", *arguments, tmp_path=tmp_path)
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert ended.stdout.startswith("valid\n  kept   ")
+        assert " PAY-3 " in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "words"),
+    [
+        (PAYLOAD, ["--generation", "7"], "GEN-1"),
+        (PAYLOAD.replace("[1]", "{}"), [], "EXEC-7 $.args"),
+        (PAYLOAD.replace("[1]", "[NaN]"), [], "PAY-4     $  NaN"),
+        (PAYLOAD.replace("[1]", '[{"a":1,"a":2}]'), ["--generation", "8"], "PAY-8     $.args[0]"),
+        (PAYLOAD.replace("[1]", "[" * 5000), [], "PAY-3     $"),
+        (b'{"class":"\xff"}', [], "PAY-1     $  not UTF-8 at byte 10"),
+        ("hello", [], "PAY-1     $  not JSON"),
+        ("[1]", [], "PAY-1     $  an array, not an object"),
+    ],
+)
+def test_an_invalid_payload_names_rule_and_path(
+    text: str | bytes, arguments: list[str], words: str, tmp_path: Path
+) -> None:
+    ended = validate(text, *arguments, tmp_path=tmp_path)
+    assert (ended.returncode, ended.stderr) == (1, "")
+    assert ended.stdout.startswith("invalid\n  broken ")
+    assert words in ended.stdout
+
+
+def test_payloads_one_a_line(tmp_path: Path) -> None:
+    """As LRANGE prints them; one that is broken does not hide the others."""
+    ended = validate(f"{PAYLOAD}\nhello\r\n\n{PAYLOAD}\r\n", "--json", tmp_path=tmp_path)
+    assert ended.returncode == 1
+    found = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert [(one["name"], one["valid"]) for one in found] == [
+        *(("line 1", True), ("line 2", False), ("line 4", True)),
+    ]
+    assert found[1]["verdicts"][0]["rule"] == "PAY-1"
+    assert {"rule": "PAY-3", "verdict": "kept", "path": "$", "problem": None} in found[0][
+        "verdicts"
+    ]
+
+
+def test_standard_input() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "jobwire", "validate", "-"],
+        input=PAYLOAD,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (ended.returncode, ended.stdout.splitlines()[0]) == (0, "valid")
+
+
+def test_fixture_files_that_are_what_they_say() -> None:
+    ended = jobwire("validate", str(ROOT / "fixtures/invalid/payloads.json"))
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert ", 0 that are not as they say\n" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"breaks":["PAY-8"]', '"breaks":["PAY-4"]', "says to break PAY-4, and does not"),
+        ('"breaks":["PAY-12"]', '"breakz":["PAY-12"]', "schema/fixture.json"),
+    ],
+)
+def test_fixture_files_that_are_not(old: str, new: str, words: str, tmp_path: Path) -> None:
+    text = (ROOT / "fixtures/invalid/payloads.json").read_text("utf-8")
+    assert old in text
+    ended = validate(text.replace(old, new, 1), tmp_path=tmp_path)
+    assert ended.returncode == 1
+    assert words in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere.json"], "cannot read nowhere.json: No such file or directory"),
+        (["."], "cannot read .: Is a directory"),
+        (["/dev/null"], "/dev/null is empty"),
+        ([], "Missing argument"),
+        (["x", "--generation", "6"], "is not one of"),
+    ],
+)
+def test_wrong_usage_is_one_line(arguments: list[str], words: str) -> None:
+    ended = jobwire("validate", *arguments)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    (line,) = ended.stderr.splitlines()
+    assert words in line
+
+
+def test_without_the_extra_it_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['jsonschema'] = None\n"
+        "from jobwire.cli import main; sys.argv = ['jobwire', 'validate', '-']; main()"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        stdin=subprocess.DEVNULL,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert "pip install 'jobwire[spec]'" in line
