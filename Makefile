@@ -13,6 +13,9 @@ test: ## run every test that needs no root, on servers of its own
 interop: ## run the tests with real Sidekiq (root, Debian or Ubuntu)
 	@sh .ci/interop $(ARGS)
 
+fixtures: ## record the fixtures again from real Sidekiq (root, Debian or Ubuntu)
+	@sh .ci/fixtures $(ARGS)
+
 lint: ## check format, lint and types
 	@sh .ci/lint $(ARGS)
 
@@ -22,4 +25,4 @@ wheel: ## build sdist and wheel into dist/ and try the wheel in an empty environ
 check: ## all of these, as the CI does
 	@sh .ci/run $(ARGS)
 
-.PHONY: help demo test interop lint wheel check
+.PHONY: help demo test interop fixtures lint wheel check
