@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -88,3 +89,79 @@ def test_payloads_are_valid() -> None:
         assert json.dumps(json.loads(text), separators=(",", ":")) == text
     broken = {**json.loads(texts[0]), "args": "x"}
     assert not validator.is_valid(broken)
+
+
+CORE = {"DIGIT": "[0-9]", "OCTET": r"[\s\S]"}  # of RFC 5234
+TOKEN = re.compile(
+    r'\s*(?:(?P<text>(?:%s)?"[^"]*")|%x(?P<low>[0-9a-f]{2})-(?P<high>[0-9a-f]{2})'
+    r"|(?P<least>\d*)(?P<star>\*)(?P<most>\d*)|(?P<times>\d+)|(?P<sign>[()\[\]/])"
+    r"|(?P<rule>[A-Za-z][A-Za-z-]*))"
+)
+
+
+def grammar() -> dict[str, str]:
+    """Return the rules of the appendix by name."""
+    (fence,) = [fence for fence in EXAMPLES if fence.language == "abnf"]
+    text = "\n".join(line.partition(";")[0].rstrip() for line in fence.text.splitlines())
+    rules = re.split(r"^([A-Za-z][A-Za-z-]*)\s*= ", text, flags=re.MULTILINE)
+    assert rules[0] == ""
+    return dict(zip(rules[1::2], rules[2::2], strict=True))
+
+
+def pattern(rules: dict[str, str], name: str) -> str:
+    """Return a rule as a regular expression."""
+    if name in CORE:
+        return CORE[name]
+    found, repeat = "", ""
+    text, position = rules[name].strip(), 0
+    while position < len(text):
+        token = TOKEN.match(text, position)
+        assert token, f"{name}: {text[position:]}"
+        position = token.end()
+        match token.lastgroup:
+            case "text":
+                piece = re.escape(token["text"].removeprefix("%s").strip('"'))
+            case "high":
+                piece = rf"[\x{token['low']}-\x{token['high']}]"
+            case "rule":
+                piece = pattern(rules, token["rule"])
+            case "most":
+                repeat = f"{{{token['least'] or 0},{token['most']}}}"
+                continue
+            case "times":
+                repeat = f"{{{token['times']}}}"
+                continue
+            case _:
+                found += {"(": "(?:", "[": "(?:", "]": ")?", "/": "|"}.get(token["sign"], ")")
+                continue
+        found, repeat = f"{found}(?:{piece}){repeat}", ""
+    return f"(?:{found})"
+
+
+KEYS = [
+    *("queues", "queue:default", "queue:queue:x", "schedule", "stat:processed:2026-08-17"),
+    *("h::1:4711:0123456789ab", "a:1:0123456789ab:work", "a:1:0123456789ab-signals"),
+    *("it-9f2c1b7a4d3e5f60718293a4", "j|250214|8:04", "j|250214|8:0", "h|A::B-4-23:9"),
+    *("jobwire:private:a:1:0123456789ab", "jobwire:owners"),
+]
+
+
+def test_keys_follow_their_grammar() -> None:
+    """KEY-1 to KEY-5: the keys of the examples, some more, and some that are none."""
+    rules = grammar()
+    key = re.compile(pattern(rules, "key"))
+    bare = re.compile(pattern({**rules, "key": rules["key"].replace("[namespace]", "")}, "key"))
+    used = {
+        shlex.split(command)[1]
+        for fence in FENCES
+        for command, _ in session(fence)
+        if command not in ("MULTI", "EXEC")
+    }
+    assert len(used) > 10
+    for name in used | {"{shard-03}:" + each for each in KEYS}:
+        assert key.fullmatch(name), name
+    for name in KEYS:
+        assert bare.fullmatch(name), name
+    for name in ("Queues", "queue:", "stat:failed:today", "j|250214|24:00", "jobwire:x", "it-1"):
+        assert not bare.fullmatch(name), name
+    assert re.fullmatch(pattern(rules, "private-field"), "17:queue: with : all")
