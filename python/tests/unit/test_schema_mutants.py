@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
-from tests.schemas import ABSENT, blames, mutant, problems
+from tests.schemas import ABSENT, blames, mutant, problems, schema
 
+TIMES = ("created_at", "enqueued_at", "failed_at", "retried_at")
+ERRORS = ("error_message", "error_class")
 PUSHED: dict[str, Any] = {
     "retry": True,
     "queue": "default",
@@ -34,8 +36,7 @@ FAILED: dict[str, Any] = {
 
 def in_seconds(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return the same payload as a writer of generation 7 has it."""
-    times = ("created_at", "enqueued_at", "failed_at", "retried_at")
-    return {k: v / 1000 if k in times else v for k, v in payload.items()}
+    return {k: v / 1000 if k in TIMES else v for k, v in payload.items()}
 
 
 VALID = {7: in_seconds(FAILED), 8: FAILED}
@@ -81,6 +82,12 @@ MUTANTS: list[tuple[int, str, object, str]] = [
             ("error_backtrace", ["app.py:1"], "RETRY-8"),
             ("error_backtrace", "app.py:1", "RETRY-8"),
             ("dead", "false", "DEAD-4"),
+            ("wrapped", 7, "PAY-13"),
+            ("log_level", "loud", "PAY-13"),
+            ("error_class", 7, "RETRY-3"),
+            ("retry_queue", 7, "RETRY-7"),
+            ("backtrace", -1, "PUSH-4"),
+            ("retry_for", "60", "PUSH-4"),
         ]
     ),
     *(
@@ -135,6 +142,14 @@ def test_reader_takes_what_writers_may_not_write(payload: dict[str, Any]) -> Non
         ({"args": []}, "EXEC-2"),
         ({"class": "HardJob", "args": {"a": 1}}, "EXEC-7"),
         ({"class": "HardJob", "queue": ""}, "SCHED-9"),
+        ({"class": "HardJob", "queue": 7}, "SCHED-9"),
+        ({"class": 7}, "EXEC-2"),
+        *(({"class": "HardJob", field: "2026-11-20"}, "GEN-3") for field in TIMES),
+        *(({"class": "HardJob", field: [1]}, "RETRY-3") for field in ERRORS),
+        ({"class": "HardJob", "retry_count": "3"}, "RETRY-2"),
+        ({"class": "HardJob", "error_backtrace": 7}, "RETRY-8"),
+        ({"class": "HardJob", "retry_for": "60"}, "RETRY-6"),
+        ({"class": "HardJob", "retry_queue": 7}, "RETRY-7"),
     ],
 )
 def test_reader_rejects_what_cannot_run(payload: object, requirement: str) -> None:
@@ -192,9 +207,8 @@ def test_info_mutant_is_rejected(field: str, value: object, requirement: str) ->
     ],
 )
 def test_work_record_mutant_is_rejected(field: str, value: object, requirement: str) -> None:
-    record = {"queue": "default", "payload": json.dumps(PUSHED), "run_at": 1786960000}
-    assert problems("work-record", "written", record) == []
-    found = blames("work-record", "written", mutant(record, field, value))
+    assert problems("work-record", "written", RECORD) == []
+    found = blames("work-record", "written", mutant(RECORD, field, value))
     assert any(f"[{requirement}]" in blame for blame in found)
 
 
@@ -299,3 +313,58 @@ def test_mutant_of_a_stored_payload_is_rejected(
     assert problems("payload", f"{part}-8", original) == []
     found = blames("payload", f"{part}-8", mutant(original, field, value))
     assert any(f"[{requirement}]" in blame for blame in found), found
+
+
+def test_a_job_that_never_failed_is_no_retry() -> None:
+    """RETRY-2 and RETRY-3."""
+    assert problems("payload", "generation-8", PUSHED) == []
+    named = " ".join(blames("payload", "retry-8", PUSHED))
+    assert "[RETRY-2]" in named
+    assert "[RETRY-3]" in named
+
+
+CRON = schema("cron-entry")["examples"][0]
+RECORD = {"queue": "default", "payload": json.dumps(PUSHED), "run_at": 1786960000}
+
+
+def places(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the place of every value inside."""
+    if path:
+        yield path
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, inner in items:
+            yield from places(inner, (*path, name))
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "original"),
+    [
+        ("process-info", "written", INFO),
+        ("process-info", "reader", INFO),
+        ("identity-hash", "written", IDENTITY),
+        ("identity-hash", "reader", IDENTITY),
+        ("iteration-state", "reader", STATE),
+        ("metrics-bucket", "written", BUCKET),
+        ("metrics-bucket", "reader", BUCKET),
+        ("work-record", "written", RECORD),
+        ("cron-entry", None, CRON),
+    ],
+)
+def test_every_value_has_its_type(name: str, part: str | None, original: dict[str, Any]) -> None:
+    """And is rejected with another, at any depth, and so is a negative number."""
+    assert problems(name, part, original) == []
+    assert problems(name, part, [original]) != []
+    for path in places(original):
+        for wrong in ([None], {"a": None}, -1, -1.5, True, None, "\0"):
+            changed = json.loads(json.dumps(original))
+            target = changed
+            for step in path[:-1]:
+                target = target[step]
+            now = target[path[-1]]
+            if isinstance(wrong, str) and isinstance(now, str):
+                continue  # a text is a text; which ones are wrong is in the tables above
+            if isinstance(wrong, bool) and isinstance(now, bool):
+                continue
+            target[path[-1]] = wrong
+            assert problems(name, part, changed) != [], (path, wrong)

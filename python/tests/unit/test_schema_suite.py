@@ -22,6 +22,16 @@ def test_a_message_goes_one_way(message: dict[str, Any]) -> None:
     assert is_request != is_response == ("op" not in message)
 
 
+@pytest.mark.parametrize("message", schema("driver")["examples"])
+def test_every_message_is_closed(message: dict[str, Any]) -> None:
+    """A misspelt field is a fault of the adapter, not something to pass over."""
+    assert problems("driver", None, message) == []
+    assert problems("driver", None, [message]) != []
+    for field, value in [("id", ABSENT), ("id", "1"), ("id", None), ("jbo", {}), ("op", 7)]:
+        if field in message or value is not ABSENT:
+            assert problems("driver", None, mutant(message, field, value)) != []
+
+
 @pytest.mark.parametrize(
     ("message", "field", "value"),
     [
@@ -47,6 +57,21 @@ def test_a_message_goes_one_way(message: dict[str, Any]) -> None:
         (BULK, "job", {"class": "JobwireEcho", "args": []}),
         (BULK_DONE, "ok", {"jids": [1]}),
         (ACT, "member", ABSENT),
+        (ACT, "member", 7),
+        (ACT, "set", ABSENT),
+        (ACT, "identity", "app-1:4711:0a1b2c3d4e5f"),
+        (ACT, "action", "burn"),
+        (ACT, "action", ABSENT),
+        (INSPECT, "what", ABSENT),
+        (INSPECT, "what", "find"),
+        (INSPECT, "limit", "10"),
+        (BULK, "args", {}),
+        (HELLO, "redis_url", ABSENT),
+        (GREETING, "ok", {"driver": 2, "version": "2.3.0", "ops": []}),
+        (GREETING, "ok", {"driver": 1, "version": "", "ops": []}),
+        (GREETING, "ok", {"driver": 1, "version": "2.3.0", "ops": ["push", "push"]}),
+        (PUSHED, "ok", {"jid": ""}),
+        (PUSHED, "ok", {"jid": "0a1b", "copies": 1}),
         (ACT, "set", "processes"),
         (ACT, "queue", "default"),
         (ACT, "action", "quiet"),
