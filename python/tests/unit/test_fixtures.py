@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -245,6 +246,14 @@ def test_transcript_holds_no_text_of_a_script(line: dict[str, Any]) -> None:
 
 def test_fixtures_stay_small() -> None:
     assert sum(path.stat().st_size for path in FIXTURES.rglob("*") if path.is_file()) < SIZE_LIMIT
+
+
+def test_oracle_reads_times_as_the_vectors_say(oracle: ModuleType) -> None:
+    """One rule, worked out twice: for single values, and for whole payloads."""
+    for vector in entries("vectors/times.json"):
+        if "beyond-every-double" not in vector["name"]:  # the oracle knows no doubles
+            value = json.loads(vector["json"], parse_float=Decimal, parse_int=Decimal)
+            assert oracle.milliseconds(value) == vector["ms"], vector["name"]
 
 
 def test_nothing_of_jobwire_is_used() -> None:
