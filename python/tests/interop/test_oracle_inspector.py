@@ -179,6 +179,8 @@ def test_finding_by_jid(driver: Driver, client: redis.Redis) -> None:
     with commands(client) as seen:
         assert driver.eval(find, "a" * 24) == "a" * 24
         assert driver.eval(find, "a" * 23) is None
+    client.zadd("retry", {entry("x[1]y"): 3})
+    assert driver.eval(find, "x[1]y") is None  # it is there, but read as a pattern
     first = seen[names(seen).index("ZSCAN")]
     assert [first[3].upper(), first[4]] == ["MATCH", f"*{'a' * 24}*"]
     assert set(names(seen)) <= {"ZCARD", "ZSCAN"}
