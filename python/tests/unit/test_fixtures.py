@@ -76,13 +76,12 @@ def test_index_lists_every_file() -> None:
 
 
 def test_index_is_what_its_script_makes(tmp_path: Path) -> None:
-    """Counts and order are derived, so a change by hand shows. (What is covered: see below.)"""
+    """Counts, coverage and order are derived, so a change by hand shows."""
     copy = tmp_path / "fixtures"
     shutil.copytree(FIXTURES, copy)
     shutil.copy(REPOSITORY / "SPEC.md", tmp_path)
     subprocess.run([sys.executable, copy / "capture" / "index.py"], check=True)
-    made = json.loads((copy / "index.json").read_text("utf-8"))
-    assert [line | {"covers": []} for line in made] == [line | {"covers": []} for line in INDEX]
+    assert json.loads((copy / "index.json").read_text("utf-8")) == INDEX
 
 
 def test_index_follows_the_schema() -> None:
