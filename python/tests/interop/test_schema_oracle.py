@@ -43,3 +43,24 @@ def test_what_the_schema_allows_sidekiq_runs(sidekiq: RealSidekiq, client: redis
         assert client.zrange("retry", 0, -1) == [], worker.log()[-3000:]
     assert client.zrange("dead", 0, -1) == []
     assert differences(sent, ran) == []
+
+
+def test_sidekiq_loses_a_job_with_an_unknown_log_level(
+    sidekiq: RealSidekiq, client: redis.Redis
+) -> None:
+    """PAY-13: why the schema names the levels, and a client should not write another."""
+    levels: dict[str, Any] = {"name": "loud", "number": 99.5, "array": ["info"], "none": False}
+    base = {**generated("pushed-7")[0], "retry": True}
+    for number, (name, level) in enumerate([*levels.items(), ("good", "info")]):
+        payload = {**base, "jid": f"{number:024x}", "args": [name], "log_level": level}
+        client.lpush("queue:default", text(payload))
+    with sidekiq.worker(poll=None, concurrency=1):
+        wait_until(lambda: f"{len(levels):024x}" in jids(client), 20, "the last job")
+    ran = {report["args"][0] for report in results(client)}
+    # 6 and 7 pass over a name that they do not know.
+    assert ran == {"good", "none", *(["name"] if sidekiq.generation < 8 else [])}
+    assert client.exists("queue:default", "retry", "dead") == 0
+
+
+def jids(client: redis.Redis) -> set[str]:
+    return {report["jid"] for report in results(client)}
