@@ -168,3 +168,10 @@ if defined?(Sidekiq::IterableJob)
     def on_complete = finished(jid, [])
   end
 end
+
+# Leaves a job with the field "skip" out, without calling on.
+class Skipping
+  def call(_job, payload, _queue) = (yield unless payload["skip"])
+end
+
+Sidekiq.configure_server { |config| config.server_middleware { |chain| chain.add(Skipping) } }
