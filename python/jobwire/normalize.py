@@ -24,6 +24,7 @@ Item = dict[str, Any]
 ClientMiddleware = Callable[[Item, Callable[[], Item | None]], Item | None]
 """`(item, call_next) -> item`: change the item and return `call_next()`; None stops it. [PUSH-7]"""
 
+_LOG_LEVELS = ("debug", "info", "warn", "error", "fatal")
 MAX_RETRY_FOR = 1_000_000_000  # seconds; a number above is an epoch time by mistake
 
 
@@ -209,7 +210,10 @@ def _tags(value: object) -> str:
 
 
 def _log_level(value: object) -> str:
-    return "" if value is None or isinstance(value, str | int) else 'is not a level like "debug"'
+    # Sidekiq 8 loses a job whose level it does not know.
+    if value is None or value in _LOG_LEVELS or (type(value) is int and 0 <= value <= 5):
+        return ""
+    return f"is not one of {', '.join(_LOG_LEVELS)}, or 0 to 5"
 
 
 _CHECKS: dict[str, Callable[[object], str]] = {

@@ -176,7 +176,9 @@ def run_middleware(chain: Sequence[ClientMiddleware], item: Item) -> Item | None
     return layer(0)
 
 
-_OWNED = {"class", "args", "jid", "at", "queue", "retry", "enqueued_at", "retry_count"}
+_WRITTEN = ("class", "args", "jid", "at", "queue", "retry", "enqueued_at")  # by parameter or push
+_FAILURE = ("retry_count", "failed_at", "retried_at", "error_message", "error_class")
+_OWNED = frozenset([*_WRITTEN, *_FAILURE, "error_backtrace"])  # [PAY-14]
 
 
 def _checked_fields(fields: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -184,7 +186,11 @@ def _checked_fields(fields: Mapping[str, Any] | None) -> Mapping[str, Any]:
         if not isinstance(field, str):
             raise InvalidJob("PUSH-5", "fields", f"key {field!r} is not text")
         if field in _OWNED:
-            raise InvalidJob("PUSH-4", f"fields[{field!r}]", "has a parameter or is ours to write")
+            raise InvalidJob(
+                "PUSH-4",
+                f"fields[{field!r}]",
+                "has a parameter of its own, or is for workers to write",
+            )
     return fields or {}
 
 

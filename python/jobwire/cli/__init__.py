@@ -6,7 +6,10 @@ application cannot be loaded; 4 Redis cannot be used; 5 a push that may have bee
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
+from typing import NoReturn
 
 import click
 
@@ -53,4 +56,18 @@ def main() -> None:
         status = report(error)
     except (click.Abort, KeyboardInterrupt):
         status = 130
-    sys.exit(status if isinstance(status, int) else 0)
+    _leave(status if isinstance(status, int) else 0)
+
+
+def _leave(status: int) -> NoReturn:
+    """Exit, also over the heads of threads whose jobs would not end. [SIG-5]
+
+    Python's own way out waits for locks that such a thread may keep, and aborts when it writes
+    to the log meanwhile.
+    """
+    if any(thread.name.startswith("jobwire-") for thread in threading.enumerate()):
+        flush = threading.Thread(target=sys.stdout.flush, daemon=True)
+        flush.start()
+        flush.join(1.0)
+        os._exit(status)
+    sys.exit(status)

@@ -42,6 +42,11 @@ class Capsule:
         for processor in self._processors:
             processor.start()
 
+    @property
+    def alive(self) -> bool:
+        """Whether any thread runs."""
+        return any(processor.alive for processor in self._processors)
+
     def works(self) -> dict[str, Work]:
         """Return what runs, by thread id. [BEAT-5]"""
         works = ((processor.tid, processor.work) for processor in self._processors)

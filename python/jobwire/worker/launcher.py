@@ -169,7 +169,10 @@ class Launcher:
         self._heart.leave_quietly()
         self._loop.close(self.app.aclose)
         self._redis.close()
-        _log.info("stopped")
+        if not any(capsule.alive for capsule in self._capsules):
+            # An interruption may have struck a job inside of logging, whose lock it then keeps
+            # for ever: with such threads left, who logs may never return.
+            _log.info("stopped")
         return put_back
 
     def dump(self) -> None:

@@ -19,6 +19,7 @@ from jobwire.worker.launcher import Launcher
 __all__ = ["run"]
 
 EXIT_CRASHED = 1
+PATIENCE = 30.0  # seconds beyond the timeout after which a stop that hangs is cut short
 EXIT_FORCED = 1  # after a second TERM or INT
 
 _log = logging.getLogger("jobwire.worker")
@@ -54,6 +55,7 @@ def run(app: App, config: WorkerConfig, *, source: str = "") -> int:
         finally:
             signals.put(None)
 
+    stopper = threading.Thread(target=stop, name="jobwire-stop", daemon=True)
     launcher = Launcher(app, config, on_signal=signals.put)
     for handled in _HANDLED:
         signal.signal(getattr(signal, f"SIG{handled}"), on_signal)
@@ -66,9 +68,13 @@ def run(app: App, config: WorkerConfig, *, source: str = "") -> int:
                     continue  # asked twice through Redis; the first one is being done
                 stopping = True
                 _log.info("%s: stopping, jobs have %g s; again to force", name, config.timeout)
-                # In a thread, so that signals are still heard.
-                threading.Thread(target=stop, name="jobwire-stop").start()
+                # In a thread, so that signals are still heard, and so that it cannot keep us.
+                stopper.start()
+                limit = threading.Timer(config.timeout + PATIENCE, os._exit, [EXIT_CRASHED])
+                limit.daemon = True
+                limit.start()
             case None:
+                stopper.join()
                 return status
             case "TSTP":
                 launcher.quiet()

@@ -164,11 +164,23 @@ def test_a_second_term_forces(server: Server, workers: Workers, client: Client) 
 def test_a_signal_while_redis_is_away_ends_it_as_well(server: Server, workers: Workers) -> None:
     """SIG-1: exit status 0."""
     worker = workers.start(APP, "--redis", server.url, "-t", "1")
-    worker.identity(server.client())
+    wait_until(lambda: worker.logged("jobwire "))
     server.kill()
     wait_until(lambda: worker.logged("fetching failed"))
     worker.send(signal.SIGTERM)
     assert worker.wait() == 0
+
+
+def test_a_job_that_will_not_end_cannot_keep_the_process(server: Server, workers: Workers) -> None:
+    """SIG-5, SIG-1: it logs and logs, is put back, and the exit status is still 0."""
+    worker = workers.start("tests.apps.stubborn:app", "--redis", server.url, "-t", "0.2")
+    redis = server.client()
+    redis.lpush("queue:default", *['{"class":"Babble"}'] * 5)
+    wait_until(lambda: worker.logged("still here"))
+    worker.send(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert "Fatal" not in worker.log.read_text()
+    assert len(queue(server)) == 5
 
 
 @pytest.mark.slow
@@ -205,14 +217,21 @@ def test_an_idle_worker_is_silent_and_wide_awake(any_server: Server, workers: Wo
             if not name.removeprefix("cmdstat_").startswith(mine)
         )
 
+    def times() -> int:
+        stats: Any = redis.info("commandstats")
+        return int(stats.get("cmdstat_time", {"calls": 0})["calls"])
+
     def clock() -> float:
         seconds, micros = redis.time()
         return float(seconds + micros / 1e6)
 
-    before, began = calls(), clock()
-    wait_until(lambda: clock() - began >= 2)
-    asked = int(redis.info("commandstats")["cmdstat_time"]["calls"])
-    assert calls() - before - asked <= 3
+    def in_two_seconds() -> int:
+        before, began, asked = calls(), clock(), times()
+        wait_until(lambda: clock() - began >= 2)
+        return calls() - before - (times() - asked)
+
+    # A beat may fall into one of them, not into two in a row.
+    assert min(in_two_seconds(), in_two_seconds()) <= 3
     with Client(any_server.url) as client:
         client.push("Note", ["warm"])
         wait_until(lambda: redis.llen(recording.RAN) == 1)

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from jobwire.errors import InvalidJob
+from jobwire.keys import Keys
 from jobwire.normalize import Item, check_options, draft, seal
+from jobwire.producer import Producer
 from jobwire.times import Generation
 
 NOW = 1_786_960_000.25
@@ -85,7 +87,7 @@ ACCEPTED: list[tuple[str, list[Any]]] = [
     ("dead", [True, False, None]),
     ("queue", ["default", "a:b|c", "ü"]),
     ("retry_queue", [None, "low"]),
-    ("log_level", [None, "debug", 10]),
+    ("log_level", [None, "debug", "fatal", 0, 5]),
 ]
 REFUSED: list[tuple[str, list[Any]]] = [
     ("retry", [-1, 1.0, "5", [], math.nan]),
@@ -95,7 +97,7 @@ REFUSED: list[tuple[str, list[Any]]] = [
     ("dead", [0, "no"]),
     ("queue", [None, "", 5, b"low", ["low"]]),
     ("retry_queue", ["", 5]),
-    ("log_level", [[], 1.5]),
+    ("log_level", [[], 1.5, 6, -1, True, "loud"]),
 ]
 
 
@@ -250,3 +252,24 @@ def test_the_callers_own_values_are_left_alone() -> None:
     item["tags"].append("b")
     item["args"].append(2)
     assert (options, args) == ({"tags": ["a"]}, [[1]])
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["retry_count", "failed_at", "retried_at", "error_message", "error_class", "error_backtrace"],
+)
+def test_a_new_job_cannot_look_like_a_failed_one(field: str) -> None:
+    """PAY-14: neither as a field nor in a bulk push."""
+    producer = Producer(
+        Keys(),
+        generation=8,
+        strict_args="raise",
+        middleware=(),
+        clock=lambda: 1.0,
+        new_jid=lambda: "a" * 24,
+        draw=lambda: 0.0,
+    )
+    with pytest.raises(InvalidJob, match=field):
+        next(producer.push("A", [], {}, fields={field: 0}))
+    with pytest.raises(InvalidJob, match=field):
+        next(producer.push_bulk("A", [[]], {}, fields={field: 0}))
