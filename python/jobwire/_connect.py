@@ -50,7 +50,8 @@ ERROR_REPLIES = (
 
 
 def check_url(url: str) -> str:
-    """Return the URL if it can be one of a Redis server.
+    """Return the URL if it can be one of a Redis server. User and password in it are
+    percent-encoded, and redis-py decodes them. [ENV-7]
 
     Raises:
         ConfigError: Unknown scheme or unusable parts.
@@ -82,7 +83,7 @@ def check_url(url: str) -> str:
 
 
 def safe_url(url: str) -> str:
-    """Return the URL as it may be shown: without the password."""
+    """Return the URL as it may be shown: without the password. [SEC-2]"""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -115,7 +115,9 @@ def process_info(
 
 
 def beat(keys: Keys, identity: str, info: bytes, concurrency: int, pulse: Pulse) -> Op[str | None]:
-    """Renew the lease and show what runs; return a signal that somebody sent. [BEAT-1] [SIG-4]"""
+    """Renew the lease and show what runs; return a signal that somebody sent. [BEAT-1] [BEAT-3]
+    [SIG-4]
+    """
     names = (keys.work(identity), keys.old_work(identity))
     work: list[Command] = [command("UNLINK", *names)]
     if pulse.works:

@@ -1,4 +1,7 @@
-"""Every key name of the protocol. No key is built anywhere else. [KEY-4]"""
+"""Every key name of the protocol. No key is built anywhere else, so none of the reserved ones.
+
+[KEY-4] [KEY-5] [KEY-6]
+"""
 
 from __future__ import annotations
 

@@ -51,6 +51,7 @@ class Options(TypedDict, total=False):
 
 
 DEFAULTS: Options = {"retry": True, "queue": "default"}
+"""Always written, so that no reader has to guess. [PUSH-6]"""
 
 
 @dataclass(frozen=True, slots=True)

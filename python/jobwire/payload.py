@@ -61,7 +61,7 @@ class Job:
 
     @property
     def display_class(self) -> str:
-        """What people call this job: an ActiveJob wrapper shows the class it wraps."""
+        """What people call this job: an ActiveJob wrapper shows the class it wraps. [PAY-16]"""
         wrapped = self.fields.get("wrapped")
         return wrapped if isinstance(wrapped, str) else self.class_name
 
@@ -124,7 +124,7 @@ def edit(
     defaults: Mapping[str, Any] | None = None,
     drop: Collection[str] = (),
 ) -> bytes:
-    """Return `text` with some fields written anew and all others untouched. [PAY-7]
+    """Return `text` with some fields written anew and all others untouched. [PAY-7] [PAY-13]
 
     Every other value keeps its exact text: integers of any size, the spelling of floats,
     escapes, the order of keys. Only white space between tokens goes. [PAY-2]

@@ -125,7 +125,7 @@ class Producer:
         """Push a job for each list of arguments; return their ids in order.
 
         All are checked before the first is written. A job that middleware stopped has None in
-        its place. [BULK-1] to [BULK-6]
+        its place. [BULK-1] [BULK-2] [BULK-3] [BULK-4] [BULK-5] [BULK-6]
         """
         now = self._clock()
         every = list(args_list)

@@ -80,7 +80,7 @@ def promote_batch(
     block the ones behind them.
 
     Whoever removes a member by its exact bytes pushes it, in the same step: promoters may race,
-    die or lose their connection at any point, and nothing is lost or doubled. [SCHED-5]
+    die or lose their connection at any point, and nothing is lost or doubled. [SCHED-5] [SCHED-7]
     """
     due: Sequence[bytes] = yield command(
         "ZRANGE", zset, "-inf", now, "BYSCORE", "LIMIT", skip, limit

@@ -1,4 +1,4 @@
-"""Whether a server will do: version, eviction, cluster mode. [ENV-1] [ENV-2]"""
+"""Whether a server will do: version, eviction, cluster mode. [ENV-1] [ENV-2] [ENV-8] [ENV-9]"""
 
 from __future__ import annotations
 

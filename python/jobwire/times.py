@@ -34,7 +34,9 @@ MILLISECONDS_FROM = 100_000_000_000
 
 
 def stamp(now: float, generation: Generation) -> float | int:
-    """Return `now` as `created_at` and its kin are written. [GEN-1] [GEN-2]"""
+    """Return `now` as `created_at` and its kin are written, and no other time. [GEN-1] [GEN-2]
+    [GEN-4]
+    """
     return float(now) if generation == 7 else int(now * 1000)
 
 

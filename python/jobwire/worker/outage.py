@@ -1,4 +1,4 @@
-"""Background work that goes on whatever happens: one log line down, one line up."""
+"""Background work that goes on whatever happens: one log line down, one line up. [ENV-6]"""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class Processor:
         return None if held is None else Work(held.queue, held.text, self._run_at)
 
     def interrupt(self) -> None:
-        """Raise `Shutdown` inside the job in progress, which was put back before. [SIG-5]"""
+        """Raise `Shutdown` inside the job in progress, put back before. [SIG-5] [RETRY-10]"""
         with self._guard:
             if not self._inside:
                 return

@@ -1,4 +1,4 @@
-"""Stores outcomes of held jobs, many in one round trip. [REL-2]
+"""Stores outcomes of held jobs, many in one round trip. [REL-2] [ENV-6]
 
 One thread sends whatever has gathered while the last batch was on its way: under load batches
 grow by themselves, and a lone job's outcome leaves at once. Until an outcome is stored its job
