@@ -172,7 +172,7 @@ def put_back(keys: Keys, identity: str, fields: Iterable[str], *, started: bool)
 
 
 def reclaim(keys: Keys, identity: str, numbers: Collection[range]) -> Op[int]:
-    """Return what a process holds under these numbers to its queues; say how many. [REL-1]
+    """Return what a process holds under these numbers to its queues; say how many. [REL-8]
 
     For fetches that got no answer: the server may have carried them out all the same.
     """

@@ -179,7 +179,7 @@ class ReliableFetcher:
             raise
 
     def _reclaim(self) -> None:
-        """Return what unanswered fetches took: it is held in our name and known to nobody.
+        """Return what unanswered fetches took: held in our name and known to nobody. [REL-8]
 
         Looked at for a while, since the server may get round to such a fetch later than to this.
         """

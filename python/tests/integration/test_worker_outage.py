@@ -135,7 +135,7 @@ def test_a_server_that_stops_answering_is_waited_for(
 
 @pytest.mark.usefixtures("_impatient")
 def test_jobs_of_a_fetch_whose_answer_was_lost_are_run(server: Server) -> None:
-    """REL-1: they are held by a process that has never heard of them."""
+    """REL-8: they are held by a process that has never heard of them."""
     app = App()
     got: list[Any] = []
     app.job(name="Take")(got.append)
