@@ -1,0 +1,59 @@
+"""Sidekiq's own web page over what jobwire leaves in Redis."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import redis
+
+from jobwire import Client
+from jobwire.worker import heart
+from tests.interop.driver import Driver
+from tests.interop.python_worker import worker_threads
+from tests.interop.sidekiq import open_gate
+from tests.servers import Server, wait_until
+
+pytestmark = pytest.mark.interop
+
+RUBY = """
+require "rack/mock"
+require "sidekiq/web"
+with.to_h { |path|
+  page = Rack::MockRequest.new(Sidekiq::Web).get(path, "rack.session" => {})
+  [path, [page.status, page.body.dup.force_encoding("UTF-8").scrub]]
+}
+"""
+
+
+def test_every_page_shows_what_python_left(
+    driver: Driver, client: redis.Redis, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BEAT-3, BEAT-4, BEAT-5, RETRY-3, DEAD-1, EXEC-3, EXEC-4, SCHED-1, KEY-1: all pages answer."""
+    monkeypatch.setattr(heart, "PERIOD", 0.1)
+    with Client(server.url) as pusher, worker_threads(server.url) as worker:
+        pusher.push("GateJob", ["g", "running é"])
+        pusher.push("FailJob", ["retried é"])
+        pusher.push("FailJob", ["dead é"], retry=0)
+        client.lpush("queue:default", b'{"broken', b"\xff", b"[1]")
+        pusher.push("EchoJob", ["later é"], at=time.time() + 3600)
+        pusher.push("EchoJob", ["waiting é"], queue="nobody")
+        wait_until(lambda: client.zcard("retry") == 1 and client.zcard("dead") == 3, 10, "failures")
+        wait_until(lambda: driver.works(), 10, "the work record")
+        expected = {
+            "/": [],
+            "/busy": [worker.identity.split(":")[0], "GateJob", "running é"],
+            "/queues": ["nobody"],
+            "/queues/nobody": ["EchoJob", "waiting é"],
+            "/retries": ["FailJob", "retried é", "RuntimeError"],
+            "/morgue": ["FailJob", "dead é", "broken"],
+            "/scheduled": ["EchoJob", "later é"],
+        }
+        pages = driver.eval(RUBY, with_=list(expected))
+        open_gate(client, "g")
+    assert {path: status for path, (status, _) in pages.items()} == dict.fromkeys(expected, 200)
+    missing = {
+        path: [word for word in words if word not in pages[path][1]]
+        for path, words in expected.items()
+    }
+    assert missing == {path: [] for path in expected}
