@@ -47,7 +47,7 @@ class Options(TypedDict, total=False):
     tags: Sequence[str]
     """Labels that Sidekiq's web page and logs show."""
     log_level: str | int
-    """Log level while this job runs."""
+    """Log level while Sidekiq runs this job; our worker carries it along, unused."""
 
 
 DEFAULTS: Options = {"retry": True, "queue": "default"}
