@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from jobwire.errors import RedisRefused
 from jobwire.graves import Grave
 from jobwire.keys import Keys
 from jobwire.stats import DAY_TTL, stat_keys
-from jobwire.wire import Arg, Op, Script, command
+from jobwire.wire import Arg, ErrorReply, Op, Script, command
 
 __all__ = [
     "Fetched",
@@ -22,11 +24,13 @@ __all__ = [
     "fetch",
     "private_queue",
     "put_back",
+    "read_fetched",
     "reclaim",
     "recover",
     "resign",
     "script_bury",
     "script_done",
+    "script_fetch",
     "script_retry",
 ]
 
@@ -75,6 +79,17 @@ def fetch(
 ) -> Op[Fetched]:
     """Move up to `count` jobs from the queues, first one first, into the private hash. [REL-1]
 
+    The arguments are those of `script_fetch`.
+    """
+    reply = yield script_fetch(keys, identity, queues, count=count, sequence=sequence)
+    return read_fetched(reply)
+
+
+def script_fetch(
+    keys: Keys, identity: str, queues: Sequence[str], *, count: int, sequence: int
+) -> Script:
+    """A fetch as a step, which may share a batch with outcomes. `read_fetched` takes its reply.
+
     Args:
         keys: Key names.
         identity: Who takes them.
@@ -82,7 +97,7 @@ def fetch(
         count: How many at most.
         sequence: A number such that this and the next `count` were never used by this process.
     """
-    reply = yield Script(
+    return Script(
         "fetch",
         [
             keys.private(identity),
@@ -93,6 +108,16 @@ def fetch(
         ],
         [identity, count, sequence, *queues],
     )
+
+
+def read_fetched(reply: Any) -> Fetched:
+    """Return what the reply to `script_fetch` says.
+
+    Raises:
+        RedisRefused: It is an error, as it may stand in the replies to a batch.
+    """
+    if isinstance(reply, ErrorReply):
+        raise RedisRefused(reply.message, reply.replies)
     if reply is None:
         return Fetched((), {}, lease=False)
     taken, errors = reply

@@ -21,13 +21,15 @@ from jobwire.reliable import (
     REMEMBER_RETURNED,
     fetch,
     put_back,
+    read_fetched,
     recover,
     script_bury,
     script_done,
+    script_fetch,
     script_retry,
 )
 from jobwire.stats import DAY_TTL, count
-from jobwire.wire import Op, Script, Step
+from jobwire.wire import Batch, Op, Script, Step
 from tests.conftest import ServerFactory
 from tests.integration.clients import PROGRAMS, everything, listening
 from tests.servers import Server, wait_until
@@ -206,6 +208,22 @@ def test_fetch_while_memory_is_short(shell: Shell) -> None:
     shell.plain.config_set("maxmemory", 0)
     assert [held.text for held in fetched.jobs] == [b"{}"]
     assert shell.plain.hgetall(PRIVATE) == {b"1:q": b"{}"}
+
+
+def test_a_fetch_rides_along_with_outcomes(shell: Shell) -> None:
+    """REL-1 and REL-2: one round trip ends a job and brings the next, or says what is wrong."""
+    [field] = shell.hold(b"1")
+    shell.push("q", b"2")
+    done = script_done(KEYS, ME, [field], failed=False, day=DAY)
+    call = script_fetch(KEYS, ME, ["q"], count=1, sequence=2)
+    lost, reply = shell.run(one(Batch([done, call])))
+    assert lost == []
+    assert [(held.field, held.text) for held in read_fetched(reply).jobs] == [("2:q", b"2")]
+    shell.plain.delete(PRIVATE)
+    shell.plain.set(PRIVATE, "in the way")
+    _, reply = shell.run(one(Batch([done, call])))
+    with pytest.raises(RedisRefused, match="WRONGTYPE"):
+        read_fetched(reply)
 
 
 # done
