@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ from jobwire.reliable import (
 from jobwire.stats import DAY_TTL, count
 from jobwire.wire import Batch, Op, Script, Step
 from tests.conftest import ServerFactory
+from tests.debian_servers import SERVERS, DebianServer
 from tests.integration.clients import PROGRAMS, everything, listening
 from tests.servers import Server, wait_until
 
@@ -88,9 +90,27 @@ class Shell:
         }
 
 
-@pytest.fixture(params=PROGRAMS, ids=os.path.basename)
-def shell(request: pytest.FixtureRequest, server_factory: ServerFactory) -> Iterator[Shell]:
-    made = Shell(server_factory(program=request.param))
+@pytest.fixture(
+    params=[
+        *(pytest.param(program, id=os.path.basename(program)) for program in PROGRAMS),
+        *(pytest.param(each, id=each.name, marks=pytest.mark.interop) for each in SERVERS),
+    ]
+)
+def program(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Each server that is here, and with `make interop` those of three Debian releases."""
+    if not isinstance(request.param, DebianServer):
+        return str(request.param)
+    if not request.param.program.exists():
+        missing = f"no {request.param.program}: run `make interop`"
+        if os.environ.get("JOBWIRE_REQUIRE_INTEROP") == "1":
+            pytest.fail(missing)
+        pytest.skip(missing)
+    return request.param.launcher(tmp_path)
+
+
+@pytest.fixture
+def shell(program: str, server_factory: ServerFactory) -> Iterator[Shell]:
+    made = Shell(server_factory(program=program))
     yield made
     made.redis.close()
 
@@ -741,9 +761,9 @@ def test_every_script_has_been_tried(shell: Shell) -> None:
     assert called == {script(name).sha for name in SCRIPTS}
 
 
-def test_all_scripts_run_on_a_cluster(server_factory: ServerFactory) -> None:
+def test_all_scripts_run_on_a_cluster(program: str, server_factory: ServerFactory) -> None:
     """LUA-2 and KEY-4: a cluster refuses keys of other slots and undeclared ones."""
-    server = server_factory("--cluster-enabled", "yes")
+    server = server_factory("--cluster-enabled", "yes", program=program)
     shell = Shell(server)
     shell.plain.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16_383)
     wait_until(lambda: b"cluster_state:ok" in shell.plain.execute_command("CLUSTER", "INFO"))
@@ -764,3 +784,13 @@ def test_bytes_are_json_that_ruby_would_read(shell: Shell) -> None:
     [promoted] = shell.queue("q")
     assert promoted.startswith(text[:-1])
     assert json.loads(promoted)["args"] == [[], {}, 9007199254740993, 1.0]
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("debian", SERVERS, ids=lambda debian: debian.name)
+def test_the_servers_are_those_of_their_names(
+    debian: DebianServer, server_factory: ServerFactory, tmp_path: Path
+) -> None:
+    """LUA-2: the scripts were tried on Redis 7.0 and 8, on Valkey 8 and 9."""
+    info = server_factory(program=debian.launcher(tmp_path)).client().info("server")
+    assert info[f"{debian.kind}_version"].startswith(debian.version)
