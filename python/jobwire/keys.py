@@ -78,3 +78,27 @@ class Keys:
     def stat(self, kind: str, day: str | None = None) -> str:
         """STRING counter: `processed` or `failed`, in all or of one UTC day. [STAT-1] [STAT-2]"""
         return f"{self.namespace}stat:{kind}" + (f":{day}" if day else "")
+
+    def iteration(self, jid: str) -> str:
+        """HASH, how far an iterable job is. [ITER-1]"""
+        return f"{self.namespace}it-{jid}"
+
+    def rollup(self, bucket: str) -> str:
+        """HASH of executions by class in one span of time, such as `250214|8:04`. [MET-1]"""
+        return f"{self.namespace}j|{bucket}"
+
+    def histogram(self, class_name: str, minute: str) -> str:
+        """STRING of counters by duration, in one minute such as `14-8:4`. [MET-2]"""
+        return f"{self.namespace}h|{class_name}-{minute}"
+
+    def old_histogram(self, class_name: str, minute: str) -> str:
+        """The same under the name that Sidekiq 7 looks for. [MET-4]"""
+        return f"{self.namespace}{class_name}-{minute}"
+
+    def marks(self, day: str) -> str:
+        """HASH of minute -> label, the deployments of a day such as `20250214`. [MET-5]"""
+        return f"{self.namespace}{day}-marks"
+
+    def deploy_lock(self, label: str) -> str:
+        """STRING, the minute that a deployment is marked at. [MET-5]"""
+        return f"{self.namespace}deploylock-{label}"

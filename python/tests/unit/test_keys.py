@@ -30,6 +30,12 @@ def every_key(keys: Keys) -> dict[str, str]:
         "failed": keys.stat("failed"),
         "processed today": keys.stat("processed", "2026-11-20"),
         "failed today": keys.stat("failed", "2026-11-20"),
+        "iteration": keys.iteration("9f2c1b7a4d3e5f60718293a4"),
+        "rollup": keys.rollup("250214|8:04"),
+        "histogram": keys.histogram("HardJob", "14-8:4"),
+        "old histogram": keys.old_histogram("HardJob", "14-8:4"),
+        "marks": keys.marks("20250214"),
+        "deploy lock": keys.deploy_lock("v1.2"),
     }
 
 
@@ -52,6 +58,12 @@ PLAIN = {
     "failed": "stat:failed",
     "processed today": "stat:processed:2026-11-20",
     "failed today": "stat:failed:2026-11-20",
+    "iteration": "it-9f2c1b7a4d3e5f60718293a4",
+    "rollup": "j|250214|8:04",
+    "histogram": "h|HardJob-14-8:4",
+    "old histogram": "HardJob-14-8:4",
+    "marks": "20250214-marks",
+    "deploy lock": "deploylock-v1.2",
 }
 
 
@@ -84,6 +96,7 @@ def test_a_queue_name_is_copied_as_it_is(name: str, key: str) -> None:
 def test_our_own_keys_carry_our_name() -> None:
     """KEY-5: what Sidekiq does not have begins with jobwire:."""
     sidekiq = ("queue", "schedule", "retry", "dead", "process", "stat:", IDENTITY)
+    sidekiq += ("it-", "j|", "h|", "HardJob-", "20250214-", "deploylock-")
     own = {key for key in every_key(Keys()).values() if not key.startswith(sidekiq)}
     assert own
     assert all(key.startswith("jobwire:") for key in own)

@@ -17,6 +17,7 @@ LAYERS: dict[int, set[str]] = {
     1: {
         *("keys", "times", "arguments", "payload", "normalize", "ordering", "retry", "wire"),
         *("pushing", "reliable", "graves", "stats", "promotion", "beat", "producer", "server"),
+        "metrics",
     },
     2: {"_data", "_scripts", "_connect", "_sync", "_async", "client", "aio", "app", "embedded"},
     3: {"spec", "worker"},
