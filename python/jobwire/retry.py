@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
 from jobwire.payload import Job, edit, encode
 from jobwire.times import Generation, read, stamp
@@ -14,6 +14,7 @@ from jobwire.times import Generation, read, stamp
 __all__ = [
     "DEFAULT_MAX_RETRIES",
     "Bury",
+    "Choice",
     "Discard",
     "Failure",
     "Retry",
@@ -55,25 +56,40 @@ class Bury:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Store nothing: the job asked for no retry, or for no grave. [RETRY-1] [DEAD-4]"""
+    """Store nothing: the job asked for no retry, or for no grave. [RETRY-1] [DEAD-4]
+
+    Attributes:
+        text: The payload that death handlers see; it is stored nowhere.
+        exhausted: Whether it had retries and they are used up, so that its hook is called.
+    """
+
+    text: bytes = field(default=b"", compare=False)
+    exhausted: bool = field(default=False, compare=False)
 
 
-def retry_delay(retry_count: int, *, dice: float) -> float:
-    """Return how long to wait before a retry. [RETRY-4]
+Choice: TypeAlias = float | Literal["discard", "kill"] | None
+"""What a job's own hook answers: seconds to wait, or its fate; None for the default delay."""
+
+
+def retry_delay(retry_count: int, *, dice: float, chosen: float | None = None) -> float:
+    """Return how long to wait before a retry. [RETRY-4] [RETRY-11]
 
     Args:
         retry_count: Retries already counted; 0 after the first failure.
         dice: Uniform draw in [0, 1).
+        chosen: Seconds instead of the formula's, if above 0.
 
     Returns:
-        Seconds: `retry_count**4 + 15` plus a whole number below `10 * (retry_count + 1)`.
+        Seconds: `retry_count**4 + 15`, or what was chosen, plus a whole number below
+        `10 * (retry_count + 1)`.
 
     Raises:
         ValueError: If `retry_count` is negative.
     """
     if retry_count < 0:
         raise ValueError(f"retry_count is negative: {retry_count}")
-    return retry_count**4 + 15 + int(dice * 10 * (retry_count + 1))
+    delay = retry_count**4 + 15 if chosen is None or chosen <= 0 else chosen
+    return delay + int(dice * 10 * (retry_count + 1))
 
 
 def after_failure(
@@ -85,6 +101,7 @@ def after_failure(
     generation: Generation,
     default_retry: object = None,
     max_retries: int = DEFAULT_MAX_RETRIES,
+    choose: Callable[[int], Choice] | None = None,
 ) -> Retry | Bury | Discard:
     """Decide where a failed job goes, and what is stored there.
 
@@ -97,6 +114,8 @@ def after_failure(
         default_retry: The `retry` of the job's definition, for a payload without one; None for a
             class that nobody defined. [RETRY-1]
         max_retries: What `retry: true` means.
+        choose: The job's own hook, given the retries counted so far; asked unless the job is
+            exhausted. [RETRY-11] [RETRY-12]
     """
     changes: dict[str, Any] = {}
     retry = job.get("retry")
@@ -104,7 +123,7 @@ def after_failure(
         retry = default_retry
         changes["retry"] = retry
     if retry is None or retry is False:
-        return Discard()
+        return Discard(job.text)
 
     elsewhere = job.get("retry_queue")
     changes["queue"] = elsewhere if isinstance(elsewhere, str) and elsewhere else job.queue
@@ -124,10 +143,14 @@ def after_failure(
         changes["error_backtrace"] = encode_backtrace(lines)
 
     text = edit(job.text, changes)
-    if _exhausted(job, count, retry, now=now, max_retries=max_retries):
-        return Discard() if job.get("dead") is False else Bury(text)
+    exhausted = _exhausted(job, count, retry, now=now, max_retries=max_retries)
+    choice: Choice = "kill" if exhausted else choose(count) if choose else None
+    if choice == "discard":
+        return Discard(text)
+    if choice == "kill":
+        return Discard(text, exhausted=True) if job.get("dead") is False else Bury(text)
     # A payload may claim any count: the delay stays a number that a score can hold.
-    delay = retry_delay(min(max(count, 0), MOST_RETRIES), dice=dice)
+    delay = retry_delay(min(max(count, 0), MOST_RETRIES), dice=dice, chosen=choice)
     return Retry(text, at=now + delay, count=count)
 
 
