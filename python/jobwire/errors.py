@@ -6,6 +6,9 @@
     │   ├── InvalidJob         yours: refused before anything was written
     │   └── MalformedPayload   found in Redis: not a payload at all
     ├── UnknownJob             no job with the payload's class is registered here
+    ├── JobFailed              an isolated job raised: what, as its process told it
+    ├── JobTimeout             a job ran longer than its time limit
+    ├── JobCrashed             the process of an isolated job died under it
     └── RedisTrouble           Redis could not be used as asked
         ├── RedisUnreachable   no usable connection; nothing was sent
         ├── RedisRefused       the server answered with an error; nothing was done
@@ -24,6 +27,9 @@ from typing import Any
 __all__ = [
     "ConfigError",
     "InvalidJob",
+    "JobCrashed",
+    "JobFailed",
+    "JobTimeout",
     "JobwireError",
     "MalformedPayload",
     "MaybeWritten",
@@ -68,6 +74,38 @@ class MalformedPayload(PayloadError):
 
 class UnknownJob(JobwireError, LookupError):
     """No job is registered under the payload's class; an ordinary failure. [EXEC-2]"""
+
+
+class JobFailed(JobwireError):
+    """An isolated job raised an exception, which stayed in the job's own process.
+
+    Stored and logged under the class that it had there.
+
+    Attributes:
+        error_class: Name of the exception's class, with its module.
+        message: Its text.
+        backtrace: Where it was raised, innermost call first.
+    """
+
+    def __init__(self, error_class: str, message: str, backtrace: Sequence[str] = ()) -> None:
+        super().__init__(f"{error_class}: {message}")
+        self.error_class = error_class
+        self.message = message
+        self.backtrace = backtrace
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, Sequence[str]]]:
+        return type(self), (self.error_class, self.message, self.backtrace)
+
+
+class JobTimeout(JobwireError, TimeoutError):
+    """A job ran longer than its time limit; an ordinary failure."""
+
+
+class JobCrashed(JobwireError):
+    """The process of an isolated job died: killed by a signal, out of memory, `os._exit`.
+
+    An ordinary failure.
+    """
 
 
 class RedisTrouble(JobwireError):

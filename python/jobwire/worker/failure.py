@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 
+from jobwire.errors import JobFailed
 from jobwire.retry import Failure
 
 __all__ = ["describe"]
@@ -11,6 +12,8 @@ __all__ = ["describe"]
 
 def describe(error: BaseException) -> Failure:
     """Return class, message and backtrace of an error, whatever its `str()` does."""
+    if isinstance(error, JobFailed):
+        return Failure(error.error_class, error.message, error.backtrace)
     try:
         message = str(error)
     except BaseException:  # noqa: BLE001 - somebody else's __str__, even one that exits

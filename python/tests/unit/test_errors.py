@@ -15,6 +15,9 @@ TREE = {
     "InvalidJob": errors.PayloadError,
     "MalformedPayload": errors.PayloadError,
     "UnknownJob": errors.JobwireError,
+    "JobFailed": errors.JobwireError,
+    "JobTimeout": errors.JobwireError,
+    "JobCrashed": errors.JobwireError,
     "RedisTrouble": errors.JobwireError,
     "RedisUnreachable": errors.RedisTrouble,
     "RedisRefused": errors.RedisTrouble,
@@ -37,6 +40,7 @@ def test_the_tree_is_as_drawn() -> None:
         ("UnknownJob", LookupError),
         ("RedisUnreachable", ConnectionError),
         ("NoReply", ConnectionError),
+        ("JobTimeout", TimeoutError),
     ],
 )
 def test_what_python_people_would_catch(name: str, builtin: type[Exception]) -> None:
@@ -60,6 +64,12 @@ def test_a_payload_error_can_be_pickled() -> None:
     error = pickle.loads(pickle.dumps(errors.InvalidJob("PUSH-4", "tags", "is no list")))
     assert isinstance(error, errors.InvalidJob)
     assert (error.rule, error.field, error.problem) == ("PUSH-4", "tags", "is no list")
+
+
+def test_what_an_isolated_job_raised_can_be_pickled() -> None:
+    error = pickle.loads(pickle.dumps(errors.JobFailed("app.Broken", "no", ["jobs.py:3:in 'f'"])))
+    assert str(error) == "app.Broken: no"
+    assert error.backtrace == ["jobs.py:3:in 'f'"]
 
 
 def test_a_refusal_carries_its_code() -> None:
