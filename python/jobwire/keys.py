@@ -32,6 +32,7 @@ class Keys:
     cleanup_lock: str = field(init=False)  # STRING, who prunes `processes` [BEAT-8]
     owners: str = field(init=False)  # SET of identities with private entries [REL-1]
     returned: str = field(init=False)  # HASH payload digest -> times put back [REL-7]
+    paused: str = field(init=False)  # SET of bare queue names not to fetch from [REL-9]
 
     def __post_init__(self) -> None:
         if any(char.isspace() for char in self.namespace):
@@ -48,6 +49,7 @@ class Keys:
             ("cleanup_lock", "process_cleanup"),
             ("owners", "jobwire:owners"),
             ("returned", "jobwire:returned"),
+            ("paused", "jobwire:paused"),
         ):
             object.__setattr__(self, name, self.namespace + key)
 
