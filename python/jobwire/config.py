@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
 
 from jobwire.errors import ConfigError
 
@@ -13,6 +13,7 @@ __all__ = [
     "CapsuleConfig",
     "FetchMode",
     "WorkerConfig",
+    "check",
     "parse_capsule",
     "parse_queues",
     "redis_url",
@@ -82,15 +83,8 @@ class CapsuleConfig:
     """Jobs at a time, at least 1."""
 
     def __post_init__(self) -> None:
-        if not self.queues:
-            raise ConfigError("queues: a capsule needs at least one; 'default' is the usual one")
-        for name, weight in self.queues.items():
-            if not name:
-                raise ConfigError(f"queues: {name!r} is no queue name")
-            if weight < 0:
-                raise ConfigError(f"queues: weight {weight!r} of {name!r} is not a number from 0")
-        if self.concurrency < 1:
-            raise ConfigError(f"concurrency: {self.concurrency} is less than 1")
+        check("queues", self.queues)
+        check("concurrency", self.concurrency)
 
 
 def parse_capsule(text: str) -> tuple[str, CapsuleConfig]:
@@ -133,22 +127,126 @@ class WorkerConfig:
     """Shown beside the process in Sidekiq's web page."""
     labels: Sequence[str] = ()
     """Shown beside the process in Sidekiq's web page."""
+    processes: int = 1
+    """Worker processes that the command starts, each with all capsules."""
+    memory_limit: int | None = None
+    """MiB of memory above which a worker process is replaced by a fresh one; None: never."""
+    poison_limit: int = 3
+    """How often a job may take its process down before it is buried."""
+    precise: bool = False
+    """Run due jobs at their time, not when the next look for them happens to be."""
+    max_iteration_runtime: float | None = None
+    """Seconds after which an iterable job makes way for others; None: never."""
 
     def __post_init__(self) -> None:
-        if not self.capsules:
-            raise ConfigError("capsules: a worker needs at least one")
-        if self.fetch not in ("reliable", "basic"):
-            raise ConfigError(f"fetch: {self.fetch!r} is neither 'reliable' nor 'basic'")
-        if not 0 <= self.timeout <= LONGEST:
-            raise ConfigError(f"timeout: {self.timeout} is not a number of seconds from 0")
-        if self.poll_interval is not None and not 0 < self.poll_interval <= LONGEST:
-            raise ConfigError(f"poll_interval: {self.poll_interval} is not above 0 seconds")
-        if self.max_retries < 0:
-            raise ConfigError(f"max_retries: {self.max_retries} is below 0")
-        if self.dead_limit < 1:
-            raise ConfigError(f"dead_limit: {self.dead_limit} is less than 1")
+        for setting in fields(self):
+            check(setting.name, getattr(self, setting.name))
 
     @property
     def concurrency(self) -> int:
         """Jobs at a time over all capsules."""
         return sum(capsule.concurrency for capsule in self.capsules.values())
+
+
+def check(name: str, value: object) -> None:
+    """Judge one setting by the rule that its name has.
+
+    Raises:
+        ConfigError: The text begins with the name and says value and rule.
+    """
+    if problem := _RULES[name](value):
+        raise ConfigError(f"{name}: {problem}")
+
+
+Rule = Callable[[Any], str | None]  # what is wrong, if anything
+
+
+def _whole(least: int) -> Rule:
+    def judge(value: Any) -> str | None:
+        if not isinstance(value, int) or isinstance(value, bool):
+            return f"{value!r} is not a whole number"
+        return f"{value} is less than {least}" if value < least else None
+
+    return judge
+
+
+def _seconds(*, above: bool) -> Rule:
+    rule = "above 0 seconds" if above else "a number of seconds from 0"
+
+    def judge(value: Any) -> str | None:
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return f"{value!r} is not {rule}"
+        # Written so that NaN, which compares with nothing, fails too.
+        within = 0 <= value <= LONGEST and not (above and value == 0)
+        return None if within else f"{value} is not {rule}"
+
+    return judge
+
+
+def _one_of(*words: str) -> Rule:
+    known = ", ".join(map(repr, words))
+    return lambda value: None if value in words else f"{value!r} is none of {known}"
+
+
+def _or_none(rule: Rule) -> Rule:
+    return lambda value: None if value is None else rule(value)
+
+
+def _boolean(value: Any) -> str | None:
+    return None if isinstance(value, bool) else f"{value!r} is neither true nor false"
+
+
+def _text(value: Any) -> str | None:
+    return None if isinstance(value, str) else f"{value!r} is not text; put it in quotes"
+
+
+def _texts(value: Any) -> str | None:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return f"{value!r} is not a list of texts"
+    return next(filter(None, map(_text, value)), None)
+
+
+def _queues(value: Any) -> str | None:
+    if not isinstance(value, Mapping):
+        return f"{value!r} is not queue names with weights"
+    if not value:
+        return "a capsule needs at least one; 'default' is the usual one"
+    for name, weight in value.items():
+        if problem := _text(name):
+            return problem
+        if not name:
+            return f"{name!r} is no queue name"
+        if not isinstance(weight, int) or isinstance(weight, bool) or weight < 0:
+            return f"weight {weight!r} of {name!r} is not a whole number from 0"
+    return None
+
+
+def _capsules(value: Any) -> str | None:
+    if not isinstance(value, Mapping):
+        return f"{value!r} is not names with capsules"
+    return None if value else "a worker needs at least one"
+
+
+_RULES: Mapping[str, Rule] = {
+    "queues": _queues,
+    "concurrency": _whole(1),
+    "capsules": _capsules,
+    "fetch": _one_of("reliable", "basic"),
+    "timeout": _seconds(above=False),
+    "poll_interval": _or_none(_seconds(above=True)),
+    "max_retries": _whole(0),
+    "dead_limit": _whole(1),
+    "dead_max_age": _seconds(above=False),
+    "tag": _text,
+    "labels": _texts,
+    "processes": _whole(1),
+    "memory_limit": _or_none(_whole(1)),
+    "poison_limit": _whole(1),
+    "precise": _boolean,
+    "max_iteration_runtime": _or_none(_seconds(above=True)),
+    # Of the command, not of the worker:
+    "app": _or_none(_text),
+    "redis": _or_none(_text),
+    "log_format": _one_of("human", "json"),
+    "log_level": _one_of("debug", "info", "warning", "error"),
+}

@@ -96,7 +96,12 @@ def test_parse_queues_refuses(specs: list[str], problem: str) -> None:
         ({"queues": {}}, "at least one"),
         ({"queues": {"": 0}}, "'' is no queue name"),
         ({"queues": {"a": -1}}, "weight -1 of 'a'"),
+        ({"queues": {"a": True}}, "weight True of 'a'"),
+        ({"queues": {True: 1}}, "queues: True is not text; put it in quotes"),
+        ({"queues": ["a"]}, "queues: .* is not queue names with weights"),
         ({"concurrency": 0}, "concurrency: 0 is less than 1"),
+        ({"concurrency": True}, "concurrency: True is not a whole number"),
+        ({"concurrency": "5"}, "concurrency: '5' is not a whole number"),
     ],
 )
 def test_capsule_refuses(settings: dict[str, Any], problem: str) -> None:
@@ -108,7 +113,7 @@ def test_capsule_refuses(settings: dict[str, Any], problem: str) -> None:
     ("settings", "problem"),
     [
         ({"capsules": {}}, "at least one"),
-        ({"fetch": "quick"}, "'quick' is neither 'reliable' nor 'basic'"),
+        ({"fetch": "quick"}, "'quick' is none of 'reliable', 'basic'"),
         ({"timeout": -1}, "timeout: -1"),
         ({"timeout": math.nan}, "timeout: nan"),
         ({"timeout": math.inf}, "timeout: inf"),
@@ -116,6 +121,17 @@ def test_capsule_refuses(settings: dict[str, Any], problem: str) -> None:
         ({"poll_interval": math.nan}, "poll_interval: nan"),
         ({"max_retries": -1}, "max_retries: -1"),
         ({"dead_limit": 0}, "dead_limit: 0"),
+        ({"dead_max_age": -1}, "dead_max_age: -1"),
+        ({"timeout": "25"}, "timeout: '25' is not a number of seconds from 0"),
+        ({"tag": 5}, "tag: 5 is not text"),
+        ({"labels": "one"}, "labels: 'one' is not a list"),
+        ({"labels": [1]}, "labels: 1 is not text"),
+        ({"processes": 0}, "processes: 0 is less than 1"),
+        ({"memory_limit": 0}, "memory_limit: 0 is less than 1"),
+        ({"memory_limit": 1.5}, "memory_limit: 1.5 is not a whole number"),
+        ({"poison_limit": 0}, "poison_limit: 0 is less than 1"),
+        ({"precise": 1}, "precise: 1 is neither true nor false"),
+        ({"max_iteration_runtime": 0}, "max_iteration_runtime: 0 is not above 0 seconds"),
     ],
 )
 def test_worker_refuses(settings: dict[str, Any], problem: str) -> None:
