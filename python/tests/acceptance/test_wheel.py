@@ -59,8 +59,11 @@ def test_the_package_is_complete_and_nothing_else_is_packed(unpacked: Path) -> N
     code = {name: text for name, text in packed.items() if not name.startswith("jobwire/_data/")}
     assert code == tree(ROOT / "python", "jobwire")
     assert "jobwire/py.typed" in code
+    suite = tree(unpacked, "jobwire_conformance")
+    assert suite == tree(ROOT / "conformance", "jobwire_conformance")
+    assert "jobwire_conformance/py.typed" in suite
     tops = {entry.name for entry in unpacked.iterdir()}
-    assert tops == {"jobwire", f"jobwire-{version(unpacked)}.dist-info"}
+    assert tops == {"jobwire", "jobwire_conformance", f"jobwire-{version(unpacked)}.dist-info"}
     tops = {entry.name for entry in (unpacked / "jobwire" / "_data").iterdir()}
     assert tops == set(DATA)
 

@@ -1,0 +1,95 @@
+"""What goes wrong, and when: rules that are told of every command. No socket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+__all__ = ["Action", "Cut", "Delay", "Faults", "Kill", "Refuse", "Rule", "Side"]
+
+Side: TypeAlias = Literal["before", "after"]
+"""`before`: the server never saw the command. `after`: it carried it out, nobody was told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Close the connection."""
+
+    side: Side
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """End the process as a power cut would: from that instant nothing more passes in any of its
+    connections, then `end` is called.
+    """
+
+    side: Side
+    end: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Answer with an error in the server's place; inside MULTI, as the server would.
+
+    A transaction is refused as a whole, for a server does not carry out the rest: if MULTI is
+    refused so is all up to EXEC; if a command in it is, then EXEC answers EXECABORT.
+    """
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Wait, with this and everything behind it on the connection."""
+
+    side: Side
+    seconds: float
+
+
+Action: TypeAlias = Cut | Kill | Refuse | Delay
+
+
+@dataclass(slots=True)
+class Rule:
+    """An action, and the commands that it strikes.
+
+    Attributes:
+        action: What happens.
+        label: Only commands with this label; None for all.
+        connection: Only this connection, counted from 1; None for all.
+        nth: The first one that it strikes, of those that fit; counted from 1.
+        times: How many it strikes, from that one on.
+        struck: How many it has struck.
+    """
+
+    action: Action
+    label: str | None = None
+    connection: int | None = None
+    nth: int = 1
+    times: int = 1
+    struck: int = field(default=0, init=False)
+    _seen: int = field(default=0, init=False)
+
+    def meets(self, label: str, connection: int) -> bool:
+        """Count a command; return whether it is struck."""
+        if self.label not in (None, label) or self.connection not in (None, connection):
+            return False
+        self._seen += 1
+        if not self.nth <= self._seen < self.nth + self.times:
+            return False
+        self.struck += 1
+        return True
+
+
+class Faults:
+    """The rules of one proxy."""
+
+    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+        self.rules = list(rules)
+
+    def meet(self, label: str, connection: int) -> Action | None:
+        """Tell all rules of a command; return what the first one that strikes does."""
+        struck = [rule for rule in self.rules if rule.meets(label, connection)]
+        return struck[0].action if struck else None

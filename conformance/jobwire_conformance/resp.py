@@ -1,0 +1,245 @@
+"""RESP2 and RESP3 as bytes: where a frame ends, and what it says. No socket.
+
+A proxy has to forward what it does not understand, so frames are cut, kept and forwarded as the
+bytes that they are. Decoding is for those who look at them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["ProtocolError", "Refusal", "Splitter", "arguments", "command", "decode", "error"]
+
+_LEAVES = frozenset(b"+-:_#,(")
+_STRINGS = frozenset(b"$=!;")
+_WIDTH = {ord("*"): 1, ord("~"): 1, ord(">"): 1, ord("%"): 2, ord("|"): 2}  # of aggregates
+_ATTRIBUTE = ord("|")
+_CHUNK = ord(";")
+_END = ord(".")
+_OPEN_END = -1  # of what has an end of its own instead of a length
+
+
+class ProtocolError(ValueError):
+    """The bytes are not RESP."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An error that the server answered with, whole: `WRONGTYPE Operation against ...`."""
+
+    message: str
+
+
+class Splitter:
+    """Cuts a stream into whole frames, however it was cut on its way here.
+
+    Args:
+        inline: Whether a line that is no RESP is a frame as well: a command typed by a person.
+    """
+
+    def __init__(self, *, inline: bool = False) -> None:
+        self._inline = inline
+        self._buffer = bytearray()
+        self._at = 0  # everything before this is understood
+        # Of each aggregate around `_at`: values still to come, and whether it is a value itself;
+        # an attribute is none.
+        self._around: list[tuple[int, bool]] = []
+
+    @property
+    def rest(self) -> bytes:
+        """What was fed and is no whole frame yet."""
+        return bytes(self._buffer)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the frames that these bytes complete.
+
+        Raises:
+            ProtocolError: They are not RESP.
+        """
+        self._buffer += data
+        frames: list[bytes] = []
+        start = 0
+        while self._finish():
+            frames.append(bytes(self._buffer[start : self._at]))
+            start = self._at
+        if start:
+            del self._buffer[:start]
+            self._at -= start
+        return frames
+
+    def _finish(self) -> bool:
+        """Go on to the end of the frame; return whether it is there yet."""
+        buffer = self._buffer
+        while self._at < len(buffer):
+            kind = buffer[self._at]
+            inline = self._inline and not self._around and kind != ord("*")
+            end = buffer.find(b"\n" if inline else b"\r\n", self._at)
+            if end < 0:
+                return False
+            if inline:
+                self._at = end + 1
+                return True
+            size = bytes(buffer[self._at + 1 : end])
+            after = end + 2
+            if kind in _STRINGS and size != b"?":
+                length = _number(size)
+                if length > 0 or (length == 0 and kind != _CHUNK):
+                    after += length + 2
+                    if after > len(buffer):
+                        return False
+                    if buffer[after - 2 : after] != b"\r\n":
+                        raise ProtocolError(f"a string of {length} bytes has no end of line")
+            whole = self._element(kind, size)
+            self._at = after
+            if whole:
+                return True
+        return False
+
+    def _element(self, kind: int, size: bytes) -> bool:
+        """Account for one element; return whether it ends the frame."""
+        if kind in (_END, _CHUNK):
+            if not self._around or self._around[-1][0] != _OPEN_END:
+                raise ProtocolError(f"{chr(kind)!r} where nothing of unknown length is open")
+            if kind == _CHUNK and _number(size) > 0:
+                return False
+            return self._close()
+        if kind in _LEAVES:
+            return self._value()
+        if kind in _STRINGS:
+            if size != b"?":
+                return self._value()
+            self._around.append((_OPEN_END, True))
+            return False
+        if kind not in _WIDTH:
+            raise ProtocolError(f"{chr(kind)!r} begins no RESP type")
+        is_value = kind != _ATTRIBUTE
+        count = _OPEN_END if size == b"?" else _number(size) * _WIDTH[kind]
+        if count > 0 or size == b"?":
+            self._around.append((count, is_value))
+            return False
+        return is_value and self._value()
+
+    def _value(self) -> bool:
+        """One value is complete, and perhaps those around it; return whether the frame is."""
+        if not self._around:
+            return True
+        left, is_value = self._around[-1]
+        if left == _OPEN_END:
+            return False
+        if left > 1:
+            self._around[-1] = (left - 1, is_value)
+            return False
+        return self._close()
+
+    def _close(self) -> bool:
+        _, is_value = self._around.pop()
+        return is_value and self._value()  # what an attribute belongs to is still to come
+
+
+def decode(frame: bytes) -> Any:
+    """Return what a whole frame says.
+
+    Strings are bytes, errors are `Refusal`; maps are lists of pairs, since their keys can be
+    lists; sets and pushes are lists. Attributes are left out.
+    """
+    value, _ = _read(frame, 0)
+    return value
+
+
+def arguments(frame: bytes) -> list[bytes]:
+    """Return the words of a command."""
+    if not frame.startswith(b"*"):
+        return frame.split()
+    words = decode(frame)
+    if not isinstance(words, list) or not all(isinstance(word, bytes) for word in words):
+        raise ProtocolError(f"no command: {frame[:100]!r}")
+    return words
+
+
+def command(*words: bytes | str) -> bytes:
+    """Return the frame of a command."""
+    parts = [b"*%d\r\n" % len(words)]
+    for word in words:
+        text = word.encode() if isinstance(word, str) else word
+        parts.append(b"$%d\r\n%s\r\n" % (len(text), text))
+    return b"".join(parts)
+
+
+def error(message: str) -> bytes:
+    """Return the frame of an error reply, like `READONLY You can't write against a replica.`"""
+    return f"-{message}\r\n".encode()
+
+
+def _number(text: bytes) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ProtocolError(f"{text[:100]!r} is no length") from None
+
+
+def _read(frame: bytes, at: int) -> tuple[Any, int]:
+    """Return the value that begins at `at`, and where it ends."""
+    end = frame.index(b"\r\n", at)
+    kind, text = chr(frame[at]), frame[at + 1 : end]
+    after = end + 2
+    if kind == "|":
+        _, after = _read_many(frame, after, text, width=2)
+        return _read(frame, after)
+    if kind in "*~>%":
+        if text == b"-1":
+            return None, after
+        values, after = _read_many(frame, after, text, width=2 if kind == "%" else 1)
+        if kind == "%":
+            return list(zip(values[::2], values[1::2], strict=True)), after
+        return values, after
+    if kind in "$=!":
+        string, after = _read_string(frame, after, text)
+        if kind == "!" and string is not None:
+            return Refusal(string.decode("utf-8", "replace")), after
+        return string[4:] if kind == "=" and string is not None else string, after
+    match kind:
+        case "+":
+            return text, after
+        case "-":
+            return Refusal(text.decode("utf-8", "replace")), after
+        case ":" | "(":
+            return int(text), after
+        case "_":
+            return None, after
+        case "#":
+            return text == b"t", after
+        case ",":
+            return float(text), after
+    raise ProtocolError(f"{kind!r} begins no RESP type")
+
+
+def _read_many(frame: bytes, at: int, size: bytes, *, width: int) -> tuple[Sequence[Any], int]:
+    values = []
+    if size == b"?":
+        while not frame.startswith(b".\r\n", at):
+            value, at = _read(frame, at)
+            values.append(value)
+        return values, at + 3
+    for _ in range(int(size) * width):
+        value, at = _read(frame, at)
+        values.append(value)
+    return values, at
+
+
+def _read_string(frame: bytes, at: int, size: bytes) -> tuple[bytes | None, int]:
+    if size == b"?":
+        chunks: list[bytes] = []
+        while True:
+            end = frame.index(b"\r\n", at)
+            length = int(frame[at + 1 : end])
+            at = end + 2
+            if length == 0:
+                return b"".join(chunks), at
+            chunks.append(frame[at : at + length])
+            at += length + 2
+    length = int(size)
+    if length < 0:
+        return None, at
+    return frame[at : at + length], at + length + 2

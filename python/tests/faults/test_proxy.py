@@ -1,0 +1,340 @@
+"""The proxy against a real server: it changes nothing, but for what it is told to break."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+import redis
+
+from jobwire_conformance import resp
+from jobwire_conformance.faults import Action, Cut, Delay, Kill, Refuse, Rule
+from jobwire_conformance.proxy import Proxy, Switchboard
+from tests.servers import Server, wait_until
+
+
+@pytest.fixture
+def board() -> Iterator[Switchboard]:
+    with Switchboard() as board:
+        yield board
+
+
+class Wire:
+    """A client that says bytes and hears bytes."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", proxy.port), timeout=10)
+        self._splitter = resp.Splitter()
+        self._heard: list[bytes] = []
+
+    def say(self, *commands: str) -> None:
+        """Send commands in one write."""
+        self.socket.sendall(b"".join(resp.command(*each.split()) for each in commands))
+
+    def hear(self) -> bytes | None:
+        """Return the next reply; None if the connection has ended."""
+        while not self._heard:
+            try:
+                data = self.socket.recv(65536)
+            except ConnectionError:
+                return None
+            if not data:
+                return None
+            self._heard = self._splitter.feed(data)
+        return self._heard.pop(0)
+
+    def ask(self, *commands: str) -> list[bytes | None]:
+        self.say(*commands)
+        return [self.hear() for _ in commands]
+
+
+@pytest.fixture
+def open_wire() -> Iterator[type[Wire]]:
+    wires: list[Wire] = []
+
+    class Kept(Wire):
+        def __init__(self, proxy: Proxy) -> None:
+            super().__init__(proxy)
+            wires.append(self)
+
+    yield Kept
+    for wire in wires:
+        wire.socket.close()
+
+
+def labels(proxy: Proxy) -> list[str]:
+    return [call.label for call in proxy.calls]
+
+
+# -- without faults
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_a_client_notices_nothing(
+    server: Server, board: Switchboard, protocol: int, lockstep: bool
+) -> None:
+    proxy = board.open("127.0.0.1", server.port, lockstep=lockstep)
+    with redis.Redis.from_url(proxy.url(), protocol=protocol) as client:
+        big = os.urandom(3_000_000)
+        assert client.set("big", big)
+        assert client.get("big") == big
+        with client.pipeline(transaction=False) as pipe:
+            for number in range(500):
+                pipe.rpush("list", f"{number}" * 100)
+            assert pipe.execute() == list(range(1, 501))
+        with client.pipeline() as pipe:
+            assert pipe.incr("n").incr("n").execute() == [1, 2]
+        assert len(client.lrange("list", 0, -1)) == 500
+        assert client.eval("return {1, {2, 'x'}}", 0) == [1, [2, b"x"]]
+        with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+            client.incr("list")
+        assert client.blpop(["none"], 0.05) is None
+    assert proxy.cuts == 0
+    assert [call.transaction for call in proxy.calls if call.label == "INCRBY"] == [
+        True,
+        True,
+        False,
+    ]
+    assert all(call.reply is not None for call in proxy.calls)
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_what_comes_unasked_is_passed_on(server: Server, board: Switchboard, protocol: int) -> None:
+    proxy = board.open("127.0.0.1", server.port)
+    with redis.Redis.from_url(proxy.url(), protocol=protocol) as client, client.pubsub() as heard:
+        heard.subscribe("news", "more")
+        wait_until(lambda: heard.get_message(timeout=0.1))
+        wait_until(lambda: heard.get_message(timeout=0.1))
+        server.client().publish("news", "hello")
+        got = wait_until(lambda: heard.get_message(timeout=0.1))
+        assert got["data"] == b"hello"
+        heard.ping()
+        wait_until(lambda: heard.get_message(timeout=0.1))
+    assert proxy.pushes == 3
+
+
+def test_a_notice_of_client_tracking_is_no_reply(
+    server: Server, board: Switchboard, open_wire: type[Wire]
+) -> None:
+    proxy = board.open("127.0.0.1", server.port)
+    wire = open_wire(proxy)
+    wire.ask("HELLO 3", "CLIENT TRACKING ON", "EXISTS q")
+    server.client().lpush("q", "1")
+    assert wire.hear() == b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nq\r\n"
+    assert wire.ask("LLEN q") == [b":1\r\n"]
+    assert proxy.calls[-1].reply == b":1\r\n"
+
+
+def test_odd_commands_pass_too(server: Server, board: Switchboard, open_wire: type[Wire]) -> None:
+    proxy = board.open("127.0.0.1", server.port)
+    wire = open_wire(proxy)
+    wire.socket.sendall(b"PING\r\n\r\n*0\r\nECHO hi\r\n")
+    assert [wire.hear(), wire.hear()] == [b"+PONG\r\n", b"$2\r\nhi\r\n"]
+    wire.say("CLIENT REPLY SKIP", "SET a 1", "GET a")
+    assert wire.hear() == b"$1\r\n1\r\n"
+    watcher = open_wire(proxy)
+    watcher.say("MONITOR")
+    assert watcher.hear() == b"+OK\r\n"
+    server.client().get("seen")
+    assert b'"seen"' in wait_until(
+        lambda: next(line for line in iter(watcher.hear, None) if b"seen" in line)
+    )
+
+
+def test_a_connection_that_blocks_holds_up_nobody(
+    server: Server, board: Switchboard, open_wire: type[Wire]
+) -> None:
+    proxy = board.open("127.0.0.1", server.port, lockstep=True)
+    waits, works = open_wire(proxy), open_wire(proxy)
+    waits.say("BLPOP q 10")
+    assert works.ask("PING", "LPUSH q x") == [b"+PONG\r\n", b":1\r\n"]
+    assert waits.hear() == b"*2\r\n$1\r\nq\r\n$1\r\nx\r\n"
+
+
+def test_the_trace_is_a_line_of_json_for_each_command(
+    server: Server, board: Switchboard, open_wire: type[Wire]
+) -> None:
+    proxy = board.open("127.0.0.1", server.port, keep=2)
+    wire = open_wire(proxy)
+    wire.ask("PING", "SET a 1")
+    wire.socket.sendall(resp.command("SET", b"\xff", "2"))
+    wire.hear()
+    first, second = (json.loads(call.as_json()) for call in proxy.calls)
+    taken = first.pop("us")
+    assert 0 < taken < 10_000_000
+    assert first == {
+        **{"seq": 2, "conn": 1, "label": "SET", "argv": ["SET", "a", "1"]},
+        **{"reply": "+OK\r\n", "tx": False, "fault": None},
+    }
+    assert second["argv"] == ["SET", {"base64": "/w=="}, "2"]
+
+
+def test_a_server_that_is_not_there_ends_the_connection(
+    server: Server, board: Switchboard, open_wire: type[Wire]
+) -> None:
+    proxy = board.open("127.0.0.1", server.port)
+    server.stop()
+    wire = open_wire(proxy)
+    wire.say("PING")
+    assert wire.hear() is None
+    server.start()
+    assert open_wire(proxy).ask("PING") == [b"+PONG\r\n"]
+    server.kill()
+    wire = open_wire(proxy)
+    wire.say("PING")
+    assert wire.hear() is None
+
+
+# -- faults
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+@pytest.mark.parametrize("nth", [1, 2, 3, 4])
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_a_cut_falls_exactly_between_two_commands_of_a_pipeline(
+    server: Server,
+    board: Switchboard,
+    open_wire: type[Wire],
+    side: str,
+    nth: int,
+    lockstep: bool,
+) -> None:
+    cut = Cut("before") if side == "before" else Cut("after")
+    proxy = board.open(
+        "127.0.0.1", server.port, rules=[Rule(cut, label="RPUSH", nth=nth)], lockstep=lockstep
+    )
+    wire = open_wire(proxy)
+    heard = wire.ask(*(f"RPUSH q {number}" for number in (1, 2, 3, 4)))
+    applied = nth if side == "after" else nth - 1
+    assert heard[nth - 1 :] == [None] * (5 - nth)
+    wait_until(lambda: server.client().llen("q") == applied)
+    assert [call.reply is not None for call in proxy.calls] == [n <= applied for n in (1, 2, 3, 4)]
+    assert proxy.cuts == 1
+    assert open_wire(proxy).ask("PING") == [b"+PONG\r\n"]
+    assert server.client().llen("q") == applied
+
+
+def test_what_was_answered_before_the_cut_arrives(
+    server: Server, board: Switchboard, open_wire: type[Wire]
+) -> None:
+    proxy = board.open("127.0.0.1", server.port, rules=[Rule(Cut("before"), nth=3)])
+    assert open_wire(proxy).ask("INCR n", "INCR n", "INCR n") == [b":1\r\n", b":2\r\n", None]
+
+
+@pytest.mark.parametrize(("at", "count"), [(1, 0), (2, 0), (3, 0), (4, 0), (5, 2)])
+def test_a_transaction_is_refused_as_a_server_would(
+    server: Server, board: Switchboard, open_wire: type[Wire], at: int, count: int
+) -> None:
+    """No server carries out a part of a transaction."""
+    error = "LOADING the server is loading"
+    proxy = board.open("127.0.0.1", server.port, rules=[Rule(Refuse(error), nth=at)])
+    wire = open_wire(proxy)
+    heard = wire.ask("MULTI", "RPUSH q 1", "RPUSH q 2", "EXEC", "PING")
+    refused = resp.error(error)
+    assert heard[at - 1] == refused
+    if at == 1:
+        assert heard[:4] == [refused] * 4
+    elif at < 4:
+        assert (heard[3] or b"").startswith(b"-EXECABORT")
+    assert server.client().llen("q") == count
+    assert wire.ask("RPUSH p 1", "MULTI", "RPUSH p 2", "EXEC")[3] == b"*1\r\n:2\r\n"
+
+
+def test_an_error_is_answered_in_turn(
+    server: Server, board: Switchboard, open_wire: type[Wire]
+) -> None:
+    rule = Rule(Refuse("OOM no memory"), label="INCR", nth=2, times=2)
+    proxy = board.open("127.0.0.1", server.port, rules=[rule])
+    wire = open_wire(proxy)
+    heard = wire.ask("INCR n", "INCR n", "INCR n", "INCR n")
+    assert heard == [b":1\r\n", b"-OOM no memory\r\n", b"-OOM no memory\r\n", b":2\r\n"]
+
+
+@pytest.mark.parametrize("action", [Delay("before", 0.2), Delay("after", 0.2)])
+def test_a_delay_holds_up_what_comes_behind_it(
+    server: Server, board: Switchboard, open_wire: type[Wire], action: Action
+) -> None:
+    proxy = board.open("127.0.0.1", server.port, rules=[Rule(action, nth=2)], lockstep=True)
+    wire = open_wire(proxy)
+    started = time.monotonic()
+    assert wire.ask("INCR n", "INCR n", "INCR n") == [b":1\r\n", b":2\r\n", b":3\r\n"]
+    assert time.monotonic() - started >= 0.2
+
+
+@pytest.mark.parametrize(("action", "applied"), [("before", 1), ("after", 2)])
+def test_a_kill_is_a_crash_of_the_whole_process(
+    server: Server, board: Switchboard, action: str, applied: int
+) -> None:
+    """Nothing of any of its connections reaches the server from that command on."""
+    program = (
+        "import redis, sys\n"
+        "one, other = (redis.Redis.from_url(sys.argv[1]) for _ in range(2))\n"
+        "while True:\n"
+        "    other.incr('m'); one.incr('n')\n"
+    )
+    pids: list[int] = []
+
+    def end() -> None:
+        os.kill(pids[0], signal.SIGKILL)
+
+    kill = Kill("before", end) if action == "before" else Kill("after", end)
+    proxy = board.open("127.0.0.1", server.port, lockstep=True)
+    process = subprocess.Popen([sys.executable, "-c", program, proxy.url()])
+    pids.append(process.pid)
+    with closing(server.client()) as client:
+        try:
+            wait_until(lambda: client.get("n"))
+            seen = sum(call.words[1] == b"n" for call in proxy.calls)
+            proxy.add(Rule(kill))
+            assert process.wait(10) == -signal.SIGKILL
+        finally:
+            process.kill()
+            process.wait(10)
+        n, m = int(client.get("n")), int(client.get("m"))
+        assert seen <= n
+        last = proxy.calls[-1]
+        assert (last.words[1], m - n) in (
+            [(b"n", 1), (b"m", 0)] if action == "before" else [(b"n", 0), (b"m", 1)]
+        )
+        with pytest.raises(redis.ConnectionError):
+            redis.Redis.from_url(proxy.url()).ping()
+
+
+def test_all_connections_can_be_cut_and_new_ones_refused(
+    server: Server, board: Switchboard, open_wire: type[Wire]
+) -> None:
+    proxy = board.open("127.0.0.1", server.port)
+    wires = [open_wire(proxy) for _ in range(3)]
+    assert [wire.ask("PING") for wire in wires] == [[b"+PONG\r\n"]] * 3
+    proxy.refuse(True)
+    assert proxy.cut() == 3
+    assert [wire.hear() for wire in wires] == [None] * 3
+    refused = open_wire(proxy)
+    assert refused.hear() is None
+    proxy.refuse(False)
+    assert open_wire(proxy).ask("PING") == [b"+PONG\r\n"]
+
+
+def test_a_command_costs_little(server: Server, board: Switchboard) -> None:
+    """A bound that catches a proxy gone wrong, not a measurement."""
+    proxy = board.open("127.0.0.1", server.port)
+
+    def median(url: str) -> float:
+        with redis.Redis.from_url(url) as client:
+            taken = []
+            for _ in range(1000):
+                started = time.perf_counter()
+                client.ping()
+                taken.append(time.perf_counter() - started)
+            return sorted(taken)[500]
+
+    assert median(proxy.url()) - median(server.url) < 0.002
