@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from jobwire import _connect
 
@@ -35,21 +33,22 @@ class Wakeup:
 
     def __init__(self, url: str, stop: threading.Event) -> None:
         self._stop = stop
-        self._pool = redis.ConnectionPool.from_url(
-            url,
-            retry=Retry(NoBackoff(), 0),
-            **{**_connect.pool_options(_connect.TIMEOUT, 1), "protocol": 3},
-        )
+        self._open = _connect.opener(url, timeout=_connect.TIMEOUT, forced={"protocol": 3})
         self._connection: Any = None
         self._tracking = True
 
-    def wait(self, queue_keys: Sequence[str], timeout: float) -> None:
-        """Return when one of the lists may have jobs, or after `timeout` seconds."""
+    def wait(
+        self, queue_keys: Sequence[str], timeout: float, *, changes: Sequence[str] = ()
+    ) -> None:
+        """Return when one of the lists may have jobs, or after `timeout` seconds.
+
+        Also when one of the keys in `changes` is written to, whatever it holds.
+        """
         if not self._tracking:
             self._stop.wait(min(POLL, timeout))
             return
         try:
-            if self._arm(queue_keys):
+            if self._arm(queue_keys, changes):
                 return
             deadline = time.monotonic() + timeout
             while not self._stop.is_set() and (left := deadline - time.monotonic()) > 0:
@@ -68,17 +67,22 @@ class Wakeup:
         """Close the connection; the next wait opens a new one."""
         if self._connection is not None:
             self._connection.disconnect()
-            self._pool.release(self._connection)
             self._connection = None
 
-    def _arm(self, queue_keys: Sequence[str]) -> bool:
+    def _arm(self, queue_keys: Sequence[str], changes: Sequence[str]) -> bool:
         """Have a notice sent by the next push; return whether there are jobs already."""
         if self._connection is None:
-            self._connection = self._pool.get_connection()
+            self._connection = self._open()
             self._connection.send_command("CLIENT", "TRACKING", "ON")
             self._connection.read_response()
-        self._connection.send_command("EXISTS", *queue_keys)
+        if changes:
+            self._exist(changes)
+        return bool(queue_keys) and self._exist(queue_keys) > 0
+
+    def _exist(self, keys: Sequence[str]) -> int:
+        """Ask how many of the keys exist, and be told of the next write to each."""
+        self._connection.send_command("EXISTS", *keys)
         reply = self._connection.read_response()
         while isinstance(reply, list):  # a late notice, which redis-py before 7 hands out
             reply = self._connection.read_response()
-        return bool(reply > 0)
+        return int(reply)
