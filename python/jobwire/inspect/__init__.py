@@ -1,0 +1,37 @@
+"""Looking at queues, sets and processes, and changing them for people. [INSP-1] to [INSP-14]
+
+`Inspector` blocks, `AsyncInspector` is for asyncio.
+"""
+
+from jobwire.inspect.activity import Activity, JobActivity, Mark
+from jobwire.inspect.aio import AsyncInspector
+from jobwire.inspect.entry import Entry, SetName
+from jobwire.inspect.filters import Filter
+from jobwire.inspect.processes import CapsuleInfo, Holding, ProcessInfo, Recoveries, Work
+from jobwire.inspect.progress import IterationState
+from jobwire.inspect.sets import Action, Progress, Swept
+from jobwire.inspect.summary import Day, QueueSummary, Stats
+from jobwire.inspect.sync import Inspector
+
+__all__ = [
+    "Action",
+    "Activity",
+    "AsyncInspector",
+    "CapsuleInfo",
+    "Day",
+    "Entry",
+    "Filter",
+    "Holding",
+    "Inspector",
+    "IterationState",
+    "JobActivity",
+    "Mark",
+    "ProcessInfo",
+    "Progress",
+    "QueueSummary",
+    "Recoveries",
+    "SetName",
+    "Stats",
+    "Swept",
+    "Work",
+]

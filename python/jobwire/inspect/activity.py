@@ -1,0 +1,215 @@
+"""Executions by class over time, and deployments. [MET-1] to [MET-5]"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+
+from jobwire.errors import ConfigError
+from jobwire.inspect.reading import ask, items, problems, text
+from jobwire.keys import Keys
+from jobwire.metrics import (
+    Totals,
+    histogram_key,
+    marks_key,
+    minute_key,
+    read_histogram,
+    read_rollup,
+    tens_key,
+)
+from jobwire.times import Generation
+from jobwire.wire import Command, Op, command
+
+__all__ = ["Activity", "JobActivity", "Mark", "activity", "job_activity"]
+
+MINUTE, TENS = 60, 600  # seconds of a bucket
+MOST_MINUTES, MOST_HOURS = 480, 72  # as long as they are kept [MET-3]
+DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A deployment at epoch second `at`, in the bucket that begins at `bucket`. [MET-5]"""
+
+    at: float
+    label: str
+    bucket: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobActivity:
+    """The executions of one class; buckets are named by the epoch second of their start.
+
+    Attributes:
+        class_name: `wrapped` where the payload has it, else `class`.
+        total: All of them.
+        series: Bucket to its executions; buckets without any are left out.
+        histograms: Minute to how many took how long, see `jobwire.metrics.BOUNDS`; only where
+            one class was asked for, by minutes.
+    """
+
+    class_name: str
+    total: Totals
+    series: Mapping[float, Totals]
+    histograms: Mapping[float, Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """The executions in a span of time, in epoch seconds.
+
+    Attributes:
+        starts_at: Its beginning.
+        ends_at: Its end.
+        step: Seconds of a bucket, 60 or 600.
+        jobs: By class.
+        marks: Deployments in it, the first first.
+        problems: Keys that are not what they should be.
+    """
+
+    starts_at: float
+    ends_at: float
+    step: int
+    jobs: Mapping[str, JobActivity]
+    marks: Sequence[Mark]
+    problems: Sequence[str] = ()
+
+
+def activity(
+    keys: Keys,
+    *,
+    now: float,
+    minutes: int | None = None,
+    hours: int | None = None,
+    class_name: str = "*",
+    generation: Generation = 8,
+) -> Op[Activity]:
+    """Return the executions of all classes that match, up to `now`. [MET-1]
+
+    Args:
+        keys: Key names.
+        now: Epoch seconds.
+        minutes: How many, 1 to 480; 60 unless `hours` are given.
+        hours: Instead: how many, 1 to 72, ten minutes a bucket.
+        class_name: Pattern with `*`, `?` and `[...]`, as for file names.
+        generation: 7 reads what Sidekiq 7 writes, which has no hours. [MET-4]
+
+    Raises:
+        ConfigError: So much is not kept.
+    """
+    step, buckets = _buckets(now, minutes, hours, generation)
+    commands = [command("HGETALL", _rollup(keys, at, step, generation)) for at in buckets]
+    replies = yield from ask(commands)
+    series: dict[str, dict[float, Totals]] = {}
+    for at, reply in zip(buckets, replies, strict=True):
+        flat = items(reply)
+        for name, totals in read_rollup(dict(zip(flat[::2], flat[1::2], strict=True))).items():
+            if fnmatchcase(name, class_name):
+                series.setdefault(name, {})[at] = totals
+    jobs = {name: _job(name, series[name], {}) for name in sorted(series)}
+    return (yield from _around(keys, now, step, len(buckets), jobs, problems(commands, replies)))
+
+
+def job_activity(
+    keys: Keys,
+    class_name: str,
+    *,
+    now: float,
+    minutes: int | None = None,
+    hours: int | None = None,
+    generation: Generation = 8,
+) -> Op[Activity]:
+    """Return the executions of one class, by minutes with histograms; see `activity`. [MET-2]"""
+    step, buckets = _buckets(now, minutes, hours, generation)
+    names = [f"{class_name}|{what}" for what in ("p", "f", "ms")]
+    commands: list[Command] = [
+        command("HMGET", _rollup(keys, at, step, generation), *names) for at in buckets
+    ]
+    if step == MINUTE:
+        commands += [
+            command("GETRANGE", histogram_key(keys, class_name, at, generation), 0, 51)
+            for at in buckets
+        ]
+    replies = yield from ask(commands)
+    series: dict[float, Totals] = {}
+    for at, reply in zip(buckets, replies, strict=False):
+        values = zip(names, items(reply), strict=False)
+        found = {name.encode(): value for name, value in values if value is not None}
+        series.update((at, totals) for totals in read_rollup(found).values())
+    histograms = {
+        at: read_histogram(reply if isinstance(reply, bytes) else None)
+        for at, reply in zip(buckets, replies[len(buckets) :], strict=False)
+    }
+    jobs = {class_name: _job(class_name, series, histograms)}
+    return (yield from _around(keys, now, step, len(buckets), jobs, problems(commands, replies)))
+
+
+def _buckets(
+    now: float, minutes: int | None, hours: int | None, generation: Generation
+) -> tuple[int, list[float]]:
+    """Return the length of the buckets and their beginnings, the last first."""
+    if hours is None:
+        count = 60 if minutes is None else minutes
+        if not 1 <= count <= MOST_MINUTES:
+            raise ConfigError(f"minutes: {count} is not between 1 and {MOST_MINUTES}; try hours")
+        step = MINUTE
+    else:
+        if minutes is not None:
+            raise ConfigError("minutes and hours exclude each other")
+        if generation == 7:
+            raise ConfigError("hours: Sidekiq 7 keeps minutes only, of the last 8 hours")
+        if not 1 <= hours <= MOST_HOURS:
+            raise ConfigError(f"hours: {hours} is not between 1 and {MOST_HOURS}")
+        step, count = TENS, hours * 6
+    last = now // step * step
+    return step, [last - back * step for back in range(count)]
+
+
+def _rollup(keys: Keys, at: float, step: int, generation: Generation) -> str:
+    return tens_key(keys, at) if step == TENS else minute_key(keys, at, generation)
+
+
+def _job(
+    name: str, series: Mapping[float, Totals], histograms: Mapping[float, Sequence[int]]
+) -> JobActivity:
+    every = series.values()
+    total = Totals(
+        sum(each.count for each in every),
+        sum(each.failed for each in every),
+        sum(each.ms for each in every),
+    )
+    return JobActivity(name, total, series, histograms)
+
+
+def _around(
+    keys: Keys,
+    now: float,
+    step: int,
+    count: int,
+    jobs: Mapping[str, JobActivity],
+    odd: tuple[str, ...],
+) -> Op[Activity]:
+    """Add the deployments and the span."""
+    start = now - count * step
+    days = range(int(start // DAY), int(now // DAY) + 1)
+    commands = [command("HGETALL", marks_key(keys, day * DAY)) for day in days]
+    replies = yield from ask(commands)
+    marks = []
+    for reply in replies:
+        flat = items(reply)
+        for stamp, label in zip(flat[::2], flat[1::2], strict=True):
+            at = _instant(text(stamp))
+            if at is not None and start <= at <= now:
+                marks.append(Mark(at, text(label), at // step * step))
+    marks.sort(key=lambda mark: (mark.at, mark.label))
+    return Activity(start, now, step, jobs, marks, (*odd, *problems(commands, replies)))
+
+
+def _instant(stamp: str) -> float | None:
+    try:
+        found = datetime.fromisoformat(stamp)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,88 @@
+"""What people call a job and its arguments, as Sidekiq's page shows them. [PAY-16]"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["display_args", "display_class"]
+
+_WRAPPERS = (
+    "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper",
+    "Sidekiq::ActiveJob::Wrapper",
+)
+_MAILERS = ("ActionMailer::DeliveryJob", "ActionMailer::MailDeliveryJob")
+_HIDDEN = "[encrypted data]"
+
+
+def display_class(fields: Mapping[str, Any]) -> str:
+    """Return the class that an Active Job wraps, the mailer and its method, or the class."""
+    if isinstance(shown := fields.get("display_class"), str):
+        return shown
+    found = fields.get("class")
+    if found not in _WRAPPERS:
+        return "" if found is None else str(found)
+    wrapped = _wrapped(fields)
+    if wrapped in _MAILERS and len(arguments := _arguments(fields)) >= 2:
+        return f"{arguments[0]}#{arguments[1]}"
+    return wrapped or str(found)
+
+
+def display_args(fields: Mapping[str, Any]) -> list[Any]:
+    """Return the arguments as the job's author wrote them, without what Rails wraps around."""
+    args = fields.get("args")
+    if fields.get("class") in _WRAPPERS:
+        arguments = _arguments(fields)
+        match _wrapped(fields):
+            case "ActionMailer::DeliveryJob":
+                return _plain(arguments[3:])
+            case "ActionMailer::MailDeliveryJob":
+                return _plain(_mail(arguments[3:]))
+        return _plain(arguments)
+    if not isinstance(args, list):
+        return [] if args is None else [args]
+    if fields.get("encrypt") and args:
+        return [*args[:-1], _HIDDEN]
+    return args
+
+
+def _wrapped(fields: Mapping[str, Any]) -> str:
+    wrapped = fields.get("wrapped")
+    if isinstance(wrapped, str):
+        return wrapped
+    match fields.get("args"):
+        case [str() as name, *_]:
+            return name
+        case [{"job_class": str() as name}, *_]:
+            return name
+    return ""
+
+
+def _arguments(fields: Mapping[str, Any]) -> list[Any]:
+    match fields.get("args"):
+        case [{"arguments": [*arguments]}, *_]:
+            return arguments
+    return []
+
+
+def _mail(rest: list[Any]) -> list[Any]:
+    """Return parameters and arguments of a mail, which Rails keeps in one object."""
+    match rest:
+        case [{"args": args} as mail, *_]:
+            return [mail.get("params"), args]
+    return rest
+
+
+def _plain(value: list[Any]) -> list[Any]:
+    """Return values without the marks of Active Job's serialization."""
+    return [_unmarked(each) for each in value]
+
+
+def _unmarked(value: Any) -> Any:
+    if isinstance(value, list):
+        return _plain(value)
+    if isinstance(value, dict):
+        if len(value) == 1 and "_aj_globalid" in value:
+            return value["_aj_globalid"]
+        return {key: _unmarked(each) for key, each in value.items() if not key.startswith("_aj_")}
+    return value

@@ -1,0 +1,334 @@
+"""The blocking inspector."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Self, TypeVar
+
+from jobwire import beat, metrics
+from jobwire._sync import SyncRedis
+from jobwire.client import url_or_default
+from jobwire.graves import Grave
+from jobwire.inspect import activity, processes, progress, sets, summary
+from jobwire.inspect.activity import Activity
+from jobwire.inspect.entry import Entry, SetName
+from jobwire.inspect.filters import Filter
+from jobwire.inspect.processes import Holding, ProcessInfo, Recoveries, Work
+from jobwire.inspect.progress import IterationState
+from jobwire.inspect.sets import Action, Progress, Swept
+from jobwire.inspect.summary import Day, QueueSummary, Stats
+from jobwire.inspect.walking import ListWalk, Scan, Walk
+from jobwire.keys import Keys
+from jobwire.times import Generation, When, instant
+from jobwire.wire import Op
+
+__all__ = ["Inspector"]
+
+T = TypeVar("T")
+
+
+class Inspector:
+    """Looks at queues, sets and processes, and changes them for people. Safe between threads.
+
+        with Inspector("redis://localhost:6379/0") as inspector:
+            for job in inspector.entries("retry", only=Filter(error="timeout")):
+                inspector.retry(job)
+
+    `AsyncInspector` is its asyncio twin. Reading never writes [INSP-14] and never fails on odd
+    data [INSP-3]; every change names the exact bytes of what it changes [INSP-4], so that one
+    that came too late does nothing and says so.
+
+    Every method raises `RedisTrouble` if Redis cannot be used.
+
+    Args:
+        url: Where Redis is; by default found as for `Client`.
+        namespace: Prefix of every key; leave empty beside Sidekiq. [KEY-4]
+        timeout: Seconds to wait for a connection, and for a reply.
+        clock: Returns epoch seconds.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        namespace: str = "",
+        timeout: float = 5.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._keys = Keys(namespace)
+        self._clock = clock
+        self.redis = SyncRedis(url_or_default(url), timeout=timeout)
+
+    # -- totals
+
+    def stats(self) -> Stats:
+        """Return totals and sizes of everything. [INSP-1] [STAT-1]"""
+        return self._run(summary.stats(self._keys, now=self._clock()))
+
+    def history(self, days: int = 30) -> list[Day]:
+        """Return the executions by UTC day, today first; 1 to 1,825 days. [STAT-2]"""
+        return self._run(summary.history(self._keys, days=days, now=self._clock()))
+
+    # -- queues
+
+    def queues(self) -> list[QueueSummary]:
+        """Return all queues by name. [INSP-1] [INSP-2]"""
+        return self._run(summary.queue_summaries(self._keys, now=self._clock()))
+
+    def queue(self, name: str) -> QueueSummary:
+        """Return one queue, registered or not. [INSP-1] [INSP-2]"""
+        return self._run(summary.queue_summary(self._keys, name, now=self._clock()))
+
+    def jobs(self, queue: str, *, only: Filter | None = None) -> Iterator[Entry]:
+        """Go through a queue, newest first, a page at a time."""
+        return self._each(ListWalk(self._keys, queue), only)
+
+    def find_job(self, queue: str, jid: str) -> Entry | None:
+        """Return the job of a queue with this id. O(n)."""
+        return self._run(sets.find_in_queue(self._keys, queue, jid))
+
+    def clear_queue(self, queue: str) -> int:
+        """Delete a queue with all its jobs; return how many. [INSP-9]"""
+        return self._run(sets.clear_queue(self._keys, queue))
+
+    def delete_jobs(self, queue: str, *, only: Filter, progress: Progress | None = None) -> Swept:
+        """Delete the jobs of a queue that the filter means, page by page."""
+        return self._run(
+            sets.sweep_queue(self._keys, queue, now=self._clock(), only=only, progress=progress)
+        )
+
+    def pause(self, queue: str) -> bool:
+        """Tell jobwire's workers to leave a queue alone; return whether that is new. [REL-9]"""
+        return self._run(sets.pause(self._keys, queue, paused=True))
+
+    def unpause(self, queue: str) -> bool:
+        """Let a queue be served again; return whether it was paused. [REL-9]"""
+        return self._run(sets.pause(self._keys, queue, paused=False))
+
+    # -- sets
+
+    def entries(self, name: SetName, *, only: Filter | None = None) -> Iterator[Entry]:
+        """Go through a set, highest score first, a page at a time.
+
+        Entries may be deleted, retried or killed on the way without others being left out.
+        """
+        return self._each(sets.walk(self._keys, name), only)
+
+    def scan(self, name: SetName, pattern: str) -> Iterator[Entry]:
+        """Go through the entries whose text matches a pattern of Redis's, in no order.
+
+        Args:
+            name: The set.
+            pattern: With `*`, `?`, `[...]` and backslash; text without a `*` is looked for
+                anywhere.
+        """
+        wide = pattern if "*" in pattern else f"*{pattern}*"
+        return self._each(Scan(sets.set_key(self._keys, name), name, wide), None)
+
+    def find(self, name: SetName, jid: str) -> Entry | None:
+        """Return the entry of a set with this job id. O(n) for the server. [INSP-10]"""
+        return self._run(sets.find_in_set(self._keys, name, jid))
+
+    def fetch(
+        self, name: SetName, lowest: float, highest: float | None = None, *, jid: str | None = None
+    ) -> list[Entry]:
+        """Return the entries with a score in a range, or just `lowest`; of one jid if given."""
+        top = lowest if highest is None else highest
+        return self._run(sets.fetch(self._keys, name, lowest, top, jid))
+
+    def delete(self, entry: Entry) -> bool:
+        """Delete an entry of a set or a job of a queue; False if it was gone. [INSP-4]"""
+        return self._run(sets.delete(self._keys, entry))
+
+    def retry(self, entry: Entry) -> bool:
+        """Push an entry to its queue now, and give the attempt back; False if it was gone.
+        [INSP-5]
+
+        Raises:
+            MalformedPayload: It cannot be read, or names no queue; it stays.
+        """
+        return self._run(sets.move_to_queue(self._keys, entry, now=self._clock(), count=True))
+
+    def add_to_queue(self, entry: Entry) -> bool:
+        """Push an entry to its queue now; False if it was gone; see `retry`. [INSP-6]"""
+        return self._run(sets.move_to_queue(self._keys, entry, now=self._clock(), count=False))
+
+    def kill(self, entry: Entry) -> bool:
+        """Move an entry to the dead set; False if it was gone. [INSP-7]"""
+        return self._run(sets.kill(self._keys, entry, Grave(self._clock())))
+
+    def reschedule(self, entry: Entry, at: When) -> bool:
+        """Change when an entry is due; False if it was gone. [INSP-8]
+
+        Args:
+            entry: Of the scheduled or the retry set.
+            at: As in `Client.push_in`.
+        """
+        moment = instant(at, now=self._clock())
+        return self._run(sets.reschedule(self._keys, entry, moment))
+
+    def sweep(
+        self,
+        name: SetName,
+        action: Action,
+        *,
+        only: Filter | None = None,
+        progress: Progress | None = None,
+    ) -> Swept:
+        """Do the same to all entries of a set that a filter means, lowest score first.
+
+        A page at a time, each in one step and by exact bytes: however long the set is, memory
+        and the time for which the server is busy stay small.
+
+        Args:
+            name: The set.
+            action: `retry`, `add_to_queue`, `kill` or `delete`.
+            only: Which entries; all of them by default.
+            progress: Called after each page.
+        """
+        return self._run(
+            sets.sweep(
+                self._keys,
+                name,
+                action,
+                grave=Grave(self._clock()),
+                only=only or Filter(),
+                progress=progress,
+            )
+        )
+
+    def clear(self, name: SetName) -> int:
+        """Delete a whole set in one step; return how many entries. [INSP-9]"""
+        return self._run(sets.clear_set(self._keys, name))
+
+    # -- processes
+
+    def processes(self) -> list[ProcessInfo]:
+        """Return the processes by identity. [INSP-11]"""
+        return self._run(processes.processes(self._keys))
+
+    def works(self) -> list[Work]:
+        """Return the jobs in execution, the one that began first first. [INSP-12]"""
+        return self._run(processes.works(self._keys))
+
+    def quiet(self, identity: str) -> None:
+        """Tell a process to fetch no more, at its next heartbeat. [INSP-13]"""
+        self._run(processes.signal(self._keys, identity, "TSTP"))
+
+    def stop(self, identity: str) -> None:
+        """Tell a process to end, at its next heartbeat. [INSP-13]"""
+        self._run(processes.signal(self._keys, identity, "TERM"))
+
+    def dump(self, identity: str) -> None:
+        """Tell a process to log what its threads do, at its next heartbeat. [INSP-13]"""
+        self._run(processes.signal(self._keys, identity, "TTIN"))
+
+    def prune(self) -> int:
+        """Forget processes whose hash has expired, at most once a minute; how many. [BEAT-8]"""
+        return self._run(beat.prune(self._keys))
+
+    def holdings(self, *, most: int = 100) -> list[Holding]:
+        """Return what each process of the reliable profile holds, `most` jobs of each. [REL-1]"""
+        return self._run(processes.holdings(self._keys, most=most))
+
+    def recoveries(self) -> Recoveries:
+        """Return what became of jobs whose process died or was slow. [REL-7] [REL-12]"""
+        return self._run(processes.recoveries(self._keys))
+
+    # -- iterable jobs
+
+    def iterations(self, jids: Sequence[str]) -> list[IterationState]:
+        """Return how far those of these jobs are that are iterable and have begun. [ITER-1]"""
+        return self._run(progress.states(self._keys, jids))
+
+    def all_iterations(self) -> Iterator[IterationState]:
+        """Go through all states of iterable jobs. Looks at every key in the database."""
+        cursor: bytes | None = b"0"
+        while cursor is not None:
+            found, cursor = self._run(progress.find_states(self._keys, cursor))
+            yield from found
+
+    def cancel(self, jid: str) -> float:
+        """Ask an iterable job to stop; return when somebody first did. [ITER-7]"""
+        return self._run(progress.cancel(self._keys, jid, now=self._clock()))
+
+    # -- activity
+
+    def activity(
+        self,
+        *,
+        minutes: int | None = None,
+        hours: int | None = None,
+        class_name: str = "*",
+        generation: Generation = 8,
+    ) -> Activity:
+        """Return the executions of the last minutes or hours by class. [MET-1]
+
+        Args:
+            minutes: How many, 1 to 480; 60 unless `hours` are given.
+            hours: Instead: how many, 1 to 72, ten minutes a bucket.
+            class_name: Pattern with `*`, `?` and `[...]`, as for file names.
+            generation: 7 reads what Sidekiq 7 writes, which has no hours. [MET-4]
+        """
+        return self._run(
+            activity.activity(
+                self._keys,
+                now=self._clock(),
+                minutes=minutes,
+                hours=hours,
+                class_name=class_name,
+                generation=generation,
+            )
+        )
+
+    def job_activity(
+        self,
+        class_name: str,
+        *,
+        minutes: int | None = None,
+        hours: int | None = None,
+        generation: Generation = 8,
+    ) -> Activity:
+        """Return the executions of one class, by minutes with histograms. [MET-2]"""
+        return self._run(
+            activity.job_activity(
+                self._keys,
+                class_name,
+                now=self._clock(),
+                minutes=minutes,
+                hours=hours,
+                generation=generation,
+            )
+        )
+
+    def mark_deploy(self, label: str) -> bool:
+        """Mark a deployment for the charts; False if it was within the last minute. [MET-5]"""
+        return self._run(metrics.mark_deploy(self._keys, label, now=self._clock()))
+
+    # -- itself
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.redis.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _run(self, op: Op[T]) -> T:
+        return self.redis.run(op)
+
+    def _each(self, way: Walk, only: Filter | None) -> Iterator[Entry]:
+        meant = only or Filter()
+        while page := self._run(way.next()):
+            now = self._clock()
+            yield from (each for each in page if meant.matches(each, now=now))
