@@ -1,15 +1,19 @@
 -- bury.lua: a held job goes to the dead set, which is trimmed.
--- [REL-2] [REL-7] [DEAD-1] [DEAD-2] [DEAD-3] [STAT-1]
+-- [REL-2] [REL-7] [REL-10] [REL-12] [DEAD-1] [DEAD-2] [DEAD-3] [STAT-1]
 -- KEYS[1]  private hash of the process    KEYS[2]  dead set: member = payload, score = time of death;
 --                                         or the set of JSON that is no object [EXEC-4]
 -- KEYS[3]  processed in all    KEYS[4]  processed on this day
 -- KEYS[5]  failed in all       KEYS[6]  failed on this day
--- KEYS[7]  hash of jobs that were put back unfinished: SHA-1 of the payload -> how often
+-- KEYS[7]  hash of unfinished jobs: SHA-1 of the payload -> times returned to its queue,
+--          `<SHA-1>:recovered` -> how many of these were recoveries
+-- KEYS[8]  sorted set: SHA-1 -> when it was returned last
+-- KEYS[9]  counter of outcomes that came too late
 -- ARGV[1]  seconds to keep a day's counters    ARGV[2]  field of the job in the private hash
 -- ARGV[3]  payload to store    ARGV[4]  now, Unix seconds
 -- ARGV[5]  score up to which the dead are forgotten    ARGV[6]  size limit
--- ARGV[7]  1 if the job was executed, else 0 (it could not be read)
--- Returns  1, or 0 if the job was not held any more and nothing was done
+-- ARGV[7]  1 if the job was executed, else 0 (it could not be read, or is not tried again)
+-- ARGV[8]  1 if this call was made before and got no reply, else 0
+-- Returns  1, or 0 if the job was not held any more and nothing was stored
 
 -- Nothing may fail after the entry is gone: a script is not rolled back. Out of memory cannot, once
 -- something was written; a key of another type can.
@@ -19,6 +23,9 @@ if kind ~= "zset" and kind ~= "none" then
 end
 local fetched = redis.call("HGET", KEYS[1], ARGV[2])
 if not fetched then
+  if ARGV[8] == "0" then
+    redis.pcall("INCR", KEYS[9])
+  end
   return 0
 end
 redis.call("HDEL", KEYS[1], ARGV[2])
@@ -34,5 +41,7 @@ if ARGV[7] == "1" then
   redis.pcall("INCR", KEYS[6])
   redis.pcall("EXPIRE", KEYS[6], ARGV[1])
 end
-redis.pcall("HDEL", KEYS[7], redis.sha1hex(fetched))
+local digest = redis.sha1hex(fetched)
+redis.pcall("HDEL", KEYS[7], digest, digest .. ":recovered")
+redis.pcall("ZREM", KEYS[8], digest)
 return 1

@@ -1,13 +1,16 @@
 -- fetch.lua: move jobs from queues into a process's private hash.
--- [REL-1] [REL-3] [REL-7] [FETCH-1] [FETCH-7]
+-- [REL-1] [REL-3] [REL-7] [REL-9] [FETCH-1] [FETCH-7]
 -- KEYS[1]  private hash of the process: field `<sequence>:<queue>` -> payload
 -- KEYS[2]  heartbeat hash of the process; while it exists, the process holds its lease
 -- KEYS[3]  set of identities that own private entries
--- KEYS[4]  hash of jobs that were put back unfinished: SHA-1 of the payload -> how often
--- KEYS[5..]  queue lists, in the order to look at them
+-- KEYS[4]  hash of unfinished jobs: SHA-1 of the payload -> times returned to its queue,
+--          `<SHA-1>:recovered` -> how many of these were recoveries
+-- KEYS[5]  set of names of paused queues
+-- KEYS[6..]  queue lists, in the order to look at them
 -- ARGV[1]  identity    ARGV[2]  how many jobs at most    ARGV[3]  first free sequence number
 -- ARGV[4..]  queue names, one for each list
--- Returns  nil without a lease; else {{field, payload, times put back, ...}, {queue, error, ...}}
+-- Returns  nil without a lease; else {{field, payload, times returned, times recovered, ...},
+--          {queue, error, ...}, {paused queue, ...}} of the queues that were looked at
 if redis.call("EXISTS", KEYS[2]) == 0 then
   return false
 end
@@ -16,36 +19,46 @@ end
 redis.call("HLEN", KEYS[1])
 local wanted = tonumber(ARGV[2])
 local sequence = tonumber(ARGV[3])
-local taken, broken = {}, {}
+local taken, broken, paused = {}, {}, {}
 local any_returned = redis.call("EXISTS", KEYS[4]) == 1
-for i = 5, #KEYS do
+local any_paused = redis.call("EXISTS", KEYS[5]) == 1
+for i = 6, #KEYS do
   if wanted <= 0 then
     break
   end
-  local name = ARGV[i - 1]
-  -- pcall: a key of another type must not keep the other queues from being served.
-  local payloads = redis.pcall("RPOP", KEYS[i], wanted)
-  if payloads and payloads.err then
-    -- Not the key is at fault, but a server after a failover: the caller has to know.
-    if string.find(payloads.err, "READONLY") or string.find(payloads.err, "NOREPLICAS") then
-      return payloads
+  local name = ARGV[i - 2]
+  if any_paused and redis.pcall("SISMEMBER", KEYS[5], name) == 1 then
+    paused[#paused + 1] = name
+  else
+    -- pcall: a key of another type must not keep the other queues from being served.
+    local payloads = redis.pcall("RPOP", KEYS[i], wanted)
+    if payloads and payloads.err then
+      -- Not the key is at fault, but a server after a failover: the caller has to know.
+      if string.find(payloads.err, "READONLY") or string.find(payloads.err, "NOREPLICAS") then
+        return payloads
+      end
+      broken[#broken + 1] = name
+      broken[#broken + 1] = payloads.err
+    elseif payloads then
+      for _, payload in ipairs(payloads) do
+        local field = string.format("%.0f:%s", sequence, name)
+        sequence = sequence + 1
+        redis.call("HSET", KEYS[1], field, payload)
+        taken[#taken + 1] = field
+        taken[#taken + 1] = payload
+        local times = {}
+        if any_returned then
+          local digest = redis.sha1hex(payload)
+          times = redis.pcall("HMGET", KEYS[4], digest, digest .. ":recovered")
+        end
+        taken[#taken + 1] = times[1] or "0"
+        taken[#taken + 1] = times[2] or "0"
+      end
+      wanted = wanted - #payloads
     end
-    broken[#broken + 1] = name
-    broken[#broken + 1] = payloads.err
-  elseif payloads then
-    for _, payload in ipairs(payloads) do
-      local field = string.format("%.0f:%s", sequence, name)
-      sequence = sequence + 1
-      redis.call("HSET", KEYS[1], field, payload)
-      taken[#taken + 1] = field
-      taken[#taken + 1] = payload
-      local times = any_returned and redis.pcall("HGET", KEYS[4], redis.sha1hex(payload))
-      taken[#taken + 1] = type(times) == "string" and times or "0"
-    end
-    wanted = wanted - #payloads
   end
 end
 if #taken > 0 then
   redis.pcall("SADD", KEYS[3], ARGV[1]) -- pcall: see above
 end
-return { taken, broken }
+return { taken, broken, paused }

@@ -32,7 +32,10 @@ class Keys:
     cleanup_lock: str = field(init=False)  # STRING, who prunes `processes` [BEAT-8]
     owners: str = field(init=False)  # SET of identities with private entries [REL-1]
     returned: str = field(init=False)  # HASH payload digest -> times put back [REL-7]
+    returned_at: str = field(init=False)  # ZSET payload digest -> when last [REL-7]
     paused: str = field(init=False)  # SET of bare queue names not to fetch from [REL-9]
+    recovered: str = field(init=False)  # STRING counter of recovered jobs [REL-12]
+    lost: str = field(init=False)  # STRING counter of outcomes that came too late [REL-12]
 
     def __post_init__(self) -> None:
         if any(char.isspace() for char in self.namespace):
@@ -49,7 +52,10 @@ class Keys:
             ("cleanup_lock", "process_cleanup"),
             ("owners", "jobwire:owners"),
             ("returned", "jobwire:returned"),
+            ("returned_at", "jobwire:returned_at"),
             ("paused", "jobwire:paused"),
+            ("recovered", "jobwire:stat:recovered"),
+            ("lost", "jobwire:stat:lost"),
         ):
             object.__setattr__(self, name, self.namespace + key)
 

@@ -26,16 +26,18 @@ class Promoted:
         seen: Due members found; fewer than asked for means that none is left.
         moved: Members that this caller moved; others were taken by another promoter.
         buried: Members that were no payload and went to the dead set, with the reason.
+        stuck: Members that stay, because their queue's key is no list.
     """
 
     seen: int
     moved: int
     buried: Sequence[tuple[bytes, MalformedPayload]] = ()
+    stuck: int = 0
 
     @property
-    def left(self) -> int:
-        """Members that stay, or that others took."""
-        return self.seen - self.moved - len(self.buried)
+    def taken(self) -> int:
+        """Members that other promoters took in between."""
+        return self.seen - self.moved - len(self.buried) - self.stuck
 
 
 def promoted(text: bytes, *, now: float, generation: Generation) -> tuple[str, bytes]:
@@ -98,8 +100,8 @@ def promote_batch(
         moves += (member, index, queue, text)
     result = Promoted(seen=len(due), moved=0)
     if moves:
-        moved = yield Script("promote", [zset, keys.queues, *queue_keys], moves)
-        result = replace(result, moved=moved)
+        moved, stuck = yield Script("promote", [zset, keys.queues, *queue_keys], moves)
+        result = replace(result, moved=moved, stuck=stuck)
     for grave_name in dict.fromkeys(grave_key(keys, problem) for _, problem in bad):
         there = [each for each in bad if grave_key(keys, each[1]) == grave_name]
         buried: Sequence[bytes] = yield Script(

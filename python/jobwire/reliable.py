@@ -1,4 +1,4 @@
-"""Holding jobs so that no crash loses them: the reliable profile. [REL-1] to [REL-6]
+"""Holding jobs so that no crash loses them: the reliable profile. [REL-1] to [REL-12]
 
 A job that was fetched stays in Redis, in the private hash of the process that holds it, until
 its outcome is stored. Each step below is one script, so at every instant the job is in at least
@@ -8,10 +8,12 @@ job to a recovery and must not touch it again. [REL-2]
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jobwire.beat import retire
 from jobwire.errors import RedisRefused
 from jobwire.graves import Grave
 from jobwire.keys import Keys
@@ -28,6 +30,7 @@ __all__ = [
     "reclaim",
     "recover",
     "resign",
+    "script_again",
     "script_bury",
     "script_done",
     "script_fetch",
@@ -35,6 +38,8 @@ __all__ = [
 ]
 
 REMEMBER_RETURNED = 72 * 3600  # seconds [REL-7]
+MOVES = 500  # entries in one call of a script, so that no other client waits for long
+FORGET = 1000  # digests in one call
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +50,16 @@ class Held:
         field: `<sequence>:<queue>`; empty for a worker that holds nothing in Redis.
         queue: Where it came from.
         text: The payload.
-        returned: How often it was put back unfinished before. [REL-7]
+        returned: How often it went back to its queue unfinished before: put back by a process
+            that stopped, or recovered from one that died. [REL-7]
+        recovered: How many of these were recoveries. [REL-10]
     """
 
     field: str
     queue: str
     text: bytes
     returned: int = 0
+    recovered: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +70,13 @@ class Fetched:
         jobs: In the order in which they should run.
         broken: Queue name to error, for keys that are no list. [FETCH-7]
         lease: False if the process has no live lease, so that nothing was taken. [REL-3]
+        paused: Names of queues that were left alone because somebody paused them. [REL-9]
     """
 
     jobs: Sequence[Held]
     broken: Mapping[str, str]
     lease: bool = True
+    paused: Collection[str] = ()
 
 
 def private_queue(field: str) -> str:
@@ -104,6 +114,7 @@ def script_fetch(
             keys.process(identity),
             keys.owners,
             keys.returned,
+            keys.paused,
             *(keys.queue(name) for name in queues),
         ],
         [identity, count, sequence, *queues],
@@ -120,37 +131,60 @@ def read_fetched(reply: Any) -> Fetched:
         raise RedisRefused(reply.message, reply.replies)
     if reply is None:
         return Fetched((), {}, lease=False)
-    taken, errors = reply
+    taken, errors, paused = reply
     jobs = []
-    for field, text, returned in zip(taken[::3], taken[1::3], taken[2::3], strict=True):
+    parts = iter(taken)
+    for field, text, returned, recovered in zip(parts, parts, parts, parts, strict=True):
         name = field.decode()
-        jobs.append(Held(name, private_queue(name), text, int(returned)))
-    broken = zip(errors[::2], errors[1::2], strict=True)
-    return Fetched(jobs, {name.decode(): error.decode() for name, error in broken})
+        jobs.append(Held(name, private_queue(name), text, int(returned), int(recovered)))
+    return Fetched(
+        jobs,
+        {
+            name.decode(): error.decode()
+            for name, error in zip(errors[::2], errors[1::2], strict=True)
+        },
+        paused=[name.decode() for name in paused],
+    )
 
 
 def script_done(
-    keys: Keys, identity: str, fields: Sequence[str], *, failed: bool, day: str
+    keys: Keys,
+    identity: str,
+    fields: Sequence[str],
+    *,
+    failed: bool,
+    day: str,
+    repeated: bool = False,
 ) -> Script:
     """Jobs that are over, `failed` or not, and leave nothing behind. [REL-2] [STAT-1]
+
+    `repeated`, here and below: the same call was made before and got no reply, so that finding
+    the job gone says nothing. [REL-12]
 
     Returns the fields that were no longer held.
     """
     return Script(
         "done",
-        [keys.private(identity), *stat_keys(keys, day), keys.returned],
-        [DAY_TTL, int(failed), *fields],
+        [keys.private(identity), *_counted(keys, day)],
+        [DAY_TTL, int(failed), int(repeated), *fields],
     )
 
 
 def script_retry(
-    keys: Keys, identity: str, field: str, text: bytes, *, at: float, day: str
+    keys: Keys,
+    identity: str,
+    field: str,
+    text: bytes,
+    *,
+    at: float,
+    day: str,
+    repeated: bool = False,
 ) -> Script:
     """A job that goes to the retry set. Returns 1, or 0 if it was no longer held. [RETRY-9]"""
     return Script(
         "retry",
-        [keys.private(identity), keys.retry, *stat_keys(keys, day), keys.returned],
-        [DAY_TTL, field, at, text],
+        [keys.private(identity), keys.retry, *_counted(keys, day)],
+        [DAY_TTL, field, at, text, int(repeated)],
     )
 
 
@@ -164,6 +198,7 @@ def script_bury(
     day: str,
     key: str | None = None,
     counted: bool = True,
+    repeated: bool = False,
 ) -> Script:
     """A job that goes to the dead set. Returns 1, or 0 if it was no longer held. [DEAD-1]
 
@@ -172,28 +207,54 @@ def script_bury(
     """
     return Script(
         "bury",
-        [keys.private(identity), key or keys.dead, *stat_keys(keys, day), keys.returned],
-        [DAY_TTL, field, text, grave.now, grave.oldest, grave.limit, int(counted)],
+        [keys.private(identity), key or keys.dead, *_counted(keys, day)],
+        [DAY_TTL, field, text, grave.now, grave.oldest, grave.limit, int(counted), int(repeated)],
     )
 
 
-def put_back(keys: Keys, identity: str, fields: Iterable[str], *, started: bool) -> Op[int]:
+def script_again(
+    keys: Keys,
+    identity: str,
+    field: str,
+    text: bytes,
+    queue: str,
+    *,
+    day: str,
+    executed: bool = False,
+    failed: bool = False,
+    repeated: bool = False,
+) -> Script:
+    """A job that gives way and goes to the head of a queue, like a push. [ITER-4]
+
+    It is no return of an unfinished job [REL-7]; `executed` and `failed` say what it counts as.
+    Returns 1, or 0 if it was no longer held.
+    """
+    return Script(
+        "again",
+        [keys.private(identity), keys.queue(queue), *_counted(keys, day), keys.queues],
+        [DAY_TTL, field, queue, text, int(executed), int(failed), int(repeated)],
+    )
+
+
+def put_back(
+    keys: Keys, identity: str, fields: Iterable[str], *, started: bool, now: float = math.inf
+) -> Op[int]:
     """Return held jobs to the tail of their queues, to run next. [FETCH-6] [SIG-5]
 
-    `started` ones count as put back unfinished. [REL-7]
+    `started` ones count as put back unfinished, which is remembered for 72 h from epoch second
+    `now`, or by default until 72 h went by without any such event. [REL-7]
 
     Returns:
         How many were still held.
     """
-    queue_keys, moves = _moves(keys, fields)
-    if not moves:
-        return 0
-    count: int = yield Script(
-        "put_back",
-        [keys.private(identity), keys.returned, *queue_keys],
-        [REMEMBER_RETURNED if started else 0, *moves],
-    )
-    return count
+    total = 0
+    for queue_keys, moves in _moves(keys, fields):
+        total += yield Script(
+            "put_back",
+            [keys.private(identity), keys.returned, keys.returned_at, keys.lost, *queue_keys],
+            [REMEMBER_RETURNED if started else 0, now, *moves],
+        )
+    return total
 
 
 def reclaim(keys: Keys, identity: str, numbers: Collection[range]) -> Op[int]:
@@ -208,45 +269,42 @@ def reclaim(keys: Keys, identity: str, numbers: Collection[range]) -> Op[int]:
     return (yield from put_back(keys, identity, fields, started=False))
 
 
-def recover(keys: Keys, *, own: str) -> Op[dict[str, int]]:
+def recover(keys: Keys, *, own: str, now: float, ended: Collection[str] = ()) -> Op[dict[str, int]]:
     """Return the jobs of processes without a lease to their queues. [REL-4] [REL-5]
 
     Args:
         keys: Key names.
         own: The identity of the caller, never recovered from.
+        now: Epoch seconds.
+        ended: Identities whose process is known for certain to have ended; the rest of their
+            lease does not count. [REL-11]
 
     Returns:
         Identity of each dead process to the number of jobs that this call put back.
     """
+    for identity in sorted(set(ended) - {own}):
+        yield from retire(keys, identity)
+        yield command("UNLINK", keys.process(identity))
     recovered: dict[str, int] = {}
     owners: Sequence[bytes] = yield command("SMEMBERS", keys.owners)
     # Names that are no UTF-8 are nobody's: every identity and queue is a text.
     for identity in sorted(owner.decode("utf-8", "replace") for owner in owners):
         if identity == own or (yield command("EXISTS", keys.process(identity))):
             continue
-        held: Sequence[bytes] = yield command("HKEYS", keys.private(identity))
-        queue_keys, moves = _moves(keys, _readable(held))
-        count = yield Script(
-            "recover",
-            [
-                keys.private(identity),
-                keys.process(identity),
-                keys.owners,
-                keys.returned,
-                *queue_keys,
-            ],
-            [identity, REMEMBER_RETURNED, *moves],
-        )
-        if count > 0:
+        if count := (yield from _recover_from(keys, identity, now)):
             recovered[identity] = count
+    yield from _forget(keys, now - REMEMBER_RETURNED)
     return recovered
 
 
-def resign(keys: Keys, identity: str) -> Op[int]:
+def resign(keys: Keys, identity: str, *, now: float) -> Op[int]:
     """Stop being an owner; return how many jobs are still held, for others to recover. [REL-4]
 
+    What is held goes back first: a process that stops in good order is no crash. [REL-10]
     With jobs left, the lease is given up, so that nobody has to wait for its end.
     """
+    fields: Sequence[bytes] = yield command("HKEYS", keys.private(identity))
+    yield from put_back(keys, identity, _readable(fields), started=True, now=now)
     held: int = yield command("HLEN", keys.private(identity))
     if held:
         yield command("UNLINK", keys.process(identity))
@@ -255,18 +313,58 @@ def resign(keys: Keys, identity: str) -> Op[int]:
     return held
 
 
-def _moves(keys: Keys, fields: Iterable[str]) -> tuple[list[str], list[Arg]]:
-    """Return queue keys and (field, index of its queue's key), the job fetched last first.
+def _recover_from(keys: Keys, identity: str, now: float) -> Op[int]:
+    """Return the jobs of one process, a limited number in each step."""
+    held: Sequence[bytes] = yield command("HKEYS", keys.private(identity))
+    total = 0
+    # With nothing to move, one call is still needed to forget the owner.
+    for queue_keys, moves in _moves(keys, _readable(held)) or [((), ())]:
+        count = yield Script(
+            "recover",
+            [
+                keys.private(identity),
+                keys.process(identity),
+                keys.owners,
+                keys.returned,
+                keys.returned_at,
+                keys.recovered,
+                *queue_keys,
+            ],
+            [identity, REMEMBER_RETURNED, now, *moves],
+        )
+        if count < 0:
+            break
+        total += count
+    return total
+
+
+def _forget(keys: Keys, oldest: float) -> Op[None]:
+    """Forget jobs that were returned last at that time or before. [REL-7]"""
+    step = Script("forget", [keys.returned, keys.returned_at], [oldest, FORGET])
+    while (yield step) == FORGET:
+        pass
+
+
+def _counted(keys: Keys, day: str) -> list[str]:
+    """Return what every outcome counts in, in the order of the scripts."""
+    return [*stat_keys(keys, day), keys.returned, keys.returned_at, keys.lost]
+
+
+def _moves(keys: Keys, fields: Iterable[str]) -> list[tuple[Sequence[str], Sequence[Arg]]]:
+    """Return calls: queue keys and (field, index of its queue's key), what was fetched last first.
 
     So the one that was fetched first ends nearest to the tail, and runs first again.
     """
     ordered = sorted(fields, key=_sequence, reverse=True)
-    index: dict[str, int] = {}
-    moves: list[Arg] = []
-    for field in ordered:
-        key = keys.queue(private_queue(field))
-        moves += (field, index.setdefault(key, len(index) + 1))
-    return list(index), moves
+    calls: list[tuple[Sequence[str], Sequence[Arg]]] = []
+    for start in range(0, len(ordered), MOVES):
+        index: dict[str, int] = {}
+        moves: list[Arg] = []
+        for field in ordered[start : start + MOVES]:
+            key = keys.queue(private_queue(field))
+            moves += (field, index.setdefault(key, len(index) + 1))
+        calls.append((list(index), moves))
+    return calls
 
 
 def _readable(fields: Iterable[bytes]) -> list[str]:

@@ -100,7 +100,7 @@ class Heart:
         with self._one_at_a_time:  # a beat under way would put us back on the list
             self._redis.run(retire(self._keys, self._identity))
             if self._recovers:
-                self._redis.run(resign(self._keys, self._identity))
+                self._redis.run(resign(self._keys, self._identity, now=time.time()))
 
     def _run(self) -> None:
         while not self._stop.wait(PERIOD):
@@ -114,7 +114,9 @@ class Heart:
             _log.info("forgot %d processes whose heartbeat ended", forgotten)
         if not self._recovers:
             return
-        for identity, count in self._redis.run(recover(self._keys, own=self._identity)).items():
+        for identity, count in self._redis.run(
+            recover(self._keys, own=self._identity, now=time.time())
+        ).items():
             _log.warning("put back %d jobs of process %s, which died", count, identity)
 
     def leave_quietly(self) -> None:

@@ -91,7 +91,7 @@ class Poller:
                 )
             if result.seen < BATCH:
                 break
-            skip += result.left
+            skip += result.stuck + result.taken
 
     def _next_wait(self) -> float:
         if self._interval is not None:

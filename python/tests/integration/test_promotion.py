@@ -155,7 +155,7 @@ def test_a_queue_that_is_no_list_keeps_its_jobs(any_server: Server, shell: SyncR
     client = any_server.client()
     client.set("queue:low", "in the way")
     client.zadd("schedule", {payload(1): 1, payload(2, queue="high"): 2})
-    assert promote(shell) == Promoted(seen=2, moved=1)
+    assert promote(shell) == Promoted(seen=2, moved=1, stuck=1)
     assert client.zrange("schedule", 0, -1) == [payload(1)]
     assert client.llen("queue:high") == 1
 
