@@ -1,0 +1,123 @@
+"""Jobs that run in processes of their own, and harm them. They leave traces in files."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from jobwire import App, Job, Shutdown, current_job
+
+app = App()
+
+
+class BrokenError(Exception):
+    pass
+
+
+def record(path: str, text: object) -> None:
+    with Path(path).open("a") as file:
+        file.write(f"{text}\n")
+
+
+@app.wrap
+@contextmanager
+def around(job: Job) -> Iterator[None]:
+    os.environ["AROUND"] = str(job.jid)
+    try:
+        yield
+    finally:
+        del os.environ["AROUND"]
+
+
+@app.job(name="Who", isolated=True)
+def who(path: str) -> None:
+    job = current_job()
+    assert job is not None
+    record(path, f"{os.getpid()} {job.jid} {job.queue} {os.environ['AROUND']} {app.url}")
+
+
+@app.job(name="AsyncWho", isolated=True)
+async def async_who(path: str) -> None:
+    await asyncio.sleep(0)
+    job = current_job()
+    assert job is not None
+    record(path, f"{os.getpid()} {job.jid} {job.queue} {os.environ['AROUND']} {app.url}")
+
+
+@app.job(name="Same", isolated=True)
+def same(path: str, *values: object) -> None:
+    record(path, repr(values))
+
+
+@app.job(name="Raise", isolated=True)
+def fail(text: str) -> None:
+    raise BrokenError(text)
+
+
+@app.job(name="Leave", isolated=True)
+def leave(status: int) -> None:
+    sys.exit(status)
+
+
+@app.job(name="Vanish", isolated=True)
+def vanish(status: int) -> None:
+    os._exit(status)
+
+
+@app.job(name="Crash", isolated=True)
+def crash() -> None:
+    ctypes.string_at(0)
+
+
+@app.job(name="ForkAndCrash", isolated=True)
+def fork_and_crash(path: str) -> None:
+    """Leave a process behind that has all the files of this one open."""
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(60)
+        os._exit(0)
+    record(path, pid)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.job(name="Hang", isolated=True)
+def hang(path: str) -> None:
+    """Block where no exception reaches it, with a program that does the same."""
+    program = subprocess.Popen(["sleep", "60"])
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    record(path, f"{os.getpid()} {program.pid}")
+    time.sleep(60)
+
+
+@app.job(name="Wait", isolated=True)
+def wait(path: str) -> None:
+    record(path, os.getpid())
+    try:
+        time.sleep(60)
+    except Shutdown:
+        record(path, "interrupted")
+        raise
+
+
+@app.job(name="AsyncWait", isolated=True)
+async def async_wait(path: str) -> None:
+    record(path, os.getpid())
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        record(path, "interrupted")
+        raise
+
+
+@app.job(name="Say", isolated=True)
+def say(text: str) -> None:
+    logging.getLogger("shop").warning("%s", text)
