@@ -1,0 +1,124 @@
+"""The file with the settings: which one, and what is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobwire.errors import ConfigError
+from jobwire.settings import in_toml, in_yaml, sidekiq
+from jobwire.settings.kinds import Entry, did_you_mean
+from jobwire.settings.table import SETTINGS
+from jobwire.settings.variables import Tag, hide_tags
+
+__all__ = ["OURS", "File", "find", "read"]
+
+OURS = ("jobwire.toml", "jobwire.yml", "jobwire.yaml", "pyproject.toml")
+_TABLE = ("tool", "jobwire")
+_KINDS = ".toml, .yml, .yaml, .yml.erb or .yaml.erb"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """What a file says, before variables are filled in."""
+
+    name: str
+    entries: Mapping[str, Entry]
+    sections: Mapping[str, Entry]
+    """What it says for one environment only."""
+    tags: list[Tag]
+    ignored: list[tuple[str, int]]
+    """Keys of sidekiq.yml that mean nothing here, with their lines."""
+
+
+def find(directory: Path) -> Path | None:
+    """Return the file to use where none is named.
+
+    Not sidekiq.yml: it names the queues of Ruby's workers, whose jobs would fail here.
+
+    Raises:
+        ConfigError: There are two.
+    """
+    found = [path for name in OURS if _counts(path := directory / name)]
+    if len(found) > 1:
+        names = " and ".join(path.name for path in found)
+        raise ConfigError(f"{names} both have settings; keep one, or name one with -C")
+    return found[0] if found else None
+
+
+def _counts(path: Path) -> bool:
+    """Whether it has settings: a pyproject.toml is there for much else."""
+    if path.name != "pyproject.toml" or not path.is_file():
+        return path.is_file()
+    text = path.read_text("utf-8-sig", errors="replace")
+    return "jobwire" in text and in_toml.read(text, path.name, _TABLE) is not None
+
+
+def read(path: Path) -> File:
+    """Return what a file says.
+
+    Raises:
+        ConfigError: It cannot be read, or has keys that are no settings.
+    """
+    shown = str(path)
+    try:
+        text = path.read_text("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"{shown}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{shown}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
+    tags: list[Tag] = []
+    suffixes = path.suffixes[:-1] if path.suffix == ".erb" else path.suffixes
+    match suffixes[-1:]:
+        case [".toml"]:
+            table = _TABLE if path.name == "pyproject.toml" else ()
+            found = in_toml.read(text, shown, table)
+            if found is None:
+                raise ConfigError(f"{shown}: has no table [tool.jobwire]")
+            entries = found
+        case [".yml" | ".yaml"]:
+            text, tags = hide_tags(text, shown)
+            entries = in_yaml.read(text, shown)
+        case _:
+            raise ConfigError(f"{shown}: its name must end in {_KINDS}")
+    return _sort(shown, entries, tags, lenient=path.name.startswith("sidekiq."))
+
+
+def _sort(name: str, entries: dict[str, Entry], tags: list[Tag], *, lenient: bool) -> File:
+    sections: dict[str, Entry] = {}
+    ignored: list[tuple[str, int]] = []
+    settings: dict[str, Entry] = {}
+    for key, entry in entries.items():
+        section = isinstance(entry.value, dict) and key not in SETTINGS
+        if section and (lenient or not did_you_mean(key, SETTINGS, cutoff=0.8)):
+            sections[key] = entry
+        else:
+            settings[key] = entry
+    if lenient:
+        settings, ignored = sidekiq.translate(settings)
+        for key, entry in list(sections.items()):
+            inner, others = sidekiq.translate(entry.value)
+            if inner or not others:
+                sections[key] = Entry(inner, entry.line)
+                ignored += [(f"{key}.{other}", line) for other, line in others]
+            else:  # of a gem, not of an environment
+                del sections[key]
+                ignored.append((key, entry.line))
+    for keys in (settings, *(section.value for section in sections.values())):
+        _refuse_unknown(name, keys)
+    return File(name=name, entries=settings, sections=sections, tags=tags, ignored=ignored)
+
+
+def _refuse_unknown(file: str, entries: Mapping[str, Entry]) -> None:
+    for key, entry in entries.items():
+        if key in SETTINGS:
+            continue
+        where = f"{file}:{entry.line}" if entry.line else file
+        if key in sidekiq.NAMES:
+            fix = f"Sidekiq's {key} is {sidekiq.NAMES[key]} here"
+        elif near := did_you_mean(key, SETTINGS):
+            fix = f"did you mean {near}?"
+        else:
+            fix = f"there are {', '.join(SETTINGS)}"
+        raise ConfigError(f"{where}: {key}: no such setting; {fix}")

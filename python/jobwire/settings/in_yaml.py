@@ -1,0 +1,116 @@
+"""Settings in YAML, as people write it for Python or for Ruby. Needs PyYAML."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobwire.errors import ConfigError
+from jobwire.settings.kinds import Entry
+
+__all__ = ["read"]
+
+
+def read(text: str, file: str) -> dict[str, Entry]:
+    """Return the entries of a document; an empty one has none.
+
+    Plain words with a colon in front are symbols in Ruby: keys and values lose it.
+
+    Raises:
+        ConfigError: PyYAML is missing, or it is not YAML, or no mapping.
+    """
+    try:
+        import yaml
+    except ImportError:
+        raise ConfigError(
+            f"{file}: reading YAML needs PyYAML: pip install 'jobwire[yaml]' (TOML needs nothing)"
+        ) from None
+    try:
+        loader, node = _compose(yaml, text)
+        if node is None:
+            return {}
+        entry = _Reader(yaml, loader, file).entry(node)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f":{mark.line + 1}" if mark else ""
+        raise ConfigError(f"{file}{line}: not YAML: {error.problem}") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{file}: not YAML: {error}") from None
+    if entry.value is None:
+        return {}
+    if not isinstance(entry.value, dict):
+        raise ConfigError(f"{file}:{entry.line}: the file holds no mapping, like: concurrency: 5")
+    return entry.value
+
+
+def _compose(yaml: Any, text: str) -> tuple[Any, Any]:
+    """Return a loader and the document's node, None if there is none.
+
+    In brackets, `[:low, 2]`, a symbol is what Ruby's YAML understands and PyYAML refuses; it
+    says where, and the colon is of no use.
+    """
+    while True:
+        loader = yaml.SafeLoader(text)
+        try:
+            return loader, loader.get_single_node()
+        except yaml.parser.ParserError as error:
+            at = error.problem_mark.index
+            if text[at : at + 1] != ":" or not text[at + 1 : at + 2].isalpha():
+                raise
+            text = f"{text[:at]} {text[at + 1 :]}"
+
+
+class _Reader:
+    """Makes entries of PyYAML's nodes, which know their lines."""
+
+    def __init__(self, yaml: Any, loader: Any, file: str) -> None:
+        self._yaml = yaml
+        self._loader = loader
+        self._file = file
+        self._inside: set[int] = set()  # ids of nodes, for an alias may name its own parent
+
+    def entry(self, node: Any) -> Entry:
+        line = node.start_mark.line + 1
+        if id(node) in self._inside:
+            raise ConfigError(f"{self._file}:{line}: an alias holds itself")
+        self._inside.add(id(node))
+        try:
+            return Entry(self._value(node), line)
+        finally:
+            self._inside.discard(id(node))
+
+    def _value(self, node: Any) -> Any:
+        match node:
+            case self._yaml.MappingNode():
+                return self._mapping(node)
+            case self._yaml.SequenceNode():
+                return [self.entry(item).value for item in node.value]
+        value = self._loader.construct_object(node)
+        if isinstance(value, str) and node.style is None:
+            return _without_colon(value)
+        return value
+
+    def _mapping(self, node: Any) -> dict[str, Entry]:
+        seen: dict[str, int] = {}
+        for key, _ in node.value:
+            if key.tag == "tag:yaml.org,2002:merge":
+                continue
+            line = key.start_mark.line + 1
+            name = self.entry(key).value
+            if not isinstance(name, str):
+                raise ConfigError(f"{self._file}:{line}: the key {key.value!r} is not text")
+            if name in seen:
+                raise ConfigError(
+                    f"{self._file}:{line}: {name} stands on line {seen[name]} already; keep one"
+                )
+            seen[name] = line
+        self._loader.flatten_mapping(node)  # brings in what << names, before what is written here
+        found: dict[str, Entry] = {}
+        for key, value in node.value:
+            inner = self.entry(value)
+            found[self.entry(key).value] = Entry(inner.value, key.start_mark.line + 1)
+        return found
+
+
+def _without_colon(word: str) -> str:
+    rest = word.removeprefix(":")
+    return rest if rest[:1].isalpha() or rest[:1] == "_" else word

@@ -1,0 +1,176 @@
+"""Every setting of the worker, once: flags, variables, files and their page come from here."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass, fields
+from typing import Any
+
+from jobwire.config import CapsuleConfig, WorkerConfig
+from jobwire.settings import kinds
+from jobwire.settings.kinds import Kind
+
+__all__ = ["OTHER_VARIABLES", "SETTINGS", "Setting"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: what it is called where, and what it means."""
+
+    name: str
+    """In files, in messages, and in `WorkerConfig` if that has it."""
+    kind: Kind
+    flags: tuple[str, ...]
+    help: str
+    default: Any = None
+    without: str = ""
+    """What happens without it, where the default does not say that by itself."""
+    choices: tuple[str, ...] = ()
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it."""
+        return "JOBWIRE_REDIS_URL" if self.name == "redis" else f"JOBWIRE_{self.name.upper()}"
+
+    @property
+    def metavar(self) -> str:
+        """What stands for the value in a command's help."""
+        return "|".join(self.choices) or self.kind.metavar
+
+    @property
+    def shown_default(self) -> str:
+        """The default, for people."""
+        if self.without:
+            return self.without
+        return str(self.default).lower() if isinstance(self.default, bool) else f"{self.default}"
+
+
+_DEFAULTS = {
+    field.name: field.default
+    for config in (WorkerConfig, CapsuleConfig)
+    for field in fields(config)
+    if field.default is not MISSING
+}
+
+
+def _worker(
+    name: str, kind: Kind, flags: str, help: str, without: str = "", *choices: str
+) -> Setting:
+    return Setting(name, kind, tuple(flags.split()), help, _DEFAULTS[name], without, choices)
+
+
+SETTINGS: dict[str, Setting] = {
+    setting.name: setting
+    for setting in (
+        Setting(
+            "app",
+            Kind("MODULE:APP", str),
+            ("-r", "--require"),
+            "Where the jobwire.App is, like shop.jobs:app; the command's argument says the same.",
+            without="has to be named",
+        ),
+        Setting(
+            "redis",
+            Kind("URL", str),
+            ("--redis",),
+            "Redis or Valkey, like redis://localhost:6379/0.",
+            without="see below",
+        ),
+        Setting(
+            "queues",
+            kinds.QUEUES,
+            ("-q", "--queue"),
+            "A queue to serve; repeatable, in order of preference. Without weights the order is "
+            "strict, with weight 1 for all it is random.",
+            CapsuleConfig().queues,
+            "default",
+        ),
+        _worker("concurrency", kinds.WHOLE, "-c --concurrency", "Jobs at a time."),
+        Setting(
+            "capsules",
+            kinds.CAPSULES,
+            ("--capsule",),
+            "A further group of queues with N threads of its own; repeatable.",
+            {},
+            "none",
+        ),
+        _worker("processes", kinds.WHOLE, "-p --processes", "Worker processes to start."),
+        _worker(
+            "fetch",
+            kinds.TEXT,
+            "--fetch",
+            "reliable survives kill -9; basic is BRPOP, as Sidekiq does it.",
+            "",
+            *("reliable", "basic"),
+        ),
+        _worker(
+            "timeout", kinds.SECONDS, "-t --timeout", "Seconds that running jobs get after TERM."
+        ),
+        _worker(
+            "poll_interval",
+            kinds.SECONDS_OR_NONE,
+            "--poll-interval",
+            "Average seconds between looks for due jobs.",
+            "by fleet size",
+        ),
+        _worker(
+            "precise",
+            kinds.BOOLEAN,
+            "--precise/--no-precise",
+            "Run due jobs at their time, not at the next look for them.",
+        ),
+        _worker("max_retries", kinds.WHOLE, "--max-retries", "What retry: true means."),
+        _worker(
+            "poison_limit",
+            kinds.WHOLE,
+            "--poison-limit",
+            "How often a job may take its process down before it is buried.",
+        ),
+        _worker(
+            "max_iteration_runtime",
+            kinds.SECONDS_OR_NONE,
+            "--max-iteration-runtime",
+            "Seconds after which an iterable job makes way for others.",
+            "never",
+        ),
+        _worker(
+            "memory_limit",
+            kinds.WHOLE_OR_NONE,
+            "--memory-limit",
+            "MiB of memory above which a worker process is replaced.",
+            "never",
+        ),
+        _worker(
+            "dead_limit", kinds.WHOLE, "--dead-limit", "The dead set keeps one less than this."
+        ),
+        _worker(
+            "dead_max_age",
+            kinds.SECONDS,
+            "--dead-max-age",
+            "Seconds after which dead jobs are forgotten.",
+            "15552000 (180 days)",
+        ),
+        _worker("tag", kinds.TEXT, "-g --tag", "Shown in Sidekiq's web page.", "none"),
+        _worker(
+            "labels", kinds.LABELS, "--label", "Shown in Sidekiq's web page; repeatable.", "none"
+        ),
+        Setting(
+            "log_format",
+            kinds.TEXT,
+            ("--log-format",),
+            "One line an event for people, or one JSON object.",
+            "human",
+            choices=("human", "json"),
+        ),
+        Setting(
+            "log_level",
+            kinds.TEXT,
+            ("--log-level",),
+            "The least important events to log.",
+            "info",
+            choices=("debug", "info", "warning", "error"),
+        ),
+    )
+}
+
+# Those that say which settings count, and so are none.
+OTHER_VARIABLES = ("JOBWIRE_CONFIG", "JOBWIRE_ENV")

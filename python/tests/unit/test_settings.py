@@ -1,0 +1,554 @@
+"""jobwire.settings: what counts, who said so, and what is wrong with it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobwire.config import CapsuleConfig, WorkerConfig
+from jobwire.errors import ConfigError
+from jobwire.settings import SETTINGS, Settings, resolve
+
+Resolve = Callable[..., Settings]
+
+
+@pytest.fixture
+def settle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Resolve:
+    """Return `resolve` for a directory with the named file in it."""
+    monkeypatch.chdir(tmp_path)
+
+    def settle(
+        text: str = "",
+        name: str = "jobwire.toml",
+        *,
+        flags: dict[str, Any] | None = None,
+        environment: str | None = None,
+        file: str | None = None,
+        **environ: str,
+    ) -> Settings:
+        if text:
+            Path(name).parent.mkdir(exist_ok=True)
+            Path(name).write_text(text, "utf-8")
+        if file is None and text and Path(name).name.startswith("sidekiq."):
+            file = name
+        return resolve(flags or {}, environ, tmp_path, file=file, environment=environment)
+
+    return settle
+
+
+def source(settings: Settings, name: str) -> tuple[Any, str]:
+    found = settings.values[name]
+    return found.value, found.source
+
+
+# -- precedence
+
+
+def test_the_nearest_word_counts(settle: Resolve) -> None:
+    """Flag, variable, the file's section, the file, the default."""
+    text = "timeout = 1\n\n[production]\ntimeout = 2\n"
+    production = {"JOBWIRE_ENV": "production"}
+    steps: list[tuple[dict[str, Any], tuple[Any, str]]] = [
+        ({}, (25.0, "default")),
+        ({"text": text}, (1, "jobwire.toml:1")),
+        ({"text": text, **production}, (2, "jobwire.toml:4 [production]")),
+        ({"text": text, **production, "JOBWIRE_TIMEOUT": "3"}, (3, "JOBWIRE_TIMEOUT")),
+        (
+            {"text": text, **production, "JOBWIRE_TIMEOUT": "3", "flags": {"timeout": "4"}},
+            (4, "--timeout"),
+        ),
+    ]
+    for given, expected in steps:
+        assert source(settle(**given), "timeout") == expected
+
+
+def test_without_anything_it_is_the_default_worker(settle: Resolve) -> None:
+    """FETCH-4, and whatever else `WorkerConfig` says."""
+    assert settle().worker() == WorkerConfig()
+
+
+def test_the_environment_is_the_nearest_named(settle: Resolve) -> None:
+    names = ["RACK_ENV", "RAILS_ENV", "APP_ENV", "JOBWIRE_ENV"]
+    assert settle().environment.value == "development"
+    environ: dict[str, str] = {}
+    for name in names:
+        environ[name] = name.lower()
+        assert settle(**environ).environment.value == name.lower()
+    assert settle(environment="x", **environ).environment.value == "x"
+
+
+def test_a_named_environment_without_a_section_is_noted(settle: Resolve) -> None:
+    text = "[production]\ntimeout = 2\n"
+    assert settle(text).notes == []
+    (note,) = settle(text, APP_ENV="prodution").notes
+    assert "'prodution'" in note
+    assert "there are production" in note
+
+
+# -- variables
+
+
+VARIABLES: dict[str, tuple[str, Any]] = {
+    "JOBWIRE_APP": ("shop.jobs:app", "shop.jobs:app"),
+    "JOBWIRE_REDIS_URL": ("redis://r", "redis://r"),
+    "JOBWIRE_QUEUES": ("critical,3 low", {"critical": 3, "low": 0}),
+    "JOBWIRE_CONCURRENCY": ("7", 7),
+    "JOBWIRE_CAPSULES": (
+        "mail=2 mail,3 news; slow=1 slow",
+        {
+            "mail": CapsuleConfig(queues={"mail": 3, "news": 0}, concurrency=2),
+            "slow": CapsuleConfig(queues={"slow": 0}, concurrency=1),
+        },
+    ),
+    "JOBWIRE_PROCESSES": ("2", 2),
+    "JOBWIRE_FETCH": ("basic", "basic"),
+    "JOBWIRE_TIMEOUT": ("2.5", 2.5),
+    "JOBWIRE_POLL_INTERVAL": ("none", None),
+    "JOBWIRE_PRECISE": ("yes", True),
+    "JOBWIRE_MAX_RETRIES": ("3", 3),
+    "JOBWIRE_POISON_LIMIT": ("1", 1),
+    "JOBWIRE_MAX_ITERATION_RUNTIME": ("300", 300),
+    "JOBWIRE_MEMORY_LIMIT": ("512", 512),
+    "JOBWIRE_DEAD_LIMIT": ("100", 100),
+    "JOBWIRE_DEAD_MAX_AGE": ("86400", 86400),
+    "JOBWIRE_TAG": ("shop", "shop"),
+    "JOBWIRE_LABELS": ("a b", ["a", "b"]),
+    "JOBWIRE_LOG_FORMAT": ("json", "json"),
+    "JOBWIRE_LOG_LEVEL": ("debug", "debug"),
+}
+
+
+def test_every_setting_has_a_variable(settle: Resolve) -> None:
+    """And every field of `WorkerConfig` is a setting."""
+    assert {setting.variable for setting in SETTINGS.values()} == set(VARIABLES)
+    assert set(WorkerConfig.__dataclass_fields__) <= set(SETTINGS)
+    settings = settle(**{name: text for name, (text, _) in VARIABLES.items()})
+    for name, setting in SETTINGS.items():
+        assert source(settings, name) == (VARIABLES[setting.variable][1], setting.variable)
+    settings.worker()
+
+
+def test_an_empty_variable_is_none(settle: Resolve) -> None:
+    assert source(settle(JOBWIRE_CONCURRENCY=""), "concurrency") == (5, "default")
+
+
+@pytest.mark.parametrize(
+    ("environ", "problem"),
+    [
+        (
+            {"JOBWIRE_CONCURRENCY": "many"},
+            "JOBWIRE_CONCURRENCY: concurrency: 'many' is not a whole",
+        ),
+        ({"JOBWIRE_CONCURRENCY": "0"}, "JOBWIRE_CONCURRENCY: concurrency: 0 is less than 1"),
+        ({"JOBWIRE_TIMEOUT": "nan"}, "JOBWIRE_TIMEOUT: timeout: nan is not"),
+        ({"JOBWIRE_PRECISE": "maybe"}, "precise: 'maybe' is neither true nor false"),
+        ({"JOBWIRE_LOG_LEVEL": "loud"}, "log_level: 'loud' is none of 'debug', 'info'"),
+        ({"JOBWIRE_QUEUES": "a,x"}, "JOBWIRE_QUEUES: queue 'a,x'"),
+        ({"JOBWIRE_CAPSULES": "a=1 b; a=1 c"}, "JOBWIRE_CAPSULES: capsule 'a' is named twice"),
+        ({"JOBWIRE_CONCURENCY": "5"}, "JOBWIRE_CONCURENCY: .*did you mean JOBWIRE_CONCURRENCY"),
+        ({"JOBWIRE_REDIS": "x"}, "JOBWIRE_REDIS: .*did you mean JOBWIRE_REDIS_URL"),
+    ],
+)
+def test_a_wrong_variable_is_named(settle: Resolve, environ: dict[str, str], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        settle(**environ)
+
+
+def test_other_peoples_variables_are_left_alone(settle: Resolve) -> None:
+    settle(JOBWIRE_CACHE="x", JOBWIRE_SEED="1", CONCURRENCY="many")
+
+
+# -- which file
+
+
+def test_files_are_found_by_name(settle: Resolve) -> None:
+    for name, text in {
+        "jobwire.toml": "tag = 'x'",
+        "jobwire.yml": "tag: x",
+        "jobwire.yaml": "tag: x",
+        "pyproject.toml": "[tool.jobwire]\ntag = 'x'",
+    }.items():
+        assert settle(text, name).file.value == name
+        assert settle()["tag"] == "x"
+        Path(name).unlink()
+
+
+def test_two_files_are_refused_unless_one_is_named(settle: Resolve) -> None:
+    Path("pyproject.toml").write_text("[project]\nname = 'jobwire-shop'\n")
+    settle("tag: a", "jobwire.yml")
+    Path("jobwire.toml").write_text("tag = 'b'")
+    with pytest.raises(ConfigError, match=r"jobwire.toml and jobwire.yml both have settings.*-C"):
+        settle()
+    assert settle(file="jobwire.yml")["tag"] == "a"
+    assert settle(JOBWIRE_CONFIG="jobwire.toml")["tag"] == "b"
+    assert settle(file="jobwire.yml", JOBWIRE_CONFIG="jobwire.toml")["tag"] == "a"
+
+
+def test_rubys_file_is_used_only_if_named(settle: Resolve) -> None:
+    """Its queues hold jobs that only Ruby can run."""
+    settle("concurrency: 3", "config/sidekiq.yml")
+    settle("concurrency: 3", "sidekiq.yml")
+    assert settle().file.value is None
+    assert settle(file="config/sidekiq.yml")["concurrency"] == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("gone.toml", None, "gone.toml: cannot be read: No such file"),
+        ("jobwire.ini", "x", "jobwire.ini: its name must end in .toml, .yml"),
+        ("jobwire.toml", "tag = x", r"jobwire.toml: not TOML: .*line 1"),
+        ("jobwire.yml", "tag: [\n", r"jobwire.yml:2: not YAML: "),
+        ("jobwire.yml", "tag: a\x00b\n", r"jobwire.yml: not YAML: "),
+        ("jobwire.yml", "- a\n- b\n", "jobwire.yml:1: the file holds no mapping"),
+        ("jobwire.yml", "\ntag: !ruby/object:Shop {}\n", "jobwire.yml:2: "),
+        ("jobwire.yml", "tag: !!python/object/apply:os.getcwd []\n", "jobwire.yml:1: "),
+        ("jobwire.yml", "tag: a\ntimeout: 1\ntag: b\n", "jobwire.yml:3: tag stands on line 1"),
+        ("jobwire.yml", "5: a\n", "jobwire.yml:1: the key '5' is not text"),
+        ("jobwire.yml", "labels: &a [*a]\n", "jobwire.yml:1: an alias holds itself"),
+        ("pyproject.toml", "[project]\nname = 'x'\n", r"has no table \[tool.jobwire\]"),
+    ],
+)
+def test_a_file_that_cannot_be_used(
+    settle: Resolve, name: str, text: str | None, problem: str
+) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        settle(text or "", name, file=name)
+
+
+def test_a_file_that_is_not_utf_8(settle: Resolve) -> None:
+    Path("jobwire.yml").write_bytes(b"tag: caf\xe9\n")
+    with pytest.raises(ConfigError, match=r"jobwire.yml: not UTF-8 at byte 8"):
+        settle()
+
+
+def test_yaml_without_pyyaml(settle: Resolve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One message with the fix; TOML goes on working."""
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(ConfigError, match=r"jobwire.yml: .*pip install 'jobwire\[yaml\]'"):
+        settle("tag: a", "jobwire.yml")
+    Path("jobwire.yml").unlink()
+    assert settle("tag = 'a'")["tag"] == "a"
+
+
+# -- what files say
+
+FULL_TOML = """\
+app = "shop.jobs:app"
+queues = ["critical,3", ["default", 2], "low"]
+concurrency = 10
+labels = ["a", "b"]
+precise = true
+memory_limit = 512
+
+[capsules.mail]
+queues = { mail = 1, "news" = 2 }
+concurrency = 2
+
+[capsules.slow]
+queues = ["slow"]
+"""
+FULL_YAML = """\
+app: shop.jobs:app
+queues:
+  - critical,3
+  - [default, 2]
+  - low
+concurrency: 10
+labels: [a, b]
+precise: true
+memory_limit: 512
+capsules:
+  mail:
+    queues: {mail: 1, news: 2}
+    concurrency: 2
+  slow:
+    queues:
+      - slow
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("jobwire.toml", FULL_TOML),
+        ("pyproject.toml", "[tool.jobwire]\n" + FULL_TOML.replace("[cap", "[tool.jobwire.cap")),
+        ("jobwire.yml", FULL_YAML),
+    ],
+)
+def test_the_same_in_every_format(settle: Resolve, name: str, text: str) -> None:
+    settings = settle(text, name)
+    assert settings.worker() == WorkerConfig(
+        capsules={
+            "default": CapsuleConfig(
+                queues={"critical": 3, "default": 2, "low": 0}, concurrency=10
+            ),
+            "mail": CapsuleConfig(queues={"mail": 1, "news": 2}, concurrency=2),
+            "slow": CapsuleConfig(queues={"slow": 0}, concurrency=5),
+        },
+        labels=["a", "b"],
+        precise=True,
+        memory_limit=512,
+    )
+    assert settings["app"] == "shop.jobs:app"
+    first = 2 if name == "pyproject.toml" else 1
+    assert settings.values["app"].source == f"{name}:{first}"
+
+
+@pytest.mark.parametrize(
+    ("queues", "expected"),
+    [
+        ("[a, b]", {"a": 0, "b": 0}),
+        ("[[a, 2], [b, 1]]", {"a": 2, "b": 1}),
+        ("[[a], b]", {"a": 0, "b": 0}),
+        ("{a: 2, b: 1}", {"a": 2, "b": 1}),
+        ("[a: 2, b: 1]", {"a": 2, "b": 1}),
+        ("a,2 b", {"a": 2, "b": 0}),
+        ("[a, a, b]", {"a": 0, "b": 0}),
+        ("[[a, 2], b, [a, 1]]", {"a": 3, "b": 0}),
+        ("[a, [a, 2]]", {"a": 3}),
+        ("[:a, [:b, 2]]", {"a": 0, "b": 2}),
+        ("[':a']", {":a": 0}),
+        ("['${Q}', [b, '${W}']]", {"x": 4, "b": 9}),
+        ("${QS}", {"x": 1, "y": 0}),
+    ],
+)
+def test_ways_to_write_queues(settle: Resolve, queues: str, expected: dict[str, int]) -> None:
+    """FETCH-4: a name that returns counts each time, as Sidekiq 7 and later do it."""
+    settings = settle(f"queues: {queues}\n", "jobwire.yml", Q="x,4", W="9", QS="x,1 y")
+    assert settings["queues"] == expected
+    assert list(settings["queues"]) == list(expected)
+
+
+WRONG: list[tuple[str, str]] = [
+    ("concurency: 5", ":1: concurency: no such setting; did you mean concurrency?"),
+    ("xyz: 5", ":1: xyz: no such setting; there are app, redis, queues"),
+    ("dead_max_jobs: 5", ":1: dead_max_jobs: no such setting; Sidekiq's .* is dead_limit here"),
+    ("tag: a\nconcurrency: five", ":2: concurrency: 'five' is not a whole number"),
+    ("concurrency: '5'", ":1: concurrency: '5' is not a whole number"),
+    ("concurrency: true", ":1: concurrency: True is not a whole number"),
+    ("concurrency: 5.5", ":1: concurrency: 5.5 is not a whole number"),
+    ("concurrency: 0", ":1: concurrency: 0 is less than 1"),
+    ("concurrency: [5]", r":1: concurrency: \[5\] is not a whole number"),
+    ("timeout: soon", ":1: timeout: 'soon' is not a number of seconds"),
+    ("timeout: .inf", ":1: timeout: inf is not a number of seconds"),
+    ("precise: 1", ":1: precise: 1 is neither true nor false"),
+    ("tag: 5", ":1: tag: 5 is not text; put it in quotes"),
+    ("labels: [on]", ":1: labels: True is not text; put it in quotes"),
+    ("labels: 5", ":1: labels: 5 is not a list"),
+    ("queues: [5]", ":1: queues: 5 is not text; put it in quotes"),
+    ("queues: 5", ":1: queues: 5 is not queue names"),
+    ("queues: []", ":1: queues: a capsule needs at least one"),
+    ("queues: [[a, x]]", ":1: queues: weight 'x' of 'a' is not a whole number"),
+    ("queues: [[a, -1]]", ":1: queues: weight -1 of 'a'"),
+    ("queues: [[a, 1, 2]]", r":1: queues: \['a', 1, 2\] does not read \[NAME, WEIGHT\]"),
+    ("queues: ['a,x']", ":1: queue 'a,x': the weight 'x'"),
+    ("capsules: 5", ":1: capsules: 5 does not read NAME: "),
+    ("capsules:\n  mail: 5", ":2: capsule 'mail' does not read"),
+    (
+        "capsules:\n  mail:\n    queue: [a]",
+        ":3: capsule 'mail': queue: no such setting; did you mean queues?",
+    ),
+    (
+        "capsules:\n  mail:\n    queues: [a]\n    concurrency: 0",
+        ":4: capsule 'mail': concurrency: 0 is less than 1",
+    ),
+    ("capsule:\n  mail: {queues: [a]}", ":1: capsule: no such setting; did you mean capsules?"),
+    ("production:\n  timout: 5", ":2: timout: no such setting; did you mean timeout?"),
+    ("production:\n  tag: ${GONE}\ntag: ${GONE}", r":3: \$\{GONE\}: the variable is not set"),
+    ("tag: ${GONE", ":1: '.{6}' names no variable"),
+    ("tag: ${1}", r":1: '\$\{1\}' names no variable"),
+    (
+        "\n\ntag: <%= Shop.name %>",
+        ":3: the tag '<%= Shop.name %>' is Ruby code, which is never run",
+    ),
+    ("tag: <%= ENV.fetch('GONE') %>", r":1: ENV.fetch\('GONE'\): the variable is not set"),
+    ("tag: a\n<% if true %>\ntimeout: 3\n<% end %>", ":2: the tag '<% if true %>' is Ruby code"),
+    ("tag: <%= ENV['A'] + `id` %>", ":1: the tag .* is Ruby code, which is never run"),
+    ("tag: <%= ENV['A']", ":1: the tag .* is Ruby code, which is never run"),
+]
+
+
+@pytest.mark.parametrize(("text", "problem"), WRONG, ids=[text for text, _ in WRONG])
+def test_what_is_wrong_is_said_with_file_and_line(settle: Resolve, text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match="^jobwire.yml" + problem):
+        settle(text, "jobwire.yml")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("# x\nconcurency = 5", ":2: concurency: no such setting; did you mean concurrency?"),
+        ("concurrency = 5.0", ":1: concurrency: 5.0 is not a whole number"),
+        ("timeout = 1979-05-27", ":1: timeout: datetime.date"),
+        ("[capsules.mail]\nqueue = ['a']", ":2: capsule 'mail': queue: no such setting"),
+        ("[production]\n\ntimout = 5", ":3: timout: no such setting"),
+        ("capsules.mail.concurrency = 0", ":1: capsule 'mail': concurrency: 0 is less"),
+    ],
+)
+def test_toml_has_lines_too(settle: Resolve, text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match="^jobwire.toml" + problem):
+        settle(text)
+
+
+def test_what_no_chosen_section_says_may_lack_its_variables(settle: Resolve) -> None:
+    text = "production:\n  redis: ${SHOP_REDIS}\n"
+    assert settle(text, "jobwire.yml")["redis"] is None
+    with pytest.raises(ConfigError, match=r":2: \${SHOP_REDIS}: the variable is not set"):
+        settle(text, "jobwire.yml", APP_ENV="production")
+
+
+@pytest.mark.parametrize(
+    ("value", "environ", "expected"),
+    [
+        ("${N}", {"N": "7"}, 7),
+        ("${N:-8}", {"N": "7"}, 7),
+        ("${N:-8}", {}, 8),
+        ("${N:-8}", {"N": ""}, 8),
+        ("1${N}", {"N": "7"}, 17),
+        ('<%= ENV["N"] %>', {"N": "7"}, 7),
+        ('<%= ENV["N"] %>', {}, 5),
+        ("<%= ENV['N'] || 8 %>", {"N": "7"}, 7),
+        ("<%= ENV['N'] || 8 %>", {}, 8),
+        ("<%=ENV['N']||'8'-%>", {}, 8),
+        ('<%= ENV.fetch("N", 8) %>', {}, 8),
+        ('<%= ENV.fetch("N", "8") %>', {"N": "7"}, 7),
+        ("<%= ENV.fetch('N') { 8 } %>", {}, 8),
+        ("<%= ENV.fetch('N') %>", {"N": "7"}, 7),
+        ("9 # <%= Shop.threads %>", {}, 9),
+        ("9 <%# Shop.threads %>", {}, 9),
+        ("9\n# <% if false %>\n# <% end %>", {}, 9),
+    ],
+)
+def test_variables_in_a_file(
+    settle: Resolve, value: str, environ: dict[str, str], expected: int
+) -> None:
+    """What they hold is a value: it cannot add keys."""
+    assert settle(f"concurrency: {value}\n", "jobwire.yml", **environ)["concurrency"] == expected
+
+
+def test_a_variable_cannot_write_yaml(settle: Resolve) -> None:
+    settings = settle("tag: ${T}\n", "jobwire.yml", T="x\nconcurrency: 99")
+    assert (settings["tag"], settings["concurrency"]) == ("x\nconcurrency: 99", 5)
+
+
+def test_a_dollar_can_be_meant(settle: Resolve) -> None:
+    assert settle('tag = "$${HOME} $5"')["tag"] == "${HOME} $5"
+
+
+# -- sidekiq.yml
+
+RUBYS = """\
+# Sample of what is usual
+---
+:verbose: false
+:concurrency: <%= ENV.fetch("RAILS_MAX_THREADS") { 5 } %>
+:timeout: 30
+:max_retries: 3
+:dead_max_jobs: 500
+:dead_timeout_in_seconds: 3600
+:poll_interval_average: 2
+:tag: shop
+:labels:
+  - :reliable
+:require: ./config/environment.rb
+:logfile: log/sidekiq.log
+:strict: true
+:queues:
+  - [critical, 3]
+  - [:default, 2]
+  - :low
+:capsules:
+  :mail:
+    :concurrency: 1
+    :queues:
+      - mailers
+defaults: &defaults
+  :timeout: 8
+staging:
+  <<: *defaults
+  :concurrency: 2
+:scheduler:
+  :schedule:
+    cleanup: {cron: '0 * * * *', class: Cleanup}
+production:
+  :concurrency: 20
+  :queues:
+    - critical
+    - default
+"""
+
+
+def test_sidekiqs_own_file(settle: Resolve) -> None:
+    """As Ruby people write it: symbols, tags, sections, keys of gems."""
+    settings = settle(RUBYS, "sidekiq.yml")
+    assert settings.worker() == WorkerConfig(
+        capsules={
+            "default": CapsuleConfig(queues={"critical": 3, "default": 2, "low": 0}, concurrency=5),
+            "mail": CapsuleConfig(queues={"mailers": 0}, concurrency=1),
+        },
+        timeout=30,
+        max_retries=3,
+        dead_limit=500,
+        dead_max_age=3600,
+        poll_interval=2,
+        tag="shop",
+        labels=["reliable"],
+    )
+    assert settings["log_level"] == "info"
+    ignored = " ".join(settings.notes)
+    for name in ("require", "logfile", "strict", "scheduler"):
+        assert f"{name} means nothing here; ignored" in ignored
+    assert len(settings.notes) == 4
+    assert settings.values["timeout"].source == "sidekiq.yml:5"
+
+    production = settle(RUBYS, "sidekiq.yml", RAILS_ENV="production", RAILS_MAX_THREADS="7")
+    default = production.worker().capsules["default"]
+    assert default == CapsuleConfig(queues={"critical": 0, "default": 0}, concurrency=20)
+    staging = settle(RUBYS, "sidekiq.yml", environment="staging", RAILS_MAX_THREADS="7")
+    assert (staging["concurrency"], staging["timeout"]) == (2, 8)
+
+
+def test_verbose_is_the_log_level(settle: Resolve) -> None:
+    assert settle(":verbose: true\n", "sidekiq.yml")["log_level"] == "debug"
+
+
+@pytest.mark.parametrize("name", ["sidekiq.yml", "sidekiq.yml.erb", "sidekiq.yaml"])
+def test_a_misspelt_setting_is_refused_there_too(settle: Resolve, name: str) -> None:
+    with pytest.raises(ConfigError, match=r"yml|yaml.*:1: concurency: .*did you mean concurrency"):
+        settle(":concurency: 5\n", name)
+
+
+def test_keys_of_gems_are_not(settle: Resolve) -> None:
+    (note,) = settle("web_password: x\n", "sidekiq.yml").notes
+    assert note == "sidekiq.yml:1: web_password means nothing here; ignored"
+
+
+# -- what the settings come to
+
+
+def test_the_default_capsule_is_made_once(settle: Resolve) -> None:
+    """BEAT-4: capsules have names of their own."""
+    text = "capsules:\n  default: {queues: [a], concurrency: 1}\n"
+    only = settle(text, "jobwire.yml").worker()
+    assert only.capsules == {"default": CapsuleConfig(queues={"a": 0}, concurrency=1)}
+    with pytest.raises(ConfigError, match=r"--queue: queues and jobwire.yml:1 both make"):
+        settle(flags={"queues": ("a",)}).worker()
+
+
+def test_another_default_counts_only_if_nobody_spoke(settle: Resolve) -> None:
+    settings = settle().otherwise("poll_interval", 1.0, "jobwire dev")
+    assert source(settings, "poll_interval") == (1.0, "jobwire dev")
+    settings = settle(JOBWIRE_POLL_INTERVAL="2").otherwise("poll_interval", 1.0, "jobwire dev")
+    assert source(settings, "poll_interval") == (2, "JOBWIRE_POLL_INTERVAL")
+
+
+def test_flags_replace_lists(settle: Resolve) -> None:
+    settings = settle("queues: [a, b]", "jobwire.yml", flags={"queues": ("c,2",), "precise": True})
+    assert source(settings, "queues") == ({"c": 2}, "--queue")
+    assert source(settings, "precise") == (True, "--precise")
+    assert settle(flags={"queues": ()})["queues"] == {"a": 0, "b": 0}
