@@ -1,15 +1,14 @@
-"""The asyncio shell: as `_sync`, with the words async and await."""
+"""The asyncio shell: as `_sync`, with the words async and await, and one connection for all."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, TypeVar
 
 import redis
-import redis.asyncio
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 
 from jobwire import _connect
+from jobwire._line import LOST, AsyncLine
 from jobwire._scripts import script
 from jobwire.wire import Message, Op, dialogue
 
@@ -19,25 +18,39 @@ T = TypeVar("T")
 
 
 class AsyncRedis:
-    """Runs operations, one round trip a message. Belongs to one event loop.
+    """Runs operations, one round trip a message. Belongs to the event loop that it is used in.
+
+    All tasks share a connection: what they send in one turn of the loop goes out in one write.
+    When a task is cancelled while it waits, the connection takes no more, and is closed when the
+    others have their replies.
 
     Args:
         url: Where the server is.
         timeout: Seconds to wait for a connection, and for a reply.
-        max_connections: Size of the pool. More callers than that wait, `timeout` seconds at most:
-            tasks cost nothing, and thousands of them must not open as many sockets.
+        max_connections: How many there may be, those included that wait for last replies.
+        role: Named in the server's list of clients: `jobwire-<role>:<pid>`.
     """
 
     def __init__(
-        self, url: str, *, timeout: float = _connect.TIMEOUT, max_connections: int = 50
+        self,
+        url: str,
+        *,
+        timeout: float = _connect.TIMEOUT,
+        max_connections: int = 50,
+        role: str = "client",
     ) -> None:
         self.url = _connect.check_url(url)
-        self._pool: Any = redis.asyncio.BlockingConnectionPool.from_url(
-            url,
-            retry=Retry(NoBackoff(), 0),
-            timeout=timeout,
-            **_connect.pool_options(timeout, max_connections),
-        )
+        self._role = role
+        self._timeout = timeout
+        self._most = max_connections
+        self._connect = _connect.async_opener(url, timeout=timeout)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._line: AsyncLine | None = None
+        self._old: list[AsyncLine] = []
+        self._opening: asyncio.Task[AsyncLine] | None = None
 
     async def run(self, op: Op[T]) -> T:
         """Run an operation to its end and return its result.
@@ -46,11 +59,13 @@ class AsyncRedis:
             RedisTrouble: See there which kind says what about the state in Redis.
         """
         talk = dialogue(op, script)
+        line: AsyncLine | None = None
         try:
             message = next(talk)
             while True:
                 try:
-                    replies = await self._answer(message)
+                    line = await self._usable(line if message.fresh else None)
+                    replies = await self._answer(line, message)
                 except Exception as error:  # noqa: BLE001 - the operation may know better
                     message = talk.throw(error)
                 else:
@@ -63,40 +78,60 @@ class AsyncRedis:
 
     async def close(self) -> None:
         """Close all connections. The next `run` opens new ones."""
-        await self._pool.disconnect()
+        if self._loop is not asyncio.get_running_loop():
+            return
+        opening, lines = self._opening, [*self._old, *([self._line] if self._line else [])]
+        self._forget()
+        if opening is not None:
+            opening.cancel()
+            await asyncio.wait([opening])
+        for line in lines:
+            line.close()
+        await asyncio.sleep(0)  # sockets are closed in the loop's next turn
 
-    async def _answer(self, message: Message) -> list[Any]:
+    async def _answer(self, line: AsyncLine, message: Message) -> list[Any]:
         try:
-            connection: Any = await self._pool.get_connection()
-        except redis.RedisError as error:
+            return await line.ask(message.commands)
+        except LOST as error:
+            raise _connect.no_reply(self.url, error) from error
+
+    async def _usable(self, bad: AsyncLine | None) -> AsyncLine:
+        """Return the line to use, any but `bad`, which led to the wrong server."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:  # also in a forked child: what its parent has open is not ours
+            self._loop = loop
+            self._forget()
+        line = self._line
+        if line is not None:
+            if line is not bad and line.open:
+                return line
+            self._line = None
+            line.retire()
+            self._old = [each for each in [*self._old, line] if not each.closed]
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open())
+            self._opening.add_done_callback(self._opened)
+        try:
+            # Shared by all who wait for it, so it must not end with any of them.
+            return await asyncio.shield(self._opening)
+        except (redis.RedisError, *LOST) as error:
             raise _connect.unreachable(self.url, error) from error
-        try:
-            if message.fresh:
-                await connection.disconnect()
-                await connection.connect()
-        except BaseException as error:
-            await connection.disconnect(nowait=True)
-            await self._pool.release(connection)
-            if isinstance(error, redis.RedisError):
-                raise _connect.unreachable(self.url, error) from error
-            raise
-        try:
-            await connection.send_packed_command(
-                connection.pack_commands(message.commands), check_health=False
-            )
-            return [await self._read(connection) for _ in message.commands]
-        except BaseException as error:
-            # Replies may still be under way: nobody else may read them. [ENV-5]
-            await connection.disconnect(nowait=True)
-            if isinstance(error, redis.RedisError):
-                raise _connect.no_reply(self.url, error) from error
-            raise
-        finally:
-            await self._pool.release(connection)
 
-    @staticmethod
-    async def _read(connection: Any) -> Any:
+    def _opened(self, task: asyncio.Task[AsyncLine]) -> None:
+        if self._opening is task:
+            self._opening = None
+        if not task.cancelled() and task.exception() is None:
+            self._line = task.result()
+
+    async def _open(self) -> AsyncLine:
+        if len(self._old) >= self._most:
+            raise ConnectionError(
+                f"all {self._most} connections wait for replies to tasks that were cancelled"
+            )
+        line = AsyncLine(await self._connect(), self._timeout)
         try:
-            return _connect.reply_value(await connection.read_response())
-        except _connect.ERROR_REPLIES as error:
-            return _connect.reply_value(error)
+            _connect.check_greeting(await line.ask(_connect.greeting(self.url, self._role)))
+        except BaseException:
+            line.close()
+            raise
+        return line

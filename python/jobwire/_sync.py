@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from jobwire import _connect
+from jobwire._line import LOST, Line
+from jobwire._lines import Lines, NoLineFree
 from jobwire._scripts import script
 from jobwire.wire import Message, Op, dialogue
 
@@ -18,23 +18,29 @@ T = TypeVar("T")
 
 
 class SyncRedis:
-    """Runs operations, one round trip a message. Safe to share between threads.
+    """Runs operations, one round trip a message. Safe to share between threads, and to take
+    along in a fork.
 
     Args:
         url: Where the server is.
         timeout: Seconds to wait for a connection, and for a reply.
-        max_connections: Size of the pool; by default as many as there are threads.
+        max_connections: Size of the pool; threads beyond that wait, `timeout` seconds at most.
+            By default there are as many as threads use at a time.
+        role: Named in the server's list of clients: `jobwire-<role>:<pid>`.
     """
 
     def __init__(
-        self, url: str, *, timeout: float = _connect.TIMEOUT, max_connections: int = 2**31
+        self,
+        url: str,
+        *,
+        timeout: float = _connect.TIMEOUT,
+        max_connections: int = 2**31,
+        role: str = "client",
     ) -> None:
         self.url = _connect.check_url(url)
-        self._pool = redis.ConnectionPool.from_url(
-            url,
-            retry=Retry(NoBackoff(), 0),
-            **_connect.pool_options(timeout, max_connections),
-        )
+        self._role = role
+        self._connect = _connect.opener(url, timeout=timeout)
+        self._lines = Lines(self._open, max_connections, timeout)
 
     def run(self, op: Op[T]) -> T:
         """Run an operation to its end and return its result.
@@ -59,41 +65,32 @@ class SyncRedis:
             talk.close()
 
     def close(self) -> None:
-        """Close all connections. The next `run` opens new ones."""
-        self._pool.disconnect()
+        """Close all connections, those in use when they are done. The next `run` opens new ones."""
+        self._lines.renew()
 
     def _answer(self, message: Message) -> list[Any]:
+        if message.fresh:
+            self._lines.renew()
         try:
-            connection: Any = self._pool.get_connection()
-        except redis.RedisError as error:
+            line = self._lines.lend()
+        except (redis.RedisError, NoLineFree, *LOST) as error:
             raise _connect.unreachable(self.url, error) from error
         try:
-            if message.fresh:
-                connection.disconnect()
-                connection.connect()
-        except BaseException as error:
-            connection.disconnect()
-            self._pool.release(connection)
-            if isinstance(error, redis.RedisError):
-                raise _connect.unreachable(self.url, error) from error
-            raise
-        try:
-            connection.send_packed_command(
-                connection.pack_commands(message.commands), check_health=False
-            )
-            return [self._read(connection) for _ in message.commands]
+            replies = line.ask(message.commands)
         except BaseException as error:
             # Replies may still be under way: nobody else may read them. [ENV-5]
-            connection.disconnect()
-            if isinstance(error, redis.RedisError):
+            self._lines.drop(line)
+            if isinstance(error, LOST):
                 raise _connect.no_reply(self.url, error) from error
             raise
-        finally:
-            self._pool.release(connection)
+        self._lines.back(line)
+        return replies
 
-    @staticmethod
-    def _read(connection: Any) -> Any:
+    def _open(self) -> Line:
+        line = Line(self._connect())
         try:
-            return _connect.reply_value(connection.read_response())
-        except _connect.ERROR_REPLIES as error:
-            return _connect.reply_value(error)
+            _connect.check_greeting(line.ask(_connect.greeting(self.url, self._role)))
+        except BaseException:
+            line.close()
+            raise
+        return line

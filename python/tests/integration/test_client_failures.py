@@ -24,8 +24,7 @@ from jobwire import (
     RedisTrouble,
     RedisUnreachable,
 )
-from jobwire._async import AsyncRedis
-from jobwire._sync import SyncRedis
+from jobwire._line import Line
 from jobwire.errors import NoReply
 from jobwire.keys import Keys
 from jobwire.normalize import Item
@@ -435,19 +434,20 @@ def test_replies_that_nobody_waited_for_are_never_read(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ENV-5: struck between two replies, of which the second is still to come."""
-    read = SyncRedis._read
+    read = Line._read
     replies: list[Any] = []
 
-    def struck(connection: Any) -> Any:
+    def struck(line: Line) -> Any:
         if replies:
             raise Interrupted
-        replies.append(read(connection))
+        replies.append(read(line))
         return replies[0]
 
     with Client(server.url, timeout=2) as client:
+        client.redis.run(echo("a connection to use"))
         hold_writes(server)
         with monkeypatch.context() as patched:
-            patched.setattr(SyncRedis, "_read", staticmethod(struck))
+            patched.setattr(Line, "_read", struck)
             with pytest.raises(Interrupted):
                 client.redis.run(two_replies())
         assert replies == [b"first"]
@@ -457,33 +457,33 @@ def test_replies_that_nobody_waited_for_are_never_read(
             assert client.redis.run(echo(str(number))) == str(number).encode()
 
 
-def test_replies_that_no_task_waited_for_are_never_read(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """ENV-5: the same in asyncio."""
-    read = AsyncRedis._read
-    replies: list[Any] = []
-
-    async def struck(connection: Any) -> Any:
-        if replies:
-            raise asyncio.CancelledError
-        replies.append(await read(connection))
-        return replies[0]
+def test_replies_that_no_task_waited_for_are_never_read(server: Server) -> None:
+    """ENV-5: the same in asyncio; who shares the connection still gets what is his."""
 
     async def scenario() -> None:
-        async with AsyncClient(server.url, timeout=2) as client:
+        async with AsyncClient(server.url, timeout=5) as client:
+            await client.redis.run(echo("a connection to use"))
             await asyncio.to_thread(hold_writes, server)
-            with monkeypatch.context() as patched:
-                patched.setattr(AsyncRedis, "_read", staticmethod(struck))
-                with pytest.raises(asyncio.CancelledError):
-                    await client.redis.run(two_replies())
-            assert replies == [b"first"]
+            struck = asyncio.create_task(client.redis.run(two_replies()))
+            patient = asyncio.create_task(client.redis.run(echo("behind it")))
+            await asyncio.to_thread(waiting_client, server)
+            struck.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await struck
             assert await client.redis.run(echo("mine")) == b"mine"
             await asyncio.to_thread(release_writes, server)
+            assert await patient == b"behind it"
             for number in range(100):
                 assert await client.redis.run(echo(str(number))) == str(number).encode()
+            assert len(application_clients(server)) == 1
 
     asyncio.run(scenario())
+
+
+def application_clients(server: Server) -> list[str]:
+    """Return the names of the connections that jobwire has opened."""
+    names = [each["name"] for each in server.client().client_list()]
+    return [name for name in names if name.startswith("jobwire-")]
 
 
 def test_an_interrupted_thread_leaves_no_reply_behind(server: Server) -> None:

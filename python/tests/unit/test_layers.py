@@ -17,10 +17,23 @@ LAYERS: dict[int, set[str]] = {
     1: {
         *("keys", "times", "arguments", "payload", "normalize", "ordering", "retry", "wire"),
         *("pushing", "reliable", "graves", "stats", "promotion", "beat", "producer", "server"),
-        "metrics",
+        *("chain", "current", "lifecycle", "propagation"),
+        *("metrics", "iteration", "iterabletype"),
     },
-    2: {"_data", "_scripts", "_connect", "_sync", "_async", "client", "aio", "app", "embedded"},
-    3: {"spec", "worker"},
+    2: {
+        "_data",
+        "_scripts",
+        *("_connect", "_line", "_lines"),
+        "_sync",
+        "_async",
+        "client",
+        "aio",
+        "app",
+        "jobtype",
+        "embedded",
+        "inspect",
+    },
+    3: {"settings", "spec", "worker"},
     4: {"cli", "__main__"},
 }
 LAYER = {name: layer for layer, names in LAYERS.items() for name in names}
