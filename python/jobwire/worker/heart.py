@@ -18,7 +18,7 @@ from jobwire.reliable import recover, resign
 from jobwire.wire import command, once
 from jobwire.worker.outage import Outage
 
-__all__ = ["Heart"]
+__all__ = ["Heart", "rss"]
 
 _log = logging.getLogger("jobwire.worker")
 
@@ -37,6 +37,10 @@ class Heart:
         on_signal: Called with the name of a signal that somebody sent through Redis. [SIG-4]
         on_beat: Called with every beat, for what else has to be done regularly.
         recovers: Whether to put back jobs of dead processes. [REL-4]
+
+    Attributes:
+        turned: When its thread last came round, monotonic seconds: what it does may fail, as when
+            Redis is away, but has to end.
     """
 
     def __init__(
@@ -66,6 +70,7 @@ class Heart:
         self._stop = threading.Event()
         self._one_at_a_time = threading.Lock()
         self._outage = Outage("heartbeat", self._stop, pause=0.0)
+        self.turned = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="jobwire-heart", daemon=True)
 
     def start(self) -> None:
@@ -85,7 +90,7 @@ class Heart:
                 now=time.time(),
                 works=self._works(),
                 quiet=self._quiet(),
-                rss=_rss(),
+                rss=rss(),
                 rtt_us=int((time.perf_counter() - asked) * 1e6),
             )
             signal = self._redis.run(
@@ -104,6 +109,7 @@ class Heart:
 
     def _run(self) -> None:
         while not self._stop.wait(PERIOD):
+            self.turned = time.monotonic()
             with self._outage:
                 self.beat()
                 self._look_after()
@@ -127,7 +133,7 @@ class Heart:
             _log.warning("could not leave the list of processes: %s", error)
 
 
-def _rss() -> int:
+def rss() -> int:
     """Return resident memory in KiB; the peak where the system tells no more."""
     try:
         status = Path("/proc/self/status").read_text()

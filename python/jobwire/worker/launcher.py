@@ -114,6 +114,11 @@ class Launcher:
         """Which Redis."""
         return self._redis.url
 
+    @property
+    def turned(self) -> float:
+        """When the heart's thread last came round, monotonic seconds."""
+        return self._heart.turned
+
     def works(self) -> Mapping[str, Work]:
         """Return what runs now, by thread id."""
         return {tid: work for each in self._capsules for tid, work in each.works().items()}
