@@ -147,8 +147,11 @@ def extract(root: Path, write: bool) -> int:
 @_root_option
 @_write_option
 def trace(root: Path, write: bool) -> int:
-    """Make docs/traceability.md and its index: which file cites which requirement."""
-    from jobwire.spec import citations
+    """Make docs/traceability.md and its index: which file cites which requirement.
+
+    With --write also lua/README.md, the SHA-1 and the contract of each script.
+    """
+    from jobwire.spec import citations, scripts
     from jobwire.spec import trace as pages
 
     document, _ = _checkout(root)
@@ -159,6 +162,8 @@ def trace(root: Path, write: bool) -> int:
     texts = {"docs/traceability.md": pages.page(document, found)}
     if write:
         texts["schema/traceability.json"] = pages.index(found)
+        if not [*scripts.undescribed(root, document)]:  # the check says which
+            texts["lua/README.md"] = scripts.page(root, document)
     _save(root, texts, write)
     return 0
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jobwire.spec import examples, record, trace
+from jobwire.spec import examples, record, scripts, trace
 from jobwire.spec.citations import Citations
 from jobwire.spec.document import CITATION, KEYWORDS, Document, Requirement, keywords_of
 
@@ -102,6 +102,15 @@ def of_records(
                 "is not what the files say that cite requirements; "
                 "to repair: jobwire spec trace --write",
             )
+    if missing := list(scripts.undescribed(root, document)):
+        for name, section in missing:
+            yield Fault(f"lua/{name}.lua", "script", f"has no row in section {section} of SPEC.md")
+    elif _differs(root / "lua/README.md", scripts.page(root, document)):
+        yield Fault(
+            "lua/README.md",
+            "out-of-date",
+            "is not what the scripts and SPEC.md say; to repair: jobwire spec trace --write",
+        )
 
 
 def _ids(document: Document) -> Iterator[Fault]:

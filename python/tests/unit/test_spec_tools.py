@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jobwire.spec import fixture_files, lints, record, trace, verdicts
+from jobwire.spec import fixture_files, lints, record, scripts, trace, verdicts
 from jobwire.spec.citations import cited
 from jobwire.spec.document import Document, read
 
@@ -50,6 +50,17 @@ Why: it is a worker.
 > A payload **MAY** be odd.
 
 Why: history.
+
+| Script | KEYS | Returns | Complexity |
+| --- | --- | --- | --- |
+| `fetch` | queue | a job | O(1) |
+
+A crash of the caller leaves
+nothing.
+
+| Script | Acts if | Effect |
+| --- | --- | --- |
+| `fetch` | there is one | takes it |
 """
 RELEASED = SPEC.replace("1.0-draft.1", "1.0")
 
@@ -284,6 +295,7 @@ def make_records(root: Path) -> dict[str, Any]:
     (root / "schema/requirements.json").write_text(record.render(made), "utf-8")
     (root / "schema/traceability.json").write_text(trace.index(citations), "utf-8")
     (root / "docs/traceability.md").write_text(trace.page(document, citations), "utf-8")
+    (root / "lua/README.md").write_text(scripts.page(root, document), "utf-8")
     return made
 
 
@@ -301,8 +313,13 @@ def make_records(root: Path) -> dict[str, Any]:
         ),
         (
             lambda root: (root / "lua/fetch.lua").write_text("-- [KEY-1]", "utf-8"),
-            ["schema/traceability.json", "docs/traceability.md"],
+            ["schema/traceability.json", "docs/traceability.md", "lua/README.md"],
         ),
+        (
+            lambda root: (root / "lua/fetch.lua").write_text("-- fetch.lua: [KEY-2]\n\n", "utf-8"),
+            ["lua/README.md"],
+        ),
+        (lambda root: (root / "lua/README.md").unlink(), ["lua/README.md"]),
         (lambda root: (root / "docs/traceability.md").unlink(), ["docs/traceability.md"]),
     ],
 )
@@ -314,6 +331,24 @@ def test_generated_files_that_are_out_of_date_are_found(
     found = list(lints.of_records(checkout, document_of(checkout), cited(checkout), made))
     assert [fault.place for fault in found] == stale
     assert all("to repair: jobwire spec " in fault.problem for fault in found)
+
+
+def test_the_page_of_scripts_has_what_a_server_calls_them(checkout: Path) -> None:
+    """LUA-3: the SHA-1 of the exact bytes, with contract, condition and what a crash leaves."""
+    (checkout / "lua/fetch.lua").write_text("-- fetch.lua: take a job. [KEY-2]\n", "utf-8")
+    page = scripts.page(checkout, document_of(checkout))
+    sha = "cadd0270f4d30def9fe98725d42cd52b2e488750"
+    assert f"| [fetch](fetch.lua) | `{sha}` | take a job |\n" in page
+    assert "| fetch | queue | a job | O(1) | there is one |\n" in page
+    assert page.endswith("A crash of the caller leaves\nnothing.\n")
+
+
+@pytest.mark.parametrize("row", ["| `fetch` | queue |", "| `fetch` | there is one |"])
+def test_a_script_that_the_document_leaves_out_is_found(checkout: Path, row: str) -> None:
+    made = make_records(checkout)
+    (checkout / "SPEC.md").write_text(edited((row, row.replace("fetch", "other"))), "utf-8")
+    found = list(lints.of_records(checkout, document_of(checkout), cited(checkout), made))
+    assert [(fault.place, fault.lint) for fault in found] == [("lua/fetch.lua", "script")]
 
 
 def test_the_page_names_the_gaps(checkout: Path) -> None:

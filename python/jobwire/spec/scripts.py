@@ -1,0 +1,85 @@
+"""lua/README.md: the name by which a server knows each script, beside what SPEC.md says of it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from jobwire.spec.document import Document
+
+__all__ = ["page", "undescribed"]
+
+_ROW = re.compile(r"\| `(\w+)` \| (.*) \|")
+# Cells of a row about a script, in the tables of sections 18 and 19.
+_CONTRACT = 4
+_CONDITION = 3
+_TITLE = re.compile(r"-- \w+\.lua: (.*?)\.?(?: \[.*)?\n")
+
+
+def page(root: Path, document: Document) -> str:
+    """Return lua/README.md; every script has to be described."""
+    contracts, conditions = _rows(document, _CONTRACT), _rows(document, _CONDITION)
+    lines = [
+        "# Scripts",
+        "",
+        "Made by `jobwire spec trace --write`; `jobwire spec check` fails when it is out of date.",
+        "",
+        "One atomic step each. The header of a script says what its keys and arguments are, and",
+        "[SPEC.md](../SPEC.md) what it promises, in sections 18 and 19.",
+        "",
+        "| Script | SHA-1 | What it does |",
+        "| --- | --- | --- |",
+    ]
+    names = sorted(_names(root), key=[*contracts].index)
+    for name in names:
+        source = (root / "lua" / f"{name}.lua").read_bytes()
+        sha = hashlib.sha1(source, usedforsecurity=False).hexdigest()
+        title = _TITLE.match(source.decode())
+        lines.append(f"| [{name}]({name}.lua) | `{sha}` | {title[1] if title else ''} |")
+    lines += [
+        "",
+        "## Contracts",
+        "",
+        "| Script | KEYS; ARGV | Returns | Complexity | Acts if |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    condition = ""
+    for name in names:
+        if (acts_if := conditions[name][0]) != "the same":  # as the row before it
+            condition = acts_if
+        lines.append(f"| {name} | {' | '.join(contracts[name])} | {condition} |")
+    lines += ["", "## What a crash leaves", "", *_paragraph(document, "A crash of the caller")]
+    return "\n".join(lines) + "\n"
+
+
+def undescribed(root: Path, document: Document) -> Iterator[tuple[str, str]]:
+    """Yield the scripts that a table of SPEC.md leaves out, and the section it is in."""
+    for cells, section in ((_CONTRACT, "18"), (_CONDITION, "19")):
+        known = _rows(document, cells)
+        yield from ((name, section) for name in _names(root) if name not in known)
+
+
+def _names(root: Path) -> list[str]:
+    return sorted(path.stem for path in (root / "lua").glob("*.lua"))
+
+
+def _rows(document: Document, cells: int) -> dict[str, list[str]]:
+    """Return the rows about scripts that have so many cells: name to the other cells."""
+    found = {}
+    for _, line in document.outside:
+        row = _ROW.fullmatch(line)
+        if row and len(split := row[2].split(" | ")) == cells - 1:
+            found[row[1]] = split
+    return found
+
+
+def _paragraph(document: Document, beginning: str) -> list[str]:
+    lines: list[str] = []
+    for _, line in document.outside:
+        if lines and not line.strip():
+            break
+        if lines or line.startswith(beginning):
+            lines.append(line)
+    return lines
