@@ -1,12 +1,15 @@
-"""The thread that promotes due jobs. [SCHED-5] to [SCHED-10]"""
+"""The thread that promotes due jobs. [SCHED-5] to [SCHED-11]"""
 
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
 import time
 from collections.abc import Callable
+
+import redis
 
 from jobwire._sync import SyncRedis
 from jobwire.graves import Grave
@@ -15,8 +18,13 @@ from jobwire.promotion import BATCH, first_wait, next_wait, promote_batch
 from jobwire.times import Generation
 from jobwire.wire import command, once
 from jobwire.worker.outage import Outage
+from jobwire.worker.wakeup import Watch
 
 __all__ = ["Poller"]
+
+SAFETY_NET = 30.0  # seconds between looks of a precise poller even if no notice came
+PAUSE = 1.0  # seconds between them while the server cannot be asked
+BREATH = 0.01  # seconds between its looks at least, so that a busy set does not keep it busy
 
 _log = logging.getLogger("jobwire.worker")
 
@@ -28,6 +36,8 @@ class Poller:
         redis: Where.
         keys: Key names.
         interval: Average seconds between looks, or None for the fleet's rule. [SCHED-8]
+        precise: Whether to wake up for each member when it is due. Where the server does not
+            tell of new members, `interval` holds. [SCHED-11]
         generation: Returns how to write times.
         grave: Returns the burial parameters of this moment.
     """
@@ -38,12 +48,14 @@ class Poller:
         keys: Keys,
         *,
         interval: float | None,
+        precise: bool = False,
         generation: Callable[[], Generation],
         grave: Callable[[], Grave],
     ) -> None:
         self._redis = redis
         self._keys = keys
         self._interval = interval
+        self._precise = precise
         self._generation = generation
         self._grave = grave
         self._stop = threading.Event()
@@ -52,6 +64,7 @@ class Poller:
             for zset in (keys.retry, keys.schedule)  # retries first, as Sidekiq
         ]
         self._counting = Outage("counting processes", self._stop)
+        self._watch = Watch(redis.url, self._stop)
         self._thread = threading.Thread(target=self._run, name="jobwire-poller", daemon=True)
 
     def start(self) -> None:
@@ -64,16 +77,27 @@ class Poller:
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        wait = first_wait(self._interval, dice=random.random())
+        wait = 0.0 if self._precise else first_wait(self._interval, dice=random.random())
         while not self._stop.wait(wait):
+            now = time.time()
+            next_due = self._watch_for(now) if self._precise else None
             for zset, outage in self._sets:
                 with outage:
                     self._look(zset)
-            wait = self._next_wait()
+            if next_due is not None:
+                self._await(next_due)
+                wait = BREATH * (0.5 + random.random())  # not all of a fleet in the same instant
+            elif self._precise and self._watch.tracking:
+                wait = PAUSE
+            else:
+                wait = self._next_wait()
+        self._watch.close()
 
     def _look(self, zset: str) -> None:
         """Move everything that is due in one set."""
-        skip = 0
+        # What others take meanwhile is passed over: those who look at the same time spread over
+        # the set, instead of all doing the same work.
+        stuck = taken = 0
         while not self._stop.is_set():
             result = self._redis.run(
                 promote_batch(
@@ -82,16 +106,20 @@ class Poller:
                     now=time.time(),
                     generation=self._generation(),
                     grave=self._grave(),
-                    skip=skip,
+                    skip=stuck + taken,
                 )
             )
             for member, problem in result.buried:
                 _log.error(
                     "due member of %s is no job and was buried: %s: %.200r", zset, problem, member
                 )
-            if result.seen < BATCH:
+            stuck += result.stuck
+            if result.seen == BATCH:
+                taken += result.taken
+            elif taken:
+                stuck = taken = 0  # once more, for what was passed over and is there after all
+            else:
                 break
-            skip += result.stuck + result.taken
 
     def _next_wait(self) -> float:
         if self._interval is not None:
@@ -100,3 +128,29 @@ class Poller:
         with self._counting:
             processes = self._redis.run(once(command("SCARD", self._keys.processes)))
         return next_wait(None, processes=processes, dice=random.random())
+
+    def _watch_for(self, now: float) -> float | None:
+        """Have notices sent of new members; return when the next one is due, after `now`.
+
+        Before the look, so that none comes unnoticed between the two. None: the server does not
+        tell, or cannot be asked.
+        """
+        if not self._watch.tracking:
+            return None
+        limits = (f"({now!r}", "+inf", "BYSCORE", "LIMIT", 0, 1, "WITHSCORES")
+        try:
+            replies = self._watch.ask([("ZRANGE", zset, *limits) for zset, _ in self._sets])
+        except (redis.RedisError, OSError) as error:
+            self._watch.close()
+            if isinstance(error, redis.ResponseError) and "WRONGTYPE" not in str(error):
+                self._watch.tracking = False
+                _log.warning("no notice of new scheduled jobs, looking at intervals: %s", error)
+            return None
+        return min((float(score) for reply in replies for _, score in reply), default=math.inf)
+
+    def _await(self, due: float) -> None:
+        """Wait until then, or for a notice of an earlier member."""
+        try:
+            self._watch.wait(min(max(due - time.time(), 0.0), SAFETY_NET))
+        except (redis.RedisError, OSError):
+            self._watch.close()  # the look that follows meets the same trouble and reports it

@@ -35,6 +35,7 @@ class Watch:
 
     Attributes:
         tracking: False once the server has refused to track.
+        noticed: Whether an answer has changed since `ask` began.
     """
 
     def __init__(self, url: str, stop: threading.Event) -> None:
@@ -43,7 +44,7 @@ class Watch:
         self._url = url
         self._open = _connect.opener(url, timeout=_connect.TIMEOUT, protocol=3)
         self._connection: Any = None
-        self._noticed = False
+        self.noticed = False
 
     def ask(self, commands: Sequence[Sequence[Arg]]) -> list[Any]:
         """Return the replies to reading commands; `wait` ends when one of them has changed.
@@ -54,22 +55,22 @@ class Watch:
         """
         if self._connection is None:
             self._connect()
-        self._noticed = False
+        self.noticed = False
         for words in commands:
             self._connection.send_command(*words)
         return [self._reply() for _ in commands]
 
     def wait(self, timeout: float) -> bool:
-        """Wait for a notice; say whether there was one since `ask`."""
+        """Wait for a notice; return `noticed`."""
         deadline = time.monotonic() + timeout
-        while not self._noticed and not self._stop.is_set():
+        while not self.noticed and not self._stop.is_set():
             left = deadline - time.monotonic()
             if left <= 0:
                 break
             if self._connection.can_read(timeout=min(SLICE, left)):
                 self._connection.read_response(push_request=True)
-                self._noticed = True
-        return self._noticed
+                self.noticed = True
+        return self.noticed
 
     def close(self) -> None:
         """Close the connection; the next question opens a new one."""
@@ -96,7 +97,7 @@ class Watch:
             # Other replies with two elements have none that is a text.
             if not (isinstance(reply, list) and len(reply) == 2 and reply[0] == b"invalidate"):
                 return reply
-            self._noticed = True
+            self.noticed = True
 
 
 class Wakeup:
@@ -124,7 +125,9 @@ class Wakeup:
             self._stop.wait(min(POLL, timeout))
             return
         try:
-            if not self._jobs(queue_keys, changes) and self._watch.wait(timeout):
+            if not self._jobs(queue_keys, changes):
+                self._watch.wait(timeout)
+            if self._watch.noticed:  # of whatever key: what is watched has to be asked about anew
                 self._watched = frozenset()
         except redis.ResponseError:
             self._watch.tracking = False  # the next wait polls

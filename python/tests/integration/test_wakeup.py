@@ -67,6 +67,31 @@ def test_a_push_to_any_of_the_lists_ends_the_wait(any_server: Server, wakeup: Wa
         client.delete(f"queue:{name}")
 
 
+def test_a_change_of_another_key_ends_it(any_server: Server, wakeup: Wakeup) -> None:
+    """REL-9: a paused queue goes on; what the key holds is no reason not to wait."""
+    client = any_server.client()
+    client.sadd("jobwire:paused", "a")
+    client.lpush("queue:a", "x")
+
+    def wait(keys: list[str], timeout: float) -> None:
+        wakeup.wait(keys, timeout, changes=["jobwire:paused"])
+
+    for keys in (["queue:b"], []):
+        began = time.monotonic()
+        wait(keys, 30)  # nobody has looked since the key is watched
+        assert time.monotonic() - began < 10
+        wait(keys, 0.1)
+        thread = threading.Thread(target=wait, args=(keys, 60))
+        before = asked(client)
+        thread.start()
+        wait_until(lambda before=before: asked(client) > before)
+        assert thread.is_alive()
+        client.srem("jobwire:paused", "elsewhere", "a")
+        thread.join(20)
+        assert not thread.is_alive()
+        client.sadd("jobwire:paused", "a")
+
+
 def test_jobs_that_are_there_already_end_it_at_once(any_server: Server, wakeup: Wakeup) -> None:
     """REL-1: nothing is lost between a fetch that found nothing and the wait."""
     any_server.client().lpush("queue:b", "x")
