@@ -14,6 +14,7 @@ from typing import NoReturn
 import click
 
 import jobwire
+from jobwire.cli.config import config
 from jobwire.cli.dev import dev
 from jobwire.cli.enqueue import enqueue
 from jobwire.cli.exits import AppNotLoaded, report
@@ -31,7 +32,8 @@ def cli() -> None:
     """Client and worker for the Redis wire protocol that Sidekiq speaks.
 
     Redis is where --redis says, else JOBWIRE_REDIS_URL, the variable that REDIS_PROVIDER names,
-    REDIS_URL, the server that `jobwire dev` runs in this directory, or redis://localhost:6379/0.
+    REDIS_URL, the file with the settings (see `jobwire config`), the server that `jobwire dev`
+    runs in this directory, or redis://localhost:6379/0.
 
     Exit status: 0 done; 2 wrong usage or an invalid job; 3 the application cannot be loaded;
     4 Redis cannot be used; 5 a push that may have been written.
@@ -39,6 +41,7 @@ def cli() -> None:
 
 
 cli.add_command(worker)
+cli.add_command(config)
 cli.add_command(enqueue)
 cli.add_command(dev)
 cli.add_command(spec)

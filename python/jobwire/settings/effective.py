@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -81,6 +81,7 @@ def resolve(
     *,
     file: str | None = None,
     environment: str | None = None,
+    names: Iterable[str] = SETTINGS,
 ) -> Settings:
     """Return what counts: flag, variable, the file's section, the file, the default.
 
@@ -90,6 +91,7 @@ def resolve(
         directory: Where to look for a file if none is named.
         file: The file that a flag names.
         environment: The environment that a flag names.
+        names: Which settings are wanted.
 
     Raises:
         ConfigError: A file, variable or flag is wrong; the text says which.
@@ -99,7 +101,8 @@ def resolve(
     where = _file(file, environ, directory)
     read = files.read(Path(where.value)) if where.value else None
     values: dict[str, Value] = {}
-    for name, setting in SETTINGS.items():
+    for name in names:
+        setting = SETTINGS[name]
         values[name] = (
             _from_flag(setting, flags.get(name))
             or _from_variable(setting, environ)

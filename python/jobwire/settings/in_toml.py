@@ -61,12 +61,13 @@ def _lines(text: str) -> dict[tuple[str, ...], int]:
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), start=1):
         if found := _TABLE.match(line):
-            table = _parts(found[1])
-            lines.setdefault(table, number)
+            path = table = _parts(found[1])
         elif found := _KEY.match(line):
             path = (*table, *_parts(found[1]))
-            for length in range(len(table) + 1, len(path) + 1):
-                lines.setdefault(path[:length], number)
+        else:
+            continue
+        for length in range(1, len(path) + 1):
+            lines.setdefault(path[:length], number)
     return lines
 
 

@@ -9,7 +9,7 @@ from jobwire.config import CapsuleConfig, WorkerConfig
 from jobwire.settings import kinds
 from jobwire.settings.kinds import Kind
 
-__all__ = ["OTHER_VARIABLES", "SETTINGS", "Setting"]
+__all__ = ["OTHER_VARIABLES", "SETTINGS", "Setting", "written"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,14 @@ class Setting:
     @property
     def shown_default(self) -> str:
         """The default, for people."""
-        if self.without:
-            return self.without
-        return str(self.default).lower() if isinstance(self.default, bool) else f"{self.default}"
+        return self.without or written(self.default)
+
+
+def written(value: Any) -> str:
+    """Return a plain value as a variable or a file would have it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
 _DEFAULTS = {
@@ -66,14 +71,14 @@ SETTINGS: dict[str, Setting] = {
             Kind("MODULE:APP", str),
             ("-r", "--require"),
             "Where the jobwire.App is, like shop.jobs:app; the command's argument says the same.",
-            without="has to be named",
+            without="none",
         ),
         Setting(
             "redis",
             Kind("URL", str),
             ("--redis",),
             "Redis or Valkey, like redis://localhost:6379/0.",
-            without="see below",
+            without="REDIS_PROVIDER, REDIS_URL, or localhost",
         ),
         Setting(
             "queues",

@@ -6,10 +6,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from jobwire.cli.exits import AppNotLoaded
-from jobwire.cli.loading import load_app
+from jobwire.cli.loading import app_of, load_app
+from jobwire.settings import resolve
 
 GOOD = "import jobwire\napp = jobwire.App()\n"
 
@@ -24,7 +26,9 @@ def _project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         del sys.modules[name]
 
 
-@pytest.mark.parametrize("target", ["shop_a:app", "shop_a", "shop_a.py:app", "shop_a.py"])
+@pytest.mark.parametrize(
+    "target", ["shop_a:app", "shop_a", "shop_a.py:app", "shop_a.py", "./shop_a.py:app"]
+)
 def test_ways_to_name_it(target: str) -> None:
     """In the current directory, which need not be on the import path."""
     Path("shop_a.py").write_text(GOOD)
@@ -45,6 +49,7 @@ def test_in_a_package() -> None:
     [
         ("gone_c:app", None, "no module 'gone_c'"),
         ("gone_c.py:app", None, "no file 'gone_c.py'"),
+        (".", None, "'.' is a directory, but only a module can be imported"),
         ("", None, "no module is named"),
         (":app", None, "no module is named"),
         ("..x:app", None, "no module is named"),
@@ -66,3 +71,18 @@ def test_what_is_wrong_is_said(target: str, text: str | None, words: str) -> Non
     with pytest.raises(AppNotLoaded) as caught:
         load_app(target)
     assert words in str(caught.value)
+
+
+def test_the_application_comes_from_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its module sees which environment was asked for."""
+    monkeypatch.setenv("JOBWIRE_ENV", "other")
+    Path("shop_e.py").write_text(f"import os\n{GOOD}seen = os.environ['JOBWIRE_ENV']\n")
+    Path("jobwire.toml").write_text("app = 'shop_e:app'\n")
+    app = app_of(resolve({}, {}, Path.cwd(), environment="staging"))
+    module = sys.modules["shop_e"]
+    assert (app, module.seen) == (module.app, "staging")
+
+
+def test_no_application_is_named() -> None:
+    with pytest.raises(click.UsageError, match=r"MODULE:APP.* set app in jobwire.toml, or JOBWIRE"):
+        app_of(resolve({}, {}, Path.cwd()))

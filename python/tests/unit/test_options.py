@@ -5,20 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from jobwire import App
 from jobwire.cli import options
 from jobwire.cli.exits import report
-from jobwire.config import DEFAULT_URL
+from jobwire.cli.worker import worker
+from jobwire.config import DEFAULT_URL, CapsuleConfig, WorkerConfig
 from jobwire.errors import ConfigError, InvalidJob, MaybeWritten, RedisRefused, RedisUnreachable
+from jobwire.settings import OTHER_VARIABLES, SETTINGS, Settings
 
-NAMES = ("JOBWIRE_REDIS_URL", "REDIS_PROVIDER", "REDIS_URL", "SHOP_URL")
+NAMES = ("REDIS_PROVIDER", "REDIS_URL", "SHOP_URL")
 
 
 @pytest.fixture(autouse=True)
 def _nothing_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in NAMES:
+    ours = [setting.variable for setting in SETTINGS.values()]
+    for name in (*NAMES, *ours, *OTHER_VARIABLES, "APP_ENV", "RAILS_ENV", "RACK_ENV"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -42,43 +47,105 @@ def test_the_nearest_word_on_redis_counts(monkeypatch: pytest.MonkeyPatch) -> No
     assert options.find_redis("redis://flag", "redis://app") == ("redis://flag", "from --redis")
 
 
-def config(**more: Any) -> Any:
-    given: dict[str, Any] = {
-        "queues": (),
-        "capsules": (),
-        "concurrency": 5,
-        "timeout": 25.0,
-        "fetch": "reliable",
-        "poll_interval": None,
-        "tag": "",
-        "labels": (),
-    }
-    return options.worker_config(**{**given, **more})
+def test_a_file_names_redis_where_nobody_else_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For every command, not only the worker."""
+    (tmp_path / "jobwire.toml").write_text("redis = 'redis://file'\n")
+    assert options.find_redis(None) == ("redis://file", "from jobwire.toml:1")
+    monkeypatch.setenv("REDIS_URL", "redis://r")
+    assert options.find_redis(None) == ("redis://r", "from REDIS_URL")
+
+
+def test_a_worker_prefers_its_application_to_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDIS_URL", "redis://r")
+    plain, own = App(), App("redis://app")
+    assert options.redis_of(plain, settings()) == ("redis://r", "from REDIS_URL")
+    assert options.redis_of(own, settings()) == ("redis://app", "from the application")
+    flagged = settings("--redis", "redis://flag")
+    assert options.redis_of(own, flagged) == ("redis://flag", "from --redis")
+    monkeypatch.delenv("REDIS_URL")
+    assert options.redis_of(plain, settings()) is None
+
+
+def settings(*arguments: str) -> Settings:
+    """Return what arguments of `jobwire worker` mean."""
+    context = worker.make_context("worker", [*arguments])
+    return options.worker_settings(**context.params)
 
 
 def test_the_defaults_are_sidekiqs() -> None:
     """FETCH-4: one strict queue, `default`."""
-    plain = config()
+    plain = settings().worker()
+    assert plain == WorkerConfig()
     assert plain.capsules["default"].queues == {"default": 0}
     assert (plain.concurrency, plain.timeout, plain.fetch) == (5, 25.0, "reliable")
     assert plain.poll_interval is None  # SCHED-8
 
 
+def test_every_setting_has_a_flag() -> None:
+    """Each reaches the worker."""
+    long = {"queues": ("queue", "a,2"), "capsules": ("capsule", "x=1 y"), "labels": ("label", "l")}
+    words = {"app": "a:b", "fetch": "basic", "log_format": "json", "log_level": "error"}
+    for name, setting in SETTINGS.items():
+        flag, value = long.get(name, (name.replace("_", "-"), words.get(name, "7")))
+        if name == "app":
+            flag = "require"
+        given = [f"--{flag}"] if name == "precise" else [f"--{flag}", value]
+        found = settings(*given).values[name]
+        assert (found.giver, found.source) == ("flag", f"--{flag}")
+        assert found.value != setting.default
+
+
+def test_flags_are_sidekiqs() -> None:
+    """CLI-1 to CLI-8 of Sidekiq, as far as they mean something here."""
+    Path("x.toml").write_text("[staging]\npoison_limit = 9\n")
+    found = settings(
+        *("-C", "x.toml", "-e", "staging", "-c", "3", "-g", "shop", "-q", "a,2", "-q", "b"),
+        *("-t", "4", "-v", "-r", "shop.jobs:app"),
+    )
+    assert (found["app"], found["log_level"]) == ("shop.jobs:app", "debug")
+    assert found.worker() == WorkerConfig(
+        capsules={"default": CapsuleConfig(queues={"a": 2, "b": 0}, concurrency=3)},
+        tag="shop",
+        timeout=4,
+        poison_limit=9,
+    )
+    assert found.environment.source == "--environment"
+
+
+def test_a_level_counts_more_than_v() -> None:
+    assert settings("-v", "--log-level", "error")["log_level"] == "error"
+
+
+def test_precise_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOBWIRE_PRECISE", "1")
+    assert settings()["precise"] is True
+    assert settings("--no-precise")["precise"] is False
+
+
+def test_an_application_named_twice_is_refused() -> None:
+    with pytest.raises(click.UsageError, match=r"named twice, as a:app and by --require"):
+        settings("a:app", "-r", "b:app")
+
+
 def test_queues_keep_order_and_weight() -> None:
     """FETCH-2, FETCH-4: and names may hold commas."""
-    queues = config(queues=("b", "a,3", "x,y,2")).capsules["default"].queues
+    queues = settings("-q", "b", "-q", "a,3", "-q", "x,y,2")["queues"]
     assert list(queues.items()) == [("b", 0), ("a", 3), ("x,y", 2)]
     with pytest.raises(ConfigError, match="weight"):
-        config(queues=("a,b",))
+        settings("-q", "a,b")
 
 
 def test_capsules_are_added_to_the_one_of_q_and_c() -> None:
     """BEAT-4: each with a name of its own."""
-    both = config(queues=("a",), concurrency=2, capsules=("slow=3 b c,2",))
+    both = settings("-q", "a", "-c", "2", "--capsule", "slow=3 b c,2").worker()
     assert list(both.capsules) == ["default", "slow"]
     assert both.concurrency == 5
-    with pytest.raises(ConfigError, match="'default' is named twice"):
-        config(capsules=("default=1 b",))
+    with pytest.raises(ConfigError, match="'default'; it is named twice"):
+        settings("-q", "a", "--capsule", "default=1 b").worker()
+    with pytest.raises(ConfigError, match="'slow' is named twice"):
+        settings("--capsule", "slow=1 b", "--capsule", "slow=1 c")
 
 
 @pytest.mark.parametrize(

@@ -297,6 +297,8 @@ def test_the_same_in_every_format(settle: Resolve, name: str, text: str) -> None
     assert settings["app"] == "shop.jobs:app"
     first = 2 if name == "pyproject.toml" else 1
     assert settings.values["app"].source == f"{name}:{first}"
+    capsules = 10 if name == "jobwire.yml" else first + 7
+    assert settings.values["capsules"].source == f"{name}:{capsules}"
 
 
 @pytest.mark.parametrize(
