@@ -1,0 +1,185 @@
+"""jobwire.iterables: each helper goes on at any of its cursors, with nothing left out or twice."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobwire.iterables import (
+    aover_rows,
+    in_batches,
+    over_csv,
+    over_iterable,
+    over_lines,
+    over_rows,
+    over_sequence,
+)
+from jobwire.iteration import Cursor, State
+from jobwire.payload import encode
+
+LINES = b"one\nt\xc3\xbcwo\r\n\nlast"
+CSV = '\ufeffname,note\nAda,"two\nlines"\nGrace,\n"x,y",z\n'.encode()
+KEYS = [3, 5, 8, 9, 12]
+
+
+def fetch(start: int | None, limit: int) -> list[tuple[int, str]]:
+    return [(key, f"row {key}") for key in KEYS if start is None or key >= start][:limit]
+
+
+async def afetch(start: int | None, limit: int) -> list[tuple[int, str]]:
+    return fetch(start, limit)
+
+
+def first(row: tuple[int, str]) -> int:
+    return row[0]
+
+
+def arows(cursor: Cursor) -> Iterator[Any]:
+    async def collect() -> list[Any]:
+        return [pair async for pair in aover_rows(cursor, afetch, key=first, page=2, total=5)]
+
+    return iter(asyncio.run(collect()))
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> dict[str, Callable[[Cursor], Iterator[Any]]]:
+    lines, table = tmp_path / "lines", tmp_path / "table"
+    lines.write_bytes(LINES)
+    table.write_bytes(CSV)
+    return {
+        "sequence": lambda cursor: over_sequence(cursor, "abcde"),
+        "range": lambda cursor: over_sequence(cursor, range(4)),
+        "iterable": lambda cursor: over_iterable(cursor, iter("abcde"), total=5),
+        "lines": lambda cursor: over_lines(cursor, lines),
+        "csv": lambda cursor: over_csv(cursor, str(table)),
+        "rows": lambda cursor: over_rows(cursor, fetch, key=first, page=2, total=5),
+        "rows in one page": lambda cursor: over_rows(cursor, fetch, key=first),
+        "full pages": lambda cursor: over_rows(cursor, fetch, key=first, page=5),
+        "async rows": arows,
+    }
+
+
+NAMES = ["sequence", "range", "iterable", "lines", "csv", "rows", "rows in one page"]
+NAMES += ["full pages", "async rows"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_going_on_anywhere(name: str, sources: dict[str, Any]) -> None:
+    """ITER-5: each cursor leads to its own item, and to all after it."""
+    whole = list(sources[name](Cursor()))
+    assert len(whole) >= 3
+    for index, (_, at) in enumerate(whole):
+        again = Cursor(State(1, encode(at), done=index))
+        assert list(sources[name](again)) == whole[index:]
+
+
+def test_items(sources: dict[str, Any]) -> None:
+    items = {name: [item for item, _ in sources[name](Cursor())] for name in NAMES}
+    assert items["sequence"] == items["iterable"] == list("abcde")
+    assert items["lines"] == ["one", "tüwo", "", "last"]
+    assert items["csv"] == [
+        {"name": "Ada", "note": "two\nlines"},
+        {"name": "Grace", "note": ""},
+        {"name": "x,y", "note": "z"},
+    ]
+    assert items["rows"] == items["async rows"] == fetch(None, 9)
+
+
+@pytest.mark.parametrize(
+    ("name", "progress"),
+    [
+        ("sequence", [(0, 5), (1, 5), (2, 5), (3, 5), (4, 5)]),
+        ("lines", [(0, 16), (4, 16), (11, 16), (12, 16)]),
+        ("csv", [(0, None), (1, None), (2, None)]),
+        ("rows", [(0, 5), (1, 5), (2, 5), (3, 5), (4, 5)]),
+    ],
+)
+def test_progress(name: str, progress: list[Any], sources: dict[str, Any]) -> None:
+    """ITER-8: what lies before each item."""
+    cursor, seen = Cursor(), []
+    for _, at in sources[name](cursor):
+        cursor.reach(at)
+        seen.append((cursor.done, cursor.total))
+    assert seen == progress
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 9])
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "async rows"])
+def test_batches(name: str, size: int, sources: dict[str, Any]) -> None:
+    """ITER-5: the cursor of a batch is that of its first item. ITER-8: and so is progress."""
+    whole, cursor = list(sources[name](Cursor())), Cursor()
+    found: list[Any] = []
+    for batch, at in in_batches(cursor, sources[name](cursor), size):
+        assert at == whole[len(found)][1]
+        if name != "lines":
+            assert cursor.done == len(found)
+        found += batch
+    assert found == [item for item, _ in whole]
+
+
+def test_a_growing_file(tmp_path: Path) -> None:
+    """What is added at the end is gone through as well."""
+    path = tmp_path / "log"
+    path.write_text("a\nb\n")
+    cursor, seen = Cursor(), []
+    for line, at in over_lines(cursor, path):
+        cursor.reach(at)
+        seen.append(line)
+        if line == "b":
+            with path.open("a") as file:
+                file.write("c\n")
+    assert seen[:2] == ["a", "b"]
+    assert cursor.total is not None
+    assert cursor.done <= cursor.total
+
+
+def test_rows_of_a_database() -> None:
+    """As the documentation shows it; a table that changes meanwhile does no harm."""
+    database = sqlite3.connect(":memory:")
+    database.execute("CREATE TABLE users (id INTEGER PRIMARY KEY)")
+    database.executemany("INSERT INTO users VALUES (?)", [(n,) for n in range(1, 8)])
+
+    def users(start: int | None, limit: int) -> Sequence[tuple[int]]:
+        sql = "SELECT id FROM users WHERE id >= ? ORDER BY id LIMIT ?"
+        return database.execute(sql, (start or 0, limit)).fetchall()
+
+    seen = []
+    for (user,), at in over_rows(Cursor(), users, key=lambda row: row[0], page=2):
+        assert user == at
+        seen.append(user)
+        database.execute("DELETE FROM users WHERE id = ?", (user,))
+        if user == 4:
+            database.execute("INSERT INTO users VALUES (99)")
+    assert seen == [1, 2, 3, 4, 5, 6, 7, 99]
+    database.close()
+
+
+@pytest.mark.parametrize("rows", [[(3,)] * 5, [(8,), (9,), (3,)]])
+def test_rows_that_do_not_go_on(rows: list[tuple[int]]) -> None:
+    """They would come for ever."""
+    found = over_rows(
+        Cursor(State(1, b"3")),
+        lambda start, limit: rows[:limit],
+        key=lambda row: row[0],
+        page=2,
+    )
+    with pytest.raises(ValueError, match="rows do not go on after the key 3; return those"):
+        list(itertools.islice(found, 10))
+
+
+@pytest.mark.parametrize("value", ["x", -1, 1.5, {"page": 1}, True])
+def test_a_cursor_of_something_else(value: Any) -> None:
+    cursor = Cursor(State(1, encode(value)))
+    with pytest.raises(ValueError, match="which is no index; a job goes through one thing only"):
+        next(over_sequence(cursor, [1]))
+
+
+def test_an_empty_batch() -> None:
+    with pytest.raises(ValueError, match="size is 0; a batch has at least 1 item"):
+        next(in_batches(Cursor(), [], 0))
