@@ -3,47 +3,56 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack, overload
 
 from jobwire.aio import AsyncClient
 from jobwire.arguments import StrictArgs
+from jobwire.chain import Chain
 from jobwire.client import Client
+from jobwire.config import LONGEST
+from jobwire.current import current_job
 from jobwire.errors import ConfigError, PayloadError
+from jobwire.jobtype import JobType, place
+from jobwire.lifecycle import Callback, Event, Events
 from jobwire.normalize import ClientMiddleware, Options, check_options
 from jobwire.payload import Job
 from jobwire.producer import GenerationSetting
-from jobwire.times import When
+from jobwire.propagation import Propagation
 
-__all__ = ["App", "JobType", "ServerMiddleware", "current_job", "running"]
+__all__ = [
+    "App",
+    "Around",
+    "DeathHandler",
+    "ErrorHandler",
+    "JobType",
+    "ServerMiddleware",
+    "current_job",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-ServerMiddleware = Callable[[Job, Callable[[], Any]], Any]
-"""`(job, call_next) -> result`: wraps each execution; not calling `call_next` skips it. [EXEC-6]"""
+ServerMiddleware: TypeAlias = Callable[[Job, Callable[[], Any]], Any]
+"""`(job, call_next) -> result`: wraps each execution; not calling `call_next` skips it. [EXEC-6]
 
-_current: ContextVar[Job | None] = ContextVar("jobwire_current_job", default=None)
+An `async def` one awaits `call_next()`.
+"""
 
+Around: TypeAlias = Callable[[Job], AbstractContextManager[Any]]
+"""`(job) -> context manager`, entered around each execution, in the job's own thread or task."""
 
-def current_job() -> Job | None:
-    """Return the job that runs in this thread or task; None outside of a worker."""
-    return _current.get()
+DeathHandler: TypeAlias = Callable[[Job, BaseException], object]
+"""`(job, error)`: the job will not be tried again. [RETRY-13]"""
 
+ErrorHandler: TypeAlias = Callable[[BaseException, Job], object]
+"""`(error, job)`: an execution failed, whatever becomes of the job."""
 
-@contextmanager
-def running(job: Job) -> Iterator[None]:
-    """Make `job` the current one of this thread."""
-    token = _current.set(job)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+H = TypeVar("H", bound=Callable[..., Any])
 
 
 class App:
@@ -65,6 +74,15 @@ class App:
         strict_args: `raise` refuses arguments that JSON does not have; `off` converts them.
         client_middleware: Runs around each push, outermost first. [PUSH-7]
         server_middleware: Runs around each execution, outermost first. [EXEC-6]
+
+    Attributes:
+        jobs: Wire class to definition.
+        client_middleware: The chain, to add to and remove from.
+        server_middleware: The chain, to add to and remove from.
+        around: Context managers for each execution, outermost first; inside of the middleware.
+        death_handlers: Called for each job that will not be tried again.
+        error_handlers: Called for each execution that fails.
+        events: What is called when a worker starts, beats or stops; see `on`.
     """
 
     def __init__(
@@ -74,15 +92,19 @@ class App:
         namespace: str = "",
         generation: GenerationSetting = "auto",
         strict_args: StrictArgs = "raise",
-        client_middleware: Sequence[ClientMiddleware] = (),
-        server_middleware: Sequence[ServerMiddleware] = (),
+        client_middleware: Iterable[ClientMiddleware | type] = (),
+        server_middleware: Iterable[ServerMiddleware | type] = (),
     ) -> None:
         self.url = url
         self.namespace = namespace
         self.generation: GenerationSetting = generation
         self.strict_args: StrictArgs = strict_args
-        self.client_middleware = list(client_middleware)
-        self.server_middleware = list(server_middleware)
+        self.client_middleware: Chain[ClientMiddleware] = Chain(client_middleware)
+        self.server_middleware: Chain[ServerMiddleware] = Chain(server_middleware)
+        self.around: list[Around] = []
+        self.death_handlers: list[DeathHandler] = []
+        self.error_handlers: list[ErrorHandler] = []
+        self.events = Events()
         self.jobs: dict[str, JobType[..., Any]] = {}
         self._lock = threading.Lock()
         self._client: Client | None = None
@@ -95,7 +117,12 @@ class App:
 
     @overload
     def job(
-        self, *, name: str | None = None, **options: Unpack[Options]
+        self,
+        *,
+        name: str | None = None,
+        timeout: float | None = None,
+        isolated: bool = False,
+        **options: Unpack[Options],
     ) -> Callable[[Callable[P, R]], JobType[P, R]]: ...
 
     def job(
@@ -103,6 +130,8 @@ class App:
         function: Callable[P, R] | None = None,
         *,
         name: str | None = None,
+        timeout: float | None = None,
+        isolated: bool = False,
         **options: Any,
     ) -> JobType[P, R] | Callable[[Callable[P, R]], JobType[P, R]]:
         """Define a job from a function, sync or `async def`.
@@ -112,6 +141,10 @@ class App:
             name: Wire class. Give the Ruby name to share jobs with Ruby (`HardJob`,
                 `Reports::Monthly`). By default the function's own name, without its module:
                 payloads live for weeks and must survive moving code.
+            timeout: Seconds after which an execution fails with `JobTimeout`. Async and isolated
+                jobs end there and then; a thread only where it runs Python code, so a job that
+                may block in C code for long should be isolated.
+            isolated: Run it in a process of its own, which may crash or be killed.
             **options: Of every job of this kind; see `Options`.
 
         Raises:
@@ -125,18 +158,75 @@ class App:
             if wire_name in self.jobs:
                 other = self.jobs[wire_name].function
                 raise ConfigError(
-                    f"job {wire_name!r} is defined twice, by {_place(other)} and "
-                    f"{_place(function)}; give one of them name='...'"
+                    f"job {wire_name!r} is defined twice, by {place(other)} and "
+                    f"{place(function)}; give one of them name='...'"
                 )
             try:
                 check_options(options)
             except PayloadError as error:
                 raise ConfigError(f"job {wire_name!r}: {error}") from None
-            defined = JobType(self, wire_name, function, options)
+            if timeout is not None and not 0 < timeout < LONGEST:
+                raise ConfigError(f"job {wire_name!r}: timeout {timeout!r} is not above 0 seconds")
+            defined = JobType(
+                self, wire_name, function, options, timeout=timeout, isolated=isolated
+            )
             self.jobs[wire_name] = defined
             return defined
 
         return define if function is None else define(function)
+
+    def on(self, event: Event) -> Callable[[Callback], Callback]:
+        """Have a function called, without arguments, at a moment of a worker's life. A decorator.
+
+            @app.on("startup")
+            def open_pool() -> None: ...
+
+        `startup`: before the first job; an error ends the worker. `quiet`: no more jobs are
+        started. `shutdown`: the worker stops, jobs may still run. `exit`: the last thing before
+        the process ends. `heartbeat`: it has registered in Redis, or again after an outage.
+        `beat`: every ten seconds. Later ones are logged if they raise, and `quiet`, `shutdown`
+        and `exit` are called in reverse order.
+        """
+        return self.events.adder(event)
+
+    def on_death(self, handler: H) -> H:
+        """Have `handler(job, error)` called for each job that ends for good. A decorator.
+
+        Called once its place in the dead set is stored, or when it is dropped; the job has
+        `discarded_at` then. [RETRY-13]
+        """
+        self.death_handlers.append(handler)
+        return handler
+
+    def on_error(self, handler: H) -> H:
+        """Have `handler(error, job)` called for each execution that fails. A decorator."""
+        self.error_handlers.append(handler)
+        return handler
+
+    def wrap(self, around: H) -> H:
+        """Enter the context manager `around(job)` around each execution. A decorator.
+
+        For what frameworks need: fresh database connections, reloaded code, a request context.
+        Works for sync and async jobs alike.
+        """
+        self.around.append(around)
+        return around
+
+    def propagate(self, field: str = "jw_context", /, **variables: ContextVar[Any]) -> None:
+        """Carry context variables from where a job is enqueued to where it runs.
+
+            app.propagate(tenant=current_tenant, locale=current_locale)
+
+        Their values stand in the payload under the given names, so they must be JSON. A
+        variable without a value is left alone.
+
+        Args:
+            field: The payload field. What Ruby writes to `cattr` is never touched.
+            **variables: Name in the payload to variable.
+        """
+        propagation = Propagation(field, variables)
+        self.client_middleware.prepend(propagation.attach)
+        self.around.insert(0, propagation.restore)
 
     @property
     def client(self) -> Client:
@@ -188,152 +278,3 @@ class App:
             client = self._async_clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.close()
-
-
-class JobType(Generic[P, R]):
-    """A kind of job: a function with a wire class and options. Made by `App.job`.
-
-    Calling it runs the function here and now; the `enqueue` methods push it for a worker. The
-    methods that begin with `a` are the asyncio twins.
-
-    Attributes:
-        name: Wire class.
-        function: What runs it.
-        defaults: Options of every job of this kind.
-        is_async: Whether the function is `async def`.
-    """
-
-    def __init__(
-        self,
-        app: App,
-        name: str,
-        function: Callable[P, R],
-        options: Mapping[str, Any],
-    ) -> None:
-        self.app = app
-        self.name = name
-        self.function = function
-        self.defaults = dict(options)
-        self.is_async = inspect.iscoroutinefunction(function)
-        self._signature = inspect.signature(function)
-        _check_signature(name, self._signature)
-        self.__doc__ = function.__doc__
-        self.__wrapped__ = function
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self.function(*args, **kwargs)
-
-    def __repr__(self) -> str:
-        return f"<JobType {self.name}>"
-
-    def options(self, **options: Unpack[Options]) -> JobType[P, R]:
-        """Return the same job with some options changed: `job.options(queue="low").enqueue(1)`."""
-        check_options(options)
-        return JobType(self.app, self.name, self.function, {**self.defaults, **options})
-
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
-        """Push a job to run now; return its id, or None if middleware stopped it.
-
-        Raises:
-            TypeError: The arguments do not fit the function.
-            InvalidJob, RedisTrouble: See `Client.push`.
-        """
-        return self.app.client.push(self.name, self._bind(args, kwargs), **self._options())
-
-    def enqueue_in(self, delay: When, *args: P.args, **kwargs: P.kwargs) -> str | None:
-        """Push a job to run after a delay: seconds or a timedelta. [SCHED-2] [SCHED-3]"""
-        return self.app.client.push_in(
-            delay, self.name, self._bind(args, kwargs), **self._options()
-        )
-
-    def enqueue_at(self, when: When, *args: P.args, **kwargs: P.kwargs) -> str | None:
-        """Push a job to run at a time: an aware datetime or epoch seconds. [SCHED-2] [SCHED-3]"""
-        return self.enqueue_in(when, *args, **kwargs)
-
-    def enqueue_bulk(
-        self,
-        args_list: Iterable[Sequence[Any]],
-        *,
-        at: When | Sequence[When] | None = None,
-        spread_interval: float | None = None,
-    ) -> list[str | None]:
-        """Push a job for each list of arguments; see `Client.push_bulk`."""
-        return self.app.client.push_bulk(
-            self.name,
-            self._bind_each(args_list),
-            at=at,
-            spread_interval=spread_interval,
-            **self._options(),
-        )
-
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
-        """Push a job to run now; see `enqueue`."""
-        bound = self._bind(args, kwargs)
-        return await self.app.aclient.push(self.name, bound, **self._options())
-
-    async def aenqueue_in(self, delay: When, *args: P.args, **kwargs: P.kwargs) -> str | None:
-        """Push a job to run after a delay; see `enqueue_in`."""
-        bound = self._bind(args, kwargs)
-        return await self.app.aclient.push_in(delay, self.name, bound, **self._options())
-
-    async def aenqueue_at(self, when: When, *args: P.args, **kwargs: P.kwargs) -> str | None:
-        """Push a job to run at a time; see `enqueue_at`."""
-        return await self.aenqueue_in(when, *args, **kwargs)
-
-    async def aenqueue_bulk(
-        self,
-        args_list: Iterable[Sequence[Any]],
-        *,
-        at: When | Sequence[When] | None = None,
-        spread_interval: float | None = None,
-    ) -> list[str | None]:
-        """Push a job for each list of arguments; see `enqueue_bulk`."""
-        return await self.app.aclient.push_bulk(
-            self.name,
-            self._bind_each(args_list),
-            at=at,
-            spread_interval=spread_interval,
-            **self._options(),
-        )
-
-    def _options(self) -> Options:
-        return self.defaults  # type: ignore[return-value]  # checked when it was defined
-
-    def _bind_each(self, args_list: Iterable[Sequence[Any]]) -> list[list[Any]]:
-        bound = []
-        for index, args in enumerate(args_list):
-            if isinstance(args, str | bytes) or not isinstance(args, Sequence):
-                raise TypeError(
-                    f"{self.name}: job {index}: {args!r} is not a list of arguments; "
-                    "give one for each job, [[1], [2]] rather than [1, 2]"
-                )
-            bound.append(self._bind(args, {}))
-        return bound
-
-    def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-        """Return arguments as the list that the wire has, refusing what would not fit."""
-        try:
-            bound = self._signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{self.name}: {error}") from None
-        if kwargs:
-            bound.apply_defaults()  # a gap before a keyword is filled with the default
-        if bound.kwargs:
-            names = ", ".join(bound.kwargs)
-            raise TypeError(f"{self.name}: {names} cannot be passed; a job has a list of arguments")
-        return list(bound.args)
-
-
-def _check_signature(name: str, signature: inspect.Signature) -> None:
-    for parameter in signature.parameters.values():
-        required = parameter.default is inspect.Parameter.empty
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and required:
-            raise ConfigError(
-                f"job {name!r}: parameter {parameter.name!r} is keyword-only, but a job's "
-                "arguments are a list; make it positional or give it a default"
-            )
-
-
-def _place(function: Callable[..., Any]) -> str:
-    module = getattr(function, "__module__", "?")
-    return f"{module}.{getattr(function, '__qualname__', repr(function))}"

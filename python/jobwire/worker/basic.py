@@ -19,7 +19,7 @@ from jobwire.retry import Bury, Discard, Retry
 from jobwire.stats import count
 from jobwire.times import utc_day
 from jobwire.wire import Batch, Step, command, once
-from jobwire.worker.fetcher import Done, Outcome, Unreadable
+from jobwire.worker.fetcher import Again, Done, Outcome, Unreadable
 from jobwire.worker.outage import Outage
 
 __all__ = ["BasicFetcher", "Tally"]
@@ -72,6 +72,8 @@ class BasicFetcher:
         grave: Returns the burial parameters of this moment.
     """
 
+    needs_all_threads = True
+
     def __init__(
         self,
         redis: SyncRedis,
@@ -104,6 +106,23 @@ class BasicFetcher:
                     return held
                 self.put_back([held])
         return None
+
+    def on_help_wanted(self, call: Callable[[], None]) -> None:
+        """Every slot has its thread already."""
+
+    def running(self, seconds: float) -> None:
+        """No other thread waits for this one."""
+
+    def free(self) -> None:
+        """Slots are threads."""
+
+    def hurry(self) -> None:
+        """Outcomes are stored at once."""
+
+    def store(self, held: Held, outcome: Outcome, *, seconds: float) -> bool:
+        """Store the outcome of a job; nobody else could have had it."""
+        self.settle(held, outcome, seconds=seconds)
+        return True
 
     def _pop(self) -> Any:
         """Return (queue key, payload), or None if nothing came. [FETCH-7]"""
@@ -147,6 +166,8 @@ class BasicFetcher:
                 step = command("ZADD", self._keys.retry, at, text)
             case Bury(text):
                 step = bury(self._keys.dead, text, self._grave())
+            case Again(text):
+                step = command("LPUSH", self._keys.queue(held.queue), text)
             case Unreadable(problem):
                 step = bury(grave_key(self._keys, problem), held.text, self._grave())
         while True:

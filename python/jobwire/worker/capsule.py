@@ -1,26 +1,39 @@
-"""A capsule: some queues, and threads of their own that serve them."""
+"""A capsule: some queues, and threads and tasks of their own that serve them."""
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 
 from jobwire.beat import CapsuleShape, Work
+from jobwire.errors import JobTimeout, Shutdown
+from jobwire.metrics import Metrics
 from jobwire.ordering import QueueOrder
+from jobwire.worker.aloop import AsyncLoop
+from jobwire.worker.execution import Conclusion
 from jobwire.worker.fetcher import Fetcher
-from jobwire.worker.processor import Processor, Workshop
+from jobwire.worker.processor import Processor
+from jobwire.worker.routine import Routines
+from jobwire.worker.settler import Settler
+from jobwire.worker.tasks import Tasks
 
 __all__ = ["Capsule"]
 
 
 class Capsule:
-    """Owns the processors of one capsule.
+    """Owns what runs the jobs of some queues.
 
     Args:
         name: Shown to others.
         order: Its queues.
-        concurrency: How many threads.
+        concurrency: Jobs at a time.
         fetcher: Where the jobs come from.
-        workshop: What the processors share.
+        routines: Shared by all capsules.
+        conclusion: Shared by all capsules.
+        metrics: Shared by all capsules.
+        loop: Shared by all capsules.
+        settler: Looks after time limits.
     """
 
     def __init__(
@@ -29,18 +42,40 @@ class Capsule:
         order: QueueOrder,
         concurrency: int,
         fetcher: Fetcher,
-        workshop: Workshop,
+        *,
+        routines: Routines,
+        conclusion: Conclusion,
+        metrics: Metrics,
+        loop: AsyncLoop,
+        settler: Settler,
     ) -> None:
         self.shape = CapsuleShape(name, concurrency, order)
         self._fetcher = fetcher
-        self._processors = [
-            Processor(number, name, fetcher, workshop) for number in range(concurrency)
-        ]
+        self._lock = threading.Lock()
+        self._processors: list[Processor] = []
+        prefix = f"{os.getpid():x}-{name}-"
+        self._tasks = Tasks(f"{prefix}a", loop, fetcher, conclusion, metrics.tally())
+
+        def make(number: int) -> Processor:
+            return Processor(
+                f"{prefix}{number}",
+                f"jobwire-{name}-{number}",
+                fetcher,
+                tasks=None if fetcher.needs_all_threads else self._tasks,
+                routines=routines,
+                conclusion=conclusion,
+                tally=metrics.tally(),
+                watch=settler.poke,
+            )
+
+        self._make = make
+        fetcher.on_help_wanted(self._add_thread)
+        settler.add_chore(self._enforce_time_limits)
 
     def start(self) -> None:
-        """Start all threads."""
-        for processor in self._processors:
-            processor.start()
+        """Start the first threads; more come when there is work for them."""
+        for _ in range(self.shape.concurrency if self._fetcher.needs_all_threads else 1):
+            self._add_thread()
 
     @property
     def alive(self) -> bool:
@@ -48,9 +83,10 @@ class Capsule:
         return any(processor.alive for processor in self._processors)
 
     def works(self) -> dict[str, Work]:
-        """Return what runs, by thread id. [BEAT-5]"""
+        """Return what runs, by thread or task. [BEAT-5]"""
         works = ((processor.tid, processor.work) for processor in self._processors)
-        return {tid: work for tid, work in works if work is not None}
+        in_threads = {tid: work for tid, work in works if work is not None}
+        return in_threads | self._tasks.works()
 
     def quiet(self) -> None:
         """Start no more jobs. [SIG-2] [FETCH-5]"""
@@ -59,14 +95,37 @@ class Capsule:
     def wait(self, deadline: float) -> bool:
         """Wait for the running jobs until a monotonic time; return whether all ended."""
         ended = [processor.join(deadline - time.monotonic()) for processor in self._processors]
-        return all(ended)
+        return self._tasks.wait(deadline) and all(ended)
 
     def put_back(self) -> int:
         """Return the jobs in progress to their queues; say how many. They still run. [SIG-5]"""
         held = [each for each in (processor.held for processor in self._processors) if each]
+        held += self._tasks.held()
         return self._fetcher.put_back(held) if held else 0
 
     def interrupt(self) -> None:
-        """Raise `Shutdown` in the jobs in progress."""
+        """Raise `Shutdown` in the jobs in progress; cancel the async ones."""
         for processor in self._processors:
-            processor.interrupt()
+            processor.interrupt(Shutdown)
+        self._tasks.interrupt()
+
+    def _add_thread(self) -> None:
+        with self._lock:
+            number = len(self._processors)
+            if number >= self.shape.concurrency:
+                return
+            processor = self._make(number)
+            self._processors.append(processor)
+            processor.start()
+
+    def _enforce_time_limits(self) -> float | None:
+        """Interrupt the jobs that are over their limit; return when the next one will be."""
+        now = time.monotonic()
+        waits = []
+        for processor in self._processors:
+            if expires := processor.expires:
+                if expires <= now:
+                    processor.interrupt(JobTimeout)
+                else:
+                    waits.append(expires - now)
+        return min(waits, default=None)

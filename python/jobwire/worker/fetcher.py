@@ -1,8 +1,8 @@
-"""What every way of fetching offers to the threads that run jobs."""
+"""What every way of fetching offers to those who run jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -10,12 +10,15 @@ from jobwire.errors import MalformedPayload
 from jobwire.reliable import Held
 from jobwire.retry import Bury, Discard, Retry
 
-__all__ = ["Done", "Fetcher", "Outcome", "Unreadable"]
+__all__ = ["DONE", "Again", "Done", "Fetcher", "Outcome", "Unreadable"]
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
     """The job succeeded."""
+
+
+DONE = Done()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +28,47 @@ class Unreadable:
     problem: MalformedPayload
 
 
-Outcome: TypeAlias = Done | Retry | Bury | Discard | Unreadable
+@dataclass(frozen=True, slots=True)
+class Again:
+    """It gave way to others, and goes to the head of its queue with this text. [ITER-4]"""
+
+    text: bytes
+
+
+Outcome: TypeAlias = Done | Retry | Bury | Discard | Unreadable | Again
 
 
 class Fetcher(Protocol):
-    """Gives jobs to one capsule and stores what became of them."""
+    """Gives jobs to one capsule and stores what became of them.
+
+    A job that was taken occupies a slot until `free`, in whatever thread or task it runs.
+
+    Attributes:
+        needs_all_threads: Whether each slot needs a thread that waits in `take`, from the start.
+    """
+
+    needs_all_threads: bool
+
+    def on_help_wanted(self, call: Callable[[], None]) -> None:
+        """Have `call` called when jobs may wait for one more thread."""
 
     def take(self) -> Held | None:
         """Return the next job, waiting for one; None once `close` was called. [FETCH-5]"""
 
+    def running(self, seconds: float) -> None:
+        """The thread that just took a job expects to be busy with it for so long."""
+
     def settle(self, held: Held, outcome: Outcome, *, seconds: float) -> None:
         """Store the outcome of a job that ran for so many seconds."""
+
+    def store(self, held: Held, outcome: Outcome, *, seconds: float) -> bool:
+        """Store an outcome, waiting for it; return whether the job was still ours."""
+
+    def hurry(self) -> None:
+        """See to it that settled outcomes are stored soon, though nobody may fetch."""
+
+    def free(self) -> None:
+        """A job that was taken is over: its slot can be used again."""
 
     def put_back(self, held: Sequence[Held]) -> int:
         """Return unfinished jobs to their queues, to run next; say how many. [FETCH-6]"""

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any, Literal
 
-from jobwire.app import current_job
+from jobwire.current import current_job
 from jobwire.payload import encode
 
 __all__ = ["HumanFormatter", "JsonFormatter", "LogFormat", "set_up"]

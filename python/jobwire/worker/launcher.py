@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import secrets
@@ -15,22 +16,26 @@ from collections.abc import Callable, Mapping
 import jobwire
 from jobwire._sync import SyncRedis
 from jobwire.app import App
-from jobwire.beat import Work, process_info
+from jobwire.beat import LEASE, Work, process_info
 from jobwire.client import make_producer, url_or_default
 from jobwire.config import WorkerConfig
 from jobwire.errors import RedisTrouble
 from jobwire.graves import Grave
+from jobwire.lifecycle import Callback, Event
+from jobwire.metrics import Metrics
 from jobwire.ordering import QueueOrder
 from jobwire.server import ServerInfo, check_server
 from jobwire.times import Generation
-from jobwire.worker.aloop import AsyncLoop
+from jobwire.worker.aloop import CLEANUP, AsyncLoop
 from jobwire.worker.basic import BasicFetcher, Tally
 from jobwire.worker.capsule import Capsule
+from jobwire.worker.execution import Conclusion
 from jobwire.worker.fetcher import Fetcher
 from jobwire.worker.heart import Heart
+from jobwire.worker.isolation import Isolation
 from jobwire.worker.poller import Poller
-from jobwire.worker.processor import CLEANUP, Workshop
 from jobwire.worker.reliable import Numbers, ReliableFetcher
+from jobwire.worker.routine import Routines
 from jobwire.worker.settler import Settler
 
 __all__ = ["Launcher"]
@@ -67,19 +72,28 @@ class Launcher:
         self._quiet = threading.Event()
         self._settler = Settler(self._redis, self._keys, self.identity, self._grave)
         self._numbers = Numbers()
-        workshop = Workshop(
-            jobs=app.jobs,
-            middleware=tuple(app.server_middleware),
-            loop=AsyncLoop(),
-            generation=lambda: self._generation,
-            max_retries=config.max_retries,
-        )
-        self._loop = workshop.loop
+        self._metrics = Metrics()
+        self._loop = AsyncLoop()
+        isolated = [job for job in app.jobs.values() if job.isolated]
+        self._isolation = Isolation(isolated, size=config.concurrency) if isolated else None
+        routines = Routines(app, self._loop, self._isolation)
+        conclusion = Conclusion(app, lambda: self._generation, config.max_retries)
         self._capsules = []
         for name, each in config.capsules.items():
             order = QueueOrder(each.queues)
-            fetcher = self._fetcher(order, each.concurrency)
-            self._capsules.append(Capsule(name, order, each.concurrency, fetcher, workshop))
+            capsule = Capsule(
+                name,
+                order,
+                each.concurrency,
+                self._fetcher(order, each.concurrency),
+                routines=routines,
+                conclusion=conclusion,
+                metrics=self._metrics,
+                loop=self._loop,
+                settler=self._settler,
+            )
+            self._capsules.append(capsule)
+        self._beaten_at = 0.0  # monotonic
         self._heart = Heart(
             self._redis,
             self._keys,
@@ -129,11 +143,17 @@ class Launcher:
         Raises:
             UnfitServer: It is too old, for example. [ENV-1]
             RedisTrouble: It cannot be used.
+            ConfigError: Isolated jobs cannot be run.
+            Exception: What a callback for `startup` raised.
         """
         info = self._redis.run(check_server(self._keys))
         for warning in info.warnings:
             _log.warning(warning)
         self._generation = self._redis.run(self._producer.generation())
+        for callback in self.app.events.callbacks("startup"):
+            self._call(callback)
+        if self._isolation is not None:
+            self._isolation.start()
         self._settler.start()
         self._heart.start()  # before the first fetch: a fetch needs a lease [REL-3]
         for capsule in self._capsules:
@@ -150,6 +170,7 @@ class Launcher:
         self._poller.close(timeout=0)
         for capsule in self._capsules:
             capsule.quiet()
+        self._fire("quiet")
 
     def stop(self) -> int:
         """Stop within `config.timeout` plus a few seconds; return how many jobs were put back.
@@ -159,12 +180,13 @@ class Launcher:
         """
         deadline = time.monotonic() + self.config.timeout
         self.quiet()
-        self._poller.close(timeout=self.config.timeout)
+        self._fire("shutdown")
+        self._poller.close(timeout=max(deadline - time.monotonic(), 0))
         put_back = 0
         ended = [capsule.wait(deadline) for capsule in self._capsules]
         if not all(ended):
             put_back = self._hard_stop()
-        left = self._settler.close(SETTLE) if self.config.fetch == "reliable" else 0
+        left = self._settler.close(SETTLE)
         if left:
             _log.error("outcomes of %d jobs could not be stored; they run again", left)
         try:
@@ -172,6 +194,9 @@ class Launcher:
         except RedisTrouble as error:
             _log.warning("last statistics lost: %s", error)
         self._heart.leave_quietly()
+        if self._isolation is not None:
+            self._isolation.close()
+        self._fire("exit")
         self._loop.close(self.app.aclose)
         self._redis.close()
         if not any(capsule.alive for capsule in self._capsules):
@@ -205,13 +230,34 @@ class Launcher:
         return count
 
     def _on_beat(self) -> None:
+        now = time.monotonic()
+        if not self._beaten_at or now - self._beaten_at > LEASE:
+            self._fire("heartbeat")  # new in Redis, or there again
+        self._beaten_at = now
+        self._fire("beat")
         self._generation = self._redis.run(self._producer.generation())
         self._tally.flush(self._redis, self._keys)
+        self._redis.run(
+            self._metrics.flush(self._keys, now=time.time(), generation=self._generation)
+        )
+
+    def _fire(self, event: Event) -> None:
+        """Call what the application has for an event; errors are logged."""
+        for callback in self.app.events.callbacks(event):
+            try:
+                self._call(callback)
+            except Exception:  # noqa: BLE001 - the worker goes on
+                _log.exception("callback for %s failed", event)
+
+    def _call(self, callback: Callback) -> None:
+        result = callback()
+        if inspect.iscoroutine(result):
+            self._loop.run(result)
 
     def _grave(self) -> Grave:
         return Grave(time.time(), self.config.dead_limit, self.config.dead_max_age)
 
-    def _fetcher(self, order: QueueOrder, threads: int) -> Fetcher:
+    def _fetcher(self, order: QueueOrder, slots: int) -> Fetcher:
         if self.config.fetch == "basic":
             return BasicFetcher(
                 self._redis, self._keys, order, tally=self._tally, grave=self._grave
@@ -221,7 +267,7 @@ class Launcher:
             self._keys,
             self.identity,
             order,
-            threads=threads,
+            slots=slots,
             numbers=self._numbers,
             settler=self._settler,
             renew_lease=lambda: self._heart.beat(),

@@ -1,8 +1,11 @@
 """Reliable fetch: batches into the private hash, whoever is idle fetches for all. [REL-1]
 
-There is no fetching thread. Of the idle threads one has the turn: it fetches for itself and for
-those that wait behind it, keeps the first job and leaves the rest in a buffer. So the thread that
-runs a job is the one that waited for it, and a job costs no hand-over.
+There is no fetching thread. Of the threads without a job one has the turn: it fetches for itself
+and for the others, takes the first job and leaves the rest in a buffer. So the thread that runs a
+job is the one that waited for it. It keeps the turn while its jobs are so quick that waking another
+thread would cost more than they do, and passes it on before a job that may take longer; should a
+quick one turn out long, the settler's thread takes the turn away. Outcomes travel with the next
+fetch.
 """
 
 from __future__ import annotations
@@ -12,21 +15,22 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from jobwire._sync import SyncRedis
 from jobwire.beat import LEASE
 from jobwire.errors import NoReply, RedisTrouble
 from jobwire.keys import Keys
 from jobwire.ordering import QueueOrder
-from jobwire.reliable import Fetched, Held, fetch, put_back, reclaim
+from jobwire.reliable import Fetched, Held, put_back, read_fetched, reclaim, script_fetch
 from jobwire.worker.fetcher import Outcome
 from jobwire.worker.outage import Outage
-from jobwire.worker.settler import Settler
+from jobwire.worker.settler import TICK, Settler
 from jobwire.worker.wakeup import Wakeup
 
 __all__ = ["Numbers", "ReliableFetcher"]
 
+QUICK = 0.0005  # seconds; a job expected to take less is not worth another thread
 PREFETCH_SECONDS = 0.002  # how long a job may be expected to wait in the buffer
 PREFETCH_LIMIT = 200
 ASLEEP = 5.0  # seconds after which a job in the buffer may have been recovered by others
@@ -60,11 +64,13 @@ class ReliableFetcher:
         keys: Key names.
         identity: Whose private hash.
         order: The capsule's queues.
-        threads: How many threads take from here.
+        slots: How many jobs may run at a time.
         numbers: Shared by all capsules of the process.
         settler: Shared by all capsules of the process.
         renew_lease: Called when the process is found to have lost its lease. [REL-3]
     """
+
+    needs_all_threads = False
 
     def __init__(
         self,
@@ -73,7 +79,7 @@ class ReliableFetcher:
         identity: str,
         order: QueueOrder,
         *,
-        threads: int,
+        slots: int,
         numbers: Numbers,
         settler: Settler,
         renew_lease: Callable[[], None],
@@ -82,98 +88,220 @@ class ReliableFetcher:
         self._keys = keys
         self._identity = identity
         self._order = order
-        self._threads = threads
+        self._slots = slots
         self._numbers = numbers
         self._settler = settler
         self._renew_lease = renew_lease
         self._closed = threading.Event()
         self._wakeup = Wakeup(redis.url, self._closed)
         self._outage = Outage("fetching", self._closed)
-        self._turn = threading.Lock()
+        lock = threading.Lock()  # over everything from here to the blank line
+        self._turn_passed = threading.Condition(lock)
+        self._slot_freed = threading.Condition(lock)
+        self._lock = lock
+        self._leader: int | None = None  # the thread that has the turn
+        self._leader_runs_since = 0.0  # monotonic; 0: it does not run a job
         self._buffer: deque[Held] = deque()
         self._filled_at = 0.0
-        self._idle = 0
-        self._idle_lock = threading.Lock()
+        self._busy = 0
+
+        self._followers = 0
+        self._call_help: Callable[[], None] = lambda: None
         self._run_time = 1.0  # seconds; no prefetch until jobs have proved quick
         self._broken: set[str] = set()
         self._unanswered: list[tuple[float, range]] = []  # since when, numbers of the fetch
         self._reclaimed_at = 0.0
-        settler.add_chore(self._give_back_stale)
+        settler.add_chore(self._look_after)
+
+    def on_help_wanted(self, call: Callable[[], None]) -> None:
+        """Have `call` called when there is no thread to pass the turn to."""
+        self._call_help = call
 
     def take(self) -> Held | None:
         """Return the next job, waiting for one; None once closed. [FETCH-5]"""
-        with self._idle_lock:
-            self._idle += 1
-        try:
-            with self._turn:
-                while not self._closed.is_set():
-                    empty: Sequence[str] = ()
-                    with self._outage:
-                        if not self._buffer:
-                            empty = self._fill()
-                        elif time.monotonic() - self._filled_at < ASLEEP:
-                            return self._buffer.popleft()
-                        else:
-                            # Paused for long: these may be others' by now. Only what is still
-                            # held goes back.
-                            self._give_back()
-                    if empty:  # outside of the outage, which is over by now
-                        patience = RECLAIM_EVERY if self._unanswered else SAFETY_NET
-                        self._wakeup.wait(empty, patience)
+        me = threading.get_ident()
+        with self._lock:
+            held = self._pop(me)
+            if held is not None:
+                return held
+            if self._leader != me and not self._follow(me):
                 return None
-        finally:
-            with self._idle_lock:
-                self._idle -= 1
+        while not self._closed.is_set():
+            with self._outage:
+                self._fill()
+            with self._lock:
+                held = self._pop(me)
+            if held is not None:
+                return held
+        self._wakeup.close()
+        self._pass_turn(me)
+        return None
+
+    def running(self, seconds: float) -> None:
+        """The thread that just took a job expects to be busy with it for so long."""
+        if seconds < QUICK and self._settler.watching:
+            return
+        me = threading.get_ident()
+        if self._leader == me:
+            self._pass_turn(me)
+
+    def free(self) -> None:
+        """A job that was taken is over: its slot can be used again."""
+        with self._lock:
+            self._busy -= 1
+            if self._busy == self._slots - 1:
+                self._slot_freed.notify()
 
     def settle(self, held: Held, outcome: Outcome, *, seconds: float) -> None:
         """Store the outcome of a job. Returns at once; the job stays held until it is stored."""
         self._run_time += 0.1 * (seconds - self._run_time)
         self._settler.add(held, outcome)
 
+    def hurry(self) -> None:
+        """See to it that settled outcomes are stored soon, though no fetch may come."""
+        self._settler.poke()
+
+    def store(self, held: Held, outcome: Outcome, *, seconds: float) -> bool:
+        """Store the outcome of a job and wait for it; return whether the job was still ours."""
+        self._run_time += 0.1 * (seconds - self._run_time)
+        return self._settler.store(held, outcome)
+
     def put_back(self, held: Sequence[Held]) -> int:
         """Return unfinished jobs to their queues; say how many were still ours. [SIG-5]"""
         fields = [each.field for each in held]
-        return self._redis.run(put_back(self._keys, self._identity, fields, started=True))
+        return self._redis.run(
+            put_back(self._keys, self._identity, fields, started=True, now=time.time())
+        )
 
     def close(self) -> None:
         """Take no more jobs, and return those that nobody has started."""
         self._closed.set()
-        with self._turn:
+        with self._lock:
+            waiting = self._leader is not None and not self._leader_runs_since
+            self._turn_passed.notify_all()
+            self._slot_freed.notify_all()
+        if not waiting:  # else the leader closes it, whose it is
+            self._wakeup.close()
+        try:
+            self._give_back()
+        except RedisTrouble as error:
+            # They stay held, and are recovered when this process is gone.
+            _log.warning("%d prefetched jobs not returned: %s", len(self._buffer), error)
+
+    # -- the turn; with the lock held
+
+    def _pop(self, me: int) -> Held | None:
+        """Take a job from the buffer, if there is one, it is fresh, and a slot is free."""
+        leads = self._leader == me
+        if leads:
+            self._leader_runs_since = 0.0
+        if not self._buffer or self._busy >= self._slots or self._closed.is_set():
+            return None
+        now = time.monotonic()
+        if now - self._filled_at >= ASLEEP:
+            return None
+        if leads:
+            self._leader_runs_since = now
+        self._busy += 1
+        return self._buffer.popleft()
+
+    def _follow(self, me: int) -> bool:
+        """Wait for the turn; return False once closed."""
+        if self._settler.pending:
+            self._settler.poke()
+        self._followers += 1
+        try:
+            while self._leader is not None and not self._closed.is_set():
+                self._turn_passed.wait()
+        finally:
+            self._followers -= 1
+        if self._closed.is_set():
+            return False
+        self._leader = me
+        self._leader_runs_since = 0.0
+        return True
+
+    # -- the turn; without the lock
+
+    def _pass_turn(self, leader: int) -> None:
+        """Let another thread lead, if this one still does."""
+        with self._lock:
+            if self._leader != leader:
+                return
+            self._leader = None
+            self._leader_runs_since = 0.0
+            alone = not self._followers
+            self._turn_passed.notify()
+        if alone and not self._closed.is_set():
+            self._call_help()
+
+    def _look_after(self) -> float | None:
+        """Take the turn from who is busy, and jobs from the buffer that wait too long."""
+        leader, since = self._leader, self._leader_runs_since
+        if leader is not None and since and time.monotonic() - since > TICK:
+            with self._lock:
+                stuck = self._leader == leader and self._leader_runs_since == since
+            if stuck:
+                self._pass_turn(leader)
+        if self._buffer and time.monotonic() - self._filled_at > STALE:
+            # All threads are busy with long jobs.
+            self._run_time = max(self._run_time, PREFETCH_SECONDS * self._slots)
             try:
                 self._give_back()
             except RedisTrouble as error:
-                # They stay held, and are recovered when this process is gone.
-                _log.warning("%d prefetched jobs not returned: %s", len(self._buffer), error)
-            self._wakeup.close()
+                _log.warning("prefetched jobs not returned yet: %s", error)
+        active = self._buffer or self._leader_runs_since
+        return TICK if active else None
 
-    def _fill(self) -> Sequence[str]:
-        """Fetch into the buffer; return the keys to wait for if they are all empty."""
+    # -- fetching; only who has the turn
+
+    def _fill(self) -> None:
+        """Fetch into the buffer, or wait for there to be something to fetch."""
+        with self._lock:
+            free = self._slots - self._busy
+            if free <= 0:
+                if self._settler.pending:
+                    self._settler.poke()
+                self._slot_freed.wait(SAFETY_NET)
+                return
+            old = bool(self._buffer)
+        if old:
+            # Paused for long: these may be others' by now. Only what is still held goes back.
+            self._give_back()
         self._reclaim()
         queues = self._order.pick(random.shuffle)
-        count = self._idle + self._prefetch()
+        count = free + self._prefetch()
         fetched = self._fetch(queues, count)
         self._report_broken(fetched.broken, whole=len(fetched.jobs) < count)
         if not fetched.lease:
             _log.warning("lease lost: this process was silent for too long; renewing it")
             self._renew_lease()
         elif fetched.jobs:
-            self._buffer.extend(fetched.jobs)
-            self._filled_at = time.monotonic()
+            with self._lock:
+                self._buffer.extend(fetched.jobs)
+                self._filled_at = time.monotonic()
             if len(fetched.jobs) > 1:
                 self._settler.poke()
         else:
-            usable = [self._keys.queue(name) for name in queues if name not in fetched.broken]
-            if usable:
-                return usable
-            self._closed.wait(1.0)
-        return ()
+            self._wait(queues, fetched.broken, fetched.paused)
+
+    def _wait(
+        self, queues: Sequence[str], broken: Mapping[str, str], paused: Collection[str]
+    ) -> None:
+        """Wait for a push to a queue that can be used, or for one to be resumed."""
+        usable = [
+            self._keys.queue(name) for name in queues if name not in broken and name not in paused
+        ]
+        patience = RECLAIM_EVERY if self._unanswered else SAFETY_NET
+        if broken and not usable:
+            patience = 1.0
+        self._wakeup.wait(usable, patience, changes=[self._keys.paused] if paused else ())
 
     def _fetch(self, queues: Sequence[str], count: int) -> Fetched:
         number = self._numbers.reserve(count)
+        script = script_fetch(self._keys, self._identity, queues, count=count, sequence=number)
         try:
-            return self._redis.run(
-                fetch(self._keys, self._identity, queues, count=count, sequence=number)
-            )
+            return read_fetched(self._settler.send_with(script))
         except NoReply:
             self._unanswered.append((time.monotonic(), range(number, number + count)))
             raise
@@ -193,30 +321,26 @@ class ReliableFetcher:
         self._unanswered = [each for each in self._unanswered if now - each[0] < LEASE]
 
     def _prefetch(self) -> int:
-        """Return how many jobs to take beyond one for each idle thread."""
+        """Return how many jobs to take beyond one for each free slot."""
         jobs = PREFETCH_SECONDS / max(self._run_time, 1e-6)
-        return min(int(jobs * self._threads), PREFETCH_LIMIT)
-
-    def _give_back_stale(self) -> bool:
-        """Return buffered jobs that wait behind long ones; say whether any are left to watch."""
-        if not self._buffer:
-            return False
-        if time.monotonic() - self._filled_at > STALE and self._turn.acquire(blocking=False):
-            try:
-                self._run_time = max(self._run_time, PREFETCH_SECONDS * self._threads)
-                self._give_back()
-            except RedisTrouble as error:
-                _log.warning("%d prefetched jobs not returned yet: %s", len(self._buffer), error)
-            finally:
-                self._turn.release()
-        return bool(self._buffer)
+        return min(int(jobs * self._slots), PREFETCH_LIMIT)
 
     def _give_back(self) -> None:
         """Return all buffered jobs; they were never started. [FETCH-5]"""
-        fields = [held.field for held in self._buffer]
-        if fields:
-            self._redis.run(put_back(self._keys, self._identity, fields, started=False))
+        with self._lock:
+            jobs = list(self._buffer)
             self._buffer.clear()
+        if not jobs:
+            return
+        fields = [held.field for held in jobs]
+        try:
+            self._redis.run(put_back(self._keys, self._identity, fields, started=False))
+        except RedisTrouble:
+            # Perhaps done, perhaps not. They are not run: what is still held is reclaimed.
+            numbers = [int(field.partition(":")[0]) for field in fields]
+            with self._lock:
+                self._unanswered += [(time.monotonic(), range(n, n + 1)) for n in numbers]
+            raise
 
     def _report_broken(self, broken: Mapping[str, str], *, whole: bool) -> None:
         """Log a queue that cannot be read, once, by its name. [FETCH-7]

@@ -1,8 +1,9 @@
 """Stores outcomes of held jobs, many in one round trip. [REL-2] [ENV-6]
 
-One thread sends whatever has gathered while the last batch was on its way: under load batches
-grow by themselves, and a lone job's outcome leaves at once. Until an outcome is stored its job
-stays in the private hash, so nothing is lost if this process dies meanwhile.
+Outcomes gather until the next fetch, which takes them along: then a job costs its share of one
+round trip, and no thread has to be woken. A thread of its own sends those that no fetch comes for
+soon, and looks after other things that must not wait for a busy thread. Until an outcome is stored
+its job stays in the private hash, so nothing is lost if this process dies meanwhile.
 """
 
 from __future__ import annotations
@@ -10,27 +11,38 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from queue import Empty, SimpleQueue
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
 
 from jobwire._sync import SyncRedis
-from jobwire.errors import RedisTrouble
+from jobwire.errors import RedisRefused, RedisTrouble
 from jobwire.graves import Grave, grave_key
 from jobwire.keys import Keys
-from jobwire.reliable import Held, script_bury, script_done, script_retry
+from jobwire.reliable import Held, script_again, script_bury, script_done, script_retry
 from jobwire.retry import Bury, Discard, Retry
 from jobwire.times import utc_day
 from jobwire.wire import Batch, ErrorReply, Script, once
-from jobwire.worker.fetcher import Done, Outcome, Unreadable
+from jobwire.worker.fetcher import Again, Done, Outcome, Unreadable
 
-__all__ = ["Settler"]
+__all__ = ["TICK", "Settler"]
 
 LIMIT = 500  # outcomes in one round trip
 PAUSE = 1.0  # seconds before trying again when Redis cannot be used
-TICK = 0.05  # seconds between looks at idle work while there is some
+TICK = 0.005  # seconds that an outcome waits for a fetch to go with
 
 _log = logging.getLogger("jobwire.worker")
-_Entry = tuple[Held, Outcome]
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    held: Held
+    outcome: Outcome
+    stored: threading.Event | None = None
+    lost: bool = False  # it was not held any more
+    repeated: bool = False  # sent before, so it may find its own first try
 
 
 class Settler:
@@ -41,6 +53,9 @@ class Settler:
         keys: Key names.
         identity: Whose private hash.
         grave: Returns the burial parameters of this moment.
+
+    Attributes:
+        watching: Whether the thread is awake and looks at the chores every few milliseconds.
     """
 
     def __init__(
@@ -50,157 +65,232 @@ class Settler:
         self._keys = keys
         self._identity = identity
         self._grave = grave
-        self._inbox: SimpleQueue[_Entry | None] = SimpleQueue()
+        self._pending: deque[_Entry] = deque()  # not sent yet
+        self._again: deque[_Entry] = deque()  # sent, not stored, in nobody's way
+        self._again_at = 0.0
+        self._gathered_at = 0.0
         self._unsettled = 0
         self._changed = threading.Condition()
+        self._poked = threading.Event()
         self._stop = threading.Event()
-        self._chores: list[Callable[[], bool]] = []
+        self._chores: list[Callable[[], float | None]] = []
         self._trouble = ""
         self._reported = ""
+        self.watching = False
         self._thread = threading.Thread(target=self._run, name="jobwire-settler", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
 
-    def add_chore(self, chore: Callable[[], bool]) -> None:
-        """Have `chore` called every few milliseconds after `poke`, while it returns True."""
+    def add_chore(self, chore: Callable[[], float | None]) -> None:
+        """Have `chore` called after `poke`, and again after as many seconds as it returns."""
         self._chores.append(chore)
 
     def poke(self) -> None:
-        """Say that a chore has something to look after."""
-        self._inbox.put(None)
+        """Say that there is something to look after."""
+        if not self.watching:
+            self._poked.set()
 
     def add(self, held: Held, outcome: Outcome) -> None:
-        """Store an outcome soon. Returns at once."""
-        with self._changed:
-            self._unsettled += 1
-        self._inbox.put((held, outcome))
+        """Store an outcome with the next fetch, or soon after the next `poke`."""
+        self._add(_Entry(held, outcome))
+
+    def store(self, held: Held, outcome: Outcome) -> bool:
+        """Store an outcome and wait for it; return whether the job was still held."""
+        stored = threading.Event()
+        entry = _Entry(held, outcome, stored)
+        self._add(entry)
+        self._poked.set()
+        while not stored.wait(PAUSE):
+            if self._stop.is_set():
+                return False
+        return not entry.lost
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is an outcome that nobody has sent."""
+        return bool(self._pending)
 
     def close(self, timeout: float) -> int:
         """Wait until everything is stored, then end; return how many outcomes were not."""
+        self._poked.set()
         with self._changed:
             self._changed.wait_for(lambda: self._unsettled == 0, timeout)
             left = self._unsettled
         self._stop.set()
-        self._inbox.put(None)
+        self._poked.set()
         self._thread.join(timeout=PAUSE)
         return left
 
-    def _run(self) -> None:
-        again: list[_Entry] = []  # not stored yet, in nobody's way
-        again_at = 0.0
-        busy = False
-        while not self._stop.is_set():
-            patience = TICK if busy else max(again_at - time.monotonic(), 0) if again else None
-            failed = self._send(self._gather(patience), repeated=False)
-            wanted = [chore() for chore in self._chores]
-            busy = any(wanted)
-            if not again and not failed:
-                continue
-            if again and time.monotonic() >= again_at:
-                failed += self._send(again, repeated=True)
-                again, again_at = [], 0.0
-            if failed and not again:
-                again_at = time.monotonic() + PAUSE
-            again += failed
-            self._report_trouble(len(again))
+    def send_with(self, script: Script) -> Any:
+        """Send what has gathered and `script` in one round trip; return the script's reply.
 
-    def _gather(self, timeout: float | None) -> list[_Entry]:
-        """Return all outcomes that wait, waiting for the first one."""
+        Raises:
+            RedisTrouble: Of the script. What becomes of the outcomes is the settler's business.
+        """
+        reply = self._exchange(self._gather(), script)
+        if isinstance(reply, ErrorReply):
+            raise RedisRefused(reply.message)
+        return reply
+
+    def _add(self, entry: _Entry) -> None:
+        with self._changed:
+            self._unsettled += 1
+        self._pending.append(entry)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            # Whoever still saw the flag up has left something for the chores to find.
+            self.watching = False
+            patience = self._look_after()
+            if patience is not None and patience <= TICK:
+                self.watching = True
+                self._stop.wait(patience)
+            else:
+                self._poked.wait(patience)
+                self.watching = True
+            self._poked.clear()
+            self._send_overdue()
+            if self._again and time.monotonic() >= self._again_at:
+                self._send_again()
+
+    def _look_after(self) -> float | None:
+        """Do the chores; return in how many seconds to come back."""
+        wishes = [chore() for chore in self._chores]
+        if self._pending:
+            wishes.append(TICK)
+        if self._again:
+            wishes.append(max(self._again_at - time.monotonic(), 0.0))
+        return min((wish for wish in wishes if wish is not None), default=None)
+
+    def _send_overdue(self) -> None:
+        """Send what no fetch has come for."""
+        with suppress(RedisTrouble):  # they are kept, and it is reported
+            while self._pending and time.monotonic() - self._gathered_at >= TICK:
+                self._exchange(self._gather(), None)
+
+    def _gather(self) -> list[_Entry]:
+        self._gathered_at = time.monotonic()
         entries: list[_Entry] = []
         try:
-            entry = self._inbox.get(timeout=timeout)
-            while True:
-                if entry is not None:
-                    entries.append(entry)
-                if len(entries) >= LIMIT:
-                    break
-                entry = self._inbox.get_nowait()
-        except Empty:
+            while len(entries) < LIMIT:
+                entries.append(self._pending.popleft())
+        except IndexError:
             pass
         return entries
 
-    def _send(self, entries: Sequence[_Entry], *, repeated: bool) -> list[_Entry]:
-        """Send outcomes; return those that must be sent again."""
-        if not entries:
-            return []
-        left = self._exchange(entries, repeated=repeated)
-        with self._changed:
-            self._unsettled -= len(entries) - len(left)
-            self._changed.notify_all()
-        return left
+    def _send_again(self) -> None:
+        entries = [self._again.popleft() for _ in range(min(len(self._again), LIMIT))]
+        self._again_at = 0.0
+        with suppress(RedisTrouble):  # they are kept
+            self._exchange(entries, None)
+        if self._again_at == 0.0:
+            self._report_recovery()
 
-    def _exchange(self, entries: Sequence[_Entry], *, repeated: bool) -> list[_Entry]:
+    def _exchange(self, entries: Sequence[_Entry], extra: Script | None) -> Any:
+        """Send outcomes, and a script; return its reply, which may be an error."""
         groups = _group(entries)
         day = utc_day(time.time())
         scripts = [self._script(group, day) for group in groups]
         try:
-            replies = self._redis.run(once(Batch(scripts)))
+            replies = self._redis.run(once(Batch(scripts if extra is None else [*scripts, extra])))
         except RedisTrouble as error:
-            self._trouble = str(error)
-            return list(entries)
-        again: list[_Entry] = []
-        for group, reply in zip(groups, replies, strict=True):
+            self._keep(entries, str(error))
+            raise
+        stored = 0
+        for group, reply in zip(groups, replies, strict=False):
             if isinstance(reply, ErrorReply):
-                self._trouble = reply.message
-                again += group
-            elif not repeated:  # a repeated one may find its own first try
+                self._keep(group, reply.message)
+            else:
+                stored += len(group)
                 self._report_lost(group, reply)
-        return again
+        if stored:
+            with self._changed:
+                self._unsettled -= stored
+                if not self._unsettled:
+                    self._changed.notify_all()
+        return replies[-1] if extra is not None else None
 
-    def _report_trouble(self, left: int) -> None:
-        """Log what keeps outcomes from being stored, once, and that it is over."""
-        if not left:
+    def _keep(self, entries: Sequence[_Entry], trouble: str) -> None:
+        """Have outcomes sent again later."""
+        if not entries:
+            return
+        for entry in entries:
+            entry.repeated = True
+        self._again.extend(entries)
+        self._again_at = time.monotonic() + PAUSE
+        self._trouble = trouble
+        if trouble != self._reported:
+            count = len(self._again)
+            _log.error("outcomes of jobs are not stored yet (%d now): %s", count, trouble)
+            self._reported = trouble
+        self.poke()
+
+    def _report_recovery(self) -> None:
+        if not self._again and self._reported:
             _log.info("all outcomes are stored again")
-            self._trouble = self._reported = ""
-        elif self._trouble != self._reported:
-            _log.error("outcomes of jobs are not stored yet (%d now): %s", left, self._trouble)
-            self._reported = self._trouble
+            self._reported = ""
 
     def _script(self, group: Sequence[_Entry], day: str) -> Script:
-        held, outcome = group[0]
+        held, outcome, repeated = group[0].held, group[0].outcome, group[0].repeated
+        keys, me = self._keys, self._identity
         match outcome:
             case Done() | Discard():
-                fields = [each.field for each, _ in group]
+                fields = [each.held.field for each in group]
                 failed = isinstance(outcome, Discard)
-                return script_done(self._keys, self._identity, fields, failed=failed, day=day)
+                return script_done(keys, me, fields, failed=failed, day=day, repeated=repeated)
             case Retry(text, at):
-                return script_retry(self._keys, self._identity, held.field, text, at=at, day=day)
+                return script_retry(keys, me, held.field, text, at=at, day=day, repeated=repeated)
             case Bury(text):
                 return script_bury(
-                    self._keys, self._identity, held.field, text, self._grave(), day=day
+                    keys, me, held.field, text, self._grave(), day=day, repeated=repeated
+                )
+            case Again(text):
+                return script_again(
+                    keys,
+                    me,
+                    held.field,
+                    text,
+                    held.queue,
+                    day=day,
+                    executed=True,
+                    repeated=repeated,
                 )
             case Unreadable(problem):
                 return script_bury(
-                    self._keys,
-                    self._identity,
+                    keys,
+                    me,
                     held.field,
                     held.text,
                     self._grave(),
                     day=day,
-                    key=grave_key(self._keys, problem),
+                    key=grave_key(keys, problem),
                     counted=False,
+                    repeated=repeated,
                 )
 
     @staticmethod
     def _report_lost(group: Sequence[_Entry], reply: object) -> None:
-        lost = (
-            [field.decode() for field in reply]
-            if isinstance(reply, list)
-            else [held.field for held, _ in group if reply == 0]
-        )
-        for field in lost:
-            _log.warning(
-                "outcome of job %s dropped: it was put back while it ran, and runs again", field
-            )
+        """Log jobs that were put back while they ran, and tell who waits for the others."""
+        gone = {field.decode() for field in reply} if isinstance(reply, list) else set()
+        for entry in group:
+            entry.lost = (reply == 0 or entry.held.field in gone) and not entry.repeated
+            if entry.lost:
+                _log.warning(
+                    "outcome of job %s dropped: it was put back while it ran, and runs again",
+                    entry.held.field,
+                )
+            if entry.stored is not None:
+                entry.stored.set()
 
 
 def _group(entries: Sequence[_Entry]) -> list[list[_Entry]]:
     """Return entries by script call: all successes in one, all discards in one, others alone."""
     groups: dict[object, list[_Entry]] = {}
     for number, entry in enumerate(entries):
-        outcome = entry[1]
+        outcome = entry.outcome
         shared = isinstance(outcome, Done | Discard)
-        groups.setdefault(type(outcome) if shared else number, []).append(entry)
+        kind = (type(outcome), entry.repeated) if shared else number
+        groups.setdefault(kind, []).append(entry)
     return list(groups.values())

@@ -13,7 +13,7 @@ from jobwire._sync import SyncRedis
 from jobwire.errors import MalformedPayload
 from jobwire.graves import Grave
 from jobwire.keys import Keys
-from jobwire.reliable import Held
+from jobwire.reliable import Held, read_fetched, script_fetch
 from jobwire.retry import Bury, Discard, Retry
 from jobwire.worker.fetcher import Done, Outcome, Unreadable
 from jobwire.worker.settler import Settler
@@ -50,8 +50,8 @@ def left(server: Server) -> int:
     return int(server.client().hlen(KEYS.private(ME)))
 
 
-def count(server: Server, kind: str) -> int:
-    return int(server.client().get(KEYS.stat(kind)) or 0)
+def count(server: Server, kind: str, of: str = "") -> int:
+    return int(server.client().get(f"app:{of}stat:{kind}") or 0)
 
 
 def test_each_outcome_is_stored_where_it_belongs(server: Server, settler: Settler) -> None:
@@ -97,7 +97,8 @@ def test_what_is_not_held_any_more_is_dropped(
     for number, outcome in enumerate(outcomes):
         settler.add(Held(f"{number}:q", "q", b"{}"), outcome)
     assert settler.close(5) == 0
-    assert server.client().keys("app:*") == []
+    assert server.client().keys("app:*") == [b"app:jobwire:stat:lost"]
+    assert count(server, "lost", of="jobwire:") == 4
     dropped = [r.getMessage() for r in caplog.records if "dropped" in r.getMessage()]
     assert sorted(line.split()[3] for line in dropped) == ["0:q", "1:q", "2:q", "3:q"]
 
@@ -111,9 +112,11 @@ def test_an_outcome_that_is_refused_holds_up_no_other(
     client.set(KEYS.retry, "no sorted set")
     refused, *others = hold(server, *range(20))
     settler.add(refused, Retry(b"again", 5.5, 0))
+    settler.poke()
     wait_until(lambda: "WRONGTYPE" in caplog.text)
     for each in others:
         settler.add(each, Done())
+    settler.poke()
     wait_until(lambda: left(server) == 1, timeout=0.9, what="the others, before the next try")
     wait_until(
         lambda: client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"] >= 4,
@@ -141,6 +144,7 @@ def test_outcomes_wait_for_a_server_that_is_away(
     server.stop()
     for each in held[:5]:
         settler.add(each, Done())
+    settler.poke()
     wait_until(lambda: "not stored yet" in caplog.text)
     for each in held[5:]:
         settler.add(each, Retry(each.text, 1.0, 0))
@@ -149,6 +153,8 @@ def test_outcomes_wait_for_a_server_that_is_away(
     again.start()
     for each in held:
         again.add(each, Done())
+    again.poke()
+    wait_until(lambda: caplog.text.count("not stored yet") == 2)
     server.start()
     assert again.close(10) == 0
     assert left(server) == 0
@@ -162,12 +168,33 @@ def test_chores_are_done_while_they_say_so(settler: Settler) -> None:
     """FETCH-6: this is how jobs that wait behind long ones are found."""
     times: list[float] = []
 
-    def chore() -> bool:
+    def chore() -> float | None:
         times.append(time.monotonic())
-        return len(times) < 4
+        return 0.001 if len(times) < 4 else None
 
     settler.add_chore(chore)
     assert times == []
     settler.poke()
-    wait_until(lambda: len(times) == 4)
+    wait_until(lambda: len(times) >= 4)
     assert times[3] - times[0] < 1.0
+
+
+def test_an_outcome_goes_along_with_a_fetch(server: Server, settler: Settler) -> None:
+    """REL-2: one round trip for both, and no thread is woken for it."""
+    client = server.client()
+    client.hset(KEYS.process(ME), "beat", 1)
+    client.lpush(KEYS.queue("q"), "next")
+    for each in hold(server, 1, 2, 3):
+        settler.add(each, Done())
+    reply = settler.send_with(script_fetch(KEYS, ME, ["q"], count=1, sequence=9))
+    assert [job.field for job in read_fetched(reply).jobs] == ["9:q"]
+    assert not settler.pending
+    assert left(server) == 1
+
+
+def test_who_stores_hears_whether_the_job_was_held(server: Server, settler: Settler) -> None:
+    """RETRY-13: death handlers are called for jobs that were buried here, and for no others."""
+    (held,) = hold(server, 1)
+    assert settler.store(held, Bury(b"{}"))
+    assert not settler.store(held, Bury(b"{}"))
+    assert server.client().zcard(KEYS.dead) == 1

@@ -148,9 +148,10 @@ def test_jobs_of_a_fetch_whose_answer_was_lost_are_run(
 
     def lose_the_first_jobs(shell: SyncRedis, message: Message) -> list[Any]:
         replies = answer(shell, message)  # carried out by the server, all the same
-        fetched = message.commands[0][:2] == ("EVALSHA", script("fetch").sha)
-        if fetched and not lost and isinstance(replies[0], list) and replies[0][0]:
-            lost.append(replies[0])
+        words, reply = message.commands[-1], replies[-1]
+        fetched = words[:2] == ("EVALSHA", script("fetch").sha)
+        if fetched and not lost and isinstance(reply, list) and reply[0]:
+            lost.append(reply)
             raise NoReply("the reply was lost")
         return replies
 
@@ -229,7 +230,10 @@ def test_orphans_of_any_kind_of_queue_are_recovered(
         wait_until(lambda: client.llen("queue:z") == 1)
     counted: Any = client.hgetall("jobwire:returned")
     texts = ("{ 10", "{ 9", "{ 2", "late")
-    assert counted == {sha1(text.encode()).hexdigest().encode(): b"1" for text in texts}
+    digests = [sha1(text.encode()).hexdigest() for text in texts]
+    assert counted == {
+        name.encode(): b"1" for each in digests for name in (each, f"{each}:recovered")
+    }
     assert client.hlen("jobwire:private:h:2:y") == 2  # what is no entry stays
     assert b"h:1:x" not in client.smembers("jobwire:owners")
     assert len(lines(caplog, "which died")) == 2

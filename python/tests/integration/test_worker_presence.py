@@ -160,7 +160,10 @@ def test_a_clean_end_leaves_the_list_after_the_last_counters(
     expected = {"stat:processed": 5, f"stat:processed:{day}": 5}
     expected |= {"stat:failed": 2, f"stat:failed:{day}": 2}
     assert counters == expected
-    others = {n.decode() for n in names if not n.startswith(b"stat:")}
+    metrics = {n for n in names if n.startswith((b"j|", b"h|"))}
+    assert metrics
+    assert all(0 < client.ttl(name) <= 3 * 86_400 for name in metrics)
+    others = {n.decode() for n in set(names) - metrics if not n.startswith(b"stat:")}
     assert others - {"process_cleanup"} == {launcher.identity}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobwire.app import running
+from jobwire.current import running
 from jobwire.payload import Job
 from jobwire.worker.joblog import HumanFormatter, JsonFormatter, set_up
 

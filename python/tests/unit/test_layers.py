@@ -17,6 +17,7 @@ LAYERS: dict[int, set[str]] = {
     1: {
         *("keys", "times", "arguments", "payload", "normalize", "ordering", "retry", "wire"),
         *("pushing", "reliable", "graves", "stats", "promotion", "beat", "producer", "server"),
+        "template",
         *("chain", "current", "lifecycle", "propagation"),
         *("metrics", "iteration", "iterabletype"),
     },

@@ -1,0 +1,169 @@
+"""The end of an execution: what it means, who is told, what is logged. [RETRY-1] to [RETRY-13]"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from jobwire.app import App
+from jobwire.jobtype import JobType
+from jobwire.metrics import Tally
+from jobwire.payload import Job, decode, edit
+from jobwire.reliable import Held
+from jobwire.retry import Bury, Choice, Discard, Retry, after_failure, scrub
+from jobwire.times import Generation, stamp
+from jobwire.worker.failure import describe
+from jobwire.worker.fetcher import DONE, Fetcher
+
+__all__ = ["Conclusion"]
+
+_log = logging.getLogger("jobwire.worker")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """Turns what happened to a job into its outcome, and stores it.
+
+    Args:
+        app: Whose handlers are called.
+        generation: Returns how to write times.
+        max_retries: What `retry: true` means.
+    """
+
+    app: App
+    generation: Callable[[], Generation]
+    max_retries: int
+
+    def began(self, held: Held) -> None:
+        """Log that the current job starts."""
+        _log.info("start", extra={"returned": held.returned} if held.returned else None)
+
+    def succeeded(
+        self, held: Held, job: Job, seconds: float, fetcher: Fetcher, tally: Tally
+    ) -> None:
+        """The current job returned."""
+        if _log.isEnabledFor(logging.INFO):
+            _log.info("done", extra=_elapsed(seconds))
+        tally.record(job.display_class, seconds * 1000, False)
+        fetcher.settle(held, DONE, seconds=seconds)
+
+    def failed(
+        self,
+        held: Held,
+        definition: JobType[..., Any] | None,
+        error: BaseException,
+        seconds: float,
+        fetcher: Fetcher,
+        tally: Tally,
+    ) -> None:
+        """The current job raised. Blocks only if it is to be buried and somebody wants to know."""
+        job = decode(held.text, held.queue)  # as fetched, whatever was done to it [EXEC-5]
+        outcome = self._outcome(job, definition, error, seconds)
+        tally.record(job.display_class, seconds * 1000, True)
+        for handler in self.app.error_handlers:
+            _contained("error handler", lambda handler=handler: handler(error, job))  # type: ignore[misc]
+        if isinstance(outcome, Retry) or not self.app.death_handlers:
+            fetcher.settle(held, outcome, seconds=seconds)
+        elif fetcher.store(held, outcome, seconds=seconds):
+            self._announce_death(job, outcome, error)
+
+    def blocks(self) -> bool:
+        """Whether `failed` may block."""
+        return bool(self.app.death_handlers)
+
+    def _outcome(
+        self, job: Job, definition: JobType[..., Any] | None, error: BaseException, seconds: float
+    ) -> Retry | Bury | Discard:
+        failure = describe(error)
+        default_retry = None if definition is None else definition.defaults.get("retry")
+        outcome = after_failure(
+            job,
+            failure,
+            now=time.time(),
+            dice=random.random(),
+            generation=self.generation(),
+            default_retry=True if default_retry is None and definition else default_retry,
+            max_retries=self.max_retries,
+            choose=_chooser(definition, error, job),
+        )
+        if isinstance(outcome, Bury) or (isinstance(outcome, Discard) and outcome.exhausted):
+            outcome = _last_word(outcome, definition, error, job)
+        _log.warning(
+            "fail: %s: %.1000s; %s",
+            failure.error_class,
+            scrub(failure.message),
+            _fate(outcome),
+            extra=_elapsed(seconds),
+            exc_info=error if _log.isEnabledFor(logging.DEBUG) else None,
+        )
+        return outcome
+
+    def _announce_death(self, job: Job, outcome: Bury | Discard, error: BaseException) -> None:
+        """Call the death handlers, once the job's place is stored. [RETRY-13]"""
+        text = outcome.text or job.text
+        if isinstance(outcome, Discard):
+            text = edit(text, {"discarded_at": stamp(time.time(), self.generation())})
+        dead = decode(text, job.queue)
+        for handler in self.app.death_handlers:
+            _contained("death handler", lambda handler=handler: handler(dead, error))  # type: ignore[misc]
+
+
+def _chooser(
+    definition: JobType[..., Any] | None, error: BaseException, job: Job
+) -> Callable[[int], Choice] | None:
+    hook = None if definition is None else definition.retry_hook
+    if hook is None:
+        return None
+
+    def choose(count: int) -> Choice:
+        choice = _contained("retry_in", lambda: hook(count, error, job))
+        if choice is None or choice in ("discard", "kill"):
+            return choice
+        if isinstance(choice, int | float) and math.isfinite(choice):
+            return choice
+        _log.error("retry_in: %.100r is no number of seconds, 'discard' or 'kill'; ignored", choice)
+        return None
+
+    return choose
+
+
+def _last_word(
+    outcome: Bury | Discard, definition: JobType[..., Any] | None, error: BaseException, job: Job
+) -> Bury | Discard:
+    """Ask the exhausted hook. [RETRY-13]"""
+    hook = None if definition is None else definition.exhausted_hook
+    if hook is None:
+        return outcome
+    seen = decode(outcome.text, job.queue)
+    if _contained("exhausted", lambda: hook(seen, error)) == "discard":
+        return Discard(outcome.text)
+    return outcome
+
+
+def _contained(what: str, call: Callable[[], T]) -> T | None:
+    """Call somebody's hook; its error is logged, and means None."""
+    try:
+        return call()
+    except Exception:  # noqa: BLE001 - a broken hook must not cost the job
+        _log.exception("%s failed and is ignored", what)
+        return None
+
+
+def _elapsed(seconds: float) -> dict[str, float]:
+    return {"elapsed": round(seconds, 3)}
+
+
+def _fate(outcome: Retry | Bury | Discard) -> str:
+    match outcome:
+        case Retry(at=at, count=count):
+            return f"retry {count + 1} in {at - time.time():.0f} s"
+        case Bury():
+            return "no retry left, moved to the dead set"
+        case Discard():
+            return "dropped, as the job asks for"

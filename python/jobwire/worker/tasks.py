@@ -1,0 +1,128 @@
+"""Async jobs of one capsule: tasks of the event loop, without a thread each."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+
+from jobwire.beat import Work
+from jobwire.current import current
+from jobwire.metrics import Tally
+from jobwire.payload import Job
+from jobwire.reliable import Held
+from jobwire.worker.aloop import AsyncLoop
+from jobwire.worker.execution import Conclusion
+from jobwire.worker.fetcher import Fetcher
+from jobwire.worker.routine import Routine
+
+__all__ = ["Tasks"]
+
+_log = logging.getLogger("jobwire.worker")
+_Entry = tuple[Held, Job, Routine]
+
+
+class Tasks:
+    """Takes jobs from the threads that fetch.
+
+    Args:
+        prefix: Of the names in work records.
+        loop: Where they run.
+        fetcher: Where the jobs come from.
+        conclusion: What to do at their end.
+        tally: Counts them.
+    """
+
+    def __init__(
+        self, prefix: str, loop: AsyncLoop, fetcher: Fetcher, conclusion: Conclusion, tally: Tally
+    ) -> None:
+        self._prefix = prefix
+        self._loop = loop
+        self._fetcher = fetcher
+        self._conclusion = conclusion
+        self._tally = tally
+        self._inbox: deque[_Entry] = deque()
+        self._waking = False
+        self._interrupted = False
+        self._names: list[str] = []  # of slots that are free
+        self._works: dict[str, Work] = {}
+        self._held: dict[asyncio.Task[None], Held] = {}
+
+    def submit(self, held: Held, job: Job, routine: Routine) -> None:
+        """Run a job soon; its slot is freed at its end."""
+        self._inbox.append((held, job, routine))
+        if not self._waking:
+            self._waking = True
+            self._loop.call(self._start)
+
+    def works(self) -> dict[str, Work]:
+        """Return what runs, by name. [BEAT-5]"""
+        return self._works.copy()
+
+    def held(self) -> list[Held]:
+        """Return the jobs in progress, and those about to be."""
+        return [*self._held.copy().values(), *(entry[0] for entry in self._inbox.copy())]
+
+    def wait(self, deadline: float) -> bool:
+        """Wait for the running jobs until a monotonic time; return whether all ended."""
+        while self._held or self._inbox:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.01)
+        return True
+
+    def interrupt(self) -> None:
+        """Cancel all jobs, put back before. [SIG-5] [RETRY-10]"""
+        if self._held or self._inbox:
+            self._loop.call(self._cancel)
+
+    # -- in the loop
+
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._waking = False
+        while self._inbox:
+            held, job, routine = self._inbox.popleft()
+            task = loop.create_task(self._run(held, job, routine))
+            self._held[task] = held
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._held[task]
+        self._fetcher.free()
+        self._fetcher.hurry()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # A bug of ours. The job stays held.
+            _log.error("async job not settled, which is a bug", exc_info=error)
+
+    def _cancel(self, _: asyncio.AbstractEventLoop) -> None:
+        self._interrupted = True
+        self._inbox.clear()
+        for task in self._held:
+            task.cancel()
+
+    async def _run(self, held: Held, job: Job, routine: Routine) -> None:
+        name = self._names.pop() if self._names else f"{self._prefix}{len(self._works)}"
+        self._works[name] = Work(held.queue, held.text, time.time())
+        current.set(job)  # the task has a context of its own
+        self._conclusion.began(held)
+        error: BaseException | None = None
+        started = time.perf_counter()
+        try:
+            await routine.call(job)
+        except BaseException as raised:  # noqa: BLE001 - user code, which must not end the loop
+            error = raised
+        finally:
+            del self._works[name]
+            self._names.append(name)
+        seconds = time.perf_counter() - started
+        if error is None:
+            self._conclusion.succeeded(held, job, seconds, self._fetcher, self._tally)
+        elif self._interrupted:
+            _log.warning("interrupted; the job was put back and will run again")
+        else:
+            end = (held, routine.definition, error, seconds, self._fetcher, self._tally)
+            if self._conclusion.blocks():
+                await asyncio.to_thread(self._conclusion.failed, *end)
+            else:
+                self._conclusion.failed(*end)
