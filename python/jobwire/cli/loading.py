@@ -72,7 +72,7 @@ def load_app(target: str) -> App:
 
 
 def _import(place: str) -> ModuleType:
-    if place and Path(place).is_dir() and not Path(place, "__init__.py").exists():
+    if (place.startswith(".") or os.sep in place) and Path(place).is_dir():
         raise AppNotLoaded(
             f"{place!r} is a directory, but only a module can be imported; write MODULE:APP, like "
             "shop.jobs:app, and start in the directory that 'shop' is in"

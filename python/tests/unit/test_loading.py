@@ -35,6 +35,12 @@ def test_ways_to_name_it(target: str) -> None:
     assert load_app(target) is sys.modules["shop_a"].app
 
 
+def test_beside_a_directory_of_the_same_name() -> None:
+    Path("shop_f").mkdir()
+    Path("shop_f.py").write_text(GOOD)
+    assert load_app("shop_f:app") is sys.modules["shop_f"].app
+
+
 def test_in_a_package() -> None:
     """And the current directory comes first."""
     Path("pack_b").mkdir()

@@ -1,0 +1,59 @@
+"""docs/configuration.md: its table is the program's, and its examples mean what it says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from jobwire.settings import OTHER_VARIABLES, SETTINGS, Setting, resolve
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs/configuration.md").read_text("utf-8")
+TABLE = re.compile(r"<!-- settings: .* -->\n\n(.*)\n<!-- end of settings -->", re.DOTALL)
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def row(setting: Setting) -> Iterator[str]:
+    yield f"`{setting.name}`"
+    flags = ", ".join(f"`{flag}`" for flag in setting.flags)
+    values = ", ".join(setting.choices) or setting.kind.metavar.replace("|", ", ")
+    yield f"{flags} {values}"
+    note = f", {setting.kind.note}" if setting.kind.note else ""
+    yield f"`{setting.variable}`{note}"
+    yield setting.shown_default
+    yield setting.help
+
+
+def table() -> str:
+    lines = ["| setting | flag and values | variable | default | meaning |", "| --- " * 5 + "|"]
+    lines += [f"| {' | '.join(row(setting))} |" for setting in SETTINGS.values()]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def test_the_table_is_the_programs() -> None:
+    found = TABLE.search(PAGE)
+    assert found is not None
+    assert found[1] == table()
+
+
+def test_every_variable_is_named() -> None:
+    assert [name for name in OTHER_VARIABLES if f"`{name}`" not in PAGE] == []
+
+
+def examples(language: str) -> list[str]:
+    return [code for found, code in FENCE.findall(PAGE) if found == language]
+
+
+def test_the_examples_are_right(tmp_path: Path) -> None:
+    """FETCH-4: whatever the page shows is accepted, in production too."""
+    (toml,) = examples("toml")
+    yaml, erb = examples("yaml")
+    for name, text in {"a.toml": toml, "b.yml": yaml, "sidekiq.yml": erb}.items():
+        path = tmp_path / name
+        path.write_text(text)
+        settings = resolve({}, {"TAG": "x"}, tmp_path, file=str(path), environment="production")
+        config = settings.worker()
+        if name != "sidekiq.yml":
+            assert settings["app"] == "shop.jobs:app"
+            assert config.capsules["default"].concurrency == 20
+            assert config.capsules["mail"].queues == {"mail": 0}
