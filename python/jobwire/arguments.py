@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -26,11 +26,13 @@ def check_args(args: object, *, strict: StrictArgs = "raise") -> list[Any]:
         InvalidJob: The error's `field` is the path of the offending value, like
             `args[0]['price']`.
     """
-    if isinstance(args, str | bytes | bytearray) or not isinstance(args, Sequence):
+    if type(args) is not list and (
+        isinstance(args, str | bytes | bytearray) or not isinstance(args, Sequence)
+    ):
         raise InvalidJob(
             "PAY-12", "args", f"{_show(args)} is not a list; put a single argument in one: [...]"
         )
-    values = list(args)
+    values: list[Any] = list(args)
     if strict == "off":
         try:
             values = _listed(msgspec.to_builtins(values, str_keys=True))
@@ -45,6 +47,50 @@ def check_value(value: object, path: str, *, depth: int) -> None:
 
     Types are compared exactly, as Sidekiq does: a str subclass would come back as plain str.
     """
+    if not _sound((value,), depth - 1):
+        _blame(value, path, depth)
+
+
+def _sound(values: Iterable[Any], depth: int) -> bool:
+    """Whether JSON gives all of these back; `depth` is that of what they are in.
+
+    Paths are for errors only, and most arguments are sound: this is the quick look.
+    """
+    for value in values:
+        kind = type(value)
+        if kind is str:
+            if not value.isascii() and not _encodable(value):
+                return False
+        elif kind is int or kind is bool or value is None:
+            continue
+        elif kind is list:
+            if depth >= MAX_DEPTH or not _sound(value, depth + 1):
+                return False
+        elif kind is dict:
+            if depth >= MAX_DEPTH or not _sound_object(value, depth + 1):
+                return False
+        elif kind is not float or not math.isfinite(value):
+            return False
+    return True
+
+
+def _sound_object(value: dict[Any, Any], depth: int) -> bool:
+    for key in value:
+        if type(key) is not str or not (key.isascii() or _encodable(key)):
+            return False
+    return _sound(value.values(), depth)
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _blame(value: object, path: str, depth: int) -> None:
+    """Raise for the first value that is not sound."""
     if type(value) is float:
         if not math.isfinite(value):
             raise InvalidJob("PAY-4", path, f"{value} has no JSON form; send None or a string")
@@ -53,7 +99,7 @@ def check_value(value: object, path: str, *, depth: int) -> None:
     elif type(value) is list:
         _check_depth(path, depth)
         for index, item in enumerate(value):
-            check_value(item, f"{path}[{index}]", depth=depth + 1)
+            _blame(item, f"{path}[{index}]", depth + 1)
     elif type(value) is dict:
         _check_depth(path, depth)
         for key, item in value.items():
@@ -62,7 +108,7 @@ def check_value(value: object, path: str, *, depth: int) -> None:
                     "PUSH-5", path, f"key {key!r} is {type(key).__name__}; keys must be str"
                 )
             _check_text(key, path)
-            check_value(item, f"{path}[{key!r}]", depth=depth + 1)
+            _blame(item, f"{path}[{key!r}]", depth + 1)
     elif type(value) not in _SCALARS:
         raise InvalidJob(
             "PUSH-5",
@@ -88,13 +134,10 @@ def _check_depth(path: str, depth: int) -> None:
 
 
 def _check_text(text: str, path: str) -> None:
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidJob(
-                "PAY-1", path, f"{text!r} holds a lone surrogate, which UTF-8 cannot carry"
-            ) from error
+    if not _encodable(text):
+        raise InvalidJob(
+            "PAY-1", path, f"{text!r} holds a lone surrogate, which UTF-8 cannot carry"
+        )
 
 
 def _show(value: object) -> str:

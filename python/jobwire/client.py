@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
@@ -23,7 +22,13 @@ __all__ = ["Client"]
 
 def new_jid() -> str:
     """Return a fresh job id: 24 hex digits from the system's random source. [PAY-9]"""
-    return secrets.token_hex(12)
+    return os.urandom(12).hex()
+
+
+def new_jids(count: int) -> list[str]:
+    """Return so many, all from one question to the system."""
+    digits = os.urandom(12 * count).hex()
+    return [digits[start : start + 24] for start in range(0, 24 * count, 24)]
 
 
 def make_producer(
@@ -41,6 +46,7 @@ def make_producer(
         clock=time.time,
         new_jid=new_jid,
         draw=random.random,
+        new_jids=new_jids,
     )
 
 

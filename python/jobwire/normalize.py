@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from jobwire.arguments import StrictArgs, check_args, check_value
 from jobwire.errors import InvalidJob
@@ -54,8 +53,7 @@ DEFAULTS: Options = {"retry": True, "queue": "default"}
 """Always written, so that no reader has to guess. [PUSH-6]"""
 
 
-@dataclass(frozen=True, slots=True)
-class Sealed:
+class Sealed(NamedTuple):
     """A payload ready to be written: to the schedule if `at` is set, else to its queue."""
 
     jid: str

@@ -11,13 +11,16 @@ from jobwire.errors import ConfigError, InvalidJob, NoReply, RedisUnreachable
 from jobwire.keys import Keys
 from jobwire.normalize import ClientMiddleware, Item, Sealed, draft, seal
 from jobwire.pushing import bulk_times, detect_generation, push, push_bulk
+from jobwire.template import Template
 from jobwire.times import Generation, When
-from jobwire.wire import Op
+from jobwire.wire import Confirm, Op
 
 __all__ = ["GenerationSetting", "Producer", "run_middleware"]
 
 GenerationSetting = Literal["auto", 7, 8]
 DETECT_EVERY = 60.0  # seconds for which the fleet is taken to stay the same
+MOST_TEMPLATES = 1_000
+_REMEMBERED = frozenset([str, int, bool, float, type(None)])
 
 
 class Producer:
@@ -27,10 +30,12 @@ class Producer:
         keys: Key names.
         generation: How to write times; `auto` asks the processes in Redis. [GEN-5]
         strict_args: What to do with arguments that JSON does not have.
-        middleware: Client middleware, outermost first. [PUSH-7]
+        middleware: Client middleware, outermost first; looked at with every push. [PUSH-7]
         clock: Returns epoch seconds.
         new_jid: Returns a fresh job id. [PAY-9]
         draw: Returns a uniform number in [0, 1).
+        new_jids: Returns so many fresh job ids.
+        confirm: How many replicas have to have a job before a push counts as done. [PUSH-8]
     """
 
     def __init__(
@@ -43,30 +48,43 @@ class Producer:
         clock: Callable[[], float],
         new_jid: Callable[[], str],
         draw: Callable[[], float],
+        new_jids: Callable[[int], Sequence[str]] | None = None,
+        confirm: Confirm | None = None,
     ) -> None:
         if generation not in ("auto", 7, 8):
             raise ConfigError(f"generation: {generation!r} is neither 'auto' nor 7 nor 8")
         if strict_args not in ("raise", "off"):
             raise ConfigError(f"strict_args: {strict_args!r} is neither 'raise' nor 'off'")
         self.keys = keys
-        self.middleware = list(middleware)
+        self.middleware = middleware
         self._strict = strict_args
         self._clock = clock
         self._new_jid = new_jid
+        self._new_jids = new_jids or (lambda count: [new_jid() for _ in range(count)])
+        self._confirm = confirm
+        self._templates: dict[tuple[object, ...], Template] = {}
         self._draw = draw
         self._setting = generation
         self._detected: tuple[Generation, float] | None = None
 
     def generation(self) -> Op[Generation]:
         """Return the generation to write, asking at most once a minute. [GEN-5]"""
+        now = self._clock()
+        known = self._known_generation(now)
+        if known is not None:
+            return known
+        try:
+            found = yield from detect_generation(self.keys)
+        except NoReply as error:  # it was only a question
+            raise RedisUnreachable(f"{error}; nothing was written") from error
+        self._detected = found, now
+        return found
+
+    def _known_generation(self, now: float) -> Generation | None:
         if self._setting != "auto":
             return self._setting
-        now = self._clock()
         if self._detected is None or not 0 <= now - self._detected[1] < DETECT_EVERY:
-            try:
-                self._detected = (yield from detect_generation(self.keys)), now
-            except NoReply as error:  # it was only a question
-                raise RedisUnreachable(f"{error}; nothing was written") from error
+            return None
         return self._detected[0]
 
     def push(
@@ -94,22 +112,30 @@ class Producer:
         """
         now = self._clock()
         moment = _moment(at, now=now, soon=soon)
-        generation = yield from self.generation()
-        item = draft(
-            class_name,
-            args,
-            options,
-            jid=self._new_jid() if jid is None else jid,
-            now=now,
-            generation=generation,
-            at=moment,
-            fields=_checked_fields(fields),
-            strict=self._strict,
-        )
-        sealed = self._pass(item, now=now, generation=generation)
+        generation = self._known_generation(now) or (yield from self.generation())
+        sealed: Sealed | None
+        template = None
+        if jid is None and not fields and not self.middleware:
+            template = self._template(class_name, options, moment, now, generation)
+        if template is not None:
+            tail = template.tail(now)
+            sealed = template.job(args, self._new_jid(), tail, at=moment, strict=self._strict)
+        else:
+            item = draft(
+                class_name,
+                args,
+                options,
+                jid=self._new_jid() if jid is None else jid,
+                now=now,
+                generation=generation,
+                at=moment,
+                fields=_checked_fields(fields),
+                strict=self._strict,
+            )
+            sealed = self._pass(item, now=now, generation=generation)
         if sealed is None:
             return None
-        yield from push(self.keys, [sealed])
+        yield from push(self.keys, [sealed], self._confirm)
         return sealed.jid
 
     def push_bulk(
@@ -138,14 +164,20 @@ class Producer:
         )
         generation = yield from self.generation()
         checked = _checked_fields(fields)
+        jids = self._new_jids(len(every))
         jobs: list[Sealed | None] = []
-        for index, (args, moment) in enumerate(zip(every, moments, strict=True)):
+        template: Template | None = None
+        tail = b""
+        for args, moment, jid in zip(every, moments, jids, strict=True):
             try:
+                if template is not None:
+                    jobs.append(template.job(args, jid, tail, at=moment, strict=self._strict))
+                    continue
                 item = draft(
                     class_name,
                     args,
                     options,
-                    jid=self._new_jid(),
+                    jid=jid,
                     now=now,
                     generation=generation,
                     at=moment,
@@ -153,10 +185,47 @@ class Producer:
                     strict=self._strict,
                 )
             except InvalidJob as error:
-                raise InvalidJob(error.rule, f"job {index}: {error.field}", error.problem) from None
+                where = f"job {len(jobs)}: {error.field}"
+                raise InvalidJob(error.rule, where, error.problem) from None
             jobs.append(self._pass(item, now=now, generation=generation))
-        yield from push_bulk(self.keys, [job for job in jobs if job is not None])
+            if not self.middleware:
+                template = Template(item, now=now, generation=generation)
+                tail = template.tail(now)
+        yield from push_bulk(self.keys, [job for job in jobs if job is not None], self._confirm)
         return [None if job is None else job.jid for job in jobs]
+
+    def _template(
+        self,
+        class_name: str,
+        options: Mapping[str, Any],
+        moment: float | None,
+        now: float,
+        generation: Generation,
+    ) -> Template | None:
+        """Return the template for jobs like this one; None if such jobs are not remembered."""
+        values = options.values()
+        # With the types, because True is equal to 1.
+        kinds = (type(class_name), *map(type, values))
+        key = (class_name, moment is None, generation, *options, *values, *kinds)
+        try:
+            found = self._templates.get(key)
+        except TypeError:  # a list of tags, or nothing that could be written
+            return None
+        if found is None and _REMEMBERED.issuperset(kinds):
+            item = draft(
+                class_name,
+                (),
+                options,
+                jid="0" * 24,
+                now=now,
+                generation=generation,
+                at=moment,
+            )
+            found = Template(item, now=now, generation=generation)
+            if len(self._templates) >= MOST_TEMPLATES:
+                self._templates.clear()
+            self._templates[key] = found
+        return found
 
     def _pass(self, item: Item, *, now: float, generation: Generation) -> Sealed | None:
         if not self.middleware:

@@ -12,7 +12,7 @@ from jobwire.errors import InvalidJob, MaybeWritten, NoReply, RedisRefused, Redi
 from jobwire.keys import Keys
 from jobwire.normalize import Sealed
 from jobwire.times import Generation
-from jobwire.wire import Batch, Command, ErrorReply, Op, command
+from jobwire.wire import Batch, Command, Confirm, ErrorReply, Op, command
 
 __all__ = ["bulk_times", "detect_generation", "push", "push_bulk", "slices"]
 
@@ -21,21 +21,24 @@ SCHEDULED_SLICE = 100
 SHORTEST_SPREAD = 5.0  # seconds [BULK-4]
 
 
-def push(keys: Keys, jobs: Sequence[Sealed]) -> Op[None]:
+def push(keys: Keys, jobs: Sequence[Sealed], confirm: Confirm | None = None) -> Op[None]:
     """Write jobs in one transaction: all of them or none. [PUSH-2]
 
     Raises:
         RedisUnreachable: None was written.
         RedisRefused: None was written but those in `written`, because a key is of another type.
-        MaybeWritten: No answer came; all of them may have been written, or none. [PUSH-8]
+        MaybeWritten: No answer came; all of them may have been written, or none. Or replicas did
+            not confirm in time; a failover may take all of them back. [PUSH-8]
     """
     queues: dict[str, list[bytes]] = {}
     schedule: list[str | float | bytes] = []
-    for job in jobs:
-        if job.at is None:
-            queues.setdefault(job.queue, []).append(job.text)
+    for _, queue, at, text in jobs:
+        if at is not None:
+            schedule += (at, text)
+        elif queue in queues:
+            queues[queue].append(text)
         else:
-            schedule += (job.at, job.text)
+            queues[queue] = [text]
     commands: list[Command] = []
     if queues:
         commands.append(command("SADD", keys.queues, *queues))
@@ -43,7 +46,10 @@ def push(keys: Keys, jobs: Sequence[Sealed]) -> Op[None]:
     if schedule:
         commands.append(command("ZADD", keys.schedule, *schedule))
     try:
-        yield commands[0] if len(commands) == 1 else Batch(commands, atomic=True)
+        if len(commands) == 1 and confirm is None:
+            yield commands[0]
+        else:
+            yield Batch(commands, atomic=True, confirm=confirm)
     except NoReply as error:
         unsure = MaybeWritten(f"{error}; the job may have been written")
         unsure.unsure = tuple(job.jid for job in jobs)
@@ -62,7 +68,7 @@ def push(keys: Keys, jobs: Sequence[Sealed]) -> Op[None]:
         raise
 
 
-def push_bulk(keys: Keys, jobs: Sequence[Sealed]) -> Op[None]:
+def push_bulk(keys: Keys, jobs: Sequence[Sealed], confirm: Confirm | None = None) -> Op[None]:
     """Write many jobs, one transaction a slice. [BULK-1] [BULK-5]
 
     Raises:
@@ -71,7 +77,7 @@ def push_bulk(keys: Keys, jobs: Sequence[Sealed]) -> Op[None]:
     written: list[str] = []
     for part in slices(jobs):
         try:
-            yield from push(keys, part)
+            yield from push(keys, part, confirm)
         except RedisTrouble as error:
             error.written = (*written, *error.written)
             raise
