@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from jobwire._connect import safe_url
+from jobwire._connect import check_url, safe_url
 from jobwire.cli.loading import app_of
 from jobwire.cli.options import redis_of, unnamed_redis, worker_options, worker_settings
 from jobwire.config import CapsuleConfig
@@ -34,19 +31,28 @@ def config(as_json: bool, **options: Any) -> int:
     settings.worker()
     app = app_of(settings) if settings["app"] else None
     url, source = redis_of(app, settings) or unnamed_redis()
+    check_url(url)
     redis = Value(url, "default", source.removeprefix("from "))
     values = {**settings.values, "redis": redis}
     if as_json:
         click.echo(json.dumps(_object(settings, values), ensure_ascii=False))
         return 0
-    table = Table("setting", "value", "source", box=None, pad_edge=False)
-    first = {"environment": settings.environment, "file": settings.file}
-    for name, found in {**first, **values}.items():
-        table.add_row(name, Text(_words(name, found.value)), Text(found.source))
-    Console(soft_wrap=True, highlight=False).print(table)
+    for line in _table(settings, values):
+        click.echo(line)
     for note in settings.notes:
         click.echo(note, err=True)
     return 0
+
+
+def _table(settings: Settings, values: Mapping[str, Value]) -> Iterator[str]:
+    """Yield lines of three columns; a long value is whole and moves what is right of it."""
+    first = {"environment": settings.environment, "file": settings.file}
+    rows = [(name, _words(name, v.value), v.source) for name, v in {**first, **values}.items()]
+    rows.insert(0, ("setting", "value", "source"))
+    left = max(len(name) for name, _, _ in rows)
+    middle = min(max(len(value) for _, value, _ in rows), 40)
+    for name, value, source in rows:
+        yield f"{name:<{left}}  {value:<{middle}}  {source}"
 
 
 def _words(name: str, value: Any) -> str:
@@ -61,7 +67,7 @@ def _words(name: str, value: Any) -> str:
         case str() if name == "redis":
             return safe_url(value)
         case str() | int() | float():
-            return written(value)
+            return text if (text := written(value)).isprintable() else repr(text)
         case _:
             return " ".join(value) or "none"
 
