@@ -3,30 +3,51 @@
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
 from types import TracebackType
 
 from jobwire.errors import RedisTrouble
 
-__all__ = ["Outage"]
+__all__ = ["Outage", "next_pause"]
 
-PAUSE = 1.0  # seconds between tries
+FIRST = 0.05  # seconds before the second try: most troubles are a connection that was cut
+LONGEST = 5.0  # seconds between tries, however long it lasts
 
 _log = logging.getLogger("jobwire.worker")
+
+
+def next_pause(lasted: float, *, dice: float) -> float:
+    """Return how long to wait before the next try, in seconds. [ENV-6]
+
+    In step with the outage: what has lasted a second may well last another. Spread, so that a
+    server that is back does not meet all of its workers at once.
+
+    Args:
+        lasted: Seconds since the first failure.
+        dice: Uniform draw in [0, 1).
+    """
+    return min(max(lasted, FIRST), LONGEST) * (0.5 + dice / 2)
 
 
 class Outage:
     """A context for one try of something that is tried again for as long as the process lives.
 
-    Swallows any error, after a pause that `stop` cuts short. `RedisTrouble` gets one line when
-    it begins and one when it is over; anything else is a bug, and gets its traceback each time.
+    Swallows any error, after a pause that `stop` cuts short and that grows while the trouble
+    lasts. `RedisTrouble` gets one line when it begins and one when it is over; anything else is a
+    bug, and gets its traceback each time. Threads may share one.
+
+    Args:
+        doing: What fails, for the log.
+        stop: Ends every pause.
+        pause: Seconds that a pause may take at most; 0 where the work has a rhythm of its own.
     """
 
-    def __init__(self, doing: str, stop: threading.Event, *, pause: float = PAUSE) -> None:
+    def __init__(self, doing: str, stop: threading.Event, *, pause: float = LONGEST) -> None:
         self._doing = doing
         self._stop = stop
-        self._pause = pause
+        self._longest = pause
         self._since: float | None = None
 
     def __enter__(self) -> None:
@@ -38,17 +59,20 @@ class Outage:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
+        since = self._since
         if error is None:
-            if self._since is not None:
-                _log.info("%s again, after %.1f s", self._doing, time.monotonic() - self._since)
+            if since is not None:
                 self._since = None
+                _log.info("%s again, after %.1f s", self._doing, time.monotonic() - since)
             return False
         if not isinstance(error, Exception):
             return False
+        lasted = 0.0 if since is None else time.monotonic() - since
         if not isinstance(error, RedisTrouble):
             _log.error("%s failed, which is a bug", self._doing, exc_info=error)
-        elif self._since is None:
+            lasted = 1.0
+        elif since is None:
             self._since = time.monotonic()
             _log.error("%s failed and is tried again: %s", self._doing, error)
-        self._stop.wait(self._pause)
+        self._stop.wait(min(next_pause(lasted, dice=random.random()), self._longest))
         return True

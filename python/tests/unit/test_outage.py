@@ -1,0 +1,90 @@
+"""jobwire.worker.outage: growing pauses, and a line at either end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from jobwire.errors import RedisRefused, RedisUnreachable
+from jobwire.worker import outage
+from jobwire.worker.outage import Outage, next_pause
+
+
+class Stop(threading.Event):
+    """An event that notes how long it was waited for, and returns at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waited.append(timeout or 0.0)
+        return False
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    clock = [100.0]
+    monkeypatch.setattr(outage, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    return clock
+
+
+def fail(trouble: Outage, error: Exception) -> None:
+    with trouble:
+        raise error
+
+
+@pytest.mark.parametrize(
+    ("lasted", "least", "most"),
+    [(0.0, 0.025, 0.05), (1.0, 0.5, 1.0), (4.0, 2.0, 4.0), (3600.0, 2.5, 5.0)],
+)
+def test_pauses_grow_with_the_outage_and_are_spread(
+    lasted: float, least: float, most: float
+) -> None:
+    """ENV-6: at once at first, then less often, never all together."""
+    assert next_pause(lasted, dice=0.0) == pytest.approx(least)
+    assert next_pause(lasted, dice=1.0) == pytest.approx(most)
+
+
+def test_a_line_down_and_a_line_up(caplog: pytest.LogCaptureFixture, now: list[float]) -> None:
+    """ENV-6: whatever is refused and however often; the second says how long it was."""
+    caplog.set_level(logging.INFO)
+    stop = Stop()
+    trouble = Outage("fetching", stop)
+    for error in (RedisUnreachable("gone"), RedisRefused("LOADING x"), RedisRefused("OOM y")):
+        fail(trouble, error)
+        now[0] += 2
+    for _ in range(2):
+        with trouble:
+            pass
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines == ["fetching failed and is tried again: gone", "fetching again, after 6.0 s"]
+    assert stop.waited[0] <= 0.05
+    assert 1 <= stop.waited[1] <= 2
+    assert 2 <= stop.waited[2] <= 4
+
+
+def test_a_bug_is_never_hidden_nor_hot(caplog: pytest.LogCaptureFixture) -> None:
+    stop = Stop()
+    trouble = Outage("fetching", stop)
+    for _ in range(2):
+        fail(trouble, ValueError("a bug"))
+    assert len([record for record in caplog.records if record.exc_info]) == 2
+    assert all(0.5 <= each <= 1 for each in stop.waited)
+
+
+def test_work_with_a_rhythm_of_its_own_does_not_pause() -> None:
+    stop = Stop()
+    fail(Outage("heartbeat", stop, pause=0.0), RedisUnreachable("gone"))
+    assert stop.waited == [0.0]
+
+
+def test_what_interrupts_a_thread_is_let_through() -> None:
+    """SIG-5: a hard stop is no outage."""
+    trouble: Any = Outage("fetching", Stop())
+    with pytest.raises(KeyboardInterrupt), trouble:
+        raise KeyboardInterrupt
