@@ -1,0 +1,183 @@
+"""One iterable job in two languages: what one interrupts the other goes on with."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import redis
+
+from jobwire._sync import SyncRedis
+from jobwire.iterables import over_csv, over_sequence
+from jobwire.iterabletype import define_iterable
+from jobwire.iteration import Cursor, Interrupted, State, cancel, load, save
+from jobwire.keys import Keys
+from jobwire.payload import decode, encode
+from jobwire.worker.iterating import Iterations
+from tests.interop.driver import Driver
+from tests.interop.sidekiq import RealSidekiq, results
+from tests.servers import Server, wait_until
+
+pytestmark = pytest.mark.interop
+
+KEYS = Keys()
+ITEMS = 40
+
+
+@pytest.fixture(autouse=True)
+def _new_enough(sidekiq: RealSidekiq) -> None:
+    if sidekiq.generation == 6:
+        pytest.skip("6.4 has no iterable jobs")
+
+
+@pytest.fixture
+def shell(server: Server) -> Iterator[SyncRedis]:
+    made = SyncRedis(server.url)
+    yield made
+    made.close()
+
+
+def items(client: redis.Redis, jid: str) -> list[int]:
+    return [int(item) for item in cast("Any", client.lrange(f"app:items:{jid}", 0, -1))]
+
+
+def run_in_python(
+    client: redis.Redis, shell: SyncRedis, stopping: Callable[[], bool] = lambda: False
+) -> str:
+    """Take the only job of the queue, run it as `IterJob` of jobs.rb does, and return its jid.
+
+    An interrupted one goes back, as a worker would put it.
+    """
+    text: Any = client.rpop("queue:default")
+    job = decode(text, "default")
+    jid = job.jid
+    assert jid
+
+    def iterate(cursor: Cursor, count: int, pause: float) -> Iterator[object]:
+        for item, at in over_sequence(cursor, range(count)):
+            yield at
+            client.rpush(f"app:items:{jid}", item)
+
+    spec, _ = define_iterable(iterate, {})
+    try:
+        Iterations(shell, KEYS, stopping=stopping).run(job, spec)
+    except Interrupted:
+        client.lpush("queue:default", text)
+    return jid
+
+
+def after(count: int) -> Callable[[], bool]:
+    """Return a `stopping` that is true at the item of this number."""
+    looks = itertools.count()
+    return lambda: next(looks) >= count
+
+
+def test_sidekiq_goes_on_after_python(
+    sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, shell: SyncRedis
+) -> None:
+    """ITER-1, ITER-5, ITER-8: no item is left out or comes twice; our fields do no harm."""
+    driver.perform_async("IterJob", ITEMS, 0.0)
+    jid = run_in_python(client, shell, after(7))
+    assert items(client, jid) == list(range(7))
+    assert client.hget(f"it-{jid}", "jw_total") == b"40"
+    with sidekiq.worker(poll=None):
+        wait_until(lambda: [each["jid"] for each in results(client)] == [jid], 20, "the end")
+        wait_until(lambda: not client.exists(f"it-{jid}"), 10, "the end of its state")
+    assert items(client, jid) == list(range(ITEMS))
+
+
+def test_python_goes_on_after_sidekiq(
+    sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, shell: SyncRedis
+) -> None:
+    """ITER-1, ITER-5: with what Sidekiq wrote at its interruption."""
+    jid = str(driver.perform_async("IterJob", ITEMS, 0.05))
+    with sidekiq.worker(poll=None) as worker:
+        wait_until(lambda: len(items(client, jid)) >= 3, 20, "the first items")
+        worker.signal(signal.SIGTERM)
+        assert worker.wait() == 0
+    first = len(items(client, jid))
+    assert first < ITEMS
+    state = shell.run(load(KEYS, jid))
+    assert (state.executions, state.cursor, state.total) == (1, str(first).encode(), None)
+    assert state.runtime > 0
+    assert run_in_python(client, shell) == jid
+    assert items(client, jid) == list(range(ITEMS))
+    assert not client.exists(f"it-{jid}")
+
+
+def test_back_and_forth(
+    sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, shell: SyncRedis
+) -> None:
+    """ITER-1, ITER-8: starts and time add up over both; Sidekiq leaves our fields in place."""
+    jid = str(driver.perform_async("IterJob", ITEMS, 0.05))
+    run_in_python(client, shell, after(4))
+    with sidekiq.worker(poll=None) as worker:
+        wait_until(lambda: len(items(client, jid)) >= 7, 20, "Sidekiq's items")
+        worker.signal(signal.SIGTERM)
+        assert worker.wait() == 0
+    state = shell.run(load(KEYS, jid))
+    assert (state.executions, state.done, state.total) == (2, 4, ITEMS)
+    run_in_python(client, shell, after(1))
+    again = shell.run(load(KEYS, jid))
+    assert (again.executions, again.runtime > state.runtime) == (3, True)
+    assert again.done == len(items(client, jid))
+    run_in_python(client, shell)
+    assert items(client, jid) == list(range(ITEMS))
+
+
+def test_python_cancels_before_the_start(
+    sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, shell: SyncRedis
+) -> None:
+    """ITER-9: 8.1.7 ends the job, which it cannot after its own cancellation; 7.3.2 runs it."""
+    jid = str(driver.perform_async("IterJob", 3, 0))
+    shell.run(cancel(KEYS, jid, now=1_786_960_000))
+    with sidekiq.worker(poll=None):
+        wait_until(lambda: [each["jid"] for each in results(client)] == [jid], 20, "its end")
+        wait_until(lambda: not client.exists(f"it-{jid}"), 10, "the end of its state")
+    assert items(client, jid) == ([] if sidekiq.generation == 8 else [0, 1, 2])
+    assert driver.set_size("retry") == 0
+
+
+def test_sidekiq_cancels(
+    sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, shell: SyncRedis
+) -> None:
+    """ITER-7: before the start, when the state has no cursor, and after an interruption."""
+    if sidekiq.generation == 7:
+        pytest.skip("7.3.2 cannot cancel")
+    for first in (0, 5):
+        jid = str(driver.perform_async("IterJob", ITEMS, 0))
+        if first:
+            run_in_python(client, shell, after(first))
+        driver.eval("Sidekiq::Client.new.cancel!(with)", jid)
+        run_in_python(client, shell)
+        assert items(client, jid) == list(range(first))
+        assert not client.exists(f"it-{jid}")
+
+
+def test_a_cursor_of_any_shape(driver: Driver, client: redis.Redis, shell: SyncRedis) -> None:
+    """ITER-1: Ruby reads what we write, as it would read its own."""
+    cursor = {"page": 11, "clé": ["é", None, 1.5], "id": 2**64 + 11}
+    jid = "9f2c1b7a4d3e5f60718293a4"
+    shell.run(save(KEYS, jid, State(1, encode(cursor))))
+    read = "Sidekiq.redis { |c| JSON.parse(c.call('HGET', \"it-#{with}\", 'c')) }"
+    assert driver.eval(read, jid) == cursor
+
+
+def test_the_helpers_mean_what_sidekiqs_mean(driver: Driver, tmp_path: Path) -> None:
+    """ITER-5: index for sequences and rows of CSV, going on with the item itself."""
+    text = 'name,note\nAda,"two\nlines"\nGrace,x\nMary,y\n'
+    path = tmp_path / "people.csv"
+    path.write_text(text)
+    ruby = "require 'csv'; IterJob.new.send(:csv_enumerator, CSV.new(with['text'], headers: true), "
+    ruby += "cursor: with['at']).map { |row, at| [row.to_h, at] }.to_a"
+    array = "IterJob.new.send(:array_enumerator, with['items'], cursor: with['at']).to_a"
+    for at in (None, 0, 1, 2):
+        cursor = Cursor(State(1, encode(at)))
+        ours = [list(pair) for pair in over_csv(cursor, path)]
+        assert driver.eval(ruby, {"text": text, "at": at}) == ours
+        ours = [list(pair) for pair in over_sequence(cursor, "abc")]
+        assert driver.eval(array, {"items": list("abc"), "at": at}) == ours
