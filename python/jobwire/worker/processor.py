@@ -127,8 +127,8 @@ class Processor:
                 self._fetcher.settle(held, Unreadable(error), seconds=0.0)
                 return
             routine = self._routines.find(job)
-            if routine.native and self._tasks is not None:
-                self._tasks.submit(held, job, routine)
+            if routine.native is not None and self._tasks is not None:
+                self._tasks.submit(held, job, routine, routine.native)
                 handed_over = True
                 return
             self._perform(held, job, routine)

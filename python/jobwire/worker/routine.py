@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from jobwire.worker.isolation import Isolation
 __all__ = ["Routine", "Routines"]
 
 _Call = Callable[[Job], Any]
+_AsyncCall = Callable[[Job], Coroutine[Any, Any, Any]]
 
 
 class Routine:
@@ -28,9 +29,8 @@ class Routine:
 
     Attributes:
         definition: None for a class that nobody has registered.
-        native: Whether `call` returns a coroutine, for the event loop to await. Otherwise it
-            runs the job to its end in the calling thread, `async def` or not.
-        call: Runs a job, through all middleware. [EXEC-6]
+        call: Runs a job to its end, through all middleware. [EXEC-6]
+        native: The same for the event loop; None if the job has to have a thread.
         timeout: Seconds after which the thread that runs it has to be interrupted.
         seconds: Moving average of its run time, long until jobs have proved quick.
     """
@@ -42,7 +42,7 @@ class Routine:
         definition: JobType[..., Any] | None,
         call: _Call,
         *,
-        native: bool = False,
+        native: _AsyncCall | None = None,
         timeout: float | None = None,
     ) -> None:
         self.definition = definition
@@ -97,7 +97,8 @@ class Routines:
             return awaitable if timeout is None else _limited(awaitable, timeout)
 
         if all(map(is_async, self._middleware)):
-            return Routine(definition, self._in_loop(coroutine), native=True)
+            native = self._in_loop(coroutine)
+            return Routine(definition, lambda job: self._loop.run(native(job)), native=native)
         # Sync middleware has to see the job end before it goes on, so it takes a thread.
         return Routine(definition, self._in_thread(lambda job: self._loop.run(coroutine(job))))
 
@@ -125,7 +126,7 @@ class Routines:
 
         return partial(layer, 0)
 
-    def _in_loop(self, core: Callable[[Job], Awaitable[Any]]) -> Callable[[Job], Awaitable[Any]]:
+    def _in_loop(self, core: _AsyncCall) -> _AsyncCall:
         inside = self._awrapped(core)
         if not self._middleware:
             return inside
@@ -149,7 +150,7 @@ class Routines:
 
         return wrapped
 
-    def _awrapped(self, core: Callable[[Job], Awaitable[Any]]) -> Callable[[Job], Awaitable[Any]]:
+    def _awrapped(self, core: _AsyncCall) -> _AsyncCall:
         if not self._around:
             return core
 

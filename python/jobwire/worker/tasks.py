@@ -6,6 +6,8 @@ import asyncio
 import logging
 import time
 from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from jobwire.beat import Work
 from jobwire.current import current
@@ -20,7 +22,8 @@ from jobwire.worker.routine import Routine
 __all__ = ["Tasks"]
 
 _log = logging.getLogger("jobwire.worker")
-_Entry = tuple[Held, Job, Routine]
+_Call = Callable[[Job], Coroutine[Any, Any, Any]]
+_Entry = tuple[Held, Job, Routine, _Call]
 
 
 class Tasks:
@@ -49,9 +52,9 @@ class Tasks:
         self._works: dict[str, Work] = {}
         self._held: dict[asyncio.Task[None], Held] = {}
 
-    def submit(self, held: Held, job: Job, routine: Routine) -> None:
+    def submit(self, held: Held, job: Job, routine: Routine, call: _Call) -> None:
         """Run a job soon; its slot is freed at its end."""
-        self._inbox.append((held, job, routine))
+        self._inbox.append((held, job, routine, call))
         if not self._waking:
             self._waking = True
             self._loop.call(self._start)
@@ -82,8 +85,8 @@ class Tasks:
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._waking = False
         while self._inbox:
-            held, job, routine = self._inbox.popleft()
-            task = loop.create_task(self._run(held, job, routine))
+            held, job, routine, call = self._inbox.popleft()
+            task = loop.create_task(self._run(held, job, routine, call))
             self._held[task] = held
             task.add_done_callback(self._ended)
 
@@ -101,7 +104,7 @@ class Tasks:
         for task in self._held:
             task.cancel()
 
-    async def _run(self, held: Held, job: Job, routine: Routine) -> None:
+    async def _run(self, held: Held, job: Job, routine: Routine, call: _Call) -> None:
         name = self._names.pop() if self._names else f"{self._prefix}{len(self._works)}"
         self._works[name] = Work(held.queue, held.text, time.time())
         current.set(job)  # the task has a context of its own
@@ -109,7 +112,7 @@ class Tasks:
         error: BaseException | None = None
         started = time.perf_counter()
         try:
-            await routine.call(job)
+            await call(job)
         except BaseException as raised:  # noqa: BLE001 - user code, which must not end the loop
             error = raised
         finally:

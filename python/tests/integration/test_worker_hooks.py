@@ -1,0 +1,475 @@
+"""What an application can have called: hooks, handlers, events, wrappers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+
+from jobwire import App, current_job
+from jobwire.config import FetchMode
+from jobwire.errors import ConfigError
+from jobwire.payload import Job
+from jobwire.worker import basic
+from tests.servers import Server, wait_until
+from tests.workers import running
+
+FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
+KIND = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+
+
+@pytest.fixture(autouse=True)
+def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(basic, "BLOCK", 0.1)
+
+
+def failing(app: App, is_async: bool = False, **options: Any) -> Any:
+    """Define a job that raises what it is given."""
+    if is_async:
+
+        @app.job(name="Fail", **options)
+        async def afail(text: str) -> None:
+            raise ValueError(text)
+
+        return afail
+
+    @app.job(name="Fail", **options)
+    def fail(text: str) -> None:
+        raise ValueError(text)
+
+    return fail
+
+
+def push(server: Server, *args: Any, **fields: Any) -> None:
+    payload = {"class": "Fail", "args": list(args), "jid": "ab" * 12, "queue": "default", **fields}
+    server.client().lpush("queue:default", json.dumps(payload))
+
+
+def members(server: Server, key: str) -> list[tuple[dict[str, Any], float]]:
+    found: Any = server.client().zrange(key, 0, -1, withscores=True)
+    return [(json.loads(text), score) for text, score in found]
+
+
+# -- retry_in
+
+
+@FETCH
+@pytest.mark.parametrize(
+    ("choice", "least"),
+    [(100, 100), (100.5, 100.5), (0, 15), (-5, 15), (None, 15), ("soon", 15), (float("nan"), 15)],
+)
+def test_a_hook_chooses_the_delay(
+    server: Server, fetch: FetchMode, choice: Any, least: float
+) -> None:
+    """RETRY-11: seconds above 0 replace the formula's, and the draw is added."""
+    app = App()
+    fail = failing(app)
+    seen: list[Any] = []
+
+    @fail.retry_in
+    def _(count: int, error: BaseException, job: Job) -> Any:
+        seen.append((count, str(error), job.jid))
+        return choice
+
+    push(server, "boom", retry=True)
+    with running(app, server, fetch=fetch):
+        ((payload, score),) = wait_until(lambda: members(server, "retry"))
+    assert seen == [(0, "boom", "ab" * 12)]
+    delay = score - payload["failed_at"] / 1000
+    assert least - 0.01 <= delay < least + 10.01
+
+
+def test_a_broken_hook_costs_nothing(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    """RETRY-11: an error in it means the default delay."""
+    app = App()
+    fail = failing(app)
+    fail.retry_in(lambda count, error, job: 1 / 0)
+    push(server, "boom", retry=True)
+    with running(app, server):
+        ((payload, score),) = wait_until(lambda: members(server, "retry"))
+    assert 14.9 <= score - payload["failed_at"] / 1000 < 25.1
+    assert "retry_in failed and is ignored" in caplog.text
+
+
+@FETCH
+@KIND
+def test_a_hook_discards(server: Server, fetch: FetchMode, is_async: bool) -> None:
+    """RETRY-12: nothing is stored, and death handlers are called."""
+    app = App()
+    fail = failing(app, is_async)
+    fail.retry_in(lambda count, error, job: "discard")
+    fail.exhausted(lambda job, error: deaths.append("exhausted"))
+    deaths: list[Any] = []
+    app.on_death(lambda job, error: deaths.append((job["discarded_at"] > 10**12, str(error))))
+    push(server, "boom", retry=True)
+    with running(app, server, fetch=fetch):
+        wait_until(lambda: deaths)
+    assert deaths == [(True, "boom")]
+    assert members(server, "retry") == members(server, "dead") == []
+
+
+@FETCH
+@KIND
+def test_a_hook_kills(server: Server, fetch: FetchMode, is_async: bool) -> None:
+    """RETRY-12, RETRY-13: as if exhausted."""
+    app = App()
+    fail = failing(app, is_async)
+    fail.retry_in(lambda count, error, job: "kill")
+    calls: list[str] = []
+    fail.exhausted(lambda job, error: calls.append("exhausted"))
+    app.on_death(lambda job, error: calls.append("death"))
+    push(server, "boom", retry=True)
+    with running(app, server, fetch=fetch):
+        wait_until(lambda: len(calls) == 2)
+    assert calls == ["exhausted", "death"]
+    ((payload, _),) = members(server, "dead")
+    assert payload["error_message"] == "boom"
+
+
+# -- the end
+
+
+@FETCH
+@KIND
+def test_hook_grave_and_handlers_come_in_this_order(
+    server: Server, fetch: FetchMode, is_async: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """RETRY-13: each once, whatever they raise."""
+    app = App()
+    fail = failing(app, is_async)
+    calls: list[Any] = []
+
+    def look(what: str) -> None:
+        calls.append((what, len(members(server, "dead"))))
+        raise LookupError(what)
+
+    @fail.exhausted
+    def _(job: Job, error: BaseException) -> None:
+        assert job["error_message"] == "boom"
+        look("exhausted")
+
+    @app.on_death
+    def _(job: Job, error: BaseException) -> None:
+        look("first")
+
+    @app.on_death
+    def _(job: Job, error: BaseException) -> None:
+        assert (job["retry_count"], str(error)) == (0, "boom")
+        look("second")
+
+    push(server, "boom", retry=0)
+    with running(app, server, fetch=fetch):
+        wait_until(lambda: len(calls) == 3)
+    assert calls == [("exhausted", 0), ("first", 1), ("second", 1)]
+    assert caplog.text.count("failed and is ignored") == 3
+
+
+def test_the_exhausted_hook_keeps_a_job_out_of_the_grave(server: Server) -> None:
+    """RETRY-13: death handlers are called all the same."""
+    app = App()
+    fail = failing(app)
+    fail.exhausted(lambda job, error: "discard")
+    deaths: list[Job] = []
+    app.on_death(lambda job, error: deaths.append(job))
+    push(server, "boom", retry=0)
+    with running(app, server):
+        wait_until(lambda: deaths)
+    assert "discarded_at" in deaths[0].fields
+    assert members(server, "dead") == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "dead"), [({"retry": False}, 0), ({"retry": 0, "dead": False}, 0), ({"retry": 0}, 1)]
+)
+def test_death_handlers_hear_of_every_end(
+    server: Server, fields: dict[str, Any], dead: int
+) -> None:
+    """RETRY-1, DEAD-4: dropped or buried; but not of a failure that is retried."""
+    app = App()
+    failing(app)
+    deaths: list[Any] = []
+    failures: list[Any] = []
+    app.on_death(lambda job, error: deaths.append(job.args))
+    app.on_error(lambda error, job: failures.append(job.args))
+    push(server, "kept", retry=5)
+    push(server, "gone", **fields)
+    with running(app, server):
+        wait_until(lambda: deaths and len(failures) == 2)
+    assert deaths == [["gone"]]
+    assert sorted(failures) == [["gone"], ["kept"]]
+    assert len(members(server, "dead")) == dead
+    assert len(members(server, "retry")) == 1
+
+
+def test_a_job_that_others_recovered_has_no_death_here(server: Server) -> None:
+    """RETRY-13, REL-2: its outcome was dropped, so nobody is told of one."""
+    app = App()
+    entered, go = threading.Event(), threading.Event()
+
+    @app.job(name="Fail")
+    def fail(text: str) -> None:
+        entered.set()
+        go.wait(10)
+        raise ValueError(text)
+
+    deaths: list[Job] = []
+    app.on_death(lambda job, error: deaths.append(job))
+    push(server, "boom", retry=0)
+    with running(app, server) as worker:
+        assert entered.wait(10)
+        server.client().delete(f"jobwire:private:{worker.identity}")
+        go.set()
+        wait_until(lambda: server.client().get("jobwire:stat:lost"))
+    assert deaths == []
+    assert members(server, "dead") == []
+
+
+# -- events
+
+
+def test_events_come_in_order_and_the_last_ones_backwards(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SIG-1, SIG-2, BEAT-1: a broken one stops no other."""
+    app = App()
+    heard: list[str] = []
+    for event in ("startup", "heartbeat", "beat", "quiet", "shutdown", "exit"):
+        for number in (1, 2):
+            app.on(event)(lambda event=event, number=number: heard.append(f"{event} {number}"))  # type: ignore[misc]
+
+    @app.on("beat")
+    def _() -> None:
+        raise LookupError
+
+    @app.on("startup")
+    async def _() -> None:
+        await asyncio.sleep(0)
+        heard.append("startup, async")
+
+    with running(app, server) as worker:
+        begun = heard.copy()
+        worker.quiet()
+        worker.quiet()
+    assert begun[:3] == ["startup 1", "startup 2", "startup, async"]
+    assert begun[3:7] == ["heartbeat 1", "heartbeat 2", "beat 1", "beat 2"]
+    ends = [word for word in heard if word.split()[0] in ("quiet", "shutdown", "exit")]
+    assert ends == ["quiet 2", "quiet 1", "shutdown 2", "shutdown 1", "exit 2", "exit 1"]
+    assert "callback for beat failed" in caplog.text
+
+
+def test_an_error_at_startup_ends_the_worker_before_it_takes_a_job(server: Server) -> None:
+    """SIG-1: half a start is none."""
+    app = App()
+    failing(app)
+    app.on("startup")(lambda: 1 / 0)
+    push(server, "boom")
+    with pytest.raises(ZeroDivisionError), running(app, server):
+        pass
+    assert server.client().llen("queue:default") == 1
+
+
+def test_there_is_no_other_event() -> None:
+    with pytest.raises(ConfigError, match="'start': there is startup, quiet"):
+        App().on("start")  # type: ignore[arg-type]
+
+
+# -- around each job
+
+
+@KIND
+def test_a_wrapper_surrounds_each_execution(server: Server, is_async: bool) -> None:
+    """EXEC-6: inside of middleware, in the job's thread or task, and it sees errors."""
+    app = App()
+    steps: list[str] = []
+
+    @app.wrap
+    @contextmanager
+    def _(job: Job) -> Iterator[None]:
+        assert current_job() is job
+        steps.append(f"in {job.args[0]}")
+        try:
+            yield
+        except ValueError as error:
+            steps.append(f"raised {error}")
+            raise
+        finally:
+            steps.append("out")
+
+    failing(app, is_async)
+    push(server, "boom", retry=False)
+    with running(app, server):
+        wait_until(lambda: server.client().get("stat:failed"))
+    assert steps == ["in boom", "raised boom", "out"]
+
+
+@KIND
+def test_context_variables_travel_with_a_job(server: Server, is_async: bool) -> None:
+    """PAY-7: they arrive, they do not stay, and what Ruby wrote is left alone."""
+    app = App(server.url)
+    tenant: ContextVar[str] = ContextVar("tenant", default="none")
+    locale: ContextVar[str] = ContextVar("locale")
+    app.propagate(tenant=tenant, locale=locale)
+    seen: list[Any] = []
+
+    def note() -> None:
+        job = current_job()
+        assert job is not None
+        seen.append((tenant.get(), locale.get("unset"), job.get("jw_context"), job.get("cattr")))
+
+    if is_async:
+
+        @app.job(name="Note")
+        async def anote() -> None:
+            note()
+    else:
+        app.job(name="Note")(note)
+    token = tenant.set("acme")
+    app.client.push("Note", fields={"cattr": {"user": 1}})
+    tenant.reset(token)
+    app.client.push("Note")
+    with running(app, server, concurrency=1):
+        wait_until(lambda: len(seen) == 2)
+    assert seen == [
+        ("acme", "unset", {"tenant": "acme"}, {"user": 1}),
+        ("none", "unset", None, None),
+    ]
+
+
+# -- sync and async middleware
+
+
+@pytest.mark.parametrize("job_is_async", [False, True], ids=["sync-job", "async-job"])
+@pytest.mark.parametrize("kinds", ["s", "a", "sa", "as", "sas", "asa"])
+def test_any_middleware_surrounds_any_job(server: Server, kinds: str, job_is_async: bool) -> None:
+    """EXEC-6: in order, with its result, and an error passes through all of it."""
+    app = App()
+    steps: list[Any] = []
+
+    def sync(name: str) -> Any:
+        def middleware(job: Job, call_next: Any) -> Any:
+            steps.append(name)
+            try:
+                result = call_next()
+            finally:
+                steps.append(f"/{name}")
+            steps.append(result)
+            return result
+
+        return middleware
+
+    def asynchronous(name: str) -> Any:
+        async def middleware(job: Job, call_next: Any) -> Any:
+            steps.append(name)
+            try:
+                result = await call_next()
+            finally:
+                steps.append(f"/{name}")
+            steps.append(result)
+            return result
+
+        return middleware
+
+    names = [f"{kind}{index}" for index, kind in enumerate(kinds)]
+    app.server_middleware += [
+        sync(name) if name[0] == "s" else asynchronous(name) for name in names
+    ]
+    jobs: list[Any] = []
+
+    def work(fails: bool) -> str:
+        jobs.append(current_job())
+        if fails:
+            raise ValueError
+        return "result"
+
+    if job_is_async:
+
+        @app.job(name="Fail")
+        async def awork(fails: bool) -> str:
+            return work(fails)
+    else:
+        app.job(name="Fail")(work)
+
+    push(server, False)
+    push(server, True, retry=False)
+    with running(app, server, concurrency=1):
+        wait_until(lambda: server.client().get("stat:processed") == b"2")
+    back = [f"/{name}" for name in reversed(names)]
+    inward = [step for name in back for step in (name, "result")]
+    assert steps == [*names, *inward, *names, *back]
+    assert all(isinstance(job, Job) for job in jobs)
+
+
+@KIND
+def test_a_class_is_made_anew_for_each_job(server: Server, is_async: bool) -> None:
+    """EXEC-6: so that it can keep things about one job."""
+    app = App()
+    made: list[Any] = []
+
+    class Keeping:
+        def __init__(self, label: str) -> None:
+            made.append((label, self))
+
+        def __call__(self, job: Job, call_next: Any) -> Any:
+            return call_next()
+
+    app.server_middleware.add(Keeping, "x")
+    failing(app, is_async)
+    push(server, "boom", retry=False)
+    push(server, "boom", retry=False)
+    with running(app, server):
+        wait_until(lambda: server.client().get("stat:processed") == b"2")
+    assert [label for label, _ in made] == ["x", "x"]
+    assert made[0][1] is not made[1][1]
+
+
+# -- time limits
+
+
+@KIND
+@FETCH
+def test_a_job_over_its_time_limit_fails_and_frees_its_slot(
+    server: Server, fetch: FetchMode, is_async: bool
+) -> None:
+    """RETRY-2: as any failure; its finally blocks run, and the next job comes."""
+    app = App()
+    cleaned: list[bool] = []
+    if is_async:
+
+        @app.job(name="Hang", timeout=0.05)
+        async def ahang() -> None:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                cleaned.append(True)
+    else:
+
+        @app.job(name="Hang", timeout=0.05)
+        def hang() -> None:
+            try:
+                while True:
+                    sum(range(100))
+            finally:
+                cleaned.append(True)
+
+    ran: list[bool] = []
+    app.job(name="Next", timeout=60)(lambda: ran.append(True))
+    push(server, **{"class": "Hang", "retry": True})
+    push(server, **{"class": "Next"})
+    with running(app, server, concurrency=1, fetch=fetch):
+        ((payload, _),) = wait_until(lambda: members(server, "retry"))
+        wait_until(lambda: ran)
+    assert cleaned == [True]
+    assert payload["error_class"] == "jobwire.errors.JobTimeout"
+    assert payload["error_message"] == "ran longer than its time limit of 0.05 s"
+
+
+def test_a_time_limit_must_be_a_time() -> None:
+    app = App()
+    with pytest.raises(ConfigError, match="timeout 0 is not above 0 seconds"):
+        app.job(name="X", timeout=0)(lambda: None)
