@@ -9,6 +9,7 @@
 -- KEYS[6..]  queue lists, in the order to look at them
 -- ARGV[1]  identity    ARGV[2]  how many jobs at most    ARGV[3]  first free sequence number
 -- ARGV[4..]  queue names, one for each list
+-- A job that was recovered is the last of its fetch.
 -- Returns  nil without a lease; else {{field, payload, times returned, times recovered, ...},
 --          {queue, error, ...}, {paused queue, ...}} of the queues that were looked at
 if redis.call("EXISTS", KEYS[2]) == 0 then
@@ -29,32 +30,40 @@ for i = 6, #KEYS do
   local name = ARGV[i - 2]
   if any_paused and redis.pcall("SISMEMBER", KEYS[5], name) == 1 then
     paused[#paused + 1] = name
-  else
+  end
+  while wanted > 0 and paused[#paused] ~= name do
+    -- One at a time if some were returned, to look at each before the next is taken.
     -- pcall: a key of another type must not keep the other queues from being served.
-    local payloads = redis.pcall("RPOP", KEYS[i], wanted)
-    if payloads and payloads.err then
+    local payloads = redis.pcall("RPOP", KEYS[i], any_returned and 1 or wanted)
+    if not payloads then
+      break
+    end
+    if payloads.err then
       -- Not the key is at fault, but a server after a failover: the caller has to know.
       if string.find(payloads.err, "READONLY") or string.find(payloads.err, "NOREPLICAS") then
         return payloads
       end
       broken[#broken + 1] = name
       broken[#broken + 1] = payloads.err
-    elseif payloads then
-      for _, payload in ipairs(payloads) do
-        local field = string.format("%.0f:%s", sequence, name)
-        sequence = sequence + 1
-        redis.call("HSET", KEYS[1], field, payload)
-        taken[#taken + 1] = field
-        taken[#taken + 1] = payload
-        local times = {}
-        if any_returned then
-          local digest = redis.sha1hex(payload)
-          times = redis.pcall("HMGET", KEYS[4], digest, digest .. ":recovered")
-        end
-        taken[#taken + 1] = times[1] or "0"
-        taken[#taken + 1] = times[2] or "0"
+      break
+    end
+    wanted = wanted - #payloads
+    for _, payload in ipairs(payloads) do
+      local field = string.format("%.0f:%s", sequence, name)
+      sequence = sequence + 1
+      redis.call("HSET", KEYS[1], field, payload)
+      local times = {}
+      if any_returned then
+        local digest = redis.sha1hex(payload)
+        times = redis.pcall("HMGET", KEYS[4], digest, digest .. ":recovered")
       end
-      wanted = wanted - #payloads
+      taken[#taken + 1] = field
+      taken[#taken + 1] = payload
+      taken[#taken + 1] = times[1] or "0"
+      taken[#taken + 1] = times[2] or "0"
+      if times[2] then
+        wanted = 0 -- it may end its process again: none shall wait behind it and be blamed, too
+      end
     end
   end
 end

@@ -49,9 +49,15 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Bury:
-    """Store `text` in the dead set. [DEAD-1]"""
+    """Store `text` in the dead set. [DEAD-1]
+
+    Attributes:
+        text: The payload.
+        counted: Whether an execution of it has ended.
+    """
 
     text: bytes
+    counted: bool = True
 
 
 @dataclass(frozen=True, slots=True)

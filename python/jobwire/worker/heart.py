@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from jobwire._connect import safe_url
 from jobwire._sync import SyncRedis
 from jobwire.beat import PERIOD, Pulse, Work, beat, prune, retire
 from jobwire.errors import RedisTrouble
 from jobwire.keys import Keys
 from jobwire.reliable import recover, resign
 from jobwire.wire import command, once
+from jobwire.worker.lifelock import LifeLock
 from jobwire.worker.outage import Outage
 
 __all__ = ["Heart", "rss"]
@@ -67,6 +69,7 @@ class Heart:
         self._on_signal = on_signal
         self._on_beat = on_beat
         self._recovers = recovers
+        self._life = LifeLock(identity, scope=f"{safe_url(redis.url)} {keys.namespace}")
         self._stop = threading.Event()
         self._one_at_a_time = threading.Lock()
         self._outage = Outage("heartbeat", self._stop, pause=0.0)
@@ -75,8 +78,14 @@ class Heart:
 
     def start(self) -> None:
         """Beat once, raising if Redis cannot be used, then start the thread."""
-        self.beat()
-        self._look_after()
+        if self._recovers:
+            self._life.hold()  # before there is anything that could be recovered
+        try:
+            self.beat()
+            self._look_after()
+        except BaseException:
+            self._life.release()
+            raise
         self._thread.start()
 
     def beat(self) -> None:
@@ -106,6 +115,7 @@ class Heart:
             self._redis.run(retire(self._keys, self._identity))
             if self._recovers:
                 self._redis.run(resign(self._keys, self._identity, now=time.time()))
+                self._life.release()
 
     def _run(self) -> None:
         while not self._stop.wait(PERIOD):
@@ -118,12 +128,18 @@ class Heart:
         self._on_beat()
         if forgotten := self._redis.run(prune(self._keys)):
             _log.info("forgot %d processes whose heartbeat ended", forgotten)
-        if not self._recovers:
-            return
-        for identity, count in self._redis.run(
-            recover(self._keys, own=self._identity, now=time.time())
-        ).items():
+        if self._recovers:
+            self._recover()
+
+    def _recover(self) -> None:
+        ended = self._life.ended()
+        recovered = self._redis.run(
+            recover(self._keys, own=self._identity, now=time.time(), ended=ended)
+        )
+        for identity, count in recovered.items():
             _log.warning("put back %d jobs of process %s, which died", count, identity)
+        for identity in ended:
+            self._life.forget(identity)
 
     def leave_quietly(self) -> None:
         """As `close`, when Redis may be gone."""

@@ -94,12 +94,39 @@ def test_jobs_of_a_killed_worker_are_run_again(server: Server, workers: Workers)
     assert client.smembers("jobwire:owners") <= {second.identity(client).encode()}
 
 
+def test_nobody_waits_for_a_process_of_the_same_machine(server: Server, workers: Workers) -> None:
+    """REL-11: its lease has a minute to go, and its jobs run at once. One that only sleeps keeps
+    its own.
+    """
+    client = server.client()
+    sleeping, dying = (workers.start(APP, "--redis", server.url, "-c", "1") for _ in range(2))
+    identities = [worker.identity(client) for worker in (sleeping, dying)]
+    with Client(server.url) as enqueuer:
+        enqueuer.push_bulk("Hold", [[1], [2]])
+    wait_until(lambda: len(traces(server, recording.STARTED)) == 2, 20)
+    sleeping.send(signal.SIGSTOP)
+    dying.kill()
+    assert all(client.ttl(identity) > 20 for identity in identities)
+    workers.start(APP, "--redis", server.url, "-c", "2")
+    wait_until(lambda: len(traces(server, recording.STARTED)) == 3, 20, "the job to run again")
+    assert client.hlen(f"jobwire:private:{identities[0]}") == 1
+    assert client.exists(*identities) == 1
+    assert client.get("jobwire:stat:recovered") == b"1"
+    client.set(recording.RELEASE, 1)
+    sleeping.send(signal.SIGCONT)
+    wait_until(lambda: len(traces(server, recording.RAN)) == 2, 20)
+
+
 @pytest.mark.slow
-def test_jobs_are_back_within_75_seconds(server: Server, workers: Workers) -> None:
+def test_jobs_are_back_within_75_seconds(
+    server: Server, workers: Workers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """REL-5, BEAT-8: nobody helps, with the real lease and a worker that is there all the time."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # as on another machine than the test's workers
     first = workers.start(APP, "--redis", server.url, "-c", "10")
     _, held = kill_with_prefetched_jobs(server, first, jobs=30)
     killed = time.monotonic()
+    monkeypatch.delenv("TMPDIR")
     second = workers.start(APP, "--redis", server.url, "-c", "10")
     all_run_by(server, second, 30, held=held, timeout=75)
     assert time.monotonic() - killed < 75

@@ -17,6 +17,8 @@ from jobwire._scripts import script
 from jobwire._sync import SyncRedis
 from jobwire.graves import Grave, bury
 from jobwire.keys import Keys
+from jobwire.payload import decode
+from jobwire.poison import MAX_RECOVERIES, poisoned
 from jobwire.promotion import promote_batch
 from jobwire.reliable import (
     MOVES,
@@ -574,13 +576,55 @@ def test_recovered_jobs_count_as_started(shell: Shell) -> None:
     assert shell.plain.zscore(KEYS.returned_at, name) == NOW + 1
 
 
+def test_nobody_is_blamed_for_a_neighbour(shell: Shell) -> None:
+    """REL-10: a job that was recovered is the last of its fetch, so that none waits behind it."""
+    shell.hold(b"1", b"2")
+    shell.plain.delete(ME)
+    shell.run(recover(KEYS, own="other", now=NOW))
+    shell.live()
+    shell.push("first", b"0")
+    shell.push("q", b"3", b"4")
+    got = []
+    for number in (10, 20, 30, 40):
+        jobs = shell.run(fetch(KEYS, ME, ["first", "q"], count=9, sequence=number)).jobs
+        got.append([(held.text, held.recovered) for held in jobs])
+    assert got == [[(b"0", 0), (b"1", 1)], [(b"2", 1)], [(b"3", 0), (b"4", 0)], []]
+
+
+def test_a_job_that_ends_its_processes_is_buried(shell: Shell) -> None:
+    """REL-10: after one recovery too many; put backs do not count; nor does the burial."""
+    text = b'{"class":"Killer","args":[],"jid":"1","retry":false,"dead":false}'
+    shell.push("q", text)
+    for number in range(MAX_RECOVERIES + 1):
+        shell.live()
+        [held] = shell.run(fetch(KEYS, ME, ["q"], count=1, sequence=2 * number)).jobs
+        job = decode(held.text, held.queue)
+        assert poisoned(job, held.recovered, now=NOW, generation=8) is None
+        shell.run(put_back(KEYS, ME, [held.field], started=True, now=NOW))
+        shell.run(fetch(KEYS, ME, ["q"], count=1, sequence=2 * number + 1))
+        shell.plain.delete(ME)
+        shell.run(recover(KEYS, own="other", now=NOW))
+    shell.live()
+    [held] = shell.run(fetch(KEYS, ME, ["q"], count=1, sequence=99)).jobs
+    assert (held.recovered, held.returned) == (MAX_RECOVERIES + 1, 2 * MAX_RECOVERIES + 2)
+    fate = poisoned(decode(held.text, held.queue), held.recovered, now=NOW, generation=8)
+    assert fate is not None
+    shell.step(
+        script_bury(KEYS, ME, held.field, fate.text, Grave(NOW), day=DAY, counted=fate.counted)
+    )
+    [grave] = shell.plain.zrange("dead", 0, -1)
+    assert json.loads(grave)["error_class"] == "jobwire.PoisonPill"
+    assert shell.numbers() == {}
+    assert not shell.plain.exists(PRIVATE, KEYS.returned, KEYS.returned_at, KEYS.queue("q"))
+
+
 def test_each_job_is_remembered_for_its_own_time(shell: Shell) -> None:
     """REL-7: 72 h after its last return it is forgotten, whatever happens to others."""
     shell.hold(b"old", b"again", b"new")
     shell.plain.delete(ME)
     shell.run(recover(KEYS, own="other", now=NOW))
     shell.plain.delete(KEYS.queue("q"))
-    fields = shell.hold(b"again", b"new", first=7)
+    fields = shell.hold(b"again", first=7) + shell.hold(b"new", first=8)
     shell.run(put_back(KEYS, ME, fields, started=True, now=NOW + 5))
     shell.run(recover(KEYS, own="other", now=NOW + REMEMBER_RETURNED - 1))
     assert shell.plain.zcard(KEYS.returned_at) == 3

@@ -17,7 +17,7 @@ LAYERS: dict[int, set[str]] = {
     1: {
         *("keys", "times", "arguments", "payload", "normalize", "ordering", "retry", "wire"),
         *("pushing", "reliable", "graves", "stats", "promotion", "beat", "producer", "server"),
-        "template",
+        *("poison", "template"),
         *("chain", "current", "lifecycle", "propagation"),
         *("metrics", "iteration", "iterabletype"),
     },
@@ -32,6 +32,7 @@ LAYERS: dict[int, set[str]] = {
         "app",
         "jobtype",
         "embedded",
+        "iterables",
         "inspect",
     },
     3: {"settings", "spec", "worker"},
