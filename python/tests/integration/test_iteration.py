@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jobwire._sync import SyncRedis
-from jobwire.errors import NoReply, RedisRefused, Shutdown
+from jobwire.errors import NoReply, RedisRefused, RedisUnreachable, Shutdown
 from jobwire.iterables import over_sequence
 from jobwire.iterabletype import IterableSpec, define_iterable
 from jobwire.iteration import (
@@ -41,7 +41,7 @@ def job(*args: Any, jid: str | None = JID) -> Job:
 
 
 class World:
-    """A job over numbers and a worker for it, whose clock goes on 1 s with each item.
+    """A job over numbers and a worker for it, whose clock goes on with each item, by 1 s.
 
     Attributes:
         items: Those begun, in order.
@@ -53,6 +53,7 @@ class World:
         self.redis: Any = server.client()
         self.shell = SyncRedis(server.url, timeout=2)
         self.now = 100.0
+        self.pace = 1.0
         self.stopping = False
         self.is_async = is_async
         self.items: list[int] = []
@@ -80,7 +81,7 @@ class World:
     def _do(self, item: int) -> None:
         self.items.append(item)
         self.log.append(item)
-        self.now += 1
+        self.now += self.pace
         self.at.get(item, lambda: None)()
 
     def _rebuild(self, cursor: Cursor, count: int) -> Iterator[object]:
@@ -341,6 +342,36 @@ def test_redis_away_while_it_runs(
     assert world.state()["c"] == "12"
     assert "cannot save how far the iteration is, so it goes on" in caplog.text
     assert len(caplog.records) <= 8  # at 5 s, then each second from 8 s on
+
+
+def test_a_stop_that_cannot_be_saved_is_not_tried_at_each_item(
+    world: World, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """ITER-3: but each second, since every try may take as long as the server's silence."""
+    world.pace = 0.125
+    world.at[1] = server.stop
+    world.at[3] = world.stop
+    with pytest.raises(RedisUnreachable):  # its state is there no more to be deleted
+        world.run(20)
+    assert world.items == list(range(20))
+    assert len([each for each in caplog.records if "goes on" in each.message]) == 3
+
+
+def test_a_hard_stop_between_two_items(world: World) -> None:
+    """SIG-5: the generator is closed at once, not when the error is forgotten."""
+
+    def interrupt() -> bool:
+        raise Shutdown
+
+    class Stopping:
+        def __bool__(self) -> bool:
+            return interrupt() if world.items[-1:] == [2] else False
+
+    world.stopping = Stopping()  # type: ignore[assignment]
+    with pytest.raises(Shutdown) as caught:
+        world.run()
+    assert world.log == ["on_start", 0, 1, 2, "closed"]
+    assert caught.value is not None
 
 
 def test_a_state_that_is_no_hash(world: World) -> None:
