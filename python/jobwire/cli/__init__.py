@@ -18,6 +18,7 @@ from jobwire.cli.config import config
 from jobwire.cli.dev import dev
 from jobwire.cli.enqueue import enqueue
 from jobwire.cli.exits import AppNotLoaded, report
+from jobwire.cli.inspect import inspect
 from jobwire.cli.spec import spec
 from jobwire.cli.validate import validate
 from jobwire.cli.worker import worker
@@ -44,6 +45,7 @@ cli.add_command(worker)
 cli.add_command(config)
 cli.add_command(enqueue)
 cli.add_command(dev)
+cli.add_command(inspect)
 cli.add_command(spec)
 cli.add_command(validate)
 
