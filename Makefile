@@ -10,6 +10,9 @@ demo: ## see jobs run: an example application with a server and a worker of its 
 test: ## run every test that needs no root, on servers of its own
 	@sh .ci/test $(ARGS)
 
+faults: ## break every command of a process and count the jobs, for some minutes
+	@sh .ci/faults $(ARGS)
+
 interop: ## run the tests with real Sidekiq (root, Debian or Ubuntu)
 	@sh .ci/interop $(ARGS)
 
@@ -25,4 +28,4 @@ wheel: ## build sdist and wheel into dist/ and try the wheel in an empty environ
 check: ## all of these, as the CI does
 	@sh .ci/run $(ARGS)
 
-.PHONY: help demo test interop fixtures lint wheel check
+.PHONY: help demo test faults interop fixtures lint wheel check

@@ -1,0 +1,92 @@
+"""Let everything go wrong that can, at every command; say what became of the jobs.
+
+    python -m tests.faults [--write] [--lanes N] [--fetch reliable|basic] [SCENARIO]...
+
+Exit status: 0 if nothing is lost that is promised to be kept, 1 if something is, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.progress import Progress
+
+from jobwire.config import FetchMode
+from tests.faults.guarantees import PAGE, render
+from tests.faults.runs import Bench, Result, Run, faulty_runs
+from tests.faults.scenarios import SCENARIOS
+from tests.servers import Keeper
+
+MODES: tuple[FetchMode, ...] = ("reliable", "basic")
+
+
+def enumerate_all(bench: Bench, clean: Sequence[Run], out: Console) -> list[Result]:
+    """Do the clean runs, then one for each of their commands and each fault."""
+    faulty: list[Run] = []
+    for run, result in zip(clean, bench.all(clean), strict=True):
+        if result.problems:
+            raise SystemExit(f"{result}\n{result.log}")
+        faulty += faulty_runs(run.scenario, result)
+    results: list[Result] = []
+    with Progress(console=out, transient=True, disable=not out.is_terminal) as progress:
+        bar = progress.add_task("runs", total=len(faulty))
+        for result in bench.all(faulty):
+            results.append(result)
+            progress.advance(bar)
+            if result.problems:
+                out.print(f"{result}\n{result.log}", markup=False, highlight=False, soft_wrap=True)
+            if not out.is_terminal and len(results) % 250 == 0:
+                out.print(f"{len(results)} of {len(faulty)} runs")
+    return results
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults")
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join(SCENARIOS))
+    parser.add_argument("--lanes", type=int, default=10, help="runs side by side")
+    parser.add_argument("--fetch", choices=MODES, action="append", help="one way only")
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
+    options = parser.parse_args()
+    if unknown := {*options.scenarios} - {*SCENARIOS}:
+        parser.error(f"no such scenario: {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
+    if options.write and (options.scenarios or options.fetch):
+        parser.error("--write needs all scenarios and both ways of fetching")
+    out = Console()
+    started = time.monotonic()
+    keeper = Keeper()
+    bench = Bench(keeper, lanes=options.lanes)
+    try:
+        clean = [
+            Run(SCENARIOS[name], fetch=fetch)
+            for fetch in options.fetch or MODES
+            for name in options.scenarios or SCENARIOS
+            if SCENARIOS[name].means_anything(fetch)
+        ]
+        results = enumerate_all(bench, clean, out)
+    finally:
+        bench.close()
+        keeper.close()
+    if options.write:
+        PAGE.write_text(render(results), encoding="utf-8")
+    for fetch in options.fetch or MODES:
+        mine = [result for result in results if result.fetch == fetch]
+        out.print(
+            f"{fetch}: {len(mine)} runs, {sum(not each.reached for each in mine)} of them never "
+            f"came to the fault; lost {sum(bool(each.lost) for each in mine)}, "
+            f"stuck {sum(bool(each.stuck) for each in mine)}, "
+            f"invented {sum(bool(each.invented) for each in mine)}, "
+            f"ran twice {sum(bool(each.duplicates) for each in mine)}",
+            highlight=False,
+            soft_wrap=True,
+        )
+    bad = sum(bool(each.problems) for each in results)
+    out.print(f"{bad} problems in {time.monotonic() - started:.0f} s", highlight=False)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""Jobs that say what happened to them, to a Redis that nothing disturbs."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import redis
+
+from jobwire import App, current_job
+
+STARTED = "started"  # hash: jid -> runs begun
+ENDED = "ended"  # hash: jid -> runs that came to their end, failed ones too
+FINISHED = "finished"  # hash: jid -> runs that succeeded
+RELEASE = "release"  # as soon as this key exists, Hold ends
+
+app = App()
+_record: Any = None
+
+
+def record_to(url: str) -> None:
+    """Set where jobs record what they do."""
+    global _record
+    _record = redis.Redis.from_url(url)
+
+
+def _say(key: str) -> None:
+    job = current_job()
+    assert job is not None
+    _record.hincrby(key, job.jid, 1)
+
+
+@app.job(name="Quick")
+def quick() -> None:
+    _say(STARTED)
+    _say(FINISHED)
+    _say(ENDED)
+
+
+@app.job(name="Async")
+async def asynchronous() -> None:
+    quick()
+
+
+@app.job(name="Flaky", retry=3)
+def flaky() -> None:
+    """Fail at first, succeed when retried."""
+    job = current_job()
+    assert job is not None
+    if job.get("retry_count") is not None:
+        quick()
+        return
+    _say(STARTED)
+    _say(ENDED)
+    raise ValueError("the first run fails")
+
+
+@app.job(name="Doomed", retry=0)
+def doomed() -> None:
+    """Fail, and be dead at once."""
+    _say(STARTED)
+    _say(ENDED)
+    raise ValueError("every run fails")
+
+
+@app.job(name="Hold")
+def hold() -> None:
+    """Run until the test lets go."""
+    _say(STARTED)
+    while not _record.exists(RELEASE):
+        time.sleep(0.01)
+    _say(FINISHED)
+    _say(ENDED)

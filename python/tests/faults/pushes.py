@@ -1,0 +1,56 @@
+"""What clients under test do. Each notes for every job what it was told.
+
+Notes are in the hash `told`, jid -> `written`, `refused` or `unsure`; `reported` is set at the end.
+A client that reports and does not name a job says that it was not written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from jobwire import Client
+from jobwire.errors import MaybeWritten, RedisTrouble
+
+TOLD = "told"
+REPORTED = "reported"
+
+
+def _note(record: Any, what: str, jids: Iterable[str | None]) -> None:
+    for jid in jids:
+        record.hset(TOLD, jid, what)
+
+
+def _one_by_one(url: str, record: Any) -> None:
+    """Push jobs for now and for later."""
+    with Client(url) as client:
+        for number in range(4):
+            jid = f"{number:024x}"
+            at = time.time() - 1 if number % 2 else None
+            try:
+                client.push("Quick", at=at, jid=jid, queue="ab"[number // 2])
+            except MaybeWritten:
+                _note(record, "unsure", [jid])
+            except RedisTrouble:
+                _note(record, "refused", [jid])
+            else:
+                _note(record, "written", [jid])
+    record.set(REPORTED, 1)
+
+
+def _bulk(url: str, record: Any) -> None:
+    """Push in bulk, three slices for now and two for later."""
+    with Client(url) as client:
+        for count, at in ((50, None), (8, time.time() - 1)):
+            try:
+                written = client.push_bulk("Quick", [[]] * count, at=at, queue="a")
+            except RedisTrouble as error:
+                _note(record, "written", error.written)
+                _note(record, "unsure", error.unsure)
+            else:
+                _note(record, "written", written)
+    record.set(REPORTED, 1)
+
+
+PUSHES: dict[str, Callable[[str, Any], None]] = {"push": _one_by_one, "push_bulk": _bulk}

@@ -1,0 +1,544 @@
+"""One run: a process behind the proxy, one thing that goes wrong, a second worker, the verdict."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from jobwire._scripts import script
+from jobwire.config import FetchMode
+from jobwire_conformance.faults import Action, Cut, Kill, Refuse, Rule
+from jobwire_conformance.proxy import Switchboard, name_of
+from tests.faults import jobs, pushes
+from tests.faults.scenarios import Scenario
+from tests.servers import Keeper, Server, valkey_program, wait_until
+
+__all__ = ["FAULTS", "Bench", "Point", "Result", "Run", "faulty_runs"]
+
+ROOT = Path(__file__).resolve().parents[3]
+PATIENCE = 15.0  # seconds that a process may take for what takes milliseconds
+CALM = 0.8  # seconds of idleness after which basic fetch has nothing more to give
+FEW = 3  # occurrences of a command that is repeated for as long as the worker runs
+
+FAULTS = ("cut before", "cut after", "OOM", "READONLY", "kill before", "kill after")
+_ERRORS = {
+    "OOM": "OOM command not allowed when used memory > 'maxmemory'.",
+    "READONLY": "READONLY You can't write against a read only replica.",
+}
+_SCRIPTS = {
+    script(path.stem).sha.encode(): path.name for path in sorted((ROOT / "lua").glob("*.lua"))
+}
+_FETCHES = ("fetch.lua", "BRPOP")
+_EFFECTS = ("EXEC", "ZADD", "BRPOP")
+
+
+def label(words: Sequence[bytes]) -> str:
+    """Name a command: a script by its file, CLIENT and SCRIPT with what they do."""
+    name = name_of(words)
+    if name == "EVALSHA":
+        return _SCRIPTS.get(words[1], name)
+    if name in ("CLIENT", "SCRIPT") and len(words) > 1:
+        return f"{name} {words[1].decode().upper()}"
+    return name
+
+
+@dataclass(frozen=True, order=True)
+class Point:
+    """The n-th command with a label, counted from 1 since the process started."""
+
+    label: str
+    nth: int
+
+
+@dataclass
+class Result:
+    """What became of the jobs. The lists hold job ids.
+
+    Attributes:
+        scenario: Which.
+        fetch: How the worker fetched.
+        point: Where something went wrong; None for the run without faults.
+        fault: What; one of `FAULTS`.
+        reached: Whether the process came to that point.
+        lost: Nowhere, and not finished.
+        stuck: Still waiting or held, after all that was done for it.
+        invented: Run, or stored as dead, though nobody pushed it or had been told so.
+        duplicates: Run or stored once more than called for.
+        excused: Of these: held by a process that was killed after the job had ended.
+        hung: Whether the process did not end when told to.
+        points: What the proxy saw, in order.
+        effects: Those of them that change something: scripts, transactions, pops.
+        log: What the process said.
+    """
+
+    scenario: str
+    fetch: FetchMode
+    point: Point | None
+    fault: str
+    reached: bool = False
+    lost: list[str] = field(default_factory=list)
+    stuck: list[str] = field(default_factory=list)
+    invented: list[str] = field(default_factory=list)
+    duplicates: list[str] = field(default_factory=list)
+    excused: list[str] = field(default_factory=list)
+    hung: bool = False
+    points: list[Point] = field(default_factory=list)
+    effects: list[Point] = field(default_factory=list)
+    log: str = ""
+
+    @property
+    def in_window(self) -> bool:
+        """Whether basic fetch is known to lose jobs here. LW-1, and a put back is tried once."""
+        label = "" if self.point is None else self.point.label
+        return (
+            self.fault.startswith("kill")
+            or (label == "BRPOP" and self.fault == "cut after")
+            or label == "RPUSH"
+        )
+
+    @property
+    def problems(self) -> list[str]:
+        """What must not be, in words."""
+        basic = self.fetch == "basic"
+        twice = [] if basic else sorted({*self.duplicates} - {*self.excused})
+        found = [
+            f"{kind}: {', '.join(sorted(ids))}"
+            for kind, ids in (
+                ("lost", [] if basic and self.in_window else self.lost),
+                ("stuck", self.stuck),
+                ("invented", self.invented),
+                ("run twice for no reason", twice),
+            )
+            if ids
+        ]
+        return [*found, "did not end"] if self.hung else found
+
+    def __str__(self) -> str:
+        where = f"{self.fault} {self.point.label} #{self.point.nth}" if self.point else "no fault"
+        what = "; ".join(self.problems) or "all well"
+        return f"{self.scenario} ({self.fetch}), {where}: {what}"
+
+
+class Zygote:
+    """Starts processes; see `tests.faults.zygote`."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._lock = threading.Lock()
+        path = os.pathsep.join(str(ROOT / each) for each in ("python", "conformance"))
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.zygote"],
+            env={**os.environ, "PYTHONPATH": path},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        keeper.watch(self._process.pid)
+
+    def ask(self, **request: Any) -> Any:
+        with self._lock:
+            assert self._process.stdin is not None
+            assert self._process.stdout is not None
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        assert line, "the zygote has died"
+        return json.loads(line)
+
+    def close(self) -> None:
+        self._process.communicate()
+        self._keeper.release(self._process.pid)
+
+
+class Child:
+    """A process of the zygote's."""
+
+    def __init__(self, zygote: Zygote, keeper: Keeper, log: Path, **request: Any) -> None:
+        log.touch()
+        self.log = log
+        self._zygote = zygote
+        self._keeper = keeper
+        self.pid: int = zygote.ask(log=str(log), **request)["pid"]
+        self.status: int | None = None
+        keeper.watch(self.pid)
+
+    def alive(self) -> bool:
+        if self.status is None:
+            self.status = self._zygote.ask(wait=self.pid)["status"]
+            if self.status is not None:
+                self._keeper.release(self.pid)
+        return self.status is None
+
+    def send(self, number: signal.Signals) -> None:
+        if self.alive():
+            os.kill(self.pid, number)
+
+    def ends(self, within: float) -> bool:
+        """Wait for its end; kill it if it does not come. Return whether it came."""
+        deadline = time.monotonic() + within
+        while self.alive():
+            if time.monotonic() > deadline:
+                self.kill()
+                return False
+            time.sleep(0.01)
+        return True
+
+    def kill(self) -> None:
+        self.send(signal.SIGKILL)
+        wait_until(lambda: not self.alive())
+
+
+class Bench:
+    """Servers, proxies and a zygote for runs side by side.
+
+    Args:
+        lanes: How many at once; runs wait more than they work.
+    """
+
+    def __init__(self, keeper: Keeper, *, lanes: int = 8) -> None:
+        with ExitStack() as opened:
+            self.keeper = keeper
+            self.directory = Path(opened.enter_context(tempfile.TemporaryDirectory()))
+            self.zygote = Zygote(keeper)
+            opened.callback(self.zygote.close)
+            self.board = opened.enter_context(Switchboard())
+            self._free: queue.SimpleQueue[Server] = queue.SimpleQueue()
+            for _ in range(lanes):
+                server = Server(keeper, valkey_program())
+                opened.callback(server.close)
+                self._free.put(server)
+            self._pool = opened.enter_context(ThreadPoolExecutor(lanes))
+            self._opened = opened.pop_all()
+
+    def close(self) -> None:
+        self._opened.close()
+
+    def all(self, runs: Iterable[Callable[[Bench], Result]]) -> Iterator[Result]:
+        """Do all runs, several at a time; yield results in order."""
+        return self._pool.map(lambda run: run(self), runs)
+
+    @contextmanager
+    def server(self) -> Iterator[Server]:
+        """Lend a server that is as if new."""
+        server = self._free.get()
+        try:
+            with server.client() as client:
+                client.flushall()
+                client.script_flush()
+            yield server
+        finally:
+            self._free.put(server)
+
+
+class Run:
+    """A scenario, and perhaps a fault at a point. Calling it does it."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        fetch: FetchMode = "reliable",
+        point: Point | None = None,
+        fault: str = "",
+    ) -> None:
+        self.scenario = scenario
+        self.fetch = fetch
+        self.point = point
+        self.fault = fault
+        self._started = threading.Event()
+
+    def __call__(self, bench: Bench) -> Result:
+        """Do it, and judge."""
+        with bench.server() as server, ExitStack() as opened:
+            self._bench = bench
+            self._record_url = server.url.removesuffix("/0") + "/1"
+            connect = redis.Redis.from_url
+            self.client: Any = opened.enter_context(connect(server.url))
+            self.record: Any = opened.enter_context(connect(self._record_url))
+            result = Result(self.scenario.name, self.fetch, self.point, self.fault)
+            self._seed()
+            rules = [] if self.point is None else [self._rule(self.point)]
+            proxy = bench.board.open(
+                "127.0.0.1", server.port, rules=rules, lockstep=True, label=label
+            )
+            self._first = self._child(proxy.url(), self.scenario.start)
+            self._started.set()
+            try:
+                self.scenario.drive(self)
+                waiting = self._wait_for_first(result)
+                held = self._held()
+            finally:
+                self._first.kill()
+                proxy.close()
+            self._drain(server.url)
+            self._judge(result, waiting=waiting, held=held)
+            result.reached = any(rule.struck for rule in rules)
+            result.points = _points(call.label for call in proxy.calls)
+            result.effects = [
+                point
+                for point, call in zip(result.points, proxy.calls, strict=True)
+                if call.label.endswith(".lua") or call.label in _EFFECTS
+                if not (call.reply or b"-").startswith(b"-")
+            ]
+            result.log = self._first.log.read_text()
+            return result
+
+    def alive(self) -> bool:
+        """Whether the process under test runs."""
+        return self._first.alive()
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._first.send(number)
+
+    # -- the processes
+
+    def _child(self, url: str, start: str) -> Child:
+        settings = {
+            **{"queues": ["a", "b"], "concurrency": 2, "fetch": self.fetch},
+            **{"poll_interval": 0.1, "timeout": 5.0, **self.scenario.settings},
+        }
+        return Child(
+            self._bench.zygote,
+            self._bench.keeper,
+            self._bench.directory / f"{id(self)}-{start}-{time.monotonic_ns()}.log",
+            start=start,
+            url=url,
+            record=self._record_url,
+            settings=settings,
+        )
+
+    def _rule(self, point: Point) -> Rule:
+        return Rule(self._action(), label=point.label, nth=point.nth)
+
+    def _action(self) -> Action:
+        match self.fault.split():
+            case ["cut", "before"]:
+                return Cut("before")
+            case ["cut", "after"]:
+                return Cut("after")
+            case ["kill", "before"]:
+                return Kill("before", self._end)
+            case ["kill", "after"]:
+                return Kill("after", self._end)
+        return Refuse(_ERRORS[self.fault])
+
+    def _end(self) -> None:
+        """Kill the process under test, from the proxy's thread."""
+        self._started.wait(PATIENCE)
+        os.kill(self._first.pid, signal.SIGKILL)
+
+    def _wait_for_first(self, result: Result) -> list[str]:
+        """Wait until the process under test has done what it can; return the jobs it has left."""
+        if self.scenario.ends:
+            result.hung = not self._first.ends(within=2 * PATIENCE)
+            return []
+        deadline = time.monotonic() + PATIENCE
+        left: list[str] = []
+        while self.alive():
+            if self._settled():
+                break
+            if time.monotonic() > deadline:
+                # It lives, so nobody else may touch what it holds.
+                left = [*self._places()]
+                break
+            time.sleep(0.02)
+        self.send(signal.SIGTERM)
+        result.hung = not self._first.ends(within=PATIENCE)
+        return left
+
+    def _drain(self, url: str) -> None:
+        """Have a healthy worker finish everything, as soon as the first one's lease has ended."""
+        for identity in {*self.client.smembers("processes"), *self.client.smembers(OWNERS)}:
+            self.client.delete(identity)
+        self.record.set(jobs.RELEASE, 1)
+        if self.fetch == "basic" and not self._places():
+            return
+        second = self._child(url, "worker")
+        deadline = time.monotonic() + PATIENCE
+        while not self._settled() and time.monotonic() < deadline:
+            assert second.alive(), second.log.read_text()
+            time.sleep(0.02)
+        second.kill()
+
+    # -- the jobs
+
+    @cached_property
+    def _jobs(self) -> dict[str, str | None]:
+        """Id to class of the jobs that are there at the beginning."""
+        return {
+            seed.raw.decode() if seed.kind is None else f"{number:024x}": seed.kind
+            for number, seed in enumerate(self.scenario.seeds)
+        }
+
+    def _seed(self) -> None:
+        now = time.time()
+        for number, (seed, jid) in enumerate(zip(self.scenario.seeds, self._jobs, strict=True)):
+            name = "ab"[number % 2]
+            text = seed.raw if seed.kind is None else _payload(seed.kind, jid, name)
+            match seed.place:
+                case "queue":
+                    self.client.sadd("queues", name)
+                    self.client.lpush(f"queue:{name}", text)
+                case "schedule":
+                    self.client.zadd("schedule", {text: now - 1})
+                case "orphan":
+                    owner = "elsewhere:1:0123456789ab"
+                    self.client.sadd(OWNERS, owner)
+                    self.client.hset(f"{PRIVATE}{owner}", f"{number + 1}:{name}", text)
+
+    def _places(self) -> Counter[str]:
+        """Return how often each job waits or is held, anywhere; time is moved on for retries."""
+        texts: list[bytes] = []
+        for member in self.client.zrange("retry", 0, -1):
+            texts.append(member)
+            self.client.zadd("retry", {member: 1}, xx=True)
+        texts += self.client.zrange("schedule", 0, -1)
+        for name in "ab":
+            texts += self.client.lrange(f"queue:{name}", 0, -1)
+        for key in self.client.keys(PRIVATE + "*"):
+            texts += self.client.hvals(key)
+        return Counter(map(_jid, texts))
+
+    def _held(self) -> set[str]:
+        return {
+            _jid(text) for key in self.client.keys(PRIVATE + "*") for text in self.client.hvals(key)
+        }
+
+    def _settled(self) -> bool:
+        """Whether nothing waits or is held."""
+        if self._places():
+            return False
+        if self.fetch == "reliable":
+            # A job on its way from retry to its queue is seen in neither, if looked at in that
+            # order: look twice.
+            return not self._places()
+        # What basic fetch has taken is nowhere to be seen.
+        deadline = time.monotonic() + CALM
+        while self._unaccounted():
+            if self._places() or time.monotonic() > deadline:
+                return not self._places()
+            time.sleep(0.02)
+        return True
+
+    def _unaccounted(self) -> list[str]:
+        finished, dead = self._count(jobs.FINISHED), self._dead()
+        return [
+            jid
+            for jid, kind in self._jobs.items()
+            if not (dead if kind in (None, "Doomed") else finished)[jid]
+        ]
+
+    def _count(self, key: str) -> Counter[str]:
+        return Counter({jid.decode(): int(n) for jid, n in self.record.hgetall(key).items()})
+
+    def _dead(self) -> Counter[str]:
+        members = [
+            *self.client.zrange("dead", 0, -1),
+            *self.client.zrange("jobwire:unreadable", 0, -1),
+        ]
+        return Counter(map(_jid, members))
+
+    def _judge(self, result: Result, *, waiting: Sequence[str], held: set[str]) -> None:
+        places, dead = self._places(), self._dead()
+        finished, ended = self._count(jobs.FINISHED), self._count(jobs.ENDED)
+        expected = dict(self._jobs)
+        possible: set[str] | None = set(expected)
+        if self.scenario.is_client:
+            told = {
+                jid.decode(): what.decode()
+                for jid, what in self.record.hgetall(pushes.TOLD).items()
+            }
+            expected = {jid: "Quick" for jid, what in told.items() if what == "written"}
+            possible = {jid for jid, what in told.items() if what != "refused"}
+            if not self.record.exists(pushes.REPORTED):
+                possible = None  # it died before it could say
+        good = {
+            jid
+            for jid, kind in expected.items()
+            if (dead if kind in (None, "Doomed") else finished)[jid]
+        }
+        result.stuck = sorted({*waiting, *places})
+        result.lost = sorted({*expected} - good - {*result.stuck})
+        seen = {*finished, *dead, *ended}
+        if possible is not None:
+            result.invented = sorted(seen - possible)
+        result.invented += sorted(
+            jid for jid in dead if self._jobs.get(jid, "Quick") not in (None, "Doomed")
+        )
+        calls_for = {"Flaky": 2}
+        result.duplicates = sorted(
+            jid
+            for jid in seen
+            if ended[jid] > calls_for.get(self._jobs.get(jid) or "", 1) or dead[jid] > 1
+        )
+        killed = result.fault.startswith("kill")
+        result.excused = sorted(jid for jid in result.duplicates if killed and jid in held)
+
+
+OWNERS = "jobwire:owners"
+PRIVATE = "jobwire:private:"
+
+
+def _payload(kind: str, jid: str, name: str) -> bytes:
+    now = time.time()
+    retry = jobs.app.jobs[kind].defaults.get("retry", True)
+    job = {"class": kind, "args": [], "jid": jid, "queue": name, "retry": retry}
+    return json.dumps({**job, "created_at": now, "enqueued_at": now}).encode()
+
+
+def _jid(text: bytes) -> str:
+    try:
+        job = json.loads(text)
+    except ValueError:
+        return text.decode()
+    jid = job.get("jid") if isinstance(job, dict) else None
+    return jid if isinstance(jid, str) else text.decode()
+
+
+def _points(labels: Iterable[str]) -> list[Point]:
+    seen: Counter[str] = Counter()
+    points = []
+    for each in labels:
+        seen[each] += 1
+        points.append(Point(each, seen[each]))
+    return points
+
+
+def faulty_runs(
+    scenario: Scenario,
+    clean: Result,
+    *,
+    faults: Sequence[str] = FAULTS,
+    effects_only: bool = False,
+) -> Iterator[Run]:
+    """Return a run for every command that the clean run saw, and every fault."""
+    points = clean.points
+    if not scenario.is_client:
+        first = next(at for at, point in enumerate(points) if point.label in _FETCHES)
+        points = points[:first] if scenario.boot else points[first:]
+    often: Counter[str] = Counter()
+    for point in points:
+        often[point.label] += 1
+        if effects_only and point not in clean.effects:
+            continue
+        if point.label.endswith(".lua") or often[point.label] <= FEW:
+            for fault in faults:
+                yield Run(scenario, fetch=clean.fetch, point=point, fault=fault)

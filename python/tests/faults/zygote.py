@@ -1,0 +1,120 @@
+"""A process that forks the processes under test, so that none of them has to import anything.
+
+Requests are lines of JSON on standard input, each answered by a line on standard output:
+
+    {"start": "worker" or the name of a push of `pushes`, "url": ..., "record": ...,
+     "log": path, "settings": {...}}     -> {"pid": 123}
+    {"wait": 123}                        -> {"status": null while it runs, else its exit status}
+
+At the end of its input it kills what it has started, and ends.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+import redis
+
+from jobwire.config import CapsuleConfig, WorkerConfig
+from jobwire.worker import process
+from jobwire.worker.joblog import set_up
+from jobwire.worker.outage import Outage
+from tests.faults import jobs
+from tests.faults.pushes import PUSHES
+
+# What would make every run wait for seconds and has no say in whether jobs are lost. A name that
+# is gone costs time, nothing else.
+HASTE = {
+    "jobwire.worker.wakeup": {"SLICE": 0.02, "POLL": 0.02},
+    "jobwire.worker.settler": {"PAUSE": 0.1},
+    "jobwire.worker.reliable": {"RECLAIM_EVERY": 0.1, "SAFETY_NET": 1.0},
+    "jobwire.worker.basic": {"BLOCK": 0.2, "PAUSE": 0.1},
+    "jobwire.pushing": {"SLICE": 20, "SCHEDULED_SLICE": 5},
+}
+
+
+def hasten() -> None:
+    for name, values in HASTE.items():
+        module = import_module(name)
+        for constant, value in values.items():
+            if hasattr(module, constant):
+                setattr(module, constant, value)
+    defaults = Outage.__init__.__kwdefaults__ or {}
+    if defaults.get("pause"):
+        defaults["pause"] = 0.1
+
+
+def work(request: dict[str, Any]) -> int:
+    """Run a worker, as `jobwire worker` does."""
+    set_up("json", "info")
+    jobs.app.connect(request["url"])
+    settings = dict(request["settings"])
+    capsule = CapsuleConfig(
+        queues=dict.fromkeys(settings.pop("queues"), 0),
+        concurrency=settings.pop("concurrency"),
+    )
+    return process.run(jobs.app, WorkerConfig(capsules={"default": capsule}, **settings))
+
+
+def push(request: dict[str, Any]) -> int:
+    """Push jobs, noting what came of it."""
+    with redis.Redis.from_url(request["record"]) as record:
+        PUSHES[request["start"]](request["url"], record)
+    return 0
+
+
+def fork(request: dict[str, Any]) -> int:
+    """Return the pid of a new process that does what is asked."""
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        null, log = os.open(os.devnull, os.O_RDWR), os.open(request["log"], os.O_WRONLY)
+        os.dup2(null, 0)
+        os.dup2(null, 1)
+        os.dup2(log, 2)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        jobs.record_to(request["record"])
+        run: Callable[[dict[str, Any]], int] = work if request["start"] == "worker" else push
+        status = run(request)
+    except BaseException:
+        logging.exception("failed")
+    finally:
+        os._exit(status)
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # its end is that of its input
+    hasten()
+    running: set[int] = set()
+    try:
+        for line in sys.stdin:
+            request = json.loads(line)
+            if pid := request.get("wait"):
+                ended, how = os.waitpid(pid, os.WNOHANG)
+                status = os.waitstatus_to_exitcode(how) if ended else None
+                if ended:
+                    running.discard(pid)
+                answer = {"status": status}
+            else:
+                answer = {"pid": fork(request)}
+                running.add(answer["pid"])
+            print(json.dumps(answer), flush=True)  # noqa: T201 - the answer
+    finally:
+        for pid in running:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()
