@@ -84,7 +84,13 @@ class _Reader:
                 return self._mapping(node)
             case self._yaml.SequenceNode():
                 return [self.entry(item).value for item in node.value]
-        value = self._loader.construct_object(node)
+        try:
+            value = self._loader.construct_object(node)
+        except (AttributeError, LookupError, ValueError):  # PyYAML's way to refuse 2001-13-45
+            line = node.start_mark.line + 1
+            raise ConfigError(
+                f"{self._file}:{line}: {node.value!r} is no value of YAML; put it in quotes"
+            ) from None
         if isinstance(value, str) and node.style is None:
             return _without_colon(value)
         return value

@@ -339,6 +339,7 @@ WRONG: list[tuple[str, str]] = [
     ("timeout: soon", ":1: timeout: 'soon' is not a number of seconds"),
     ("timeout: .inf", ":1: timeout: inf is not a number of seconds"),
     ("precise: 1", ":1: precise: 1 is neither true nor false"),
+    ("tag: 2001-13-45", ":1: '2001-13-45' is no value of YAML; put it in quotes"),
     ("tag: 5", ":1: tag: 5 is not text; put it in quotes"),
     ("labels: [on]", ":1: labels: True is not text; put it in quotes"),
     ("labels: 5", ":1: labels: 5 is not a list"),
@@ -417,6 +418,7 @@ def test_what_no_chosen_section_says_may_lack_its_variables(settle: Resolve) -> 
         ("<%= ENV['N'] || 8 %>", {"N": "7"}, 7),
         ("<%= ENV['N'] || 8 %>", {}, 8),
         ("<%=ENV['N']||'8'-%>", {}, 8),
+        ("<%= ENV['N'] || 8 %>", {"N": ""}, 5),
         ('<%= ENV.fetch("N", 8) %>', {}, 8),
         ('<%= ENV.fetch("N", "8") %>', {"N": "7"}, 7),
         ("<%= ENV.fetch('N') { 8 } %>", {}, 8),
@@ -513,6 +515,13 @@ def test_sidekiqs_own_file(settle: Resolve) -> None:
     assert default == CapsuleConfig(queues={"critical": 0, "default": 0}, concurrency=20)
     staging = settle(RUBYS, "sidekiq.yml", environment="staging", RAILS_MAX_THREADS="7")
     assert (staging["concurrency"], staging["timeout"]) == (2, 8)
+
+
+@pytest.mark.parametrize(
+    ("value", "tag"), [(":shop", "shop"), ("':shop'", ":shop"), (":5", ":5"), ("a:b", "a:b")]
+)
+def test_a_symbol_is_a_plain_word_behind_a_colon(settle: Resolve, value: str, tag: str) -> None:
+    assert settle(f"tag: {value}\n", "sidekiq.yml")["tag"] == tag
 
 
 def test_verbose_is_the_log_level(settle: Resolve) -> None:
