@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack, overload
+from functools import partial
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, Unpack, overload
 
 from jobwire.aio import AsyncClient
 from jobwire.arguments import StrictArgs
@@ -17,6 +18,8 @@ from jobwire.client import Client
 from jobwire.config import LONGEST
 from jobwire.current import current_job
 from jobwire.errors import ConfigError, PayloadError
+from jobwire.iterabletype import IterableOptions, define_iterable
+from jobwire.iteration import Cursor
 from jobwire.jobtype import JobType, place
 from jobwire.lifecycle import Callback, Event, Events
 from jobwire.normalize import ClientMiddleware, Options, check_options
@@ -52,6 +55,7 @@ DeathHandler: TypeAlias = Callable[[Job, BaseException], object]
 ErrorHandler: TypeAlias = Callable[[BaseException, Job], object]
 """`(error, job)`: an execution failed, whatever becomes of the job."""
 
+_Items: TypeAlias = Iterable[Any] | AsyncIterable[Any]
 H = TypeVar("H", bound=Callable[..., Any])
 
 
@@ -151,27 +155,12 @@ class App:
             ConfigError: The name is taken, the function cannot be a job, an option is wrong.
         """
 
+        if timeout is not None and not 0 < timeout < LONGEST:
+            raise ConfigError(f"job {name!r}: timeout {timeout!r} is not above 0 seconds")
+
         def define(function: Callable[P, R]) -> JobType[P, R]:
-            wire_name = name if name is not None else function.__name__
-            if not wire_name or wire_name != wire_name.strip():
-                raise ConfigError(f"job name {wire_name!r} is no class name; write 'HardJob'")
-            if wire_name in self.jobs:
-                other = self.jobs[wire_name].function
-                raise ConfigError(
-                    f"job {wire_name!r} is defined twice, by {place(other)} and "
-                    f"{place(function)}; give one of them name='...'"
-                )
-            try:
-                check_options(options)
-            except PayloadError as error:
-                raise ConfigError(f"job {wire_name!r}: {error}") from None
-            if timeout is not None and not 0 < timeout < LONGEST:
-                raise ConfigError(f"job {wire_name!r}: timeout {timeout!r} is not above 0 seconds")
-            defined = JobType(
-                self, wire_name, function, options, timeout=timeout, isolated=isolated
-            )
-            self.jobs[wire_name] = defined
-            return defined
+            made = partial(JobType[P, R], timeout=timeout, isolated=isolated)
+            return self._define(made, function, name, options)
 
         return define if function is None else define(function)
 
@@ -227,6 +216,60 @@ class App:
         propagation = Propagation(field, variables)
         self.client_middleware.prepend(propagation.attach)
         self.around.insert(0, propagation.restore)
+
+    def iterable(
+        self, *, name: str | None = None, **options: Unpack[IterableOptions]
+    ) -> Callable[[Callable[Concatenate[Cursor, P], _Items]], JobType[P, None]]:
+        """Define a job from a generator function that yields where it could begin again.
+
+            @app.iterable(name="TouchAll")
+            def touch_all(cursor: Cursor, shop: int) -> Iterator[object]:
+                for row, at in over_rows(cursor, ...):
+                    yield at
+                    touch(row)
+
+        Its first parameter is the cursor, the others are those of the job. A stop of the worker
+        interrupts it at a `yield`, and another worker goes on from there. [ITER-3] [ITER-5]
+
+        Args:
+            name: Wire class, as of `job`.
+            **options: Of every job of this kind; see `IterableOptions`.
+
+        Raises:
+            ConfigError: As `job`; also if the function never yields or has no cursor.
+        """
+
+        def define(
+            function: Callable[Concatenate[Cursor, P], _Items],
+        ) -> JobType[P, None]:
+            spec, rest = define_iterable(function, options)
+            made = partial(JobType[P, None], iterable=spec)
+            return self._define(made, spec.here(), name, rest)
+
+        return define
+
+    def _define(
+        self,
+        make: Callable[..., JobType[P, R]],
+        function: Callable[P, R],
+        name: str | None,
+        options: Mapping[str, Any],
+    ) -> JobType[P, R]:
+        wire_name = name if name is not None else function.__name__
+        if not wire_name or wire_name != wire_name.strip():
+            raise ConfigError(f"job name {wire_name!r} is no class name; write 'HardJob'")
+        if wire_name in self.jobs:
+            other = self.jobs[wire_name].function
+            raise ConfigError(
+                f"job {wire_name!r} is defined twice, by {place(other)} and "
+                f"{place(function)}; give one of them name='...'"
+            )
+        try:
+            check_options(options)
+        except PayloadError as error:
+            raise ConfigError(f"job {wire_name!r}: {error}") from None
+        defined = self.jobs[wire_name] = make(self, wire_name, function, options)
+        return defined
 
     @property
     def client(self) -> Client:

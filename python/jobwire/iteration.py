@@ -335,12 +335,14 @@ class Run:
     def _items(self, cursor: Cursor, began: float) -> Generator[Ask, Any, None]:
         due = began + SAVE_EVERY
         last_try = -math.inf
+        limit = math.inf  # a run does one item at least, or it would never come to an end
         while (value := (yield ADVANCE)) is not END:
             cursor.reach(value)
             if self._jid is None:
                 continue
             now = self._clock()
-            stop = self._stopping() or now - began > self._max_runtime
+            stop = self._stopping() or now - began > limit
+            limit = self._max_runtime
             if now < (last_try + PATIENCE if stop else due):
                 continue
             last_try, due = now, now + SAVE_EVERY

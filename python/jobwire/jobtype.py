@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, Unpack
 
 from jobwire.errors import ConfigError
+from jobwire.iterabletype import IterableSpec
 from jobwire.normalize import Options, check_options
 from jobwire.payload import Job
 from jobwire.retry import Choice
@@ -40,6 +41,7 @@ class JobType(Generic[P, R]):
         defaults: Options of every job of this kind.
         timeout: Seconds that one execution may take; None for as long as it likes.
         isolated: Whether it runs in a process of its own.
+        iterable: What makes it iterable, if it is.
         is_async: Whether the function is `async def`.
         retry_hook: What `retry_in` was given.
         exhausted_hook: What `exhausted` was given.
@@ -54,6 +56,7 @@ class JobType(Generic[P, R]):
         *,
         timeout: float | None = None,
         isolated: bool = False,
+        iterable: IterableSpec | None = None,
     ) -> None:
         self.app = app
         self.name = name
@@ -61,6 +64,7 @@ class JobType(Generic[P, R]):
         self.defaults = dict(options)
         self.timeout = timeout
         self.isolated = isolated
+        self.iterable = iterable
         self.retry_hook: RetryHook | None = None
         self.exhausted_hook: ExhaustedHook | None = None
         self.is_async = inspect.iscoroutinefunction(function)

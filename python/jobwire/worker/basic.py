@@ -156,11 +156,15 @@ class BasicFetcher:
 
     def settle(self, held: Held, outcome: Outcome, *, seconds: float) -> None:
         """Store the outcome of a job, trying until Redis takes it or the process stops."""
-        if not isinstance(outcome, Unreadable):
+        if not isinstance(outcome, Unreadable | Again):
             self._tally.add(failed=not isinstance(outcome, Done))
         step: Step
         match outcome:
-            case Done() | Discard():
+            case Done(after):
+                if after is None:
+                    return
+                step = after
+            case Discard():
                 return
             case Retry(text, at):
                 step = command("ZADD", self._keys.retry, at, text)

@@ -8,9 +8,11 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from jobwire.app import App
+from jobwire.iteration import Interrupted
 from jobwire.jobtype import JobType
 from jobwire.metrics import Tally
 from jobwire.payload import Job, decode, edit
@@ -18,7 +20,8 @@ from jobwire.reliable import Held
 from jobwire.retry import Bury, Choice, Discard, Retry, after_failure, scrub
 from jobwire.times import Generation, stamp
 from jobwire.worker.failure import describe
-from jobwire.worker.fetcher import DONE, Fetcher
+from jobwire.worker.fetcher import DONE, Again, Done, Fetcher
+from jobwire.worker.routine import Routine
 
 __all__ = ["Conclusion"]
 
@@ -44,16 +47,35 @@ class Conclusion:
         """Log that the current job starts."""
         _log.info("start", extra={"returned": held.returned} if held.returned else None)
 
-    def succeeded(
-        self, held: Held, job: Job, seconds: float, fetcher: Fetcher, tally: Tally
+    def end(
+        self,
+        held: Held,
+        job: Job,
+        routine: Routine,
+        error: BaseException | None,
+        seconds: float,
+        fetcher: Fetcher,
+        tally: Tally,
     ) -> None:
-        """The current job returned."""
-        if _log.isEnabledFor(logging.INFO):
-            _log.info("done", extra=_elapsed(seconds))
-        tally.record(job.display_class, seconds * 1000, False)
-        fetcher.settle(held, DONE, seconds=seconds)
+        """The current job is over; `error` is what it raised. May block if `may_block` says so."""
+        after = routine.finish(job) if routine.finish is not None else None
+        if error is None:
+            if _log.isEnabledFor(logging.INFO):
+                _log.info("done", extra=_elapsed(seconds))
+            tally.record(job.display_class, seconds * 1000, False)
+            fetcher.settle(held, DONE if after is None else Done(after), seconds=seconds)
+        elif isinstance(error, Interrupted):
+            _log.info("gave way; it goes on later", extra=_elapsed(seconds))
+            text = edit(held.text, {"enqueued_at": stamp(time.time(), self.generation())})
+            fetcher.settle(held, Again(text), seconds=seconds)
+        else:
+            self._fail(held, routine.definition, error, seconds, fetcher, tally)
 
-    def failed(
+    def may_block(self, error: BaseException | None) -> bool:
+        """Whether `end` may wait for an outcome to be stored, because somebody is told of it."""
+        return error is not None and bool(self.app.death_handlers)
+
+    def _fail(
         self,
         held: Held,
         definition: JobType[..., Any] | None,
@@ -62,20 +84,15 @@ class Conclusion:
         fetcher: Fetcher,
         tally: Tally,
     ) -> None:
-        """The current job raised. Blocks only if it is to be buried and somebody wants to know."""
         job = decode(held.text, held.queue)  # as fetched, whatever was done to it [EXEC-5]
         outcome = self._outcome(job, definition, error, seconds)
         tally.record(job.display_class, seconds * 1000, True)
         for handler in self.app.error_handlers:
-            _contained("error handler", lambda handler=handler: handler(error, job))  # type: ignore[misc]
+            _contained("error handler", partial(handler, error, job))
         if isinstance(outcome, Retry) or not self.app.death_handlers:
             fetcher.settle(held, outcome, seconds=seconds)
         elif fetcher.store(held, outcome, seconds=seconds):
             self._announce_death(job, outcome, error)
-
-    def blocks(self) -> bool:
-        """Whether `failed` may block."""
-        return bool(self.app.death_handlers)
 
     def _outcome(
         self, job: Job, definition: JobType[..., Any] | None, error: BaseException, seconds: float
@@ -111,7 +128,7 @@ class Conclusion:
             text = edit(text, {"discarded_at": stamp(time.time(), self.generation())})
         dead = decode(text, job.queue)
         for handler in self.app.death_handlers:
-            _contained("death handler", lambda handler=handler: handler(dead, error))  # type: ignore[misc]
+            _contained("death handler", partial(handler, dead, error))
 
 
 def _chooser(

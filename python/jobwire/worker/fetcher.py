@@ -9,13 +9,20 @@ from typing import Protocol, TypeAlias
 from jobwire.errors import MalformedPayload
 from jobwire.reliable import Held
 from jobwire.retry import Bury, Discard, Retry
+from jobwire.wire import Command
 
 __all__ = ["DONE", "Again", "Done", "Fetcher", "Outcome", "Unreadable"]
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The job succeeded."""
+    """The job succeeded.
+
+    Attributes:
+        after: Sent right behind the outcome: what the job leaves to be deleted.
+    """
+
+    after: Command | None = None
 
 
 DONE = Done()

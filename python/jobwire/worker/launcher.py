@@ -33,6 +33,7 @@ from jobwire.worker.execution import Conclusion
 from jobwire.worker.fetcher import Fetcher
 from jobwire.worker.heart import Heart
 from jobwire.worker.isolation import Isolation
+from jobwire.worker.iterating import Iterations
 from jobwire.worker.poller import Poller
 from jobwire.worker.reliable import Numbers, ReliableFetcher
 from jobwire.worker.routine import Routines
@@ -76,7 +77,13 @@ class Launcher:
         self._loop = AsyncLoop()
         isolated = [job for job in app.jobs.values() if job.isolated]
         self._isolation = Isolation(isolated, size=config.concurrency) if isolated else None
-        routines = Routines(app, self._loop, self._isolation)
+        iterations = Iterations(
+            self._redis,
+            self._keys,
+            stopping=self._quiet.is_set,
+            max_runtime=config.max_iteration_runtime,
+        )
+        routines = Routines(app, self._loop, self._isolation, iterations)
         conclusion = Conclusion(app, lambda: self._generation, config.max_retries)
         self._capsules = []
         for name, each in config.capsules.items():

@@ -147,12 +147,7 @@ class Processor:
             error = self._execute(job, routine)
             seconds = time.perf_counter() - started
             routine.seconds += 0.2 * (seconds - routine.seconds)
-            if error is None:
-                self._conclusion.succeeded(held, job, seconds, self._fetcher, self._tally)
-            else:
-                self._conclusion.failed(
-                    held, routine.definition, error, seconds, self._fetcher, self._tally
-                )
+            self._conclusion.end(held, job, routine, error, seconds, self._fetcher, self._tally)
         except Shutdown:
             with running(job):
                 _log.warning("interrupted; the job was put back and will run again")

@@ -12,11 +12,14 @@ from typing import Any
 from jobwire.app import App, Around, ServerMiddleware
 from jobwire.chain import is_async
 from jobwire.errors import JobTimeout, UnknownJob
+from jobwire.iterabletype import IterableSpec
 from jobwire.jobtype import JobType
 from jobwire.payload import Job
+from jobwire.wire import Command
 from jobwire.worker.aloop import AsyncLoop
 from jobwire.worker.interruption import blocked
 from jobwire.worker.isolation import Isolation
+from jobwire.worker.iterating import Iterations
 
 __all__ = ["Routine", "Routines"]
 
@@ -32,10 +35,12 @@ class Routine:
         call: Runs a job to its end, through all middleware. [EXEC-6]
         native: The same for the event loop; None if the job has to have a thread.
         timeout: Seconds after which the thread that runs it has to be interrupted.
+        finish: Returns what has to be sent with the outcome of a job that succeeded. Called once
+            for each job.
         seconds: Moving average of its run time, long until jobs have proved quick.
     """
 
-    __slots__ = ("call", "definition", "native", "seconds", "timeout")
+    __slots__ = ("call", "definition", "finish", "native", "seconds", "timeout")
 
     def __init__(
         self,
@@ -44,7 +49,9 @@ class Routine:
         *,
         native: _AsyncCall | None = None,
         timeout: float | None = None,
+        finish: Callable[[Job], Command | None] | None = None,
     ) -> None:
+        self.finish = finish
         self.definition = definition
         self.native = native
         self.call = call
@@ -59,14 +66,18 @@ class Routines:
         app: The jobs that can be run; nothing else can. [SEC-1] [EXEC-2]
         loop: Where `async def` functions run.
         isolation: Where isolated jobs run; None if there are none.
+        iterations: Runs iterable jobs.
     """
 
-    def __init__(self, app: App, loop: AsyncLoop, isolation: Isolation | None) -> None:
+    def __init__(
+        self, app: App, loop: AsyncLoop, isolation: Isolation | None, iterations: Iterations
+    ) -> None:
         self._jobs = app.jobs
         self._middleware: Sequence[ServerMiddleware] = tuple(app.server_middleware)
         self._around: Sequence[Around] = tuple(app.around)
         self._loop = loop
         self._isolation = isolation
+        self._iterations = iterations
         self._known: dict[str, Routine] = {}
 
     def find(self, job: Job) -> Routine:
@@ -88,6 +99,8 @@ class Routines:
             return Routine(
                 definition, self._through(partial(_isolated, self._isolation, definition))
             )
+        if definition.iterable is not None:
+            return self._make_iterable(definition, definition.iterable)
         if not definition.is_async:
             call = self._in_thread(lambda job: function(*job.args))
             return Routine(definition, call, timeout=timeout)
@@ -96,11 +109,38 @@ class Routines:
             awaitable = function(*job.args)
             return awaitable if timeout is None else _limited(awaitable, timeout)
 
+        return self._make_async(definition, coroutine)
+
+    def _make_async(
+        self,
+        definition: JobType[..., Any],
+        coroutine: _AsyncCall,
+        finish: Callable[[Job], Command | None] | None = None,
+    ) -> Routine:
         if all(map(is_async, self._middleware)):
             native = self._in_loop(coroutine)
-            return Routine(definition, lambda job: self._loop.run(native(job)), native=native)
+            call: _Call = lambda job: self._loop.run(native(job))  # noqa: E731
+            return Routine(definition, call, native=native, finish=finish)
         # Sync middleware has to see the job end before it goes on, so it takes a thread.
-        return Routine(definition, self._in_thread(lambda job: self._loop.run(coroutine(job))))
+        call = self._in_thread(lambda job: self._loop.run(coroutine(job)))
+        return Routine(definition, call, finish=finish)
+
+    def _make_iterable(self, definition: JobType[..., Any], spec: IterableSpec) -> Routine:
+        commands: dict[int, Command] = {}  # of jobs that run, by their identity here
+
+        def on_finish(job: Job) -> Callable[[Command], None]:
+            return partial(commands.__setitem__, id(job))
+
+        def finish(job: Job) -> Command | None:
+            return commands.pop(id(job), None)
+
+        run, arun = self._iterations.run, self._iterations.arun
+        if spec.is_async:
+            return self._make_async(
+                definition, lambda job: arun(job, spec, on_finish=on_finish(job)), finish
+            )
+        call = self._in_thread(lambda job: run(job, spec, on_finish=on_finish(job)))
+        return Routine(definition, call, finish=finish)
 
     def _refuse(self, job: Job) -> None:
         known = ", ".join(sorted(self._jobs)) or "none"

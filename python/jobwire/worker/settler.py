@@ -24,7 +24,7 @@ from jobwire.keys import Keys
 from jobwire.reliable import Held, script_again, script_bury, script_done, script_retry
 from jobwire.retry import Bury, Discard, Retry
 from jobwire.times import utc_day
-from jobwire.wire import Batch, ErrorReply, Script, once
+from jobwire.wire import Batch, Command, ErrorReply, Script, once
 from jobwire.worker.fetcher import Again, Done, Outcome, Unreadable
 
 __all__ = ["TICK", "Settler"]
@@ -192,9 +192,16 @@ class Settler:
         """Send outcomes, and a script; return its reply, which may be an error."""
         groups = _group(entries)
         day = utc_day(time.time())
-        scripts = [self._script(group, day) for group in groups]
+        steps: list[Command | Script] = [self._script(group, day) for group in groups]
+        steps += (
+            entry.outcome.after
+            for entry in entries
+            if isinstance(entry.outcome, Done) and entry.outcome.after is not None
+        )
+        if extra is not None:
+            steps.append(extra)
         try:
-            replies = self._redis.run(once(Batch(scripts if extra is None else [*scripts, extra])))
+            replies = self._redis.run(once(Batch(steps)))
         except RedisTrouble as error:
             self._keep(entries, str(error))
             raise
@@ -254,7 +261,6 @@ class Settler:
                     text,
                     held.queue,
                     day=day,
-                    executed=True,
                     repeated=repeated,
                 )
             case Unreadable(problem):

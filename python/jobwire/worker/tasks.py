@@ -119,13 +119,11 @@ class Tasks:
             del self._works[name]
             self._names.append(name)
         seconds = time.perf_counter() - started
-        if error is None:
-            self._conclusion.succeeded(held, job, seconds, self._fetcher, self._tally)
-        elif self._interrupted:
+        if error is not None and self._interrupted:
             _log.warning("interrupted; the job was put back and will run again")
+            return
+        end = (held, job, routine, error, seconds, self._fetcher, self._tally)
+        if self._conclusion.may_block(error):
+            await asyncio.to_thread(self._conclusion.end, *end)
         else:
-            end = (held, routine.definition, error, seconds, self._fetcher, self._tally)
-            if self._conclusion.blocks():
-                await asyncio.to_thread(self._conclusion.failed, *end)
-            else:
-                self._conclusion.failed(*end)
+            self._conclusion.end(*end)
