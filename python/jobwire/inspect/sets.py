@@ -43,6 +43,7 @@ __all__ = [
 ]
 
 Action = Literal["retry", "add_to_queue", "kill", "delete"]
+_SPELLED_ONE_WAY = re.compile(r"[\w :.,;!#$%()*+=?@\[\]^{|}~-]*", re.ASCII)
 _SETS = ("schedule", "retry", "dead", "unreadable")
 
 
@@ -93,8 +94,9 @@ def escape(text: str) -> str:
 
 def find_in_set(keys: Keys, name: SetName, jid: str) -> Op[Entry | None]:
     """Return the entry with just this job id. O(n) for the server. [INSP-10]"""
-    scan = Scan(set_key(keys, name), name, f"*{escape(jid)}*")
-    return (yield from _find(scan, jid))
+    # JSON can spell other characters in several ways, which no pattern knows.
+    pattern = f"*{escape(jid)}*" if _SPELLED_ONE_WAY.fullmatch(jid) else "*"
+    return (yield from _find(Scan(set_key(keys, name), name, pattern), jid))
 
 
 def find_in_queue(keys: Keys, queue: str, jid: str) -> Op[Entry | None]:
