@@ -18,7 +18,7 @@ from jobwire.promotion import BATCH, first_wait, next_wait, promote_batch
 from jobwire.times import Generation
 from jobwire.wire import command, once
 from jobwire.worker.outage import Outage
-from jobwire.worker.wakeup import Watch
+from jobwire.worker.wakeup import LOST, Watch
 
 __all__ = ["Poller"]
 
@@ -140,7 +140,7 @@ class Poller:
         limits = (f"({now!r}", "+inf", "BYSCORE", "LIMIT", 0, 1, "WITHSCORES")
         try:
             replies = self._watch.ask([("ZRANGE", zset, *limits) for zset, _ in self._sets])
-        except (redis.RedisError, OSError) as error:
+        except LOST as error:
             self._watch.close()
             if isinstance(error, redis.ResponseError) and "WRONGTYPE" not in str(error):
                 self._watch.tracking = False
@@ -152,5 +152,5 @@ class Poller:
         """Wait until then, or for a notice of an earlier member."""
         try:
             self._watch.wait(min(max(due - time.time(), 0.0), SAFETY_NET))
-        except (redis.RedisError, OSError):
+        except LOST:
             self._watch.close()  # the look that follows meets the same trouble and reports it

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import redis
 
-from jobwire.worker.wakeup import Wakeup
+from jobwire.worker.wakeup import Wakeup, Watch
 from tests.servers import Server, wait_until
 
 
@@ -90,6 +91,31 @@ def test_a_change_of_another_key_ends_it(any_server: Server, wakeup: Wakeup) -> 
         thread.join(20)
         assert not thread.is_alive()
         client.sadd("jobwire:paused", "a")
+
+
+def test_no_notice_is_lost_among_the_answers(any_server: Server, stop: threading.Event) -> None:
+    """REL-9 and SCHED-11: what changed before the answers, and what changed since."""
+    client = any_server.client()
+    watch = Watch(any_server.url, stop)
+    assert watch.ask([("EXISTS", "a"), ("GET", "b")]) == [0, None]
+    watch.wait(0.05)
+    assert (watch.missed, watch.noticed) == (set(), set())
+    client.set("a", 1)
+    client.set("b", 2)
+    client.set("c", 3)
+    watch.wait(20)
+    assert watch.noticed == {b"a"}
+    assert watch.ask([("EXISTS", "a"), ("GET", "b")]) == [1, b"2"]
+    assert (watch.missed, watch.noticed) == ({b"b"}, set())
+    watch.ask([("EXISTS", "a"), ("GET", "b")])
+    client.flushall()
+    watch.wait(20)
+    assert {b"a", b"b"} <= watch.noticed
+    client.set("a", 1)
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        watch.ask([("LLEN", "a"), ("EXISTS", "b")])
+    assert watch.ask([("EXISTS", "a"), ("ZRANGE", "z", 0, -1, "WITHSCORES")]) == [1, []]
+    watch.close()
 
 
 def test_jobs_that_are_there_already_end_it_at_once(any_server: Server, wakeup: Wakeup) -> None:

@@ -1,0 +1,217 @@
+"""A precise poller against a real server: on time, and silent in between. [SCHED-11]"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from jobwire._sync import SyncRedis
+from jobwire.graves import Grave
+from jobwire.keys import Keys
+from jobwire.worker import poller as module
+from jobwire.worker.poller import Poller
+from tests.integration.clients import listening
+from tests.servers import Server, wait_until
+
+
+@contextmanager
+def polling(server: Server, *, url: str = "", interval: float | None = 3600.0) -> Iterator[None]:
+    """Run a precise poller; without notices it would look once in an hour."""
+    redis = SyncRedis(url or server.url)
+    poller = Poller(
+        redis,
+        Keys(),
+        interval=interval,
+        precise=True,
+        generation=lambda: 8,
+        grave=lambda: Grave(time.time()),
+    )
+    poller.start()
+    try:
+        yield
+    finally:
+        poller.close(timeout=10)
+        redis.close()
+
+
+def job(number: int, queue: str = "q") -> str:
+    return json.dumps({"class": "A", "queue": queue, "args": [number], "jid": str(number)})
+
+
+def lookers(client: Any) -> int:
+    """Return how many connections have the server track what they ask."""
+    return int(client.info("clients")["tracking_clients"])
+
+
+def waiting(server: Server, *, pollers: int = 1) -> None:
+    """Wait until this many pollers wait for notices."""
+    client = server.client()
+    wait_until(lambda: lookers(client) >= pollers, 20)
+    quiet(client)
+
+
+def quiet(client: Any) -> None:
+    """Wait until nobody asks for anything for a moment."""
+
+    def asked() -> int:
+        return int(client.info("commandstats").get("cmdstat_zrange", {"calls": 0})["calls"])
+
+    seen = [-1, asked()]
+
+    def settled() -> bool:
+        time.sleep(0.1)
+        seen.append(asked())
+        return seen[-1] == seen[-2]
+
+    wait_until(settled, 20, "the pollers to wait")
+
+
+@pytest.mark.parametrize("zset", ["schedule", "retry"])
+def test_a_job_is_moved_when_it_is_due(server: Server, zset: str) -> None:
+    """SCHED-11: pushed by anybody, an earlier one after a later one, or due already."""
+    client = server.client()
+    late: list[float] = []
+    with polling(server):
+        waiting(server)
+        client.zadd(zset, {job(0): time.time() + 3600})
+        for number in range(1, 40):
+            due = time.time() + (0.0, 0.05, 0.2)[number % 3]
+            client.zadd(zset, {job(number): due})
+            assert client.brpop("queue:q", 20) is not None
+            late.append(time.time() - due)
+    # What is promised is 50 ms for 99 of 100. Half of them have to keep it even on a machine
+    # that has other things to do.
+    assert sorted(late)[len(late) // 2] < 0.05, sorted(late)
+    assert client.zcard(zset) == 1
+
+
+def test_many_pollers_move_each_job_once(server: Server) -> None:
+    """SCHED-5 and SCHED-11: in the order in which they are due."""
+    client = server.client()
+    with ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(polling(server))
+        waiting(server, pollers=3)
+        begin = time.time() + 0.3
+        client.zadd("schedule", {job(n): begin + n * 0.01 for n in range(100)})
+        wait_until(lambda: client.llen("queue:q") == 100, 20)
+    numbers = [json.loads(text)["args"][0] for text in reversed(client.lrange("queue:q", 0, -1))]
+    assert numbers == list(range(100))
+
+
+def test_an_idle_poller_asks_for_next_to_nothing(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SCHED-11: at most ten commands in a minute, with a job that is due later."""
+    client = server.client()
+    assert 60 / module.SAFETY_NET * 4 <= 10
+    monkeypatch.setattr(module, "SAFETY_NET", 0.5)  # a minute in a second
+    client.zadd("schedule", {job(1): time.time() + 3600})
+    with polling(server):
+        waiting(server)
+        with listening(server) as heard:
+            time.sleep(2.0)  # the time in which it must say little is the point
+            lines = [line.name for line in heard() if line.name != "INFO"]
+    assert 4 <= len(lines) <= 20
+    assert set(lines) == {"ZRANGE"}
+
+
+def test_members_that_stay_keep_nobody_busy(server: Server) -> None:
+    """SCHED-9 and SCHED-11: due for ever, since their queue's key is no list."""
+    client = server.client()
+    client.set("queue:broken", "no list")
+    client.zadd("schedule", {job(1, "broken"): 1.0})
+    with polling(server):
+        waiting(server)
+        with listening(server) as heard:
+            time.sleep(0.5)  # as above
+            assert len(heard()) <= 4
+        client.zadd("schedule", {job(2): time.time() + 0.1})
+        assert client.brpop("queue:q", 20) is not None
+    assert client.zcard("schedule") == 1
+
+
+def test_a_busy_set_is_looked_at_now_and_then(server: Server) -> None:
+    """SCHED-11: however many jobs are scheduled, looks are as rare as their spacing allows."""
+    client = server.client()
+    with polling(server), listening(server) as heard:
+        waiting(server)
+        heard()
+        began = time.monotonic()
+        for number in range(2_000):
+            client.zadd("schedule", {job(number): time.time() + 3600})
+        seconds = time.monotonic() - began
+        asked = [line for line in heard() if line.name == "ZRANGE"]
+    assert len(asked) <= 4 * (seconds / (module.BREATH / 2) + 2)
+
+
+def test_a_lost_connection_is_made_again(server: Server) -> None:
+    """ENV-6 and SCHED-11: and what was due meanwhile is moved."""
+    client = server.client()
+    with polling(server):
+        waiting(server)
+        for number in range(3):
+            client.client_kill_filter(_type="normal", skipme=True)
+            client.zadd("schedule", {job(number): time.time() + 0.05})
+            assert client.brpop("queue:q", 20) is not None
+
+
+def test_without_notices_it_looks_at_intervals(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SCHED-8 and ENV-9: a proxy or an ACL may forbid them; this is said once."""
+    client = server.client()
+    client.acl_setuser(
+        "app", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-client|tracking"]
+    )
+    with polling(server, url=server.url.replace("redis://", "redis://app:x@"), interval=0.05):
+        for number in range(3):
+            client.zadd("schedule", {job(number): time.time()})
+            assert client.brpop("queue:q", 20) is not None
+    said = [each for each in caplog.records if "at intervals" in each.message]
+    assert len(said) == 1
+
+
+def test_a_set_of_another_type_stops_neither(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SCHED-5 and SCHED-11: the other one is looked at, and precise again when it is mended."""
+    client = server.client()
+    client.set("retry", "no sorted set")
+    with polling(server):
+        client.zadd("schedule", {job(1): time.time()})
+        assert client.brpop("queue:q", 20) is not None
+        client.delete("retry")
+        waiting(server)
+        client.zadd("retry", {job(2): time.time() + 0.1})
+        assert client.brpop("queue:q", 20) is not None
+    assert not [each for each in caplog.records if "at intervals" in each.message]
+
+
+def test_it_stops_at_once(server: Server) -> None:
+    """SCHED-10: whatever it waits for."""
+    with polling(server):
+        waiting(server)
+        began = time.monotonic()
+    assert time.monotonic() - began < 10
+    names = [thread.name for thread in threading.enumerate()]
+    assert "jobwire-poller" not in names
+
+
+def test_the_order_of_due_jobs_is_kept(server: Server) -> None:
+    """SCHED-7: across batches."""
+    client = server.client()
+    with ExitStack() as stack:
+        client.zadd("schedule", {job(n): 1.0 + n for n in range(1_700)})
+        stack.enter_context(polling(server))
+        wait_until(lambda: client.llen("queue:q") == 1_700, 30)
+    texts = client.lrange("queue:q", 0, -1)
+    numbers = [json.loads(text)["args"][0] for text in reversed(texts)]
+    assert all(one < other for one, other in pairwise(numbers))
