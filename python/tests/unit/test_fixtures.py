@@ -84,6 +84,14 @@ def test_index_is_what_its_script_makes(tmp_path: Path) -> None:
     assert json.loads((copy / "index.json").read_text("utf-8")) == INDEX
 
 
+def test_what_no_script_records_says_why() -> None:
+    """And what comes from Sidekiq is never one of those."""
+    for line in INDEX:
+        reason = line["provenance"].get("not_recorded", "")
+        assert bool(reason) == (line["provenance"]["script"] != "fixtures/capture/record.py")
+        assert not (reason and line["file"].startswith(("sidekiq/", "invalid/"))), line["file"]
+
+
 def test_index_follows_the_schema() -> None:
     validator("index").validate(INDEX)
 
