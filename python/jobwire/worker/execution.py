@@ -12,10 +12,13 @@ from functools import partial
 from typing import Any, TypeVar
 
 from jobwire.app import App
+from jobwire.current import running
+from jobwire.errors import JobCrashed
 from jobwire.iteration import Interrupted
 from jobwire.jobtype import JobType
 from jobwire.metrics import Tally
 from jobwire.payload import Job, decode, edit
+from jobwire.poison import poisoned
 from jobwire.reliable import Held
 from jobwire.retry import Bury, Choice, Discard, Retry, after_failure, scrub
 from jobwire.times import Generation, stamp
@@ -37,11 +40,13 @@ class Conclusion:
         app: Whose handlers are called.
         generation: Returns how to write times.
         max_retries: What `retry: true` means.
+        poison_limit: How often a job may have been recovered from a process that died.
     """
 
     app: App
     generation: Callable[[], Generation]
     max_retries: int
+    poison_limit: int
 
     def began(self, held: Held) -> None:
         """Log that the current job starts."""
@@ -70,6 +75,26 @@ class Conclusion:
             fetcher.settle(held, Again(text), seconds=seconds)
         else:
             self._fail(held, routine.definition, error, seconds, fetcher, tally)
+
+    def buries(self, held: Held, job: Job, fetcher: Fetcher) -> bool:
+        """Bury a job that has taken too many processes down with it; say whether. [REL-10]"""
+        outcome = poisoned(
+            job,
+            held.recovered,
+            now=time.time(),
+            generation=self.generation(),
+            limit=self.poison_limit,
+        )
+        if outcome is None:
+            return False
+        error = JobCrashed(decode(outcome.text, job.queue)["error_message"])
+        with running(job):
+            _log.error("buried: %s", error)
+        if not self.app.death_handlers:
+            fetcher.settle(held, outcome, seconds=0.0)
+        elif fetcher.store(held, outcome, seconds=0.0):
+            self._announce_death(job, outcome, error)
+        return True
 
     def may_block(self, error: BaseException | None) -> bool:
         """Whether `end` may wait for an outcome to be stored, because somebody is told of it."""

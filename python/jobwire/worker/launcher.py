@@ -84,7 +84,9 @@ class Launcher:
             max_runtime=config.max_iteration_runtime,
         )
         routines = Routines(app, self._loop, self._isolation, iterations)
-        conclusion = Conclusion(app, lambda: self._generation, config.max_retries)
+        conclusion = Conclusion(
+            app, lambda: self._generation, config.max_retries, config.poison_limit
+        )
         self._capsules = []
         for name, each in config.capsules.items():
             order = QueueOrder(each.queues)
@@ -126,6 +128,7 @@ class Launcher:
             self._redis,
             self._keys,
             interval=config.poll_interval,
+            precise=config.precise,
             generation=lambda: self._generation,
             grave=self._grave,
         )

@@ -126,6 +126,8 @@ class Processor:
                 _log.error("payload in queue %s is buried as it is: %s", held.queue, error)
                 self._fetcher.settle(held, Unreadable(error), seconds=0.0)
                 return
+            if held.recovered and self._conclusion.buries(held, job, self._fetcher):
+                return
             routine = self._routines.find(job)
             if routine.native is not None and self._tasks is not None:
                 self._tasks.submit(held, job, routine, routine.native)

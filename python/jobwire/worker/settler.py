@@ -249,9 +249,12 @@ class Settler:
                 return script_done(keys, me, fields, failed=failed, day=day, repeated=repeated)
             case Retry(text, at):
                 return script_retry(keys, me, held.field, text, at=at, day=day, repeated=repeated)
-            case Bury(text):
+            case Bury(text, counted):
                 return script_bury(
-                    keys, me, held.field, text, self._grave(), day=day, repeated=repeated
+                    *(keys, me, held.field, text, self._grave()),
+                    day=day,
+                    counted=counted,
+                    repeated=repeated,
                 )
             case Again(text):
                 return script_again(
