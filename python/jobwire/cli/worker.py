@@ -21,14 +21,17 @@ def worker(**options: Any) -> int:
     be in a file too, or in variables: JOBWIRE_APP, JOBWIRE_CONCURRENCY... `jobwire config` shows
     what counts.
 
-    Signals: TERM and INT stop, TSTP quiets (start no more jobs), TTIN logs all stacks.
+    Signals: TERM and INT stop, TSTP quiets (start no more jobs), TTIN logs all stacks, USR2
+    restarts the processes of --processes one after the other.
     """
     settings = worker_settings(**options)
     config = settings.worker()
     set_up_log(settings)
+    from jobwire.worker import process, supervisor
+
+    if supervisor.wanted(config):
+        return supervisor.run(config)
     app = app_of(settings)
     url, source = redis_of(app, settings) or unnamed_redis()
     app.connect(url)
-    from jobwire.worker import process
-
     return process.run(app, config, source=source)

@@ -1,0 +1,99 @@
+"""`jobwire worker` with its children, for tests of what happens around workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Self
+
+from tests.servers import Keeper, wait_until
+from tests.workers import environment
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended, all its threads too; nobody need have waited for it yet."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state == "Z" and len(os.listdir(f"/proc/{pid}/task")) == 1
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+class Fleet:
+    """One command and all processes that it starts; their logs, as JSON, are one file."""
+
+    def __init__(self, keeper: Keeper, directory: Path) -> None:
+        self.log = directory / "fleet.log"
+        self.process: subprocess.Popen[bytes]
+        self._keeper = keeper
+        self._directory = directory
+
+    def start(self, *arguments: str, before: tuple[str, ...] = (), **env: str) -> Self:
+        """Run `jobwire worker` with these arguments; `before` is a command that runs it."""
+        command = (sys.executable, "-m", "jobwire", "worker", *arguments, "--log-format", "json")
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [*before, *command],
+                cwd=self._directory,
+                env=environment(**env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=output,
+            )
+        self._keeper.watch(self.process.pid)
+        return self
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Return the log's complete lines, but for those that are meant for people."""
+        text = self.log.read_text()
+        lines = text[: text.rfind("\n") + 1].splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    def logged(self, words: str) -> list[dict[str, Any]]:
+        """Return the lines whose message holds the words."""
+        return [line for line in self.lines() if words in line["msg"]]
+
+    def wait_logged(self, words: str, count: int = 1, timeout: float = 30) -> list[dict[str, Any]]:
+        def found() -> list[dict[str, Any]]:
+            lines = self.logged(words)
+            return lines if len(lines) >= count else []
+
+        try:
+            return wait_until(found, timeout, f"{words!r} {count} times")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.log.read_text()}") from None
+
+    def ready(self, count: int) -> list[int]:
+        """Return the pids of the first `count` workers, once all are ready."""
+        self.wait_logged(f"{count} worker processes are ready")
+        return self.booted()
+
+    def booted(self) -> list[int]:
+        """Return the pids of all workers that ever were ready, in that order."""
+        return [line["pid"] for line in self.logged("jobwire ") if ", process " in line["msg"]]
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def wait(self, timeout: float = 30) -> int:
+        """Return the exit status."""
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running:\n{self.log.read_text()}") from None
+
+    def close(self) -> None:
+        if not self.log.exists():
+            return
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(10)
+        self._keeper.release(self.process.pid)
+        for pid in {line["pid"] for line in self.lines()}:
+            if not gone(pid) and b"jobwire" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGKILL)
+                wait_until(lambda pid=pid: gone(pid))  # type: ignore[misc]
