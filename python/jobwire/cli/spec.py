@@ -104,6 +104,7 @@ def check(root: Path, as_json: bool) -> int:
             *lints.of_document(document),
             *lints.of_history(document, before),
             *lints.of_citations(document, found),
+            *lints.of_oracle(document, found),
             *lints.of_records(root, document, found, before),
         ]
     if as_json:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jobwire.spec import examples, record, scripts, trace
+from jobwire.spec import examples, oracle, record, scripts, trace
 from jobwire.spec.citations import Citations
 from jobwire.spec.document import CITATION, KEYWORDS, Document, Requirement, keywords_of
 
-__all__ = ["Fault", "of_citations", "of_document", "of_history", "of_records"]
+__all__ = ["Fault", "of_citations", "of_document", "of_history", "of_oracle", "of_records"]
 
 # RFC 2119, upper case only.
 _KEYWORD = re.compile(r"\b(?:MUST|SHALL|SHOULD|MAY|REQUIRED|RECOMMENDED|OPTIONAL)\b")
@@ -73,6 +73,12 @@ def of_citations(document: Document, citations: Citations) -> Iterator[Fault]:
                         "retired-id",
                         f"{identifier} was retired in {known[identifier].retired}",
                     )
+
+
+def of_oracle(document: Document, citations: Citations) -> Iterator[Fault]:
+    """Check that real Sidekiq was asked, and that differences of its generations are told."""
+    for requirement, lint, problem in oracle.faults(document, citations):
+        yield Fault(f"SPEC.md:{requirement.line}", lint, f"{requirement.id}: {problem}")
 
 
 def of_records(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
+from jobwire.spec import oracle
 from jobwire.spec.citations import KINDS, Citations
 from jobwire.spec.document import Document, Requirement
 
@@ -47,7 +48,9 @@ def page(document: Document, citations: Citations) -> str:
         "",
         f"What cites each requirement of [SPEC.md](../SPEC.md) {document.version}, by file;",
         "`jobwire spec <id>` names the functions and tests. Not every requirement needs a schema,",
-        "a script or a fixture: an empty cell there is no gap by itself.",
+        "a script or a fixture: an empty cell there is no gap by itself. The column Sidekiq says",
+        "what bears it out: a test with the real ones, a recording of them; or that they differ or",
+        "were not run (appendix A says how and why), or that the rule is ours alone.",
         "",
         "| | Requirements |",
         "| --- | --- |",
@@ -64,15 +67,18 @@ def page(document: Document, citations: Citations) -> str:
         "",
         "## Table",
         "",
-        "| Requirement | Keyword | Seen in | " + " | ".join(map(str.capitalize, _COLUMNS)) + " |",
-        "| --- " * (3 + len(_COLUMNS)) + "|",
+        "| Requirement | Keyword | Seen in | Sidekiq | "
+        + " | ".join(map(str.capitalize, _COLUMNS))
+        + " |",
+        "| --- " * (4 + len(_COLUMNS)) + "|",
     ]
     for requirement in document.requirements:
         kinds = citations.get(requirement.id, {})
         cells = [_names(kinds.get(kind, [])) for kind in _COLUMNS]
         keyword = requirement.keyword if requirement.retired is None else "retired"
         seen = requirement.test.partition(" ")[0]
-        lines.append(f"| {requirement.id} | {keyword} | {seen} | {' | '.join(cells)} |")
+        asked = oracle.evidence(requirement, kinds, document)
+        lines.append(f"| {requirement.id} | {keyword} | {seen} | {asked} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -50,6 +50,11 @@ def test_the_text_is_not_empty() -> None:
     assert [fence.language for fence in SPEC.fences if fence.language == "json"]
 
 
+def test_real_sidekiq_was_asked() -> None:
+    """A test or a recording of it, or the reason why not; and how its generations differ."""
+    assert list(lints.of_oracle(SPEC, CITATIONS)) == []
+
+
 def test_cited_ids_exist() -> None:
     assert list(lints.of_citations(SPEC, CITATIONS)) == []
 

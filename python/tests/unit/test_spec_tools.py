@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jobwire.spec import fixture_files, lints, record, scripts, trace, verdicts
+from jobwire.spec import fixture_files, lints, oracle, record, scripts, trace, verdicts
 from jobwire.spec.citations import cited
 from jobwire.spec.document import Document, read
 
@@ -27,7 +27,7 @@ Version **1.0-draft.1**. Nobody else's.
 | Role | Profiles |
 | --- | --- |
 | client | `core` push, see `queue` · `bulk` |
-| worker | `core` |
+| worker | `core` · `reliable` |
 
 ```json
 {PAYLOAD}
@@ -50,6 +50,23 @@ Why: it is a worker.
 > A payload **MAY** be odd.
 
 Why: history.
+
+> **[REL-1]** · worker/reliable · since 1.0 · test: state
+> A fetch **MAY** be one step.
+
+Why: nothing is lost.
+
+## Appendix A: where Sidekiq differs
+
+| Id | Versions | What |
+| --- | --- | --- |
+| KEY-1 | 6, 7 | push at the tail |
+
+| Id | Why |
+| --- | --- |
+| KEY-1 to KEY-2 | cannot be seen |
+
+## Appendix B
 
 | Script | KEYS | Returns | Complexity |
 | --- | --- | --- | --- |
@@ -77,14 +94,14 @@ def edited(*edits: tuple[str, str], text: str = SPEC) -> str:
 
 
 def test_a_block_is_read_whole() -> None:
-    first, second, third = read(SPEC).requirements
+    first, second, third, _ = read(SPEC).requirements
     assert (first.id, first.claims, first.keyword) == ("KEY-1", ("client/core",), "MUST")
     assert first.text == "A client **MUST** push,\nat the head."
     assert (first.why, first.seen) == ("so KEY-2 can work.", "6 and 7.")
     assert SPEC.splitlines()[first.line - 1].startswith("> **[KEY-1]**")
     assert second.test == "none (no way to see it)"
     assert (third.retired, third.is_obligation) == ("1.1", False)
-    assert read(SPEC).profiles == {"client": {"core", "bulk"}, "worker": {"core"}}
+    assert read(SPEC).profiles == {"client": {"core", "bulk"}, "worker": {"core", "reliable"}}
 
 
 def test_the_hash_is_of_the_words() -> None:
@@ -200,7 +217,7 @@ def test_released_hashes_survive_the_drafts_after() -> None:
 def test_the_record_is_json_and_complete() -> None:
     made = json.loads(record.render(record.build(read(SPEC), None)))
     assert made["version"] == "1.0-draft.1"
-    assert [entry["id"] for entry in made["requirements"]] == ["KEY-1", "KEY-2", "PAY-1"]
+    assert [entry["id"] for entry in made["requirements"]] == ["KEY-1", "KEY-2", "PAY-1", "REL-1"]
     assert made["requirements"][0] == {
         "id": "KEY-1",
         "claims": ["client/core"],
@@ -289,6 +306,73 @@ def test_code_and_tests_do_not_stand_on_retired_ids(checkout: Path) -> None:
     assert [(fault.place, fault.lint) for fault in found] == [("lua/fetch.lua", "retired-id")]
 
 
+INTEROP = "python/tests/interop/test_real.py"
+RECORDED = "fixtures/sidekiq/{}/states.json"
+EVERY = [RECORDED.format(version) for version in oracle.VERSIONS]
+
+
+def oracle_faults(text: str, **cited: dict[str, list[str]]) -> list[str]:
+    """Return id and lint of what is wrong; cited is by id, with an underscore."""
+    citations = {name.replace("_", "-"): kinds for name, kinds in cited.items()}
+    return [
+        f"{fault.problem.partition(':')[0]} {fault.lint}"
+        for fault in lints.of_oracle(read(text), citations)
+    ]
+
+
+def test_what_appendix_a_says_is_read() -> None:
+    document = read(SPEC)
+    assert oracle.differing(document) == {"KEY-1": "6, 7"}
+    assert [*oracle.not_run(document)] == ["KEY-1", "KEY-2"]
+    more = read(edited(("KEY-1 to KEY-2 | cannot", "KEY-1 to KEY-3, PAY-1 | cannot")))
+    assert {*oracle.not_run(more)} == {"KEY-1", "KEY-2", "KEY-3", "PAY-1"}
+
+
+def test_what_was_asked_of_sidekiq_is_told() -> None:
+    document = read(SPEC)
+    first, second, _, own = document.requirements
+    assert oracle.evidence(first, {"test": [INTEROP]}, document) == "test"
+    assert oracle.evidence(first, {"fixture": EVERY}, document) == "recording"
+    assert oracle.evidence(first, {"fixture": EVERY[1:]}, document) == "recording of 7.3.2, 8.1.7"
+    assert oracle.evidence(first, {"test": ["python/tests/unit/test_x.py"]}, document) == "differs"
+    assert oracle.evidence(second, {}, document) == "not run"
+    assert oracle.evidence(own, {}, document) == "ours"
+
+
+LISTED = ("| KEY-1 to KEY-2 | cannot", "| KEY-9 | cannot")
+DIFFERING = ("| KEY-1 | 6, 7 |", "| KEY-9 | 6, 7 |")
+UNSEEN = ("Seen in: 6 and 7.\n", "")
+
+
+@pytest.mark.parametrize(
+    ("edits", "cited", "found"),
+    [
+        ([], {}, []),
+        # No evidence.
+        ([LISTED], {}, ["KEY-2 oracle"]),
+        ([LISTED], {"KEY_2": {"test": ["python/tests/unit/test_x.py"]}}, ["KEY-2 oracle"]),
+        ([LISTED], {"KEY_2": {"test": [INTEROP]}}, []),
+        ([LISTED], {"KEY_2": {"fixture": EVERY}}, []),
+        ([LISTED, DIFFERING], {}, ["KEY-1 oracle", "KEY-2 oracle"]),
+        # Evidence, and the document denies it.
+        ([], {"KEY_2": {"test": [INTEROP]}}, ["KEY-2 oracle"]),
+        # Generations differ, and the block does not say how.
+        ([UNSEEN], {}, ["KEY-1 seen-in"]),
+        ([UNSEEN, DIFFERING, LISTED], {"KEY_1": {"test": [INTEROP]}}, ["KEY-2 oracle"]),
+        ([LISTED], {"KEY_2": {"fixture": EVERY[:1]}}, ["KEY-2 seen-in"]),
+        ([("it is a worker", "up to 7.2 it was not")], {}, ["KEY-2 seen-in"]),
+        ([("it is a worker", "its generations fetch")], {}, ["KEY-2 seen-in"]),
+        ([("**SHOULD** fetch", "**SHOULD** fetch as Sidekiq 8 does")], {}, ["KEY-2 seen-in"]),
+        ([("it is a worker", "it waits 7.5 s")], {}, []),
+        ([("Seen in: 6 and 7.", "Seen in: some of them.")], {}, ["KEY-1 seen-in"]),
+    ],
+)
+def test_what_sidekiq_was_not_asked_is_found(
+    edits: list[tuple[str, str]], cited: dict[str, Any], found: list[str]
+) -> None:
+    assert oracle_faults(edited(*edits), **cited) == found
+
+
 def make_records(root: Path) -> dict[str, Any]:
     document, citations = document_of(root), cited(root)
     made = record.build(document, None)
@@ -355,8 +439,8 @@ def test_the_page_names_the_gaps(checkout: Path) -> None:
     document, citations = document_of(checkout), cited(checkout)
     page = trace.page(document, citations)
     assert "- Obligations without a test: none\n" in page
-    assert "| KEY-1 | MUST | wire | core | payload |  | a | test_core |\n" in page
-    assert "| PAY-1 | retired | state |  |  |  |  |  |\n" in page
+    assert "| KEY-1 | MUST | wire | differs | core | payload |  | a | test_core |\n" in page
+    assert "| PAY-1 | retired | state |  |  |  |  |  |  |\n" in page
     del citations["KEY-1"]
     page = trace.page(document, citations)
     assert "- Obligations without a test: KEY-1\n" in page
