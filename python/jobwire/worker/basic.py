@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
 import random
 import threading
 import time
@@ -92,6 +94,9 @@ class BasicFetcher:
         self._outage = Outage("fetching", self._closed)
         self._broken: set[str] = set()
         self._looked_at = 0.0
+        self._paused: set[str] = set()
+        self._asked_at = -math.inf
+        self._asking = threading.Lock()
         self._queues = {keys.queue(name).encode(): name for name in order.weights}
 
     def take(self) -> Held | None:
@@ -126,7 +131,15 @@ class BasicFetcher:
 
     def _pop(self) -> Any:
         """Return (queue key, payload), or None if nothing came. [FETCH-7]"""
-        keys = [self._keys.queue(name) for name in self._order.pick(random.shuffle)]
+        self._find_paused()
+        keys = [
+            self._keys.queue(name)
+            for name in self._order.pick(random.shuffle)
+            if name not in self._paused
+        ]
+        if not keys:
+            self._closed.wait(PAUSE)
+            return None
         if self._broken and time.monotonic() - self._looked_at > PAUSE:
             self._find_broken()
         keys = [key for key in keys if key not in self._broken]
@@ -141,6 +154,20 @@ class BasicFetcher:
                 raise
             self._find_broken()
             return None
+
+    def _find_paused(self) -> None:
+        """Leave out queues that somebody paused. [REL-9]
+
+        One thread asks for all of them, every two seconds, so that a pause is honoured by all
+        within four: two until it is seen, and two for a BRPOP that is under way.
+        """
+        with self._asking:
+            if self._closed.is_set() or time.monotonic() - self._asked_at < BLOCK:
+                return
+            with contextlib.suppress(RedisRefused):  # a key of another type stops no work
+                names = self._redis.run(once(command("SMEMBERS", self._keys.paused)))
+                self._paused = {name.decode("utf-8", "replace") for name in names}
+            self._asked_at = time.monotonic()
 
     def _find_broken(self) -> None:
         """Leave out queues that are no lists, for as long as they are none."""

@@ -1,0 +1,88 @@
+"""Paused queues are let alone by every way of fetching, and noticed when they go on. [REL-9]"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from jobwire import App, Client
+from tests.integration.clients import listening
+from tests.servers import Server, wait_until
+from tests.workers import running
+
+
+def recorder() -> tuple[App, list[str]]:
+    app = App()
+    got: list[str] = []
+
+    @app.job(name="Note")
+    def note(word: str) -> None:
+        got.append(word)
+
+    return app, got
+
+
+def push(server: Server, queue: str, word: str) -> None:
+    with Client(server.url) as client:
+        client.push("Note", [word], queue=queue)
+
+
+@pytest.mark.parametrize("fetch", ["reliable", "basic"])
+def test_a_paused_queue_waits_and_goes_on(server: Server, fetch: str) -> None:
+    """REL-9: the others are served meanwhile; nothing is lost, nothing is out of order."""
+    client = server.client()
+    app, got = recorder()
+    client.sadd("jobwire:paused", "a", "of another worker")
+    for word in ("a1", "a2"):
+        push(server, "a", word)
+    with running(app, server, queues={"a": 0, "b": 0}, concurrency=1, fetch=fetch):
+        for word in ("b1", "b2"):
+            push(server, "b", word)
+            wait_until(lambda word=word: got[-1:] == [word], 20)
+        assert client.llen("queue:a") == 2
+        client.srem("jobwire:paused", "a")
+        resumed = time.monotonic()
+        wait_until(lambda: got == ["b1", "b2", "a1", "a2"], 20)
+        if fetch == "reliable":  # woken up, not found by chance at the next look
+            assert time.monotonic() - resumed < 10
+        client.sadd("jobwire:paused", "b")
+        began = time.monotonic()
+        if fetch == "basic":
+            wait_until(lambda: time.monotonic() - began > 4, 20)
+        push(server, "b", "b3")
+        push(server, "a", "a3")
+        wait_until(lambda: got[4:] == ["a3"], 20)
+        assert client.llen("queue:b") == 1
+    assert client.llen("queue:b") == 1
+
+
+@pytest.mark.parametrize("fetch", ["reliable", "basic"])
+def test_a_worker_of_paused_queues_only_is_silent(server: Server, fetch: str) -> None:
+    """REL-9: jobs that wait in a paused queue are no reason to look again and again."""
+    client = server.client()
+    app, got = recorder()
+    client.sadd("jobwire:paused", "a")
+    push(server, "a", "a1")
+    with running(app, server, queues={"a": 0}, concurrency=3, fetch=fetch):
+        wait_until(lambda: silent(server), 30, "the worker to wait")
+        assert got == []
+        client.srem("jobwire:paused", "a")
+        wait_until(lambda: got == ["a1"], 20)
+
+
+def silent(server: Server) -> bool:
+    """Whether hardly anything is asked for a moment."""
+    with listening(server) as heard:
+        time.sleep(0.5)
+        return len([line for line in heard() if not line.by_script]) <= 3
+
+
+def test_pausing_needs_no_more_than_two_commands_in_two_seconds(server: Server) -> None:
+    """REL-9: a basic worker asks for all its threads at once."""
+    app, _ = recorder()
+    with running(app, server, concurrency=10, fetch="basic"), listening(server) as heard:
+        began = time.monotonic()
+        time.sleep(3.0)  # as above
+        asked = [line for line in heard() if line.name == "SMEMBERS" and b"paused" in line.words[1]]
+        assert len(asked) <= (time.monotonic() - began) / 2 + 10
