@@ -1,0 +1,126 @@
+"""Signals that more than the worker has a wish for, and those that mean nothing here."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobwire import Client
+from tests.fleet import Fleet
+from tests.servers import Keeper, Server, wait_until
+
+SHOP = """
+import signal, sys
+from jobwire import App
+
+app = App()
+
+def earlier(number, frame):
+    open("earlier", "a").write(signal.Signals(number).name + "\\n")
+    if number == signal.SIGTTIN:
+        raise ValueError("earlier one broke")
+    if number == signal.SIGTERM:
+        sys.exit(9)
+
+for name in ("SIGTERM", "SIGTTIN", "SIGTSTP", "SIGUSR1"):
+    signal.signal(getattr(signal, name), earlier)
+
+@app.job(name="Crash", isolated=True, retry=False)
+def crash():
+    import os
+    os.abort()
+
+@app.job(name="Fine", isolated=True)
+def fine(path):
+    open(path, "w").write("fine")
+"""
+
+
+@pytest.fixture
+def fleet(_keeper: Keeper, tmp_path: Path) -> Iterator[Fleet]:
+    (tmp_path / "shop.py").write_text(SHOP)
+    fleet = Fleet(_keeper, tmp_path)
+    yield fleet
+    fleet.close()
+
+
+def test_earlier_handlers_are_called_too(server: Server, fleet: Fleet, tmp_path: Path) -> None:
+    """SIG-1, SIG-2, SIG-3: whatever they raise, even SystemExit."""
+    fleet.start("shop:app", "--redis", server.url)
+    fleet.wait_logged(", process ")
+    called = tmp_path / "earlier"
+    for number in (signal.SIGTTIN, signal.SIGUSR1, signal.SIGTSTP, signal.SIGTERM):
+        fleet.send(number)
+        wait_until(lambda number=number: called.exists() and number.name in called.read_text())  # type: ignore[misc]
+    assert fleet.wait() == 0
+    line = fleet.logged("an earlier handler of TTIN raised")[0]
+    assert "earlier one broke" in line["error"]
+    assert fleet.logged("an earlier handler of TERM raised")
+    assert called.read_text().split() == ["SIGTTIN", "SIGUSR1", "SIGTSTP", "SIGTERM"]
+
+
+def test_usr2_means_nothing_to_a_single_process(server: Server, fleet: Fleet) -> None:
+    """SIG-4: a signal that is none of ours is logged, and harmless."""
+    fleet.start("shop:app", "--redis", server.url)
+    fleet.wait_logged(", process ")
+    fleet.send(signal.SIGUSR2)
+    fleet.wait_logged("this is one; ignored")
+    fleet.send(signal.SIGTERM)
+    assert fleet.wait() == 0
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_closed_terminal_stops(server: Server, fleet: Fleet, processes: str) -> None:
+    """SIG-1: HUP from a terminal is no wish for a restart."""
+    master, slave = pty.openpty()
+    try:
+        environment_knows = {"JOBWIRE_TEST_TERMINAL": os.ttyname(slave)}
+        script = 'exec "$@" 2>"$JOBWIRE_TEST_TERMINAL"'
+        before = ("sh", "-c", script, "sh")
+        fleet.start(
+            *("shop:app", "--redis", server.url, "--processes", processes),
+            before=before,
+            **environment_knows,
+        )
+        redis = server.client()
+        wait_until(lambda: redis.scard("processes") == int(processes), 30)
+        fleet.send(signal.SIGHUP)
+        assert fleet.wait() == 0
+        assert redis.scard("processes") == 0
+    finally:
+        os.close(slave)
+        os.close(master)
+
+
+def test_nohup_outlives_its_terminal(server: Server, fleet: Fleet) -> None:
+    """SIG-1: a signal that was ignored before stays ignored."""
+    fleet.start("shop:app", "--redis", server.url, before=("nohup",))
+    fleet.wait_logged(", process ")
+    fleet.send(signal.SIGHUP)
+    fleet.send(signal.SIGUSR2)
+    fleet.wait_logged("this is one; ignored")
+    assert not fleet.logged("stopping")
+    fleet.send(signal.SIGTERM)
+    assert fleet.wait() == 0
+
+
+def test_a_worker_survives_what_an_isolated_job_does(
+    server: Server, fleet: Fleet, tmp_path: Path
+) -> None:
+    """RETRY-1, DEAD-1: an abort in C is an ordinary failure."""
+    fleet.start("shop:app", "--redis", server.url, "-c", "1")
+    with Client(server.url) as client:
+        client.push("Crash", [], retry=0)
+        client.push("Fine", [str(tmp_path / "fine")])
+    wait_until((tmp_path / "fine").exists, 30)
+    assert fleet.logged("JobCrashed: its process was killed by signal 6 (SIGABRT)")
+    redis = server.client()
+    wait_until(lambda: redis.zcard("dead") == 1)
+    assert b"jobwire.errors.JobCrashed" in redis.zrange("dead", 0, -1)[0]
+    fleet.send(signal.SIGTERM)
+    assert fleet.wait() == 0
