@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import traceback
+from types import TracebackType
 
 from jobwire.errors import JobFailed
 from jobwire.retry import Failure
@@ -22,6 +22,14 @@ def describe(error: BaseException) -> Failure:
         message = "!!! ERROR MESSAGE THREW AN ERROR !!!"
     kind = type(error)
     prefix = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [f"{frame.filename}:{frame.lineno}:in '{frame.name}'" for frame in reversed(frames)]
-    return Failure(f"{prefix}{kind.__qualname__}", message, lines)
+    return Failure(f"{prefix}{kind.__qualname__}", message, _lines(error.__traceback__))
+
+
+def _lines(trace: TracebackType | None) -> list[str]:
+    """Return where each call was, innermost first. (`traceback` would read the source files.)"""
+    lines = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        lines.append(f"{code.co_filename}:{trace.tb_lineno}:in '{code.co_name}'")
+        trace = trace.tb_next
+    return lines[::-1]
