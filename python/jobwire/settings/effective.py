@@ -18,6 +18,7 @@ from jobwire.settings.variables import fill
 __all__ = ["Settings", "Value", "resolve"]
 
 _ENVIRONMENTS = ("JOBWIRE_ENV", "APP_ENV", "RAILS_ENV", "RACK_ENV")
+_USUAL = "development"
 Giver = Literal["flag", "variable", "file", "default"]
 
 
@@ -120,7 +121,7 @@ def _environment(flag: str | None, environ: Mapping[str, str]) -> Value:
     for name in _ENVIRONMENTS:
         if environ.get(name):
             return Value(environ[name], "variable", name)
-    return Value("development", "default", "default")
+    return Value(_USUAL, "default", "default")
 
 
 def _file(flag: str | None, environ: Mapping[str, str], directory: Path) -> Value:
@@ -210,7 +211,7 @@ def _notes(file: File, environment: Value) -> list[str]:
     notes = [
         f"{file.name}:{line}: {name} means nothing here; ignored" for name, line in file.ignored
     ]
-    if environment.giver != "default" and file.sections and environment.value not in file.sections:
+    if environment.value not in {_USUAL, *file.sections} and file.sections:
         known = ", ".join(file.sections)
         notes.append(
             f"{file.name}: no section for the environment {environment.value!r} "

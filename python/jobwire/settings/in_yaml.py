@@ -25,7 +25,8 @@ def read(text: str, file: str) -> dict[str, Entry]:
             f"{file}: reading YAML needs PyYAML: pip install 'jobwire[yaml]' (TOML needs nothing)"
         ) from None
     try:
-        loader, node = _compose(yaml, text)
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
         if node is None:
             return {}
         entry = _Reader(yaml, loader, file).entry(node)
@@ -40,23 +41,6 @@ def read(text: str, file: str) -> dict[str, Entry]:
     if not isinstance(entry.value, dict):
         raise ConfigError(f"{file}:{entry.line}: the file holds no mapping, like: concurrency: 5")
     return entry.value
-
-
-def _compose(yaml: Any, text: str) -> tuple[Any, Any]:
-    """Return a loader and the document's node, None if there is none.
-
-    In brackets, `[:low, 2]`, a symbol is what Ruby's YAML understands and PyYAML refuses; it
-    says where, and the colon is of no use.
-    """
-    while True:
-        loader = yaml.SafeLoader(text)
-        try:
-            return loader, loader.get_single_node()
-        except yaml.parser.ParserError as error:
-            at = error.problem_mark.index
-            if text[at : at + 1] != ":" or not text[at + 1 : at + 2].isalpha():
-                raise
-            text = f"{text[:at]} {text[at + 1 :]}"
 
 
 class _Reader:

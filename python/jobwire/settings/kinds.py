@@ -99,8 +99,14 @@ def _same(value: Any) -> Any:
     return value
 
 
+def _text(value: Any) -> Any:
+    return str(value) if isinstance(value, Text) else value
+
+
 def _labels(value: Any) -> Any:
-    return value.split() if isinstance(value, str) else value
+    if isinstance(value, str):
+        return value.split()
+    return [*map(_text, value)] if isinstance(value, list) else value
 
 
 def _queues(value: Any) -> Any:
@@ -130,13 +136,13 @@ def _queues(value: Any) -> Any:
 def _pairs(item: Any) -> Iterable[tuple[Any, Any]]:
     match item:
         case str():
-            return parse_queues([item]).items()
+            return parse_queues([str(item)]).items()
         case dict():
             return [(name, _plain(weight.value)) for name, weight in item.items()]
         case [name, weight]:
-            return [(name, _plain(weight))]
+            return [(_text(name), _plain(weight))]
         case [name]:
-            return [(name, 0)]
+            return [(_text(name), 0)]
         case [] | [*_]:
             raise ConfigError(f"queues: {item!r} does not read [NAME, WEIGHT]")
         case _:
@@ -196,7 +202,7 @@ WHOLE_OR_NONE = Kind("N", _or_none(_whole), _or_none(_same))
 SECONDS = Kind("SECONDS", _number)
 SECONDS_OR_NONE = Kind("SECONDS", _or_none(_number), _or_none(_same))
 BOOLEAN = Kind("true|false", _boolean)
-TEXT = Kind("TEXT", _same)
+TEXT = Kind("TEXT", str)
 LABELS = Kind("LABEL", list, _labels, str.split, "separated by spaces")
 QUEUES = Kind(
     "NAME[,WEIGHT]", lambda texts: parse_queues([*texts]), _queues, str.split, "separated by spaces"

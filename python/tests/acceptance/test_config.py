@@ -114,7 +114,7 @@ def test_a_worker_needs_no_arguments(server: Server, workers: Workers, tmp_path:
     """BEAT-4, EXEC-1: application, Redis and queues from sidekiq.yml, as its process shows."""
     (tmp_path / "sidekiq.yml").write_text(
         f"app: tests.apps.recording:app\nredis: {server.url}\n"
-        ":queues:\n  - [:critical, 3]\n  - default\n:concurrency: <%= ENV['NOBODY'] || 3 %>\n"
+        ":queues:\n  - [critical, 3]\n  - default\n:concurrency: <%= ENV['NOBODY'] || 3 %>\n"
         ":require: ./app.rb\nstaging:\n  :tag: shop\n  :labels: [slow]\n"
         ":capsules:\n  :mail:\n    :queues: [mail]\n    :concurrency: 1\n"
     )

@@ -313,7 +313,7 @@ def test_the_same_in_every_format(settle: Resolve, name: str, text: str) -> None
         ("[a, a, b]", {"a": 0, "b": 0}),
         ("[[a, 2], b, [a, 1]]", {"a": 3, "b": 0}),
         ("[a, [a, 2]]", {"a": 3}),
-        ("[:a, [:b, 2]]", {"a": 0, "b": 2}),
+        ("\n  - :a\n  -\n    - :b\n    - 2", {"a": 0, "b": 2}),
         ("[':a']", {":a": 0}),
         ("['${Q}', [b, '${W}']]", {"x": 4, "b": 9}),
         ("${QS}", {"x": 1, "y": 0}),
@@ -440,6 +440,15 @@ def test_a_variable_cannot_write_yaml(settle: Resolve) -> None:
     assert (settings["tag"], settings["concurrency"]) == ("x\nconcurrency: 99", 5)
 
 
+def test_texts_with_variables_are_plain_texts(settle: Resolve) -> None:
+    """BEAT-4: they go into what the process says of itself, which is JSON."""
+    text = "tag: ${A}\nlabels: ['${A}']\nqueues: ['${A}', ['${B}', 1], ['${C}']]\n"
+    settings = settle(text, "jobwire.yml", A="a", B="b", C="c")
+    found = [settings["tag"], *settings["labels"], *settings["queues"]]
+    assert found == ["a", "a", "a", "b", "c"]
+    assert {type(text) for text in found} == {str}
+
+
 def test_a_dollar_can_be_meant(settle: Resolve) -> None:
     assert settle('tag = "$${HOME} $5"')["tag"] == "${HOME} $5"
 
@@ -464,7 +473,7 @@ RUBYS = """\
 :strict: true
 :queues:
   - [critical, 3]
-  - [:default, 2]
+  - [default, 2]
   - :low
 :capsules:
   :mail:

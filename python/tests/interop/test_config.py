@@ -1,0 +1,64 @@
+"""One sidekiq.yml: Sidekiq and jobwire make the same process of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import redis
+
+from tests.interop.python_worker import worker_process
+from tests.interop.sidekiq import RealSidekiq
+from tests.servers import Server
+
+pytestmark = pytest.mark.interop
+
+FILE = Path(__file__).parent / "ruby/sidekiq.yml"
+
+
+def shown(client: redis.Redis, identity: str) -> dict[str, Any]:
+    """Return what a process says of its settings."""
+    info = json.loads(cast("bytes", client.hget(identity, "info")))
+    capsules = info.get("capsules", {}).values()
+    return {
+        "tag": info["tag"],
+        "labels": info["labels"],
+        "weights": info.get("weights"),
+        "concurrency": info.get("concurrency") or sum(each["concurrency"] for each in capsules),
+        "queues": sorted(set(info["queues"])),
+    }
+
+
+@pytest.mark.parametrize(
+    ("environment", "tag", "labels"),
+    [
+        ("development", "shop", ["blue", "eu"]),
+        ("staging", "staged", ["green"]),
+        ("strict", "shop", ["blue", "eu"]),
+    ],
+)
+def test_the_same_file_means_the_same(
+    sidekiq: RealSidekiq,
+    client: redis.Redis,
+    server: Server,
+    environment: str,
+    tag: str,
+    labels: list[str],
+) -> None:
+    """FETCH-4, BEAT-4: symbols, ERB, aliases, sections, capsules. Sidekiq 6 has no capsules."""
+    options = ["-e", environment, "-c", "2"]
+    with sidekiq.worker(queues=(), concurrency=2, options=[*options, "-C", FILE.name]) as worker:
+        theirs = shown(client, worker.identity)
+    with worker_process(server.url, *options, "-C", str(FILE)) as python:
+        ours = shown(client, python.identity)
+    assert (ours["tag"], ours["labels"]) == (tag, labels)
+    assert ours["concurrency"] == 4
+    assert ours["weights"][1] == {"mailers": 1, "newsletter": 4}
+    if sidekiq.generation >= 7:
+        assert ours == theirs
+        assert list(ours["weights"][0]) == list(theirs["weights"][0])
+    else:
+        assert theirs["queues"] == sorted(ours["weights"][0])
+        assert (theirs["tag"], theirs["labels"]) == (tag, labels)
