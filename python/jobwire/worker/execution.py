@@ -24,6 +24,7 @@ from jobwire.retry import Bury, Choice, Discard, Retry, after_failure, scrub
 from jobwire.times import Generation, stamp
 from jobwire.worker.failure import describe
 from jobwire.worker.fetcher import DONE, Again, Done, Fetcher
+from jobwire.worker.joblog import event
 from jobwire.worker.routine import Routine
 
 __all__ = ["Conclusion"]
@@ -50,7 +51,7 @@ class Conclusion:
 
     def began(self, held: Held) -> None:
         """Log that the current job starts."""
-        _log.info("start", extra={"returned": held.returned} if held.returned else None)
+        event(_log, logging.INFO, "start", returned=held.returned or None)
 
     def end(
         self,
@@ -65,12 +66,11 @@ class Conclusion:
         """The current job is over; `error` is what it raised. May block if `may_block` says so."""
         after = routine.finish(job) if routine.finish is not None else None
         if error is None:
-            if _log.isEnabledFor(logging.INFO):
-                _log.info("done", extra=_elapsed(seconds))
+            event(_log, logging.INFO, "done", elapsed=round(seconds, 3))
             tally.record(job.display_class, seconds * 1000, False)
             fetcher.settle(held, DONE if after is None else Done(after), seconds=seconds)
         elif isinstance(error, Interrupted):
-            _log.info("gave way; it goes on later", extra=_elapsed(seconds))
+            event(_log, logging.INFO, "gave way; it goes on later", elapsed=round(seconds, 3))
             text = edit(held.text, {"enqueued_at": stamp(time.time(), self.generation())})
             fetcher.settle(held, Again(text), seconds=seconds)
         else:
@@ -136,14 +136,9 @@ class Conclusion:
         )
         if isinstance(outcome, Bury) or (isinstance(outcome, Discard) and outcome.exhausted):
             outcome = _last_word(outcome, definition, error, job)
-        _log.warning(
-            "fail: %s: %.1000s; %s",
-            failure.error_class,
-            scrub(failure.message),
-            _fate(outcome),
-            extra=_elapsed(seconds),
-            exc_info=error if _log.isEnabledFor(logging.DEBUG) else None,
-        )
+        problem = f"fail: {failure.error_class}: {scrub(failure.message):.1000s}"
+        event(_log, logging.WARNING, f"{problem}; {_fate(outcome)}", elapsed=round(seconds, 3))
+        _log.debug("traceback", exc_info=error)
         return outcome
 
     def _announce_death(self, job: Job, outcome: Bury | Discard, error: BaseException) -> None:
@@ -195,10 +190,6 @@ def _contained(what: str, call: Callable[[], T]) -> T | None:
     except Exception:  # noqa: BLE001 - a broken hook must not cost the job
         _log.exception("%s failed and is ignored", what)
         return None
-
-
-def _elapsed(seconds: float) -> dict[str, float]:
-    return {"elapsed": round(seconds, 3)}
 
 
 def _fate(outcome: Retry | Bury | Discard) -> str:

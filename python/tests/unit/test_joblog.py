@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from typing import Any
 
@@ -28,6 +29,11 @@ def test_a_human_line() -> None:
     """Time in UTC, level, thread, message."""
     line = HumanFormatter().format(record("hello %s", "there"))
     assert line == "2026-11-20T16:27:47.500Z INFO    default-3 hello there"
+
+
+def test_a_human_line_of_one_process_among_others() -> None:
+    line = HumanFormatter(pid=True).format(record("hello"))
+    assert re.fullmatch(r"2026-11-20T16:27:47\.500Z INFO    \d+/default-3 hello", line)
 
 
 def test_a_json_line() -> None:
