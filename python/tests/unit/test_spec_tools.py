@@ -126,6 +126,7 @@ def test_nothing_is_wrong_with_a_good_document() -> None:
         ("keyword", "**MUST** push", "pushes"),
         ("keyword", "**MUST** push", "**OUGHT** to push"),
         ("keyword", "**MUST** push", "**MUST** push and SHOULD look"),
+        ("keyword", "> A worker **SHOULD** fetch.\n", ""),
         ("stray-keyword", "Nobody else's.", "Clients MUST obey."),
         ("stray-keyword", "it is a worker.", "it is REQUIRED."),
         ("why", "Why: so KEY-2", "So KEY-2"),
