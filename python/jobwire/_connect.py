@@ -170,7 +170,7 @@ def opener(url: str, *, timeout: float, protocol: int | None = None) -> Callable
         protocol: Version of RESP, whatever the URL says.
     """
     no_retry = Retry(NoBackoff(), 0)
-    make = _maker(
+    make, watchers = _maker(
         url,
         redis.ConnectionPool,
         (redis.sentinel.Sentinel, redis.sentinel.SentinelConnectionPool),
@@ -180,7 +180,11 @@ def opener(url: str, *, timeout: float, protocol: int | None = None) -> Callable
 
     def connect() -> Any:
         connection = make()
-        connection.connect()
+        try:
+            connection.connect()
+        finally:
+            for each in watchers:
+                each.connection_pool.disconnect(inuse_connections=False)
         return connection
 
     return connect
@@ -189,7 +193,7 @@ def opener(url: str, *, timeout: float, protocol: int | None = None) -> Callable
 def async_opener(url: str, *, timeout: float) -> Callable[[], Any]:
     """Return the same for asyncio: the function's result is to be awaited."""
     no_retry = redis.asyncio.retry.Retry(NoBackoff(), 0)
-    make = _maker(
+    make, watchers = _maker(
         url,
         redis.asyncio.ConnectionPool,
         (redis.asyncio.sentinel.Sentinel, redis.asyncio.sentinel.SentinelConnectionPool),
@@ -204,6 +208,9 @@ def async_opener(url: str, *, timeout: float) -> Callable[[], Any]:
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
+        finally:
+            for each in watchers:
+                await each.connection_pool.disconnect(inuse_connections=False)
         return connection
 
     return connect
@@ -230,11 +237,13 @@ def _maker(
     sentinel: tuple[Any, Any],
     options: dict[str, Any],
     forced: dict[str, Any],
-) -> Callable[[], Any]:
-    """Return a function that makes an unconnected connection.
+) -> tuple[Callable[[], Any], list[Any]]:
+    """Return a function that makes an unconnected connection, and the clients of the sentinels.
 
-    The pools of redis-py know how to read a URL and how to ask sentinels; nothing is pooled.
+    The pools of redis-py know how to read a URL and how to ask sentinels; nothing is pooled, and
+    no connection to a sentinel is kept.
     """
+    watchers: list[Any] = []
     parts = urlsplit(url)
     scheme = parts.scheme.removesuffix("+sentinel")
     if scheme == "rediss":
@@ -264,12 +273,13 @@ def _maker(
             **greeting,
             **tls,
         }
-        watchers = [(host, port or SENTINEL_PORT) for host, port in _hosts(parts.netloc)]
-        manager = sentinel[0](watchers, sentinel_kwargs=asking)
+        hosts = [(host, port or SENTINEL_PORT) for host, port in _hosts(parts.netloc)]
+        manager = sentinel[0](hosts, sentinel_kwargs=asking)
+        watchers = manager.sentinels
         pool = sentinel[1](service, manager, **{**options, **tls})
     settings = {**pool.connection_kwargs, **forced}
     settings.pop("client_name", None)  # our own greeting survives a refusal
-    return lambda: pool.connection_class(**settings)
+    return lambda: pool.connection_class(**settings), watchers
 
 
 def unreachable(url: str, error: Exception) -> RedisUnreachable:

@@ -48,7 +48,7 @@ def _plain(reply: Any) -> Any:
     if kind in (list, set):
         return [_plain(each) for each in reply]
     if kind is float:
-        return b"%.17g" % reply
+        return repr(reply).removesuffix(".0").encode()
     return int(reply) if kind is bool else reply
 
 

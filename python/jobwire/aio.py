@@ -8,7 +8,7 @@ from typing import Any, Self, Unpack
 
 from jobwire._async import AsyncRedis
 from jobwire.arguments import StrictArgs
-from jobwire.client import make_producer, url_or_default
+from jobwire.client import make_confirm, make_producer, url_or_default
 from jobwire.normalize import ClientMiddleware, Options
 from jobwire.producer import GenerationSetting
 from jobwire.times import When
@@ -34,8 +34,10 @@ class AsyncClient:
         strict_args: StrictArgs = "raise",
         middleware: Sequence[ClientMiddleware] = (),
         timeout: float = 5.0,
+        wait_replicas: int = 0,
     ) -> None:
-        self._producer = make_producer(namespace, generation, strict_args, middleware)
+        confirm = make_confirm(wait_replicas, timeout)
+        self._producer = make_producer(namespace, generation, strict_args, middleware, confirm)
         self.redis = AsyncRedis(url_or_default(url), timeout=timeout)
 
     @property

@@ -12,12 +12,16 @@ from typing import Any, Self, Unpack
 from jobwire._sync import SyncRedis
 from jobwire.arguments import StrictArgs
 from jobwire.config import DEFAULT_URL, redis_url
+from jobwire.errors import ConfigError
 from jobwire.keys import Keys
 from jobwire.normalize import ClientMiddleware, Options
 from jobwire.producer import GenerationSetting, Producer
 from jobwire.times import When
+from jobwire.wire import Confirm
 
 __all__ = ["Client"]
+
+MAX_CONNECTIONS = 50  # a thread pool of hundreds is served by far fewer: a push takes no time
 
 
 def new_jid() -> str:
@@ -36,6 +40,7 @@ def make_producer(
     generation: GenerationSetting,
     strict_args: StrictArgs,
     middleware: Sequence[ClientMiddleware],
+    confirm: Confirm | None = None,
 ) -> Producer:
     """Return a producer with the real clock and dice, for either client."""
     return Producer(
@@ -47,7 +52,15 @@ def make_producer(
         new_jid=new_jid,
         draw=random.random,
         new_jids=new_jids,
+        confirm=confirm,
     )
+
+
+def make_confirm(wait_replicas: int, timeout: float) -> Confirm | None:
+    """Return what a client asks of replicas; they get half of its own patience. [ENV-3]"""
+    if type(wait_replicas) is not int or wait_replicas < 0:
+        raise ConfigError(f"wait_replicas: {wait_replicas!r} is not a number of replicas from 0")
+    return Confirm(wait_replicas, timeout / 2) if wait_replicas else None
 
 
 def url_or_default(url: str | None) -> str:
@@ -70,6 +83,8 @@ class Client:
         strict_args: `raise` refuses arguments that JSON does not have; `off` converts them.
         middleware: Client middleware, outermost first. [PUSH-7]
         timeout: Seconds to wait for a connection, and for a reply.
+        wait_replicas: How many replicas have to have a job before a push returns, so that a
+            failover does not lose it. They get half of `timeout`; after that, `MaybeWritten`.
     """
 
     def __init__(
@@ -81,9 +96,13 @@ class Client:
         strict_args: StrictArgs = "raise",
         middleware: Sequence[ClientMiddleware] = (),
         timeout: float = 5.0,
+        wait_replicas: int = 0,
     ) -> None:
-        self._producer = make_producer(namespace, generation, strict_args, middleware)
-        self.redis = SyncRedis(url_or_default(url), timeout=timeout)
+        confirm = make_confirm(wait_replicas, timeout)
+        self._producer = make_producer(namespace, generation, strict_args, middleware, confirm)
+        self.redis = SyncRedis(
+            url_or_default(url), timeout=timeout, max_connections=MAX_CONNECTIONS
+        )
 
     @property
     def url(self) -> str:

@@ -1,0 +1,474 @@
+"""How connections are made and shared: URLs, TLS, names, numbers, forks, RESP3."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import ssl
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from jobwire import App, AsyncClient, Client, MaybeWritten, RedisUnreachable
+from jobwire._async import AsyncRedis
+from jobwire._sync import SyncRedis
+from jobwire.wire import Batch, Op, command, once
+from tests.conftest import ServerFactory
+from tests.integration.clients import KINDS, Connect, connecting
+from tests.servers import Server, wait_until
+from tests.workers import running
+
+
+@pytest.fixture(params=KINDS)
+def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
+    with connecting(request.param) as make:
+        yield make
+
+
+def echo(text: str) -> Op[bytes]:
+    reply: bytes = yield command("ECHO", text)
+    return reply
+
+
+def names(server: Server) -> Counter[str]:
+    """Return how many connections there are of each role."""
+    found = [each["name"] for each in server.client().client_list()]
+    return Counter(name.partition(":")[0] for name in found if name.startswith("jobwire-"))
+
+
+def keyspace(server: Server) -> set[str]:
+    """Return which databases hold something."""
+    return set(server.client().info("keyspace"))
+
+
+# Names
+
+
+def test_connections_have_a_name(server: Server, connect: Connect) -> None:
+    """So that CLIENT LIST tells whose they are."""
+    connect(server.url).run(echo("x"))
+    found = [each["name"] for each in server.client().client_list()]
+    assert f"jobwire-client:{os.getpid()}" in found
+
+
+def test_a_name_of_ones_own(server: Server, connect: Connect) -> None:
+    connect(f"{server.url}?client_name=shop").run(echo("x"))
+    assert "shop" in [each["name"] for each in server.client().client_list()]
+
+
+def test_a_server_that_wants_no_names(server: Server, connect: Connect) -> None:
+    """ENV-9: CLIENT is forbidden, and everything else works."""
+    server.client().execute_command("ACL", "SETUSER", "bob", "on", ">pw", "~*", "+@all", "-client")
+    client = connect(server.url.replace("//", "//bob:pw@"), generation=8)
+    assert client.push("A")
+
+
+# Places
+
+
+def test_a_database_number(server: Server, connect: Connect) -> None:
+    connect(server.url.replace("/0", "/5"), generation=8).push("A")
+    assert keyspace(server) == {"db5"}
+
+
+def test_a_unix_socket(server_factory: ServerFactory, connect: Connect, tmp_path: Path) -> None:
+    path = tmp_path / "redis.sock"
+    server = server_factory("--unixsocket", str(path))
+    connect(f"unix://{path}?db=3", generation=8).push("A")
+    assert keyspace(server) == {"db3"}
+
+
+def test_a_dns_change_is_noticed(server_factory: ServerFactory, connect: Connect) -> None:
+    """A name is looked up for each new connection; here it has two addresses, one of them dead."""
+    server = server_factory()
+    url = server.url.replace("127.0.0.1", "localhost")  # ::1 comes first, and nobody listens
+    client = connect(url, generation=8)
+    client.push("A")
+    server.restart()
+    client.breathe()
+    assert client.push("A")
+
+
+# TLS
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with an authority, and with certificates of a server and a client."""
+    place = tmp_path_factory.mktemp("tls")
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=place, check=True, capture_output=True)
+
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    openssl(
+        *("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=authority"),
+        *("-days", "2", "-addext", "keyUsage=critical,keyCertSign"),
+    )
+    (place / "names").write_text("subjectAltName=DNS:localhost\n")
+    for who in ("server", "client"):
+        openssl("req", *key, "-keyout", f"{who}.key", "-out", f"{who}.csr", "-subj", f"/CN={who}")
+        openssl(
+            *("x509", "-req", "-in", f"{who}.csr", "-CA", "ca.crt", "-CAkey", "ca.key"),
+            *("-CAcreateserial", "-out", f"{who}.crt", "-days", "2", "-extfile", "names"),
+        )
+    return place
+
+
+class TlsProxy:
+    """Puts TLS before a server, as the test's server has none: one that wants certificates.
+
+    Attributes:
+        port: Where it listens, at `localhost`.
+    """
+
+    def __init__(self, server: Server, certificates: Path) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificates / "server.crt", certificates / "server.key")
+        context.load_verify_locations(certificates / "ca.crt")
+        context.verify_mode = ssl.CERT_REQUIRED
+        self._context = context
+        self._server = server
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        ready = threading.Event()
+        self._thread = threading.Thread(
+            target=lambda: self._loop.run_until_complete(self._serve(ready))
+        )
+        self._thread.start()
+        assert ready.wait(10)
+
+    async def _serve(self, ready: threading.Event) -> None:
+        listener = await asyncio.start_server(
+            self._accept, "127.0.0.1", 0, ssl=self._context, ssl_handshake_timeout=5
+        )
+        self.port: int = listener.sockets[0].getsockname()[1]
+        ready.set()
+        await self._stop.wait()
+        listener.close()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await asyncio.sleep(0.05)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner = await asyncio.open_connection("127.0.0.1", self._server.port)
+
+        async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+            try:
+                while data := await source.read(65_536):
+                    target.write(data)
+                    await target.drain()
+            finally:
+                target.close()
+
+        try:
+            await asyncio.gather(
+                copy(reader, inner[1]), copy(inner[0], writer), return_exceptions=True
+            )
+        finally:
+            writer.close()
+            inner[1].close()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(10)
+        self._loop.close()
+
+
+@pytest.fixture
+def tls(server: Server, certificates: Path) -> Iterator[TlsProxy]:
+    proxy = TlsProxy(server, certificates)
+    yield proxy
+    proxy.close()
+
+
+def test_tls_with_certificates_on_both_sides(
+    server: Server, tls: TlsProxy, certificates: Path, connect: Connect
+) -> None:
+    """rediss://, an authority of one's own, a certificate of the client's; a name that fits."""
+    mine = f"ssl_certfile={certificates}/client.crt&ssl_keyfile={certificates}/client.key"
+    trust = f"ssl_ca_certs={certificates}/ca.crt"
+    url = f"rediss://localhost:{tls.port}/0"
+    client = connect(f"{url}?{mine}&{trust}", generation=8)
+    client.push("A")
+    client.push_bulk("A", [["x" * 200]] * 2_000)
+    assert server.client().llen("queue:default") == 2_001
+    with pytest.raises(RedisUnreachable, match="CERTIFICATE_VERIFY_FAILED"):
+        connect(f"{url}?{mine}", generation=8).push("A")
+    with pytest.raises(RedisUnreachable, match="CERTIFICATE_VERIFY_FAILED"):
+        connect(f"{url}?{mine}&{trust}".replace("localhost", "127.0.0.1"), generation=8).push("A")
+    unchecked = f"{url}?{mine}&ssl_cert_reqs=none".replace("localhost", "127.0.0.1")
+    assert connect(unchecked, generation=8).push("A")
+
+
+def test_tls_without_a_certificate(tls: TlsProxy, certificates: Path, connect: Connect) -> None:
+    """PUSH-8: refused in the greeting, so nothing was sent."""
+    url = f"rediss://localhost:{tls.port}/0?ssl_ca_certs={certificates}/ca.crt"
+    with pytest.raises(RedisUnreachable):
+        connect(url, generation=8).push("A")
+
+
+# RESP3
+
+
+def test_resp3_makes_no_difference(server: Server, connect: Connect) -> None:
+    """ENV-4: the same replies, whatever they are made of."""
+    steps = [
+        *(command("HSET", "h", "a", "1"), command("HGETALL", "h"), command("HGET", "h", "b")),
+        *(command("ZADD", "z", 0.1, "m"), command("ZSCORE", "z", "m")),
+        *(command("SADD", "s", "one"), command("SMEMBERS", "s")),
+        *(command("ZRANGEBYSCORE", "z", "-inf", "+inf"), command("SISMEMBER", "s", "one")),
+        *(command("EVAL", "return {1, false, {'x'}}", 0), command("LPUSH", "s", 1)),
+    ]
+    replies = []
+    for version in (2, 3):
+        server.client().flushall()
+        client = connect(f"{server.url}?protocol={version}", generation=8)
+        assert client.push("A")
+        replies.append(client.run(once(Batch(steps))))
+        spoken = [each["resp"] for each in server.client().client_list() if each["name"]]
+        assert str(version) in spoken
+        client.disconnect()
+    assert replies[0] == replies[1]
+
+
+def test_a_worker_over_resp3(server: Server) -> None:
+    """ENV-4: fetch, outcomes, heartbeat and schedule."""
+    app = App()
+    ran: list[int] = []
+
+    @app.job(name="Take")
+    def take(number: int) -> None:
+        ran.append(number)
+        if number == 2:
+            raise ValueError
+
+    url = f"{server.url}?protocol=3"
+    place: Any = SimpleNamespace(url=url)
+    with Client(url) as client, running(app, place, poll_interval=0.1):
+        client.push("Take", [1])
+        client.push("Take", [2])
+        client.push_in(0.2, "Take", [3])
+        wait_until(lambda: sorted(ran) == [1, 2, 3])
+        wait_until(lambda: server.client().zcard("retry") == 1)
+        wait_until(lambda: server.client().get("stat:processed") == b"3")
+
+
+# How many there are
+
+
+def test_a_worker_has_few_connections(server: Server) -> None:
+    """One for each thread that speaks at a time, and one that waits; none for a job."""
+    app = App()
+    busy = threading.Event()
+    entered = threading.Semaphore(0)
+
+    @app.job(name="Wait")
+    def wait() -> None:
+        entered.release()
+        busy.wait(20)
+
+    with running(app, server, concurrency=10):
+        wait_until(lambda: names(server)["jobwire-wakeup"] == 1)
+        idle = sum(names(server).values())
+        with Client(server.url, generation=8) as client:
+            client.push_bulk("Wait", [[]] * 30)
+            for _ in range(10):
+                assert entered.acquire(timeout=10)
+        working = sum(names(server).values())
+        busy.set()
+        wait_until(lambda: server.client().get("stat:processed") == b"30")
+        after = sum(names(server).values())
+    # Settler, heart, poller, the fetching thread, the job threads' own pushes.
+    assert idle <= 5, idle
+    assert working <= 6, working
+    assert after <= 6, after
+
+
+def test_tasks_share_one_connection(server: Server) -> None:
+    """As many tasks as you like; their commands go out together."""
+
+    async def scenario() -> None:
+        async with AsyncClient(server.url, generation=8) as client:
+            await asyncio.gather(*(client.push("A", [number]) for number in range(2_000)))
+            assert sum(names(server).values()) == 1
+
+    asyncio.run(scenario())
+    assert server.client().llen("queue:default") == 2_000
+
+
+def test_threads_beyond_the_limit_wait_for_a_connection(server: Server) -> None:
+    """The pool is small, and a thread that finds it empty waits."""
+    redis = SyncRedis(server.url, max_connections=3)
+    redis.run(echo("x"))
+    with ThreadPoolExecutor(20) as pool:
+        replies = list(pool.map(lambda n: redis.run(echo(str(n))), range(400)))
+    assert replies == [str(number).encode() for number in range(400)]
+    assert sum(names(server).values()) <= 3
+    redis.close()
+    wait_until(lambda: not names(server))
+
+
+def test_a_thread_does_not_wait_for_ever(server: Server) -> None:
+    """PUSH-8: no connection became free, so nothing was sent."""
+    redis = SyncRedis(server.url, max_connections=1, timeout=5)
+    holding = threading.Thread(target=lambda: redis.run(once(command("BLPOP", "never", 2))))
+    redis._lines._timeout = 0.2  # that of the replies has to be longer
+    holding.start()
+    wait_until(lambda: any("b" in each["flags"] for each in server.client().client_list()))
+    with pytest.raises(RedisUnreachable, match="all 1 connections were in use"):
+        redis.run(echo("x"))
+    server.client().lpush("never", "now")
+    holding.join(10)
+    assert redis.run(echo("x")) == b"x"
+    redis.close()
+
+
+# Forks
+
+
+def in_child(call: Any) -> int:
+    """Run a function in a forked child; return its exit status."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            call()
+        except BaseException:  # noqa: BLE001 - the exit status says it
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_has_connections_of_its_own(server: Server) -> None:
+    """ENV-5: two processes on one socket would read each other's replies."""
+    with Client(server.url, generation=8) as client:
+        client.push("A")
+
+        def child() -> None:
+            for number in range(50):
+                assert client.redis.run(echo(f"child {number}")) == f"child {number}".encode()
+            client.close()
+
+        for _ in range(3):
+            assert in_child(child) == 0
+            for number in range(50):
+                assert client.redis.run(echo(str(number))) == str(number).encode()
+        assert sum(names(server).values()) == 1  # the parent's has outlived the children's
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_does_not_end_its_parents_connections(server: Server) -> None:
+    """Also when it ends in good order, and its objects are collected."""
+    redis = SyncRedis(server.url)
+    redis.run(echo("x"))
+    before = server.client().info("stats")["total_connections_received"]
+
+    def child() -> None:
+        redis.run(echo("y"))
+        redis.close()
+        gc.collect()
+
+    assert in_child(child) == 0
+    assert redis.run(echo("z")) == b"z"
+    after = server.client().info("stats")["total_connections_received"]
+    assert after - before <= 3  # the child's, and those of this test's own questions
+    redis.close()
+
+
+def test_a_client_for_several_event_loops(server: Server) -> None:
+    """A second `asyncio.run` finds no connection that belongs to the first."""
+    redis = AsyncRedis(server.url)
+
+    async def ask() -> bytes:
+        try:
+            return await redis.run(echo("x"))
+        finally:
+            await redis.close()
+
+    for _ in range(2):
+        assert asyncio.run(ask()) == b"x"
+
+
+# Trouble while connecting
+
+
+def test_too_many_clients(server: Server, connect: Connect) -> None:
+    """ENV-6, PUSH-8: refused at the door, so certainly not written; and later let in."""
+    admin = server.client()
+    admin.ping()
+    admin.config_set("maxclients", 1)
+    client = connect(server.url, generation=8)
+    with pytest.raises(RedisUnreachable):  # why, may get lost when the door shuts
+        client.push("A")
+    admin.config_set("maxclients", 100)
+    assert client.push("A")
+    assert admin.llen("queue:default") == 1
+
+
+def test_one_attempt_to_connect_serves_all_tasks(server: Server) -> None:
+    """A server that is slow to greet is asked once, not once for each task."""
+
+    async def scenario() -> None:
+        async with AsyncClient(server.url, generation=8, timeout=0.3) as client:
+            server.pause()
+            began = time.monotonic()
+            pushes = [client.push("A") for _ in range(50)]
+            errors = await asyncio.gather(*pushes, return_exceptions=True)
+            assert {type(each) for each in errors} == {RedisUnreachable}
+            assert time.monotonic() - began < 5
+            server.resume()
+            assert await client.push("A")
+
+    asyncio.run(scenario())
+
+
+def test_a_cancelled_task_does_not_end_the_attempt_of_others(server: Server) -> None:
+    async def scenario() -> None:
+        async with AsyncClient(server.url, generation=8) as client:
+            first, second = (asyncio.create_task(client.push("A")) for _ in range(2))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            first.cancel()
+            assert await second
+            with pytest.raises(asyncio.CancelledError):
+                await first
+
+    asyncio.run(scenario())
+
+
+# Replicas that confirm
+
+
+def test_a_push_that_a_replica_has_confirmed(
+    server_factory: ServerFactory, connect: Connect
+) -> None:
+    """PUSH-8: done means that it is in two places."""
+    primary = server_factory("--repl-diskless-sync-delay", "0")
+    replica = server_factory("--replicaof", f"127.0.0.1 {primary.port}")
+    wait_until(lambda: replica.client().info("replication")["master_link_status"] == "up")
+    client = connect(primary.url, generation=8, wait_replicas=1)
+    client.push("A")
+    assert replica.client().llen("queue:default") == 1
+    client.push_bulk("A", [[number] for number in range(2_500)])
+    assert replica.client().llen("queue:default") == 2_501
+    client.push("A", at=4e9)
+    assert replica.client().zcard("schedule") == 1
+
+
+def test_a_push_that_no_replica_confirms(server: Server, connect: Connect) -> None:
+    """PUSH-8: it is there, and a failover may take it: that is "may have been written"."""
+    client = connect(server.url, generation=8, wait_replicas=1, timeout=0.4)
+    with pytest.raises(MaybeWritten, match="1 replicas were to confirm") as caught:
+        client.push("A", jid="9f2c1b7a4d3e5f60718293a4")
+    assert caught.value.unsure == ("9f2c1b7a4d3e5f60718293a4",)
+    assert server.client().llen("queue:default") == 1

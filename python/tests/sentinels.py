@@ -1,0 +1,159 @@
+"""A primary with two replicas, and three sentinels that watch it: all real, all on 127.0.0.1."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import redis
+
+from tests.servers import Keeper, Server, valkey_program, wait_until
+
+NAME = "mymaster"
+
+
+class Sentinel:
+    """A sentinel of the test's own.
+
+    Args:
+        keeper: Ends it if the test process dies.
+        primary: Whom it watches.
+        password: Its own.
+    """
+
+    def __init__(self, keeper: Keeper, primary: Server, *, password: str | None = None) -> None:
+        self._keeper = keeper
+        self.directory = Path(tempfile.mkdtemp(prefix="jobwire-sentinel-"))
+        self._password = password
+        for _ in range(5):  # a free port can be gone before the sentinel has bound it
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                self.port = probe.getsockname()[1]
+            if self._launch(primary):
+                return
+            self._end()
+        raise AssertionError((self.directory / "sentinel.log").read_text())
+
+    def _launch(self, primary: Server) -> bool:
+        settings = [
+            f"port {self.port}",
+            "bind 127.0.0.1",
+            f"dir {self.directory}",
+            f"sentinel monitor {NAME} 127.0.0.1 {primary.port} 2",
+            f"sentinel down-after-milliseconds {NAME} 1000",
+            f"sentinel failover-timeout {NAME} 5000",
+        ]
+        if self._password is not None:
+            settings += [
+                f"requirepass {self._password}",
+                f"sentinel sentinel-pass {self._password}",
+            ]
+        file = self.directory / "sentinel.conf"
+        file.write_text("\n".join(settings) + "\n")
+        log = self.directory / "sentinel.log"
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [valkey_program(), str(file), "--sentinel"],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        self._keeper.watch(self._process.pid)
+
+        def settled() -> bool:
+            return b"+monitor" in log.read_bytes() or self._process.poll() is not None
+
+        wait_until(settled, what="the sentinel to start")
+        return self._process.poll() is None
+
+    def ask(self, *words: str) -> Any:
+        """Return its reply to a SENTINEL command."""
+        with redis.Redis(port=self.port, password=self._password) as client:
+            return client.execute_command("SENTINEL", *words)
+
+    def primary(self) -> int:
+        """Return the port of the server that it takes for the primary."""
+        return int(self.ask("GET-MASTER-ADDR-BY-NAME", NAME)[1])
+
+    def sees(self) -> tuple[int, int]:
+        """Return how many replicas and how many other sentinels it knows to be well."""
+        replicas = self.ask("REPLICAS", NAME)
+        linked = sum(each[b"master-link-status"] == b"ok" for each in replicas)
+        return linked, len(self.ask("SENTINELS", NAME))
+
+    def close(self) -> None:
+        self._end()
+        rmtree(self.directory)
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.wait(10)
+        self._keeper.release(self._process.pid)
+
+
+class Watched:
+    """Three servers and three sentinels."""
+
+    def __init__(self, servers: list[Server], sentinels: list[Sentinel]) -> None:
+        self.servers = servers
+        self.sentinels = sentinels
+
+    @property
+    def hosts(self) -> str:
+        """For a URL."""
+        return ",".join(f"127.0.0.1:{each.port}" for each in self.sentinels)
+
+    @property
+    def url(self) -> str:
+        return f"redis+sentinel://{self.hosts}/{NAME}/0"
+
+    def primary(self) -> Server:
+        """Return the server that all sentinels take for the primary."""
+
+        def agreed() -> Server | None:
+            ports = {each.primary() for each in self.sentinels}
+            return next((each for each in self.servers if {each.port} == ports), None)
+
+        return wait_until(agreed, 30, "the sentinels to agree")
+
+    def fail_over(self) -> Server:
+        """Kill the primary; return the one that takes its place, which is one already."""
+        dead = self.primary()
+        dead.kill()
+        wait_until(lambda: self.primary() is not dead, 60, "a new primary")
+        found = self.primary()
+        wait_until(lambda: found.client().role()[0] == b"master", 30, "its promotion")
+        return found
+
+
+@contextmanager
+def watched(
+    keeper: Keeper,
+    start: Callable[..., Server],
+    *arguments: str,
+    password: str | None = None,
+) -> Iterator[Watched]:
+    """Yield a primary with two replicas and three sentinels, all settled.
+
+    Args:
+        keeper: Of the session.
+        start: Starts a server.
+        *arguments: Of each server.
+        password: Of the sentinels.
+    """
+    with ExitStack() as running:
+        primary = start(*arguments)
+        replicas = [start(*arguments, "--replicaof", f"127.0.0.1 {primary.port}") for _ in range(2)]
+        sentinels = []
+        for _ in range(3):
+            sentinels.append(Sentinel(keeper, primary, password=password))
+            running.callback(sentinels[-1].close)
+        for each in sentinels:
+            wait_until(lambda each=each: each.sees() == (2, 2), 60, "sentinels to see all")  # type: ignore[misc]
+        yield Watched([primary, *replicas], sentinels)
