@@ -13,6 +13,9 @@ test: ## run every test that needs no root, on servers of its own
 faults: ## break every command of a process and count the jobs, for some minutes
 	@sh .ci/faults $(ARGS)
 
+chaos: ## run workers under fire and count the jobs: SECONDS=180 SEED=any
+	@sh .ci/chaos $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
 interop: ## run the tests with real Sidekiq (root, Debian or Ubuntu)
 	@sh .ci/interop $(ARGS)
 
@@ -28,4 +31,4 @@ wheel: ## build sdist and wheel into dist/ and try the wheel in an empty environ
 check: ## all of these, as the CI does
 	@sh .ci/run $(ARGS)
 
-.PHONY: help demo test faults interop fixtures lint wheel check
+.PHONY: help demo test faults chaos interop fixtures lint wheel check

@@ -215,6 +215,10 @@ class Proxy:
         """Have one more thing go wrong; it counts commands from now on."""
         self._call(lambda: self._faults.rules.append(rule))
 
+    def clear(self) -> None:
+        """Let nothing more go wrong."""
+        self._call(self._faults.rules.clear)
+
     def cut(self) -> int:
         """Cut all connections now; return how many there were."""
         return self._call(self._cut_all)
@@ -560,11 +564,11 @@ class _Line(asyncio.Protocol):
             self._proxy.release(self)
 
     def _to_server(self, data: bytes) -> None:
-        if self._server is not None:
+        if self._server is not None and not self._server.is_closing():
             self._server.write(data)
 
     def _to_client(self, frames: Sequence[bytes]) -> None:
-        if frames and self._client is not None:
+        if frames and self._client is not None and not self._client.is_closing():
             self._client.write(frames[0] if len(frames) == 1 else b"".join(frames))
 
     def pause_client(self) -> None:

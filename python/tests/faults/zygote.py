@@ -32,7 +32,7 @@ from tests.faults.pushes import PUSHES
 
 # What would make every run wait for seconds and has no say in whether jobs are lost. A name that
 # is gone costs time, nothing else.
-HASTE = {
+HASTE: dict[str, dict[str, float]] = {
     "jobwire.worker.wakeup": {"SLICE": 0.02, "POLL": 0.02},
     "jobwire.worker.settler": {"PAUSE": 0.1},
     "jobwire.worker.reliable": {"RECLAIM_EVERY": 0.1, "SAFETY_NET": 1.0},
@@ -105,10 +105,11 @@ def main() -> None:
                 status = os.waitstatus_to_exitcode(how) if ended else None
                 if ended:
                     running.discard(pid)
-                answer = {"status": status}
+                answer: dict[str, int | None] = {"status": status}
             else:
-                answer = {"pid": fork(request)}
-                running.add(answer["pid"])
+                pid = fork(request)
+                running.add(pid)
+                answer = {"pid": pid}
             print(json.dumps(answer), flush=True)  # noqa: T201 - the answer
     finally:
         for pid in running:

@@ -1,0 +1,307 @@
+"""Workers under fire: processes killed, connections cut, Redis restarted, and no job is lost.
+
+    python -m tests.chaos [--seconds N] [--seed N] [--jobs N] [--workers N]
+
+The last line printed is the account. Exit status: 0 every job finished, or is dead for its own
+reason; 1 not; 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import redis
+from rich.console import Console
+
+from jobwire import Client
+from jobwire.errors import MaybeWritten, RedisTrouble
+from jobwire_conformance.proxy import Switchboard
+from tests.chaos import jobs as kinds
+from tests.chaos import plan
+from tests.chaos.audit import Account, audit
+from tests.chaos.plan import Job
+from tests.chaos.storm import Storm
+from tests.servers import Keeper, Server, valkey_program
+from tests.workers import Workers
+
+JOBS_A_SECOND = 20_000 / 180
+BULK = 25
+PUSHERS = 4  # threads
+PATIENCE = 60.0  # seconds without any progress after which a job counts as stuck
+PRIVATE = "jobwire:private:"
+
+
+class Enqueuer:
+    """Pushes the jobs over some seconds, each until it is acknowledged.
+
+    Attributes:
+        repeated: Numbers of jobs that were pushed again because nobody knew.
+    """
+
+    def __init__(self, url: str, jobs: Sequence[Job], *, seconds: float) -> None:
+        self.repeated: set[int] = set()
+        self._client = Client(url)
+        self._jobs = jobs
+        self._seconds = seconds
+        self._pushed = [0] * PUSHERS
+        for share in range(PUSHERS):
+            threading.Thread(target=self._run, args=[share], daemon=True).start()
+
+    @property
+    def pushed(self) -> int:
+        """How many were acknowledged."""
+        return sum(self._pushed)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _run(self, share: int) -> None:
+        started = time.monotonic()
+        mine = self._jobs[share::PUSHERS]
+        pace = self._seconds / max(len(mine), 1)
+        for batch in _batches(mine):
+            time.sleep(max(started + self._pushed[share] * pace - time.monotonic(), 0))
+            self._push(batch)
+            self._pushed[share] += len(batch)
+
+    def _push(self, batch: Sequence[Job]) -> None:
+        first = batch[0]
+        while True:
+            at = None if first.after is None else time.time() + first.after
+            try:
+                if len(batch) == 1:
+                    self._client.push(first.kind, first.args, at=at, **_options(first))
+                else:
+                    args = [job.args for job in batch]
+                    self._client.push_bulk(first.kind, args, at=at, **_options(first))
+                return
+            except RedisTrouble as error:
+                if isinstance(error, MaybeWritten):
+                    self.repeated |= {job.number for job in batch}
+                time.sleep(0.1)
+
+
+def _options(job: Job) -> Any:
+    retry = kinds.app.jobs[job.kind].defaults.get("retry", True)
+    return {"queue": job.queue, "retry": retry}
+
+
+def _batches(jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
+    """Put some of the simplest jobs together for bulk pushes; the rest go one by one."""
+    bulk: list[Job] = []
+    for job in jobs:
+        if job.kind == "Quick" and job.queue == "low" and job.after is None:
+            bulk.append(job)
+            if len(bulk) == BULK:
+                yield bulk
+                bulk = []
+        else:
+            yield [job]
+    if bulk:
+        yield bulk
+
+
+def census(client: Any) -> tuple[Counter[int], Counter[int]]:
+    """Return how often each job waits or is held, and how often it is dead."""
+    texts = [*client.zrange("retry", 0, -1), *client.zrange("schedule", 0, -1)]
+    for name in client.smembers("queues"):
+        texts += client.lrange(b"queue:" + name, 0, -1)
+    for key in client.keys(PRIVATE + "*"):
+        texts += client.hvals(key)
+    dead: Counter[int] = Counter()
+    for text in [*client.zrange("dead", 0, -1), *client.zrange("jobwire:unreadable", 0, -1)]:
+        job = json.loads(text)
+        # Dead for another reason than its own: a number that no job has.
+        own = job.get("error_message") == kinds.LAST_WORDS
+        dead[job["args"][0] if own or job["class"] != "Doomed" else -1] += 1
+    return Counter(json.loads(text)["args"][0] for text in texts), dead
+
+
+def waiting(client: Any) -> int:
+    """Return how many jobs wait or are held."""
+    count = client.zcard("retry") + client.zcard("schedule")
+    count += sum(client.llen(b"queue:" + name) for name in client.smembers("queues"))
+    return int(count + sum(client.hlen(key) for key in client.keys(PRIVATE + "*")))
+
+
+def hurry(client: Any, *, within: float) -> None:
+    """Move time on, so that no job waits longer than so many seconds for its retry."""
+    latest = time.time() + within
+    for member in client.zrange("retry", latest, "inf", byscore=True):
+        client.zadd("retry", {member: latest}, xx=True)
+
+
+class Run:
+    """One run, from the first job to the account."""
+
+    def __init__(self, options: argparse.Namespace, out: Console) -> None:
+        self._out = out
+        self._seconds: float = options.seconds
+        self._seed: int = options.seed
+        self._jobs = plan.jobs(options.jobs, seed=options.seed, seconds=options.seconds)
+        self._size: int = options.workers
+        self._said_at = time.monotonic()
+        self._started = time.monotonic()
+
+    def __call__(self, directory: Path) -> bool:
+        """Do it; return whether all is well."""
+        with ExitStack() as opened:
+            keeper = Keeper()
+            opened.callback(keeper.close)
+            calm = Server(keeper, valkey_program())
+            opened.callback(calm.close)
+            server = Server(
+                keeper, valkey_program(), "--appendonly", "yes", "--appendfsync", "always"
+            )
+            opened.callback(server.close)
+            os.environ[kinds.RECORD] = calm.url
+            board = opened.enter_context(Switchboard())
+            workers = opened.enter_context(Workers(keeper, directory))
+            self._record: Any = calm.client()
+            self._client: Any = server.client()
+            self._storm = Storm(server, workers, board, size=self._size)
+            self._status = opened.enter_context(self._out.status("starting"))
+            enqueuer = Enqueuer(
+                self._storm.enqueuing.url(), self._jobs, seconds=self._seconds * 0.6
+            )
+            opened.callback(enqueuer.close)
+            self._rage(enqueuer)
+            self._storm.calm()
+            self._drain(enqueuer)
+            account = self._account(enqueuer)
+
+        return self._report(account, enqueuer)
+
+    def _rage(self, enqueuer: Enqueuer) -> None:
+        started = time.monotonic()
+        hurried_at = 0.0
+        for at, what, how in plan.disturbances(seed=self._seed, seconds=self._seconds):
+            while (left := started + at - time.monotonic()) > 0:
+                time.sleep(min(left, 0.1))
+                self._storm.look_after()
+                if time.monotonic() - hurried_at > 2:
+                    hurried_at = time.monotonic()
+                    with suppress(redis.RedisError):
+                        hurry(self._client, within=2)
+                    self._say("storm", enqueuer)
+            self._storm.happen(what, how)
+
+    def _drain(self, enqueuer: Enqueuer) -> None:
+        """Have healthy workers finish, for as long as they get on."""
+        least, since = sys.maxsize, time.monotonic()
+        with suppress(redis.RedisError):
+            self._storm.expire_leases(self._client)
+        self._storm.slots[0].send(signal.SIGTERM)  # who starts looks after the dead at once
+        while time.monotonic() - since < PATIENCE:
+            self._storm.look_after()
+            with suppress(redis.RedisError):
+                self._storm.expire_leases(self._client)
+                hurry(self._client, within=0)
+                left = waiting(self._client) + len(self._jobs) - enqueuer.pushed
+                if left == 0 and waiting(self._client) == 0:
+                    return
+                if left < least:
+                    least, since = left, time.monotonic()
+                self._say(f"calm, {left} left", enqueuer)
+            time.sleep(0.2)
+
+    def _account(self, enqueuer: Enqueuer) -> Account:
+        places, dead = census(self._client)
+        finished: dict[int, list[int]] = {}
+        for line in self._record.lrange(kinds.FINISHED, 0, -1):
+            number, pid = map(int, line.split())
+            finished.setdefault(number, []).append(pid)
+        failed = {int(number) for number in self._record.hkeys(kinds.FAILED)}
+        return audit(
+            self._jobs,
+            finished=finished,
+            failed=failed,
+            dead=dead,
+            places=places,
+            repeated=enqueuer.repeated,
+            disturbed=self._storm.disturbed,
+        )
+
+    def _say(self, what: str, enqueuer: Enqueuer) -> None:
+        """Show how far it is: always on a terminal, else now and then."""
+        now = time.monotonic()
+        storm = self._storm
+        text = (
+            f"{now - self._started:4.0f} s {what}: {enqueuer.pushed} enqueued, "
+            f"{self._record.llen(kinds.FINISHED)} finished, {storm.kills} kills, "
+            f"{storm.restarts} restarts, {storm.cuts} cuts"
+        )
+        self._status.update(text)
+        if not self._out.is_terminal and now - self._said_at > 10:
+            self._said_at = now
+            self._out.print(text, highlight=False, soft_wrap=True)
+
+    def _report(self, account: Account, enqueuer: Enqueuer) -> bool:
+        say = self._out.print
+        storm = self._storm
+        happened = ", ".join(f"{count} {what}" for what, count in sorted(storm.counts.items()))
+        say(f"happened: {happened.replace('_', ' ')}", highlight=False, soft_wrap=True)
+        again = enqueuer.repeated
+        twice = len([number for number in account.duplicates if number in again])
+        say(
+            f"of the duplicates, {twice} are of jobs that were pushed again for want of an answer",
+            highlight=False,
+            soft_wrap=True,
+        )
+        for name in ("lost", "stuck", "invented", "unexcused"):
+            if numbers := getattr(account, name):
+                say(f"{name}: {numbers[:20]}", highlight=False, soft_wrap=True)
+        say(
+            f"enqueued {enqueuer.pushed}, finished {len(account.finished)}, "
+            f"dead {len(account.dead)}, lost {len(account.lost)}, stuck {len(account.stuck)}, "
+            f"invented {len(account.invented)}, duplicates {len(account.duplicates)}, "
+            f"kills {storm.kills}, restarts {storm.restarts}, cuts {storm.cuts}",
+            highlight=False,
+            soft_wrap=True,
+        )
+        return account.balanced and enqueuer.pushed == len(self._jobs)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos")
+    parser.add_argument("--seconds", type=float, default=180.0, help="of trouble; then they drain")
+    parser.add_argument("--seed", type=int, help="for the same jobs and the same trouble again")
+    parser.add_argument("--jobs", type=int, help="default: 20,000 for 180 seconds")
+    parser.add_argument("--workers", type=int, default=4)
+    options = parser.parse_args()
+    if options.seconds <= 0 or options.workers < 1 or (options.jobs or 1) < 1:
+        parser.error("--seconds, --jobs and --workers must be above 0")
+    if options.seed is None:
+        options.seed = random.randrange(1_000_000)
+    if options.jobs is None:
+        options.jobs = int(options.seconds * JOBS_A_SECOND)
+    out = Console()
+    out.print(
+        f"seed {options.seed}: {options.jobs} jobs, {options.workers} workers, "
+        f"{options.seconds:g} s of trouble",
+        highlight=False,
+    )
+    directory = Path(tempfile.mkdtemp(prefix="jobwire-chaos-"))
+    if not Run(options, out)(directory):
+        out.print(f"what the workers said: {directory}", highlight=False, soft_wrap=True)
+        return 1
+    shutil.rmtree(directory)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

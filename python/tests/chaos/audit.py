@@ -1,0 +1,90 @@
+"""What became of every job. Values only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tests.chaos.plan import Job
+
+__all__ = ["Account", "audit"]
+
+
+@dataclass
+class Account:
+    """Numbers of jobs by what became of them.
+
+    Attributes:
+        finished: Succeeded.
+        dead: In the dead set, as they must be.
+        lost: Neither, and waiting nowhere; or dead although nothing was wrong with them.
+        stuck: Waiting or held at the end.
+        invented: Succeeded, failed or dead although never pushed, or not in that way.
+        duplicates: Succeeded or died more than once; there once for each time too many.
+        unexcused: Of these: the earlier ones were not in a process that was killed, paused or
+            told to stop, nor had the job been pushed again because no answer came.
+    """
+
+    finished: list[int] = field(default_factory=list)
+    dead: list[int] = field(default_factory=list)
+    lost: list[int] = field(default_factory=list)
+    stuck: list[int] = field(default_factory=list)
+    invented: list[int] = field(default_factory=list)
+    duplicates: list[int] = field(default_factory=list)
+    unexcused: list[int] = field(default_factory=list)
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every job is where it must be."""
+        return not (self.lost or self.stuck or self.invented or self.unexcused)
+
+
+def audit(
+    pushed: Sequence[Job],
+    *,
+    finished: Mapping[int, Sequence[int]],
+    failed: Collection[int],
+    dead: Counter[int],
+    places: Collection[int],
+    repeated: Collection[int] = (),
+    disturbed: Collection[int] = (),
+) -> Account:
+    """Account for every job.
+
+    Args:
+        pushed: The jobs.
+        finished: Number to the pids of the processes in which it succeeded, in order.
+        failed: Numbers of those that failed at least once.
+        dead: Number to how often it is in the dead set.
+        places: Numbers of those that wait or are held.
+        repeated: Numbers of those that were pushed again because no answer came.
+        disturbed: Pids of the processes that were killed, paused or told to stop.
+    """
+    account = Account()
+    for job in pushed:
+        number = job.number
+        processes = finished.get(number, ())
+        ends = dead[number] if job.dies else len(processes)
+        if number in places:
+            account.stuck.append(number)
+        elif not ends:
+            account.lost.append(number)
+        else:
+            (account.dead if job.dies else account.finished).append(number)
+        account.duplicates += [number] * (ends - 1)
+        if ends > 1 and number not in repeated and not {*processes[:-1]} <= {*disturbed}:
+            account.unexcused.append(number)
+    known = {job.number: job for job in pushed}
+    may_fail = {number for number, job in known.items() if job.kind in ("Flaky", "Doomed")}
+    account.invented = sorted(
+        ({*finished, *failed, *dead, *places} - known.keys())
+        | {number for number in finished if number in known and known[number].dies}
+        | {number for number in failed if number in known and number not in may_fail}
+    )
+    account.lost += sorted(
+        number
+        for number in dead
+        if number in known and not known[number].dies and number not in account.lost
+    )
+    return account
