@@ -1,6 +1,6 @@
 """What iterable jobs go through: sequences, files, rows of a database; each item with its cursor.
 
-    @app.iterable
+    @app.iterable()
     def import_users(cursor: Cursor, path: str) -> Iterator[object]:
         for row, at in over_csv(cursor, path):
             yield at  # may stop here, and begin again with this row

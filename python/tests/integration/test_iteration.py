@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -423,21 +424,53 @@ def test_a_cut_at_any_operation(server: Server, at: int, done: bool) -> None:
     world.close()
 
 
+class Crash(BaseException):
+    """The process ends here."""
+
+
+def crash() -> None:
+    raise Crash
+
+
 def test_a_crash_repeats_five_seconds(world: World) -> None:
     """ITER-3: what came after the last save is done again, and nothing is left out."""
-
-    class Crash(BaseException):
-        pass
-
-    def crash() -> None:
-        raise Crash
-
     world.at[8] = crash
     with pytest.raises(Crash):
         world.run()
     world.at = {}
     world.run()
     assert world.items == list(range(5, 20))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_history(server: Server, seed: int) -> None:
+    """ITER-3, ITER-5, ITER-10: whatever befalls it, in order, nothing is left out.
+
+    After a stop nothing comes twice, after a failure one item, after a crash at most 5 s of them.
+    """
+    dice = random.Random(seed)
+    world = World(server, is_async=bool(seed % 2))
+    count = 30
+    done = 0  # items before this one are done
+    slack = 0  # as many of them may come again
+    for _ in range(100):
+        fate, at = dice.choice([world.stop, boom, crash]), dice.randrange(done, count + 6)
+        world.stopping, world.at = False, {at: fate}
+        ended: BaseException | None = None
+        try:
+            world.run(count)
+        except (Interrupted, LookupError, Crash) as error:
+            ended = error
+        first = world.items[0] if world.items else done
+        assert done - slack <= first <= done
+        assert world.items == list(range(first, first + len(world.items)))
+        done = max(done, first + len(world.items) - isinstance(ended, LookupError | Crash))
+        slack = 5 if isinstance(ended, Crash) else 0
+        if ended is None:
+            break
+    assert done == count
+    assert world.redis.keys("*") == []
+    world.close()
 
 
 def test_around_each_item(server: Server) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import builtins
 import json
 import time
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
 import redis
 
 from jobwire import App, current_job
+from jobwire.iterables import over_sequence
+from jobwire.iteration import Cursor
 
 
 class ShoutError(Exception):
@@ -84,6 +87,14 @@ def make_app(**settings: Any) -> ReportingApp:
         while not app.reports.lpop(f"app:gate:{name}"):
             time.sleep(0.02)
         app.finished(name, *rest)
+
+    @app.iterable(name="IterJob")
+    def iterate(cursor: Cursor, count: int, pause: float) -> Iterator[object]:
+        for item, at in over_sequence(cursor, range(count)):
+            yield at
+            app.reports.rpush(f"app:items:{jid()}", item)
+            time.sleep(pause)
+        app.finished()
 
     return app
 

@@ -19,6 +19,7 @@ from jobwire.keys import Keys
 from jobwire.payload import decode, encode
 from jobwire.worker.iterating import Iterations
 from tests.interop.driver import Driver
+from tests.interop.python_worker import worker_threads
 from tests.interop.sidekiq import RealSidekiq, results
 from tests.servers import Server, wait_until
 
@@ -85,7 +86,7 @@ def test_sidekiq_goes_on_after_python(
     assert items(client, jid) == list(range(7))
     assert client.hget(f"it-{jid}", "jw_total") == b"40"
     with sidekiq.worker(poll=None):
-        wait_until(lambda: [each["jid"] for each in results(client)] == [jid], 20, "the end")
+        wait_until(lambda: [each["jid"] for each in results(client)] == [jid], 40, "the end")
         wait_until(lambda: not client.exists(f"it-{jid}"), 10, "the end of its state")
     assert items(client, jid) == list(range(ITEMS))
 
@@ -96,7 +97,7 @@ def test_python_goes_on_after_sidekiq(
     """ITER-1, ITER-5: with what Sidekiq wrote at its interruption."""
     jid = str(driver.perform_async("IterJob", ITEMS, 0.05))
     with sidekiq.worker(poll=None) as worker:
-        wait_until(lambda: len(items(client, jid)) >= 3, 20, "the first items")
+        wait_until(lambda: len(items(client, jid)) >= 3, 40, "the first items")
         worker.signal(signal.SIGTERM)
         assert worker.wait() == 0
     first = len(items(client, jid))
@@ -116,7 +117,7 @@ def test_back_and_forth(
     jid = str(driver.perform_async("IterJob", ITEMS, 0.05))
     run_in_python(client, shell, after(4))
     with sidekiq.worker(poll=None) as worker:
-        wait_until(lambda: len(items(client, jid)) >= 7, 20, "Sidekiq's items")
+        wait_until(lambda: len(items(client, jid)) >= 7, 40, "Sidekiq's items")
         worker.signal(signal.SIGTERM)
         assert worker.wait() == 0
     state = shell.run(load(KEYS, jid))
@@ -129,6 +130,35 @@ def test_back_and_forth(
     assert items(client, jid) == list(range(ITEMS))
 
 
+def test_workers_take_turns(
+    sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, server: Server, shell: SyncRedis
+) -> None:
+    """ITER-4, ITER-5: whole workers, each stopped in the midst of it."""
+    count = 120
+    jid = str(driver.perform_async("IterJob", count, 0.02))
+
+    def further() -> None:
+        before = len(items(client, jid))
+        wait_until(lambda: len(items(client, jid)) >= before + 5, 40, "five more items")
+
+    for start in (1, 3):
+        with worker_threads(server.url):
+            further()
+        assert shell.run(load(KEYS, jid)).executions == start
+        assert [record.jid for record in driver.queue_list()] == [jid]
+        with sidekiq.worker(poll=None) as worker:
+            further()
+            worker.signal(signal.SIGTERM)
+            assert worker.wait() == 0
+        assert shell.run(load(KEYS, jid)).executions == start + 1
+        assert [record.jid for record in driver.queue_list()] == [jid]
+    with worker_threads(server.url):
+        wait_until(lambda: len(results(client)) == 1, 30, "the end")
+        wait_until(lambda: not client.exists(f"it-{jid}"), 10, "the end of its state")
+    assert items(client, jid) == list(range(count))
+    assert driver.set_size("retry") == 0
+
+
 def test_python_cancels_before_the_start(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, shell: SyncRedis
 ) -> None:
@@ -136,7 +166,7 @@ def test_python_cancels_before_the_start(
     jid = str(driver.perform_async("IterJob", 3, 0))
     shell.run(cancel(KEYS, jid, now=1_786_960_000))
     with sidekiq.worker(poll=None):
-        wait_until(lambda: [each["jid"] for each in results(client)] == [jid], 20, "its end")
+        wait_until(lambda: [each["jid"] for each in results(client)] == [jid], 40, "its end")
         wait_until(lambda: not client.exists(f"it-{jid}"), 10, "the end of its state")
     assert items(client, jid) == ([] if sidekiq.generation == 8 else [0, 1, 2])
     assert driver.set_size("retry") == 0

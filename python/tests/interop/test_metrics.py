@@ -23,6 +23,7 @@ from jobwire.metrics import (
 )
 from jobwire.times import Generation
 from tests.interop.driver import Driver
+from tests.interop.python_worker import worker_threads
 from tests.interop.sidekiq import RealSidekiq
 from tests.servers import Server, wait_until
 
@@ -57,7 +58,8 @@ def shell(server: Server) -> Iterator[SyncRedis]:
 
 def minutes() -> list[float]:
     """Return a time in this minute and in those in which the test may have begun."""
-    return [time.time() - 60 * ago for ago in range(3)]
+    now = time.time()
+    return [now - 60 * ago for ago in range(3)]
 
 
 def histogram(*counted: tuple[int, int]) -> list[int]:
@@ -140,6 +142,24 @@ def test_python_reads_what_sidekiq_wrote(
     assert one["totals"].pop("SleepJob") == other["totals"].pop("TwinJob")
     for what in ("averages", "series", "hist", "minutes"):
         assert one[what] == other[what]
+
+
+def test_sidekiq_reads_what_a_worker_counted(
+    driver: Driver, server: Server, client: redis.Redis, generation: Generation
+) -> None:
+    """MET-1, MET-4: a worker beside Sidekiq 7 writes where 7 reads, without being told."""
+    if generation == 7:  # as its process would say
+        client.sadd("processes", "ruby:1:0123456789ab")
+        client.hset("ruby:1:0123456789ab", "info", '{"version":"7.3.2"}')
+    with worker_threads(server.url):
+        driver.perform_async("SleepJob", 0.12)
+        driver.perform_async("FailJob")
+        driver.push({"class": "EchoJob", "args": [], "wrapped": "Inner"})
+        wait_until(lambda: client.get("stat:processed") == b"3", 40, "the runs")
+    seen = driver.eval(QUERY, "SleepJob")
+    totals = {name: (each["p"], each.get("f", 0)) for name, each in seen["totals"].items()}
+    assert totals == {"SleepJob": (1, 0), "FailJob": (1, 1), "Inner": (1, 0)}
+    assert sum(seen["hist"]) == 1
 
 
 MARKS = """
