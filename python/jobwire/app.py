@@ -78,6 +78,7 @@ class App:
         strict_args: `raise` refuses arguments that JSON does not have; `off` converts them.
         client_middleware: Runs around each push, outermost first. [PUSH-7]
         server_middleware: Runs around each execution, outermost first. [EXEC-6]
+        wait_replicas: How many replicas have to have a job that is enqueued; see `Client`.
 
     Attributes:
         jobs: Wire class to definition.
@@ -98,11 +99,13 @@ class App:
         strict_args: StrictArgs = "raise",
         client_middleware: Iterable[ClientMiddleware | type] = (),
         server_middleware: Iterable[ServerMiddleware | type] = (),
+        wait_replicas: int = 0,
     ) -> None:
         self.url = url
         self.namespace = namespace
         self.generation: GenerationSetting = generation
         self.strict_args: StrictArgs = strict_args
+        self.wait_replicas = wait_replicas
         self.client_middleware: Chain[ClientMiddleware] = Chain(client_middleware)
         self.server_middleware: Chain[ServerMiddleware] = Chain(server_middleware)
         self.around: list[Around] = []
@@ -282,6 +285,7 @@ class App:
                     generation=self.generation,
                     strict_args=self.strict_args,
                     middleware=self.client_middleware,
+                    wait_replicas=self.wait_replicas,
                 )
             return self._client
 
@@ -298,6 +302,7 @@ class App:
                     generation=self.generation,
                     strict_args=self.strict_args,
                     middleware=self.client_middleware,
+                    wait_replicas=self.wait_replicas,
                 )
             return client
 
