@@ -1,0 +1,96 @@
+"""What the reliable profile adds, beside real Sidekiq that knows nothing of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import redis
+
+from jobwire import Client
+from jobwire._sync import SyncRedis
+from jobwire.graves import Grave, bury
+from jobwire.keys import Keys
+from jobwire.payload import decode
+from jobwire.poison import poisoned
+from jobwire.wire import once
+from jobwire.worker.poller import Poller
+from tests.interop.driver import Driver
+from tests.interop.sidekiq import RealSidekiq, results
+from tests.servers import Server, wait_until
+
+pytestmark = pytest.mark.interop
+
+JOBS = 300
+
+
+def test_precise_pollers_beside_two_of_sidekiqs(
+    sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, server: Server
+) -> None:
+    """SCHED-5, SCHED-11: four of them take from the same sets; each job arrives once."""
+    with ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(sidekiq.worker(queues=["nobody"], poll=0.02))
+            shell = SyncRedis(server.url)
+            poller = Poller(
+                shell,
+                Keys(),
+                interval=None,
+                precise=True,
+                generation=lambda: 8,
+                grave=lambda: Grave(time.time()),
+            )
+            poller.start()
+            stack.callback(shell.close)
+            stack.callback(poller.close, 10)
+        python = stack.enter_context(Client(server.url))
+        jids: list[Any] = []
+        for _ in range(3):
+            due = time.time() + 1.0
+            half: list[list[Any]] = [[number] for number in range(JOBS // 2)]
+            jids += python.push_bulk("EchoJob", half, at=due)
+            jids += driver.push_bulk({"class": "EchoJob", "args": half, "at": due})
+            client.zadd("retry", dict.fromkeys(client.zrange("schedule", 0, 9), due))
+            client.zrem("schedule", *client.zrange("retry", 0, -1))
+        wait_until(lambda: client.llen("queue:default") >= len(jids), 30, "all promotions")
+        wait_until(lambda: not client.exists("schedule", "retry"), 10, "empty sets")
+    found = [json.loads(text)["jid"] for text in client.lrange("queue:default", 0, -1)]
+    assert Counter(found) == Counter(jids)
+
+
+def test_a_poison_pill_is_read_and_retried(
+    sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, server: Server
+) -> None:
+    """REL-10, DEAD-1: an entry of the dead set like any other."""
+    jid = driver.push({"class": "EchoJob", "args": [7]})
+    [text] = client.lrange("queue:default", 0, -1)
+    client.delete("queue:default")
+    fate = poisoned(decode(text, "default"), 4, now=time.time(), generation=8)
+    assert fate is not None
+    shell = SyncRedis(server.url)
+    shell.run(once(bury("dead", fate.text, Grave(time.time()))))
+    shell.close()
+    entry = "Sidekiq::DeadSet.new.first"
+    seen = driver.eval(f"[{entry}.jid, {entry}['error_class'], {entry}['error_message']]")
+    assert seen[:2] == [jid, "jobwire.PoisonPill"]
+    assert "4 processes died" in seen[2]
+    driver.eval(f"{entry}.retry; nil")
+    assert client.zcard("dead") == 0
+    with sidekiq.worker():
+        wait_until(lambda: client.llen("app:results") == 1, 20, "the run")
+    assert results(client)[0]["jid"] == jid
+
+
+def test_sidekiq_serves_a_paused_queue(
+    sidekiq: RealSidekiq, driver: Driver, client: redis.Redis
+) -> None:
+    """REL-9: it never looks at our key; the pause stops our workers only."""
+    client.sadd("jobwire:paused", "default")
+    driver.push({"class": "EchoJob", "args": [7]})
+    with sidekiq.worker():
+        wait_until(lambda: client.llen("app:results") == 1, 20, "the run")
+    assert client.smembers("jobwire:paused") == {b"default"}
