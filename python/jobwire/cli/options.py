@@ -15,6 +15,7 @@ from jobwire.app import App
 from jobwire.config import DEFAULT_URL, redis_url
 from jobwire.settings import SETTINGS, Setting, Settings, resolve
 from jobwire.worker.joblog import set_up
+from jobwire.worker.notify import SUPERVISOR
 
 __all__ = [
     "find_redis",
@@ -64,7 +65,8 @@ def unnamed_redis() -> tuple[str, str]:
 
 def set_up_log(settings: Settings) -> None:
     """Log as the settings say, beginning with what is odd about them."""
-    set_up(settings["log_format"], settings["log_level"])
+    several = settings["processes"] > 1 or SUPERVISOR in os.environ
+    set_up(settings["log_format"], settings["log_level"], pid=several)
     for note in settings.notes:
         logging.getLogger("jobwire.settings").warning("%s", note)
 

@@ -182,7 +182,7 @@ class _Child:
         if not isinstance(boot, Boot):
             return
         _die_with(boot.worker)
-        set_up(boot.log_format, boot.log_level)
+        set_up(boot.log_format, boot.log_level, pid=True)
         try:
             jobs = _load(boot)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - importing runs the user's code
