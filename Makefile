@@ -16,6 +16,9 @@ faults: ## break every command of a process and count the jobs, for some minutes
 chaos: ## run workers under fire and count the jobs: SECONDS=180 SEED=any
 	@sh .ci/chaos $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
+soak: ## run a million jobs through one process and watch what it uses (Linux)
+	@sh .ci/soak $(ARGS)
+
 interop: ## run the tests with real Sidekiq (root, Debian or Ubuntu)
 	@sh .ci/interop $(ARGS)
 
@@ -28,7 +31,7 @@ lint: ## check format, lint and types
 wheel: ## build sdist and wheel into dist/ and try the wheel in an empty environment
 	@sh .ci/wheel $(ARGS)
 
-check: ## all of these, as the CI does
+check: ## what the CI runs: test, lint, demo, interop, chaos for 30 seconds, wheel
 	@sh .ci/run $(ARGS)
 
-.PHONY: help demo test faults chaos interop fixtures lint wheel check
+.PHONY: help demo test faults chaos soak interop fixtures lint wheel check
