@@ -96,6 +96,11 @@ class Notifier:
             with suppress(OSError):
                 self._file.unlink()
 
+    def close(self) -> None:
+        """Tell no more."""
+        if self._socket is not None:
+            self._socket.close()
+
     def wait_orphaned(self) -> None:
         """Return when the supervisor is gone."""
         if self._socket is not None:
