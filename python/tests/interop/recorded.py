@@ -48,6 +48,7 @@ SUBSTITUTES = (
 )
 JID = re.compile(r"\b[0-9a-f]{24}\b")
 
+WORK = (":work", ":workers")
 LIFETIMES = (60, 28_800, 259_200, 2_592_000, 7_776_000, 157_680_000)
 
 
@@ -66,12 +67,13 @@ class Normal:
     ) -> list[Any] | None:
         if keys is None:
             return None
-        if not ordered:
+        if not ordered:  # nor is it certain that there was a beat with the jobs
             keys = [
                 key | {"value": sorted(key["value"], key=_arguments)}
                 if key["type"] == "list"
                 else key
                 for key in keys
+                if not key["key"].endswith(WORK)
             ]
         return sorted(
             [
@@ -119,7 +121,7 @@ class Normal:
                 key["value"], key=lambda pair: (_due(pair[1]) == "", _arguments(pair[0]))
             )
             return [[self.value(member), _due(score)] for member, score in members]
-        if key["key"].endswith((":work", ":workers")):  # the names are those of threads
+        if key["key"].endswith(WORK):  # the names are those of threads
             return sorted((self.value(record) for record in key["value"].values()), key=json.dumps)
         return self.value(key["value"])
 
@@ -203,13 +205,15 @@ def _command(line: str, normal: Normal) -> list[Any]:
     words = [ast.literal_eval(f"b{word}").decode() for word in ARGUMENT.findall(match[2])]
     name, *arguments = words
     made: list[Any] = [normal.text(MINUTE.sub(r"\1\2<minute>", word)) for word in arguments]
-    if name in ("hset", "hmset") and arguments[0].endswith((":work", ":workers")):
+    if name in ("hset", "hmset") and arguments[0].endswith(WORK):
         made[1::2] = ["<thread>"] * len(made[1::2])
     elif name in ("hset", "hmset"):
         for at in range(1, len(arguments) - 1, 2):
             made[at + 1] = normal.value(arguments[at + 1], arguments[at])
     elif name in ("incrby", "hincrby"):
         made[-1] = "<count>"
+    elif name == "bitfield":
+        made[-2] = "<bucket>"  # how long a job took
     elif name == "rpush":
         made[1:] = sorted(made[1:], key=json.dumps)
     text = json.dumps(
