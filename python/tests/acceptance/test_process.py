@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobwire import Client
-from tests.fleet import Fleet
+from tests.fleet import Fleet, gone
 from tests.servers import Keeper, Server, wait_until
 
 SHOP = """
@@ -124,3 +124,35 @@ def test_a_worker_survives_what_an_isolated_job_does(
     assert b"jobwire.errors.JobCrashed" in redis.zrange("dead", 0, -1)[0]
     fleet.send(signal.SIGTERM)
     assert fleet.wait() == 0
+
+
+@pytest.mark.parametrize("name", ["Wait", "AsyncWait"])
+def test_an_isolated_job_is_put_back_and_interrupted(
+    server: Server, fleet: Fleet, tmp_path: Path, name: str
+) -> None:
+    """SIG-5, FETCH-6: at the deadline; its process is gone with the worker."""
+    out = tmp_path / "out"
+    fleet.start("tests.apps.isolated:app", "--redis", server.url, "-t", "1")
+    with Client(server.url) as client:
+        client.push(name, [str(out)])
+    wait_until(lambda: out.exists() and out.read_text().endswith("\n"), 30)
+    fleet.send(signal.SIGTERM)
+    assert fleet.wait() == 0
+    pid, interrupted = out.read_text().split()
+    assert interrupted == "interrupted"
+    wait_until(lambda: gone(int(pid)))
+    redis = server.client()
+    assert redis.llen("queue:default") == 1
+    assert not redis.exists("retry", "dead", "stat:failed")
+
+
+def test_the_time_limit_of_an_isolated_job(server: Server, fleet: Fleet) -> None:
+    """RETRY-1: it is killed, and tried again as after any failure."""
+    fleet.start("tests.apps.isolated:app", "--redis", server.url)
+    with Client(server.url) as client:
+        client.push("Slow", [])
+    redis = server.client()
+    wait_until(lambda: redis.zcard("retry") == 1, 30)
+    payload = redis.zrange("retry", 0, -1)[0]
+    assert b'"error_class":"jobwire.errors.JobTimeout"' in payload
+    assert b"still running after 0.5 s" in payload

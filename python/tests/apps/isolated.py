@@ -118,6 +118,12 @@ async def async_wait(path: str) -> None:
         raise
 
 
+@app.job(name="Slow", isolated=True, timeout=0.5)
+def slow() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    time.sleep(60)
+
+
 @app.job(name="Say", isolated=True)
 def say(text: str) -> None:
     logging.getLogger("shop").warning("%s", text)
