@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from jobwire.errors import NoReply, RedisRefused
+from jobwire.errors import NoReply, RedisRefused, RedisUnreachable
 
 __all__ = [
     "Arg",
@@ -203,12 +203,31 @@ def _transaction(replies: list[Any]) -> Any:
 
 def _repair(step: Step, reply: Any, scripts: ScriptSource) -> Generator[Message, list[Any], Any]:
     """Do what an error in the reply asks for; raise it if that is nothing."""
-    reply = yield from _load(step, reply, scripts)
-    if _hit_by_failover(reply):
-        again = yield Message(_commands(step, scripts), fresh=True)
-        reply = yield from _load(step, _reply(step, again), scripts)
+    try:
+        reply = yield from _load(step, reply, scripts)
+        if _hit_by_failover(reply):
+            again = yield from _repeat(step, reply, scripts)
+            reply = yield from _load(step, again, scripts)
+    except RedisUnreachable as error:
+        if isinstance(step, Batch) and not step.atomic:
+            # Other commands of it were carried out, and their replies go down with this.
+            raise NoReply(str(error)) from error
+        raise
     if isinstance(reply, ErrorReply):
         raise RedisRefused(reply.message, reply.replies)
+    return reply
+
+
+def _repeat(step: Step, reply: Any, scripts: ScriptSource) -> Generator[Message, list[Any], Any]:
+    """Send once more what a failover hit, and nothing that was carried out. [PUSH-9]"""
+    if not isinstance(step, Batch) or step.atomic:
+        replies = yield Message(_commands(step, scripts), fresh=True)
+        return _reply(step, replies)
+    hit = [index for index, each in enumerate(reply) if _hit_by_failover(each)]
+    calls = [_words(step.steps[index], scripts) for index in hit]
+    answers = yield Message(calls, fresh=True)
+    for index, answer in zip(hit, answers, strict=True):
+        reply[index] = answer
     return reply
 
 

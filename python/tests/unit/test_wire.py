@@ -193,6 +193,25 @@ def test_a_transaction_is_repeated_whole() -> None:
     assert sent[1] == Message(sent[0].commands, fresh=True)
 
 
+def test_of_a_batch_only_what_failed_is_repeated() -> None:
+    """PUSH-9 and REL-1: a fetch that was carried out must not be carried out again."""
+    batch = Batch([Script("done", [], []), Script("fetch", [], []), command("INCR", "n")])
+    reply, sent = converse(one(batch), [READONLY, [b"jobs"], READONLY], [1, 2])
+    assert reply == [1, [b"jobs"], 2]
+    assert len(sent) == 2
+    assert sent[1] == Message([sent[0].commands[0], ("INCR", "n")], fresh=True)
+
+
+@pytest.mark.parametrize("error", [READONLY, NOSCRIPT])
+def test_nobody_is_told_that_a_half_done_batch_was_never_sent(error: ErrorReply) -> None:
+    """REL-8: who hears nothing of a fetch has to know that it may have been carried out."""
+    batch = Batch([Script("done", [], []), Script("fetch", [], [])])
+    with pytest.raises(NoReply, match="no server"):
+        converse(one(batch), [error, [b"jobs"]], RedisUnreachable("no server"))
+    with pytest.raises(RedisUnreachable):
+        converse(one(command("INCR", "n")), [READONLY], RedisUnreachable("no server"))
+
+
 def test_failover_errors_are_repeated_once() -> None:
     """PUSH-9: and PUSH-8: the second refusal is the truth."""
     with pytest.raises(RedisRefused, match="READONLY"):
