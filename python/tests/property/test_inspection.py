@@ -1,0 +1,196 @@
+"""The inspector never fails on odd data, whatever anybody has put into Redis."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jobwire.cli import inspect_views as views
+from jobwire.cli.inspect_output import Sheet, ago, clean, console, duration, to_json
+from jobwire.cli.inspect_output import _table as table
+from jobwire.errors import JobwireError
+from jobwire.inspect import Filter, Inspector, SetName
+from jobwire.inspect.entry import entry
+from tests.property.test_payload import OBJECTS, TEXT, VALUES, spelled
+from tests.servers import Server
+
+NOW = 1_795_192_067.25
+FIELDS = st.sampled_from(
+    [
+        *("class", "args", "jid", "queue", "retry", "retry_count", "created_at", "enqueued_at"),
+        *("failed_at", "retried_at", "error_class", "error_message", "error_backtrace", "tags"),
+        *("wrapped", "display_class", "encrypt", "at", "bid"),
+    ]
+)
+WRAPPERS = st.sampled_from(
+    ["Sidekiq::ActiveJob::Wrapper", "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"]
+)
+MAILERS = st.sampled_from(["ActionMailer::DeliveryJob", "ActionMailer::MailDeliveryJob"])
+JOBS = st.builds(
+    lambda odd, some: odd | some,
+    st.dictionaries(FIELDS, VALUES | st.text(max_size=5), max_size=8),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "class": WRAPPERS,
+            "wrapped": MAILERS,
+            "args": st.lists(
+                st.fixed_dictionaries({"arguments": st.lists(VALUES, max_size=5) | VALUES})
+            ),
+        },
+    ),
+)
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> bytes:
+    """Return what may stand where a payload, a record or an info should be."""
+    kind = draw(st.integers(0, 5))
+    if kind == 0:
+        return draw(st.binary(max_size=30))
+    value = draw(JOBS if kind < 4 else VALUES | OBJECTS)
+    text = draw(spelled(value)).encode("utf-8", "surrogatepass")
+    if kind == 3:
+        return text[: draw(st.integers(0, len(text)))]
+    if kind == 5:
+        return b'{"a":' * 150 + text
+    return text
+
+
+SCORES = st.floats(allow_nan=False)
+NAMES = st.sampled_from(["default", "q\n*", "fîle"]).map(str.encode) | st.binary(
+    min_size=1, max_size=6
+)
+VALUE_OF_KEY = st.one_of(
+    st.tuples(st.just("string"), texts() | st.integers().map(lambda n: str(n).encode())),
+    st.tuples(st.just("list"), st.lists(texts(), min_size=1, max_size=4)),
+    st.tuples(st.just("set"), st.lists(NAMES, min_size=1, max_size=4)),
+    st.tuples(st.just("zset"), st.lists(st.tuples(texts(), SCORES), min_size=1, max_size=4)),
+    st.tuples(
+        st.just("hash"),
+        st.dictionaries(
+            st.sampled_from(
+                [b"info", b"busy", b"beat", b"quiet", b"ex", b"c", b"rt", b"cancelled", b"A|p"]
+            )
+            | NAMES,
+            texts(),
+            min_size=1,
+            max_size=5,
+        ),
+    ),
+)
+KEYS = [
+    *("queues", "schedule", "retry", "dead", "jobwire:unreadable", "processes", "stat:processed"),
+    *("stat:failed", "stat:processed:2026-11-20", "jobwire:owners", "jobwire:returned"),
+    *("jobwire:paused", "jobwire:stat:recovered", "queue:default", "p", "p:work", "p:workers"),
+    *("jobwire:private:p", "it-a", "j|261120|16:27", "h|A-20-16:27", "20261120-marks"),
+]
+
+
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(state=st.dictionaries(st.sampled_from(KEYS), VALUE_OF_KEY, max_size=12))
+def test_any_value_of_any_key_is_looked_at(server: Server, state: dict[str, Any]) -> None:
+    """INSP-3, INSP-11, INSP-12: wrong types, broken text, huge numbers, in every key at once."""
+    client = server.client()
+    client.flushdb()
+    for key, (kind, value) in state.items():
+        match kind:
+            case "string":
+                client.set(key, value)
+            case "list":
+                client.rpush(key, *value)
+            case "set":
+                client.sadd(key, *value)
+            case "zset":
+                client.zadd(key, dict(value))
+            case "hash":
+                client.hset(key, mapping=value)
+    # Some of it is reached only through these names.
+    for key in ("processes", "jobwire:owners"):
+        if client.type(key) in (b"none", b"set"):
+            client.sadd(key, "p")
+    client.close()
+    with Inspector(server.url, clock=lambda: NOW) as inspector:
+        for sheet in sheets(inspector):
+            shown(sheet())
+        assert to_json(inspector.stats())
+        sets: list[SetName] = ["schedule", "retry", "dead", "unreadable"]
+        entries = [each for name in sets for each in inspector.entries(name)]
+        for each in entries:
+            key = "jobwire:unreadable" if each.place == "unreadable" else each.place
+            assert each.payload in dict(state[key][1])
+            shown(views.one_job(each, None, NOW))
+        for each in entries:
+            for change in (inspector.retry, inspector.kill, inspector.delete):
+                # It may be refused, in words; nothing else may happen.
+                with suppress(JobwireError):
+                    change(each)
+
+
+def sheets(inspector: Inspector) -> list[Any]:
+    only = Filter(class_name="*", older_than=0.0, error="")
+    return [
+        lambda: views.stats(inspector),
+        lambda: views.history(inspector, 2),
+        lambda: views.queues(inspector),
+        *(
+            lambda name=each.name, some=some: views.queue(inspector, name, some, NOW)
+            for each in inspector.queues()
+            for some in (Filter(), only)
+        ),
+        *(
+            lambda name=name: views.jobs(inspector, name, Filter(), NOW)
+            for name in ("schedule", "retry", "dead", "unreadable")
+        ),
+        lambda: views.jobs(inspector, "retry", only, NOW, "a*"),
+        lambda: views.processes(inspector, NOW),
+        lambda: views.works(inspector, Filter(), NOW),
+        lambda: views.holdings(inspector, NOW),
+        lambda: views.iterations(inspector, (), NOW),
+        lambda: views.metrics(inspector, None, minutes=5, hours=None, generation=8),
+        lambda: views.metrics(inspector, "A", minutes=5, hours=None, generation=8),
+    ]
+
+
+def shown(sheet: Sheet) -> None:
+    """Print a sheet in every form, into nothing."""
+    sheet = replace(sheet, items=list(sheet.items))
+    for item in sheet.items:
+        json.loads(to_json(sheet.record(item)))
+        for cell in sheet.row(item):
+            assert str(cell).isprintable()
+    out = console()
+    with out.capture():
+        out.print(table(sheet, None, 80))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(text=texts(), score=st.none() | SCORES, now=st.floats(0, 1e12))
+def test_any_entry_can_be_asked_anything(text: bytes, score: float | None, now: float) -> None:
+    """INSP-3: every property has a value, and the bytes are kept."""
+    found = entry(text, "dead", score)
+    assert found.payload == text
+    for name in dir(type(found)):
+        if isinstance(getattr(type(found), name), property):
+            getattr(found, name)
+    found.latency(now)
+    assert (found.problem is None) == (found.fault is None)
+    json.loads(to_json(views.entry_record(found)))
+    for only in (Filter(jid="x"), Filter(tag="x"), Filter(error="x"), Filter(older_than=1.0)):
+        assert only.matches(found, now=now) in (True, False)
+
+
+@given(text=TEXT | st.text(), seconds=st.floats(allow_nan=False))
+def test_anything_can_be_printed(text: str, seconds: float) -> None:
+    """SEC-2: nothing that steers a terminal gets there; times are words."""
+    assert clean(text).isprintable()
+    assert duration(seconds).isprintable()
+    assert ago(seconds, NOW)

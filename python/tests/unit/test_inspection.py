@@ -1,0 +1,210 @@
+"""What an entry shows, which entries a filter means, and how things are printed."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobwire import _data, inspect
+from jobwire.cli.inspect_output import Column, Sheet, _table, ago, clean, console, duration, to_json
+from jobwire.inspect import Filter, aio, sync
+from jobwire.inspect.display import display_args, display_class
+from jobwire.inspect.entry import Entry, backtrace_lines, entry
+from tests.unit.test_layers import IMPURE, imports
+
+NOW = 1_795_192_067.25
+OLD, NEW = (
+    "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper",
+    "Sidekiq::ActiveJob::Wrapper",
+)
+
+
+def made(place: str = "retry", score: float | None = None, **fields: Any) -> Entry:
+    return entry(json.dumps({"class": "A", "args": [], **fields}).encode(), place, score)
+
+
+VECTORS = json.loads((_data.path("fixtures") / "vectors" / "backtraces.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
+def test_backtraces(vector: dict[str, Any]) -> None:
+    """PAY-15: every form that was ever written; nothing is loaded, nothing fails."""
+    assert backtrace_lines(vector["stored"]) == vector["lines"]
+
+
+@pytest.mark.parametrize("wrapper", [OLD, NEW])
+@pytest.mark.parametrize(
+    ("wrapped", "args", "shown", "arguments"),
+    [
+        ("W", [{"arguments": [1, {"_aj_globalid": "g"}]}], "W", [1, "g"]),
+        ("W", [{"arguments": [{"a": [{"_aj_x": 1}], "_aj_symbol_keys": []}]}], "W", [{"a": [{}]}]),
+        (None, ["W"], "W", []),
+        (None, [{"job_class": "W", "arguments": [1]}], "W", [1]),
+        ("ActionMailer::DeliveryJob", [{"arguments": ["M", "m", "now", 1]}], "M#m", [1]),
+        (
+            "ActionMailer::MailDeliveryJob",
+            [{"arguments": ["M", "m", "now", {"params": {"p": 1}, "args": [2]}]}],
+            "M#m",
+            [{"p": 1}, [2]],
+        ),
+        ("ActionMailer::MailDeliveryJob", [{"arguments": ["M"]}], None, []),
+        (None, None, "", []),
+    ],
+)
+def test_what_active_job_wraps(
+    wrapper: str, wrapped: str | None, args: Any, shown: str | None, arguments: list[Any]
+) -> None:
+    """PAY-16: both wrappers; a mail is its mailer and method."""
+    fields = {"class": wrapper, "args": args, **({"wrapped": wrapped} if wrapped else {})}
+    assert display_class(fields) == (wrapped if shown is None else shown or wrapper)
+    assert display_args(fields) == arguments
+
+
+def test_other_classes_are_shown_as_they_are() -> None:
+    """PAY-16: `wrapped` counts behind a wrapper only; a secret stays one."""
+    assert display_class({"class": "A", "wrapped": "B"}) == "A"
+    assert display_class({"class": "A", "display_class": "B"}) == "B"
+    assert display_args({"class": "A", "args": [1, "s"], "encrypt": True}) == [
+        1,
+        "[encrypted data]",
+    ]
+    assert display_args({"class": "A", "args": {"odd": 1}}) == [{"odd": 1}]
+
+
+@pytest.mark.parametrize(
+    ("only", "meant"),
+    [
+        (Filter(), True),
+        (Filter(class_name="Mail*"), True),
+        (Filter(class_name="mail*"), False),
+        (Filter(queue="l?w"), True),
+        (Filter(queue="lo"), False),
+        (Filter(jid="j1"), True),
+        (Filter(jid="j"), False),
+        (Filter(error="TIMEOUT"), True),
+        (Filter(error="server"), True),
+        (Filter(error="net::timeout: mail"), True),
+        (Filter(error="other"), False),
+        (Filter(tag="x"), True),
+        (Filter(tag="y"), False),
+        (Filter(text='"x"'), True),
+        (Filter(older_than=100.0), True),
+        (Filter(older_than=101.0), False),
+        (Filter(class_name="Mail*", tag="y"), False),
+    ],
+)
+def test_filters(only: Filter, meant: bool) -> None:
+    """INSP-4: everything that is said has to hold."""
+    one = made(
+        **{"class": "MailJob", "queue": "low", "jid": "j1", "tags": ["x"]},
+        error_class="Net::Timeout",
+        error_message="mail server",
+        failed_at=NOW - 100,
+        created_at=NOW - 999,
+    )
+    assert only.matches(one, now=NOW) is meant
+    assert bool(only) is (only != Filter())
+
+
+def test_since_when_an_entry_is_there() -> None:
+    assert made("dead", NOW - 5, failed_at=NOW - 50).since == NOW - 5
+    assert made("retry", NOW + 5, failed_at=NOW - 50, created_at=1.0).since == NOW - 50
+    assert made("schedule", NOW + 5, created_at=NOW - 7).since == NOW - 7
+    assert made("queue:a", None, created_at=1.0, enqueued_at=NOW - 3).since == NOW - 3
+    assert made("queue:a").since is None
+
+
+def test_broken_text_is_shown_whole() -> None:
+    """INSP-3: with the reason."""
+    found = entry(b"{\xff", "queue:q")
+    assert (found.text, found.display_args, found.queue) == ("{\ufffd", ["{\ufffd"], "q")
+    assert "EXEC-3" in str(found.problem)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0s"),
+        (2.345, "2.3s"),
+        (45.9, "45s"),
+        (725, "12m 05s"),
+        (12_000, "3h 20m"),
+        (446_400, "5d 4h"),
+        (-90, "-1m 30s"),
+        (float("inf"), "∞"),
+    ],
+)
+def test_durations(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+def test_moments() -> None:
+    assert (ago(None, NOW), ago(NOW - 60, NOW), ago(NOW + 60, NOW)) == (
+        "-",
+        "1m 00s ago",
+        "in 1m 00s",
+    )
+
+
+def test_what_steers_a_terminal_is_spelled_out() -> None:
+    """SEC-2: arguments and messages come from anywhere."""
+    assert clean("a\x1b[31m\nb\udcff") == "a\\x1b[31m\\nb\ufffd"
+    assert clean("grün 😀") == "grün 😀"
+
+
+def test_json_has_only_what_json_has() -> None:
+    assert to_json({"a": float("inf"), "b": b"x", "c": "\udcff", 1.5: (1,)}) == (
+        '{"a": "inf", "b": "x", "c": "\ufffd", "1.5": [1]}'
+    )
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
+def test_a_table_fits(width: int) -> None:
+    """Wide columns share what is left, and the spare ones give way."""
+    columns = [
+        Column("key", spare=True),
+        Column("text", grow=True),
+        Column("more", grow=True, spare=True),
+        Column("jid"),
+    ]
+    rows = [("k" * 8, "t" * 100, "m" * 30, "j" * 10), ("k", "漢" * 40, "", "j")]
+    sheet = Sheet("title", columns, rows, lambda row: row)
+    out = console()
+    out.width = width
+    with out.capture() as capture:
+        out.print(_table(sheet, None, width))
+    lines = capture.get().splitlines()
+    assert max(map(len, lines)) <= width
+    assert any("j" * min(10, width // 4) in line for line in lines)
+    assert any("kkkkkkkk" in line for line in lines) is (width >= 40)
+
+
+def methods(module: Any, name: str) -> dict[str, str]:
+    """Return the signatures of a class's public methods, without the words of asyncio."""
+    tree = ast.parse(Path(module.__file__).read_text("utf-8"))
+    (found,) = (each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == name)
+    return {
+        each.name: ast.unparse(each.args)
+        + ast.unparse(each.returns or ast.Constant(None)).replace("AsyncIterator", "Iterator")
+        for each in found.body
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name[0] != "_"
+    }
+
+
+def test_both_inspectors_have_the_same_methods() -> None:
+    ours = methods(sync, "Inspector")
+    assert len(ours) > 30
+    assert ours == methods(aio, "AsyncInspector")
+
+
+def test_only_the_inspectors_themselves_are_impure() -> None:
+    """The operations are core: no clock, no dice, no socket."""
+    package = Path(inspect.__file__).parent
+    for path in package.glob("*.py"):
+        if path.stem not in ("sync", "aio", "__init__"):
+            tops = {module.partition(".")[0] for module in imports(path.read_text("utf-8"))}
+            assert tops & IMPURE == set(), path.name
