@@ -1,0 +1,254 @@
+"""`jobwire inspect` as a user meets it: in a pipe, for a program, on a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from jobwire.cli import main
+from tests.servers import Server, wait_until
+from tests.workers import environment, jobwire
+
+
+@pytest.fixture
+def client(server: Server) -> Any:
+    """Return a connection to a server on which something of everything is."""
+    client = server.client()
+    now = time.time()
+    client.sadd("queues", "default", "low")
+    for number in range(3):
+        client.lpush("queue:default", payload(f"q{number}"))
+    for number in range(120):
+        name = "HardJob" if number % 2 else "SoftJob"
+        text = payload(
+            f"r{number:03}", name, retry_count=1, error_class="E", error_message="boom\x1b"
+        )
+        client.zadd("retry", {text: now + 1000 + number})
+    client.zadd("retry", {"{broken": now + 5000})
+    client.zadd("schedule", {payload("s"): now + 100})
+    client.zadd("dead", {payload("d"): now - 100})
+    info = {"hostname": "h", "pid": 1, "concurrency": 5, "queues": ["default"], "started_at": now}
+    client.sadd("processes", "web:1:a")
+    client.hset("web:1:a", mapping={"info": json.dumps(info), "busy": 1, "beat": now})
+    record = {"queue": "default", "payload": payload("w").decode(), "run_at": int(now)}
+    client.hset("web:1:a:work", "t1", json.dumps(record))
+    client.hset("it-w", mapping={"ex": 1, "c": "7", "rt": 1})
+    return client
+
+
+def payload(jid: str, class_name: str = "HardJob", **fields: Any) -> bytes:
+    made = {"class": class_name, "args": [1, "x"], "jid": jid, "queue": "default"}
+    return json.dumps(made | {"retry": True, "created_at": time.time()} | fields).encode()
+
+
+def run(server: Server, *words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run the command in this process: there are many, and starting Python takes its time."""
+    out, err = StringIO(), StringIO()
+    arguments = ["jobwire", "inspect", *words, "--redis", server.url]
+    with (
+        patch.object(sys, "argv", arguments),
+        patch.object(sys, "stdin", StringIO()),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        pytest.raises(SystemExit) as ended,
+    ):
+        main()
+    assert (ended.value.code, words) == (status, words), (out.getvalue(), err.getvalue())
+    return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
+
+
+def records(server: Server, *words: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in run(server, *words, "--json").stdout.splitlines()]
+
+
+def test_looking(server: Server, client: Any) -> None:
+    """INSP-1, INSP-11, INSP-12, INSP-14: every view, for programs and in a pipe."""
+    before = client.info("persistence")["rdb_changes_since_last_save"]
+    (stats,) = records(server, "stats")
+    assert (stats["retries"], stats["busy"], stats["queues"]) == (121, 1, {"default": 3, "low": 0})
+    assert [each["name"] for each in records(server, "queues")] == ["default", "low"]
+    assert [each["jid"] for each in records(server, "queue", "default")] == ["q2", "q1", "q0"]
+    retries = records(server, "retries")
+    assert len(retries) == 121  # a pipe gets all
+    assert retries[0]["problem"]
+    assert retries[0]["payload"] == "{broken"
+    assert len(records(server, "retries", "--class", "Hard*", "--error", "boom")) == 60
+    assert len(records(server, "retries", "--scan", "SoftJob", "-n", "5")) == 5
+    assert records(server, "dead", "--older-than", "1h") == []
+    assert [each["jid"] for each in records(server, "dead", "--older-than", "50s")] == ["d"]
+    (process,) = records(server, "processes")
+    assert (process["identity"], process["concurrency"]) == ("web:1:a", 5)
+    assert [each["job"]["jid"] for each in records(server, "works")] == ["w"]
+    assert [each["cursor"] for each in records(server, "iterations")] == [7]
+    assert records(server, "job", "r001")[0]["place"] == "retry"
+    lines = run(server, "retries", "-n", "2").stdout.splitlines()
+    assert lines[0].split("\t") == ["due", "class", "arguments", "job id", "queue", "error"]
+    assert lines[2].split("\t")[3] == "r119"
+    assert len(lines) == 3
+    for view in ("stats", "history", "scheduled", "unreadable", "metrics", "holdings"):
+        run(server, view)
+    assert client.info("persistence")["rdb_changes_since_last_save"] == before
+
+
+def test_changing(server: Server, client: Any) -> None:
+    """INSP-4 to INSP-9, INSP-13: what was named is changed, and what was not there is said."""
+    ended = run(server, "retry", "r001", "nobody", status=1)
+    assert ended.stdout == "enqueued r001\n"
+    assert ended.stderr == "jobwire: nobody is not in retry\n"
+    assert json.loads(client.lindex("queue:default", 0))["retry_count"] == 0
+    run(server, "kill", "r002")
+    run(server, "delete", "r003")
+    run(server, "reschedule", "s", "--in", "2h")
+    assert client.zrange("schedule", 0, 0, withscores=True)[0][1] > time.time() + 7000
+    run(server, "add-to-queue", "s")
+    assert (client.zcard("dead"), client.zcard("schedule"), client.zcard("retry")) == (2, 0, 118)
+    ended = run(server, "retry", "--class", "SoftJob", "--yes")
+    assert ended.stdout == "enqueued 59\n"
+    ended = run(server, "retry", "--all", "-y")
+    assert ended.stdout == "enqueued 58\n"
+    assert ended.stderr == (
+        "jobwire: 1 stay in retry: they name no queue, or one that is no list\n"
+    )
+    run(server, "delete", "--from", "queue:default", "q0")
+    assert run(server, "clear", "queue:default", "-y").stdout == "deleted 121\n"
+    run(server, "clear", "dead", "-y")
+    assert client.exists("dead", "queue:default") == 0
+    run(server, "pause", "low")
+    assert [each["paused"] for each in records(server, "queues")] == [True]
+    run(server, "unpause", "low")
+    run(server, "unpause", "low", status=1)
+    run(server, "quiet", "web:1:a")
+    run(server, "stop", "--all", "--yes")
+    run(server, "dump", "nobody", status=1)
+    assert client.lrange("web:1:a-signals", 0, -1) == [b"TERM", b"TSTP"]
+    run(server, "cancel", "w")
+    run(server, "mark-deploy", "v1.2")
+    assert client.hexists("it-w", "cancelled")
+    assert client.exists("deploylock-v1.2")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["kill", "--all"], "say --yes"),
+        (["clear", "dead"], "say --yes"),
+        (["stop", "--all"], "say --yes"),
+        (["delete"], "--all or a filter"),
+        (["retry", "r001", "--all"], "--all or a filter"),
+        (["retry", "--from", "queue:low", "--all"], "runs anyway"),
+        (["kill", "--from", "dead", "--all", "-y"], "dead already"),
+        (["retry", "--from", "nowhere", "x"], "'nowhere' is none of"),
+        (["retries", "--older-than", "soon"], "write 90, 15m, 2h or 30d"),
+        (["reschedule", "s"], "either --in or --at"),
+        (["reschedule", "s", "--from", "dead", "--in", "5"], "become due"),
+        (["stats", "--watch", "1"], "needs a terminal"),
+        (["quiet"], "--all"),
+        (["metrics", "--hours", "3", "--minutes", "3"], "exclude each other"),
+    ],
+)
+def test_wrong_usage_changes_nothing(
+    server: Server, client: Any, words: list[str], reason: str
+) -> None:
+    """INSP-4: refused in one line that says what to do."""
+    before = client.info("persistence")["rdb_changes_since_last_save"]
+    ended = run(server, *words, status=2)
+    assert ended.stdout == ""
+    assert len(ended.stderr.splitlines()) == 1
+    assert reason in ended.stderr
+    assert client.info("persistence")["rdb_changes_since_last_save"] == before
+
+
+def test_no_redis() -> None:
+    """ENV-7: status 4, as for every command."""
+    ended = jobwire("inspect", "stats", "--redis", "redis://127.0.0.1:1/0")
+    assert ended.returncode == 4
+    assert ended.stderr.startswith("jobwire: cannot use Redis")
+
+
+class Terminal:
+    """`jobwire inspect` on a pseudo-terminal."""
+
+    def __init__(self, server: Server, *words: str, columns: int = 100) -> None:
+        self._ours, theirs = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "jobwire", "inspect", *words, "--redis", server.url],
+            env=environment(TERM="xterm", COLUMNS=str(columns), LINES="30"),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self.seen = ""
+
+    def read(self) -> bool:
+        """Take what there is; say whether it goes on."""
+        ready, _, _ = select.select([self._ours], [], [], 0.05)
+        try:
+            more = os.read(self._ours, 65_536) if ready else b" "
+        except OSError:  # the other side is closed
+            more = b""
+        self.seen += more.decode("utf-8", "replace") if ready else ""
+        return bool(more)
+
+    def until(self, text: str) -> None:
+        def there() -> bool:
+            self.read()
+            return text in self.seen
+
+        wait_until(there, 30, what=f"{text!r} in {self.seen!r}")
+
+    def type(self, text: str) -> None:
+        os.write(self._ours, text.encode())
+
+    def end(self) -> int:
+        wait_until(lambda: not self.read(), 30, what="the end of the command")
+        os.close(self._ours)
+        return self.process.wait(30)
+
+
+def test_a_table_on_a_terminal(server: Server, client: Any) -> None:
+    """SEC-2: in colours, cut to the width, and without what the data would do to the terminal."""
+    terminal = Terminal(server, "retries")
+    assert terminal.end() == 0
+    assert "Jobs to be retried" in terminal.seen
+    assert "the first 50; --limit 0 shows all" in terminal.seen
+    assert "\x1b[1;36m" in terminal.seen
+    assert "boom\\x1b" in terminal.seen
+    terminal = Terminal(server, "job", "r001", columns=60)
+    assert terminal.end() == 0, terminal.seen
+
+
+@pytest.mark.parametrize(("answer", "status", "left"), [("y", 0, 0), ("n", 1, 121)])
+def test_being_asked(server: Server, client: Any, answer: str, status: int, left: int) -> None:
+    """INSP-4: a person decides on many at once."""
+    terminal = Terminal(server, "kill", "--all")
+    terminal.until("Kill all 121 jobs of retry? [y/N]:")
+    assert client.zcard("retry") == 121
+    terminal.type(f"{answer}\n")
+    assert terminal.end() == status
+    assert client.zcard("retry") == left
+    assert ("killed 121" in terminal.seen) is (status == 0)
+    assert ("nothing was changed" in terminal.seen) is (status == 1)
+
+
+def test_watching(server: Server, client: Any) -> None:
+    """INSP-1: the same view again and again, until Ctrl-C."""
+    terminal = Terminal(server, "queues", "--watch", "0.1")
+    terminal.until("every 0.1 s; Ctrl-C ends")
+    client.sadd("queues", "brandnew")
+    terminal.until("brandnew")
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.end() == 0
