@@ -171,6 +171,11 @@ LEFT_OUT = {
     "shutdown-graceful": (IDLE, POLLER, MEASURED),
     "shutdown-hard": (IDLE, POLLER, MEASURED),
 }
+# Of a heartbeat: presence, statistics, metrics.
+BEAT = re.compile(
+    r'"sadd" "processes"|"(incrby|expire)" "stat:|" "[^"]*:\d+:[0-9a-f]{12}[^" ]*"|'
+    r'"([jh]\||\w+-\d+-\d+:)'
+)
 # Two workers, or two threads, do things in any order.
 NUMBERED = re.compile(r"<jid \d+>")
 UNORDERED = ("process-stopped-by-api", "shutdown-hard-requeued")
@@ -179,26 +184,42 @@ UNORDERED = ("process-stopped-by-api", "shutdown-hard-requeued")
 def transcript(name: str, text: str) -> list[Any]:
     """Return the commands of each section, in the normal form.
 
-    Of workers, which do many things at the same time, each command counts once in a section; how
-    often they look for jobs and for due ones does not count, but in the transcript about that.
+    Of workers, which do many things at the same time, each command counts once in a section, and
+    those of heartbeats, which fall where they will, once in all. How often they look for jobs and
+    for due ones does not count, but in the transcript about that.
     """
     normal = Normal()
-    sections: list[Any] = []
+    sections: list[tuple[str, list[Any]]] = []
+    beats: list[Any] = []
+    multi: dict[str, Any] = {}  # by connection, until it shows what is in the transaction
+    last: dict[str, list[Any]] = {}
     for line in text.splitlines():
         if line.startswith("#"):
-            sections.append([line, []])
-        elif name in ONE_CLIENT:
-            sections[-1][1].append(_command(line, normal))
+            sections.append((line, []))
+            continue
+        connection, command = _command(line, normal)
+        if name in ONE_CLIENT:
+            sections[-1][1].append(command)
         elif not any(left_out.search(line) for left_out in LEFT_OUT.get(name, (IDLE, POLLER))):
-            command = json.dumps(_command(line, normal))
-            sections[-1][1].append(NUMBERED.sub("<jid>", command))
-    if name not in ONE_CLIENT:
-        for section in sections:
-            section[1] = sorted({*section[1]})
-    return sections
+            if command[1].lower() == "multi":
+                multi[connection] = command
+                continue
+            part = beats if BEAT.search(line) else sections[-1][1]
+            if command[1].lower() == "exec":
+                part = last.get(connection, part)
+            part += [multi.pop(connection), command] if connection in multi else [command]
+            last[connection] = part
+    if name in ONE_CLIENT:
+        return sections
+    return [(mark, _each_once(commands)) for mark, commands in [*sections, ("beats", beats)]]
 
 
-def _command(line: str, normal: Normal) -> list[Any]:
+def _each_once(commands: list[Any]) -> list[str]:
+    return sorted({NUMBERED.sub("<jid>", json.dumps(command)) for command in commands})
+
+
+def _command(line: str, normal: Normal) -> tuple[str, list[Any]]:
+    """Return the connection, and caller, name and arguments of a command."""
     match = COMMAND.fullmatch(line)
     assert match, line
     caller = "lua" if match[1] == "lua" else "client"
@@ -219,7 +240,7 @@ def _command(line: str, normal: Normal) -> list[Any]:
     text = json.dumps(
         [DICE.sub("<decimal>", word) if isinstance(word, str) else word for word in made]
     )
-    return [caller, name, json.loads(WHICH.sub("r?", text))]
+    return match[1], [caller, name, json.loads(WHICH.sub("r?", text))]
 
 
 def _due(score: str) -> str:
