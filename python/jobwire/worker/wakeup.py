@@ -88,7 +88,8 @@ class Watch:
             self._connection = None
 
     def _connect(self) -> None:
-        self._asked = set()
+        if self._stop.is_set():
+            raise ConnectionAbortedError("stopping")  # or nobody would close it
         self._connection = self._open()
         self._reader = hiredis.Reader(notEnoughData=_MORE)
         self._exchange(_connect.greeting(self._url, "wakeup"))

@@ -104,7 +104,7 @@ def test_a_batch_moves_all_in_one_script() -> None:
     """SCHED-5: old and new bytes. LUA-2: every queue once among the keys."""
     due = [b'{"queue":"a","created_at":1}', b'{"queue":"b","created_at":1}']
     due.append(due[0].replace(b"1", b"2"))
-    steps, result = run(due, 2)
+    steps, result = run(due, [1, 1])
     script = steps[1]
     assert isinstance(script, Script)
     assert script.name == "promote"
@@ -112,7 +112,8 @@ def test_a_batch_moves_all_in_one_script() -> None:
     assert list(script.args[0::4]) == due
     assert list(script.args[1::4]) == [1, 2, 1]
     assert list(script.args[2::4]) == ["a", "b", "a"]
-    assert (result.seen, result.moved, list(result.buried)) == (3, 2, [])
+    assert (result.seen, result.moved, list(result.buried)) == (3, 1, [])
+    assert (result.stuck, result.taken) == (1, 1)
 
 
 def test_a_bad_member_does_not_keep_the_others() -> None:
@@ -121,7 +122,7 @@ def test_a_bad_member_does_not_keep_the_others() -> None:
     EXEC-4: what is no object has a grave of its own.
     """
     good = b'{"queue":"a"}'
-    steps, result = run([b"\xff", good, b"{", b"[]"], 1, [b"\xff"], [])
+    steps, result = run([b"\xff", good, b"{", b"[]"], [1, 0], [b"\xff"], [])
     scripts = [step for step in steps if isinstance(step, Script)]
     assert [step.name for step in scripts] == ["promote", "bury_due", "bury_due"]
     assert [list(step.keys) for step in scripts[1:]] == [
@@ -130,7 +131,7 @@ def test_a_bad_member_does_not_keep_the_others() -> None:
     ]
     trim = (NOW, NOW - 15_552_000, 5)
     assert [list(step.args) for step in scripts[1:]] == [[*trim, b"\xff", b"{"], [*trim, b"[]"]]
-    assert (result.seen, result.moved) == (4, 1)
+    assert (result.seen, result.moved, result.stuck, result.taken) == (4, 1, 0, 2)
     assert [member for member, _ in result.buried] == [b"\xff"]
 
 
