@@ -1,0 +1,20 @@
+"""An application with a job that takes its process with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from jobwire import App
+
+app = App()
+
+
+@app.job(name="Kill")
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.job(name="Note")
+def note() -> None:
+    pass
