@@ -71,6 +71,7 @@ class Conclusion:
             fetcher.settle(held, DONE if after is None else Done(after), seconds=seconds)
         elif isinstance(error, Interrupted):
             event(_log, logging.INFO, "gave way; it goes on later", elapsed=round(seconds, 3))
+            tally.record(job.display_class, seconds * 1000, False)
             text = edit(held.text, {"enqueued_at": stamp(time.time(), self.generation())})
             fetcher.settle(held, Again(text), seconds=seconds)
         else:
@@ -111,7 +112,8 @@ class Conclusion:
     ) -> None:
         job = decode(held.text, held.queue)  # as fetched, whatever was done to it [EXEC-5]
         outcome = self._outcome(job, definition, error, seconds)
-        tally.record(job.display_class, seconds * 1000, True)
+        if definition is not None:  # names of unknown classes have no end
+            tally.record(job.display_class, seconds * 1000, True)
         for handler in self.app.error_handlers:
             _contained("error handler", partial(handler, error, job))
         if isinstance(outcome, Retry) or not self.app.death_handlers:

@@ -122,8 +122,10 @@ class Tasks:
         if error is not None and self._interrupted:
             _log.warning("interrupted; the job was put back and will run again")
             return
-        end = (held, job, routine, error, seconds, self._fetcher, self._tally)
+        end = (held, job, routine, error, seconds, self._fetcher)
         if self._conclusion.may_block(error):
-            await asyncio.to_thread(self._conclusion.end, *end)
+            tally = Tally()  # one that only this thread writes
+            await asyncio.to_thread(self._conclusion.end, *end, tally)
+            self._tally.add(tally)
         else:
-            self._conclusion.end(*end)
+            self._conclusion.end(*end, self._tally)
