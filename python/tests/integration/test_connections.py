@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from jobwire import App, AsyncClient, Client, MaybeWritten, RedisUnreachable
+from jobwire import App, AsyncClient, Client, ConfigError, MaybeWritten, RedisUnreachable
 from jobwire._async import AsyncRedis
 from jobwire._sync import SyncRedis
 from jobwire.wire import Batch, Op, command, once
@@ -282,8 +282,8 @@ def test_a_worker_has_few_connections(server: Server) -> None:
         idle = sum(names(server).values())
         with Client(server.url, generation=8) as client:
             client.push_bulk("Wait", [[]] * 30)
-            for _ in range(10):
-                assert entered.acquire(timeout=10)
+            assert entered.acquire(timeout=20)
+            assert entered.acquire(timeout=20)
         working = sum(names(server).values())
         busy.set()
         wait_until(lambda: server.client().get("stat:processed") == b"30")
@@ -472,3 +472,17 @@ def test_a_push_that_no_replica_confirms(server: Server, connect: Connect) -> No
         client.push("A", jid="9f2c1b7a4d3e5f60718293a4")
     assert caught.value.unsure == ("9f2c1b7a4d3e5f60718293a4",)
     assert server.client().llen("queue:default") == 1
+
+
+def test_an_application_that_asks_replicas(server: Server) -> None:
+    """PUSH-8: the same of `App`; a number that is none is refused."""
+    app = App(server.url, generation=8, wait_replicas=1)
+
+    @app.job(name="A")
+    def job() -> None: ...
+
+    with pytest.raises(MaybeWritten):
+        job.enqueue()
+    app.close()
+    with pytest.raises(ConfigError, match="wait_replicas: True is not a number"):
+        Client(server.url, wait_replicas=True)
