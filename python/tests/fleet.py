@@ -57,7 +57,7 @@ class Fleet:
         """Return the lines whose message holds the words."""
         return [line for line in self.lines() if words in line["msg"]]
 
-    def wait_logged(self, words: str, count: int = 1, timeout: float = 30) -> list[dict[str, Any]]:
+    def wait_logged(self, words: str, count: int = 1, timeout: float = 60) -> list[dict[str, Any]]:
         def found() -> list[dict[str, Any]]:
             lines = self.logged(words)
             return lines if len(lines) >= count else []
@@ -79,7 +79,7 @@ class Fleet:
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def wait(self, timeout: float = 30) -> int:
+    def wait(self, timeout: float = 60) -> int:
         """Return the exit status."""
         try:
             return self.process.wait(timeout)

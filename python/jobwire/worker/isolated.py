@@ -28,9 +28,10 @@ from typing import Any
 
 import msgspec
 
-from jobwire.app import App, JobType
+from jobwire.app import App
 from jobwire.current import running
 from jobwire.errors import Shutdown
+from jobwire.jobtype import JobType
 from jobwire.payload import Job
 from jobwire.worker.failure import describe
 from jobwire.worker.joblog import LogFormat, set_up
@@ -219,7 +220,9 @@ class _Child:
             self._tasks.put(None)
             time.sleep(LEAVING)
         # Nobody is there to hear how the job ends, and it will be run elsewhere.
-        os.killpg(0, signal.SIGKILL)
+        with suppress(OSError):
+            os.killpg(os.getpid(), signal.SIGKILL)
+        os._exit(1)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if number != signal.SIGTERM or not self._asked or not self._inside:

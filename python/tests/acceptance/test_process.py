@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import pty
 import signal
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -78,22 +80,29 @@ def test_usr2_means_nothing_to_a_single_process(server: Server, fleet: Fleet) ->
 def test_a_closed_terminal_stops(server: Server, fleet: Fleet, processes: str) -> None:
     """SIG-1: HUP from a terminal is no wish for a restart."""
     master, slave = pty.openpty()
+    said: list[bytes] = []
+
+    def read() -> None:  # or whoever writes to it waits for ever
+        with suppress(OSError):
+            while part := os.read(master, 4096):
+                said.append(part)
+
+    reader = threading.Thread(target=read)
+    reader.start()
     try:
-        environment_knows = {"JOBWIRE_TEST_TERMINAL": os.ttyname(slave)}
-        script = 'exec "$@" 2>"$JOBWIRE_TEST_TERMINAL"'
-        before = ("sh", "-c", script, "sh")
         fleet.start(
             *("shop:app", "--redis", server.url, "--processes", processes),
-            before=before,
-            **environment_knows,
+            before=("sh", "-c", 'exec "$@" 2>"$TEST_TERMINAL"', "sh"),
+            TEST_TERMINAL=os.ttyname(slave),
         )
         redis = server.client()
-        wait_until(lambda: redis.scard("processes") == int(processes), 30)
+        wait_until(lambda: redis.scard("processes") == int(processes), 60, f"{processes}: {said}")
         fleet.send(signal.SIGHUP)
-        assert fleet.wait() == 0
+        assert fleet.wait() == 0, said
         assert redis.scard("processes") == 0
     finally:
         os.close(slave)
+        reader.join(10)  # the last who has the terminal open is gone, so there is an end
         os.close(master)
 
 
@@ -117,7 +126,7 @@ def test_a_worker_survives_what_an_isolated_job_does(
     with Client(server.url) as client:
         client.push("Crash", [], retry=0)
         client.push("Fine", [str(tmp_path / "fine")])
-    wait_until((tmp_path / "fine").exists, 30)
+    wait_until((tmp_path / "fine").exists, 60)
     assert fleet.logged("JobCrashed: its process was killed by signal 6 (SIGABRT)")
     redis = server.client()
     wait_until(lambda: redis.zcard("dead") == 1)
@@ -135,7 +144,7 @@ def test_an_isolated_job_is_put_back_and_interrupted(
     fleet.start("tests.apps.isolated:app", "--redis", server.url, "-t", "1")
     with Client(server.url) as client:
         client.push(name, [str(out)])
-    wait_until(lambda: out.exists() and out.read_text().endswith("\n"), 30)
+    wait_until(lambda: out.exists() and out.read_text().endswith("\n"), 60)
     fleet.send(signal.SIGTERM)
     assert fleet.wait() == 0
     pid, interrupted = out.read_text().split()
@@ -152,7 +161,7 @@ def test_the_time_limit_of_an_isolated_job(server: Server, fleet: Fleet) -> None
     with Client(server.url) as client:
         client.push("Slow", [])
     redis = server.client()
-    wait_until(lambda: redis.zcard("retry") == 1, 30)
+    wait_until(lambda: redis.zcard("retry") == 1, 60)
     payload = redis.zrange("retry", 0, -1)[0]
     assert b'"error_class":"jobwire.errors.JobTimeout"' in payload
     assert b"still running after 0.5 s" in payload

@@ -87,7 +87,7 @@ def holding(server: Server) -> int:
         keys: Any = client.keys("jobwire:private:*")
         return next((int(key.split(b":")[-2]) for key in keys if client.hlen(key)), None)
 
-    return wait_until(find, 20) or 0
+    return wait_until(find, 60) or 0
 
 
 def test_all_run_jobs_and_end_together(server: Server, fleet: Fleet, client: Client) -> None:
@@ -113,7 +113,7 @@ def test_a_process_that_dies_is_replaced(server: Server, fleet: Fleet) -> None:
     first, second = fleet.ready(2)
     os.kill(first, signal.SIGKILL)
     fleet.wait_logged("ended with signal 9")
-    new = wait_until(lambda: fleet.booted()[2:], 20)[0]
+    new = wait_until(lambda: fleet.booted()[2:], 60)[0]
     assert not gone(second)
     assert {second, new} <= registered(server)
     fleet.send(signal.SIGINT)
@@ -150,7 +150,7 @@ def test_a_crash_loop_is_said_and_slow_and_can_be_mended(
     fleet.wait_logged("exit status 3, 2 times in a row right after its start; next try in 2 s")
     assert registered(server) >= {second}
     shop.write_text(SHOP)
-    wait_until(lambda: len(fleet.booted()) == 3, 20)
+    wait_until(lambda: len(fleet.booted()) == 3, 60)
     fleet.send(signal.SIGTERM)
     assert fleet.wait() == 0
 
@@ -167,7 +167,7 @@ def test_there_is_no_hope_when_nobody_can_start(
     shop.write_text("1 / 0")
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
-    assert fleet.wait(60) == 3
+    assert fleet.wait(120) == 3
     assert fleet.logged("every worker process ends right after its start")
 
 
@@ -180,7 +180,7 @@ def test_a_second_term_kills(server: Server, fleet: Fleet, client: Client) -> No
     fleet.send(signal.SIGTERM)
     fleet.wait_logged("quiet")
     fleet.send(signal.SIGTERM)
-    assert fleet.wait(15) == 1
+    assert fleet.wait(50) == 1
     assert all(map(gone, pids))
 
 
@@ -249,7 +249,7 @@ def test_a_rolling_restart_loses_nothing(
         if gone(next(pid for pid in old if pid != holder)) or fleet.logged("TERM: stopping"):
             server.client().set(recording.RELEASE, 1)
         time.sleep(0.02)
-    wait_until(lambda: all(map(gone, old)), 20)
+    wait_until(lambda: all(map(gone, old)), 60)
     assert traces(server, recording.RAN) == [["Hold", [1]]]
     client.push("Note", ["after"])
     wait_until(lambda: len(traces(server, recording.RAN)) == 2)
@@ -272,7 +272,7 @@ def test_a_restart_into_something_broken_changes_nothing(
     assert registered(server) == set(pids)
     shop.write_text(SHOP)
     fleet.send(signal.SIGUSR2)
-    wait_until(lambda: all(map(gone, pids)), 30)
+    wait_until(lambda: all(map(gone, pids)), 60)
     fleet.send(signal.SIGTERM)
     assert fleet.wait() == 0
 
@@ -289,7 +289,7 @@ def test_children_of_a_killed_parent_stop_in_good_order(
     fleet.process.wait(10)
     fleet.wait_logged("the supervising process is gone", 2)
     server.client().set(recording.RELEASE, 1)
-    wait_until(lambda: all(map(gone, pids)), 20)
+    wait_until(lambda: all(map(gone, pids)), 60)
     assert traces(server, recording.RAN) == [["Hold", [1]]]
     assert registered(server) == set()
 
@@ -305,7 +305,7 @@ def test_a_process_that_grows_is_replaced(
     client.push("Hog", [400])
     line = fleet.wait_logged("the limit is 300; it is replaced")[0]
     grown = next(pid for pid in pids if f"pid {pid})" in line["msg"])
-    wait_until(lambda: gone(grown), 20)
+    wait_until(lambda: gone(grown), 60)
     assert fleet.wait_logged(f"takes over from pid {grown}")
     assert len(fleet.booted()) == 3
     fleet.send(signal.SIGTERM)
@@ -329,7 +329,7 @@ def test_a_process_that_hangs_is_replaced(server: Server, fleet: Fleet) -> None:
     first, second = fleet.ready(2)
     os.kill(first, signal.SIGSTOP)
     fleet.wait_logged("gave no sign of life for 3 s; it is killed")
-    wait_until(lambda: len(fleet.booted()) == 3, 20)
+    wait_until(lambda: len(fleet.booted()) == 3, 60)
     assert gone(first)
     assert not gone(second)
 
@@ -357,16 +357,16 @@ def test_process_1_hears_term_and_leaves_no_zombie(
     (tmp_path / "shop.py").write_text(SHOP)
     arguments = ("shop:app", "--redis", server.url, "--processes", processes)
     fleet.start(*arguments, before=UNSHARE)
-    wait_until(lambda: len(registered(server)) == int(processes), 30)
+    wait_until(lambda: len(registered(server)) == int(processes), 60)
     shell = Path(f"/proc/{fleet.process.pid}/task/{fleet.process.pid}/children").read_text()
     first = int(shell.split()[0])
     client.push("Orphan", [str(tmp_path / "orphan")])
-    wait_until(lambda: (tmp_path / "orphan").exists(), 20)
+    wait_until(lambda: (tmp_path / "orphan").exists(), 60)
 
     def children() -> list[str]:
         return Path(f"/proc/{first}/task/{first}/children").read_text().split()
 
-    wait_until(lambda: len(children()) == int(processes), 20)
+    wait_until(lambda: len(children()) == int(processes), 60)
     os.kill(first, signal.SIGTERM)
     assert fleet.wait() == 0
     assert registered(server) == set()
@@ -379,7 +379,7 @@ def test_process_1_ends_with_the_status_of_its_only_worker(
     """As it would without a parent."""
     (tmp_path / "shop.py").write_text(SHOP)
     fleet.start("shop:app", "--redis", server.url, before=UNSHARE)
-    wait_until(lambda: registered(server), 30)
+    wait_until(lambda: registered(server), 60)
     client.push("Vanish", [7])
     assert fleet.wait() == 7
 
@@ -427,7 +427,7 @@ def test_systemd_hears_it_all(
         WATCHDOG_USEC="2000000",
         JOBWIRE_READY_FILE="ready",
     )
-    wait_until(lambda: systemd.heard("READY=1"), 30)
+    wait_until(lambda: systemd.heard("READY=1"), 60)
     assert len(registered(server)) == int(processes)
     wait_until(lambda: systemd.heard("WATCHDOG=1"))
     wait_until((tmp_path / "ready").exists)
@@ -440,7 +440,7 @@ def test_systemd_hears_it_all(
         fleet.send(signal.SIGUSR2)
         wait_until(lambda: systemd.heard("RELOADING=1"))
         assert systemd.heard("MONOTONIC_USEC=")
-        wait_until(lambda: systemd.heard("READY=1"), 30)
+        wait_until(lambda: systemd.heard("READY=1"), 60)
         assert len(fleet.booted()) == 4
     server.client().set(recording.RELEASE, 1)
     assert not systemd.heard("STOPPING=1")
@@ -476,7 +476,7 @@ def test_a_heart_that_hangs_gives_no_sign_of_life(
     systemd = Systemd(str(tmp_path / "notify"))
     env = {"NOTIFY_SOCKET": systemd.address, "WATCHDOG_USEC": "400000"}
     start(fleet, server, app="hanging:app", **env)
-    wait_until(lambda: systemd.heard("WATCHDOG=1"), 30)
+    wait_until(lambda: systemd.heard("WATCHDOG=1"), 60)
     fleet.wait_logged("the heartbeat hangs since")
     systemd.heard("")
     systemd.said.clear()
