@@ -26,9 +26,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Self
 
-from jobwire.app import JobType
 from jobwire.client import url_or_default
 from jobwire.errors import ConfigError, JobCrashed, JobFailed, JobTimeout, JobwireError, Shutdown
+from jobwire.jobtype import JobType
 from jobwire.payload import Job, encode
 from jobwire.worker.isolated import (
     Boot,
