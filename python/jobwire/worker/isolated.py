@@ -32,7 +32,6 @@ from jobwire.app import App
 from jobwire.current import running
 from jobwire.errors import Shutdown
 from jobwire.jobtype import JobType
-from jobwire.jobtype import JobType
 from jobwire.payload import Job
 from jobwire.worker.failure import describe
 from jobwire.worker.joblog import LogFormat, set_up
