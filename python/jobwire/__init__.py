@@ -1,8 +1,9 @@
 """Client and worker for the Redis wire protocol that Sidekiq speaks."""
 
 from jobwire.aio import AsyncClient
-from jobwire.app import App, JobType, current_job
+from jobwire.app import App
 from jobwire.client import Client
+from jobwire.current import current_job
 from jobwire.errors import (
     ConfigError,
     InvalidJob,
@@ -13,6 +14,7 @@ from jobwire.errors import (
     RedisUnreachable,
     Shutdown,
 )
+from jobwire.jobtype import JobType
 from jobwire.payload import Job
 
 __all__ = [

@@ -16,7 +16,6 @@ from jobwire.arguments import StrictArgs
 from jobwire.chain import Chain
 from jobwire.client import Client
 from jobwire.config import LONGEST
-from jobwire.current import current_job
 from jobwire.errors import ConfigError, PayloadError
 from jobwire.iterabletype import IterableOptions, define_iterable
 from jobwire.iteration import Cursor
@@ -32,9 +31,7 @@ __all__ = [
     "Around",
     "DeathHandler",
     "ErrorHandler",
-    "JobType",
     "ServerMiddleware",
-    "current_job",
 ]
 
 P = ParamSpec("P")

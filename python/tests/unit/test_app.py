@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from jobwire import App, ConfigError, InvalidJob, current_job
-from jobwire.app import JobType
 from jobwire.current import running
+from jobwire.jobtype import JobType
 from jobwire.payload import decode
 
 NOWHERE = "redis://127.0.0.1:1/0"  # nobody listens: what gets here was not refused
