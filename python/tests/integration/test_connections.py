@@ -353,8 +353,10 @@ def test_a_forked_child_has_connections_of_its_own(server: Server) -> None:
     """ENV-5: two processes on one socket would read each other's replies."""
     with Client(server.url, generation=8) as client:
         client.push("A")
+        mine = client.redis.run(once(command("CLIENT", "ID")))
 
         def child() -> None:
+            assert client.redis.run(once(command("CLIENT", "ID"))) != mine
             for number in range(50):
                 assert client.redis.run(echo(f"child {number}")) == f"child {number}".encode()
             client.close()
