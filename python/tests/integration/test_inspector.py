@@ -171,6 +171,17 @@ def test_looking_through_a_set_that_others_empty(inspector: Any, client: Any) ->
     assert len(seen) == len(set(seen))
 
 
+def test_looking_through_a_set_whose_entries_move(inspector: Any, client: Any) -> None:
+    """INSP-8: one that was rescheduled on the way is no mark of how far we came."""
+    fill(client, "schedule", 250)
+    seen = []
+    for number, entry in enumerate(inspector.entries("schedule")):
+        seen.append(entry.jid)
+        if number % 100 == 99:
+            client.zadd("schedule", {entry.payload: -1})
+    assert {f"j{n:06}" for n in range(250)} == set(seen)
+
+
 def test_looking_through_a_queue(inspector: Any, client: Any) -> None:
     """INSP-3: newest first; what is deleted on the way moves the rest, and none is missed."""
     client.lpush("queue:default", *(payload(f"j{n:06}") for n in range(350)))
@@ -331,6 +342,14 @@ def test_changing_those_that_a_filter_means(
     assert rest == {text: at for text, at in members.items() if b"tags" not in text}
     where = {"kill": client.zcard("dead"), "delete": 234}
     assert where.get(action, client.llen("queue:default")) == 234
+
+
+def test_whole_pages_go_behind_pages_that_stay(inspector: Any, client: Any) -> None:
+    """INSP-4: with one score for all of them, where only the bytes give an order."""
+    client.zadd("schedule", {payload(f"j{n:06}", args=[n >= 150]): 7 for n in range(650)})
+    swept = inspector.sweep("schedule", "delete", only=Filter(text="[true]"))
+    assert (swept.seen, swept.done) == (650, 500)
+    assert client.zcard("schedule") == 150
 
 
 def test_deleting_from_a_queue_by_filter(inspector: Any, client: Any) -> None:

@@ -14,6 +14,7 @@ from jobwire.cli.inspect_output import Column, Sheet, _table, ago, clean, consol
 from jobwire.inspect import Filter, aio, sync
 from jobwire.inspect.display import display_args, display_class
 from jobwire.inspect.entry import Entry, backtrace_lines, entry
+from jobwire.inspect.reading import decode_json, number, whole
 from tests.unit.test_layers import IMPURE, imports
 
 NOW = 1_795_192_067.25
@@ -116,6 +117,14 @@ def test_since_when_an_entry_is_there() -> None:
     assert made("schedule", NOW + 5, created_at=NOW - 7).since == NOW - 7
     assert made("queue:a", None, created_at=1.0, enqueued_at=NOW - 3).since == NOW - 3
     assert made("queue:a").since is None
+
+
+def test_odd_fields_are_left_out() -> None:
+    """INSP-3: what is no tag, no JSON, no number."""
+    assert made(tags=[1, "x", None]).tags == ["x"]
+    assert made(retry_count="3").retry_count is None
+    assert decode_json(b"[" * 100_000) is None
+    assert (whole(b"9" * 5_000), whole(b"x", 7), number(b"1e999")) == (0, 7, None)
 
 
 def test_broken_text_is_shown_whole() -> None:
