@@ -48,10 +48,12 @@ for i = 6, #KEYS do
       break
     end
     wanted = wanted - #payloads
+    local entries = {}
     for _, payload in ipairs(payloads) do
       local field = string.format("%.0f:%s", sequence, name)
       sequence = sequence + 1
-      redis.call("HSET", KEYS[1], field, payload)
+      entries[#entries + 1] = field
+      entries[#entries + 1] = payload
       local times = {}
       if any_returned then
         local digest = redis.sha1hex(payload)
@@ -64,6 +66,9 @@ for i = 6, #KEYS do
       if times[2] then
         wanted = 0 -- it may end its process again: none shall wait behind it and be blamed, too
       end
+    end
+    for from = 1, #entries, 1000 do -- more than a few thousand values do not fit into one call
+      redis.call("HSET", KEYS[1], unpack(entries, from, math.min(from + 999, #entries)))
     end
   end
 end

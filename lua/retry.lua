@@ -1,4 +1,4 @@
--- retry.lua: a held job failed and goes to the retry set.
+-- retry.lua: held jobs failed and go to the retry set, each or none of its steps.
 -- [REL-2] [REL-7] [REL-12] [RETRY-9] [STAT-1] [STAT-2]
 -- KEYS[1]  private hash of the process    KEYS[2]  retry set: member = payload, score = due time
 -- KEYS[3]  processed in all    KEYS[4]  processed on this day
@@ -7,33 +7,43 @@
 --          `<SHA-1>:recovered` -> how many of these were recoveries
 -- KEYS[8]  sorted set: SHA-1 -> when it was returned last
 -- KEYS[9]  counter of outcomes that came too late
--- ARGV[1]  seconds to keep a day's counters    ARGV[2]  field of the job in the private hash
--- ARGV[3]  when to try again, Unix seconds     ARGV[4]  payload to store
--- ARGV[5]  1 if this call was made before and got no reply, else 0
--- Returns  1, or 0 if the job was not held any more and nothing was stored
+-- ARGV[1]  seconds to keep a day's counters
+-- ARGV[2]  1 if this call was made before and got no reply, else 0
+-- ARGV[3..]  threes: field of the job in the private hash, when to try again in Unix seconds,
+--            payload to store
+-- Returns  the fields that were not held any more; nothing was stored for those
 
--- Nothing may fail after the entry is gone: a script is not rolled back. Out of memory cannot, once
+-- Nothing may fail after an entry is gone: a script is not rolled back. Out of memory cannot, once
 -- something was written; a key of another type can.
 local kind = redis.call("TYPE", KEYS[2]).ok
 if kind ~= "zset" and kind ~= "none" then
   return redis.error_reply("WRONGTYPE " .. KEYS[2] .. " is no sorted set")
 end
-local fetched = redis.call("HGET", KEYS[1], ARGV[2])
-if not fetched then
-  if ARGV[5] == "0" then
-    redis.pcall("INCR", KEYS[9])
+local lost = {}
+local any_returned = redis.call("EXISTS", KEYS[7]) == 1
+for i = 3, #ARGV, 3 do
+  local fetched = any_returned and redis.call("HGET", KEYS[1], ARGV[i])
+  if redis.call("HDEL", KEYS[1], ARGV[i]) == 0 then
+    lost[#lost + 1] = ARGV[i]
+  else
+    redis.call("ZADD", KEYS[2], ARGV[i + 1], ARGV[i + 2])
+    if fetched then
+      local digest = redis.sha1hex(fetched)
+      redis.pcall("HDEL", KEYS[7], digest, digest .. ":recovered")
+      redis.pcall("ZREM", KEYS[8], digest)
+    end
   end
-  return 0
 end
-redis.call("HDEL", KEYS[1], ARGV[2])
-redis.call("ZADD", KEYS[2], ARGV[3], ARGV[4])
-redis.pcall("INCR", KEYS[3]) -- pcall: a broken counter must not undo the outcome
-redis.pcall("INCR", KEYS[4])
-redis.pcall("EXPIRE", KEYS[4], ARGV[1])
-redis.pcall("INCR", KEYS[5])
-redis.pcall("INCR", KEYS[6])
-redis.pcall("EXPIRE", KEYS[6], ARGV[1])
-local digest = redis.sha1hex(fetched)
-redis.pcall("HDEL", KEYS[7], digest, digest .. ":recovered")
-redis.pcall("ZREM", KEYS[8], digest)
-return 1
+local count = (#ARGV - 2) / 3 - #lost
+if count > 0 then
+  redis.pcall("INCRBY", KEYS[3], count) -- pcall: a broken counter must not undo the outcomes
+  redis.pcall("INCRBY", KEYS[4], count)
+  redis.pcall("EXPIRE", KEYS[4], ARGV[1])
+  redis.pcall("INCRBY", KEYS[5], count)
+  redis.pcall("INCRBY", KEYS[6], count)
+  redis.pcall("EXPIRE", KEYS[6], ARGV[1])
+end
+if #lost > 0 and ARGV[2] == "0" then
+  redis.pcall("INCRBY", KEYS[9], #lost)
+end
+return lost

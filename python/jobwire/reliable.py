@@ -173,19 +173,26 @@ def script_done(
 def script_retry(
     keys: Keys,
     identity: str,
-    field: str,
-    text: bytes,
+    retries: Iterable[tuple[str, float, bytes]],
     *,
-    at: float,
     day: str,
     repeated: bool = False,
 ) -> Script:
-    """A job that goes to the retry set. Returns 1, or 0 if it was no longer held. [RETRY-9]"""
-    return Script(
-        "retry",
-        [keys.private(identity), keys.retry, *_counted(keys, day)],
-        [DAY_TTL, field, at, text, int(repeated)],
-    )
+    """Jobs that go to the retry set. [RETRY-9]
+
+    Args:
+        keys: Key names.
+        identity: Who holds them.
+        retries: Field in the private hash, epoch second of the next try, payload to store.
+        day: Of the counters.
+        repeated: See `script_done`.
+
+    Returns the fields that were no longer held.
+    """
+    moves: list[Arg] = [DAY_TTL, int(repeated)]
+    for retry in retries:
+        moves += retry
+    return Script("retry", [keys.private(identity), keys.retry, *_counted(keys, day)], moves)
 
 
 def script_bury(

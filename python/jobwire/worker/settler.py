@@ -247,8 +247,13 @@ class Settler:
                 fields = [each.held.field for each in group]
                 failed = isinstance(outcome, Discard)
                 return script_done(keys, me, fields, failed=failed, day=day, repeated=repeated)
-            case Retry(text, at):
-                return script_retry(keys, me, held.field, text, at=at, day=day, repeated=repeated)
+            case Retry():
+                retries = [
+                    (each.held.field, each.outcome.at, each.outcome.text)
+                    for each in group
+                    if isinstance(each.outcome, Retry)
+                ]
+                return script_retry(keys, me, retries, day=day, repeated=repeated)
             case Bury(text, counted):
                 return script_bury(
                     *(keys, me, held.field, text, self._grave()),
@@ -295,11 +300,11 @@ class Settler:
 
 
 def _group(entries: Sequence[_Entry]) -> list[list[_Entry]]:
-    """Return entries by script call: all successes in one, all discards in one, others alone."""
+    """Return entries by script call: those of one kind in one, but burials and the like alone."""
     groups: dict[object, list[_Entry]] = {}
     for number, entry in enumerate(entries):
         outcome = entry.outcome
-        shared = isinstance(outcome, Done | Discard)
+        shared = isinstance(outcome, Done | Discard | Retry)
         kind = (type(outcome), entry.repeated) if shared else number
         groups.setdefault(kind, []).append(entry)
     return list(groups.values())

@@ -169,7 +169,7 @@ class Fleet(RuleBasedStateMachine):
         if kind == "done":
             step = script_done(KEYS, name, [entry], failed=False, day=DAY)
         elif kind == "retry":
-            step = script_retry(KEYS, name, entry, text, at=self.now, day=DAY)
+            step = script_retry(KEYS, name, [(entry, self.now, text)], day=DAY)
         elif kind == "bury":
             step = script_bury(KEYS, name, entry, text, Grave(self.now), day=DAY)
         else:

@@ -312,7 +312,7 @@ def outcome(name: str, field: str, *, repeated: bool = False) -> Script:
     if name == "done":
         return script_done(KEYS, ME, [field], failed=True, day=DAY, repeated=repeated)
     if name == "retry":
-        return script_retry(KEYS, ME, field, b"new", at=NOW + 15.5, day=DAY, repeated=repeated)
+        return script_retry(KEYS, ME, [(field, NOW + 15.5, b"new")], day=DAY, repeated=repeated)
     if name == "again":
         return script_again(
             KEYS, ME, field, b"new", "a:b", day=DAY, executed=True, failed=True, repeated=repeated
@@ -379,15 +379,29 @@ def test_an_outcome_is_stored_while_memory_is_short(shell: Shell, name: str) -> 
 def test_retry_stores_and_counts(shell: Shell) -> None:
     """RETRY-9, STAT-1 and GEN-4: the new payload, its time, and both counters in one step."""
     [field] = shell.hold(b"old")
-    call = script_retry(KEYS, ME, field, BINARY, at=1795192082.123456, day=DAY)
-    assert shell.step(call) == 1
+    call = script_retry(KEYS, ME, [(field, 1795192082.123456, BINARY)], day=DAY)
+    assert shell.step(call) == []
     assert shell.plain.zrange("retry", 0, -1, withscores=True) == [(BINARY, 1795192082.123456)]
     assert not shell.plain.exists(PRIVATE)
     assert shell.numbers() == dict.fromkeys(
         ("processed", f"processed:{DAY}", "failed", f"failed:{DAY}"), 1
     )
-    assert shell.step(call) == 0
+    assert shell.step(call) == [b"1:q"]
     assert shell.plain.get("stat:failed") == b"1"
+
+
+def test_many_retries_are_stored_in_one_call(shell: Shell) -> None:
+    """RETRY-9, REL-2: each that is still held; the others are named and counted as late."""
+    fields = shell.hold(*(b"old %d" % n for n in range(3000)))
+    retries = [(field, NOW + n, b"new %d" % n) for n, field in enumerate(fields)]
+    assert shell.step(script_retry(KEYS, ME, [*retries, ("9999:q", 1, b"x")], day=DAY)) == [
+        b"9999:q"
+    ]
+    assert not shell.plain.exists(PRIVATE)
+    assert shell.plain.zcard("retry") == 3000
+    assert shell.plain.zscore("retry", b"new 2999") == NOW + 2999
+    assert shell.numbers()["processed"] == shell.numbers()["failed"] == 3000
+    assert shell.run(deliveries(KEYS)).lost == 1
 
 
 # bury
@@ -890,7 +904,7 @@ def life(shell: Shell, keys: Keys) -> None:
     steps = [
         script_again(keys, ME, fields[9], b"{}", "a:b", day=DAY, executed=True),
         script_done(keys, ME, fields[:2], failed=True, day=DAY),
-        script_retry(keys, ME, fields[2], b"{}", at=NOW, day=DAY),
+        script_retry(keys, ME, [(fields[2], NOW, b"{}")], day=DAY),
         script_bury(keys, ME, fields[3], b"{}", Grave(NOW), counted=True, day=DAY),
     ]
     for step in steps:
@@ -953,7 +967,7 @@ def test_bytes_are_json_that_ruby_would_read(shell: Shell) -> None:
     """LUA-1: what Lua's own JSON would spoil comes through every transition."""
     text = b'{"retry":true,"queue":"q","args":[[],{},9007199254740993,1.0],"class":"A"}'
     [field] = shell.hold(text)
-    shell.step(script_retry(KEYS, ME, field, text, at=1, day=DAY))
+    shell.step(script_retry(KEYS, ME, [(field, 1, text)], day=DAY))
     shell.run(promote_batch(KEYS, KEYS.retry, now=NOW, generation=8, grave=Grave(NOW)))
     [promoted] = shell.queue("q")
     assert promoted.startswith(text[:-1])
