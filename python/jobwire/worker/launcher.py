@@ -67,7 +67,7 @@ class Launcher:
         self.identity = f"{hostname}:{os.getpid()}:{secrets.token_hex(6)}"
         self._producer = make_producer(app.namespace, app.generation, app.strict_args, ())
         self._keys = self._producer.keys
-        self._redis = SyncRedis(url_or_default(app.url))
+        self._redis = SyncRedis(url_or_default(app.url), role="worker")
         self._generation: Generation = 8
         self._tally = Tally()
         self._quiet = threading.Event()

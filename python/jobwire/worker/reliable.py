@@ -38,7 +38,13 @@ STALE = 0.05  # seconds after which a job that waits in the buffer goes back
 SAFETY_NET = 15.0  # seconds between fetches even if no notice came
 RECLAIM_EVERY = 1.0  # seconds between looks for what an unanswered fetch took
 
+_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _log = logging.getLogger("jobwire.worker")
+
+
+def _waking() -> float:
+    """Return seconds that go on while the machine is suspended, where the system has such."""
+    return time.clock_gettime(_CLOCK)
 
 
 class Numbers:
@@ -102,7 +108,7 @@ class ReliableFetcher:
         self._leader: int | None = None  # the thread that has the turn
         self._leader_runs_since = 0.0  # monotonic; 0: it does not run a job
         self._buffer: deque[Held] = deque()
-        self._filled_at = 0.0
+        self._filled_at = 0.0  # of `_waking`
         self._busy = 0
 
         self._followers = 0
@@ -121,6 +127,8 @@ class ReliableFetcher:
         """Return the next job, waiting for one; None once closed. [FETCH-5]"""
         me = threading.get_ident()
         with self._lock:
+            if self._leader is None:  # somebody has to see that the others are called
+                self._leader = me
             held = self._pop(me)
             if held is not None:
                 return held
@@ -197,11 +205,10 @@ class ReliableFetcher:
             self._leader_runs_since = 0.0
         if not self._buffer or self._busy >= self._slots or self._closed.is_set():
             return None
-        now = time.monotonic()
-        if now - self._filled_at >= ASLEEP:
+        if _waking() - self._filled_at >= ASLEEP:
             return None
         if leads:
-            self._leader_runs_since = now
+            self._leader_runs_since = time.monotonic()
         self._busy += 1
         return self._buffer.popleft()
 
@@ -243,7 +250,7 @@ class ReliableFetcher:
                 stuck = self._leader == leader and self._leader_runs_since == since
             if stuck:
                 self._pass_turn(leader)
-        if self._buffer and time.monotonic() - self._filled_at > STALE:
+        if self._buffer and _waking() - self._filled_at > STALE:
             # All threads are busy with long jobs.
             self._run_time = max(self._run_time, PREFETCH_SECONDS * self._slots)
             try:
@@ -279,7 +286,7 @@ class ReliableFetcher:
         elif fetched.jobs:
             with self._lock:
                 self._buffer.extend(fetched.jobs)
-                self._filled_at = time.monotonic()
+                self._filled_at = _waking()
             if len(fetched.jobs) > 1:
                 self._settler.poke()
         else:

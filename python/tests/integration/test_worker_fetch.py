@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import random
 import threading
 import time
 from typing import Any
@@ -62,6 +64,64 @@ def test_the_oldest_job_runs_first(server: Server, fetch: FetchMode) -> None:
     with running(taking(got), server, concurrency=1, fetch=fetch):
         wait_until(lambda: len(got) == 50)
     assert got == list(range(50))
+
+
+@FETCH
+@pytest.mark.parametrize("quick", [0, 300])
+def test_every_slot_is_used(server: Server, fetch: FetchMode, quick: int) -> None:
+    """FETCH-1: also when jobs were so quick before that one thread did them all."""
+    gate = Gate()
+    done: list[Any] = []
+    gate.app.job(name="Quick")(done.append)
+    texts = [json.dumps({"class": "Quick", "args": [n]}) for n in range(quick)]
+    if texts:
+        server.client().lpush("queue:default", *texts)
+    with running(gate.app, server, concurrency=10, fetch=fetch):
+        wait_until(lambda: len(done) == quick)
+        push(server, "default", *range(30))
+        wait_until(lambda: len(gate.entered) == 10)
+        gate.open.set()
+        wait_until(lambda: len(gate.entered) == 30)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_job_waits_while_a_slot_is_free(server: Server, seed: int) -> None:
+    """FETCH-1, REL-1: whatever the mix of quick jobs, jobs that wait, and async ones."""
+    app = App()
+    draw = random.Random(seed)
+    running_now: set[int] = set()
+    late: list[float] = []
+
+    def begin(number: int, pushed: float) -> None:
+        if len(running_now) < 4:
+            late.append(time.time() - pushed)
+        running_now.add(number)
+
+    @app.job(name="Sync")
+    def sync(number: int, pushed: float, seconds: float) -> None:
+        begin(number, pushed)
+        time.sleep(seconds)
+        running_now.discard(number)
+
+    @app.job(name="Async")
+    async def asynchronous(number: int, pushed: float, seconds: float) -> None:
+        begin(number, pushed)
+        await asyncio.sleep(seconds)
+        running_now.discard(number)
+
+    client = server.client()
+    with running(app, server, concurrency=8):
+        number = 0
+        for _ in range(40):
+            for _ in range(draw.choice([1, 1, 3, 20])):
+                number += 1
+                kind = draw.choice(["Sync", "Async"])
+                args = [number, time.time(), draw.choice([0, 0, 0, 0.001, 0.02])]
+                client.lpush("queue:default", json.dumps({"class": kind, "args": args}))
+            time.sleep(draw.choice([0, 0.001, 0.01]))
+        wait_until(lambda: client.get("stat:processed") == str(number).encode(), timeout=30)
+    assert late
+    assert sorted(late)[len(late) // 2] < 0.5  # half of the slots were free all that time
 
 
 @FETCH
