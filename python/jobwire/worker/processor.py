@@ -148,7 +148,7 @@ class Processor:
             started = time.perf_counter()
             error = self._execute(job, routine)
             seconds = time.perf_counter() - started
-            routine.seconds += 0.2 * (seconds - routine.seconds)
+            routine.took(seconds)
             self._conclusion.end(held, job, routine, error, seconds, self._fetcher, self._tally)
         except Shutdown:
             with running(job):

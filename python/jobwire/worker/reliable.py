@@ -127,18 +127,16 @@ class ReliableFetcher:
         """Return the next job, waiting for one; None once closed. [FETCH-5]"""
         me = threading.get_ident()
         with self._lock:
-            if self._leader is None:  # somebody has to see that the others are called
-                self._leader = me
-            held = self._pop(me)
-            if held is not None:
-                return held
             if self._leader != me and not self._follow(me):
                 return None
+            held = self._pop()
+            if held is not None:
+                return held
         while not self._closed.is_set():
             with self._outage:
                 self._fill()
             with self._lock:
-                held = self._pop(me)
+                held = self._pop()
             if held is not None:
                 return held
         self._wakeup.close()
@@ -198,23 +196,23 @@ class ReliableFetcher:
 
     # -- the turn; with the lock held
 
-    def _pop(self, me: int) -> Held | None:
-        """Take a job from the buffer, if there is one, it is fresh, and a slot is free."""
-        leads = self._leader == me
-        if leads:
-            self._leader_runs_since = 0.0
+    def _pop(self) -> Held | None:
+        """Take a job from the buffer, if there is one, it is fresh, and a slot is free.
+
+        Only who has the turn does that: the others would rather wait than get into its way.
+        """
+        self._leader_runs_since = 0.0
         if not self._buffer or self._busy >= self._slots or self._closed.is_set():
             return None
         if _waking() - self._filled_at >= ASLEEP:
             return None
-        if leads:
-            self._leader_runs_since = time.monotonic()
+        self._leader_runs_since = time.monotonic()
         self._busy += 1
         return self._buffer.popleft()
 
     def _follow(self, me: int) -> bool:
         """Wait for the turn; return False once closed."""
-        if self._settler.pending:
+        if self._leader is not None and self._settler.pending:
             self._settler.poke()
         self._followers += 1
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import ExitStack
@@ -23,6 +24,7 @@ from jobwire.worker.iterating import Iterations
 
 __all__ = ["Routine", "Routines"]
 
+_UNKNOWN = math.inf
 _Call = Callable[[Job], Any]
 _AsyncCall = Callable[[Job], Coroutine[Any, Any, Any]]
 
@@ -37,7 +39,7 @@ class Routine:
         timeout: Seconds after which the thread that runs it has to be interrupted.
         finish: Returns what has to be sent with the outcome of a job that succeeded. Called once
             for each job.
-        seconds: Moving average of its run time, long until jobs have proved quick.
+        seconds: Moving average of its run time; long before the first.
     """
 
     __slots__ = ("call", "definition", "finish", "native", "seconds", "timeout")
@@ -56,7 +58,14 @@ class Routine:
         self.native = native
         self.call = call
         self.timeout = timeout
-        self.seconds = 1.0
+        self.seconds = _UNKNOWN
+
+    def took(self, seconds: float) -> None:
+        """Learn from one execution."""
+        if self.seconds == _UNKNOWN:
+            self.seconds = seconds
+        else:
+            self.seconds += 0.2 * (seconds - self.seconds)
 
 
 class Routines:
@@ -87,8 +96,9 @@ class Routines:
         if routine is None:
             definition = self._jobs.get(name)
             if definition is None:
-                # Not kept: the names of unknown classes have no end.
-                return Routine(None, self._in_thread(self._refuse))
+                # Not kept: the names of unknown classes have no end. And behind no middleware,
+                # which might skip what has to fail. [EXEC-2]
+                return Routine(None, self._refuse)
             routine = self._known[name] = self._make(definition)
         return routine
 

@@ -69,8 +69,8 @@ class Settler:
         self._again: deque[_Entry] = deque()  # sent, not stored, in nobody's way
         self._again_at = 0.0
         self._gathered_at = 0.0
-        self._unsettled = 0
-        self._changed = threading.Condition()
+        self._sent = 0  # outcomes on their way
+        self._changed = threading.Condition()  # over that
         self._poked = threading.Event()
         self._stop = threading.Event()
         self._chores: list[Callable[[], float | None]] = []
@@ -94,13 +94,13 @@ class Settler:
 
     def add(self, held: Held, outcome: Outcome) -> None:
         """Store an outcome with the next fetch, or soon after the next `poke`."""
-        self._add(_Entry(held, outcome))
+        self._pending.append(_Entry(held, outcome))
 
     def store(self, held: Held, outcome: Outcome) -> bool:
         """Store an outcome and wait for it; return whether the job was still held."""
         stored = threading.Event()
         entry = _Entry(held, outcome, stored)
-        self._add(entry)
+        self._pending.append(entry)
         self._poked.set()
         while not stored.wait(PAUSE):
             if self._stop.is_set():
@@ -116,8 +116,8 @@ class Settler:
         """Wait until everything is stored, then end; return how many outcomes were not."""
         self._poked.set()
         with self._changed:
-            self._changed.wait_for(lambda: self._unsettled == 0, timeout)
-            left = self._unsettled
+            self._changed.wait_for(lambda: not self._unsettled(), timeout)
+            left = self._unsettled()
         self._stop.set()
         self._poked.set()
         self._thread.join(timeout=PAUSE)
@@ -134,26 +134,31 @@ class Settler:
             raise RedisRefused(reply.message)
         return reply
 
-    def _add(self, entry: _Entry) -> None:
-        with self._changed:
-            self._unsettled += 1
-        self._pending.append(entry)
+    def _unsettled(self) -> int:
+        return len(self._pending) + self._sent + len(self._again)
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            # Whoever still saw the flag up has left something for the chores to find.
-            self.watching = False
-            patience = self._look_after()
-            if patience is not None and patience <= TICK:
-                self.watching = True
-                self._stop.wait(patience)
-            else:
-                self._poked.wait(patience)
-                self.watching = True
-            self._poked.clear()
-            self._send_overdue()
-            if self._again and time.monotonic() >= self._again_at:
-                self._send_again()
+            try:
+                self._turn()
+            except Exception:  # noqa: BLE001 - ours, and the thread must live
+                _log.exception("settler failed, which is a bug; it goes on")
+                self._stop.wait(PAUSE)
+
+    def _turn(self) -> None:
+        # Whoever still saw the flag up has left something for the chores to find.
+        self.watching = False
+        patience = self._look_after()
+        if patience is not None and patience <= TICK:
+            self.watching = True
+            self._stop.wait(patience)
+        else:
+            self._poked.wait(patience)
+            self.watching = True
+        self._poked.clear()
+        self._send_overdue()
+        if self._again and time.monotonic() >= self._again_at:
+            self._send_again()
 
     def _look_after(self) -> float | None:
         """Do the chores; return in how many seconds to come back."""
@@ -172,16 +177,17 @@ class Settler:
 
     def _gather(self) -> list[_Entry]:
         self._gathered_at = time.monotonic()
-        entries: list[_Entry] = []
-        try:
-            while len(entries) < LIMIT:
-                entries.append(self._pending.popleft())
-        except IndexError:
-            pass
+        return self._take(self._pending)
+
+    def _take(self, waiting: deque[_Entry]) -> list[_Entry]:
+        """Take entries to send them."""
+        with self._changed:
+            entries = [waiting.popleft() for _ in range(min(len(waiting), LIMIT))]
+            self._sent += len(entries)
         return entries
 
     def _send_again(self) -> None:
-        entries = [self._again.popleft() for _ in range(min(len(self._again), LIMIT))]
+        entries = self._take(self._again)
         self._again_at = 0.0
         with suppress(RedisTrouble):  # they are kept
             self._exchange(entries, None)
@@ -189,7 +195,7 @@ class Settler:
             self._report_recovery()
 
     def _exchange(self, entries: Sequence[_Entry], extra: Script | None) -> Any:
-        """Send outcomes, and a script; return its reply, which may be an error."""
+        """Send outcomes that were taken, and a script; return its reply, perhaps an error."""
         groups = _group(entries)
         day = utc_day(time.time())
         steps: list[Command | Script] = [self._script(group, day) for group in groups]
@@ -202,22 +208,23 @@ class Settler:
             steps.append(extra)
         try:
             replies = self._redis.run(once(Batch(steps)))
-        except RedisTrouble as error:
+        except Exception as error:
             self._keep(entries, str(error))
             raise
-        stored = 0
         for group, reply in zip(groups, replies, strict=False):
             if isinstance(reply, ErrorReply):
                 self._keep(group, reply.message)
             else:
-                stored += len(group)
                 self._report_lost(group, reply)
-        if stored:
-            with self._changed:
-                self._unsettled -= stored
-                if not self._unsettled:
-                    self._changed.notify_all()
+                self._arrived(group)
         return replies[-1] if extra is not None else None
+
+    def _arrived(self, entries: Sequence[_Entry]) -> None:
+        """Entries are on their way no more."""
+        with self._changed:
+            self._sent -= len(entries)
+            if not self._unsettled():
+                self._changed.notify_all()
 
     def _keep(self, entries: Sequence[_Entry], trouble: str) -> None:
         """Have outcomes sent again later."""
@@ -226,6 +233,7 @@ class Settler:
         for entry in entries:
             entry.repeated = True
         self._again.extend(entries)
+        self._arrived(entries)
         self._again_at = time.monotonic() + PAUSE
         self._trouble = trouble
         if trouble != self._reported:
