@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import redis
 
 from jobwire import App, current_job
+from jobwire.iterables import over_sequence
+from jobwire.iteration import Cursor
 
 RECORD = "CHAOS_RECORD"  # the environment variable with that Redis's URL
 FINISHED = "finished"  # list: number of the job and pid of the worker, at each success
+ITEMS = "items"  # sets: items:<number of the job>, the items that Walk has done
 FAILED = "failed"  # hash: number of the job -> how often it failed
 LAST_WORDS = "always fails"
 
@@ -64,4 +68,12 @@ def doomed(number: int) -> None:
     raise ValueError(LAST_WORDS)
 
 
-# Iterable jobs get a kind here, and in `plan`, as soon as there are any.
+@app.iterable(name="Walk")
+def walk(cursor: Cursor, number: int, items: int) -> Iterator[object]:
+    """Do so many items; it gives way when the worker stops, and goes on elsewhere."""
+    for item, at in over_sequence(cursor, range(items)):
+        yield at
+        time.sleep(0.02)
+        _record().sadd(f"{ITEMS}:{number}", item)
+    if _record().scard(f"{ITEMS}:{number}") == items:  # else it is not finished, but lost
+        _finish(number)

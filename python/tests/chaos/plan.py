@@ -63,7 +63,9 @@ def _job(number: int, dice: random.Random, seconds: float) -> Job:
         return Job(number, "Quick", [number], queue, after=dice.uniform(0, seconds / 2))
     if draw < 0.70:
         return Job(number, "Slow", [number, round(dice.uniform(0.05, 0.8), 3)], queue)
-    if draw < 0.82:
+    if draw < 0.73:
+        return Job(number, "Walk", [number, dice.randint(1, 40)], queue)
+    if draw < 0.83:
         return Job(number, "Async", [number, round(dice.uniform(0.0, 0.2), 3)], queue)
     if draw < 0.95:
         return Job(number, "Flaky", [number, dice.choice([1, 1, 2])], queue)

@@ -85,4 +85,4 @@ def test_a_seed_says_all() -> None:
     assert {what for _, what in one} == {*plan.DISTURBANCES, "long_pause"}
     assert all(hasattr(Storm, f"_{what}") for _, what in one)
     kinds = {job.kind for job in plan.jobs(1000, seed=1, seconds=10)}
-    assert kinds == {"Quick", "Slow", "Async", "Flaky", "Doomed"}
+    assert kinds == {"Quick", "Slow", "Async", "Flaky", "Doomed", "Walk"}

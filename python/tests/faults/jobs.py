@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import redis
 
 from jobwire import App, current_job
+from jobwire.iterables import over_sequence
+from jobwire.iteration import Cursor
 
 STARTED = "started"  # hash: jid -> runs begun
 ENDED = "ended"  # hash: jid -> runs that came to their end, failed ones too
 FINISHED = "finished"  # hash: jid -> runs that succeeded
+ITEMS = "items"  # hash: <jid>:<item> -> times that Walk did it
 RELEASE = "release"  # as soon as this key exists, Hold ends
+
+STEPS = range(12)  # the items of Walk
 
 app = App()
 _record: Any = None
@@ -69,5 +75,19 @@ def hold() -> None:
     _say(STARTED)
     while not _record.exists(RELEASE):
         time.sleep(0.01)
+    _say(FINISHED)
+    _say(ENDED)
+
+
+@app.iterable(name="Walk")
+def walk(cursor: Cursor) -> Iterator[object]:
+    """Do some items, one after the other."""
+    _say(STARTED)
+    job = current_job()
+    assert job is not None
+    for item, at in over_sequence(cursor, STEPS):
+        yield at
+        time.sleep(0.02)
+        _record.hincrby(ITEMS, f"{job.jid}:{item}", 1)
     _say(FINISHED)
     _say(ENDED)

@@ -30,11 +30,11 @@ from tests.faults import jobs, pushes
 from tests.faults.scenarios import Scenario
 from tests.servers import Keeper, Server, valkey_program, wait_until
 
-__all__ = ["FAULTS", "Bench", "Point", "Result", "Run", "faulty_runs"]
+__all__ = ["FAULTS", "ROOT", "Bench", "Point", "Result", "Run", "faulty_runs"]
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 15.0  # seconds that a process may take for what takes milliseconds
-CALM = 0.8  # seconds of idleness after which basic fetch has nothing more to give
+CALM = 1.5  # seconds without an event after which basic fetch has nothing more to give
 FEW = 3  # occurrences of a command that is repeated for as long as the worker runs
 
 FAULTS = ("cut before", "cut after", "OOM", "READONLY", "kill before", "kill after")
@@ -430,13 +430,22 @@ class Run:
             # A job on its way from retry to its queue is seen in neither, if looked at in that
             # order: look twice.
             return not self._places()
-        # What basic fetch has taken is nowhere to be seen.
-        deadline = time.monotonic() + CALM
+        # What basic fetch has taken is nowhere to be seen, but for what it does.
+        events, since = self._events(), time.monotonic()
         while self._unaccounted():
-            if self._places() or time.monotonic() > deadline:
-                return not self._places()
+            if self._places():
+                return False
+            if (now := self._events()) != events:
+                events, since = now, time.monotonic()
+            if time.monotonic() - since > CALM:
+                return True
             time.sleep(0.02)
         return True
+
+    def _events(self) -> int:
+        """Return how much the jobs have recorded."""
+        kinds = (jobs.STARTED, jobs.ENDED, jobs.ITEMS)
+        return sum(sum(self._count(kind).values()) for kind in kinds)
 
     def _unaccounted(self) -> list[str]:
         finished, dead = self._count(jobs.FINISHED), self._dead()
@@ -474,6 +483,8 @@ class Run:
             jid
             for jid, kind in expected.items()
             if (dead if kind in (None, "Doomed") else finished)[jid]
+            if kind != "Walk"
+            or all(self.record.hexists(jobs.ITEMS, f"{jid}:{item}") for item in jobs.STEPS)
         }
         result.stuck = sorted({*waiting, *places})
         result.lost = sorted({*expected} - good - {*result.stuck})

@@ -140,6 +140,12 @@ SCENARIOS: dict[str, Scenario] = {
             boot=True,
             basic=False,
         ),
-        # Iteration gets an entry here as soon as there are iterable jobs.
+        Scenario(
+            "iteration",
+            "TERM; iterable jobs give way between two items and go on elsewhere",
+            [Seed("Walk")] * 2 + [Seed()],
+            drive=_term_while_running,
+            ends=True,
+        ),
     )
 }
