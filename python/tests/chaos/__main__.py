@@ -27,7 +27,7 @@ from typing import Any
 import redis
 from rich.console import Console
 
-from jobwire import Client
+from jobwire import Client, poison
 from jobwire.errors import MaybeWritten, RedisTrouble
 from jobwire_conformance.proxy import Switchboard
 from tests.chaos import jobs as kinds
@@ -43,6 +43,7 @@ BULK = 25
 PUSHERS = 4  # threads
 PATIENCE = 60.0  # seconds without any progress after which a job counts as stuck
 PRIVATE = "jobwire:private:"
+NOBODY = -1  # stands for a doomed job that is dead for another reason than its own
 
 
 class Enqueuer:
@@ -115,20 +116,25 @@ def _batches(jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
         yield bulk
 
 
-def census(client: Any) -> tuple[Counter[int], Counter[int]]:
-    """Return how often each job waits or is held, and how often it is dead."""
+def census(client: Any) -> tuple[Counter[int], Counter[int], set[int]]:
+    """Return how often each job waits or is held, how often it is dead, and the poison pills."""
     texts = [*client.zrange("retry", 0, -1), *client.zrange("schedule", 0, -1)]
     for name in client.smembers("queues"):
         texts += client.lrange(b"queue:" + name, 0, -1)
     for key in client.keys(PRIVATE + "*"):
         texts += client.hvals(key)
     dead: Counter[int] = Counter()
+    poisoned: set[int] = set()
     for text in [*client.zrange("dead", 0, -1), *client.zrange("jobwire:unreadable", 0, -1)]:
         job = json.loads(text)
-        # Dead for another reason than its own: a number that no job has.
-        own = job.get("error_message") == kinds.LAST_WORDS
-        dead[job["args"][0] if own or job["class"] != "Doomed" else -1] += 1
-    return Counter(json.loads(text)["args"][0] for text in texts), dead
+        number = job["args"][0]
+        if job.get("error_class") == poison.ERROR_CLASS:
+            poisoned.add(number)
+        elif job["class"] != "Doomed" or job.get("error_message") == kinds.LAST_WORDS:
+            dead[number] += 1
+        else:
+            dead[NOBODY] += 1
+    return Counter(json.loads(text)["args"][0] for text in texts), dead, poisoned
 
 
 def waiting(client: Any) -> int:
@@ -220,7 +226,7 @@ class Run:
             time.sleep(0.2)
 
     def _account(self, enqueuer: Enqueuer) -> Account:
-        places, dead = census(self._client)
+        places, dead, poisoned = census(self._client)
         finished: dict[int, list[int]] = {}
         for line in self._record.lrange(kinds.FINISHED, 0, -1):
             number, pid = map(int, line.split())
@@ -232,6 +238,7 @@ class Run:
             failed=failed,
             dead=dead,
             places=places,
+            poisoned=poisoned,
             repeated=enqueuer.repeated,
             disturbed=self._storm.disturbed,
         )

@@ -17,7 +17,7 @@ class Account:
 
     Attributes:
         finished: Succeeded.
-        dead: In the dead set, as they must be.
+        dead: In the dead set, as they must be or may be: doomed, or poison pills. [REL-10]
         lost: Neither, and waiting nowhere; or dead although nothing was wrong with them.
         stuck: Waiting or held at the end.
         invented: Succeeded, failed or dead although never pushed, or not in that way.
@@ -47,6 +47,7 @@ def audit(
     failed: Collection[int],
     dead: Counter[int],
     places: Collection[int],
+    poisoned: Collection[int] = (),
     repeated: Collection[int] = (),
     disturbed: Collection[int] = (),
 ) -> Account:
@@ -58,6 +59,7 @@ def audit(
         failed: Numbers of those that failed at least once.
         dead: Number to how often it is in the dead set.
         places: Numbers of those that wait or are held.
+        poisoned: Numbers of those that are dead because too many processes died with them.
         repeated: Numbers of those that were pushed again because no answer came.
         disturbed: Pids of the processes that were killed, paused or told to stop.
     """
@@ -69,7 +71,7 @@ def audit(
         if number in places:
             account.stuck.append(number)
         elif not ends:
-            account.lost.append(number)
+            (account.dead if number in poisoned else account.lost).append(number)
         else:
             (account.dead if job.dies else account.finished).append(number)
         account.duplicates += [number] * (ends - 1)

@@ -60,6 +60,13 @@ def test_every_kind_of_trouble_is_found(
     assert not found.balanced
 
 
+def test_a_poison_pill_has_a_reason_to_be_dead() -> None:
+    """REL-10: in a storm, even a harmless job can be held by four processes that die."""
+    found = account(finished={FLAKY: [11]}, poisoned={QUICK})
+    assert found.balanced
+    assert found.dead == [QUICK, DOOMED]
+
+
 @pytest.mark.parametrize(
     ("changes", "excused"),
     [

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from jobwire.config import FetchMode
-from tests.faults.runs import FAULTS, Result
+from tests.faults.runs import FAULTS, FEW, Result
 from tests.faults.scenarios import SCENARIOS, Scenario
 
 __all__ = ["CELLS", "PAGE", "introduction", "render", "rows"]
@@ -72,8 +72,11 @@ themselves keep elsewhere. A process that was not killed has to come to its sens
 | --- | --- |
 {legend}
 
-A row stands for all commands of that name in the scenario, a script for its calls. `SCRIPT LOAD`
-and the first call of each script belong together: the servers are new and know no scripts.
+A row stands for all commands of that name in the scenario. Of a command that a worker repeats for
+as long as it lives the first {FEW} are struck, of scripts all. `SCRIPT LOAD` and the first call
+of each script belong together: the servers are new and know no scripts. Pauses between two
+tries are shortened. What `make chaos` does, at random and for as long as you like, is beyond
+these tables: several faults at once, paused processes, a Redis that is restarted or killed.
 """
 
 

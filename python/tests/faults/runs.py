@@ -30,7 +30,7 @@ from tests.faults import jobs, pushes
 from tests.faults.scenarios import Scenario
 from tests.servers import Keeper, Server, valkey_program, wait_until
 
-__all__ = ["FAULTS", "ROOT", "Bench", "Point", "Result", "Run", "faulty_runs"]
+__all__ = ["FAULTS", "FEW", "ROOT", "Bench", "Point", "Result", "Run", "faulty_runs"]
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 15.0  # seconds that a process may take for what takes milliseconds
