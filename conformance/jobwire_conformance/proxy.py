@@ -50,12 +50,15 @@ class Call:
         connection: Counted from 1.
         words: The command.
         label: What the proxy calls it.
+        frame: The command as it came.
         at: When it came, by the monotonic clock.
         transaction: Whether it is between MULTI and EXEC.
         action: What was done to it, if anything.
+        sent: When it went on to the server, by the monotonic clock; None if it did not.
         reply: The frame of the answer; None while, or if, none came.
         answered: When that came, by the monotonic clock.
         decided: Whether `action` is final.
+        instead: The frame to answer with in place of the server's.
     """
 
     sequence: int
@@ -66,10 +69,11 @@ class Call:
     at: float
     transaction: bool = False
     action: Action | None = None
+    sent: float | None = None
     reply: bytes | None = None
     answered: float | None = None
     decided: bool = False
-    instead: bytes | None = None  # the answer to give for the server's
+    instead: bytes | None = None
 
     @property
     def name(self) -> bytes:
@@ -489,6 +493,7 @@ class _Line(asyncio.Protocol):
 
     def _send(self, call: Call, frame: bytes | None = None) -> None:
         name = call.name
+        call.sent = time.monotonic()
         if name == b"MULTI":
             self._multi = True
         elif name in (b"EXEC", b"DISCARD", b"RESET"):

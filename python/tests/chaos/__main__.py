@@ -297,17 +297,22 @@ def main() -> int:
     if options.jobs is None:
         options.jobs = int(options.seconds * JOBS_A_SECOND)
     out = Console()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and clean up on the way
     out.print(
         f"seed {options.seed}: {options.jobs} jobs, {options.workers} workers, "
         f"{options.seconds:g} s of trouble",
         highlight=False,
     )
     directory = Path(tempfile.mkdtemp(prefix="jobwire-chaos-"))
-    if not Run(options, out)(directory):
+    keep = False
+    try:
+        keep = not Run(options, out)(directory)
+    finally:
+        if not keep:
+            shutil.rmtree(directory)
+    if keep:
         out.print(f"what the workers said: {directory}", highlight=False, soft_wrap=True)
-        return 1
-    shutil.rmtree(directory)
-    return 0
+    return int(keep)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ usage.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import threading
@@ -110,6 +111,7 @@ def main() -> int:
     if options.jobs < SAMPLES or options.concurrency < 1:
         parser.error(f"--jobs must be at least {SAMPLES}, --concurrency at least 1")
     out = Console(highlight=False)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and clean up on the way
     keeper = Keeper()
     server = Server(keeper, valkey_program())
     ended = threading.Event()

@@ -8,6 +8,7 @@ Exit status: 0 if nothing is lost that is promised to be kept, 1 if something is
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -56,6 +57,7 @@ def main() -> int:
     if options.write and (options.scenarios or options.fetch):
         parser.error("--write needs all scenarios and both ways of fetching")
     out = Console()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and clean up on the way
     started = time.monotonic()
     keeper = Keeper()
     bench = Bench(keeper, lanes=options.lanes)

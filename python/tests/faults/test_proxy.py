@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -158,6 +159,27 @@ def test_a_connection_that_blocks_holds_up_nobody(
     waits.say("BLPOP q 10")
     assert works.ask("PING", "LPUSH q x") == [b"+PONG\r\n", b":1\r\n"]
     assert waits.hear() == b"*2\r\n$1\r\nq\r\n$1\r\nx\r\n"
+
+
+def test_in_lockstep_one_command_is_under_way_at_a_time(
+    server: Server, board: Switchboard, open_wire: type[Wire]
+) -> None:
+    proxy = board.open("127.0.0.1", server.port, lockstep=True)
+    wires = [open_wire(proxy) for _ in range(3)]
+    for wire in wires:
+        wire.say(*["INCR n"] * 50)
+    assert all(wire.hear() for wire in wires for _ in range(50))
+    spans = sorted((call.sent or 0, call.answered or 0) for call in proxy.calls)
+    assert len(spans) == 150
+    assert all(one[1] <= next_[0] for one, next_ in itertools.pairwise(spans))
+
+
+def test_rules_can_be_forgotten(server: Server, board: Switchboard, open_wire: type[Wire]) -> None:
+    proxy = board.open("127.0.0.1", server.port, rules=[Rule(Cut("before"), nth=2)])
+    wire = open_wire(proxy)
+    assert wire.ask("PING") == [b"+PONG\r\n"]
+    proxy.clear()
+    assert wire.ask("PING") == [b"+PONG\r\n"]
 
 
 def test_the_trace_is_a_line_of_json_for_each_command(
