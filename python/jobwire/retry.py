@@ -65,7 +65,8 @@ class Discard:
     """Store nothing: the job asked for no retry, or for no grave. [RETRY-1] [DEAD-4]
 
     Attributes:
-        text: The payload that death handlers see; it is stored nowhere.
+        text: The payload that death handlers see; it is stored nowhere. Empty if the job wanted no
+            retry from the start, so that its failure left no trace in it.
         exhausted: Whether it had retries and they are used up, so that its hook is called.
     """
 
@@ -129,7 +130,7 @@ def after_failure(
         retry = default_retry
         changes["retry"] = retry
     if retry is None or retry is False:
-        return Discard(job.text)
+        return Discard()
 
     elsewhere = job.get("retry_queue")
     changes["queue"] = elsewhere if isinstance(elsewhere, str) and elsewhere else job.queue

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from jobwire.app import App
 from jobwire.current import running
@@ -114,12 +114,12 @@ class Conclusion:
         outcome = self._outcome(job, definition, error, seconds)
         if definition is not None:  # names of unknown classes have no end
             tally.record(job.display_class, seconds * 1000, True)
-        for handler in self.app.error_handlers:
-            _contained("error handler", partial(handler, error, job))
         if isinstance(outcome, Retry) or not self.app.death_handlers:
             fetcher.settle(held, outcome, seconds=seconds)
         elif fetcher.store(held, outcome, seconds=seconds):
             self._announce_death(job, outcome, error)
+        for handler in self.app.error_handlers:  # last, as slow as an error tracker may be
+            _contained("error handler", partial(handler, error, job))
 
     def _outcome(
         self, job: Job, definition: JobType[..., Any] | None, error: BaseException, seconds: float
@@ -146,7 +146,7 @@ class Conclusion:
     def _announce_death(self, job: Job, outcome: Bury | Discard, error: BaseException) -> None:
         """Call the death handlers, once the job's place is stored. [RETRY-13]"""
         text = outcome.text or job.text
-        if isinstance(outcome, Discard):
+        if isinstance(outcome, Discard) and outcome.text:
             text = edit(text, {"discarded_at": stamp(time.time(), self.generation())})
         dead = decode(text, job.queue)
         for handler in self.app.death_handlers:
@@ -164,12 +164,18 @@ def _chooser(
         choice = _contained("retry_in", lambda: hook(count, error, job))
         if choice is None or choice in ("discard", "kill"):
             return choice
-        if isinstance(choice, int | float) and math.isfinite(choice):
+        if _is_seconds(choice):
             return choice
         _log.error("retry_in: %.100r is no number of seconds, 'discard' or 'kill'; ignored", choice)
         return None
 
     return choose
+
+
+def _is_seconds(value: object) -> TypeGuard[float]:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value)
 
 
 def _last_word(

@@ -85,6 +85,17 @@ def test_a_hook_chooses_the_delay(
     assert least - 0.01 <= delay < least + 10.01
 
 
+def test_true_is_no_number_of_seconds(server: Server) -> None:
+    """RETRY-11: although Python counts with it."""
+    app = App()
+    fail = failing(app)
+    fail.retry_in(lambda count, error, job: True)
+    push(server, "boom", retry=True)
+    with running(app, server):
+        ((payload, score),) = wait_until(lambda: members(server, "retry"))
+    assert 14.9 <= score - payload["failed_at"] / 1000 < 25.1
+
+
 def test_a_broken_hook_costs_nothing(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     """RETRY-11: an error in it means the default delay."""
     app = App()
