@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
@@ -67,6 +67,10 @@ class PythonWorker:
         self.pid = popen.pid
         self.identity = identity
 
+    @property
+    def running(self) -> bool:
+        return self._popen.poll() is None
+
     def log(self) -> str:
         return self._log.read_text()
 
@@ -84,11 +88,16 @@ class PythonWorker:
 
 
 @contextmanager
-def worker_process(url: str, *options: str) -> Iterator[PythonWorker]:
-    """Run `jobwire worker tests.interop.app:app OPTIONS`; it is killed when the block ends."""
+def worker_process(
+    url: str,
+    *options: str,
+    app: str = "tests.interop.app:app",
+    env: Mapping[str, str] | None = None,
+) -> Iterator[PythonWorker]:
+    """Run `jobwire worker APP OPTIONS`; it is killed when the block ends."""
     # If the tests die, the kernel ends this process too.
     command = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "jobwire"]
-    command += ["worker", "tests.interop.app:app", "--redis", url, *options]
+    command += ["worker", app, "--redis", url, *options]
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "log"
         with log.open("wb") as output:
@@ -98,7 +107,7 @@ def worker_process(url: str, *options: str) -> Iterator[PythonWorker]:
                 stdout=output,
                 stderr=output,
                 cwd=directory,
-                env={**os.environ, "PYTHONPATH": str(PYTHON)},
+                env={**os.environ, "PYTHONPATH": str(PYTHON), **(env or {})},
             )
         try:
             with redis.Redis.from_url(url) as client:

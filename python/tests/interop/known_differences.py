@@ -1,0 +1,404 @@
+"""Where Sidekiq and jobwire differ, each with its reason; test_differential.py accepts no other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tests.interop.fates import KEPT, Fate, Round
+from tests.interop.scenarios import ABSENT, FUTURE, PAST, Scenario
+from tests.interop.shapes import exact
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One scenario in one round, in which it fared differently.
+
+    Attributes:
+        generation: Sidekiq's.
+        number: Of the round.
+        scenario: Which one.
+        ruby: Its fate with Sidekiq.
+        python: Its fate with us.
+    """
+
+    generation: int
+    number: int
+    scenario: Scenario
+    ruby: Fate
+    python: Fate
+
+    @property
+    def differing(self) -> dict[str, tuple[str | None, str | None]]:
+        """Return what differs, in words: Sidekiq's and ours."""
+        words = {
+            name: (self.ruby.get(name), self.python.get(name))
+            for name in {**self.ruby, **self.python}
+        }
+        return {name: (one, other) for name, (one, other) in words.items() if one != other}
+
+    @property
+    def promoted(self) -> bool:
+        """Whether it came from `schedule` or `retry`."""
+        return self.number > 0 or self.scenario.route in ("schedule", "retry")
+
+    @property
+    def lost(self) -> bool:
+        """Whether Sidekiq has it nowhere, although it has neither succeeded nor died."""
+        nowhere = not any(name.startswith("in ") for name in self.ruby)
+        return nowhere and not {"ran", "death"} & set(self.ruby.get("calls", "").split())
+
+    @property
+    def hooks(self) -> set[str]:
+        """Return what was called on either side."""
+        return {*self.ruby.get("calls", "").split(), *self.python.get("calls", "").split()}
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A difference that is meant.
+
+    Attributes:
+        reason: Why, with requirement ids.
+        finds: Returns which of the words of a case differ for this reason.
+        generations: Where it is seen; each of them must show it.
+        parts: Whether the two sides have nothing to compare from there on.
+    """
+
+    reason: str
+    finds: Callable[[Case], Iterable[str]]
+    generations: tuple[int, ...] = (6, 7, 8)
+    parts: bool = False
+
+
+def _all_if(condition: Callable[[Case], bool]) -> Callable[[Case], Iterable[str]]:
+    return lambda case: case.differing if condition(case) else ()
+
+
+def _words(names: str, condition: Callable[[Case], bool] = lambda _: True) -> Any:
+    """Return a finder of these fields, wherever they are shown, if the condition holds."""
+    wanted = set(names.split())
+    return lambda case: [
+        name for name in case.differing if name.rpartition(".")[2] in wanted and condition(case)
+    ]
+
+
+def _holds(field: str, *kinds: type) -> Callable[[Case], bool]:
+    """Whether the field is there, with a value of one of these types exactly."""
+    return lambda case: type(case.scenario.get(field)) in kinds
+
+
+def _order(case: Case) -> Iterable[str]:
+    for name, (ruby, python) in case.differing.items():
+        if name.endswith("order") and ruby and python and case.promoted:
+            theirs, ours = ruby.split(" "), python.split(" ")
+            first = {"retry", "queue"}
+            # Appended anew: what was dropped on the way through `schedule`, or missing.
+            moved = {"jid", "created_at"} if not case.scenario.has("at") else {"enqueued_at", "jid"}
+            rest = [[n for n in each if n not in first | moved] for each in (theirs, ours)]
+            if {*theirs[:2]} == first and rest[0] == rest[1]:
+                yield name
+
+
+def _spelling(case: Case) -> Iterable[str]:
+    for name, (ruby, python) in case.differing.items():
+        if python == KEPT and ruby is not None:
+            ours = _raws(case.scenario.text).get(name.rpartition(".")[2], "null")
+            with suppress(ValueError):  # a word for a moment or the like
+                if exact(json.loads(ruby)) == exact(json.loads(ours)):
+                    yield name
+
+
+def _raws(text: bytes) -> dict[str, str]:
+    raws = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    return {name: bytes(raw).decode() for name, raw in raws.items()}
+
+
+def _trips(case: Case) -> bool:
+    """Whether Sidekiq, in doing what a failure asks for, raised an error over a field's type."""
+    fields, since_7 = case.scenario, case.generation > 6
+    count, lines, failed = (fields.get(name) for name in ("retry_count", "backtrace", "failed_at"))
+    limit = fields.get("retry_for")
+    limited = since_7 and limit is not ABSENT and limit is not None and limit is not False
+    odd = (
+        isinstance(count, str | list)
+        or count is True
+        or isinstance(lines, list | dict)
+        or lines == 10**20
+        or (limited and type(limit) not in (int, float))
+        or (limited and type(failed) not in (int, float))
+    )
+    return odd and case.lost and "error" in case.ruby.get("calls", "")
+
+
+def _refused(case: Case) -> bool:
+    """Whether a client of Sidekiq would refuse the job."""
+    fields = case.scenario
+    tags, limit, at = (fields.get(name) for name in ("tags", "retry_for", "at"))
+    since_7 = case.generation > 6
+    odd = (
+        not isinstance(fields.get("class"), str)
+        or not isinstance(fields.get("args"), list)
+        or (at is not ABSENT and type(at) not in (int, float))
+        or (tags is not ABSENT and tags is not None and not isinstance(tags, list))
+        or (since_7 and (limit is True or (isinstance(limit, int) and limit > 10**9)))
+        or (since_7 and isinstance(limit, str | list))
+    )
+    return odd and case.promoted and case.lost and "calls" not in case.ruby
+
+
+def _odd_text(*marks: bytes) -> Callable[[Case], bool]:
+    return lambda case: (
+        case.scenario.fields is None and any(mark in case.scenario.text for mark in marks)
+    )
+
+
+def _no_queue(case: Case) -> bool:
+    queue = case.scenario.get("queue")
+    return "in dead" in case.python and (queue == "" or not isinstance(queue, str))
+
+
+def _strange_retry_queue(case: Case) -> bool:
+    queue = case.scenario.get("retry_queue")
+    return queue in ("", True) or (isinstance(queue, int | list) and queue is not False)
+
+
+def _of_no_array(case: Case) -> bool:
+    args = case.scenario.get("args")
+    ruby_ran = case.ruby.get("calls", "").startswith("began")
+    return args not in (ABSENT, None) and not isinstance(args, list) and ruby_ran
+
+
+def _wrapped(case: Case) -> bool:
+    return case.scenario.has("wrapped") and ("retry_in" in case.hooks or "exhausted" in case.hooks)
+
+
+def _hook(*answers: Any) -> Callable[[Case], bool]:
+    return lambda case: case.scenario.has("hook", *answers) and "retry_in" in case.hooks
+
+
+def _hook_of(*kinds: type) -> Callable[[Case], bool]:
+    return lambda case: type(case.scenario.get("hook")) in kinds and "retry_in" in case.hooks
+
+
+def _exhausted_says_discard(case: Case) -> bool:
+    return case.scenario.has("last", ":discard") and "exhausted" in case.hooks
+
+
+def _limited(case: Case) -> bool:
+    return case.scenario.get("retry_for") not in (ABSENT, None, False) or case.scenario.has(
+        "retry_for", 0, 0.0
+    )
+
+
+def _broken_report(case: Case) -> bool:
+    return b"[" * 90 in case.scenario.text or any(
+        name.endswith("error class") and word == "Trouble::Mute"
+        for name, word in case.python.items()
+    )
+
+
+def _deaf(case: Case) -> bool:
+    """Whether the job was discarded, and Sidekiq told no death handler."""
+    return "death" in case.python.get("calls", "") and "death" not in case.ruby.get("calls", "")
+
+
+KNOWN_DIFFERENCES = [
+    # What does not matter to anybody.
+    Known(
+        "PAY-7, SCHED-6: Sidekiq writes a promoted payload anew, `retry` and `queue` first; we "
+        "leave the order alone, which means nothing",
+        _order,
+    ),
+    Known("PAY-7: we keep the exact text of what we do not change", _spelling),
+    Known(
+        "PAY-7, SCHED-6: Sidekiq fills in a jid, and a `created_at` of null, at a promotion",
+        _words("jid created_at", lambda case: case.promoted),
+    ),
+    Known(
+        "PAY-7: at a promotion Sidekiq 7 and 8 write a fractional `retry_for` as an integer",
+        _words("retry_for", _holds("retry_for", float)),
+        (7, 8),
+    ),
+    Known(
+        "PAY-13: `discarded_at`, which death handlers alone see, is new in Sidekiq 8",
+        lambda case: [
+            name
+            for name, (ruby, _) in case.differing.items()
+            if name.endswith("discarded_at")
+            or (name.endswith("order") and case.python.get(name) == f"{ruby} discarded_at")
+        ],
+        (6, 7),
+    ),
+    # What Sidekiq loses.
+    Known(
+        "SCHED-9: Sidekiq loses a due member that is no JSON object",
+        _all_if(lambda case: case.scenario.fields is None and case.promoted and case.lost),
+        parts=True,
+    ),
+    Known(
+        "SCHED-9: Sidekiq loses a due member whose queue is empty or null, and pushes to "
+        "`queue:5` and the like, which nobody serves",
+        _all_if(_no_queue),
+        parts=True,
+    ),
+    Known(
+        "SCHED-6: what a client would refuse is lost when Sidekiq promotes it",
+        _all_if(_refused),
+        parts=True,
+    ),
+    Known(
+        "EXEC-4: Sidekiq loses what is JSON but no object",
+        _all_if(lambda case: "in jobwire:unreadable" in case.python and case.lost),
+        parts=True,
+    ),
+    Known(
+        "RETRY-5, RETRY-6, RETRY-8: Sidekiq loses a failed job whose `retry_count`, `backtrace`, "
+        "`retry_for` or `failed_at` is of a type that it cannot reckon with",
+        _all_if(_trips),
+        parts=True,
+    ),
+    # What is read otherwise.
+    Known(
+        "SCHED-6: Sidekiq schedules a member with `at` once more",
+        _all_if(lambda case: case.scenario.has("at", FUTURE) and "in schedule" in case.ruby),
+        parts=True,
+    ),
+    Known(
+        "RETRY-7: only a text names a queue, and no queue is nameless",
+        _all_if(_strange_retry_queue),
+        parts=True,
+    ),
+    Known(
+        "EXEC-7: Sidekiq makes arguments of what is no array",
+        _all_if(_of_no_array),
+        parts=True,
+    ),
+    Known(
+        "RETRY-2: a `retry_count` is an integer; Sidekiq counts on from 2.0 to 3.0",
+        _all_if(_holds("retry_count", float)),
+        parts=True,
+    ),
+    Known(
+        "RETRY-4: a negative count, which no count can be, delays as none",
+        lambda case: ["in retry"] if case.scenario.has("retry_count", -5) else [],
+    ),
+    Known(
+        "RETRY-8: only a number of lines is one; Sidekiq reads the text `2` as 2",
+        _words("error_backtrace", _holds("backtrace", str)),
+    ),
+    Known(
+        "RETRY-6: Sidekiq 6 knows no `retry_for`, and to 7 the count counts as well",
+        _all_if(_limited),
+        (6, 7),
+        parts=True,
+    ),
+    Known(
+        "GEN-3: an integer may be seconds, which its size says; Sidekiq 8 reads milliseconds",
+        _all_if(lambda case: case.scenario.has("failed_at", int(PAST)) and _limited(case)),
+        (8,),
+        parts=True,
+    ),
+    # Hooks.
+    Known(
+        "RETRY-11: `wrapped` has no effect on execution; Sidekiq 7 and 8 ask the hooks of the "
+        "class it names",
+        _all_if(_wrapped),
+        (7, 8),
+        parts=True,
+    ),
+    Known(
+        "RETRY-11: a hook's answer that is no number of seconds means the default delay; Ruby "
+        "makes a number of the text `90000`",
+        lambda case: ["in retry"] if _hook("90000")(case) else [],
+    ),
+    Known(
+        "RETRY-11: the same for infinity, in whose place Sidekiq fails the job with another error",
+        _all_if(_hook(":infinity")),
+        parts=True,
+    ),
+    Known(
+        "RETRY-11: the same for what Ruby can make no number of, on which 6 fails",
+        _all_if(_hook_of(bool, list)),
+        (6,),
+        parts=True,
+    ),
+    Known(
+        "RETRY-12: Sidekiq 6 knows neither `discard` nor `kill`",
+        _all_if(
+            lambda case: _hook(":discard", ":kill")(case) or case.scenario.has("last", ":discard")
+        ),
+        (6,),
+        parts=True,
+    ),
+    Known(
+        "RETRY-12: up to 8.0.6 a discard calls no death handlers",
+        _all_if(_deaf),
+        (7,),
+        parts=True,
+    ),
+    # What is JSON.
+    Known(
+        "PAY-5, PAY-6: what Python cannot hold is buried as it is",
+        _all_if(_odd_text(b"9" * 5000, b"1e400")),
+        parts=True,
+    ),
+    Known(
+        "PAY-1: comments are no JSON; Sidekiq's parser takes them, but for that of 8",
+        _all_if(_odd_text(b"/*")),
+        (6, 7),
+        parts=True,
+    ),
+    Known(
+        "PAY-8: the last of duplicate names counts; the JSON parser of 8 refuses them",
+        _all_if(_odd_text(b'"x":1,"x":2')),
+        (8,),
+        parts=True,
+    ),
+    Known(
+        "RETRY-3: what 6 tells its error handlers is an error within the report, where the message "
+        "of the error raises or the payload nests 100 deep",
+        lambda case: [n for n in case.differing if ".error " in n and _broken_report(case)],
+        (6,),
+    ),
+]
+
+
+def unexplained(
+    generation: int, table: Sequence[Scenario], ruby: Sequence[Round], python: Sequence[Round]
+) -> list[str]:
+    """Return a line for each difference that is not known, and for each known one not seen."""
+    lines = []
+    seen: set[str] = set()
+    here = [known for known in KNOWN_DIFFERENCES if generation in known.generations]
+    for scenario in table:
+        for number, (theirs, ours) in enumerate(zip(ruby, python, strict=True)):
+            case = Case(
+                generation,
+                number,
+                scenario,
+                theirs.get(scenario.number, {}),
+                ours.get(scenario.number, {}),
+            )
+            differing = case.differing
+            if not differing:
+                continue
+            reasons = {known.reason: set(known.finds(case)) & set(differing) for known in here}
+            found = {reason: names for reason, names in reasons.items() if names}
+            parts = any(known.parts for known in here if known.reason in found)
+            for name in set(differing) - set().union(*found.values()):
+                one, other = differing[name]
+                lines.append(
+                    f"round {number}, {name}: {one!s:.200} with Sidekiq, {other!s:.200} with us: "
+                    f"{scenario.route} {scenario.queue} {scenario.text.decode(errors='replace')}"
+                )
+            seen |= found.keys()
+            if parts or (lines and lines[-1].startswith(f"round {number}")):
+                break
+    lines += [f"not seen any more: {known.reason}" for known in here if known.reason not in seen]
+    return lines
