@@ -10,7 +10,7 @@ import redis
 from jobwire import _connect
 from jobwire._line import LOST, AsyncLine
 from jobwire._scripts import script
-from jobwire.wire import Message, Op, dialogue
+from jobwire.wire import Local, Message, Op, dialogue
 
 __all__ = ["AsyncRedis"]
 
@@ -64,8 +64,11 @@ class AsyncRedis:
             message = next(talk)
             while True:
                 try:
-                    line = await self._usable(line if message.fresh else None)
-                    replies = await self._answer(line, message)
+                    if type(message) is Local:
+                        replies = await message.acall()
+                    else:
+                        line = await self._usable(line if message.fresh else None)
+                        replies = await self._answer(line, message)
                 except Exception as error:  # noqa: BLE001 - the operation may know better
                     message = talk.throw(error)
                 else:

@@ -10,7 +10,7 @@ from jobwire import _connect
 from jobwire._line import LOST, Line
 from jobwire._lines import Lines, NoLineFree
 from jobwire._scripts import script
-from jobwire.wire import Message, Op, dialogue
+from jobwire.wire import Local, Message, Op, dialogue
 
 __all__ = ["SyncRedis"]
 
@@ -53,7 +53,7 @@ class SyncRedis:
             message = next(talk)
             while True:
                 try:
-                    replies = self._answer(message)
+                    replies = message.call() if type(message) is Local else self._answer(message)
                 except Exception as error:  # noqa: BLE001 - the operation may know better
                     message = talk.throw(error)
                 else:

@@ -9,7 +9,8 @@ from typing import Any, Self, Unpack
 from jobwire._async import AsyncRedis
 from jobwire.arguments import StrictArgs
 from jobwire.client import make_confirm, make_producer, url_or_default
-from jobwire.normalize import ClientMiddleware, Options
+from jobwire.normalize import AsyncClientMiddleware, ClientMiddleware, Options
+from jobwire.outlet import Outlet
 from jobwire.producer import GenerationSetting
 from jobwire.times import When
 
@@ -22,7 +23,8 @@ class AsyncClient:
         async with AsyncClient("redis://localhost:6379/0") as client:
             await client.push("HardJob", [1, "two"], queue="critical")
 
-    Belongs to the event loop in which it is first used.
+    Belongs to the event loop in which it is first used. Middleware may be sync or `async def`;
+    a sync one outside of an async one has to return `call_next()` as it is. [PUSH-7]
     """
 
     def __init__(
@@ -32,12 +34,15 @@ class AsyncClient:
         namespace: str = "",
         generation: GenerationSetting = "auto",
         strict_args: StrictArgs = "raise",
-        middleware: Sequence[ClientMiddleware] = (),
+        middleware: Sequence[ClientMiddleware | AsyncClientMiddleware] = (),
         timeout: float = 5.0,
         wait_replicas: int = 0,
+        outlet: Outlet | None = None,
     ) -> None:
         confirm = make_confirm(wait_replicas, timeout)
-        self._producer = make_producer(namespace, generation, strict_args, middleware, confirm)
+        self._producer = make_producer(
+            namespace, generation, strict_args, middleware, confirm, outlet
+        )
         self.redis = AsyncRedis(url_or_default(url), timeout=timeout)
 
     @property
@@ -98,6 +103,10 @@ class AsyncClient:
                 fields=fields,
             )
         )
+
+    async def cancel(self, jid: str) -> int:
+        """Ask an iterable job to end; see `Client.cancel`."""
+        return await self.redis.run(self._producer.cancel(jid))
 
     async def close(self) -> None:
         """Close the connections."""

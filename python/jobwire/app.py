@@ -21,7 +21,8 @@ from jobwire.iterabletype import IterableOptions, define_iterable
 from jobwire.iteration import Cursor
 from jobwire.jobtype import JobType, place
 from jobwire.lifecycle import Callback, Event, Events
-from jobwire.normalize import ClientMiddleware, Options, check_options
+from jobwire.normalize import AsyncClientMiddleware, ClientMiddleware, Options, check_options
+from jobwire.outlet import Outlet
 from jobwire.payload import Job
 from jobwire.producer import GenerationSetting
 from jobwire.propagation import Propagation
@@ -85,6 +86,7 @@ class App:
         death_handlers: Called for each job that will not be tried again.
         error_handlers: Called for each execution that fails.
         events: What is called when a worker starts, beats or stops; see `on`.
+        outlet: Where its clients deliver; `jobwire.testing` puts itself there.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class App:
         namespace: str = "",
         generation: GenerationSetting = "auto",
         strict_args: StrictArgs = "raise",
-        client_middleware: Iterable[ClientMiddleware | type] = (),
+        client_middleware: Iterable[ClientMiddleware | AsyncClientMiddleware | type] = (),
         server_middleware: Iterable[ServerMiddleware | type] = (),
         wait_replicas: int = 0,
     ) -> None:
@@ -103,12 +105,15 @@ class App:
         self.generation: GenerationSetting = generation
         self.strict_args: StrictArgs = strict_args
         self.wait_replicas = wait_replicas
-        self.client_middleware: Chain[ClientMiddleware] = Chain(client_middleware)
+        self.client_middleware: Chain[ClientMiddleware | AsyncClientMiddleware] = Chain(
+            client_middleware
+        )
         self.server_middleware: Chain[ServerMiddleware] = Chain(server_middleware)
         self.around: list[Around] = []
         self.death_handlers: list[DeathHandler] = []
         self.error_handlers: list[ErrorHandler] = []
         self.events = Events()
+        self.outlet = Outlet()
         self.jobs: dict[str, JobType[..., Any]] = {}
         self._lock = threading.Lock()
         self._client: Client | None = None
@@ -283,6 +288,7 @@ class App:
                     strict_args=self.strict_args,
                     middleware=self.client_middleware,
                     wait_replicas=self.wait_replicas,
+                    outlet=self.outlet,
                 )
             return self._client
 
@@ -300,6 +306,7 @@ class App:
                     strict_args=self.strict_args,
                     middleware=self.client_middleware,
                     wait_replicas=self.wait_replicas,
+                    outlet=self.outlet,
                 )
             return client
 
@@ -310,8 +317,11 @@ class App:
         if client is not None:
             client.close()
 
-    def connect(self, url: str) -> None:
-        """Use another Redis from now on; a worker does this with the URL it was given."""
+    def connect(self, url: str | None) -> None:
+        """Use another Redis from now on; a worker does this with the URL it was given.
+
+        None is the one that the environment names.
+        """
         with self._lock:
             self.url = url
             self._client = None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from inspect import getattr_static, iscoroutinefunction
+from functools import partial
+from inspect import getattr_static, isawaitable, iscoroutine, iscoroutinefunction
 from typing import Any, Generic, Self, TypeVar, cast, overload
 
 from jobwire.errors import ConfigError
 
-__all__ = ["Chain", "is_async"]
+__all__ = ["Chain", "arun", "is_async", "run"]
 
 M = TypeVar("M", bound=Callable[..., Any])
 
@@ -150,6 +151,71 @@ def is_async(middleware: Callable[..., Any]) -> bool:
     return iscoroutinefunction(middleware) or iscoroutinefunction(
         getattr_static(kind, "__call__", None)
     )
+
+
+def run(chain: Sequence[Callable[..., Any]], subject: Any, last: Callable[[], Any]) -> Any:
+    """Return what the chain makes of calling `last`, all of it sync.
+
+    Raises:
+        ConfigError: One of them is `async def`.
+    """
+    chain = tuple(chain)
+
+    def layer(index: int) -> Any:
+        if index == len(chain):
+            return last()
+        result = chain[index](subject, partial(layer, index + 1))
+        if iscoroutine(result):
+            result.close()  # nobody will await it
+            raise ConfigError(
+                f"middleware {chain[index]!r} is async, so only asyncio can enqueue through it: "
+                "use aenqueue or AsyncClient, or make it sync"
+            )
+        return result
+
+    return layer(0)
+
+
+async def arun(chain: Sequence[Callable[..., Any]], subject: Any, last: Callable[[], Any]) -> Any:
+    """Return what a chain of sync and async middleware makes of calling `last`, which is sync.
+
+    Raises:
+        ConfigError: A sync one has looked at what an async one inside of it returns.
+    """
+    chain = tuple(chain)
+    kinds = [is_async(each) for each in chain]
+
+    def layer(index: int) -> Any:  # the result, or, with an async one from here on, its promise
+        if index == len(chain):
+            return last()
+        if kinds[index]:
+            return chain[index](subject, partial(alayer, index + 1))
+        inner: Any = None
+
+        def call_next() -> Any:
+            nonlocal inner
+            inner = layer(index + 1)
+            return inner
+
+        result = None
+        try:
+            result = chain[index](subject, call_next)
+        finally:
+            ignored = iscoroutine(inner) and inner is not result
+            if ignored:
+                inner.close()  # nobody will await it
+        if ignored:
+            raise ConfigError(
+                f"middleware {chain[index]!r} is sync and outside of an async one, so it has to "
+                "return call_next() as it is; make it async too, or place it further inside"
+            )
+        return result
+
+    async def alayer(index: int) -> Any:
+        result = layer(index)
+        return await result if isawaitable(result) else result
+
+    return await alayer(0)
 
 
 def _is(entry: Any, middleware: object) -> bool:

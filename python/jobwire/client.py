@@ -14,7 +14,8 @@ from jobwire.arguments import StrictArgs
 from jobwire.config import DEFAULT_URL, redis_url
 from jobwire.errors import ConfigError
 from jobwire.keys import Keys
-from jobwire.normalize import ClientMiddleware, Options
+from jobwire.normalize import AsyncClientMiddleware, ClientMiddleware, Options
+from jobwire.outlet import Outlet
 from jobwire.producer import GenerationSetting, Producer
 from jobwire.times import When
 from jobwire.wire import Confirm
@@ -39,8 +40,9 @@ def make_producer(
     namespace: str,
     generation: GenerationSetting,
     strict_args: StrictArgs,
-    middleware: Sequence[ClientMiddleware],
+    middleware: Sequence[ClientMiddleware | AsyncClientMiddleware],
     confirm: Confirm | None = None,
+    outlet: Outlet | None = None,
 ) -> Producer:
     """Return a producer with the real clock and dice, for either client."""
     return Producer(
@@ -53,6 +55,7 @@ def make_producer(
         draw=random.random,
         new_jids=new_jids,
         confirm=confirm,
+        outlet=outlet,
     )
 
 
@@ -81,10 +84,12 @@ class Client:
         namespace: Prefix of every key; leave empty beside Sidekiq. [KEY-4]
         generation: 7 or 8 to write times as that Sidekiq does; `auto` asks Redis. [GEN-5]
         strict_args: `raise` refuses arguments that JSON does not have; `off` converts them.
-        middleware: Client middleware, outermost first. [PUSH-7]
+        middleware: Client middleware, outermost first. [PUSH-7] That which is `async def` is for
+            `AsyncClient`; here the first push through it raises `ConfigError`.
         timeout: Seconds to wait for a connection, and for a reply.
         wait_replicas: How many replicas have to have a job before a push returns, so that a
             failover does not lose it. They get half of `timeout`; after that, `MaybeWritten`.
+        outlet: Shared with other clients whose jobs tests want to have instead of Redis.
     """
 
     def __init__(
@@ -94,12 +99,15 @@ class Client:
         namespace: str = "",
         generation: GenerationSetting = "auto",
         strict_args: StrictArgs = "raise",
-        middleware: Sequence[ClientMiddleware] = (),
+        middleware: Sequence[ClientMiddleware | AsyncClientMiddleware] = (),
         timeout: float = 5.0,
         wait_replicas: int = 0,
+        outlet: Outlet | None = None,
     ) -> None:
         confirm = make_confirm(wait_replicas, timeout)
-        self._producer = make_producer(namespace, generation, strict_args, middleware, confirm)
+        self._producer = make_producer(
+            namespace, generation, strict_args, middleware, confirm, outlet
+        )
         self.redis = SyncRedis(
             url_or_default(url), timeout=timeout, max_connections=MAX_CONNECTIONS
         )
@@ -209,6 +217,14 @@ class Client:
                 fields=fields,
             )
         )
+
+    def cancel(self, jid: str) -> int:
+        """Ask an iterable job to end: at its next `yield`, or when it starts. [ITER-7]
+
+        Returns:
+            The epoch second of the first time that somebody asked.
+        """
+        return self.redis.run(self._producer.cancel(jid))
 
     def close(self) -> None:
         """Close the connections."""

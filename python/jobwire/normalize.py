@@ -7,7 +7,7 @@ wire fields that middleware may change; `seal` checks the item again and turns i
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 from jobwire.arguments import StrictArgs, check_args, check_value
@@ -15,13 +15,27 @@ from jobwire.errors import InvalidJob
 from jobwire.payload import encode
 from jobwire.times import Generation, epoch, stamp
 
-__all__ = ["ClientMiddleware", "Item", "Options", "Sealed", "check_options", "draft", "seal"]
+__all__ = [
+    "AsyncClientMiddleware",
+    "ClientMiddleware",
+    "Item",
+    "Options",
+    "Sealed",
+    "check_options",
+    "draft",
+    "seal",
+]
 
 Item = dict[str, Any]
 """Wire fields of a job that is about to be pushed; `at` is an epoch second or absent."""
 
 ClientMiddleware = Callable[[Item, Callable[[], Item | None]], Item | None]
 """`(item, call_next) -> item`: change the item and return `call_next()`; None stops it. [PUSH-7]"""
+
+AsyncClientMiddleware = Callable[
+    [Item, Callable[[], Awaitable[Item | None]]], Awaitable[Item | None]
+]
+"""The same as `async def`, for jobs that are enqueued from asyncio; it awaits `call_next()`."""
 
 _LOG_LEVELS = ("debug", "info", "warn", "error", "fatal")
 MAX_RETRY_FOR = 1_000_000_000  # seconds; a number above is an epoch time by mistake

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
-from jobwire import times
+from jobwire import chain, iteration, times
 from jobwire.arguments import StrictArgs
 from jobwire.errors import ConfigError, InvalidJob, NoReply, RedisUnreachable
 from jobwire.keys import Keys
-from jobwire.normalize import ClientMiddleware, Item, Sealed, draft, seal
+from jobwire.normalize import AsyncClientMiddleware, ClientMiddleware, Item, Sealed, draft, seal
+from jobwire.outlet import Outlet, hand_over
 from jobwire.pushing import bulk_times, detect_generation, push, push_bulk
 from jobwire.template import Template
 from jobwire.times import Generation, When
-from jobwire.wire import Confirm, Op
+from jobwire.wire import Confirm, Local, Op
 
-__all__ = ["GenerationSetting", "Producer", "run_middleware"]
+__all__ = ["GenerationSetting", "Producer"]
 
 GenerationSetting = Literal["auto", 7, 8]
 DETECT_EVERY = 60.0  # seconds for which the fleet is taken to stay the same
@@ -36,6 +38,7 @@ class Producer:
         draw: Returns a uniform number in [0, 1).
         new_jids: Returns so many fresh job ids.
         confirm: How many replicas have to have a job before a push counts as done. [PUSH-8]
+        outlet: Where the jobs go; Redis by default.
     """
 
     def __init__(
@@ -44,12 +47,13 @@ class Producer:
         *,
         generation: GenerationSetting,
         strict_args: StrictArgs,
-        middleware: Sequence[ClientMiddleware],
+        middleware: Sequence[ClientMiddleware | AsyncClientMiddleware],
         clock: Callable[[], float],
         new_jid: Callable[[], str],
         draw: Callable[[], float],
         new_jids: Callable[[int], Sequence[str]] | None = None,
         confirm: Confirm | None = None,
+        outlet: Outlet | None = None,
     ) -> None:
         if generation not in ("auto", 7, 8):
             raise ConfigError(f"generation: {generation!r} is neither 'auto' nor 7 nor 8")
@@ -62,6 +66,7 @@ class Producer:
         self._new_jid = new_jid
         self._new_jids = new_jids or (lambda count: [new_jid() for _ in range(count)])
         self._confirm = confirm
+        self._outlet = Outlet() if outlet is None else outlet
         self._templates: dict[tuple[object, ...], Template] = {}
         self._draw = draw
         self._setting = generation
@@ -73,6 +78,8 @@ class Producer:
         known = self._known_generation(now)
         if known is not None:
             return known
+        if self._outlet.diverted:
+            return 8  # there is nobody to ask
         try:
             found = yield from detect_generation(self.keys)
         except NoReply as error:  # it was only a question
@@ -132,10 +139,13 @@ class Producer:
                 fields=_checked_fields(fields),
                 strict=self._strict,
             )
-            sealed = self._pass(item, now=now, generation=generation)
+            sealed = yield from self._pass(item, now=now, generation=generation)
         if sealed is None:
             return None
-        yield from push(self.keys, [sealed], self._confirm)
+        if self._outlet.diverted:
+            yield from hand_over(self._outlet, [sealed])
+        else:
+            yield from push(self.keys, [sealed], self._confirm)
         return sealed.jid
 
     def push_bulk(
@@ -187,12 +197,24 @@ class Producer:
             except InvalidJob as error:
                 where = f"job {len(jobs)}: {error.field}"
                 raise InvalidJob(error.rule, where, error.problem) from None
-            jobs.append(self._pass(item, now=now, generation=generation))
+            jobs.append((yield from self._pass(item, now=now, generation=generation)))
             if not self.middleware:
                 template = Template(item, now=now, generation=generation)
                 tail = template.tail(now)
-        yield from push_bulk(self.keys, [job for job in jobs if job is not None], self._confirm)
+        passed = [job for job in jobs if job is not None]
+        if self._outlet.diverted:
+            yield from hand_over(self._outlet, passed)
+        else:
+            yield from push_bulk(self.keys, passed, self._confirm)
         return [None if job is None else job.jid for job in jobs]
+
+    def cancel(self, jid: str) -> Op[int]:
+        """Ask an iterable job to end; return the epoch second of the first such wish. [ITER-7]"""
+        now = self._clock()
+        if self._outlet.diverted:
+            self._outlet.diverted[-1].cancel(jid)
+            return int(now)
+        return (yield from iteration.cancel(self.keys, jid, now=now))
 
     def _template(
         self,
@@ -227,22 +249,15 @@ class Producer:
             self._templates[key] = found
         return found
 
-    def _pass(self, item: Item, *, now: float, generation: Generation) -> Sealed | None:
-        if not self.middleware:
-            return seal(item, now=now, generation=generation)
-        final = run_middleware(self.middleware, item)
-        return None if final is None else seal(final, now=now, generation=generation)
-
-
-def run_middleware(chain: Sequence[ClientMiddleware], item: Item) -> Item | None:
-    """Return the item as the chain leaves it, or None if it was stopped. [PUSH-7]"""
-
-    def layer(index: int) -> Item | None:
-        if index == len(chain):
-            return item
-        return chain[index](item, lambda: layer(index + 1))
-
-    return layer(0)
+    def _pass(self, item: Item, *, now: float, generation: Generation) -> Op[Sealed | None]:
+        """Send an item through the middleware; None if that stopped it. [PUSH-7]"""
+        if self.middleware:
+            through = (self.middleware, item, lambda: item)
+            passed = yield Local(partial(chain.run, *through), partial(chain.arun, *through))
+            if passed is None:
+                return None
+            item = passed
+        return seal(item, now=now, generation=generation)
 
 
 _WRITTEN = ("class", "args", "jid", "at", "queue", "retry", "enqueued_at")  # by parameter or push

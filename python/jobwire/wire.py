@@ -9,8 +9,8 @@ is repeated once on a fresh connection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias, TypeVar, final
 
 import msgspec
 
@@ -22,6 +22,7 @@ __all__ = [
     "Command",
     "Confirm",
     "ErrorReply",
+    "Local",
     "LuaScript",
     "Message",
     "Op",
@@ -76,7 +77,19 @@ class Batch(msgspec.Struct, frozen=True):
     """Of an atomic one: raise `NoReply` if replicas do not confirm it in time."""
 
 
-Step: TypeAlias = Command | Script | Batch
+@final
+class Local(msgspec.Struct, frozen=True):
+    """Something to do in this process, by code that is not ours; the reply is its result.
+
+    The blocking shell calls `call`, that of asyncio awaits `acall()`.
+    """
+
+    call: Callable[[], Any]
+    acall: Callable[[], Awaitable[Any]]
+
+
+Step: TypeAlias = Command | Script | Batch | Local
+_Sent: TypeAlias = Command | Script | Batch
 Op: TypeAlias = Generator[Step, Any, T]
 """An operation: yields steps, is sent replies, returns its result."""
 
@@ -126,8 +139,8 @@ def once(step: Step) -> Op[Any]:
 _FAILOVER = ("READONLY", "NOREPLICAS", "UNBLOCKED")
 
 
-def dialogue(op: Op[T], scripts: ScriptSource) -> Generator[Message, list[Any], T]:
-    """Run an operation against whoever answers the messages.
+def dialogue(op: Op[T], scripts: ScriptSource) -> Generator[Message | Local, Any, T]:
+    """Run an operation against whoever answers the messages, and does what is local.
 
     Errors that the answering side throws in (`RedisTrouble`) reach the operation, so that a bulk
     push can say what was written before.
@@ -136,9 +149,12 @@ def dialogue(op: Op[T], scripts: ScriptSource) -> Generator[Message, list[Any], 
         step = next(op)
         while True:
             try:
-                reply = _reply(step, (yield Message(_commands(step, scripts))))
-                if _has_error(reply):
-                    reply = yield from _repair(step, reply, scripts)
+                if type(step) is Local:
+                    reply = yield step
+                else:
+                    reply = _reply(step, (yield Message(_commands(step, scripts))))
+                    if _has_error(reply):
+                        reply = yield from _repair(step, reply, scripts)
             except Exception as error:  # noqa: BLE001 - handed on, not handled
                 step = op.throw(error)
             else:
@@ -150,7 +166,7 @@ def dialogue(op: Op[T], scripts: ScriptSource) -> Generator[Message, list[Any], 
         op.close()
 
 
-def _commands(step: Step, scripts: ScriptSource) -> list[tuple[Arg, ...]]:
+def _commands(step: _Sent, scripts: ScriptSource) -> list[tuple[Arg, ...]]:
     if type(step) is Command:
         return [step.args]
     if not isinstance(step, Batch):
@@ -169,7 +185,7 @@ def _words(step: Command | Script, scripts: ScriptSource) -> tuple[Arg, ...]:
     return ("EVALSHA", scripts(step.name).sha, len(step.keys), *step.keys, *step.args)
 
 
-def _reply(step: Step, replies: list[Any]) -> Any:
+def _reply(step: _Sent, replies: list[Any]) -> Any:
     """Return what the replies to a step's commands come to."""
     if not isinstance(step, Batch):
         return replies[0]
@@ -201,7 +217,7 @@ def _transaction(replies: list[Any]) -> Any:
     return result if first is None else ErrorReply(first.message, result)
 
 
-def _repair(step: Step, reply: Any, scripts: ScriptSource) -> Generator[Message, list[Any], Any]:
+def _repair(step: _Sent, reply: Any, scripts: ScriptSource) -> Generator[Message, list[Any], Any]:
     """Do what an error in the reply asks for; raise it if that is nothing."""
     try:
         reply = yield from _load(step, reply, scripts)
@@ -218,7 +234,7 @@ def _repair(step: Step, reply: Any, scripts: ScriptSource) -> Generator[Message,
     return reply
 
 
-def _repeat(step: Step, reply: Any, scripts: ScriptSource) -> Generator[Message, list[Any], Any]:
+def _repeat(step: _Sent, reply: Any, scripts: ScriptSource) -> Generator[Message, list[Any], Any]:
     """Send once more what a failover hit, and nothing that was carried out. [PUSH-9]"""
     if not isinstance(step, Batch) or step.atomic:
         replies = yield Message(_commands(step, scripts), fresh=True)
@@ -231,7 +247,7 @@ def _repeat(step: Step, reply: Any, scripts: ScriptSource) -> Generator[Message,
     return reply
 
 
-def _load(step: Step, reply: Any, scripts: ScriptSource) -> Generator[Message, list[Any], Any]:
+def _load(step: _Sent, reply: Any, scripts: ScriptSource) -> Generator[Message, list[Any], Any]:
     """Load scripts that the server does not have, and call them again. [LUA-3]"""
     if isinstance(step, Batch) and step.atomic:
         return reply

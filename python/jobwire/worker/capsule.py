@@ -82,6 +82,11 @@ class Capsule:
         """Whether any thread runs."""
         return any(processor.alive for processor in self._processors)
 
+    @property
+    def busy(self) -> bool:
+        """Whether any job runs, or somebody is being told of its end."""
+        return any(processor.held for processor in self._processors) or bool(self._tasks.held())
+
     def works(self) -> dict[str, Work]:
         """Return what runs, by thread or task. [BEAT-5]"""
         works = ((processor.tid, processor.work) for processor in self._processors)

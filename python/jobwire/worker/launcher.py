@@ -143,6 +143,11 @@ class Launcher:
         """When the heart's thread last came round, monotonic seconds."""
         return self._heart.turned
 
+    @property
+    def busy(self) -> bool:
+        """Whether any job runs here, handlers of its end included."""
+        return any(capsule.busy for capsule in self._capsules)
+
     def works(self) -> Mapping[str, Work]:
         """Return what runs now, by thread id."""
         return {tid: work for each in self._capsules for tid, work in each.works().items()}

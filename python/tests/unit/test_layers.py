@@ -18,7 +18,7 @@ LAYERS: dict[int, set[str]] = {
         *("keys", "times", "arguments", "payload", "normalize", "ordering", "retry", "wire"),
         *("pushing", "reliable", "graves", "stats", "promotion", "beat", "producer", "server"),
         *("poison", "template"),
-        *("chain", "current", "lifecycle", "propagation"),
+        *("chain", "current", "lifecycle", "propagation", "outlet"),
         *("metrics", "iteration", "iterabletype"),
     },
     2: {
@@ -35,8 +35,8 @@ LAYERS: dict[int, set[str]] = {
         "iterables",
         "inspect",
     },
-    3: {"settings", "spec", "worker"},
-    4: {"cli", "__main__"},
+    3: {"settings", "spec", "testing", "worker"},
+    4: {"cli", "pytest_plugin", "__main__"},
 }
 LAYER = {name: layer for layer, names in LAYERS.items() for name in names}
 # The package's own module exports names of layers 0 to 2, so it is above those.

@@ -1,0 +1,115 @@
+"""Fixtures for pytest; see docs/testing.md. Nothing is imported before a test asks for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from jobwire.app import App
+    from jobwire.testing import Jobs, Server, Worker
+
+__all__ = [
+    "jobwire_app",
+    "jobwire_fake",
+    "jobwire_inline",
+    "jobwire_server",
+    "jobwire_worker",
+    "jobwire_worker_settings",
+    "pytest_addoption",
+]
+
+URL = "JOBWIRE_TEST_REDIS_URL"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the setting `jobwire_app`."""
+    parser.addini("jobwire_app", "the application of the jobwire fixtures, as MODULE:APP")
+
+
+@pytest.fixture(scope="session")
+def _jobwire_configured_app(pytestconfig: pytest.Config) -> App:
+    from jobwire.cli.exits import AppNotLoaded
+    from jobwire.cli.loading import load_app
+
+    target = pytestconfig.getini("jobwire_app")
+    if not target:
+        pytest.fail(
+            'jobwire: no application is named; set jobwire_app = "shop.jobs:app" in pytest\'s '
+            "settings, or define a fixture jobwire_app that returns it",
+            pytrace=False,
+        )
+    try:
+        return load_app(target)
+    except AppNotLoaded as error:
+        pytest.fail(f"jobwire_app: {error}", pytrace=False)
+
+
+@pytest.fixture
+def jobwire_app(_jobwire_configured_app: App) -> App:
+    """The application that the other fixtures are for; define your own to choose it."""
+    return _jobwire_configured_app
+
+
+@pytest.fixture
+def jobwire_fake(jobwire_app: App) -> Iterator[Jobs]:
+    """Jobs are collected instead of written to Redis; see `jobwire.testing.fake`."""
+    from jobwire import testing
+
+    with testing.fake(jobwire_app) as jobs:
+        yield jobs
+
+
+@pytest.fixture
+def jobwire_inline(jobwire_app: App) -> Iterator[Jobs]:
+    """Jobs run where they are enqueued; see `jobwire.testing.inline`."""
+    from jobwire import testing
+
+    with testing.inline(jobwire_app) as jobs:
+        yield jobs
+
+
+@pytest.fixture(scope="session")
+def _jobwire_session_server() -> Iterator[Server]:
+    from jobwire import testing
+    from jobwire.embedded import EmbeddedUnavailable
+
+    url = os.environ.get(URL) or None
+    if url is not None and "PYTEST_XDIST_WORKER" in os.environ:
+        pytest.fail(
+            f"jobwire: {URL} is one database, which the processes of xdist would empty under "
+            "each other; unset it, so that each has a server of its own, or run without -n",
+            pytrace=False,
+        )
+    try:
+        with testing.server(url) as server:
+            yield server
+    except EmbeddedUnavailable as error:
+        pytest.fail(f"jobwire: {error}; or set {URL} to an empty database", pytrace=False)
+
+
+@pytest.fixture
+def jobwire_server(_jobwire_session_server: Server) -> Iterator[Server]:
+    """A real server, empty: one for all tests, flushed after each."""
+    yield _jobwire_session_server
+    _jobwire_session_server.flush()
+
+
+@pytest.fixture
+def jobwire_worker_settings() -> dict[str, Any]:
+    """Arguments of `jobwire.testing.worker`; define your own to change them."""
+    return {}
+
+
+@pytest.fixture
+def jobwire_worker(
+    jobwire_app: App, jobwire_server: Server, jobwire_worker_settings: dict[str, Any]
+) -> Iterator[Worker]:
+    """A real worker, to which all that the application enqueues goes; see `Worker.drain`."""
+    from jobwire import testing
+
+    with testing.worker(jobwire_app, jobwire_server.url, **jobwire_worker_settings) as worker:
+        yield worker
