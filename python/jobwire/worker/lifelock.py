@@ -54,9 +54,7 @@ class LifeLock:
         """Take the lock; it lasts until `release` or the end of the process."""
         draft = self._directory / f".{self._name}"
         try:
-            self._directory.mkdir(mode=0o700, exist_ok=True)
-            _check_private(self._directory)
-            self._held = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            self._held = self._create(draft)
             fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Only now under the name that others look at: they never find it unlocked.
             draft.rename(self._directory / self._name)
@@ -70,6 +68,8 @@ class LifeLock:
         if self._held is not None:
             (self._directory / self._name).unlink(missing_ok=True)
             self._close()
+            with suppress(OSError):  # others are using it
+                self._directory.rmdir()
 
     def ended(self) -> list[str]:
         """Return the identities of processes that have certainly ended without `release`."""
@@ -89,6 +89,16 @@ class LifeLock:
         """Remove what a process that has ended left behind."""
         with suppress(OSError):
             (self._directory / (self._prefix + quote(identity, safe=""))).unlink()
+
+    def _create(self, draft: Path) -> int:
+        """Open a new file in the private directory, which another process may just remove."""
+        while True:
+            self._directory.mkdir(mode=0o700, exist_ok=True)
+            _check_private(self._directory)
+            try:
+                return os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            except FileNotFoundError:
+                continue
 
     def _tidy(self) -> None:
         """Remove old files of all scopes, of workers that nobody came after."""

@@ -125,6 +125,12 @@ class ReliableFetcher:
 
     def take(self) -> Held | None:
         """Return the next job, waiting for one; None once closed. [FETCH-5]"""
+        held = self._take()
+        if held is None:
+            self._settler.poke()  # no fetch will come for the last outcomes
+        return held
+
+    def _take(self) -> Held | None:
         me = threading.get_ident()
         with self._lock:
             if self._leader != me and not self._follow(me):

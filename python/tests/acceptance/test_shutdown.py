@@ -139,7 +139,9 @@ def test_ttin_dumps_all_stacks_and_nothing_ends(
     stacks = [line.get("error", "") for line in worker.lines()]
     assert any("in deaf" in stack for stack in stacks)
     assert any("in async_hold" in stack for stack in stacks)
-    assert len(worker.logged("thread ")) >= 5 + 3  # threads for jobs, heart, poller, main
+    names = {line["msg"].removeprefix("thread ") for line in worker.logged("thread ")}
+    assert names >= {"MainThread", "jobwire-heart", "jobwire-poller", "jobwire-settler"}
+    assert sum(name.startswith("jobwire-default-") for name in names) == 2  # one jobs, one waits
     client.push("Note", ["after"])
     wait_until(lambda: traces(server, recording.RAN) == [["Note", ["after"]]])
 

@@ -212,7 +212,7 @@ def test_a_bad_key_behind_a_busy_queue_is_reported_once(
 
 @FETCH
 def test_a_quiet_worker_ends_what_runs_and_starts_nothing(server: Server, fetch: FetchMode) -> None:
-    """FETCH-5, SIG-2."""
+    """FETCH-5, SIG-2; REL-2: and their outcomes are stored, though no fetch takes them along."""
     gate = Gate()
     with running(gate.app, server, concurrency=2, fetch=fetch) as launcher:
         push(server, "default", "running")
@@ -221,6 +221,7 @@ def test_a_quiet_worker_ends_what_runs_and_starts_nothing(server: Server, fetch:
         push(server, "default", "late")
         gate.open.set()
         wait_until(lambda: not launcher.works())
+        wait_until(lambda: not server.client().keys("jobwire:private:*"))
     assert gate.entered == ["running"]
     assert [json.loads(text)["args"] for text in queue(server)] == [["late"]]
 
