@@ -6,7 +6,7 @@ error the checker has to find, and an unused comment is an error too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
@@ -20,6 +20,7 @@ from jobwire import (
     RedisRefused,
     RedisTrouble,
     current_job,
+    testing,
 )
 from jobwire.normalize import Item
 
@@ -121,6 +122,10 @@ def stop_fours(item: Item, call_next: Callable[[], Item | None]) -> Item | None:
     return None if item["args"] == [4] else call_next()
 
 
+async def later(item: Item, call_next: Callable[[], Awaitable[Item | None]]) -> Item | None:
+    return await call_next()
+
+
 def not_middleware(item: Item) -> Item:
     return item
 
@@ -136,6 +141,7 @@ def clients() -> None:
         client.push("HardJob", 5)  # type: ignore[arg-type]
         client.push("HardJob", queu="low")  # type: ignore[call-arg]
         client.push("HardJob", at="now")  # type: ignore[arg-type]
+        assert_type(client.cancel("abc"), int)
     Client(middleware=[not_middleware])  # type: ignore[list-item]
     Client(generation="8")  # type: ignore[arg-type]
 
@@ -144,6 +150,7 @@ async def async_clients() -> None:
     async with AsyncClient("redis://localhost:6379/0") as client:
         assert_type(client, AsyncClient)
         assert_type(await client.push("HardJob", [1]), str | None)
+        assert_type(await client.cancel("abc"), int)
         await client.push_in(timedelta(1), "HardJob")
         assert_type(await client.push_bulk("HardJob", [[1]]), list[str | None])
         await client.push(None)  # type: ignore[arg-type]
@@ -167,5 +174,17 @@ def time_it(job: Job, call_next: Callable[[], Any]) -> Any:
     return call_next()
 
 
-App(server_middleware=[time_it], client_middleware=[stop_fours])
+App(server_middleware=[time_it], client_middleware=[stop_fours, later])
 App(server_middleware=[not_middleware])  # type: ignore[list-item]
+
+
+def tests(app: App, hard: JobType[[int], None]) -> None:
+    with testing.fake(app) as jobs:
+        assert_type(jobs, testing.Jobs)
+        assert_type(jobs.enqueued(hard, args=[1], at=None), list[testing.EnqueuedJob])
+        assert_type(jobs.enqueued("HardJob", at=timedelta(1))[0].at, float | None)
+        assert_type(jobs.drain(), int)
+        jobs.enqueued(5)  # type: ignore[arg-type]
+    with testing.real(app, concurrency=1) as worker:
+        assert_type(worker.drain(due=True), int)
+        assert_type(worker.errors[0], tuple[Job, BaseException])
