@@ -43,6 +43,14 @@ class Case:
         return {name: (one, other) for name, (one, other) in words.items() if one != other}
 
     @property
+    def elsewhere(self) -> bool:
+        """Whether it is not where it is with Sidekiq."""
+        places = [
+            {name for name in fate if name.startswith("in ")} for fate in (self.ruby, self.python)
+        ]
+        return places[0] != places[1]
+
+    @property
     def promoted(self) -> bool:
         """Whether it came from `schedule` or `retry`."""
         return self.number > 0 or self.scenario.route in ("schedule", "retry")
@@ -100,6 +108,8 @@ def _order(case: Case) -> Iterable[str]:
             first = {"retry", "queue"}
             # Appended anew: what was dropped on the way through `schedule`, or missing.
             moved = {"jid", "created_at"} if not case.scenario.has("at") else {"enqueued_at", "jid"}
+            if case.generation < 8:
+                moved.add("discarded_at")
             rest = [[n for n in each if n not in first | moved] for each in (theirs, ours)]
             if {*theirs[:2]} == first and rest[0] == rest[1]:
                 yield name
@@ -160,12 +170,14 @@ def _odd_text(*marks: bytes) -> Callable[[Case], bool]:
 
 def _no_queue(case: Case) -> bool:
     queue = case.scenario.get("queue")
-    return "in dead" in case.python and (queue == "" or not isinstance(queue, str))
+    buried = case.promoted and case.python.get("dead.text") == "untouched"
+    return buried and queue is not ABSENT and (queue == "" or not isinstance(queue, str))
 
 
 def _strange_retry_queue(case: Case) -> bool:
     queue = case.scenario.get("retry_queue")
-    return queue in ("", True) or (isinstance(queue, int | list) and queue is not False)
+    strange = queue in ("", True) or (isinstance(queue, int | list) and queue is not False)
+    return strange and (case.elsewhere or any(name.endswith(".queue") for name in case.differing))
 
 
 def _of_no_array(case: Case) -> bool:
@@ -294,13 +306,17 @@ KNOWN_DIFFERENCES = [
     ),
     Known(
         "RETRY-6: Sidekiq 6 knows no `retry_for`, and to 7 the count counts as well",
-        _all_if(_limited),
+        _all_if(lambda case: _limited(case) and (case.elsewhere or "calls" in case.differing)),
         (6, 7),
         parts=True,
     ),
     Known(
         "GEN-3: an integer may be seconds, which its size says; Sidekiq 8 reads milliseconds",
-        _all_if(lambda case: case.scenario.has("failed_at", int(PAST)) and _limited(case)),
+        _all_if(
+            lambda case: (
+                case.elsewhere and case.scenario.has("failed_at", int(PAST)) and _limited(case)
+            )
+        ),
         (8,),
         parts=True,
     ),
@@ -345,7 +361,24 @@ KNOWN_DIFFERENCES = [
     # What is JSON.
     Known(
         "PAY-5, PAY-6: what Python cannot hold is buried as it is",
-        _all_if(_odd_text(b"9" * 5000, b"1e400")),
+        _all_if(
+            lambda case: (
+                case.python.get("dead.text") == "untouched"
+                and _odd_text(b"9" * 5000, b"1e400")(case)
+            )
+        ),
+        parts=True,
+    ),
+    Known(
+        "PAY-1: bytes that are not UTF-8 are no JSON; Sidekiq runs the job, and loses it at a "
+        "failure",
+        _all_if(_odd_text(b"caf\xe9")),
+        parts=True,
+    ),
+    Known(
+        "PAY-3, EXEC-3: the same for JSON that nests too deep, with the parser of 8",
+        _all_if(_odd_text(b"[" * 100)),
+        (8,),
         parts=True,
     ),
     Known(

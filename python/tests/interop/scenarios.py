@@ -63,6 +63,12 @@ TOGETHER: list[dict[str, Any]] = [
     {"retry_for": 10**9, "failed_at": failed_at, "retry_count": 1}
     for failed_at in (PAST, int(PAST * 1000), int(PAST), "yesterday")
 ]
+TOGETHER += [
+    {"class": "Fate::Hooked", "dead": dead, **how, "last": last}
+    for dead in (False, True)
+    for how in ({"retry": 0}, {"hook": ":kill"}, {"retry": False})
+    for last in (None, ":discard", {"raise": "the exhausted hook broke"})
+]
 # What comes of them: the steps of successive executions.
 LONG, WIDE = "m" * 10_001, "\U0001f600" * 10_001
 FAIL = {"raise": "RuntimeError", "message": "boom"}
