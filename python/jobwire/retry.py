@@ -170,7 +170,8 @@ def encode_backtrace(lines: Sequence[str]) -> str:
 def _exhausted(job: Job, count: int, retry: object, *, now: float, max_retries: int) -> bool:
     retry_for = job.get("retry_for")
     if retry_for is not None and retry_for is not False:  # 0 counts: Ruby's idea of truth
-        failed_at = read(job.get("failed_at"))
+        # A first failure is now, whatever the payload came with. [RETRY-2]
+        failed_at = None if job.retry_count is None else read(job.get("failed_at"))
         since = now if failed_at is None else failed_at
         # Strictly after in Sidekiq, but 0 must bury at the first failure, clock ticks or not.
         return since + _whole(retry_for) <= now  # [RETRY-6]
