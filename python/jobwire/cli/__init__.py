@@ -23,6 +23,7 @@ from jobwire.cli.spec import spec
 from jobwire.cli.validate import validate
 from jobwire.cli.worker import worker
 from jobwire.errors import JobwireError
+from jobwire_conformance.cli import conform
 
 __all__ = ["main"]
 
@@ -48,6 +49,7 @@ cli.add_command(dev)
 cli.add_command(inspect)
 cli.add_command(spec)
 cli.add_command(validate)
+cli.add_command(conform)
 
 
 def main() -> None:

@@ -1,0 +1,35 @@
+"""What stops a run, by whose fault: each kind has an exit status of its own."""
+
+from __future__ import annotations
+
+__all__ = ["AdapterFault", "ConformError", "EnvironmentFault", "SuiteFault", "Usage"]
+
+
+class ConformError(Exception):
+    """A run could not be finished. The text says whose fault it is and what to do."""
+
+    status = 5
+
+
+class AdapterFault(ConformError):
+    """The driver or the worker program of the implementation broke the rules for adapters."""
+
+    status = 3
+
+
+class EnvironmentFault(ConformError):
+    """Something around is missing or in the way, like a Redis."""
+
+    status = 4
+
+
+class SuiteFault(ConformError):
+    """A case, or the suite, is wrong."""
+
+    status = 5
+
+
+class Usage(ConformError):
+    """The command line, or a file that it names, is wrong."""
+
+    status = 64
