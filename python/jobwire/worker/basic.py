@@ -22,12 +22,13 @@ from jobwire.stats import count
 from jobwire.times import utc_day
 from jobwire.wire import Batch, Step, command, once
 from jobwire.worker.fetcher import Again, Done, Outcome, Unreadable
-from jobwire.worker.outage import Outage
+from jobwire.worker.outage import Outage, next_pause
 
 __all__ = ["BasicFetcher", "Tally"]
 
 BLOCK = 2  # seconds, less than the connection's read timeout [ENV-3]
 PAUSE = 1.0
+PUT_BACK = 5.0  # seconds that a stop insists on putting jobs back
 
 _log = logging.getLogger("jobwire.worker")
 
@@ -201,20 +202,36 @@ class BasicFetcher:
                 step = command("LPUSH", self._keys.queue(held.queue), text)
             case Unreadable(problem):
                 step = bury(grave_key(self._keys, problem), held.text, self._grave())
+        self._insist(step, "outcome of a job not stored yet")
+
+    def put_back(self, held: Sequence[Held]) -> int:
+        """Return unfinished jobs to their queues, to run next; try for a while. [FETCH-6]
+
+        Redis has no other copy, so where an answer was lost the job is put back once more.
+        """
+        deadline = time.monotonic() + PUT_BACK
+        for each in held:
+            step = command("RPUSH", self._keys.queue(each.queue), each.text)
+            self._insist(step, "job not put back yet", deadline)
+        return len(held)
+
+    def _insist(self, step: Step, complaint: str, deadline: float = math.inf) -> None:
+        """Send a step until Redis takes it.
+
+        Raises:
+            RedisTrouble: It did not until a monotonic time.
+        """
+        began = time.monotonic()
         while True:
             try:
                 self._redis.run(once(step))
-            except RedisTrouble as error:
-                _log.error("outcome of a job not stored yet: %s", error)
-                time.sleep(PAUSE)
-            else:
                 return
-
-    def put_back(self, held: Sequence[Held]) -> int:
-        """Return unfinished jobs to their queues, to run next. [FETCH-6]"""
-        for each in held:
-            self._redis.run(once(command("RPUSH", self._keys.queue(each.queue), each.text)))
-        return len(held)
+            except RedisTrouble as error:
+                now = time.monotonic()
+                if now >= deadline:
+                    raise
+                _log.error("%s: %s", complaint, error)
+                time.sleep(next_pause(now - began, dice=random.random()))
 
     def close(self) -> None:
         """Take no more jobs. Blocked threads notice within two seconds."""

@@ -37,11 +37,10 @@ cannot bear it makes the job idempotent. The tests accept a second run only for 
 killed process held and that had ended.""",
     "basic": """\
 BRPOP, as Sidekiq does it: from the reply of the fetch to the storing of the outcome a job is in the
-memory of one process (LW-1). Jobs are lost when that process is killed meanwhile, wherever it is;
-when the connection ends between BRPOP and its reply; and when Redis cannot be used at the one
-moment at which a stopping worker puts a job back, with RPUSH; nowhere else. Promotion and pushes
-are the same as above. A retry whose ZADD was carried out but not answered is stored again, and
-may then run twice.""",
+memory of one process (LW-1). Jobs are lost when that process is killed meanwhile, wherever it is,
+and when the connection ends between BRPOP and its reply; nowhere else. Promotion and pushes are the
+same as above. A retry whose ZADD was carried out but not answered is stored again, as is a job that
+a stopping worker puts back with RPUSH, and may then run twice.""",
 }
 
 

@@ -105,13 +105,9 @@ class Result:
 
     @property
     def in_window(self) -> bool:
-        """Whether basic fetch is known to lose jobs here. LW-1, and a put back is tried once."""
+        """Whether basic fetch is known to lose jobs here. LW-1"""
         label = "" if self.point is None else self.point.label
-        return (
-            self.fault.startswith("kill")
-            or (label == "BRPOP" and self.fault == "cut after")
-            or label == "RPUSH"
-        )
+        return self.fault.startswith("kill") or (label == "BRPOP" and self.fault == "cut after")
 
     @property
     def problems(self) -> list[str]:

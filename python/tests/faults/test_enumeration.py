@@ -50,7 +50,6 @@ def test_basic_fetch_loses_jobs_in_its_window_only(bench: Bench) -> None:
     assert fates["BRPOP", "kill after"] or fates["BRPOP", "cut after"]
 
 
-@pytest.mark.xfail(strict=True, reason="BasicFetcher.put_back tries once and forgets the job")
 def test_basic_fetch_puts_a_job_back_though_a_connection_ends(bench: Bench) -> None:
     """SIG-5: the process ends in good order, so no job may be lost: LW-1 is for crashes."""
     run = Run(SCENARIOS["hard stop"], fetch="basic", point=Point("RPUSH", 1), fault="cut before")
