@@ -63,6 +63,7 @@ TOGETHER: list[dict[str, Any]] = [
     {"retry_for": 10**9, "failed_at": failed_at, "retry_count": 1}
     for failed_at in (PAST, int(PAST * 1000), int(PAST), "yesterday")
 ]
+TOGETHER.append({"retry_for": 3600, "failed_at": PAST})  # before its first failure
 TOGETHER += [
     {"class": "Fate::Hooked", "dead": dead, **how, "last": last}
     for dead in (False, True)
