@@ -73,7 +73,8 @@ class App:
         url: Where Redis is; see `Client`.
         namespace: Prefix of every key; leave empty beside Sidekiq. [KEY-4]
         generation: 7 or 8 to write times as that Sidekiq does; `auto` asks Redis. [GEN-5]
-        strict_args: `raise` refuses arguments that JSON does not have; `off` converts them.
+        strict_args: `raise` refuses arguments that JSON does not have; `warn` converts them and
+            logs which, `off` just converts them.
         client_middleware: Runs around each push, outermost first. [PUSH-7]
         server_middleware: Runs around each execution, outermost first. [EXEC-6]
         wait_replicas: How many replicas have to have a job that is enqueued; see `Client`.

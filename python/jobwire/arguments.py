@@ -12,8 +12,9 @@ from jobwire.errors import InvalidJob
 
 __all__ = ["MAX_DEPTH", "StrictArgs", "check_args", "check_value"]
 
-StrictArgs = Literal["raise", "off"]
-"""`raise` refuses what JSON has no type for; `off` converts it as msgspec does."""
+StrictArgs = Literal["raise", "warn", "off"]
+"""`raise` refuses what JSON has no type for; `off` converts it as msgspec does. `warn` does too and
+says so, which is for the producer to do: here it is `raise`."""
 
 MAX_DEPTH = 100  # levels of the whole payload, the outer object included [PAY-3]
 _SCALARS = (str, int, bool, type(None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import time
@@ -23,6 +24,8 @@ from jobwire.wire import Confirm
 __all__ = ["Client"]
 
 MAX_CONNECTIONS = 50  # a thread pool of hundreds is served by far fewer: a push takes no time
+
+_log = logging.getLogger("jobwire.client")
 
 
 def new_jid() -> str:
@@ -56,6 +59,7 @@ def make_producer(
         new_jids=new_jids,
         confirm=confirm,
         outlet=outlet,
+        warn=_log.warning,
     )
 
 
@@ -83,7 +87,8 @@ class Client:
             names, `REDIS_URL`, or redis://localhost:6379/0.
         namespace: Prefix of every key; leave empty beside Sidekiq. [KEY-4]
         generation: 7 or 8 to write times as that Sidekiq does; `auto` asks Redis. [GEN-5]
-        strict_args: `raise` refuses arguments that JSON does not have; `off` converts them.
+        strict_args: `raise` refuses arguments that JSON does not have; `warn` converts them and
+            logs which, `off` just converts them.
         middleware: Client middleware, outermost first. [PUSH-7] That which is `async def` is for
             `AsyncClient`; here the first push through it raises `ConfigError`.
         timeout: Seconds to wait for a connection, and for a reply.

@@ -65,7 +65,20 @@ class PayloadError(JobwireError, ValueError):
 
 
 class InvalidJob(PayloadError):
-    """A job that was asked for cannot be written; nothing was. [PUSH-4]"""
+    """A job that was asked for cannot be written; nothing was. [PUSH-4]
+
+    Attributes:
+        job_class: Its wire class, which the text begins with; "" where that is not known.
+    """
+
+    job_class = ""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return f"{self.job_class}: {text}" if self.job_class else text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return *super().__reduce__(), {"job_class": self.job_class}
 
 
 class MalformedPayload(PayloadError):

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Literal
 
 from jobwire import chain, iteration, times
-from jobwire.arguments import StrictArgs
+from jobwire.arguments import StrictArgs, check_args
 from jobwire.errors import ConfigError, InvalidJob, NoReply, RedisUnreachable
 from jobwire.keys import Keys
 from jobwire.normalize import AsyncClientMiddleware, ClientMiddleware, Item, Sealed, draft, seal
@@ -39,6 +39,7 @@ class Producer:
         new_jids: Returns so many fresh job ids.
         confirm: How many replicas have to have a job before a push counts as done. [PUSH-8]
         outlet: Where the jobs go; Redis by default.
+        warn: Called with what `strict_args="warn"` has to say.
     """
 
     def __init__(
@@ -54,11 +55,12 @@ class Producer:
         new_jids: Callable[[int], Sequence[str]] | None = None,
         confirm: Confirm | None = None,
         outlet: Outlet | None = None,
+        warn: Callable[[str], object] = lambda _: None,
     ) -> None:
         if generation not in ("auto", 7, 8):
             raise ConfigError(f"generation: {generation!r} is neither 'auto' nor 7 nor 8")
-        if strict_args not in ("raise", "off"):
-            raise ConfigError(f"strict_args: {strict_args!r} is neither 'raise' nor 'off'")
+        if strict_args not in ("raise", "warn", "off"):
+            raise ConfigError(f"strict_args: {strict_args!r} is none of 'raise', 'warn', 'off'")
         self.keys = keys
         self.middleware = middleware
         self._strict = strict_args
@@ -67,6 +69,7 @@ class Producer:
         self._new_jids = new_jids or (lambda count: [new_jid() for _ in range(count)])
         self._confirm = confirm
         self._outlet = Outlet() if outlet is None else outlet
+        self._warn = warn
         self._templates: dict[tuple[object, ...], Template] = {}
         self._draw = draw
         self._setting = generation
@@ -121,24 +124,31 @@ class Producer:
         moment = _moment(at, now=now, soon=soon)
         generation = self._known_generation(now) or (yield from self.generation())
         sealed: Sealed | None
-        template = None
-        if jid is None and not fields and not self.middleware:
-            template = self._template(class_name, options, moment, now, generation)
-        if template is not None:
-            tail = template.tail(now)
-            sealed = template.job(args, self._new_jid(), tail, at=moment, strict=self._strict)
-        else:
-            item = draft(
-                class_name,
-                args,
-                options,
-                jid=self._new_jid() if jid is None else jid,
-                now=now,
-                generation=generation,
-                at=moment,
-                fields=_checked_fields(fields),
-                strict=self._strict,
-            )
+        item: Item | None = None
+        try:
+            if self._strict == "warn":
+                args = self._accept(class_name, args)
+            template = None
+            if jid is None and not fields and not self.middleware:
+                template = self._template(class_name, options, moment, now, generation)
+            if template is not None:
+                tail = template.tail(now)
+                sealed = template.job(args, self._new_jid(), tail, at=moment, strict=self._strict)
+            else:
+                item = draft(
+                    class_name,
+                    args,
+                    options,
+                    jid=self._new_jid() if jid is None else jid,
+                    now=now,
+                    generation=generation,
+                    at=moment,
+                    fields=_checked_fields(fields),
+                    strict=self._strict,
+                )
+        except InvalidJob as error:
+            raise _of(class_name, error) from None
+        if item is not None:
             sealed = yield from self._pass(item, now=now, generation=generation)
         if sealed is None:
             return None
@@ -180,6 +190,8 @@ class Producer:
         tail = b""
         for args, moment, jid in zip(every, moments, jids, strict=True):
             try:
+                if self._strict == "warn":
+                    args = self._accept(class_name, args)
                 if template is not None:
                     jobs.append(template.job(args, jid, tail, at=moment, strict=self._strict))
                     continue
@@ -196,7 +208,7 @@ class Producer:
                 )
             except InvalidJob as error:
                 where = f"job {len(jobs)}: {error.field}"
-                raise InvalidJob(error.rule, where, error.problem) from None
+                raise _of(class_name, InvalidJob(error.rule, where, error.problem)) from None
             jobs.append((yield from self._pass(item, now=now, generation=generation)))
             if not self.middleware:
                 template = Template(item, now=now, generation=generation)
@@ -215,6 +227,15 @@ class Producer:
             self._outlet.diverted[-1].cancel(jid)
             return int(now)
         return (yield from iteration.cancel(self.keys, jid, now=now))
+
+    def _accept(self, class_name: str, args: Sequence[Any]) -> list[Any]:
+        """Return the arguments as JSON has them, saying which one it does not have. [PUSH-5]"""
+        try:
+            return check_args(args)
+        except InvalidJob as error:
+            converted = check_args(args, strict="off")  # or it is refused after all
+            self._warn(f"{_of(class_name, error)}; it was converted")
+            return converted
 
     def _template(
         self,
@@ -276,6 +297,13 @@ def _checked_fields(fields: Mapping[str, Any] | None) -> Mapping[str, Any]:
                 "has a parameter of its own, or is for workers to write",
             )
     return fields or {}
+
+
+def _of(class_name: str, error: InvalidJob) -> InvalidJob:
+    """Return an error that says which job it is about."""
+    if error.field != "class":
+        error.job_class = class_name
+    return error
 
 
 def _moment(at: When | None, *, now: float, soon: bool) -> float | None:

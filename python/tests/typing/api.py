@@ -26,7 +26,8 @@ from jobwire.normalize import Item
 
 app = App("redis://localhost:6379/0", generation="auto", strict_args="raise")
 App(generation=6)  # type: ignore[arg-type]
-App(strict_args="warn")  # type: ignore[arg-type]
+App(strict_args="warn")
+App(strict_args="yes")  # type: ignore[arg-type]
 
 
 @app.job

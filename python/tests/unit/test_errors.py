@@ -64,6 +64,8 @@ def test_a_payload_error_can_be_pickled() -> None:
     error = pickle.loads(pickle.dumps(errors.InvalidJob("PUSH-4", "tags", "is no list")))
     assert isinstance(error, errors.InvalidJob)
     assert (error.rule, error.field, error.problem) == ("PUSH-4", "tags", "is no list")
+    error.job_class = "HardJob"
+    assert str(pickle.loads(pickle.dumps(error))) == "HardJob: tags: is no list [PUSH-4]"
 
 
 def test_what_an_isolated_job_raised_can_be_pickled() -> None:
