@@ -14,8 +14,6 @@ def describe(error: BaseException) -> Failure:
     """Return class, message and backtrace of an error, whatever its `str()` does."""
     if isinstance(error, JobFailed):
         return Failure(error.error_class, error.message, error.backtrace)
-    if isinstance(error, JobFailed):
-        return Failure(error.error_class, error.message, error.backtrace)
     try:
         message = str(error)
     except BaseException:  # noqa: BLE001 - somebody else's __str__, even one that exits
