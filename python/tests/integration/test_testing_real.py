@@ -74,22 +74,26 @@ def test_a_drain_does_not_miss_what_a_handler_enqueues(server: Server) -> None:
     def broken(count: int) -> None:
         raise ValueError(count)
 
+    @app.job(retry=False)
+    async def abroken(count: int) -> None:
+        raise ValueError(count)
+
     @app.job
     def after(count: int) -> None:
         did.append(count)
 
-    @app.on_error
-    def follow(error: BaseException, job: Any) -> None:
-        time.sleep(0.03)
+    @app.on_death  # called when the end of the job is stored
+    def follow(job: Any, error: BaseException) -> None:
+        time.sleep(0.1)  # in which a drain could take everything for done
         after.enqueue(job.args[0])
 
     with testing.worker(app, server.url) as worker:
-        for count in range(5):
-            broken.enqueue(count)
+        for count, job in enumerate([broken, abroken, broken, abroken]):
+            job.enqueue(count)
             assert worker.drain(raise_errors=False) == 2
             assert did[-1] == count
         assert [(job.args, str(error)) for job, error in worker.errors] == [
-            ([count], str(count)) for count in range(5)
+            ([count], str(count)) for count in range(4)
         ]
 
 
@@ -111,7 +115,7 @@ def test_a_failed_job_makes_the_drain_raise(server: Server) -> None:
         assert server.client().zcard("retry") == 2
         worker.drain()
         assert worker.promote() == 2
-        with pytest.raises(ValueError, match="first"):
+        with pytest.raises(ValueError, match=r"first|second"):  # in the order of their times
             worker.drain()
         assert len(worker.errors) == 4
         broken.enqueue("third")

@@ -315,19 +315,20 @@ def test_a_scheduled_job_looks_promoted_when_it_runs(shop: Shop, jobs: Jobs) -> 
 
 def test_context_does_not_leak_but_what_is_propagated_arrives(shop: Shop, jobs: Jobs) -> None:
     tenant: ContextVar[str] = ContextVar("tenant")
+    left: ContextVar[str] = ContextVar("left", default="nothing")
     shop.app.propagate(tenant=tenant)
     seen = []
 
     @shop.app.job
     def look() -> None:
         seen.append(tenant.get())
-        tenant.set("the job's")
+        left.set("something")
 
     token = tenant.set("a")
     look.enqueue()
     tenant.set("b")
     jobs.drain()
-    assert (seen, tenant.get()) == (["a"], "b")
+    assert (seen, tenant.get(), left.get()) == (["a"], "b", "nothing")
     tenant.reset(token)
 
 
