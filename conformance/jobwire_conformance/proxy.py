@@ -169,6 +169,9 @@ class Proxy:
             apart. So at every command it is certain which others the server has seen.
         label: Names a command, for rules and trace.
         keep: How many of the last calls to remember; None for all.
+        own_port: Where to listen; 0 for any free port.
+        observe: Is told of each call once it is over: answered, and the answer on its way, or
+            given up by either side; in the loop's thread.
 
     Attributes:
         port: Where to connect to.
@@ -187,8 +190,10 @@ class Proxy:
         lockstep: bool = False,
         label: Callable[[Sequence[bytes]], str] = name_of,
         keep: int | None = None,
+        own_port: int = 0,
+        observe: Callable[[Call], object] | None = None,
     ) -> None:
-        self.port = 0
+        self.port = own_port
         self.calls: deque[Call] = deque(maxlen=keep)
         self.pushes = 0
         self.cuts = 0
@@ -197,6 +202,7 @@ class Proxy:
         self._faults = Faults(rules)
         self._lockstep = lockstep
         self._label = label
+        self._observe = observe
         self._server: asyncio.Server | None = None
         self._lines: dict[int, _Line] = {}
         self._numbers = 0
@@ -208,7 +214,7 @@ class Proxy:
 
     async def listen(self) -> None:
         """Start; called once, in the loop's thread."""
-        self._server = await self._loop.create_server(lambda: _Line(self), "127.0.0.1", 0)
+        self._server = await self._loop.create_server(lambda: _Line(self), "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     def url(self, database: int = 0) -> str:
@@ -307,6 +313,11 @@ class Proxy:
         """Let the rules decide about a command that is next to be sent."""
         call.decided = True
         call.action = self._faults.meet(call.label, call.connection)
+
+    def over(self, call: Call) -> None:
+        """Tell of a call that is over, behind what is to be forwarded now."""
+        if self._observe is not None:
+            self._loop.call_soon(self._observe, call)
 
     def take_turn(self, line: _Line) -> bool:
         """Return whether the connection may send a command; if not, it is told when."""
@@ -510,6 +521,7 @@ class _Line(asyncio.Protocol):
             while self._waiting:
                 self._to_server(self._waiting.popleft().frame)
         if call not in self._sent:
+            self._proxy.over(call)
             self._proxy.release(self)
 
     def _refuse(self, call: Call, why: str | None) -> None:
@@ -566,6 +578,7 @@ class _Line(asyncio.Protocol):
 
     def _done(self, call: Call) -> None:
         if not self._held:
+            self._proxy.over(call)
             self._proxy.release(self)
 
     def _to_server(self, data: bytes) -> None:
@@ -602,6 +615,8 @@ class _Line(asyncio.Protocol):
             else:
                 client.abort()
             self._waiting.clear()
+            for call in self._sent:
+                self._proxy.over(call)
             self._proxy.leave(self)
 
 
