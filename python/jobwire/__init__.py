@@ -13,6 +13,7 @@ from jobwire.errors import (
     RedisTrouble,
     RedisUnreachable,
     Shutdown,
+    TryAgain,
 )
 from jobwire.jobtype import JobType
 from jobwire.payload import Job
@@ -31,6 +32,7 @@ __all__ = [
     "RedisTrouble",
     "RedisUnreachable",
     "Shutdown",
+    "TryAgain",
     "current_job",
 ]
 

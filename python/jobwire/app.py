@@ -194,7 +194,10 @@ class App:
         return handler
 
     def on_error(self, handler: H) -> H:
-        """Have `handler(error, job)` called for each execution that fails. A decorator."""
+        """Have `handler(error, job)` called for each execution that fails. A decorator.
+
+        Not for a `TryAgain` of a job that is tried again.
+        """
         self.error_handlers.append(handler)
         return handler
 

@@ -16,7 +16,7 @@
             └── MaybeWritten   the same for a push: the job may have been written
 
 `Shutdown` stands apart: it interrupts a running job at a hard stop and must not be caught by
-`except Exception`.
+`except Exception`. So does `TryAgain`, which jobs raise.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ __all__ = [
     "RedisTrouble",
     "RedisUnreachable",
     "Shutdown",
+    "TryAgain",
     "UnknownJob",
 ]
 
@@ -98,16 +99,24 @@ class JobFailed(JobwireError):
         error_class: Name of the exception's class, with its module.
         message: Its text.
         backtrace: Where it was raised, innermost call first.
+        expected: Whether it was a `TryAgain`.
     """
 
-    def __init__(self, error_class: str, message: str, backtrace: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        error_class: str,
+        message: str,
+        backtrace: Sequence[str] = (),
+        expected: bool = False,
+    ) -> None:
         super().__init__(f"{error_class}: {message}")
         self.error_class = error_class
         self.message = message
         self.backtrace = backtrace
+        self.expected = expected
 
-    def __reduce__(self) -> tuple[type, tuple[str, str, Sequence[str]]]:
-        return type(self), (self.error_class, self.message, self.backtrace)
+    def __reduce__(self) -> tuple[type, tuple[str, str, Sequence[str], bool]]:
+        return type(self), (self.error_class, self.message, self.backtrace, self.expected)
 
 
 class JobTimeout(JobwireError, TimeoutError):
@@ -170,4 +179,16 @@ class Shutdown(BaseException):
 
     Derives from `BaseException` so that a job's `except Exception` does not swallow it; let it
     pass after cleaning up.
+    """
+
+
+class TryAgain(Exception):
+    """For jobs to raise where a failure is nothing to worry about: try again later, quietly.
+
+        if response.status == 429:
+            raise TryAgain("rate limited")
+
+    A failure like any other, with its count and its delay, but as long as the job is retried,
+    handlers of `App.on_error` are not called, and the log has a line of level INFO. Its last try
+    is told as ever. Subclasses are the same.
     """

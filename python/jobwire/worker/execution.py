@@ -13,7 +13,7 @@ from typing import Any, TypeGuard, TypeVar
 
 from jobwire.app import App
 from jobwire.current import running
-from jobwire.errors import JobCrashed
+from jobwire.errors import JobCrashed, JobFailed, TryAgain
 from jobwire.iteration import Interrupted
 from jobwire.jobtype import JobType
 from jobwire.metrics import Tally
@@ -118,6 +118,8 @@ class Conclusion:
             fetcher.settle(held, outcome, seconds=seconds)
         elif fetcher.store(held, outcome, seconds=seconds):
             self._announce_death(job, outcome, error)
+        if _expected(error, outcome):
+            return
         for handler in self.app.error_handlers:  # last, as slow as an error tracker may be
             _contained("error handler", partial(handler, error, job))
 
@@ -139,7 +141,8 @@ class Conclusion:
         if isinstance(outcome, Bury) or (isinstance(outcome, Discard) and outcome.exhausted):
             outcome = _last_word(outcome, definition, error, job)
         problem = f"fail: {failure.error_class}: {scrub(failure.message):.1000s}"
-        event(_log, logging.WARNING, f"{problem}; {_fate(outcome)}", elapsed=round(seconds, 3))
+        level = logging.INFO if _expected(error, outcome) else logging.WARNING
+        event(_log, level, f"{problem}; {_fate(outcome)}", elapsed=round(seconds, 3))
         _log.debug("traceback", exc_info=error)
         return outcome
 
@@ -191,11 +194,17 @@ def _last_word(
     return outcome
 
 
+def _expected(error: BaseException, outcome: Retry | Bury | Discard) -> bool:
+    """Whether nobody has to hear of a failure: the job foresaw it, and is tried again."""
+    foreseen = isinstance(error, TryAgain) or (isinstance(error, JobFailed) and error.expected)
+    return foreseen and isinstance(outcome, Retry)
+
+
 def _contained(what: str, call: Callable[[], T]) -> T | None:
     """Call somebody's hook; its error is logged, and means None."""
     try:
         return call()
-    except Exception:  # noqa: BLE001 - a broken hook must not cost the job
+    except BaseException:  # noqa: BLE001 - a broken hook must cost neither job nor thread
         _log.exception("%s failed and is ignored", what)
         return None
 

@@ -30,7 +30,7 @@ import msgspec
 
 from jobwire.app import App
 from jobwire.current import running
-from jobwire.errors import Shutdown
+from jobwire.errors import Shutdown, TryAgain
 from jobwire.jobtype import JobType
 from jobwire.payload import Job
 from jobwire.worker.failure import describe
@@ -109,6 +109,7 @@ class Raised(msgspec.Struct, tag=True):
     error_class: str
     message: str
     backtrace: list[str]
+    expected: bool
 
 
 ToChild = Boot | Task | Interrupt
@@ -252,7 +253,12 @@ class _Child:
             except BaseException as error:  # noqa: BLE001 - the job's own, whatever it is
                 failure = describe(error)
                 lines = [_encodable(line) for line in failure.backtrace]
-                return Raised(_encodable(failure.error_class), _encodable(failure.message), lines)
+                return Raised(
+                    _encodable(failure.error_class),
+                    _encodable(failure.message),
+                    lines,
+                    expected=isinstance(error, TryAgain),
+                )
         return Done()
 
     async def _await(self, definition: JobType[..., Any], job: Job) -> None:

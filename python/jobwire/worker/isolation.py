@@ -331,7 +331,9 @@ class _Child:
             self.kill()  # what it has left behind
             raise JobCrashed(f"its process {epitaph}")
         if isinstance(answer, Raised):
-            raise JobFailed(answer.error_class, answer.message, answer.backtrace)
+            raise JobFailed(
+                answer.error_class, answer.message, answer.backtrace, expected=answer.expected
+            )
 
     def _answer(self, run: _Run, timeout: float | None) -> Done | Raised | None:
         """Return how the job ended; None if its process died, or ignores an interruption.

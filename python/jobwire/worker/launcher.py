@@ -261,7 +261,7 @@ class Launcher:
         for callback in self.app.events.callbacks(event):
             try:
                 self._call(callback)
-            except Exception:  # noqa: BLE001 - the worker goes on
+            except BaseException:  # noqa: BLE001 - the worker goes on, even if it was sys.exit
                 _log.exception("callback for %s failed", event)
 
     def _call(self, callback: Callback) -> None:

@@ -14,12 +14,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from jobwire import App, Job, Shutdown, current_job
+from jobwire import App, Job, Shutdown, TryAgain, current_job
 
 app = App()
 
 
 class BrokenError(Exception):
+    pass
+
+
+class RateLimitedError(TryAgain):
     pass
 
 
@@ -51,6 +55,11 @@ async def async_who(path: str) -> None:
     job = current_job()
     assert job is not None
     record(path, f"{os.getpid()} {job.jid} {job.queue} {os.environ['AROUND']} {app.url}")
+
+
+@app.job(name="Later", isolated=True)
+def later(text: str) -> None:
+    raise RateLimitedError(text)
 
 
 @app.job(name="Same", isolated=True)

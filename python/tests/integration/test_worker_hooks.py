@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from jobwire import App, current_job
+from jobwire import App, TryAgain, current_job
 from jobwire.config import FetchMode
 from jobwire.errors import ConfigError
 from jobwire.payload import Job
 from jobwire.worker import basic
+from tests.apps import isolated
 from tests.servers import Server, wait_until
 from tests.workers import running
 
@@ -216,6 +219,97 @@ def test_death_handlers_hear_of_every_end(
     assert sorted(failures) == [["gone"], ["kept"]]
     assert len(members(server, "dead")) == dead
     assert len(members(server, "retry")) == 1
+
+
+@FETCH
+@KIND
+def test_an_error_that_the_job_foresaw_is_nobodys_business(
+    server: Server, fetch: FetchMode, is_async: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """RETRY-2, RETRY-5: retried as ever and logged below a warning; told of at its last try."""
+    caplog.set_level(logging.INFO)
+
+    class RateLimited(TryAgain):
+        pass
+
+    app = App()
+    heard: list[Any] = []
+    app.on_error(lambda error, job: heard.append((job.jid, str(error))))
+    app.on_death(lambda job, error: heard.append((job.jid, "dead")))
+
+    def work(text: str) -> None:
+        raise RateLimited(text) if text == "later" else ValueError(text)
+
+    async def awork(text: str) -> None:
+        work(text)
+
+    app.job(name="Fail")(awork if is_async else work)
+    push(server, "later", jid="first", retry=True)
+    push(server, "boom", jid="other", retry=True)
+    push(server, "later", jid="last", retry=1, retry_count=0)
+    push(server, "later", jid="only", retry=False)
+    with running(app, server, concurrency=1, fetch=fetch):
+        wait_until(lambda: server.client().llen("queue:default") == 0)
+    assert sorted(heard) == [
+        ("last", "dead"), ("last", "later"), ("only", "dead"), ("only", "later"), ("other", "boom"),
+    ]  # fmt: skip
+    payloads = {payload["jid"]: payload for payload, _ in members(server, "retry")}
+    assert payloads.keys() == {"first", "other"}
+    assert payloads["first"]["error_class"].endswith("RateLimited")
+    assert payloads["first"]["error_message"] == "later"
+    assert server.client().get("stat:failed") == b"4"
+    levels = [record.levelname for record in caplog.records if "fail: " in record.getMessage()]
+    assert levels == ["INFO", "WARNING", "WARNING", "WARNING"]
+
+
+def test_what_an_isolated_job_foresaw(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """RETRY-2: its process tells more than the name of the error."""
+    caplog.set_level(logging.INFO)
+    app, heard = isolated.app, []
+    monkeypatch.setattr(app, "error_handlers", [lambda error, job: heard.append(str(error))])
+    for name in ("Later", "Raise"):
+        push(server, "boom", **{"class": name}, retry=True)
+    with running(app, server):
+        wait_until(lambda: len(members(server, "retry")) == 2 and heard)
+    assert heard == ["tests.apps.isolated.BrokenError: boom"]
+    (line,) = [line for line in caplog.records if "RateLimitedError: boom" in line.getMessage()]
+    assert line.levelname == "INFO"
+
+
+@FETCH
+@KIND
+def test_a_hook_that_exits_costs_neither_job_nor_thread(
+    server: Server, fetch: FetchMode, is_async: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """RETRY-11, RETRY-13: SystemExit is an error like any other there."""
+    app = App()
+    fail = failing(app, is_async)
+    heard: list[str] = []
+
+    def leave(what: str) -> Any:
+        heard.append(what)
+        sys.exit(what)
+
+    fail.retry_in(lambda count, error, job: leave("retry_in"))
+    fail.exhausted(lambda job, error: leave("exhausted"))
+    app.on_death(lambda job, error: leave("death"))
+    app.on_error(lambda error, job: leave("error"))
+    app.on("beat")(lambda: leave("beat"))
+    for number in range(3):  # more than there are threads
+        push(server, number, retry=5)
+        push(server, number, retry=0)
+    with running(app, server, concurrency=1, fetch=fetch) as worker:
+        wait_until(lambda: heard.count("error") == 6)
+        wait_until(lambda: not worker.busy)
+    assert heard.count("beat") >= 2  # at the start and at the end
+    counts = {what: heard.count(what) for what in heard if what != "beat"}
+    assert counts == {"retry_in": 3, "exhausted": 3, "death": 3, "error": 6}
+    assert len(members(server, "retry")) == len(members(server, "dead")) == 3
+    assert server.client().get("stat:failed") == b"6"
+    assert server.client().llen("queue:default") == 0
+    assert caplog.text.count("failed and is ignored") == 15
 
 
 def test_a_job_that_others_recovered_has_no_death_here(server: Server) -> None:

@@ -19,6 +19,7 @@ from jobwire import (
     MaybeWritten,
     RedisRefused,
     RedisTrouble,
+    TryAgain,
     current_job,
     testing,
 )
@@ -166,6 +167,9 @@ def failures(client: Client) -> None:
         assert_type(error.code, str)
     except RedisTrouble as error:
         assert_type(error.written, tuple[str, ...])
+
+
+class Busy(TryAgain): ...
 
 
 def time_it(job: Job, call_next: Callable[[], Any]) -> Any:

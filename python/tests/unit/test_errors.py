@@ -24,6 +24,7 @@ TREE = {
     "NoReply": errors.RedisTrouble,
     "MaybeWritten": errors.NoReply,
     "Shutdown": BaseException,
+    "TryAgain": Exception,
 }
 
 
@@ -71,7 +72,9 @@ def test_a_payload_error_can_be_pickled() -> None:
 def test_what_an_isolated_job_raised_can_be_pickled() -> None:
     error = pickle.loads(pickle.dumps(errors.JobFailed("app.Broken", "no", ["jobs.py:3:in 'f'"])))
     assert str(error) == "app.Broken: no"
-    assert error.backtrace == ["jobs.py:3:in 'f'"]
+    assert (error.backtrace, error.expected) == (["jobs.py:3:in 'f'"], False)
+    error = pickle.loads(pickle.dumps(errors.JobFailed("app.Busy", "no", expected=True)))
+    assert error.expected
 
 
 def test_a_refusal_carries_its_code() -> None:

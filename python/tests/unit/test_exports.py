@@ -24,7 +24,7 @@ MODULES = sorted(
 PUBLIC = {
     *("App", "AsyncClient", "Client", "Job", "JobType", "current_job"),
     *("ConfigError", "InvalidJob", "JobwireError", "MaybeWritten", "RedisRefused"),
-    *("RedisTrouble", "RedisUnreachable", "Shutdown"),
+    *("RedisTrouble", "RedisUnreachable", "Shutdown", "TryAgain"),
 }
 
 
