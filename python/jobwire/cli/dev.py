@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from jobwire.app import App
+from jobwire.cli.banner import greet
 from jobwire.cli.loading import app_of
 from jobwire.cli.options import redis_of, set_up_log, worker_options, worker_settings
 
@@ -30,6 +31,7 @@ def dev(**options: Any) -> int:
     # One process, and somebody who waits for it.
     settings = worker_settings(**options).otherwise("poll_interval", 1.0, SOURCE)
     settings.worker()  # whatever is wrong comes before the log
+    greet(settings)
     set_up_log(settings)
     app = app_of(settings)
     if "default" not in settings["capsules"]:

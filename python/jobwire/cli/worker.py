@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from jobwire.cli.banner import greet
 from jobwire.cli.loading import app_of
 from jobwire.cli.options import redis_of, set_up_log, unnamed_redis, worker_options, worker_settings
 
@@ -26,6 +27,7 @@ def worker(**options: Any) -> int:
     """
     settings = worker_settings(**options)
     config = settings.worker()
+    greet(settings)
     set_up_log(settings)
     from jobwire.worker import process, supervisor
 

@@ -74,6 +74,8 @@ class _Process:
         """Run until it has stopped; return the exit status."""
         for name in _HANDLED:
             self._trap(name)
+        if threading.excepthook is threading.__excepthook__:
+            threading.excepthook = _report_death
         _announce(self._launcher, self._launcher.start(), source)
         self._notifier.ready(self._describe())
         if self._notifier.supervised:
@@ -150,7 +152,7 @@ class _Process:
         # In a thread, so that signals are still heard, and so that it cannot keep us.
         threading.Thread(target=self._stop_launcher, name="jobwire-stop", daemon=True).start()
         limit = threading.Timer(self._config.timeout + PATIENCE, os._exit, [EXIT_CRASHED])
-        limit.daemon = True
+        limit.name, limit.daemon = "jobwire-limit", True
         limit.start()
 
     def _stop_launcher(self) -> None:
@@ -190,6 +192,13 @@ class _Process:
 
     def _describe(self) -> str:
         return f"{self._state}{len(self._launcher.works())} of {self._config.concurrency} busy"
+
+
+def _report_death(thread: threading.ExceptHookArgs) -> None:
+    """Log what ended a thread, ours or the application's; Python would print it between lines."""
+    if thread.exc_value is not None and not isinstance(thread.exc_value, SystemExit):
+        name = thread.thread.name if thread.thread else "?"
+        _log.error("thread %s died", name, exc_info=thread.exc_value)
 
 
 def _announce(launcher: Launcher, info: ServerInfo, source: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pty
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,9 +17,10 @@ import pytest
 from jobwire import Client
 from tests.fleet import Fleet, gone
 from tests.servers import Keeper, Server, wait_until
+from tests.workers import environment
 
 SHOP = """
-import signal, sys
+import signal, sys, threading
 from jobwire import App
 
 app = App()
@@ -31,6 +34,10 @@ def earlier(number, frame):
 
 for name in ("SIGTERM", "SIGTTIN", "SIGTSTP", "SIGUSR1"):
     signal.signal(getattr(signal, name), earlier)
+
+@app.on("startup")
+def refresh_cache():
+    threading.Thread(target=lambda: 1 / 0, name="shop-cache").start()
 
 @app.job(name="Crash", isolated=True, retry=False)
 def crash():
@@ -74,6 +81,42 @@ def test_usr2_means_nothing_to_a_single_process(server: Server, fleet: Fleet) ->
     fleet.wait_logged("this is one; ignored")
     fleet.send(signal.SIGTERM)
     assert fleet.wait() == 0
+
+
+@pytest.mark.parametrize(("arguments", "shown"), [((), True), (("--log-format", "json"), False)])
+def test_people_are_greeted(arguments: tuple[str, ...], shown: bool, tmp_path: Path) -> None:
+    """A banner on a terminal, and nowhere that lines are read by machines."""
+    (tmp_path / "shop.py").write_text(SHOP)
+    master, slave = pty.openpty()
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "jobwire", "worker", "shop:app", *arguments],
+            cwd=tmp_path,
+            env=environment(JOBWIRE_REDIS_URL="redis://127.0.0.1:1/0"),  # nobody listens
+            stdout=subprocess.PIPE,
+            stderr=slave,
+            timeout=60,
+            check=False,
+        )
+        said = os.read(master, 65536).decode()
+    finally:
+        os.close(slave)
+        os.close(master)
+    assert (ended.returncode, ended.stdout) == (4, b""), said
+    assert ("| job |" in said) == shown
+    assert "127.0.0.1:1" in said
+
+
+def test_a_thread_of_the_application_that_dies_is_in_the_log(server: Server, fleet: Fleet) -> None:
+    """SIG-1: as a line like any other; the worker goes on."""
+    fleet.start("shop:app", "--redis", server.url)
+    (line,) = fleet.wait_logged("thread shop-cache died")
+    assert line["lvl"] == "ERROR"
+    assert "ZeroDivisionError" in line["error"]
+    fleet.wait_logged(", process ")
+    fleet.send(signal.SIGTERM)
+    assert fleet.wait() == 0
+    assert all(line.startswith("{") for line in fleet.log.read_text().splitlines())
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])

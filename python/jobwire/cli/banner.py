@@ -1,0 +1,26 @@
+"""The banner of a worker, for people who look at a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+import jobwire
+from jobwire.settings import Settings
+from jobwire.worker.notify import SUPERVISOR
+
+__all__ = ["greet"]
+
+_BANNER = f"""
+   .-----.        .------.
+---| job |========| wire |---  {jobwire.__version__}
+   '-----'        '------'
+"""
+
+
+def greet(settings: Settings) -> None:
+    """Show the banner, if standard error is a terminal and its lines are for people."""
+    if sys.stderr.isatty() and settings["log_format"] == "human" and SUPERVISOR not in os.environ:
+        click.echo(_BANNER, err=True)
