@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -195,6 +197,51 @@ def test_no_error_of_a_job_ends_the_worker(server: Server, error: BaseException)
         wait_until(lambda: stat(server, "processed") == 2)
     (text,) = members(server, "retry")
     assert json.loads(text)["error_class"].endswith(type(error).__name__)
+
+
+@FETCH
+@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize("ends", ["raises", "chained", "returns"])
+def test_what_a_shutdown_leads_to_is_no_failure(
+    server: Server, fetch: FetchMode, kind: str, ends: str
+) -> None:
+    """RETRY-10, SIG-5: whatever the job makes of it: another error, one inside of it, nothing."""
+    app = App()
+    started = threading.Event()
+    heard: list[Any] = []
+    app.on_error(lambda error, job: heard.append(error))
+
+    def end(error: BaseException) -> None:
+        if ends == "raises":
+            raise ValueError("connection closed")
+        if ends == "chained":
+            raise RuntimeError("query failed") from error
+
+    def wait() -> None:
+        try:
+            started.set()
+            while True:
+                time.sleep(0.01)
+        except Shutdown as error:
+            end(error)
+
+    async def await_() -> None:
+        try:
+            started.set()
+            await asyncio.sleep(60)
+        except asyncio.CancelledError as error:
+            end(error)
+
+    app.job(name="Wait")(wait if kind == "sync" else await_)
+    text = b'{ "class":"Wait","args":[],"retry":true}'
+    push(server, text)
+    with running(app, server, concurrency=1, timeout=0.1, fetch=fetch):
+        assert started.wait(10)
+    client = server.client()
+    assert client.lrange("queue:default", 0, -1) == [text]
+    assert not client.exists("retry", "dead")
+    assert stat(server, "failed") == 0
+    assert heard == []
 
 
 @FETCH
