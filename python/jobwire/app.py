@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, Unpack, overload
@@ -117,10 +117,11 @@ class App:
         self.outlet = Outlet()
         self.jobs: dict[str, JobType[..., Any]] = {}
         self._lock = threading.Lock()
-        self._client: Client | None = None
-        self._async_clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._via: ContextVar[str | None] = ContextVar("via", default=None)
+        self._clients: dict[str | None, Client] = {}
+        self._async_clients: weakref.WeakKeyDictionary[
+            asyncio.AbstractEventLoop, dict[str | None, AsyncClient]
+        ] = weakref.WeakKeyDictionary()
 
     @overload
     def job(self, function: Callable[P, R], /) -> JobType[P, R]: ...
@@ -283,42 +284,55 @@ class App:
     @property
     def client(self) -> Client:
         """The blocking client, made when first used."""
+        url = self._via.get() or self.url
         with self._lock:
-            if self._client is None:
-                self._client = Client(
-                    self.url,
-                    namespace=self.namespace,
-                    generation=self.generation,
-                    strict_args=self.strict_args,
-                    middleware=self.client_middleware,
-                    wait_replicas=self.wait_replicas,
-                    outlet=self.outlet,
-                )
-            return self._client
+            client = self._clients.get(url)
+            if client is None:
+                client = self._clients[url] = Client(url, **self._client_settings())
+            return client
 
     @property
     def aclient(self) -> AsyncClient:
         """The asyncio client of the running event loop, made when first used."""
-        loop = asyncio.get_running_loop()
+        url = self._via.get() or self.url
         with self._lock:
-            client = self._async_clients.get(loop)
+            clients = self._async_clients.setdefault(asyncio.get_running_loop(), {})
+            client = clients.get(url)
             if client is None:
-                client = self._async_clients[loop] = AsyncClient(
-                    self.url,
-                    namespace=self.namespace,
-                    generation=self.generation,
-                    strict_args=self.strict_args,
-                    middleware=self.client_middleware,
-                    wait_replicas=self.wait_replicas,
-                    outlet=self.outlet,
-                )
+                client = clients[url] = AsyncClient(url, **self._client_settings())
             return client
 
+    def _client_settings(self) -> dict[str, Any]:
+        return {
+            "namespace": self.namespace,
+            "generation": self.generation,
+            "strict_args": self.strict_args,
+            "middleware": self.client_middleware,
+            "wait_replicas": self.wait_replicas,
+            "outlet": self.outlet,
+        }
+
+    @contextmanager
+    def via(self, url: str) -> Iterator[None]:
+        """Enqueue to another Redis inside of a `with` block, in this thread or task alone.
+
+            with app.via("redis://shard-b:6379/0"):
+                greet.enqueue("Ada")
+
+        For jobs that are spread over several servers, each of which has workers of its own. The
+        clients are kept, so use the same few URLs again.
+        """
+        token = self._via.set(url)
+        try:
+            yield
+        finally:
+            self._via.reset(token)
+
     def close(self) -> None:
-        """Close the blocking client's connections; the next job opens new ones."""
+        """Close the blocking clients' connections; the next job opens new ones."""
         with self._lock:
-            client, self._client = self._client, None
-        if client is not None:
+            clients, self._clients = self._clients, {}
+        for client in clients.values():
             client.close()
 
     def connect(self, url: str | None) -> None:
@@ -328,12 +342,12 @@ class App:
         """
         with self._lock:
             self.url = url
-            self._client = None
+            self._clients = {}
             self._async_clients.clear()
 
     async def aclose(self) -> None:
-        """Close the asyncio client of the running event loop, if one was made."""
+        """Close the asyncio clients of the running event loop, if any were made."""
         with self._lock:
-            client = self._async_clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
+            clients = self._async_clients.pop(asyncio.get_running_loop(), {})
+        for client in clients.values():
             await client.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import threading
 from datetime import date
 from typing import Any
 from uuid import UUID
@@ -186,6 +187,39 @@ def test_there_is_one_client() -> None:
     app.connect("redis://127.0.0.1:2/0")
     assert app.client is not first
     assert app.client.url == "redis://127.0.0.1:2/0"
+
+
+def test_jobs_go_via_another_redis_inside_of_a_block() -> None:
+    other = "redis://127.0.0.1:2/0"
+    app = App(NOWHERE, namespace="n:")
+    default = app.client
+    elsewhere: list[Any] = []
+    with app.via(other):
+        there = app.client
+        with app.via("redis://127.0.0.1:3/0"):
+            assert app.client.url == "redis://127.0.0.1:3/0"
+        assert app.client is there
+        thread = threading.Thread(target=lambda: elsewhere.append(app.client))
+        thread.start()
+        thread.join()
+    assert (there.url, app.client, elsewhere) == (other, default, [default])
+    with pytest.raises(ZeroDivisionError), app.via(other):
+        1 / len(app.client.url[:0])
+    assert app.client is default
+
+    async def tasks() -> None:
+        async def urls(url: str) -> tuple[str, str]:
+            with app.via(url):
+                await asyncio.sleep(0)
+                return app.aclient.url, app.client.url
+
+        assert await asyncio.gather(urls(other), urls(NOWHERE)) == [(other,) * 2, (NOWHERE,) * 2]
+        assert app.aclient.url == NOWHERE
+        await app.aclose()
+
+    asyncio.run(tasks())
+    app.close()
+    assert app.client is not default
 
 
 def test_there_is_one_asyncio_client_for_each_loop() -> None:
