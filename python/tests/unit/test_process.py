@@ -1,0 +1,38 @@
+"""jobwire.worker.process: what a signal does before anybody acts on it."""
+
+from __future__ import annotations
+
+import logging
+import signal
+
+import pytest
+
+from jobwire import App
+from jobwire.config import WorkerConfig
+from jobwire.worker.notify import Notifier
+from jobwire.worker.process import _Process
+
+
+@pytest.fixture
+def process() -> _Process:
+    return _Process(App("redis://127.0.0.1:1/0"), WorkerConfig(), Notifier({}))
+
+
+def test_a_signal_that_the_system_lacks_is_said(
+    process: _Process, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SIG-3: a system without TTIN runs jobs all the same."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.delattr(signal, "SIGTTIN")
+    process._trap("TTIN")
+    assert caplog.messages == ["this system has no signal TTIN"]
+
+
+def test_a_handler_only_passes_the_signal_on(
+    process: _Process, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SIG-2: it runs between any two bytecodes, so it takes no lock and logs nothing."""
+    caplog.set_level(logging.DEBUG)
+    process._on_signal(signal.SIGTSTP, None)
+    assert caplog.messages == []
+    assert process._signals.get_nowait().name == "TSTP"  # type: ignore[union-attr]
