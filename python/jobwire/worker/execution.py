@@ -120,7 +120,9 @@ class Conclusion:
             self._announce_death(job, outcome, error)
         if _expected(error, outcome):
             return
-        for handler in self.app.error_handlers:  # last, as slow as an error tracker may be
+        if self.app.error_handlers:
+            fetcher.hurry()  # the outcome must not wait for an error tracker
+        for handler in self.app.error_handlers:
             _contained("error handler", partial(handler, error, job))
 
     def _outcome(

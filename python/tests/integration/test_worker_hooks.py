@@ -335,6 +335,21 @@ def test_a_job_that_others_recovered_has_no_death_here(server: Server) -> None:
     assert members(server, "dead") == []
 
 
+def test_a_slow_error_handler_holds_up_no_outcome(server: Server) -> None:
+    """REL-2: the retry is stored before anybody is told."""
+    app = App()
+    failing(app)
+    stored = threading.Event()
+    told: list[bool] = []
+    app.on_error(lambda error, job: told.append(stored.wait(10)))
+    push(server, "boom", retry=True)
+    with running(app, server):
+        wait_until(lambda: members(server, "retry"), timeout=8)
+        stored.set()
+        wait_until(lambda: told)
+    assert told == [True]
+
+
 # -- events
 
 
