@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -19,6 +20,8 @@ from jobwire.worker.settler import Settler
 from jobwire.worker.tasks import Tasks
 
 __all__ = ["Capsule"]
+
+_log = logging.getLogger("jobwire.worker")
 
 
 class Capsule:
@@ -120,8 +123,14 @@ class Capsule:
             if number >= self.shape.concurrency:
                 return
             processor = self._make(number)
+            try:
+                processor.start()
+            except RuntimeError as error:  # a limit of the system; those that there are go on
+                if not self._processors:
+                    raise
+                _log.error("only %d threads can be had: %s", number, error)
+                return
             self._processors.append(processor)
-            processor.start()
 
     def _enforce_time_limits(self) -> float | None:
         """Interrupt the jobs that are over their limit; return when the next one will be."""

@@ -15,6 +15,7 @@ import pytest
 from jobwire import App
 from jobwire.config import CapsuleConfig, FetchMode
 from jobwire.worker import basic
+from jobwire.worker.processor import Processor
 from tests.servers import Server, wait_until
 from tests.workers import running
 
@@ -82,6 +83,30 @@ def test_every_slot_is_used(server: Server, fetch: FetchMode, quick: int) -> Non
         wait_until(lambda: len(gate.entered) == 10)
         gate.open.set()
         wait_until(lambda: len(gate.entered) == 30)
+
+
+def test_a_limit_of_threads_costs_no_job(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """FETCH-1: the threads that there are do all the work."""
+    start = Processor.start
+    started: list[Processor] = []
+
+    def start_two(processor: Processor) -> None:
+        if len(started) == 2:
+            raise RuntimeError("can't start new thread")
+        started.append(processor)
+        start(processor)
+
+    monkeypatch.setattr(Processor, "start", start_two)
+    got: list[Any] = []
+    app = taking(got)
+    app.job(name="Slow")(lambda: time.sleep(0.01))
+    push(server, "default", *range(5))
+    server.client().rpush("queue:default", *(['{"class":"Slow","args":[]}'] * 10))
+    with running(app, server, concurrency=5):
+        wait_until(lambda: sorted(got) == [0, 1, 2, 3, 4])
+    assert "only 2 threads can be had" in caplog.text
 
 
 @pytest.mark.parametrize("seed", range(3))
