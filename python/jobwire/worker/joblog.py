@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import lru_cache
 from typing import Any, Literal, TextIO
 
@@ -70,7 +70,8 @@ class _Lines(logging.StreamHandler[TextIO]):
         """Write a line that never was a `LogRecord`."""
         thread = threading.current_thread().name
         line = self._line(time.time(), logging.getLevelName(level), thread, message, extra)
-        with self.lock or nullcontext():
+        # A log that cannot be written, as to a full disk, must not cost the job that it is about.
+        with self.lock or nullcontext(), suppress(OSError, ValueError):
             self.stream.write(line + self.terminator)
             self.flush()
 

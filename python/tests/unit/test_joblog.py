@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sys
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from jobwire.current import running
 from jobwire.payload import Job
-from jobwire.worker.joblog import HumanFormatter, JsonFormatter, set_up
+from jobwire.worker.joblog import HumanFormatter, JsonFormatter, event, set_up
 
 JOB = Job(b"{}", {"class": "Hard", "jid": "j1", "tags": ["a", "b"], "bid": "b1"}, "low")
 BOTH = pytest.mark.parametrize("formatter", [HumanFormatter(), JsonFormatter()])
@@ -116,3 +117,20 @@ def test_set_up_replaces_what_was_there(capsys: pytest.CaptureFixture[str]) -> N
     assert out.out == ""
     assert len(out.err.splitlines()) == 1
     assert "loud" in out.err
+
+
+def test_a_log_that_cannot_be_written_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk, or nobody at the other end of the pipe."""
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    reader, writer = os.pipe()
+    os.close(reader)
+    broken = open(writer, "w")  # noqa: SIM115 - closing it fails, too
+    monkeypatch.setattr(sys, "stderr", broken)
+    try:
+        set_up("json", "info")
+        event(logging.getLogger("jobwire.worker"), logging.INFO, "start")
+    finally:
+        root.handlers[:], root.level = before, level
+        with pytest.raises(BrokenPipeError):
+            broken.close()
