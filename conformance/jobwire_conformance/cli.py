@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+import os
+import shlex
+import signal
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
 
 import click
 
-from jobwire_conformance.errors import ConformError
+from jobwire_conformance.errors import ConformError, Usage
 
 __all__ = ["conform"]
 
@@ -22,8 +28,6 @@ class _Conform(click.Group):
         except ConformError as error:
             click.echo(f"Error: {error}", err=True)
             return error.status
-        except click.exceptions.NoArgsIsHelpError:
-            raise
         except click.ClickException as error:
             error.show()
             return _USAGE
@@ -45,3 +49,155 @@ def conform() -> None:
     Exit status: 0 claims met; 1 not; 2 a deviation is stale or unknown; 3 the adapter (driver or
     worker program) failed; 4 the environment, like no Redis; 5 the suite itself; 64 wrong usage.
     """
+
+
+_config_option = click.option(
+    "-C",
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    default="jobwire.toml",
+    metavar="FILE",
+    help="What the implementation claims and how it is started. [default: jobwire.toml]",
+)
+
+
+@conform.command()
+@click.argument("what", nargs=-1, metavar="[FILE] [CLAIM]...")
+@_config_option
+@click.option(
+    "--case", "names", multiple=True, metavar="NAME", help="Only this case; * for any text."
+)
+@click.option("--generation", type=click.Choice(["7", "8"]), help="Instead of the file's.")
+@click.option(
+    "--lanes", default=1, type=click.IntRange(1, 64), help="Cases at a time. [default: 1]"
+)
+@click.option(
+    "--patience",
+    default=20.0,
+    type=click.FloatRange(0.1, 3600),
+    metavar="SECONDS",
+    help="How long to wait for what has to happen. [default: 20]",
+)
+@click.option("--server", metavar="PROGRAM", help="redis-server or valkey-server to use.")
+@click.option("--mutant", metavar="NAME", help="Have every process make this mistake.")
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write results.json, trace.jsonl, junit.xml and summary.md there.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print results.json.")
+def check(
+    what: tuple[str, ...],
+    config_path: Path,
+    names: tuple[str, ...],
+    generation: str | None,
+    lanes: int,
+    patience: float,
+    server: str | None,
+    mutant: str | None,
+    report: Path | None,
+    as_json: bool,
+) -> int:
+    """Check the claims of an implementation; with CLAIM, like client/core, only these.
+
+    FILE is the implementation's jobwire.toml. Deviations that it knows of are in
+    jobwire.deviations.toml beside it.
+    """
+    from dataclasses import replace
+
+    from jobwire_conformance import cases, config, mutants, run, verdicts
+    from jobwire_conformance import report as reports
+    from jobwire_conformance.data import CLAIMS
+
+    claims = [each for each in what if each in CLAIMS]
+    for each in (each for each in what if each not in CLAIMS):
+        if not (each.endswith(".toml") or Path(each).is_dir()):
+            raise Usage(
+                f"{each!r} is neither a file with the settings nor one of {', '.join(CLAIMS)}"
+            )
+        config_path = Path(each)
+    settings = config.load(config_path)
+    if missing := [claim for claim in claims if claim not in settings.claims]:
+        raise Usage(f"{settings.path}: {', '.join(missing)} is not among the claims there")
+    settings = replace(
+        settings,
+        claims=claims or settings.claims,
+        generation=settings.generation if generation is None else config.GENERATIONS[generation],
+    )
+    deviations = verdicts.load_deviations(settings.path.with_name("jobwire.deviations.toml"))
+    every = cases.load()
+    if unknown := verdicts.unknown_ids(deviations, every):
+        click.echo(f"Error: deviations of what does not exist: {', '.join(unknown)}", err=True)
+        return 2
+    chosen = run.chosen(cases.load(names=names), settings.claims, settings.generation)
+    if not chosen:
+        raise Usage("no case is left of these claims, this generation and --case")
+    if report is not None:
+        report.mkdir(parents=True, exist_ok=True)
+    again = f"jobwire conform check {shlex.quote(os.path.relpath(settings.path))} --case"
+    terminal = reports.Terminal(len(chosen), again)
+    signal.signal(signal.SIGTERM, _leave)
+    outcome = run.run(
+        settings,
+        chosen,
+        deviations,
+        watcher=terminal,
+        lanes=lanes,
+        patience=patience,
+        program=server,
+        rewrites=mutants.named(mutant).rules if mutant else (),
+        trace=None if report is None else report / "trace.jsonl",
+    )
+    terminal.close()
+    found = json.dumps(outcome.as_data(), ensure_ascii=False, indent=2)
+    if report is not None:
+        (report / "results.json").write_text(found + "\n", "utf-8")
+        (report / "junit.xml").write_bytes(reports.junit(outcome))
+        (report / "summary.md").write_text(reports.markdown(outcome), "utf-8")
+    if as_json:
+        click.echo(found)
+    click.echo(reports.closing(outcome), err=as_json)
+    for error in outcome.errors:
+        click.echo(f"Error: {error}", err=True)
+    return outcome.status
+
+
+def _leave(*_: object) -> NoReturn:
+    sys.exit(143)
+
+
+@conform.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def trace(as_json: bool) -> int:
+    """List what the suite checks, and the obligations that it does not check yet.
+
+    Exit status 1 if there are any.
+    """
+    from jobwire_conformance import cases, data, report
+
+    every = cases.load()
+    checks: dict[str, list[str]] = {}
+    for case in every:
+        for requirement in case.requirements:
+            checks.setdefault(requirement, []).append(case.name)
+    missing = {claim: report.uncovered(every, [claim]) for claim in data.CLAIMS}
+    if as_json:
+        click.echo(json.dumps({"checks": checks, "uncovered": missing}, indent=2))
+    else:
+        for requirement in data.requirements():
+            if requirement in checks:
+                click.echo(f"{requirement:9} {', '.join(checks[requirement])}")
+        click.echo("\nNot checked yet:")
+        for claim, ids in missing.items():
+            if ids:
+                click.echo(f"{claim:20} {', '.join(ids)}")
+    hidden = [r.id for r in data.requirements().values() if not r.visible]
+    total = len(data.requirements())
+    click.echo(
+        f"{len(checks)} of {total} requirements have a check; not visible from outside: "
+        f"{', '.join(hidden) or 'none'}",
+        err=True,
+    )
+    return 1 if any(missing.values()) else 0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-__all__ = ["Action", "Cut", "Delay", "Faults", "Kill", "Refuse", "Rule", "Side"]
+__all__ = ["Action", "Cut", "Delay", "Faults", "Kill", "Refuse", "Rewrite", "Rule", "Side"]
 
 Side: TypeAlias = Literal["before", "after"]
 """`before`: the server never saw the command. `after`: it carried it out, nobody was told."""
@@ -48,7 +48,14 @@ class Delay:
     seconds: float
 
 
-Action: TypeAlias = Cut | Kill | Refuse | Delay
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Send another command instead: what a mistake of the process would have sent."""
+
+    change: Callable[[Sequence[bytes]], Sequence[bytes]]
+
+
+Action: TypeAlias = Cut | Kill | Refuse | Delay | Rewrite
 
 
 @dataclass(slots=True)
@@ -61,6 +68,7 @@ class Rule:
         connection: Only this connection, counted from 1; None for all.
         nth: The first one that it strikes, of those that fit; counted from 1.
         times: How many it strikes, from that one on.
+        fits: Says of a command's words whether it is meant; None for all.
         struck: How many it has struck.
     """
 
@@ -69,12 +77,15 @@ class Rule:
     connection: int | None = None
     nth: int = 1
     times: int = 1
+    fits: Callable[[Sequence[bytes]], bool] | None = None
     struck: int = field(default=0, init=False)
     _seen: int = field(default=0, init=False)
 
-    def meets(self, label: str, connection: int) -> bool:
+    def meets(self, label: str, connection: int, words: Sequence[bytes] = ()) -> bool:
         """Count a command; return whether it is struck."""
         if self.label not in (None, label) or self.connection not in (None, connection):
+            return False
+        if self.fits is not None and not self.fits(words):
             return False
         self._seen += 1
         if not self.nth <= self._seen < self.nth + self.times:
@@ -89,7 +100,7 @@ class Faults:
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self.rules = list(rules)
 
-    def meet(self, label: str, connection: int) -> Action | None:
+    def meet(self, label: str, connection: int, words: Sequence[bytes] = ()) -> Action | None:
         """Tell all rules of a command; return what the first one that strikes does."""
-        struck = [rule for rule in self.rules if rule.meets(label, connection)]
+        struck = [rule for rule in self.rules if rule.meets(label, connection, words)]
         return struck[0].action if struck else None

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from jobwire_conformance.faults import Action, Cut, Delay, Faults, Kill, Refuse, Rule
+from jobwire_conformance.faults import Action, Cut, Delay, Faults, Kill, Refuse, Rewrite, Rule
 from jobwire_conformance.resp import ProtocolError, Splitter, arguments, command, error
 
 __all__ = ["Call", "Proxy", "Switchboard", "name_of"]
@@ -229,6 +229,14 @@ class Proxy:
         """Let nothing more go wrong."""
         self._call(self._faults.rules.clear)
 
+    def snapshot(self) -> list[Call]:
+        """Return the calls so far, while more may come."""
+        return self._call(lambda: list(self.calls))
+
+    def forget(self) -> None:
+        """Forget the calls so far."""
+        self._call(self.calls.clear)
+
     def cut(self) -> int:
         """Cut all connections now; return how many there were."""
         return self._call(self._cut_all)
@@ -312,7 +320,7 @@ class Proxy:
     def meet(self, call: Call) -> None:
         """Let the rules decide about a command that is next to be sent."""
         call.decided = True
-        call.action = self._faults.meet(call.label, call.connection)
+        call.action = self._faults.meet(call.label, call.connection, call.words)
 
     def over(self, call: Call) -> None:
         """Tell of a call that is over, behind what is to be forwarded now."""
@@ -493,6 +501,8 @@ class _Line(asyncio.Protocol):
             self._loop.call_later(action.seconds, self._send_late, call)
         elif isinstance(action, Refuse) or self._refused is not None or self._dirty:
             self._refuse(call, action.error if isinstance(action, Refuse) else None)
+        elif isinstance(action, Rewrite):
+            self._send(call, command(*action.change(call.words)))
         else:
             self._send(call)
 

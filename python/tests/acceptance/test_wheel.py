@@ -60,7 +60,12 @@ def test_the_package_is_complete_and_nothing_else_is_packed(unpacked: Path) -> N
     assert code == tree(ROOT / "python", "jobwire")
     assert "jobwire/py.typed" in code
     suite = tree(unpacked, "jobwire_conformance")
-    assert suite == tree(ROOT / "conformance", "jobwire_conformance")
+    code = {name: text for name, text in suite.items() if "/_data/" not in name}
+    assert code == tree(ROOT / "conformance", "jobwire_conformance")
+    for name in ("cases", "mutants", "drivers"):
+        assert tree(unpacked / "jobwire_conformance" / "_data", name) == tree(
+            ROOT / "conformance", name
+        )
     assert "jobwire_conformance/py.typed" in suite
     tops = {entry.name for entry in unpacked.iterdir()}
     assert tops == {"jobwire", "jobwire_conformance", f"jobwire-{version(unpacked)}.dist-info"}

@@ -1,0 +1,195 @@
+"""`jobwire.toml`: what an implementation claims, and how it is started."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from jobwire_conformance.data import CLAIMS
+from jobwire_conformance.errors import Usage
+
+__all__ = ["GENERATIONS", "Config", "Driver", "Worker", "load"]
+
+Generation = Literal[7, 8]
+GENERATIONS: Mapping[str, Generation] = {"7": 7, "8": 8}
+_ROLES_OF_WORKERS = ("worker", "scheduler")
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """How the driver is started."""
+
+    command: Sequence[str]
+    oneshot: bool = False
+    timeout: float = 30.0  # seconds for one answer
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """How a worker is started."""
+
+    command: Sequence[str]
+    fixed: Mapping[str, float] = field(default_factory=dict)  # knob -> seconds
+    timeout: float = 30.0  # seconds until it fetches
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What `jobwire.toml` says."""
+
+    path: Path
+    name: str
+    claims: Sequence[str]
+    generation: Generation = 8
+    language: str | None = None
+    source: str | None = None
+    prefix: str = ""
+    driver: Driver | None = None
+    worker: Worker | None = None
+
+
+def load(path: Path) -> Config:
+    """Return the checked configuration.
+
+    Raises:
+        Usage: The file, or something in it, is not as it should be.
+    """
+    if path.is_dir():
+        path = path / "jobwire.toml"
+    try:
+        found = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise Usage(
+            f"{path} does not exist; it says what the implementation claims and how its programs "
+            "are started: see docs/conformance.md"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise Usage(f"{path}: {error}") from None
+    top = _Table(path, "", found)
+    about = top.table("implementation", required=True)
+    config = Config(
+        path=path.resolve(),
+        name=about.text("name"),
+        claims=_claims(about),
+        generation=cast(Generation, about.one_of("generation", (7, 8), 8)),
+        language=about.text("language", optional=True) or None,
+        source=about.text("source", optional=True) or None,
+        prefix=about.text("prefix", optional=True),
+        driver=_driver(top),
+        worker=_worker(top),
+    )
+    about.done()
+    top.done()
+    roles = {claim.partition("/")[0] for claim in config.claims}
+    for role in sorted(roles):
+        section = "worker" if role in _ROLES_OF_WORKERS else "driver"
+        if getattr(config, section) is None:
+            raise Usage(f"{path}: the claims of a {role} need a section [{section}] with a command")
+    return config
+
+
+def _claims(about: _Table) -> tuple[str, ...]:
+    claims = about.texts("claims")
+    for claim in claims:
+        if claim not in CLAIMS:
+            near = difflib.get_close_matches(claim, CLAIMS, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(CLAIMS)}"
+            raise about.wrong("claims", f"{claim!r} is no claim; {hint}")
+    return tuple(dict.fromkeys(claims))
+
+
+def _driver(top: _Table) -> Driver | None:
+    if (table := top.table("driver")) is None:
+        return None
+    driver = Driver(
+        command=table.texts("command"),
+        oneshot=table.one_of("mode", ("loop", "oneshot"), "loop") == "oneshot",
+        timeout=table.seconds("timeout", 30.0),
+    )
+    table.done()
+    return driver
+
+
+def _worker(top: _Table) -> Worker | None:
+    if (table := top.table("worker")) is None:
+        return None
+    knobs = table.table("fixed")
+    fixed = {}
+    if knobs is not None:
+        for knob in ("poll", "beat", "grace"):
+            if seconds := knobs.seconds(knob, 0.0):
+                fixed[knob] = seconds
+        knobs.done()
+    worker = Worker(
+        command=table.texts("command"), fixed=fixed, timeout=table.seconds("timeout", 30.0)
+    )
+    table.done()
+    return worker
+
+
+class _Table:
+    """A table of the file that knows where it is and what of it was read."""
+
+    def __init__(self, path: Path, name: str, values: Mapping[str, Any]) -> None:
+        self._path = path
+        self._name = name
+        self._values = dict(values)
+        self._read: list[str] = []
+
+    def wrong(self, key: str, problem: str) -> Usage:
+        place = f"[{self._name}] {key}" if self._name else f"[{key}]"
+        return Usage(f"{self._path}: {place}: {problem}")
+
+    def done(self) -> None:
+        """Refuse what nobody asked for: a misspelt key would do nothing, silently."""
+        for key in self._values:
+            near = difflib.get_close_matches(key, self._read, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(self._read)}"
+            raise self.wrong(key, f"nobody reads this; {hint}")
+
+    def _take(self, key: str) -> Any:
+        self._read.append(key)
+        return self._values.pop(key, None)
+
+    def table(self, key: str, *, required: bool = False) -> Any:
+        value = self._take(key)
+        if value is None and not required:
+            return None
+        if not isinstance(value, dict):
+            raise self.wrong(key, "there is no such section" if value is None else "is no section")
+        name = f"{self._name}.{key}" if self._name else key
+        return _Table(self._path, name, value)
+
+    def text(self, key: str, *, optional: bool = False) -> str:
+        value = self._take(key)
+        if value is None and optional:
+            return ""
+        if not isinstance(value, str) or not value:
+            raise self.wrong(key, f"{value!r} is no text; it has to be one that is not empty")
+        return value
+
+    def texts(self, key: str) -> list[str]:
+        value = self._take(key)
+        if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
+            raise self.wrong(key, f"{value!r} is no list of texts with at least one in it")
+        return value
+
+    def one_of(self, key: str, known: Sequence[object], default: object) -> object:
+        value = self._take(key)
+        if value is None:
+            return default
+        if value not in known or isinstance(value, bool):
+            raise self.wrong(key, f"{value!r} is none of {', '.join(map(repr, known))}")
+        return value
+
+    def seconds(self, key: str, default: float) -> float:
+        value = self._take(key)
+        if value is None:
+            return default
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e6:
+            raise self.wrong(key, f"{value!r} is no number of seconds above 0")
+        return float(value)

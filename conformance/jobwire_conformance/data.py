@@ -1,0 +1,114 @@
+"""Where the suite's files are, and what the requirements say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jobwire_conformance.errors import SuiteFault
+
+__all__ = [
+    "CLAIMS",
+    "Requirement",
+    "cases_directory",
+    "mutants_directory",
+    "requirements",
+    "schema",
+]
+
+_PACKAGE = Path(__file__).resolve().parent
+
+CLAIMS = (
+    *("client/core", "client/bulk", "client/scheduled", "client/faults"),
+    *("worker/core", "worker/retry", "worker/monitoring", "worker/signals", "worker/iteration"),
+    *("worker/metrics", "worker/reliable", "scheduler/core", "scheduler/reliable"),
+    *("inspector/read", "inspector/write"),
+)
+
+
+def _shared(name: str) -> Path:
+    """Return a file of the specification: beside the suite in a checkout, in a wheel in jobwire."""
+    packed = _PACKAGE.parent / "jobwire" / "_data" / name
+    return packed if packed.exists() else _PACKAGE.parents[1] / name
+
+
+def _own(name: str) -> Path:
+    packed = _PACKAGE / "_data" / name
+    return packed if packed.exists() else _PACKAGE.parent / name
+
+
+def cases_directory() -> Path:
+    """Return where the cases are."""
+    return _own("cases")
+
+
+def mutants_directory() -> Path:
+    """Return where the mutants are."""
+    return _own("mutants")
+
+
+@cache
+def schema(name: str) -> dict[str, Any]:
+    """Return one of the schemas, like `case`."""
+    found: dict[str, Any] = _load(_shared("schema") / f"{name}.json")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One block of SPEC.md."""
+
+    id: str
+    claims: tuple[str, ...]
+    keyword: str
+    retired: bool
+    test: str
+    text: str
+
+    @property
+    def obliges(self) -> bool:
+        """Whether a claim is not met without it."""
+        return self.keyword in ("MUST", "MUST NOT")
+
+    @property
+    def visible(self) -> bool:
+        """Whether it can be seen from outside at all."""
+        return not self.test.startswith("none")
+
+
+@cache
+def _requirements_file() -> dict[str, Any]:
+    found: dict[str, Any] = _load(_shared("schema") / "requirements.json")
+    return found
+
+
+def spec_version() -> str:
+    """Return the version of SPEC.md."""
+    return str(_requirements_file()["version"])
+
+
+@cache
+def requirements() -> Mapping[str, Requirement]:
+    """Return id to requirement, in the order of SPEC.md."""
+    return {
+        each["id"]: Requirement(
+            id=each["id"],
+            claims=tuple(each["claims"]),
+            keyword=each["keyword"],
+            retired=bool(each["retired"]),
+            test=each["test"],
+            text=each["text"].replace("**", ""),
+        )
+        for each in _requirements_file()["requirements"]
+    }
+
+
+def _load(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise SuiteFault(f"the suite is not whole: {path}: {error}") from None

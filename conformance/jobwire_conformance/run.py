@@ -1,0 +1,302 @@
+"""A run: cases over lanes, verdicts out of findings, everything ended in the end."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Protocol
+
+from jobwire_conformance import crash, data
+from jobwire_conformance.cases import Case
+from jobwire_conformance.config import Config
+from jobwire_conformance.errors import ConformError, EnvironmentFault, SuiteFault
+from jobwire_conformance.faults import Rule
+from jobwire_conformance.lane import Lane
+from jobwire_conformance.play import Finding, Play
+from jobwire_conformance.processes import Keeper, server_program
+from jobwire_conformance.proxy import Call
+from jobwire_conformance.verdicts import Deviation, Verdict, judge, stale, status, summary
+
+__all__ = ["Outcome", "Watcher", "chosen", "run"]
+
+_WORST = {status: rank for rank, status in enumerate((5, 4, 64, 3, 1, 2, 0))}
+
+
+class Watcher(Protocol):
+    """Is told how a run goes, from several threads, one at a time."""
+
+    def waiting(self, case: Case, what: str) -> None:
+        """A case waits for something."""
+
+    def finished(self, case: Case, verdicts: Sequence[Verdict], seconds: float) -> None:
+        """A case is over."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """All that a run found."""
+
+    config: Config
+    verdicts: list[Verdict] = field(default_factory=list)
+    losses: list[crash.Loss] = field(default_factory=list)
+    stale: list[Deviation] = field(default_factory=list)
+    errors: list[ConformError] = field(default_factory=list)
+    version: str = ""
+    server: tuple[str, str] = ("redis", "unknown")
+    started: str = ""
+    seconds: float = 0.0
+    status: int = 0
+
+    def as_data(self) -> dict[str, Any]:
+        """Return results.json. See schema/results.json."""
+        about = {"name": self.config.name, "version": self.version or "unknown"}
+        for name in ("language", "source"):
+            if value := getattr(self.config, name):
+                about[name] = value
+        return {
+            "results": 1,
+            "spec": data.spec_version(),
+            "suite": suite_version(),
+            "driver": 1,
+            "implementation": about,
+            "claims": {
+                claim: {"met": met and not self.errors, "checks": dict(counts)}
+                for claim, (met, counts) in summary(self.config.claims, self.verdicts).items()
+            },
+            "generation": self.config.generation,
+            "server": {"name": self.server[0], "version": self.server[1]},
+            "seed": 0,
+            "started": self.started,
+            "seconds": round(self.seconds, 3),
+            "status": self.status,
+            "checks": [_check(verdict) for verdict in self.verdicts],
+            "loss_map": [
+                {name: getattr(loss, name) for name in ("case", "point", "side", "outcome")}
+                for loss in self.losses
+            ],
+            "trace": "trace.jsonl",
+        }
+
+
+def suite_version() -> str:
+    """Return the version of the suite, which comes with jobwire."""
+    try:
+        return version("jobwire")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _check(verdict: Verdict) -> dict[str, Any]:
+    finding = verdict.finding
+    found: dict[str, Any] = {
+        "case": verdict.case,
+        "requirement": finding.requirement,
+        "claim": verdict.claim,
+        "keyword": verdict.keyword,
+        "status": verdict.status,
+        "seconds": round(finding.seconds, 3),
+    }
+    if not finding.ok:
+        found |= {"message": finding.message or finding.blocked_by or "", "by": "implementation"}
+        found |= {"expected": finding.expected, "seen": finding.seen}
+    if finding.blocked_by is not None:
+        found["blocked_by"] = finding.blocked_by
+    if finding.trace:
+        found["trace"] = finding.trace
+    if verdict.deviation is not None:
+        found["reason"] = verdict.deviation.reason
+        if verdict.deviation.issue:
+            found["issue"] = verdict.deviation.issue
+    return found
+
+
+def chosen(cases: Sequence[Case], claims: Sequence[str], generation: int) -> list[Case]:
+    """Return the cases that count for these claims and this generation."""
+    return [
+        case
+        for case in cases
+        if case.generation in (None, generation)
+        and any(claim in claims for each in case.requirements for claim in case.counts_for(each))
+    ]
+
+
+class _Trace:
+    """trace.jsonl, written case by case; nothing at all without a file."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._file = None if path is None else path.open("w", encoding="utf-8")
+        self._lines = 0
+
+    def add(self, case: Case, calls: Sequence[tuple[str, Call]]) -> dict[int, int]:
+        """Write the commands of a case; return which call is on which line, from 0."""
+        places = {}
+        for name, call in calls:
+            places[id(call)] = self._lines
+            self._lines += 1
+            if self._file is not None:
+                line = {"case": case.name, "proc": name, **json.loads(call.as_json())}
+                self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        return places
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+class _Run:
+    def __init__(
+        self,
+        outcome: Outcome,
+        cases: Sequence[Case],
+        deviations: Sequence[Deviation],
+        watcher: Watcher,
+        patience: float,
+        trace: _Trace,
+    ) -> None:
+        self._outcome = outcome
+        self._deviations = deviations
+        self._watcher = watcher
+        self._patience = patience
+        self._trace = trace
+        self._lock = threading.Lock()
+        self._cases: queue.SimpleQueue[Case] = queue.SimpleQueue()
+        # The slow ones first, so that no lane has them left when the others are through.
+        for case in sorted(cases, key=lambda case: (case.crash is None, case.pace is None)):
+            self._cases.put(case)
+
+    def lane(self, keeper: Keeper, program: str, rewrites: Sequence[Rule]) -> None:
+        """Run cases until none is left, or something is in the way of all."""
+        try:
+            with Lane(keeper, self._outcome.config, program, rewrites) as lane:
+                self._outcome.server = lane.server()
+                while not self._outcome.errors:
+                    try:
+                        case = self._cases.get_nowait()
+                    except queue.Empty:
+                        break
+                    self._one(lane, case)
+                if self._outcome.config.driver is not None and not self._outcome.version:
+                    lane.driver.hello()
+                    self._outcome.version = lane.driver.version
+        except ConformError as error:
+            with self._lock:
+                self._outcome.errors.append(error)
+        except Exception:  # noqa: BLE001  in a thread of its own nobody else would hear of it
+            with self._lock:
+                self._outcome.errors.append(
+                    SuiteFault(
+                        f"a mistake in the suite; please report it:\n{traceback.format_exc()}"
+                    )
+                )
+
+    def _one(self, lane: Lane, case: Case) -> None:
+        began = time.monotonic()
+        waits = lambda what: self._tell(case, what)  # noqa: E731
+        lane.reset()
+        try:
+            findings = self._play(lane, case, waits)
+        except ConformError as error:
+            raise type(error)(f"in case {case.name}: {error}") from None
+        config = self._outcome.config
+        verdicts = judge(case, findings, config.claims, self._deviations)
+        with self._lock:
+            self._outcome.verdicts += verdicts
+            self._watcher.finished(case, verdicts, time.monotonic() - began)
+
+    def _play(self, lane: Lane, case: Case, waits: Any) -> list[Finding]:
+        findings = Play(lane, case, patience=self._patience, waits=waits).run()
+        with self._lock:
+            places = self._trace.add(case, lane.calls())
+        _place(findings, places)
+        if case.crash is not None and all(finding.ok for finding in findings):
+            lane.reset()
+            more, losses = crash.run(lane, case, patience=self._patience, waits=waits)
+            findings += more
+            with self._lock:
+                self._outcome.losses += losses
+        elif case.crash is not None:
+            failed = next(finding for finding in findings if not finding.ok)
+            findings += [
+                Finding(each, False, blocked_by=f"{case.name}#{failed.requirement}")
+                for each in case.crash["check"]
+            ]
+        return findings
+
+    def _tell(self, case: Case, what: str) -> None:
+        with self._lock:
+            self._watcher.waiting(case, what)
+
+
+def _place(findings: Sequence[Finding], places: dict[int, int]) -> None:
+    for finding in findings:
+        numbers = [places[id(call)] for _, call in finding.lines if id(call) in places]
+        if numbers:
+            finding.trace[:] = [min(numbers), max(numbers)]
+
+
+def run(
+    config: Config,
+    cases: Sequence[Case],
+    deviations: Sequence[Deviation],
+    *,
+    watcher: Watcher,
+    lanes: int = 1,
+    patience: float = 20.0,
+    program: str | None = None,
+    rewrites: Sequence[Rule] = (),
+    trace: Path | None = None,
+) -> Outcome:
+    """Run cases and return everything that was found.
+
+    Args:
+        config: Of the implementation.
+        cases: Those to run.
+        deviations: What the implementation declares.
+        watcher: Told how it goes.
+        lanes: How many cases at a time.
+        patience: Seconds until something that has to happen must have.
+        program: Of the servers; None for the first one that there is.
+        rewrites: Mistakes that every process is to make.
+        trace: Where to write all commands.
+    """
+    outcome = Outcome(config, started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    began = time.monotonic()
+    lines = _Trace(trace)
+    work = _Run(outcome, cases, deviations, watcher, patience, lines)
+    try:
+        found = server_program(program)
+        with Keeper() as keeper:
+            threads = [
+                threading.Thread(target=work.lane, args=(keeper, found, rewrites), daemon=True)
+                for _ in range(max(1, min(lanes, len(cases))))
+            ]
+            try:
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+            except BaseException:
+                # Without its processes each lane is at its end at once, and cleans up.
+                outcome.errors.append(EnvironmentFault("interrupted"))
+                keeper.close()
+                for thread in threads:
+                    thread.join(10)
+                raise
+    except ConformError as error:
+        outcome.errors.append(error)
+    finally:
+        lines.close()
+    outcome.verdicts.sort(key=lambda verdict: (verdict.case, verdict.claim))
+    outcome.stale = stale(deviations, outcome.verdicts)
+    outcome.seconds = time.monotonic() - began
+    statuses = [status(outcome.verdicts, stale_or_unknown=bool(outcome.stale))]
+    statuses += [error.status for error in outcome.errors]
+    outcome.status = min(statuses, key=lambda each: _WORST[each])
+    return outcome

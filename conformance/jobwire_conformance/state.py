@@ -1,0 +1,268 @@
+"""What is in Redis and what happened, as cases ask for it: predicates, and the way to rest."""
+
+from __future__ import annotations
+
+import json
+import operator
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from jobwire_conformance.errors import SuiteFault
+from jobwire_conformance.lane import Lane
+from jobwire_conformance.match import TIMES, Scope, moment, written_time
+from jobwire_conformance.values import members
+from jobwire_conformance.worker import Event
+
+__all__ = ["State"]
+
+SETS = ("schedule", "retry", "dead")
+_COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+_PREDICATE = re.compile(r"\s*([a-z]+)\(([^)]*)\)\s*(==|!=|<=|>=|<|>)\s*(.+?)\s*")
+_STEADY = 0.01  # seconds between two looks that must be the same
+
+
+class State:
+    """The Redis of a lane, seen through one run of a case."""
+
+    def __init__(self, lane: Lane, scope: Scope) -> None:
+        self.lane = lane
+        self.scope = scope
+
+    # -- names
+
+    def named(self, text: str) -> str:
+        """Put identities of processes and bound values in the place of `{name}`."""
+
+        def value(found: re.Match[str]) -> str:
+            name = found[1]
+            if name in self.lane.workers:
+                return self.identity(name)
+            if name in self.scope.bound:
+                return str(self.scope.bound[name])
+            raise SuiteFault(f"nothing has the name {name!r}")
+
+        return re.sub(r"\{([a-z][a-z0-9_]*)\}", value, text)
+
+    def key(self, text: str) -> str:
+        """Return the key that a case means."""
+        return self.lane.config.prefix + self.named(text)
+
+    def identity(self, name: str) -> str:
+        """Return the identity that a process has given itself; a text without sense if none.
+
+        It is the one that is, or was, registered and that this process has sent.
+        """
+        sent = [word for call in self.lane.workers[name].proxy.snapshot() for word in call.words]
+        known = set(self.lane.link.call("SMEMBERS", f"{self.lane.config.prefix}processes"))
+        for word in sent:
+            if word in known:
+                return str(word.decode())
+        # Not registered, or not any more: a word that is named like one.
+        for word in sent:
+            if re.fullmatch(rb"\S+:[0-9]+:[0-9a-f]{12}", word):
+                return str(word.decode())
+        return "(no identity)"
+
+    # -- writing
+
+    def seed(self, seed: Mapping[str, Any]) -> None:
+        """Write one key."""
+        link, now = self.lane.link, time.time()
+        key = self.key(next(str(seed[verb]) for verb in _SEEDS if verb in seed))
+        if "zadd" in seed:
+            link.call("ZADD", key, moment(seed["score"], now), self._text(seed, now))
+        elif "lpush" in seed:
+            link.call("LPUSH", key, self._text(seed, now))
+            if (bare := str(seed["lpush"])).startswith("queue:"):
+                link.call("SADD", self.key("queues"), self.named(bare.removeprefix("queue:")))
+        elif "hset" in seed:
+            link.call("HSET", key, *[each for pair in seed["fields"].items() for each in pair])
+        elif "sadd" in seed:
+            link.call("SADD", key, *map(self.named, seed["members"]))
+        else:
+            link.call("SET", key, seed["value"])
+        if "ttl" in seed:
+            link.call("PEXPIRE", key, int(seed["ttl"] * 1000))
+
+    def _text(self, seed: Mapping[str, Any], now: float) -> str:
+        if "raw" in seed:
+            return str(seed["raw"])
+        job = {
+            name: written_time(moment(value["of"], now), value["generation"])
+            if isinstance(value, dict) and value.get("$") == "time"
+            else value
+            for name, value in seed["job"].items()
+        }
+        return json.dumps(job, ensure_ascii=False, separators=(",", ":"))
+
+    def warp(self, seconds: float, patterns: list[str]) -> None:
+        """Make the data older: scores, times in payloads, expiries."""
+        link = self.lane.link
+        wanted = [re.compile(".*".join(map(re.escape, self.key(p).split("*")))) for p in patterns]
+        for raw in link.call("KEYS", "*"):
+            key = raw.decode("utf-8", "surrogateescape")
+            if wanted and not any(pattern.fullmatch(key) for pattern in wanted):
+                continue
+            if link.call("TYPE", raw) == b"zset":
+                for member, score in _pairs(link.call("ZRANGE", raw, 0, -1, "WITHSCORES")):
+                    link.calls(
+                        [
+                            ("ZREM", raw, member),
+                            ("ZADD", raw, float(score) - seconds, _aged(member, seconds)),
+                        ]
+                    )
+            left = link.call("PTTL", raw)
+            if left >= 0:
+                link.call("PEXPIRE", raw, max(1, left - int(seconds * 1000)))
+
+    # -- looking
+
+    def events(self) -> list[Event]:
+        """Return what all jobs reported, in order."""
+        found = [event for worker in self.lane.workers.values() for event in worker.events()]
+        return sorted(found, key=lambda event: event.at)
+
+    def holds(self, predicate: str) -> tuple[bool, str]:
+        """Return whether a predicate holds, and what is instead of what it says."""
+        seen = []
+        every = True
+        for part in predicate.split(" and "):
+            found = _PREDICATE.fullmatch(part)
+            if found is None:
+                raise SuiteFault(f"no predicate: {part!r}")
+            name, argument, compare, wanted = found.groups()
+            value = self._value(name, self.named(argument.strip()))
+            other = self.named(wanted)
+            holds = _COMPARE[compare](value, int(other) if isinstance(value, int) else other)
+            seen.append(f"{name}({argument}) is {value}")
+            every = every and holds
+        return every, ", ".join(seen)
+
+    def number(self, name: str, argument: str) -> int:
+        """Return what a function of predicates that counts says."""
+        return int(self._value(name, argument))
+
+    def _value(self, name: str, argument: str) -> int | str:
+        match name:
+            case "performed":
+                return sum(e.jid == argument and e.what == "end" and e.ok for e in self.events())
+            case "began":
+                return sum(e.jid == argument and e.what == "begin" for e in self.events())
+            case "copies":
+                return len(self._places(argument))
+            case "place":
+                return ",".join(self._places(argument)) or "nowhere"
+            case "order":
+                prefix = f"{self.lane.config.prefix}queue:"
+                found = self.lane.link.call("LRANGE", prefix + argument, 0, -1)
+                return ",".join(str(_jid(text)) for text in found)
+            case "stat":
+                found = self.lane.link.call("GET", f"{self.lane.config.prefix}stat:{argument}")
+                return int(found or 0)
+            case "exit":
+                status = self.lane.workers[argument].group.status
+                return "running" if status is None else str(status)
+        raise SuiteFault(f"there is no predicate {name!r}")
+
+    def _places(self, jid: str) -> list[str]:
+        return [place for place, text in self._payloads() if _jid(text) == jid]
+
+    def _payloads(self) -> Iterator[tuple[str, bytes]]:
+        """Yield every payload, wherever it is, with the name of the key."""
+        link, prefix = self.lane.link, self.lane.config.prefix
+        for raw in sorted(link.call("KEYS", "*")):
+            key = raw.decode("utf-8", "surrogateescape").removeprefix(prefix)
+            kind = link.call("TYPE", raw)
+            if kind == b"list":
+                yield from ((key, text) for text in link.call("LRANGE", raw, 0, -1))
+            elif kind == b"zset":
+                yield from ((key, text) for text in link.call("ZRANGE", raw, 0, -1))
+            elif kind == b"hash" and not key.endswith((":work", ":workers")):
+                yield from ((key, text) for text in link.call("HVALS", raw) if text[:1] == b"{")
+
+    # -- rest
+
+    def unrest(self) -> str | None:
+        """Return what is still going on; None if nothing is."""
+        awake = [w for w in self.lane.workers.values() if w.group.status is None]
+        for worker in awake:
+            if why := worker.unrest():
+                return why
+        working = [worker for worker in awake if worker.idle_expected]
+        for worker in working:
+            for queue in worker.queues:
+                key = f"{self.lane.config.prefix}queue:{queue}"
+                if self.lane.link.call("TYPE", key) == b"list":
+                    return f"jobs wait in {key}"
+        if working and "scheduler/core" in self.lane.config.claims:
+            for name in ("schedule", "retry"):
+                key = self.lane.config.prefix + name
+                if self.lane.link.call("ZCOUNT", key, "-inf", time.time()):
+                    return f"members of {key} are due"
+        return None
+
+    def settle(self, seconds: float) -> str | None:
+        """Wait until nothing goes on; return what still does if that takes too long."""
+        deadline = time.monotonic() + seconds
+        before: object = None
+        while True:
+            why = self.unrest()
+            now = None if why else self._digest()
+            if now is not None and now == before:
+                return None
+            before = now
+            if time.monotonic() > deadline:
+                return why or "the keys change all the time"
+            time.sleep(_STEADY)
+
+    def _digest(self) -> object:
+        link, prefix = self.lane.link, self.lane.config.prefix
+        sizes = [("ZCARD", prefix + name) for name in SETS]
+        queues = sorted(link.call("SMEMBERS", f"{prefix}queues"))
+        kinds = [("TYPE", prefix.encode() + b"queue:" + queue) for queue in queues]
+        return [*link.calls([*sizes, *kinds, ("DBSIZE",)]), len(self.events())]
+
+
+_SEEDS = ("zadd", "lpush", "hset", "sadd", "set")
+
+
+def _pairs(reply: list[Any]) -> Iterator[tuple[bytes, bytes]]:
+    return zip(reply[::2], reply[1::2], strict=True)
+
+
+def _jid(text: bytes) -> str | None:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    jid = found.get("jid") if isinstance(found, dict) else None
+    return jid if isinstance(jid, str) else None
+
+
+def _aged(member: bytes, seconds: float) -> bytes:
+    """Return a payload whose times are so much earlier, otherwise byte for byte the same."""
+    try:
+        text = member.decode()
+        fields = members(text)
+    except ValueError:
+        return member
+    for name in TIMES:
+        spelt = fields.get(name)
+        if spelt is None or spelt.kind not in ("integer", "float"):
+            continue
+        older = (
+            str(spelt.value - int(seconds * 1000))
+            if spelt.kind == "integer"
+            else repr(spelt.value - seconds)
+        )
+        text = text.replace(f'"{name}":{spelt.raw}', f'"{name}":{older}')
+    return text.encode()

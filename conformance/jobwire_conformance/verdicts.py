@@ -1,0 +1,142 @@
+"""From findings to verdicts: declared deviations, claims, the exit status."""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobwire_conformance import data
+from jobwire_conformance.cases import Case
+from jobwire_conformance.errors import Usage
+from jobwire_conformance.play import Finding
+
+__all__ = ["Deviation", "Verdict", "judge", "load_deviations", "stale", "status", "summary"]
+
+FAILURES = frozenset(["fail", "blocked", "flaky"])
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """A failure that the implementation knows of."""
+
+    id: str
+    reason: str
+    issue: str | None = None
+    expect: str | None = None
+
+    def meets(self, case: str, requirement: str) -> bool:
+        """Whether it is about this check."""
+        return self.id in (requirement, f"{case}#{requirement}")
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What is said of one requirement of one case, for one claim."""
+
+    case: str
+    claim: str
+    keyword: str
+    status: str
+    finding: Finding
+    deviation: Deviation | None = None
+
+    @property
+    def requirement(self) -> str:
+        """Its id."""
+        return self.finding.requirement
+
+
+def load_deviations(path: Path) -> list[Deviation]:
+    """Return what the implementation declares; nothing if there is no such file.
+
+    Raises:
+        Usage: The file is not as it should be.
+    """
+    if not path.exists():
+        return []
+    try:
+        entries = tomllib.loads(path.read_text("utf-8")).get("deviation", [])
+    except (OSError, ValueError) as error:
+        raise Usage(f"{path}: {error}") from None
+    found = []
+    for number, entry in enumerate(entries, 1):
+        place = f"{path}: deviation {number}"
+        unknown = set(entry) - {"id", "reason", "issue", "expect"}
+        if unknown:
+            raise Usage(f"{place}: nobody reads {', '.join(sorted(unknown))}")
+        for name in ("id", "reason"):
+            if not isinstance(entry.get(name), str) or not entry[name].strip():
+                raise Usage(f"{place}: it needs {name!r}, a text that is not empty")
+        found.append(Deviation(**entry))
+    return found
+
+
+def unknown_ids(deviations: Iterable[Deviation], cases: Sequence[Case]) -> list[str]:
+    """Return the ids that are none, or that were withdrawn."""
+    known = {id_ for id_, requirement in data.requirements().items() if not requirement.retired}
+    known |= {f"{case.name}#{requirement}" for case in cases for requirement in case.requirements}
+    return [deviation.id for deviation in deviations if deviation.id not in known]
+
+
+def judge(
+    case: Case, findings: Sequence[Finding], claims: Sequence[str], deviations: Sequence[Deviation]
+) -> list[Verdict]:
+    """Return a verdict for each requirement and claim; of several findings the worst counts."""
+    worst: dict[str, Finding] = {}
+    for finding in findings:
+        if finding.requirement not in worst or worst[finding.requirement].ok:
+            worst[finding.requirement] = finding
+    verdicts = []
+    for requirement, finding in worst.items():
+        declared = next((d for d in deviations if d.meets(case.name, requirement)), None)
+        for claim in case.counts_for(requirement):
+            if claim in claims:
+                keyword = data.requirements()[requirement].keyword
+                status = _status(finding, keyword, declared)
+                used = declared if status == "deviation" else None
+                verdicts.append(Verdict(case.name, claim, keyword, status, finding, used))
+    return verdicts
+
+
+def _status(finding: Finding, keyword: str, declared: Deviation | None) -> str:
+    if finding.ok:
+        return "pass"
+    if declared is not None and finding.message.startswith(declared.expect or ""):
+        return "deviation"
+    if finding.blocked_by is not None:
+        return "blocked"
+    return {"MAY": "info", "SHOULD": "warn", "SHOULD NOT": "warn"}.get(keyword, "fail")
+
+
+def stale(deviations: Sequence[Deviation], verdicts: Sequence[Verdict]) -> list[Deviation]:
+    """Return the deviations whose checks all passed, and mark these. Those not run do not count."""
+    found = []
+    for deviation in deviations:
+        about = [v for v in verdicts if deviation.meets(v.case, v.requirement)]
+        if about and all(verdict.status == "pass" for verdict in about):
+            found.append(deviation)
+            for verdict in about:
+                verdict.status, verdict.deviation = "stale", deviation
+    return found
+
+
+def summary(
+    claims: Sequence[str], verdicts: Sequence[Verdict]
+) -> dict[str, tuple[bool, Counter[str]]]:
+    """Return for each claim whether it was met, and how many checks had which status."""
+    found = {}
+    for claim in claims:
+        counts = Counter(verdict.status for verdict in verdicts if verdict.claim == claim)
+        bad = FAILURES | {"deviation"}
+        found[claim] = (bool(counts) and not bad & set(counts), counts)
+    return found
+
+
+def status(verdicts: Sequence[Verdict], *, stale_or_unknown: bool) -> int:
+    """Return the exit status of a run that came to its end."""
+    if any(verdict.status in FAILURES for verdict in verdicts):
+        return 1
+    return 2 if stale_or_unknown else 0
