@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from jobwire_conformance.errors import ConformError, Usage
+from jobwire_conformance.watch import watch
 
 __all__ = ["conform"]
 
@@ -50,6 +51,8 @@ def conform() -> None:
     worker program) failed; 4 the environment, like no Redis; 5 the suite itself; 64 wrong usage.
     """
 
+
+conform.add_command(watch)
 
 _config_option = click.option(
     "-C",

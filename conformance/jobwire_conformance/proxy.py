@@ -217,6 +217,10 @@ class Proxy:
         self._server = await self._loop.create_server(lambda: _Line(self), "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
+    async def stop(self) -> None:
+        """Close everything, from the loop's thread."""
+        self._close()
+
     def url(self, database: int = 0) -> str:
         """Return where clients find it."""
         return f"redis://127.0.0.1:{self.port}/{database}"

@@ -1,0 +1,126 @@
+"""Judges the traffic between an application and Redis by what it says, and disturbs nobody.
+
+Sans-IO: records go in (`Judge.feed`), findings and counts come out (`Judge.ledger`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from jobwire_conformance.judge.jobs import Jobs
+from jobwire_conformance.judge.ledger import Finding, Grade, Ledger
+from jobwire_conformance.judge.manners import Manners
+from jobwire_conformance.judge.presence import Presence
+from jobwire_conformance.judge.record import Record, decoded
+from jobwire_conformance.judge.stream import Bench, Step, Unit, effects, script_call
+from jobwire_conformance.resp import Refusal
+
+__all__ = ["VISIBLE", "Finding", "Grade", "Judge", "Ledger", "Record", "decoded"]
+
+_VISIBLE = {
+    "ENV": (3,),
+    "KEY": (1, 2, 3, 4, 6),
+    "PAY": (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 14),
+    "GEN": (1, 2, 4),
+    "PUSH": (1, 2, 3, 4, 6),
+    "BULK": (1, 2),
+    "SCHED": (1, 4, 5, 6, 7),
+    "FETCH": (1, 6),
+    "EXEC": (3, 5),
+    "RETRY": (1, 2, 3, 4, 5, 7, 8, 9),
+    "DEAD": (1, 2, 3, 4),
+    "BEAT": (1, 2, 3, 4, 5, 6, 7, 8),
+    "STAT": (1, 2),
+    "SIG": (4,),
+    "LUA": (1, 2, 3),
+    "ITER": (1, 2, 7, 9),
+    "MET": (1, 2, 3),
+    "INSP": (1, 4, 8, 9, 13),
+}
+VISIBLE = tuple(f"{area}-{n}" for area, numbers in _VISIBLE.items() for n in numbers)
+"""The requirements that traffic alone can tell something about."""
+
+
+class Judge:
+    """Judges one application.
+
+    Args:
+        claims: Profiles beyond what everybody has to meet: `client/faults`, `worker/reliable`,
+            `scheduler/reliable`. Those with `reliable` are taken for claimed as soon as keys of
+            that profile are used.
+        namespace: What the application puts before every key. [KEY-4]
+    """
+
+    def __init__(self, claims: Iterable[str] = (), namespace: str = "") -> None:
+        self.ledger = Ledger(claims)
+        self.commands = 0
+        self._bench = Bench(self.ledger, namespace)
+        self._jobs = Jobs(self._bench)
+        self._presence = Presence(self._bench)
+        self._manners = Manners(self._bench)
+        self._open: dict[int, list[Record]] = {}  # connection: commands since its MULTI
+        self._swept = 0.0
+
+    def feed(self, record: Record) -> None:
+        """Judge one more command; those of a connection come in order."""
+        if not record.words:
+            return
+        self.commands += 1
+        self._bench.now = max(self._bench.now, record.at)
+        self._manners.command(record)
+        name = record.name
+        if name == "MULTI":
+            if record.worked:
+                self._open[record.connection] = []
+        elif name in ("DISCARD", "RESET"):
+            self._open.pop(record.connection, None)
+        elif name == "EXEC":
+            self._executed(record)
+        elif record.connection in self._open:
+            self._open[record.connection].append(record)
+        elif record.answered and not isinstance(record.reply, Refusal):
+            self._carried_out([record], [record.reply], atomic=False)
+        if self._bench.now - self._swept > 0.5:
+            self._swept = self._bench.now
+            self._sweep(self._bench.now)
+
+    def end(self, at: float, *, cleanly: bool = False) -> None:
+        """Nothing more comes.
+
+        Args:
+            at: When, Unix seconds.
+            cleanly: Whether the application ended by itself and in good order.
+        """
+        self._sweep(max(at, self._bench.now))
+        self._presence.end(cleanly=cleanly)
+
+    def _sweep(self, now: float) -> None:
+        for finding in self._bench.promises.overdue(now):
+            self.ledger.accuse(finding)
+
+    def _executed(self, record: Record) -> None:
+        queued = self._open.pop(record.connection, None)
+        if not queued or not isinstance(record.reply, list):
+            return
+        replies = [*record.reply, *[None] * (len(queued) - len(record.reply))]
+        self._carried_out(queued, replies, atomic=True)
+
+    def _carried_out(self, records: list[Record], replies: list[object], *, atomic: bool) -> None:
+        steps: list[Step] = []
+        for record, reply in zip(records, replies, strict=False):
+            script = script_call(record.words)
+            if script is not None and not isinstance(reply, Refusal):
+                steps += effects(record, script)
+                atomic = True
+                if any(key.startswith(b"jobwire:") for key in script.keys):
+                    self.ledger.claims |= {"worker/reliable", "scheduler/reliable"}
+            steps.append(Step(record, record.name, record.words, reply))
+            key = self._bench.key(record.words[1]) if len(record.words) > 1 else ""
+            if record.name in ("SMEMBERS", "SSCAN") and key == "processes":
+                self._jobs.forget_generation()
+            elif record.name in ("UNLINK", "DEL"):
+                self._presence.gone(steps[-1])
+        unit = Unit(steps, atomic)
+        self._jobs.look(unit)
+        self._presence.look(unit)
+        self._manners.look(unit)

@@ -1,0 +1,542 @@
+"""What is written to queues and sorted sets, and what is taken out of queues."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from jobwire_conformance.judge import payloads
+from jobwire_conformance.judge.ledger import Finding
+from jobwire_conformance.judge.memory import Origin
+from jobwire_conformance.judge.payloads import Breach
+from jobwire_conformance.judge.stream import Bench, Step, Unit, canonical, script_call
+
+__all__ = ["Jobs"]
+
+_SETS = ("schedule", "retry", "dead")
+_ZADD_OPTIONS = frozenset(b"NX XX GT LT CH INCR".split())
+_FAILURE = frozenset(
+    [
+        "queue",
+        "error_message",
+        "error_class",
+        "failed_at",
+        "retry_count",
+        "error_backtrace",
+        "retried_at",
+    ]
+)
+_ORDER = ("retry", "queue", "jid", "created_at", "enqueued_at")
+_SLACK = 300.0  # seconds that a clock may differ
+_LINK = 2.0  # seconds for what belongs together
+_SIDEKIQ_POPS = (
+    "f4a8a5467f9f4697a26fdfb839476b9ee52e897c",
+    "000a4c2f82df69db1780053377a2c9b0741570e0",
+)
+_DOUBLE_EXACT = 2**53
+
+
+class Jobs:
+    """Checks of payloads, wherever they go."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._ledger = bench.ledger
+        self._popped: dict[str, float] = {}
+        self._generations: dict[object, int] = {}
+
+    def look(self, unit: Unit) -> None:
+        """Judge what was carried out as one."""
+        bench = self._bench
+        for step in unit.steps:
+            if step.worked:
+                self._register(step)
+        for step in unit.steps:
+            if not step.worked or len(step.words) < 2:
+                continue
+            key = bench.key(step.words[1])
+            match step.name:
+                case "LPUSH" | "LPUSHX" | "RPUSH" | "RPUSHX":
+                    self._push(step, unit, key)
+                case "ZADD" if key in _SETS:
+                    self._add(step, unit, key)
+                case "ZINCRBY" if key in _SETS:
+                    self._judge("INSP-8", False, step, "ZADD XX of the exact bytes", "ZINCRBY")
+                case "ZREMRANGEBYSCORE" if key in ("schedule", "retry"):
+                    seen = "a removal by score"
+                    self._judge("INSP-4", False, step, f"ZREM {key} <bytes>", seen)
+                case "ZREM" | "LREM" if key in _SETS or key.startswith("queue:"):
+                    self._ledger.exercise("INSP-4")
+                    self._removed(step, unit, key)
+                case "DEL" | "UNLINK":
+                    self._clear(step, unit)
+        self._read(unit)
+
+    # -- queues
+
+    def _register(self, step: Step) -> None:
+        bench = self._bench
+        if step.name not in ("SADD", "SREM", "DEL", "UNLINK", "FLUSHDB", "FLUSHALL"):
+            return
+        if step.name.startswith("FLUSH"):
+            bench.registered.clear()
+        elif len(step.words) > 1 and bench.key(step.words[1]) == "queues":
+            names = [word.decode("utf-8", "surrogateescape") for word in step.words[2:]]
+            if step.name == "SADD":
+                bench.registered.update(names)
+                for name in names:
+                    bench.promises.keep("queues", name)
+            elif step.name == "SREM":
+                bench.registered.difference_update(names)
+            else:
+                bench.registered.clear()
+
+    def _push(self, step: Step, unit: Unit, key: str) -> None:
+        if key.startswith("queues:"):
+            self._judge("KEY-2", False, step, "the list queue:<name>", f"the list {key}")
+            return
+        if not key.startswith("queue:") or key.startswith("queue:sq|"):
+            return
+        name = key.removeprefix("queue:")
+        self._judge("KEY-2", name, step, "queue: and the bare name", "no name")
+        texts = step.words[2:]
+        if step.name.startswith("R"):
+            for text in texts:
+                self._at_tail(step, text, key)
+            return
+        self._judge("BULK-1", len(texts) <= 1000, step, "at most 1,000 jobs", f"{len(texts)}")
+        fresh: list[object] = [self._at_head(step, text, key) for text in texts]
+        jids = [jid for jid in fresh if isinstance(jid, str)]
+        self._distinct(step, jids)
+        self._registration(step, unit, name, fresh=bool(jids))
+
+    def _registration(self, step: Step, unit: Unit, name: str, *, fresh: bool) -> None:
+        bench = self._bench
+        here = any(
+            each.name == "SADD" and bench.key(each.words[1]) == "queues" for each in unit.steps
+        )
+        if fresh:
+            expected = "SADD queues and LPUSH in one transaction or script"
+            together = unit.atomic and here
+            self._judge("PUSH-2", together, step, expected, "an LPUSH apart")
+        if name in bench.registered:
+            self._ledger.exercise("KEY-1")
+        else:
+            expected, seen = f"SADD queues {name}", "a push to a queue that is not registered"
+            bench.expect("queues", name, _LINK, "KEY-1", step, expected, seen)
+
+    def _at_tail(self, step: Step, text: bytes, key: str) -> None:
+        memory = self._bench.memory
+        place = memory.place(text)
+        self._bench.promises.keep("moved", str(hash(text)))
+        if place is not None:
+            same = place in (key, "") or place.startswith("jobwire:")
+            self._judge("FETCH-6", same, step, f"put back into {place}", f"put back into {key}")
+            return
+        job, _ = payloads.parse(text)
+        origin = memory.origin(job.get("jid") if job else None)
+        if origin is None:
+            seen = "an insertion at the tail"
+            self._judge("PUSH-1", False, step, "LPUSH: insertion at the head", seen)
+        elif origin.key in ("schedule", "retry"):
+            self._judge("SCHED-7", False, step, "a push at the head", "a push at the tail")
+        else:
+            self._judge("FETCH-6", False, step, "the exact bytes that were fetched", "other bytes")
+
+    def _at_head(self, step: Step, text: bytes, key: str) -> str | None:
+        """Judge a push; return the jid if it is a first one."""
+        memory, ledger = self._bench.memory, self._ledger
+        ledger.exercise("PUSH-1")
+        job = self._parsed(step, text)
+        jid = job.get("jid") if job else None
+        origin = memory.origin(jid)
+        if origin is not None and origin.text == text and origin.taken and origin.key == key:
+            expected = "RPUSH: a job that is put back runs next"
+            self._judge("FETCH-6", False, step, expected, "put back at the head")
+        if job is None or memory.knows(text):
+            return None
+        queue, name = job.get("queue"), key.removeprefix("queue:")
+        self._judge("KEY-2", queue == name, step, f'"queue":"{name}"', f'"queue":{queue!r}')
+        self._now(step, job, "enqueued_at", "PUSH-3")
+        if origin is not None:
+            self._promoted(step, job, text, origin)
+            return None
+        self._authored(step, job, text, "pushed", job.get("enqueued_at"))
+        self._in_order(step, job)
+        return jid if isinstance(jid, str) else ""
+
+    def _promoted(self, step: Step, job: dict[str, Any], text: bytes, origin: Origin) -> None:
+        self._judge("SCHED-6", "at" not in job, step, "no at in a queue", f"at {job.get('at')!r}")
+        self._time(step, job, "enqueued_at")
+        self._spelled(step, text, origin)
+        if origin.key in ("schedule", "retry"):
+            self._ledger.exercise("SCHED-7")
+            popped = self._popped.pop(str(job.get("jid")), None)
+            expected = "removal and push in one atomic step"
+            self._judge("SCHED-5", popped is None, step, expected, "two steps")
+        before, _ = payloads.parse(origin.text)
+        if before is None:
+            return
+        self._kept(step, before, job, {"args", "class"}, "PAY-7")
+        lost = [name for name in before if name not in job and name != "at"]
+        self._judge("PAY-7", not lost, step, "every field of the job", f"without {lost}")
+
+    def _distinct(self, step: Step, jids: list[str]) -> None:
+        if len(jids) > 1:
+            twice = len(set(jids)) < len(jids)
+            self._judge("BULK-2", not twice, step, "a jid for each job", "one jid several times")
+
+    def _clear(self, step: Step, unit: Unit) -> None:
+        bench = self._bench
+        for word in step.words[1:]:
+            key = bench.key(word)
+            if not key.startswith("queue:"):
+                continue
+            name = key.removeprefix("queue:").encode("utf-8", "surrogateescape")
+            together = unit.atomic and any(
+                each.name == "SREM" and bench.key(each.words[1]) == "queues" and name in each.words
+                for each in unit.steps
+            )
+            expected = f"{step.name} {key} and SREM queues in one transaction"
+            self._judge("INSP-9", together, step, expected, f"{step.name} alone")
+
+    # -- sorted sets
+
+    def _add(self, step: Step, unit: Unit, key: str) -> None:
+        words = [*step.words[2:]]
+        while words and words[0].upper() in _ZADD_OPTIONS:
+            words.pop(0)
+        pairs = list(zip(words[::2], words[1::2], strict=False))
+        jids = []
+        for score, text in pairs:
+            time = self._score(step, score)
+            self._bench.promises.keep("moved", str(hash(text)))
+            if self._bench.memory.knows(text):
+                self._ledger.exercise("INSP-8" if key == "schedule" else "KEY-3")
+                if key == "dead":
+                    self._ledger.exercise("EXEC-3")
+            else:
+                jids += self._member(step, key, text, time)
+        self._distinct(step, [jid for jid in jids if jid])
+        if key == "schedule":
+            few = len(pairs) <= 100
+            self._judge("BULK-1", few, step, "at most 100 scheduled jobs", f"{len(pairs)}")
+        if key == "dead":
+            self._trimmed(step, unit)
+
+    def _score(self, step: Step, score: bytes) -> float:
+        try:
+            time = float(score)
+        except ValueError:
+            return math.nan
+        good = math.isfinite(time) and time >= 0
+        self._judge("SCHED-4", good, step, "a finite score, not negative", score.decode())
+        if good:
+            seconds = time < payloads.MILLISECONDS
+            self._judge("GEN-4", seconds, step, "a score in seconds", f"{score.decode()}")
+        return time
+
+    def _member(self, step: Step, key: str, text: bytes, score: float) -> list[str]:
+        job = self._parsed(step, text, rule="KEY-3" if key != "dead" else None)
+        if job is None:
+            return []
+        jid = job.get("jid")
+        origin = self._bench.memory.origin(jid)
+        if key == "schedule":
+            absent = "at" not in job
+            self._judge("SCHED-1", absent, step, "no at: it is the score", f"at {job.get('at')!r}")
+            if origin is None:
+                self._authored(step, job, text, "scheduled", job.get("created_at"))
+                return [jid] if isinstance(jid, str) else []
+            self._spelled(step, text, origin)
+            return []
+        self._failed(step, key, job, text, origin)
+        if key == "retry":
+            self._retry(step, job, score)
+        else:
+            near = abs(score - self._bench.now) < _SLACK
+            self._judge("DEAD-1", near, step, f"the score now, {self._bench.now}", f"{score}")
+            wanted = job.get("dead") is not False
+            self._judge("DEAD-4", wanted, step, "no entry: dead is false", "an entry")
+        return []
+
+    def _failed(
+        self, step: Step, key: str, job: dict[str, Any], text: bytes, origin: Origin | None
+    ) -> None:
+        """Judge what a failure leaves. [RETRY-2] [RETRY-3] [RETRY-7] [RETRY-8]"""
+        count = job.get("retry_count")
+        own = "retried_at" if isinstance(count, int) and count > 0 else "failed_at"
+        ledger = self._ledger
+        if key == "retry":
+            for rule in ("RETRY-1", "RETRY-2", "RETRY-3"):
+                ledger.exercise(rule)
+            self._schema(step, job, "payload", "retry")
+        message = job.get("error_message")
+        if isinstance(message, str):
+            short = len(message) <= 10_000
+            seen = f"{len(message)} characters"
+            self._judge("RETRY-3", short, step, "at most 10,000 characters", seen)
+        if job.get("error_backtrace") is not None:
+            self._breach(step, "RETRY-8", payloads.backtrace_problem(job))
+        if origin is None:
+            self._authored(step, job, text, key, job.get(own), fresh=False)
+            return
+        self._time(step, job, own)
+        self._spelled(step, text, origin)
+        before, _ = payloads.parse(origin.text)
+        if before is None:
+            return
+        owned = set(_FAILURE)
+        if before.get("retry") is None:
+            owned.add("retry")
+        if before.get("created_at") is None:
+            owned.add("created_at")
+        self._kept(step, before, job, set(before) - owned, "PAY-7")
+        added = [name for name in job if name not in before and name not in owned]
+        self._judge("PAY-7", not added, step, "no fields added", f"{added}")
+        self._counted(step, before, job)
+        if origin.taken and origin.key.startswith("queue:"):
+            wish = before.get("retry_queue")
+            queue = wish if isinstance(wish, str) and wish else origin.key.removeprefix("queue:")
+            same = job.get("queue") == queue
+            self._judge("RETRY-7", same, step, f'"queue":"{queue}"', repr(job.get("queue")))
+
+    def _counted(self, step: Step, before: dict[str, Any], job: dict[str, Any]) -> None:
+        if job.get("error_class") == "jobwire.PoisonPill":  # did not fail [REL-10]
+            return
+        last, count = before.get("retry_count"), job.get("retry_count")
+        wanted = last + 1 if isinstance(last, int) else 0
+        self._judge("RETRY-2", count == wanted, step, f"retry_count {wanted}", f"{count!r}")
+        if isinstance(last, int) and before.get("failed_at") is not None:
+            first, now = before["failed_at"], job.get("failed_at")
+            self._judge("RETRY-2", first == now, step, f"failed_at {first!r}", f"{now!r}")
+            self._now(step, job, "retried_at", "RETRY-2")
+        elif not isinstance(last, int):
+            self._now(step, job, "failed_at", "RETRY-2")
+
+    def _retry(self, step: Step, job: dict[str, Any], score: float) -> None:
+        self._ledger.exercise("RETRY-9")
+        count, limit = job.get("retry_count"), job.get("retry")
+        if not isinstance(count, int):
+            return
+        if isinstance(limit, int) and not isinstance(limit, bool) and not job.get("retry_for"):
+            seen = f"retry_count {count} with retry {limit}"
+            self._judge("RETRY-5", count < limit, step, "the dead set: exhausted", seen)
+        base = count**4 + 15
+        delay = score - self._bench.now
+        good = base - 5 <= delay <= base + 10 * (count + 1) + 1
+        expected = f"{base} to {base + 10 * (count + 1)} s, unless the job chooses its delay"
+        self._judge("RETRY-4", good, step, expected, f"{delay:.1f} s", doubtful=True)
+
+    def _trimmed(self, step: Step, unit: Unit) -> None:
+        bench = self._bench
+        by_score = by_rank = None
+        for each in unit.steps if unit.atomic else ():
+            if len(each.words) >= 4 and bench.key(each.words[1]) == "dead":
+                if each.name == "ZREMRANGEBYSCORE":
+                    by_score = each.words[3].decode("ascii", "replace")
+                elif each.name == "ZREMRANGEBYRANK":
+                    by_rank = each.words[3].decode("ascii", "replace")
+        expected = "ZREMRANGEBYSCORE dead -inf <now - 15552000> in the same transaction"
+        seen = "none" if by_score is None else f"up to {by_score}"
+        self._judge("DEAD-2", by_score and _is_past(by_score, bench.now), step, expected, seen)
+        expected = "ZREMRANGEBYRANK dead 0 -10000 in the same transaction, which leaves 9,999"
+        # Another limit may be configured; one more than the usual is a slip.
+        good = by_rank is not None and by_rank.startswith("-") and by_rank != "-10001"
+        self._judge("DEAD-3", good, step, expected, "none" if by_rank is None else f"to {by_rank}")
+
+    def _removed(self, step: Step, unit: Unit, key: str) -> None:
+        if unit.atomic or key not in ("schedule", "retry") or step.reply != 1:
+            return
+        job, _ = payloads.parse(step.words[2]) if len(step.words) > 2 else (None, [])
+        if job is not None and len(self._popped) < 10_000:
+            self._popped[str(job.get("jid"))] = self._bench.now
+
+    # -- reading
+
+    def _read(self, unit: Unit) -> None:
+        bench = self._bench
+        for step in unit.steps:
+            if step.reply is None or not step.worked or len(step.words) < 2:
+                continue
+            name, reply = step.name, step.reply
+            if name in ("BRPOP", "BLPOP"):
+                if isinstance(reply, list) and len(reply) == 2:
+                    self._taken(step, bench.key(reply[0]), reply[1])
+            elif name in ("RPOP", "LPOP", "RPOPLPUSH", "BRPOPLPUSH", "LMOVE", "BLMOVE"):
+                self._taken(step, bench.key(step.words[1]), reply)
+            elif (script := script_call(step.words)) is not None:
+                self._script_read(step, script.sha, [bench.key(key) for key in script.keys])
+            elif isinstance(reply, bytes | list):
+                key = bench.key(step.words[1])
+                if key in _SETS or key.startswith(("queue:", "jobwire:")):
+                    bench.memory.read(reply, key, taken=name.startswith(("ZPOP", "BZPOP")))
+
+    def _taken(self, step: Step, key: str, reply: Any) -> None:
+        bench = self._bench
+        if not key.startswith("queue:"):
+            return
+        for text in bench.memory.read(reply, key, taken=True):
+            job, breaches = payloads.parse(text)
+            if job is None and {breach.rule for breach in breaches} & {"PAY-1", "PAY-3"}:
+                if text.lstrip()[:1] in (b"[", b'"', b"n", b"t", b"f") or text.isdigit():
+                    continue  # perhaps JSON that is no object [EXEC-4]
+                expected = "ZADD dead of the exact bytes"
+                seen = "a payload that is not JSON, and where it went is not to be seen"
+                bench.expect("moved", str(hash(text)), 30.0, "EXEC-3", step, expected, seen)
+
+    def _script_read(self, step: Step, sha: str, keys: list[str]) -> None:
+        memory, reply = self._bench.memory, step.reply
+        if canonical(sha) == "fetch" and isinstance(reply, list) and reply:
+            entries = reply[0] if isinstance(reply[0], list) else []
+            for field, payload in zip(entries[::4], entries[1::4], strict=False):
+                name = self._bench.key(field).partition(":")[2]
+                memory.read(payload, f"queue:{name}", taken=True)
+            return
+        places = [key for key in keys if key in _SETS or key.startswith("queue:")]
+        key = places[0] if len(places) == 1 else ""
+        for text in memory.read(reply, key, taken=True):
+            if sha in _SIDEKIQ_POPS:
+                job, _ = payloads.parse(text)
+                self._popped[str(job.get("jid") if job else None)] = self._bench.now
+
+    # -- parts of judgements
+
+    def _parsed(self, step: Step, text: bytes, rule: str | None = "PAY-1") -> dict[str, Any] | None:
+        job, breaches = payloads.parse(text)
+        ledger = self._ledger
+        if self._bench.memory.knows(text):
+            return job
+        for each in ("PAY-3", "PAY-4", "PAY-8", "KEY-3" if rule == "KEY-3" else "PAY-1"):
+            ledger.exercise(each)
+        for breach in breaches if rule else ():
+            named = rule if breach.rule == "PAY-1" and rule else breach.rule
+            self._accuse(step, Breach(named, breach.expected, breach.seen))
+        return job
+
+    def _authored(
+        self,
+        step: Step,
+        job: dict[str, Any],
+        text: bytes,
+        place: str,
+        time: object,
+        *,
+        fresh: bool = True,
+    ) -> None:
+        """Judge a payload that the application has made from scratch."""
+        ledger = self._ledger
+        number = payloads.generation(time) or 8
+        for rule in ("PAY-9", "PAY-12", "PUSH-6", "PUSH-4"):
+            ledger.exercise(rule)
+        if fresh:
+            ledger.exercise("PAY-14")
+        for breach in payloads.spelling(text):
+            self._accuse(step, breach)
+        ledger.exercise("PAY-2")
+        ledger.exercise("PAY-6")
+        self._schema(step, job, "payload", f"{place}-{number}")
+        for field in payloads.TIMES:
+            if field in job and payloads.generation(job[field]) == number:
+                self._breach(step, f"GEN-{number - 6}", payloads.time_breach(field, job[field]))
+        self._mixed(step, number)
+
+    def _mixed(self, step: Step, number: int) -> None:
+        """Hold a process to one generation; a connection is of one process."""
+        who = step.record.process or step.record.connection
+        known = self._generations.setdefault(who, number)
+        if known != number:
+            expected = f"times of generation {known}, as before"
+            self._judge(f"GEN-{known - 6}", False, step, expected, f"generation {number}")
+            self._generations[who] = number
+
+    def forget_generation(self) -> None:
+        """Somebody looks at the processes: it may decide anew. [GEN-5]"""
+        self._generations.clear()
+
+    def _time(self, step: Step, job: dict[str, Any], field: str) -> None:
+        if field in job:
+            number = payloads.generation(job[field]) or 8
+            self._breach(step, f"GEN-{number - 6}", payloads.time_breach(field, job[field]))
+            self._mixed(step, number)
+
+    def _now(self, step: Step, job: dict[str, Any], field: str, rule: str) -> None:
+        time = job.get(field)
+        number = payloads.generation(time)
+        if number is None:
+            self._judge(rule, False, step, f"{field}, now", repr(time))
+            return
+        assert isinstance(time, int | float)
+        age = self._bench.now - (time / 1000 if number == 8 else time)
+        self._judge(rule, abs(age) < _SLACK, step, f"{field}, now", f"{age:.0f} s ago")
+
+    def _spelled(self, step: Step, text: bytes, origin: Origin) -> None:
+        """Judge the spelling, unless the text was as odd when it was read."""
+        self._ledger.exercise("PAY-2")
+        before = {breach.rule for breach in payloads.spelling(origin.text)}
+        for breach in payloads.spelling(text):
+            if breach.rule not in before:
+                self._accuse(step, breach)
+
+    def _kept(
+        self,
+        step: Step,
+        before: dict[str, Any],
+        job: dict[str, Any],
+        fields: set[str],
+        rule: str,
+    ) -> None:
+        other = frozenset([*before, *job]) - fields
+        names = payloads.changed(before, job, other)
+        self._ledger.exercise(rule)
+        for name in names:
+            blamed = rule
+            if name == "args":
+                blamed = "PAY-5" if _loses_digits(before.get(name)) else "EXEC-5"
+            seen = f"{name}: {job.get(name)!r}"[:100]
+            self._accuse(step, Breach(blamed, f"{name}: {before.get(name)!r}"[:100], seen))
+
+    def _in_order(self, step: Step, job: dict[str, Any]) -> None:
+        places = [[*job].index(name) for name in _ORDER if name in job]
+        expected = "retry, queue, other options, args, class, jid, created_at, enqueued_at"
+        self._judge("PAY-11", places == sorted(places), step, expected, ", ".join(job)[:100])
+
+    def _schema(self, step: Step, value: Any, file: str, part: str) -> None:
+        for breach in payloads.schema_breaches(value, file, part):
+            self._accuse(step, breach)
+
+    def _breach(self, step: Step, rule: str, breach: Breach | None) -> None:
+        self._ledger.exercise(rule)
+        if breach is not None:
+            self._accuse(step, breach)
+
+    def _accuse(self, step: Step, breach: Breach) -> None:
+        self._ledger.accuse(Finding(breach.rule, breach.expected, breach.seen, step.record))
+
+    def _judge(
+        self,
+        rule: str,
+        holds: object,
+        step: Step,
+        expected: str,
+        seen: str,
+        *,
+        doubtful: bool = False,
+    ) -> None:
+        self._ledger.judge(rule, holds, step.record, expected, seen, doubtful=doubtful)
+
+
+def _is_past(bound: str, now: float) -> bool:
+    try:
+        return float(bound.removeprefix("(")) < now
+    except ValueError:
+        return False
+
+
+def _loses_digits(value: Any) -> bool:
+    """Return whether there is an integer in it that no double holds."""
+    if isinstance(value, dict):
+        return any(map(_loses_digits, value.values()))
+    if isinstance(value, list):
+        return any(map(_loses_digits, value))
+    return isinstance(value, int) and abs(value) > _DOUBLE_EXACT

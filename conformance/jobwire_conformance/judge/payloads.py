@@ -1,0 +1,225 @@
+"""What a payload breaks: its text, its schema, and what became of it on the way."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import re
+import zlib
+from collections.abc import Iterator
+from decimal import Decimal
+from functools import cache
+from typing import Any, NamedTuple
+
+from jobwire_conformance.data import schema
+
+__all__ = [
+    "TIMES",
+    "Breach",
+    "Float",
+    "backtrace_problem",
+    "changed",
+    "generation",
+    "parse",
+    "schema_breaches",
+    "spelling",
+    "time_breach",
+]
+
+TIMES = ("created_at", "enqueued_at", "failed_at", "retried_at")
+MILLISECONDS = 10**11  # from here on a time is in milliseconds [GEN-3]
+_RULE = re.compile(r"\[([A-Z]+-\d+)\]")
+_TOKEN = re.compile(
+    rb'(?P<string>"(?:[^"\\]|\\.)*+")|(?P<space>[ \t\r\n]+)|(?P<number>-?\d[\d.eE+-]*)', re.DOTALL
+)
+_ESCAPE = re.compile(rb"\\(?:u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_NEEDED = re.compile(rb'\\(?:["\\bfnrt]|u00[01].|u0022|u005[cC])')
+_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
+_DEEPEST = 100
+
+
+class Breach(NamedTuple):
+    """One rule that a payload breaks."""
+
+    rule: str
+    expected: str
+    seen: str
+
+
+class Float(float):
+    """A number that was written as a float, so `1.0` is told from `1`."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Float) and float(self) == float(other)
+
+    __hash__ = float.__hash__
+
+
+def parse(text: bytes) -> tuple[dict[str, Any] | None, list[Breach]]:
+    """Return the job, or None, and what is wrong with the text as such."""
+    if text.startswith(b"\xef\xbb\xbf"):
+        return None, [Breach("PAY-1", "no byte order mark", "a byte order mark")]
+    if (depth := _depth(text)) > _DEEPEST:
+        return None, [Breach("PAY-3", "at most 100 levels", f"{depth} levels")]
+    constants: list[str] = []
+    doubled: list[str] = []
+
+    def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            doubled.extend(name for name in found if names.count(name) > 1)
+        return found
+
+    try:
+        value = json.loads(
+            text.decode(),
+            object_pairs_hook=made,
+            parse_constant=constants.append,
+            parse_int=lambda digits: int(digits[:4000]),
+            parse_float=Float,
+        )
+    except UnicodeDecodeError as error:
+        return None, [Breach("PAY-1", "UTF-8", f"other bytes, at {error.start}")]
+    except (ValueError, RecursionError) as error:
+        return None, [Breach("PAY-1", "JSON", f"text that is not JSON: {error}")]
+    if constants:
+        return None, [Breach("PAY-4", "no NaN and no infinities", constants[0])]
+    if not isinstance(value, dict):
+        return None, [Breach("PAY-1", "a JSON object", f"JSON of another type: {text[:40]!r}")]
+    if doubled:
+        return value, [Breach("PAY-8", "each name once", f"{doubled[0]!r} more than once")]
+    return value, []
+
+
+def spelling(text: bytes) -> Iterator[Breach]:
+    """Find white space, needless escapes, and floats longer than they need to be."""
+    number: Breach | None = None
+    for token in _TOKEN.finditer(text):
+        at = f"at byte {token.start()}"
+        if token["space"]:
+            yield Breach("PAY-2", "no white space between tokens", f"white space {at}")
+            return
+        if token["string"]:
+            if b"\\" in token["string"]:
+                for escape in _ESCAPE.findall(token["string"]):
+                    if _NEEDED.fullmatch(escape) is None:
+                        shown = escape.decode()
+                        yield Breach("PAY-2", "the character itself", f"the escape {shown} {at}")
+                        return
+        elif number is None and (problem := _number(token["number"].decode())):
+            number = Breach("PAY-6", problem[0], f"{problem[1]} {at}")
+    if number is not None:
+        yield number
+
+
+def generation(time: object) -> int | None:
+    """Return the generation that a time belongs to by its size. [GEN-3]"""
+    if isinstance(time, bool) or not isinstance(time, int | float):
+        return None
+    return 7 if time < MILLISECONDS else 8
+
+
+def time_breach(field: str, time: object) -> Breach | None:
+    """Check the form of a time that was written just now. [GEN-1] [GEN-2]"""
+    if generation(time) is None:
+        return Breach("GEN-2", f"a number in {field}", repr(time))
+    if generation(time) == 7 and isinstance(time, int):
+        return Breach("GEN-1", f"float seconds in {field}", f"{time}: an integer")
+    if generation(time) == 8 and isinstance(time, float):
+        return Breach("GEN-2", f"integer milliseconds in {field}", f"{time!r}: a float")
+    return None
+
+
+def schema_breaches(job: Any, file: str, part: str) -> Iterator[Breach]:
+    """Find what a part of a schema does not allow, under the ids that its comments name."""
+    seen = set()
+    for error in _validator(file, part).iter_errors(job):
+        for rule in _rules_of(error)[:1]:
+            message = error.message if len(error.message) < 160 else error.message[:157] + "..."
+            breach = Breach(rule, f"what schema/{file}.json says", f"{error.json_path}: {message}")
+            if breach not in seen:
+                seen.add(breach)
+                yield breach
+
+
+def backtrace_problem(job: dict[str, Any]) -> Breach | None:
+    """Check `error_backtrace` against `backtrace`. [RETRY-8]"""
+    asked, text = job.get("backtrace"), job.get("error_backtrace")
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        return Breach("RETRY-8", "a string of base64", type(text).__name__)
+    if "\n" in text:
+        return Breach("RETRY-8", "base64 without line breaks", "line breaks")
+    try:
+        lines = json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
+    except (ValueError, zlib.error, binascii.Error) as error:
+        return Breach("RETRY-8", "base64 of a zlib stream of a JSON array", f"{error}")
+    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+        return Breach("RETRY-8", "a JSON array of strings", repr(lines)[:60])
+    if isinstance(asked, int) and not isinstance(asked, bool) and len(lines) > asked > 0:
+        return Breach("RETRY-8", f"the first {asked} lines", f"{len(lines)} lines")
+    return None
+
+
+def changed(before: dict[str, Any], after: dict[str, Any], owned: frozenset[str]) -> list[str]:
+    """Return the fields, apart from those owned, that did not come through as they were."""
+    names = [*before, *(name for name in after if name not in before)]
+    missing = object()
+    return [
+        name
+        for name in names
+        if name not in owned and before.get(name, missing) != after.get(name, missing)
+    ]
+
+
+def _depth(text: bytes) -> int:
+    if text.count(b"[") + text.count(b"{") <= _DEEPEST:
+        return 0
+    depth = deepest = 0
+    for token in _BRACKET.findall(text):
+        if token in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif token in b"]}":
+            depth -= 1
+    return deepest
+
+
+def _number(spelled: str) -> tuple[str, str] | None:
+    if spelled == "-0":
+        return "-0.0", "-0"
+    if spelled.lstrip("-").isdigit():
+        return None
+    try:
+        double = float(spelled)
+    except ValueError:
+        return None
+    fraction = re.split("[eE]", spelled)[0].partition(".")[2]
+    padded = len(fraction) > 1 and fraction.endswith("0")
+    if not math.isfinite(double) or (not padded and Decimal(spelled) == Decimal(repr(double))):
+        return None
+    return repr(double), spelled
+
+
+def _rules_of(error: Any) -> list[str]:
+    """Return the ids in the comment next to what failed, or next above it."""
+    found: Any = error.schema
+    while not (isinstance(found, dict) and _RULE.search(found.get("$comment", ""))):
+        error = error.parent
+        if error is None:
+            return ["PAY-1"]
+        found = error.schema
+    return _RULE.findall(found["$comment"])
+
+
+@cache
+def _validator(file: str, part: str) -> Any:
+    from jsonschema import Draft202012Validator  # an extra
+
+    whole = schema(file)
+    bare = {name: whole[name] for name in ("$schema", "$id", "$defs")}
+    return Draft202012Validator({**bare, "$ref": f"#/$defs/{part}"})

@@ -1,0 +1,344 @@
+"""How processes show themselves: heartbeat, work records, counters, signals, states, metrics."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from typing import Any
+
+from jobwire_conformance.judge import payloads
+from jobwire_conformance.judge.ledger import Finding
+from jobwire_conformance.judge.stream import Bench, Step, Unit
+
+__all__ = ["Presence"]
+
+_IDENTITY = re.compile(r".+:\d+:[0-9a-f]{12}", re.DOTALL)
+_STAT = re.compile(r"stat:(?:processed|failed)(?::(.*))?")
+_BUCKET = re.compile(
+    r"j\|(?:\d{6}\|1?\d:\d\d|\d{6}\|2[0-3]:\d\d|\d{6}\|\d{1,2}:[0-5]|\d{8}\|\d{1,2}:\d{1,2})"
+)
+_SIGNALS = (b"TSTP", b"TERM", b"TTIN", b"INT")
+_OLD_INFO = frozenset(
+    ["hostname", "started_at", "pid", "tag", "concurrency", "queues", "labels", "identity"]
+)
+_LATEST_BEAT = 15.0  # seconds; 10 are asked for, and machines are busy
+_LINK = 2.0
+_DAY = 157_680_000
+
+
+class Presence:
+    """Checks of what is not about one payload."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._ledger = bench.ledger
+        self._beats: dict[str, float] = {}
+        self._asked: dict[str, bool] = {}  # identity: a signal was asked for since the last beat
+        self._records: dict[str, set[str]] = {}  # identity: the keys its work records are under
+        self._steps: dict[str, Step] = {}  # identity: its latest beat
+
+    def look(self, unit: Unit) -> None:
+        """Judge what was carried out as one."""
+        bench = self._bench
+        for step in unit.steps:
+            if not step.worked or len(step.words) < 2:
+                continue
+            key = bench.key(step.words[1])
+            match step.name:
+                case "EXPIRE" | "PEXPIRE" | "EXPIREAT" if len(step.words) > 2:
+                    bench.promises.keep("expire", f"{key} {_text(step.words[2])}")
+                case "HSET" | "HMSET" if b"info" in step.words[2::2] and b"beat" in step.words:
+                    self._beat(step, unit, key)
+                case "HSET" | "HMSET" if key.endswith((":work", ":workers")):
+                    self._work(step, unit, key)
+                case "HSET" | "HMSET" if key.startswith("it-"):
+                    self._state(step, key)
+                case "HSETNX" if key.startswith("it-") and step.words[2:3] == [b"cancelled"]:
+                    self._cancelled(step, unit, key)
+                case "SADD" if key == "processes":
+                    self._registered(step, unit)
+                case "SREM" if key == "processes":
+                    self._left(step, unit)
+                case "SET" if key == "process_cleanup":
+                    self._lock(step)
+                case "RPOP" if key.endswith("-signals"):
+                    self._asked[key.removesuffix("-signals")] = True
+                case "LPUSH" | "RPUSH" if key.endswith("-signals"):
+                    self._signal(step, unit, key)
+                case "INCR" | "INCRBY" | "INCRBYFLOAT" if key.startswith("stat:"):
+                    self._counter(step, unit, key)
+                case "HINCRBY" if key.startswith("j|"):
+                    self._metric(step, key)
+                case "BITFIELD" if key.startswith("h|"):
+                    self._histogram(step, key)
+
+    def end(self, *, cleanly: bool) -> None:
+        """Judge what has to be done by now."""
+        for identity in self._beats if cleanly else ():
+            expected = f"SREM processes {identity} before a clean end"
+            record = self._steps[identity].record
+            self._ledger.accuse(
+                Finding("BEAT-7", expected, "it stays registered", record, doubtful=True)
+            )
+
+    # -- heartbeat
+
+    def _beat(self, step: Step, unit: Unit, identity: str) -> None:
+        bench = self._bench
+        fields = dict(zip(step.words[2::2], step.words[3::2], strict=False))
+        texts = {_text(name): _text(value) for name, value in fields.items()}
+        expires = _argument(bench, unit, "EXPIRE", identity)
+        named = any(
+            each.name == "SADD"
+            and bench.key(each.words[1]) == "processes"
+            and identity in [_text(word) for word in each.words[2:]]
+            for each in unit.steps
+        )
+        expected = f"SADD processes, HSET {identity} and EXPIRE {identity} 60 in one transaction"
+        if not unit.atomic:
+            seen = "an HSET apart"
+        elif not named:
+            seen = "no SADD processes"
+        else:
+            seen = "no EXPIRE" if expires is None else f"EXPIRE {expires}"
+        self._judge("BEAT-1", unit.atomic and named and expires == "60", step, expected, seen)
+        last = self._beats.get(identity)
+        if last is not None:
+            pause = bench.now - last
+            self._judge(
+                "BEAT-2", pause < _LATEST_BEAT, step, "a beat every 10 s", f"after {pause:.1f} s"
+            )
+            asked = self._asked.get(identity, False) or _argument_any(
+                bench, unit, "RPOP", f"{identity}-signals"
+            )
+            expected, seen = f"RPOP {identity}-signals at each beat", "a beat without"
+            self._judge("SIG-4", asked, step, expected, seen)
+        self._asked[identity] = False
+        self._beats[identity] = bench.now
+        self._steps[identity] = step
+        info = _json(fields.get(b"info", b""))
+        sidekiq = _sidekiq(info)
+        if sidekiq is None:
+            self._ledger.others = True
+        else:
+            self._ledger.sidekiq.add(sidekiq)
+        # What Sidekiq itself writes differs by release, and is as good.
+        self._schema(
+            "BEAT-3", step, texts, "identity-hash", "written" if not sidekiq else "sidekiq"
+        )
+        if info is None:
+            self._judge("BEAT-4", False, step, "a JSON object in info", texts.get("info", "")[:60])
+        else:
+            self._schema("BEAT-4", step, info, "process-info", "reader" if sidekiq else "written")
+            same = info.get("identity") == identity
+            self._judge("BEAT-6", same, step, f"info with identity {identity}", "another one")
+        if last is not None and not sidekiq:
+            both = self._records.get(identity, set())
+            expected = ":work and :workers rewritten at each beat"
+            good = both >= {":work", ":workers"}
+            self._judge("BEAT-5", good, step, expected, f"only {sorted(both) or 'none'}")
+        self._records[identity] = set()
+
+    def _registered(self, step: Step, unit: Unit) -> None:
+        for word in step.words[2:]:
+            identity = _text(word)
+            good = _IDENTITY.fullmatch(identity)
+            expected = "<host>:<pid>:<12 lower-case hex digits>"
+            self._judge("BEAT-6", good, step, expected, identity)
+            if not any(
+                each.name in ("HSET", "HMSET") and self._bench.key(each.words[1]) == identity
+                for each in unit.steps
+            ):
+                expected = f"SADD processes and HSET {identity} in one transaction"
+                self._judge("BEAT-1", False, step, expected, "an SADD apart")
+
+    def _left(self, step: Step, unit: Unit) -> None:
+        bench = self._bench
+        for word in step.words[2:]:
+            identity = _text(word)
+            if self._beats.pop(identity, None) is None:
+                continue  # pruned, after somebody else
+            expected, seen = f"UNLINK {identity}:work", "work records that stay for a minute"
+            if not any(
+                each.name in ("UNLINK", "DEL")
+                and any(bench.key(w).startswith(f"{identity}:work") for w in each.words[1:])
+                for each in unit.steps
+            ):
+                bench.expect("unlink", identity, _LINK, "BEAT-7", step, expected, seen)
+            else:
+                self._ledger.exercise("BEAT-7")
+
+    def gone(self, step: Step) -> None:
+        """Keys were deleted: note whose work records they were."""
+        for word in step.words[1:]:
+            key = self._bench.key(word)
+            for suffix in (":work", ":workers"):
+                if key.endswith(suffix):
+                    identity = key.removesuffix(suffix)
+                    self._records.setdefault(identity, set()).add(suffix)
+                    self._bench.promises.keep("unlink", identity)
+
+    def _work(self, step: Step, unit: Unit, key: str) -> None:
+        bench = self._bench
+        identity, _, suffix = key.rpartition(":")
+        wiped = any(
+            each.name in ("UNLINK", "DEL") and key in [bench.key(word) for word in each.words[1:]]
+            for each in unit.steps
+        )
+        expected = f"UNLINK, HSET and EXPIRE 60 of {key} in one transaction"
+        expires = _argument(bench, unit, "EXPIRE", key)
+        seen = "in pieces" if not unit.atomic else "no UNLINK" if not wiped else f"EXPIRE {expires}"
+        good = unit.atomic and wiped and expires == "60"
+        self._judge("BEAT-5", good, step, expected, seen)
+        self._records.setdefault(identity, set()).add(f":{suffix}")
+        for value in step.words[3::2]:
+            record = _json(value)
+            if record is None:
+                self._judge("BEAT-5", False, step, "a JSON object", _text(value)[:60])
+                continue
+            self._schema("BEAT-5", step, record, "work-record", "written")
+            text = record.get("payload")
+            if not isinstance(text, str):
+                continue
+            raw = text.encode("utf-8", "surrogatepass")
+            job, _ = payloads.parse(raw)
+            origin = bench.memory.origin(job.get("jid") if job else None)
+            if origin is not None and origin.taken:
+                same = bench.memory.knows(raw)
+                self._judge("EXEC-5", same, step, "the payload as fetched", text[:80])
+
+    def _lock(self, step: Step) -> None:
+        options = {word.upper() for word in step.words[3:]}
+        good = b"NX" in options and b"EX" in options and step.words[-1] == b"60"
+        good = good or (b"NX" in options and b"60" in options)
+        self._judge(
+            "BEAT-8", good, step, "SET process_cleanup 1 NX EX 60", " ".join(step_words(step))
+        )
+
+    def _signal(self, step: Step, unit: Unit, key: str) -> None:
+        known = all(word in _SIGNALS for word in step.words[2:])
+        good = (
+            step.name == "LPUSH" and known and _argument(self._bench, unit, "EXPIRE", key) == "60"
+        )
+        expected = "LPUSH of TSTP, TERM or TTIN and EXPIRE 60 in one transaction"
+        self._judge("INSP-13", good and unit.atomic, step, expected, " ".join(step_words(step)))
+
+    # -- counters
+
+    def _counter(self, step: Step, unit: Unit, key: str) -> None:
+        match = _STAT.fullmatch(key)
+        if match is None:
+            return
+        date, bench = match[1], self._bench
+        if date is None:
+            self._ledger.exercise("STAT-1")
+            today = _today(bench.now)
+            if not any(bench.key(each.words[1]) == f"{key}:{today}" for each in unit.steps):
+                expected, seen = f"the same for {key}:{today}, the date of UTC", "the total alone"
+                bench.expect("date", key, _LINK, "STAT-2", step, expected, seen)
+            return
+        days = {_today(bench.now - 60), _today(bench.now)}
+        self._judge("STAT-2", date in days, step, f"the date of UTC, {_today(bench.now)}", date)
+        bench.promises.keep("date", key.removesuffix(f":{date}"))
+        self._lasting(step, key, _DAY, "STAT-2")
+
+    def _metric(self, step: Step, key: str) -> None:
+        good = _BUCKET.fullmatch(key) and len(step.words) > 2
+        self._judge("MET-1", good, step, "j|<YYMMDD>|<H>:<MM> or j|<YYMMDD>|<H>:<M>", key)
+        field = _text(step.words[2]) if len(step.words) > 2 else ""
+        kind = field.rpartition("|")[2]
+        self._judge("MET-1", kind in ("p", "f", "ms"), step, "<Class>|p, |f or |ms", field)
+        if good:
+            minute = len(key.rpartition(":")[2]) > 1 or len(key.split("|")[1]) > 6
+            self._lasting(step, key, 28_800 if minute else 259_200, "MET-3")
+
+    def _histogram(self, step: Step, key: str) -> None:
+        words = [word.upper() for word in step.words[2:]]
+        good = words[:2] == [b"OVERFLOW", b"SAT"] and b"U16" in words
+        seen = " ".join(step_words(step))
+        self._judge("MET-2", good, step, "BITFIELD ... OVERFLOW SAT INCRBY u16 #<i>", seen)
+        self._lasting(step, key, 28_800, "MET-3")
+
+    # -- iteration
+
+    def _state(self, step: Step, key: str) -> None:
+        texts = {
+            _text(name): _text(value)
+            for name, value in zip(step.words[2::2], step.words[3::2], strict=False)
+        }
+        self._schema("ITER-1", step, texts, "iteration-state", "reader")
+        self._lasting(step, key, 2_592_000, "ITER-2")
+
+    def _cancelled(self, step: Step, unit: Unit, key: str) -> None:
+        value = _text(step.words[3]) if len(step.words) > 3 else ""
+        good = value.isdigit() and int(value) < payloads.MILLISECONDS
+        self._judge("ITER-7", good, step, "integer seconds", value)
+        has_cursor = any(
+            each.name == "HSETNX" and each.words[2:3] == [b"c"] and each is not step
+            for each in unit.steps
+        )
+        self._judge("ITER-9", has_cursor, step, f"HSETNX {key} c null before it", "no cursor")
+
+    # -- parts of judgements
+
+    def _lasting(self, step: Step, key: str, seconds: int, rule: str) -> None:
+        """Ask for an EXPIRE, in the same transaction or soon behind it."""
+        expected, seen = f"EXPIRE {key} {seconds}", "no such EXPIRE"
+        token = f"{key} {seconds}"
+        if self._bench.promises.expects("expire", token):
+            self._ledger.exercise(rule)
+        else:
+            self._bench.expect("expire", token, _LINK, rule, step, expected, seen)
+
+    def _schema(self, rule: str, step: Step, value: Any, file: str, part: str) -> None:
+        self._ledger.exercise(rule)
+        for breach in payloads.schema_breaches(value, file, part):
+            self._ledger.accuse(Finding(breach.rule, breach.expected, breach.seen, step.record))
+
+    def _judge(self, rule: str, holds: object, step: Step, expected: str, seen: str) -> None:
+        self._ledger.judge(rule, holds, step.record, expected, seen)
+
+
+def step_words(step: Step) -> list[str]:
+    """Return the words of a short command, to be shown."""
+    return [_text(word)[:40] for word in step.words[:8]]
+
+
+def _sidekiq(info: dict[str, Any] | None) -> int | None:
+    """Return the release that a process of genuine Sidekiq says it is. [BEAT-4]"""
+    if info is None:
+        return None
+    version = info.get("version")
+    if isinstance(version, str) and version[:1].isdigit():
+        major = version.partition(".")[0]
+        return int(major) if major.isdigit() else None
+    return 6 if info.keys() == _OLD_INFO else None
+
+
+def _argument(bench: Bench, unit: Unit, name: str, key: str) -> str | None:
+    """Return the word after the key of such a command in the unit."""
+    for each in unit.steps:
+        if each.name == name and len(each.words) > 2 and bench.key(each.words[1]) == key:
+            return _text(each.words[2])
+    return None
+
+
+def _argument_any(bench: Bench, unit: Unit, name: str, key: str) -> bool:
+    return any(each.name == name and bench.key(each.words[1]) == key for each in unit.steps)
+
+
+def _today(at: float) -> str:
+    return dt.datetime.fromtimestamp(at, dt.UTC).strftime("%Y-%m-%d")
+
+
+def _json(text: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _text(word: bytes) -> str:
+    return word.decode("utf-8", "surrogateescape")
