@@ -14,6 +14,7 @@ from typing import NoReturn
 import click
 
 import jobwire
+from jobwire.cli.bench import bench
 from jobwire.cli.config import config
 from jobwire.cli.dev import dev
 from jobwire.cli.enqueue import enqueue
@@ -49,6 +50,7 @@ cli.add_command(dev)
 cli.add_command(inspect)
 cli.add_command(spec)
 cli.add_command(validate)
+cli.add_command(bench)
 cli.add_command(conform)
 
 

@@ -35,7 +35,7 @@ LAYERS: dict[int, set[str]] = {
         "iterables",
         "inspect",
     },
-    3: {"settings", "spec", "testing", "worker"},
+    3: {"bench", "settings", "spec", "testing", "worker"},
     4: {"cli", "pytest_plugin", "__main__"},
 }
 LAYER = {name: layer for layer, names in LAYERS.items() for name in names}

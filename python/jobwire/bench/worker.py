@@ -1,0 +1,48 @@
+"""A worker process of the bench: `python -m jobwire.bench.worker NAMESPACE CONCURRENCY POLL`.
+
+Redis is in JOBWIRE_REDIS_URL, for a command line is no place for a password. It says on standard
+output when it is ready, and what it has used whenever a line comes on standard input. The end of
+standard input stops it, so it does not outlive the bench.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+
+from jobwire.bench.jobs import make_app, say
+from jobwire.bench.trips import count_trips
+from jobwire.config import CapsuleConfig, WorkerConfig
+from jobwire.worker import process
+
+__all__: list[str] = []
+
+
+def main(namespace: str, concurrency: str, poll: str) -> int:
+    logging.getLogger("jobwire").setLevel(logging.CRITICAL + 1)  # jobs are to fail here
+    trips = count_trips()
+    app = make_app(os.environ["JOBWIRE_REDIS_URL"], namespace)
+
+    @app.on("heartbeat")
+    def ready() -> None:
+        say({"ready": 1})
+
+    def answer() -> None:
+        for _ in sys.stdin:
+            say({"cpu": time.process_time(), "trips": trips[0]})
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=answer, name="bench-answer", daemon=True).start()
+    capsule = CapsuleConfig(concurrency=int(concurrency))
+    config = WorkerConfig(
+        capsules={"default": capsule}, timeout=2.0, poll_interval=float(poll), tag="bench"
+    )
+    return process.run(app, config)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,150 @@
+"""`jobwire bench` as a user meets it: what it prints, and that it leaves nothing behind.
+
+No figure is judged here: how fast a machine is, is no property of the code.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from jobwire.bench.result import limit_of, percentile
+from tests.servers import Server, wait_until
+from tests.workers import environment, jobwire
+
+NAMES = [
+    *("enqueue", "enqueue_async", "enqueue_bulk", "drain", "drain_processes", "lone"),
+    *("scheduled", "failing", "waiting", "waiting_async"),
+]
+SMALL = ("--quick", "--jobs", "50", "-c", "4")
+
+
+def nothing_is_left(client: Any) -> None:
+    """Fail unless the one key that is not the bench's is the only one, and all have hung up."""
+    assert client.keys("*") == [b"jobwire-bench"]
+    wait_until(lambda: len(client.client_list()) == 1, what="the workers to hang up")
+
+
+def test_it_reports_every_run_and_leaves_nothing(server: Server) -> None:
+    """A key of somebody else stays, though its name is like ours."""
+    client = server.client()
+    client.set("jobwire-bench", "not the bench's")
+    done = jobwire("bench", *SMALL, "--processes", "2", "--json", JOBWIRE_REDIS_URL=server.url)
+    assert (done.returncode, done.stderr) == (0, "")
+    report = json.loads(done.stdout)
+    assert report["plan"]["jobs"] == 50
+    assert report["surroundings"]["other_clients"] == 1
+    assert report["surroundings"]["round_trip_ms"] > 0
+    results = {result["name"]: result for result in report["results"]}
+    assert list(results) == NAMES
+    for name, result in results.items():
+        assert result["jobs"] == (20 if name == "lone" else 50)
+        assert result["seconds"] > 0
+        assert result["limit"]
+        if name != "lone":
+            assert result["rate"] > 0
+            assert result["client_cpu"] >= 0
+            assert result["server_cpu"] >= 0
+    assert results["enqueue"]["round_trips_per_job"] == pytest.approx(1, abs=0.1)
+    assert results["enqueue_bulk"]["round_trips_per_job"] <= 0.1
+    assert 0 < results["lone"]["p50_ms"] <= results["lone"]["p99_ms"]
+    nothing_is_left(client)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("moment", ["jobs are enqueued", "a worker runs"])
+def test_an_interrupted_one_leaves_nothing(
+    server: Server, number: signal.Signals, moment: str
+) -> None:
+    """Neither keys nor processes; a second Ctrl-C, by one who cannot wait, changes nothing."""
+    client = server.client()
+    client.set("jobwire-bench", "not the bench's")
+    jobs = 10_000_000 if moment == "jobs are enqueued" else 50
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "jobwire", "bench", "--redis", server.url),
+            *(*SMALL, "--jobs", str(jobs)),
+        ],
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        pattern = "*:queue:default" if moment == "jobs are enqueued" else "*:processes"
+        wait_until(lambda: client.keys(pattern), timeout=30, what=moment)
+        process.send_signal(number)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, out, err.strip()) == (128 + number, "", "")
+    nothing_is_left(client)
+
+
+def test_workers_end_with_a_bench_that_is_killed(server: Server) -> None:
+    """It cannot remove its keys then, but nobody goes on adding to them."""
+    client = server.client()
+    process = subprocess.Popen(
+        [*(sys.executable, "-m", "jobwire", "bench", "--redis", server.url), *SMALL],
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_until(lambda: client.keys("*:processes"), timeout=30, what="a worker to run")
+    finally:
+        process.kill()
+        process.wait()
+    wait_until(lambda: len(client.client_list()) == 1, what="the workers to hang up")
+
+
+def test_a_server_that_is_not_there_is_one_line(server: Server) -> None:
+    server.stop()
+    done = jobwire("bench", *SMALL, "--redis", server.url)
+    assert done.returncode == 4
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "start a server" in done.stderr
+
+
+def test_wrong_usage_is_one_line() -> None:
+    done = jobwire("bench", "--jobs", "0")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("client", "processes", "server", "waiting", "limit"),
+    [
+        (0.3, 1, 0.95, 0.0, "the server's core"),
+        (0.95, 1, 0.3, 0.0, "Python's core"),
+        (0.95, 2, 0.3, 0.0, "waiting in turn for Python and the server"),
+        (1.9, 2, 0.3, 0.0, "Python's cores"),
+        (0.2, 1, 0.1, 0.7, "round trips"),
+        (0.2, 1, None, 0.7, "round trips"),
+        (1.1, 2, 0.7, 0.1, "this machine's cores, if the server runs on it"),
+    ],
+)
+def test_the_limit_is_what_is_used_up(
+    client: float, processes: int, server: float | None, waiting: float, limit: str
+) -> None:
+    used = limit_of(
+        client_cpu=client, processes=processes, server_cpu=server, waiting=waiting, cores=2
+    )
+    assert used == limit
+
+
+def test_a_percentile_is_a_value_that_was_measured() -> None:
+    values = [float(number) for number in range(100, 0, -1)]
+    assert percentile(values, 0.5) == 50
+    assert percentile(values, 0.99) == 99
+    assert percentile([3.0], 0.99) == 3
