@@ -222,6 +222,7 @@ class BasicFetcher:
             RedisTrouble: It did not until a monotonic time.
         """
         began = time.monotonic()
+        reported = False
         while True:
             try:
                 self._redis.run(once(step))
@@ -230,7 +231,9 @@ class BasicFetcher:
                 now = time.monotonic()
                 if now >= deadline:
                     raise
-                _log.error("%s: %s", complaint, error)
+                if not reported:
+                    _log.error("%s: %s", complaint, error)
+                    reported = True
                 time.sleep(next_pause(now - began, dice=random.random()))
 
     def close(self) -> None:
