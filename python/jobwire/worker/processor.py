@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextvars import copy_context
 
 from jobwire.beat import Work
 from jobwire.current import current, running
@@ -133,7 +134,8 @@ class Processor:
                 self._tasks.submit(held, job, routine, routine.native)
                 handed_over = True
                 return
-            self._perform(held, job, routine)
+            # In a context of its own, as a task has one: what it sets is not for the next job.
+            copy_context().run(self._perform, held, job, routine)
         finally:
             if not handed_over:
                 self._fetcher.free()

@@ -461,6 +461,35 @@ def test_context_variables_travel_with_a_job(server: Server, is_async: bool) -> 
     ]
 
 
+@KIND
+@pytest.mark.parametrize("raises", [False, True])
+def test_context_variables_of_a_job_do_not_reach_the_next_one(
+    server: Server, is_async: bool, raises: bool
+) -> None:
+    """EXEC-1: though it runs in the same thread, and whether the first one failed or not."""
+    app = App(server.url)
+    tenant: ContextVar[str] = ContextVar("tenant", default="none")
+    seen: list[str] = []
+
+    def work(name: str) -> None:
+        seen.append(tenant.get())
+        tenant.set(name)
+        if raises:
+            raise ValueError(name)
+
+    if is_async:
+
+        @app.job(name="Work", retry=False)
+        async def awork(name: str) -> None:
+            work(name)
+    else:
+        app.job(name="Work", retry=False)(work)
+    app.client.push_bulk("Work", [["acme"], ["globex"], ["initech"]], retry=False)
+    with running(app, server, concurrency=1):
+        wait_until(lambda: len(seen) == 3)
+    assert seen == ["none"] * 3
+
+
 # -- sync and async middleware
 
 
