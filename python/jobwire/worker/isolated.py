@@ -194,7 +194,8 @@ class _Child:
         threading.Thread(target=self._listen, name="jobwire-listen", daemon=True).start()
         while (task := self._tasks.get()) is not None:
             self._main.name = task.thread
-            answer = self._run(jobs[task.name], task)
+            # In a context of its own: what a job sets is not for the next one.
+            answer = copy_context().run(self._run, jobs[task.name], task)
             for stream in (sys.stdout, sys.stderr):
                 with suppress(OSError, ValueError):
                     stream.flush()  # nothing of it is lost if the next job crashes

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from jobwire import App, Job, Shutdown, TryAgain, current_job
@@ -55,6 +56,15 @@ async def async_who(path: str) -> None:
     job = current_job()
     assert job is not None
     record(path, f"{os.getpid()} {job.jid} {job.queue} {os.environ['AROUND']} {app.url}")
+
+
+tenant: ContextVar[str] = ContextVar("tenant", default="none")
+
+
+@app.job(name="Remember", isolated=True)
+def remember(path: str) -> None:
+    record(path, f"{os.getpid()} {tenant.get()}")
+    tenant.set("acme")
 
 
 @app.job(name="Later", isolated=True)

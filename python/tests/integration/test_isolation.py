@@ -97,6 +97,14 @@ def test_a_job_runs_elsewhere_with_all_it_may_ask_for(
     assert len(set(lines(tmp_path / "out"))) == 1
 
 
+def test_context_variables_do_not_reach_the_next_job(isolation: Isolation, tmp_path: Path) -> None:
+    """EXEC-1: though it runs in the same process."""
+    for _ in range(3):
+        run(isolation, "Remember", tmp_path / "out")
+    (line,) = set(lines(tmp_path / "out"))
+    assert line.split()[1] == "none"
+
+
 def test_arguments_of_every_kind_arrive(isolation: Isolation, tmp_path: Path) -> None:
     """EXEC-1: also numbers that other formats cut off, and what middleware has changed."""
     values: list[Any] = [2**70, -(2**64), 1e300, "é\U0001f600", None, [[{"a": []}]], "x" * 300_000]
