@@ -127,14 +127,14 @@ class Jobs:
 
     def _at_tail(self, step: Step, text: bytes, key: str) -> None:
         memory = self._bench.memory
-        place = memory.place(text)
+        place = memory.place(text, step.record.sent)
         self._bench.promises.keep("moved", str(hash(text)))
         if place is not None:
             same = place in (key, "") or place.startswith("jobwire:")
             self._judge("FETCH-6", same, step, f"put back into {place}", f"put back into {key}")
             return
         job, _ = payloads.parse(text)
-        origin = memory.origin(job.get("jid") if job else None)
+        origin = memory.origin(job.get("jid") if job else None, step.record.sent)
         if origin is None:
             seen = "an insertion at the tail"
             self._judge("PUSH-1", False, step, "LPUSH: insertion at the head", seen)
@@ -149,11 +149,11 @@ class Jobs:
         ledger.exercise("PUSH-1")
         job = self._parsed(step, text)
         jid = job.get("jid") if job else None
-        origin = memory.origin(jid)
+        origin = memory.origin(jid, step.record.sent)
         if origin is not None and origin.text == text and origin.taken and origin.key == key:
             expected = "RPUSH: a job that is put back runs next"
             self._judge("FETCH-6", False, step, expected, "put back at the head")
-        if job is None or memory.knows(text):
+        if job is None or memory.knows(text, step.record.sent):
             return None
         queue, name = job.get("queue"), key.removeprefix("queue:")
         self._judge("KEY-2", queue == name, step, f'"queue":"{name}"', f'"queue":{queue!r}')
@@ -211,7 +211,7 @@ class Jobs:
         for score, text in pairs:
             time = self._score(step, score)
             self._bench.promises.keep("moved", str(hash(text)))
-            if self._bench.memory.knows(text):
+            if self._bench.memory.knows(text, step.record.sent):
                 self._ledger.exercise("INSP-8" if key == "schedule" else "KEY-3")
                 if key == "dead":
                     self._ledger.exercise("EXEC-3")
@@ -241,7 +241,7 @@ class Jobs:
         if job is None:
             return []
         jid = job.get("jid")
-        origin = self._bench.memory.origin(jid)
+        origin = self._bench.memory.origin(jid, step.record.sent)
         if key == "schedule":
             absent = "at" not in job
             self._judge("SCHED-1", absent, step, "no at: it is the score", f"at {job.get('at')!r}")
@@ -370,13 +370,15 @@ class Jobs:
             elif isinstance(reply, bytes | list):
                 key = bench.key(step.words[1])
                 if key in _SETS or key.startswith(("queue:", "jobwire:")):
-                    bench.memory.read(reply, key, taken=name.startswith(("ZPOP", "BZPOP")))
+                    bench.memory.read(
+                        reply, key, step.record.at, taken=name.startswith(("ZPOP", "BZPOP"))
+                    )
 
     def _taken(self, step: Step, key: str, reply: Any) -> None:
         bench = self._bench
         if not key.startswith("queue:"):
             return
-        for text in bench.memory.read(reply, key, taken=True):
+        for text in bench.memory.read(reply, key, step.record.at, taken=True):
             job, breaches = payloads.parse(text)
             if job is None and {breach.rule for breach in breaches} & {"PAY-1", "PAY-3"}:
                 if text.lstrip()[:1] in (b"[", b'"', b"n", b"t", b"f") or text.isdigit():
@@ -391,11 +393,11 @@ class Jobs:
             entries = reply[0] if isinstance(reply[0], list) else []
             for field, payload in zip(entries[::4], entries[1::4], strict=False):
                 name = self._bench.key(field).partition(":")[2]
-                memory.read(payload, f"queue:{name}", taken=True)
+                memory.read(payload, f"queue:{name}", step.record.at, taken=True)
             return
         places = [key for key in keys if key in _SETS or key.startswith("queue:")]
         key = places[0] if len(places) == 1 else ""
-        for text in memory.read(reply, key, taken=True):
+        for text in memory.read(reply, key, step.record.at, taken=True):
             if sha in _SIDEKIQ_POPS:
                 job, _ = payloads.parse(text)
                 self._popped[str(job.get("jid") if job else None)] = self._bench.now
@@ -405,7 +407,7 @@ class Jobs:
     def _parsed(self, step: Step, text: bytes, rule: str | None = "PAY-1") -> dict[str, Any] | None:
         job, breaches = payloads.parse(text)
         ledger = self._ledger
-        if self._bench.memory.knows(text):
+        if self._bench.memory.knows(text, step.record.sent):
             return job
         for each in ("PAY-3", "PAY-4", "PAY-8", "KEY-3" if rule == "KEY-3" else "PAY-1"):
             ledger.exercise(each)
@@ -488,11 +490,11 @@ class Jobs:
     ) -> None:
         other = frozenset([*before, *job]) - fields
         names = payloads.changed(before, job, other)
+        args = "PAY-5" if _has_long_integer(before.get("args")) else "EXEC-5"
         self._ledger.exercise(rule)
+        self._ledger.exercise(args)
         for name in names:
-            blamed = rule
-            if name == "args":
-                blamed = "PAY-5" if _loses_digits(before.get(name)) else "EXEC-5"
+            blamed = args if name == "args" else rule
             seen = f"{name}: {job.get(name)!r}"[:100]
             self._accuse(step, Breach(blamed, f"{name}: {before.get(name)!r}"[:100], seen))
 
@@ -533,10 +535,10 @@ def _is_past(bound: str, now: float) -> bool:
         return False
 
 
-def _loses_digits(value: Any) -> bool:
+def _has_long_integer(value: Any) -> bool:
     """Return whether there is an integer in it that no double holds."""
     if isinstance(value, dict):
-        return any(map(_loses_digits, value.values()))
+        return any(map(_has_long_integer, value.values()))
     if isinstance(value, list):
-        return any(map(_loses_digits, value))
+        return any(map(_has_long_integer, value))
     return isinstance(value, int) and abs(value) > _DOUBLE_EXACT

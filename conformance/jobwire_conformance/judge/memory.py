@@ -20,21 +20,27 @@ class Origin(NamedTuple):
         text: Its exact bytes.
         key: The key that it was in; `""` if a script took it from one of its own.
         taken: Whether it was taken out, not just looked at.
+        at: When, Unix seconds.
     """
 
     text: bytes
     key: str
     taken: bool
+    at: float
 
 
 class Memory:
-    """Payloads that were read, the latest of them."""
+    """Payloads that were read, the latest of them.
+
+    Answers of two connections overtake each other: a job can be seen to be fetched before its push
+    is seen to be answered. So every question is about what was read before a time.
+    """
 
     def __init__(self) -> None:
-        self._texts: OrderedDict[int, str] = OrderedDict()
-        self._jobs: OrderedDict[str, Origin] = OrderedDict()
+        self._texts: OrderedDict[int, tuple[str, float]] = OrderedDict()
+        self._jobs: OrderedDict[str, tuple[Origin, ...]] = OrderedDict()
 
-    def read(self, reply: Any, key: str, *, taken: bool) -> list[bytes]:
+    def read(self, reply: Any, key: str, at: float, *, taken: bool) -> list[bytes]:
         """Remember every payload in an answer; return them.
 
         What is taken out of a queue is a payload whatever it looks like.
@@ -43,35 +49,38 @@ class Memory:
         for text in _strings(reply):
             if text.startswith(b"{") or text.lstrip()[:1] == b"{":
                 found.append(text)
-                self._note(text, key)
+                self._note(text, key, at)
                 jid = _jid(text)
                 if jid is not None:
-                    before = self._jobs.pop(jid, None)
-                    kept = before if before is not None and before.taken and not taken else None
-                    self._jobs[jid] = kept or Origin(text, key, taken)
+                    known = self._jobs.pop(jid, ())
+                    if taken or not (known and known[-1].taken):
+                        known = (*known[-2:], Origin(text, key, taken, at))
+                    self._jobs[jid] = known
                     if len(self._jobs) > _JOBS:
                         self._jobs.popitem(last=False)
             elif taken:
-                self._note(text, key)
+                self._note(text, key, at)
                 found.append(text)
         return found
 
-    def knows(self, text: bytes) -> bool:
+    def knows(self, text: bytes, before: float) -> bool:
         """Whether these exact bytes were read."""
-        return hash(text) in self._texts
+        return self.place(text, before) is not None
 
-    def place(self, text: bytes) -> str | None:
+    def place(self, text: bytes, before: float) -> str | None:
         """Return the key that these exact bytes were read from last."""
-        return self._texts.get(hash(text))
+        key, first = self._texts.get(hash(text), (None, 0.0))
+        return key if first <= before else None
 
-    def origin(self, jid: object) -> Origin | None:
+    def origin(self, jid: object, before: float) -> Origin | None:
         """Return what was read last of a job."""
-        return self._jobs.get(jid) if isinstance(jid, str) else None
+        known = self._jobs.get(jid, ()) if isinstance(jid, str) else ()
+        return next((origin for origin in reversed(known) if origin.at <= before), None)
 
-    def _note(self, text: bytes, key: str) -> None:
+    def _note(self, text: bytes, key: str, at: float) -> None:
         number = hash(text)
-        self._texts.pop(number, None)
-        self._texts[number] = key
+        _, first = self._texts.pop(number, (key, at))
+        self._texts[number] = key, min(first, at)
         if len(self._texts) > _TEXTS:
             self._texts.popitem(last=False)
 

@@ -203,9 +203,9 @@ class Presence:
                 continue
             raw = text.encode("utf-8", "surrogatepass")
             job, _ = payloads.parse(raw)
-            origin = bench.memory.origin(job.get("jid") if job else None)
+            origin = bench.memory.origin(job.get("jid") if job else None, step.record.sent)
             if origin is not None and origin.taken:
-                same = bench.memory.knows(raw)
+                same = bench.memory.knows(raw, step.record.sent)
                 self._judge("EXEC-5", same, step, "the payload as fetched", text[:80])
 
     def _lock(self, step: Step) -> None:

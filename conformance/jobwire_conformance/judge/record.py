@@ -44,6 +44,11 @@ class Record:
         return self.words[0].decode("utf-8", "replace").upper() if self.words else ""
 
     @property
+    def sent(self) -> float:
+        """When it came, Unix seconds."""
+        return self.at - self.seconds
+
+    @property
     def worked(self) -> bool:
         """Whether the server did not refuse it."""
         return self.answered and not isinstance(self.reply, Refusal)
