@@ -10,17 +10,13 @@ from dataclasses import dataclass
 from jobwire_conformance.cases import Case
 from jobwire_conformance.faults import Kill, Rule, Side
 from jobwire_conformance.lane import Lane
-from jobwire_conformance.play import Finding, Play
+from jobwire_conformance.play import WRITES, Finding, Play
 from jobwire_conformance.proxy import Call
 from jobwire_conformance.resp import decode
 
 __all__ = ["Loss", "run"]
 
-_EFFECTS = frozenset(
-    b"LPUSH RPUSH LPOP RPOP LMOVE RPOPLPUSH BRPOP BLPOP BLMOVE BRPOPLPUSH BLMPOP LMPOP LREM ZADD "
-    b"ZREM ZINCRBY ZPOPMIN BZPOPMIN HSET HDEL SADD SREM SET DEL UNLINK INCR INCRBY EVAL EVALSHA "
-    b"FCALL EXEC".split()
-)
+_EFFECTS = WRITES | {b"EXEC"}
 
 
 @dataclass(frozen=True, slots=True)

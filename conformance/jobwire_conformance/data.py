@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -101,10 +102,15 @@ def requirements() -> Mapping[str, Requirement]:
             keyword=each["keyword"],
             retired=bool(each["retired"]),
             test=each["test"],
-            text=each["text"].replace("**", ""),
+            text=_one_line_each(each["text"].replace("**", "")),
         )
         for each in _requirements_file()["requirements"]
     }
+
+
+def _one_line_each(text: str) -> str:
+    """Return a text with a line for each paragraph or item, however SPEC.md breaks them."""
+    return re.sub(r"\n(?!- |\|)", " ", text)
 
 
 def _load(path: Path) -> Any:

@@ -63,6 +63,8 @@ def matches(matcher: Any, seen: Spelt | Absent, scope: Scope, name: str = "") ->
             return bool(seen.raw == matcher["is"])
         case "pattern":
             return isinstance(seen.value, str) and bool(re.search(matcher["is"], seen.value))
+        case "distinct":
+            return _is_distinct(matcher, seen.value)
         case "json":
             return _is_json(matcher["is"], seen.value, scope)
         case "bind":
@@ -123,6 +125,12 @@ def _is_time(matcher: Mapping[str, Any], seen: Spelt, scope: Scope, name: str) -
         _is_number(value)
         and moment(of, scope.began) - within <= value <= moment(of, scope.now) + within
     )
+
+
+def _is_distinct(matcher: Mapping[str, Any], value: object) -> bool:
+    if not isinstance(value, list) or len(value) != matcher.get("len", len(value)):
+        return False
+    return len({json.dumps(each) for each in value}) == len(value)
 
 
 def _is_json(fields: Mapping[str, Any], text: object, scope: Scope) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,14 @@ from jobwire_conformance.proxy import Call
 from jobwire_conformance.state import State
 from jobwire_conformance.values import ABSENT, Absent, Spelt, members, plain
 
-__all__ = ["Finding", "Play", "on_key"]
+__all__ = ["WRITES", "Finding", "Play", "on_key"]
+
+_SCRIPTS = frozenset([b"EVAL", b"EVALSHA", b"FCALL"])
+WRITES = frozenset(
+    b"LPUSH RPUSH LPOP RPOP LMOVE RPOPLPUSH BRPOP BLPOP BLMOVE BRPOPLPUSH BLMPOP LMPOP LREM ZADD "
+    b"ZREM ZINCRBY ZPOPMIN BZPOPMIN HSET HDEL HMSET SADD SREM SET DEL UNLINK INCR INCRBY HINCRBY "
+    b"EXPIRE ZREMRANGEBYSCORE ZREMRANGEBYRANK EVAL EVALSHA FCALL".split()
+)
 
 Line = tuple[str, Call]
 
@@ -98,6 +105,7 @@ class Play:
         self._case = case
         self._cuts = cuts or {}
         self._scope = Scope(lane.config.generation, time.time())
+        self._scope.bound["today"] = time.strftime("%Y-%m-%d", time.gmtime())
         self._state = State(lane, self._scope)
         fixed = lane.config.worker.fixed if lane.config.worker else {}
         self._patience = patience + 2 * max(fixed.values(), default=0.0)
@@ -111,7 +119,10 @@ class Play:
         """Do the steps, and those of `then`; return what the checks found."""
         for seed in self._case.seed:
             self._state.seed(seed)
-        return self._all([*self._case.steps, *then])
+        findings = self._all(self._case.steps)
+        if then:
+            self._broken = None  # as is to be expected of a process that was cut off
+        return findings + self._all(then)
 
     def predicate(self, requirement: str, predicate: str, when: str) -> Finding:
         """Return whether a predicate holds in the end."""
@@ -259,10 +270,15 @@ class Play:
 
     def _await(self, step: Mapping[str, Any]) -> None:
         self._waits(step["await"])
-        held = wait_for(
-            lambda: self._state.holds(step["await"])[0], step.get("within", self._patience), 0.01
-        )
-        if not held:
+        workers = self._lane.workers.values()
+
+        def decided() -> bool:
+            if self._state.holds(step["await"])[0]:
+                return True
+            return bool(workers) and all(each.group.status is not None for each in workers)
+
+        wait_for(decided, step.get("within", self._patience), 0.01)
+        if not self._state.holds(step["await"])[0]:
             self._broken = f"{step['await']}: {self._state.holds(step['await'])[1]}"
 
     def _settle(self, step: Mapping[str, Any]) -> None:
@@ -456,6 +472,38 @@ class Play:
             f"most jobs in one round trip of {process}", step["burst"], number(_burst(calls))
         )
 
+    def _atomic(self, step: Mapping[str, Any]) -> None:
+        process = step.get("process", "driver")
+        keys = {self._state.key(key).encode() for key in step["atomic"]}
+        calls = [call for name, call in self._lane.calls() if name == process]
+        whole = False
+        for unit in _units(calls):
+            written = {word for call in unit if call.name in WRITES for word in call.words} & keys
+            whole = whole or written == keys
+            # A script may only read the key: it is nothing that speaks against it.
+            if written and written != keys and not any(call.name in _SCRIPTS for call in unit):
+                sent = [call.name.decode("utf-8", "replace") for call in unit]
+                raise _Miss("one step", sorted(step["atomic"]), [sent, *map(bytes.decode, written)])
+        if not whole:
+            raise _Miss("one step", sorted(step["atomic"]), ABSENT)
+
+    def _truthful(self, step: Mapping[str, Any]) -> None:
+        if self._answer is None:
+            raise SuiteFault(f"{self._case.name}: nothing was pushed")
+        key = self._state.key(step["truthful"])
+        kind = self._lane.link.call("TYPE", key)
+        jobs = self._lane.link.call("ZCARD" if kind == b"zset" else "LLEN", key)
+        outcome = self._answer["outcome"]
+        if (outcome == "ok" and not jobs) or (outcome == "rejected" and jobs):
+            said = f"{outcome!r}, and {jobs} in {key}"
+            raise _Miss("the outcome", "one that is true", said)
+
+    def _ran(self, step: Mapping[str, Any]) -> None:
+        jid = self._state.named(step["ran"])
+        events = [e for e in self._state.events() if e.what == "begin" and e.jid == jid]
+        seen = plain(events[-1].args) if events else ABSENT
+        self._must(f"arguments of {jid}", step.get("args", {"$": "any"}), seen)
+
     def _answered(self, step: Mapping[str, Any]) -> None:
         if self._answer is None:
             raise SuiteFault(f"{self._case.name}: nothing was asked that has an answer")
@@ -476,6 +524,9 @@ class Play:
         "key": _key,
         "commands": _commands,
         "burst": _burst,
+        "atomic": _atomic,
+        "truthful": _truthful,
+        "ran": _ran,
         "answer": _answered,
         "that": _that,
     }
@@ -512,6 +563,17 @@ def on_key(pattern: str) -> Callable[[Sequence[bytes]], bool]:
         )
 
     return fits
+
+
+def _units(calls: Sequence[Call]) -> Iterator[list[Call]]:
+    """Yield the commands of each transaction together, and all others by themselves."""
+    for connection in {call.connection for call in calls}:
+        unit: list[Call] = []
+        for call in (call for call in calls if call.connection == connection):
+            unit.append(call)
+            if not call.transaction:
+                yield unit
+                unit = []
 
 
 def _burst(calls: Sequence[Call]) -> int:

@@ -64,7 +64,7 @@ class Terminal:
         finding = verdict.finding
         requirement = data.requirements()[finding.requirement]
         self._say(f"  {verdict.status}: [{requirement.id}] {verdict.claim}")
-        self._say(_indented(requirement.text))
+        self._say(_indented(requirement.text.partition("\n|")[0]))
         if finding.blocked_by is not None:
             self._say(_indented(f"could not be tried: {finding.blocked_by}"))
         else:

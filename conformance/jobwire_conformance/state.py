@@ -157,6 +157,8 @@ class State:
                 return sum(e.jid == argument and e.what == "end" and e.ok for e in self.events())
             case "began":
                 return sum(e.jid == argument and e.what == "begin" for e in self.events())
+            case "started":
+                return ",".join(str(e.jid) for e in self.events() if e.what == "begin")
             case "copies":
                 return len(self._places(argument))
             case "place":

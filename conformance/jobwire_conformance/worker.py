@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -76,7 +77,7 @@ class Worker:
         log: Path,
     ) -> None:
         self.name = name
-        self.queues = [queue.rpartition(":")[0] or queue for queue in queues]
+        self.queues = [re.sub(r":[0-9]+$", "", queue) for queue in queues]
         self.proxy = proxy
         self.concurrency = concurrency
         self.idle_expected = True

@@ -17,7 +17,8 @@ from jobwire.config import CapsuleConfig, WorkerConfig
 from jobwire.worker import process
 
 RUN = os.environ["JOBWIRE_RUN"]
-control = redis.Redis.from_url(os.environ["JOBWIRE_CONTROL_URL"])
+# Gates may stay shut for longer than redis-py waits by default.
+control = redis.Redis.from_url(os.environ["JOBWIRE_CONTROL_URL"], socket_timeout=None)
 generation: Any = int(os.environ["JOBWIRE_GENERATION"])
 app = jobwire.App(os.environ["JOBWIRE_REDIS_URL"], generation=generation)
 
@@ -81,7 +82,8 @@ def main() -> int:
     queues = {}
     for each in os.environ["JOBWIRE_QUEUES"].split(","):
         name, colon, weight = each.rpartition(":")
-        queues[name if colon else each] = int(weight) if colon else 0
+        weighted = bool(colon) and weight.isdigit()
+        queues[name if weighted else each] = int(weight) if weighted else 0
     capsule = CapsuleConfig(queues=queues, concurrency=int(os.environ["JOBWIRE_CONCURRENCY"]))
     fetch: Any = os.environ.get("JOBWIRE_FETCH", "reliable")
     config = WorkerConfig(
