@@ -1,0 +1,238 @@
+"""What jobs cost in round trips, commands, bytes and memory: shapes, never seconds.
+
+A figure that grows with the number of jobs, or of members, is what these tests are about; how
+fast a machine is, is for `benchmarks/` and `jobwire bench`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobwire import App, Client
+from jobwire._sync import SyncRedis
+from jobwire.beat import PERIOD
+from jobwire.graves import Grave
+from jobwire.keys import Keys
+from jobwire.promotion import AVERAGE_INTERVAL, BATCH
+from jobwire.reliable import fetch, read_fetched, script_fetch
+from jobwire.retry import Retry
+from jobwire.wire import command, once
+from jobwire.worker.fetcher import DONE, Outcome
+from jobwire.worker.poller import Poller
+from jobwire.worker.reliable import SAFETY_NET
+from jobwire.worker.settler import Settler
+from tests.servers import Server, wait_until
+from tests.workers import running
+
+FIXTURES = Path(__file__).resolve().parents[3] / "fixtures" / "sidekiq"
+KEYS = Keys()
+
+
+class Counts(dict[str, int]):
+    """Calls by command; commands that a script calls are among them, as servers count."""
+
+    @property
+    def sent(self) -> int:
+        """At most so many were sent."""
+        return sum(self.values())
+
+
+@contextmanager
+def counted(server: Server) -> Iterator[Counts]:
+    """Count what everybody but this function asks the server."""
+    client = server.client()
+    client.config_resetstat()
+    counts = Counts()
+    yield counts
+    stats: dict[str, Any] = client.info("commandstats")
+    counts.update({name.removeprefix("cmdstat_"): each["calls"] for name, each in stats.items()})
+    counts.pop("config|resetstat", None)
+    counts.pop("info", None)
+
+
+def push(server: Server, class_name: str, jobs: int, **options: Any) -> None:
+    with Client(server.url) as client:
+        client.push_bulk(class_name, [[number] for number in range(jobs)], **options)
+
+
+def test_quick_jobs_share_their_round_trips(server: Server) -> None:
+    """REL-1, REL-2: five thousand jobs take at most one call of a script for twenty of them."""
+    jobs = 5_000
+    push(server, "Nothing", jobs)
+    app = App()
+    app.job(name="Nothing")(lambda number: None)
+    client = server.client()
+    with counted(server) as counts, running(app, server, concurrency=10):
+        wait_for_all(lambda: int(client.get("stat:processed") or 0) == jobs)
+    assert counts["evalsha"] <= 0.05 * jobs
+
+
+def wait_for_all(done: Callable[[], bool]) -> None:
+    """Wait without asking in a hurry: to share the interpreter with a thread that does makes jobs
+    look slow, and slow ones are not fetched many at a time.
+    """
+
+    def look() -> bool:
+        time.sleep(0.1)
+        return done()
+
+    wait_until(look, timeout=60, what="the jobs to be run")
+
+
+@pytest.mark.parametrize(("version", "generation"), [("7.3.2", 7), ("8.1.7", 8)])
+@pytest.mark.parametrize("scenario", ["push-plain", "push-no-args"])
+def test_a_queued_job_takes_the_bytes_that_it_takes_sidekiq(
+    server: Server, version: str, generation: Any, scenario: str
+) -> None:
+    """PAY-2, PAY-11: but for the digits of its times, which vary in generation 7."""
+    entries = json.loads((FIXTURES / version / "payloads.json").read_text("utf-8"))
+    name = f"{scenario}/queue:default/0"
+    theirs = next(each["payload"] for each in entries if each["name"] == name).encode()
+    job = json.loads(theirs)
+    with Client(server.url, generation=generation) as client:
+        client.push(job["class"], job["args"])
+    ours = server.client().lindex("queue:default", 0)
+    assert bytes_without_times(ours) == bytes_without_times(theirs)
+    if generation == 8:
+        assert len(ours) == len(theirs)
+
+
+def bytes_without_times(text: bytes) -> int:
+    fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    return len(text) - sum(len(fields[name]) for name in ("created_at", "enqueued_at"))
+
+
+OUTCOMES = [("done", DONE), ("retry", Retry(b"{}", 1e9, 0))]
+
+
+@pytest.mark.parametrize(("name", "outcome"), OUTCOMES, ids=[name for name, _ in OUTCOMES])
+def test_a_hundred_outcomes_are_one_call(server: Server, name: str, outcome: Outcome) -> None:
+    """REL-2, RETRY-9: in the same message as the next fetch."""
+    push(server, "Nothing", 200)
+    redis = SyncRedis(server.url)
+    redis.run(once(command("HSET", KEYS.process("me"), "info", "{}")))
+    settler = Settler(redis, KEYS, "me", lambda: Grave(time.time()))
+    held = redis.run(fetch(KEYS, "me", ["default"], count=100, sequence=1)).jobs
+    settler.send_with(script_fetch(KEYS, "me", ["none"], count=1, sequence=500))  # has it loaded
+    for number in (1, 2):
+        for each in held:
+            text = json.dumps({"class": "Nothing", "jid": each.field}).encode()
+            settler.add(each, Retry(text, 1e9, 0) if isinstance(outcome, Retry) else outcome)
+        following = script_fetch(KEYS, "me", ["default"], count=100, sequence=1000 * number)
+        with counted(server) as counts:
+            held = read_fetched(settler.send_with(following)).jobs
+        # Theirs, and the fetch; the first time the server does not know the script.
+        assert counts["evalsha"] == (3 if number == 1 else 2)
+    client = server.client()
+    assert client.get("stat:processed") == b"200"
+    assert client.zcard("retry") == (200 if name == "retry" else 0)
+    redis.close()
+
+
+def test_failing_jobs_share_their_round_trips(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """RETRY-9: storing the failures of a thousand jobs is no round trip each."""
+    jobs = 1_000
+    push(server, "Failing", jobs)
+    app = App()
+
+    @app.job(name="Failing")
+    def failing(number: int) -> None:
+        raise ValueError(number)
+
+    caplog.set_level("CRITICAL", logger="jobwire")  # or writing the log is most of the work
+    client = server.client()
+    with counted(server) as counts, running(app, server, concurrency=10):
+        wait_for_all(lambda: client.zcard("retry") == jobs)
+    assert counts["evalsha"] <= 0.2 * jobs
+    assert counts["zadd"] == jobs  # inside of the scripts, one each
+
+
+def test_promoting_takes_two_round_trips_a_batch(server: Server) -> None:
+    """SCHED-5: one question, one call, for so many members."""
+    batches = 4
+    push(server, "Nothing", batches * BATCH, at=time.time() - 5)
+    redis = SyncRedis(server.url)
+    poller = make_poller(redis)
+    with counted(server) as counts:
+        poller._look(KEYS.schedule)
+    assert server.client().llen("queue:default") == batches * BATCH
+    assert counts["zrange"] <= batches + 2
+    assert counts["evalsha"] <= batches + 1  # once more to load it
+    redis.close()
+
+
+def make_poller(redis: SyncRedis) -> Poller:
+    return Poller(
+        redis, KEYS, interval=None, generation=lambda: 8, grave=lambda: Grave(time.time())
+    )
+
+
+def test_memory_does_not_grow_with_the_scheduled_set(server: Server) -> None:
+    """SCHED-5: what is due is read in batches, and what is not due is not read."""
+    redis = SyncRedis(server.url)
+    poller = make_poller(redis)
+    poller._look(KEYS.schedule)
+    peaks = []
+    for members in (1_000, 50_000):
+        push(server, "Nothing", members, at=time.time() + 3600)
+        push(server, "Nothing", members, at=time.time() - 5)
+        tracemalloc.start()
+        try:
+            poller._look(KEYS.schedule)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert server.client().llen("queue:default") == 51_000
+    assert server.client().zcard("schedule") == 51_000
+    assert peaks[1] < 1.5 * peaks[0], peaks
+    redis.close()
+
+
+IDLE_SECONDS = 5.0
+IDLE_A_MINUTE = 300  # commands, those that scripts call among them
+IDLE_CONNECTIONS = 3
+
+
+def test_an_idle_worker_is_hardly_seen(server: Server) -> None:
+    """BEAT-1, SCHED-8, REL-1: it waits for notices instead of asking, over few connections."""
+    app = App()
+    app.job(name="Nothing")(lambda number: None)
+    client = server.client()
+    push(server, "Nothing", 100)
+    with running(app, server, concurrency=10):
+        wait_until(lambda: client.get("stat:processed") == b"100")
+        with counted(server) as counts:
+            time.sleep(IDLE_SECONDS)  # not for something: to see how little there is
+        names = [each["name"] for each in client.client_list()]
+    # Its share of a minute, and a beat or two more, which do not come evenly.
+    assert counts.sent <= IDLE_A_MINUTE * (IDLE_SECONDS + 2 * PERIOD) / 60, counts
+    assert "brpop" not in counts
+    ours = [name for name in names if name.startswith("jobwire-")]
+    assert 0 < len(ours) <= IDLE_CONNECTIONS, names
+
+
+def test_beats_and_looks_come_to_a_bounded_number_a_minute(server: Server) -> None:
+    """BEAT-1, SCHED-8: what the span of the test above may have missed."""
+    with running(App(), server) as launcher:
+        beat, look = launcher._heart, launcher._poller
+        with counted(server) as beats:
+            beat.beat()
+            beat._look_after()
+        with counted(server) as looks:
+            for zset in (KEYS.retry, KEYS.schedule):
+                look._look(zset)
+            look._next_wait()
+    each_minute = 60 / PERIOD * beats.sent + 60 / AVERAGE_INTERVAL * looks.sent
+    fetches = 60 / SAFETY_NET * 10  # and what a script that finds nothing calls
+    assert 0 < each_minute + fetches <= IDLE_A_MINUTE, (beats, looks)
