@@ -28,6 +28,8 @@ __all__ = ["PATIENCE", "run"]
 EXIT_CRASHED = 1
 PATIENCE = 30.0  # seconds beyond the timeout after which a stop that hangs is cut short
 EXIT_FORCED = 1  # after a second TERM or INT
+ASIDE = "worker"  # begins the names of threads that live to the very end and are in nobody's way:
+# where others are left, whose names begin with jobwire, the process ends without Python's way out
 STALE = 4 * PERIOD  # seconds after which a heart that has not come round counts as hanging
 
 _log = logging.getLogger("jobwire.worker")
@@ -79,7 +81,7 @@ class _Process:
         _announce(self._launcher, self._launcher.start(), source)
         self._notifier.ready(self._describe())
         if self._notifier.supervised:
-            threading.Thread(target=self._watch, name="jobwire-watch", daemon=True).start()
+            threading.Thread(target=self._watch, name=f"{ASIDE}-watch", daemon=True).start()
         period = self._notifier.period
         if period is None and self._config.memory_limit:
             period = notify.PERIOD
@@ -152,7 +154,7 @@ class _Process:
         # In a thread, so that signals are still heard, and so that it cannot keep us.
         threading.Thread(target=self._stop_launcher, name="jobwire-stop", daemon=True).start()
         limit = threading.Timer(self._config.timeout + PATIENCE, os._exit, [EXIT_CRASHED])
-        limit.name, limit.daemon = "jobwire-limit", True
+        limit.name, limit.daemon = f"{ASIDE}-limit", True
         limit.start()
 
     def _stop_launcher(self) -> None:

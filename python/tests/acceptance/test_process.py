@@ -149,6 +149,26 @@ def test_a_closed_terminal_stops(server: Server, fleet: Fleet, processes: str) -
         os.close(master)
 
 
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_an_orderly_end_is_pythons_own(
+    server: Server, fleet: Fleet, tmp_path: Path, processes: str
+) -> None:
+    """SIG-1: what the application registered with `atexit` is called in each process."""
+    with (tmp_path / "shop.py").open("a") as file:
+        file.write(
+            "import atexit, os\n"
+            "atexit.register(lambda: open('left', 'a').write(f'{os.getpid()}\\n'))\n"
+        )
+    fleet.start("shop:app", "--redis", server.url, "--processes", processes)
+    redis = server.client()
+    wait_until(lambda: redis.scard("processes") == int(processes), 60)
+    fleet.send(signal.SIGTERM)
+    assert fleet.wait() == 0
+    workers = fleet.booted()
+    assert len(workers) == int(processes)
+    assert set(workers) <= set(map(int, (tmp_path / "left").read_text().split()))
+
+
 def test_nohup_outlives_its_terminal(server: Server, fleet: Fleet) -> None:
     """SIG-1: a signal that was ignored before stays ignored."""
     fleet.start("shop:app", "--redis", server.url, before=("nohup",))
