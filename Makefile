@@ -19,6 +19,9 @@ chaos: ## run workers under fire and count the jobs: SECONDS=180 SEED=any
 soak: ## run a million jobs through one process and watch what it uses (Linux)
 	@sh .ci/soak $(ARGS)
 
+bench: ## measure the parts that jobs go through: ARGS=--benchmark-autosave, ARGS=peers
+	@sh .ci/bench $(ARGS)
+
 interop: ## run the tests with real Sidekiq (root, Debian or Ubuntu)
 	@sh .ci/interop $(ARGS)
 
@@ -34,4 +37,4 @@ wheel: ## build sdist and wheel into dist/ and try the wheel in an empty environ
 check: ## what the CI runs: test, lint, demo, interop, chaos for 30 seconds, wheel
 	@sh .ci/run $(ARGS)
 
-.PHONY: help demo test faults chaos soak interop fixtures lint wheel check
+.PHONY: help demo test faults chaos soak bench interop fixtures lint wheel check

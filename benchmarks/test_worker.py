@@ -1,0 +1,115 @@
+"""A thread of the worker, without Redis: what a job costs besides its own code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from jobwire import App
+from jobwire._sync import SyncRedis
+from jobwire.keys import Keys
+from jobwire.metrics import Metrics
+from jobwire.reliable import Held
+from jobwire.worker.aloop import AsyncLoop
+from jobwire.worker.execution import Conclusion
+from jobwire.worker.fetcher import Outcome
+from jobwire.worker.iterating import Iterations
+from jobwire.worker.processor import Processor
+from jobwire.worker.routine import Routines
+
+JOBS = 1_000  # of one round: a figure is for so many
+
+
+class Memory:
+    """A `Fetcher` of jobs that are there already."""
+
+    needs_all_threads = False
+
+    def __init__(self, jobs: Sequence[Held]) -> None:
+        self._jobs = iter(jobs)
+        self.settled = 0
+
+    def on_help_wanted(self, call: Callable[[], None]) -> None:
+        pass
+
+    def take(self) -> Held | None:
+        return next(self._jobs, None)
+
+    def running(self, seconds: float) -> None:
+        pass
+
+    def settle(self, held: Held, outcome: Outcome, *, seconds: float) -> None:
+        self.settled += 1
+
+    def store(self, held: Held, outcome: Outcome, *, seconds: float) -> bool:
+        self.settled += 1
+        return True
+
+    def hurry(self) -> None:
+        pass
+
+    def free(self) -> None:
+        pass
+
+    def put_back(self, held: Sequence[Held]) -> int:
+        return 0
+
+    def close(self) -> None:
+        pass
+
+
+def plain(app: App) -> None:
+    pass
+
+
+def with_middleware(app: App) -> None:
+    app.server_middleware.add(lambda job, call_next: call_next())
+
+
+@pytest.mark.parametrize("class_name", ["Nothing", "Failing"])
+@pytest.mark.parametrize("furnish", [plain, with_middleware])
+def test_a_thousand_jobs_of_one_processor(
+    benchmark: Any,
+    caplog: pytest.LogCaptureFixture,
+    class_name: str,
+    furnish: Callable[[App], None],
+) -> None:
+    caplog.set_level("CRITICAL", logger="jobwire")
+    app = App()
+
+    @app.job(name="Nothing")
+    def nothing(number: int) -> None:
+        pass
+
+    @app.job(name="Failing")
+    def failing(number: int) -> None:
+        raise ValueError(number)
+
+    furnish(app)
+    text = b'{"retry":true,"queue":"default","class":"%b","args":[1],"jid":"1"}'
+    held = Held("1:default", "default", text % class_name.encode())
+    redis = SyncRedis("redis://localhost:1/0")  # not used, and so not connected
+    iterations = Iterations(redis, Keys(), stopping=lambda: False)
+    routines = Routines(app, AsyncLoop(), None, iterations)
+    conclusion = Conclusion(app, lambda: 8, 25, 3)
+    metrics = Metrics()
+
+    def prepare() -> tuple[tuple[Memory], dict[str, Any]]:
+        return (Memory([held] * JOBS),), {}
+
+    def drain(fetcher: Memory) -> int:
+        processor = Processor(
+            *("t1", "bench", fetcher),
+            tasks=None,
+            routines=routines,
+            conclusion=conclusion,
+            tally=metrics.tally(),
+            watch=lambda: None,
+        )
+        processor.start()
+        assert processor.join(60)
+        return fetcher.settled
+
+    assert benchmark.pedantic(drain, setup=prepare, rounds=20, warmup_rounds=2) == JOBS
