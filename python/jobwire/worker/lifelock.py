@@ -58,10 +58,13 @@ class LifeLock:
             fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Only now under the name that others look at: they never find it unlocked.
             draft.rename(self._directory / self._name)
-            self._tidy()
         except OSError as error:
             _log.debug("no lock file, so a crash is noticed by its lease: %s", error)
+            with suppress(OSError):
+                draft.unlink()
             self._close()
+        else:
+            self._tidy()
 
     def release(self) -> None:
         """Give the lock up, at the end of an orderly stop."""
@@ -94,17 +97,19 @@ class LifeLock:
         """Open a new file in the private directory, which another process may just remove."""
         while True:
             self._directory.mkdir(mode=0o700, exist_ok=True)
-            _check_private(self._directory)
             try:
+                _check_private(self._directory)
                 return os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             except FileNotFoundError:
                 continue
 
     def _tidy(self) -> None:
         """Remove old files of all scopes, of workers that nobody came after."""
-        for path in self._directory.iterdir():
-            if time.time() - path.stat().st_mtime > KEEP and _is_free(path):
-                path.unlink(missing_ok=True)
+        for name in os.listdir(self._directory):
+            path = self._directory / name
+            with suppress(OSError):  # its owner, or another tidy one, was quicker
+                if time.time() - path.stat().st_mtime > KEEP and _is_free(path):
+                    path.unlink()
 
     def _close(self) -> None:
         if self._held is not None:
