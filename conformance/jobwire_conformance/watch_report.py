@@ -22,7 +22,8 @@ _EXAMPLES = 3
 def headline(judge: Judge) -> str:
     """Return the state of things in a line."""
     counts = {grade: judge.ledger.count(grade) for grade in _GRADES}
-    said = [f"{judge.commands} commands", f"{len(judge.ledger.tallies)} requirements seen"]
+    said = [_plural(judge.commands, "command")]
+    said += [_plural(len(judge.ledger.tallies), "requirement") + " seen"]
     said += [_plural(counts[grade], grade) for grade in _GRADES if counts[grade]]
     return ", ".join(said) + ("" if counts["violation"] else ", 0 violations")
 

@@ -5,6 +5,7 @@ Sans-IO: records go in (`Judge.feed`), findings and counts come out (`Judge.ledg
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from jobwire_conformance.judge.jobs import Jobs
@@ -91,7 +92,8 @@ class Judge:
             at: When, Unix seconds.
             cleanly: Whether the application ended by itself and in good order.
         """
-        self._sweep(max(at, self._bench.now))
+        # Who ended in good order sends nothing more; who was killed might have gone on.
+        self._sweep(math.inf if cleanly else max(at, self._bench.now))
         self._presence.end(cleanly=cleanly)
 
     def _sweep(self, now: float) -> None:

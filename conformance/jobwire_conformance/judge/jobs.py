@@ -428,7 +428,7 @@ class Jobs:
     ) -> None:
         """Judge a payload that the application has made from scratch."""
         ledger = self._ledger
-        number = payloads.generation(time) or 8
+        number = payloads.generation(time) or payloads.generation(job.get("created_at")) or 8
         for rule in ("PAY-9", "PAY-12", "PUSH-6", "PUSH-4"):
             ledger.exercise(rule)
         if fresh:

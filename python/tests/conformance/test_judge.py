@@ -143,14 +143,21 @@ def counted(date: str = "2026-11-20", seconds: str = "157680000") -> list[Line]:
     ]
 
 
-def judged(lines: Iterable[Line], *, namespace: str = "", claims: Iterable[str] = ()) -> Judge:
+def judged(
+    lines: Iterable[Line],
+    *,
+    namespace: str = "",
+    claims: Iterable[str] = (),
+    cleanly: bool = False,
+    later: float = 60.0,
+) -> Judge:
     judge = Judge(claims, namespace)
     at = NOW
     for number, (words, reply, after, on, more) in enumerate(lines, 1):
         at += after
         raw = [word if isinstance(word, bytes) else str(word).encode() for word in words]
         judge.feed(Record(number, on, raw, at, reply, **more))
-    judge.end(at + 60)
+    judge.end(at + later, cleanly=cleanly)
     return judge
 
 
@@ -466,6 +473,20 @@ def test_a_namespace_is_before_every_key() -> None:
     assert found(judged(inside, namespace="app:")) == {}
     assert judged(inside, namespace="app:").ledger.tallies["PUSH-1"].seen == 1
     assert found(judged(push(), namespace="app:")) == {"KEY-4": "violation"}
+
+
+def test_who_ended_in_good_order_sends_nothing_more() -> None:
+    """KEY-1: there is nothing to wait for then; who was killed might have gone on."""
+    unregistered = [say("LPUSH", "queue:default", text(JOB), reply=1)]
+    ended = judged(unregistered, cleanly=True, later=0.1)
+    assert found(ended) == {"KEY-1": "violation", "PUSH-2": "note"}
+    assert found(judged(unregistered, later=0.1)) == {"PUSH-2": "note"}
+
+
+def test_a_process_that_stays_registered_is_noted() -> None:
+    """BEAT-7: the wire does not show how it ended, so it is a note."""
+    assert found(judged(beat(), cleanly=True)) == {"BEAT-7": "note"}
+    assert found(judged(beat())) == {}
 
 
 def test_claims_turn_notes_into_violations() -> None:
