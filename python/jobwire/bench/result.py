@@ -69,6 +69,7 @@ def limit_of(
     server_cpu: float | None,
     waiting: float,
     cores: int,
+    load: float | None = None,
 ) -> str:
     """Return what kept a run from being faster.
 
@@ -78,6 +79,7 @@ def limit_of(
         server_cpu: Cores that the server used.
         waiting: Share of the time that round trips take on an idle server.
         cores: Of this machine.
+        load: Processes of others that wanted them.
     """
     if server_cpu is not None and server_cpu >= BUSY:
         return "the server's core"
@@ -86,8 +88,10 @@ def limit_of(
     if waiting >= MOSTLY:
         return "round trips"
     if client_cpu + (server_cpu or 0.0) >= BUSY * cores:
-        return "this machine's cores, if the server runs on it"
-    return "waiting in turn for Python and the server"
+        return "cores, if the server is here"
+    if load is not None and load > cores:
+        return "other work on this machine"
+    return "Python and server in turn"
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -167,7 +167,7 @@ class _Bench:
             rate=None,
             p50_ms=round(percentile(seconds, 0.5) * 1e3, 3),
             p99_ms=round(percentile(seconds, 0.99) * 1e3, 3),
-            limit="three round trips: push, notice, fetch",
+            limit="push, notice, fetch: 3 trips",
         )
 
     def _enqueued(self, name: str, work: Callable[[], None]) -> Result:
@@ -252,5 +252,6 @@ class _Bench:
                 server_cpu=server,
                 waiting=trips / processes * self.around.round_trip_ms / 1e3 / seconds,
                 cores=self.around.cores,
+                load=self.around.load,
             ),
         )

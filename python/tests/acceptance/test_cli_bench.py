@@ -123,24 +123,22 @@ def test_wrong_usage_is_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("client", "processes", "server", "waiting", "limit"),
+    ("used", "limit"),
     [
-        (0.3, 1, 0.95, 0.0, "the server's core"),
-        (0.95, 1, 0.3, 0.0, "Python's core"),
-        (0.95, 2, 0.3, 0.0, "waiting in turn for Python and the server"),
-        (1.9, 2, 0.3, 0.0, "Python's cores"),
-        (0.2, 1, 0.1, 0.7, "round trips"),
-        (0.2, 1, None, 0.7, "round trips"),
-        (1.1, 2, 0.7, 0.1, "this machine's cores, if the server runs on it"),
+        ({"client_cpu": 0.3, "server_cpu": 0.95}, "the server's core"),
+        ({"client_cpu": 0.95}, "Python's core"),
+        ({"client_cpu": 0.95, "processes": 2}, "Python and server in turn"),
+        ({"client_cpu": 1.9, "processes": 2}, "Python's cores"),
+        ({"waiting": 0.7}, "round trips"),
+        ({"waiting": 0.7, "server_cpu": None, "load": 9.0}, "round trips"),
+        ({"client_cpu": 1.1, "processes": 2, "server_cpu": 0.7}, "cores, if the server is here"),
+        ({"load": 2.5}, "other work on this machine"),
+        ({"load": 1.5}, "Python and server in turn"),
     ],
 )
-def test_the_limit_is_what_is_used_up(
-    client: float, processes: int, server: float | None, waiting: float, limit: str
-) -> None:
-    used = limit_of(
-        client_cpu=client, processes=processes, server_cpu=server, waiting=waiting, cores=2
-    )
-    assert used == limit
+def test_the_limit_is_what_is_used_up(used: dict[str, Any], limit: str) -> None:
+    idle = {"client_cpu": 0.2, "processes": 1, "server_cpu": 0.1, "waiting": 0.1, "cores": 2}
+    assert limit_of(**{**idle, **used}) == limit
 
 
 def test_a_percentile_is_a_value_that_was_measured() -> None:

@@ -31,7 +31,13 @@ class RubyProcess:
     """A Ruby process in the chroot: its process group, its standard error in a file."""
 
     def __init__(
-        self, chroot: Path, command: Sequence[str], env: Mapping[str, str], *, pipes: bool
+        self,
+        chroot: Path,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        *,
+        pipes: bool,
+        directory: Path = RUBY,
     ) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  # until close()
         pipe = subprocess.PIPE if pipes else None
@@ -39,7 +45,17 @@ class RubyProcess:
         settings = [f"{name}={value}" for name, value in env.items()]
         # If the tests die, the kernel ends this process too (for the thread that starts it).
         self.popen = subprocess.Popen(
-            [*namespace, "sh", "-c", _ENTER, "sh", str(chroot), str(RUBY), *settings, *command],
+            [
+                *namespace,
+                "sh",
+                "-c",
+                _ENTER,
+                "sh",
+                str(chroot),
+                str(directory),
+                *settings,
+                *command,
+            ],
             stdin=pipe or subprocess.DEVNULL,
             stdout=pipe or self._log,
             stderr=self._log,

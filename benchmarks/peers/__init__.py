@@ -1,0 +1,1 @@
+"""jobwire beside others, on the same machine and the same server."""
