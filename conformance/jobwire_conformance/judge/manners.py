@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from jobwire_conformance.judge.ledger import Finding
 from jobwire_conformance.judge.record import Record
 from jobwire_conformance.judge.stream import Bench, Step, Unit, canonical, script_call
@@ -53,6 +55,7 @@ _WRITES = frozenset(
     ]
 )
 _CORE = frozenset(["queues", "schedule", "retry", "dead", "processes"])
+_LIBRARY = re.compile(rb"(?i)^SETINFO LIB-NAME redis-client\(sidekiq_v(\d+)\.")
 _AGAIN = 10.0  # seconds to load a script and call it again
 
 
@@ -76,6 +79,8 @@ class Manners:
             self._scripted(record)
         elif name in ("BRPOP", "BLPOP"):
             self._blocking(record)
+        elif name == "CLIENT" and (match := _LIBRARY.search(b" ".join(words[1:]))):
+            self._ledger.sidekiq.add(int(match[1]))
         if name == "KEYS" and len(words) > 1:
             self._judge(
                 "INSP-1", False, record, "SMEMBERS or SSCAN queues", "KEYS, which blocks all"

@@ -503,6 +503,8 @@ def test_genuine_sidekiq_is_excused_where_the_specification_says_so() -> None:
     judge = judged([*beat(info=info), zincrby])
     assert (found(judge), judge.ledger.sidekiq) == ({"INSP-8": "deviation"}, {8})
     assert found(judged([*beat(), zincrby])) == {"INSP-8": "violation"}
+    named = say("CLIENT", "SETINFO", "LIB-NAME", "redis-client(sidekiq_v8.1.7)")
+    assert found(judged([named, zincrby])) == {"INSP-8": "deviation"}
 
 
 def test_the_appendix_is_understood() -> None:
