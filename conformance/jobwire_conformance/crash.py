@@ -48,7 +48,7 @@ def run(
     play.run()
     points = crash["points"]
     if points == "effects":
-        points = list(_points(lane.workers[name].proxy.snapshot()))
+        points = list(_points(lane.workers[name].proxy.snapshot(), _jids(case)))
     findings: dict[str, Finding] = {}
     losses = []
     for point in points:
@@ -69,11 +69,21 @@ def run(
     return list(findings.values()), losses
 
 
-def _points(calls: Sequence[Call]) -> Iterator[str]:
-    """Yield the labels of the commands that changed something."""
+def _jids(case: Case) -> list[bytes]:
+    """Return the ids of the jobs that the case is about."""
+    assert case.crash is not None
+    predicates = " ".join(case.crash["check"].values())
+    return [jid.encode() for jid in re.findall(r"\(([^)]*)\)", predicates)]
+
+
+def _points(calls: Sequence[Call], jids: Sequence[bytes]) -> Iterator[str]:
+    """Yield the labels of the commands that changed something, from the first with the job on."""
     seen: Counter[str] = Counter()
+    met = False
     for call in calls:
         seen[call.label] += 1
-        effect = call.name in _EFFECTS and not call.transaction and call.reply is not None
+        texts = [*call.words, call.reply or b""]
+        met = met or any(jid in text for jid in jids for text in texts)
+        effect = met and call.name in _EFFECTS and not call.transaction and call.reply is not None
         if effect and decode(call.reply or b"_\r\n") not in (None, 0, []):
             yield f"{call.label}#{seen[call.label]}"

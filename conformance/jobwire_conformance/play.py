@@ -17,12 +17,12 @@ from jobwire_conformance.lane import Lane
 from jobwire_conformance.match import Scope, matches, moment, number, show, spelt_text
 from jobwire_conformance.processes import wait_for
 from jobwire_conformance.proxy import Call
-from jobwire_conformance.state import State
+from jobwire_conformance.state import State, jid_of
 from jobwire_conformance.values import ABSENT, Absent, Spelt, members, plain
 
 __all__ = ["WRITES", "Finding", "Play", "on_key"]
 
-_SCRIPTS = frozenset([b"EVAL", b"EVALSHA", b"FCALL"])
+_ADDS = frozenset(b"LPUSH RPUSH ZADD HSET HMSET SADD SET EXPIRE".split())
 WRITES = frozenset(
     b"LPUSH RPUSH LPOP RPOP LMOVE RPOPLPUSH BRPOP BLPOP BLMOVE BRPOPLPUSH BLMPOP LMPOP LREM ZADD "
     b"ZREM ZINCRBY ZPOPMIN BZPOPMIN HSET HDEL HMSET SADD SREM SET DEL UNLINK INCR INCRBY HINCRBY "
@@ -376,6 +376,9 @@ class Play:
     def _members(self, step: Mapping[str, Any], key: str, found: Sequence[bytes]) -> None:
         if "len" in step:
             self._must(f"members of {key}", step["len"], number(len(found)))
+        if "jids" in step:
+            jids = [jid_of(text) for text in found]
+            self._must(f"ids of the members of {key}", step["jids"], plain(jids))
         if "payload" not in step and "raw" not in step:
             return
         index = step.get("index", 0)
@@ -478,12 +481,12 @@ class Play:
         calls = [call for name, call in self._lane.calls() if name == process]
         whole = False
         for unit in _units(calls):
-            written = {word for call in unit if call.name in WRITES for word in call.words} & keys
-            whole = whole or written == keys
-            # A script may only read the key: it is nothing that speaks against it.
-            if written and written != keys and not any(call.name in _SCRIPTS for call in unit):
+            touched = {word for call in unit if call.name in WRITES for word in call.words} & keys
+            added = {word for call in unit if call.name in _ADDS for word in call.words} & keys
+            whole = whole or touched == keys
+            if added and touched != keys:
                 sent = [call.name.decode("utf-8", "replace") for call in unit]
-                raise _Miss("one step", sorted(step["atomic"]), [sent, *map(bytes.decode, written)])
+                raise _Miss("one step", sorted(step["atomic"]), [sent, *map(bytes.decode, added)])
         if not whole:
             raise _Miss("one step", sorted(step["atomic"]), ABSENT)
 

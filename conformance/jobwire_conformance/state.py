@@ -15,7 +15,7 @@ from jobwire_conformance.match import TIMES, Scope, moment, written_time
 from jobwire_conformance.values import members
 from jobwire_conformance.worker import Event
 
-__all__ = ["State"]
+__all__ = ["State", "jid_of"]
 
 SETS = ("schedule", "retry", "dead")
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -166,7 +166,7 @@ class State:
             case "order":
                 prefix = f"{self.lane.config.prefix}queue:"
                 found = self.lane.link.call("LRANGE", prefix + argument, 0, -1)
-                return ",".join(str(_jid(text)) for text in found)
+                return ",".join(str(jid_of(text)) for text in found)
             case "stat":
                 found = self.lane.link.call("GET", f"{self.lane.config.prefix}stat:{argument}")
                 return int(found or 0)
@@ -176,7 +176,7 @@ class State:
         raise SuiteFault(f"there is no predicate {name!r}")
 
     def _places(self, jid: str) -> list[str]:
-        return [place for place, text in self._payloads() if _jid(text) == jid]
+        return [place for place, text in self._payloads() if jid_of(text) == jid]
 
     def _payloads(self) -> Iterator[tuple[str, bytes]]:
         """Yield every payload, wherever it is, with the name of the key."""
@@ -241,7 +241,8 @@ def _pairs(reply: list[Any]) -> Iterator[tuple[bytes, bytes]]:
     return zip(reply[::2], reply[1::2], strict=True)
 
 
-def _jid(text: bytes) -> str | None:
+def jid_of(text: bytes) -> str | None:
+    """Return the id in a payload, if it is one and has one."""
     try:
         found = json.loads(text)
     except ValueError:

@@ -15,10 +15,12 @@ from jobwire_conformance.config import Worker as Settings
 from jobwire_conformance.errors import AdapterFault
 from jobwire_conformance.processes import Group, Keeper
 from jobwire_conformance.proxy import Call, Proxy
+from jobwire_conformance.resp import decode
 
 __all__ = ["Event", "Worker"]
 
 _NO_FETCH = frozenset([b"SADD", b"LPUSH", b"RPUSH", b"LLEN", b"EXISTS", b"LRANGE", b"TYPE"])
+_SCRIPTS = frozenset([b"EVAL", b"EVALSHA", b"FCALL"])
 _FORGOTTEN = 5.0  # seconds after which a command without reply was cut off with its connection
 
 
@@ -178,8 +180,12 @@ class Worker:
         waiting = [call for call in fetches if call.blocks and call.reply is None]
         if len(waiting) >= self.concurrency:
             return None
+        # What has brought a job once is a fetch, whatever else names the queue. The last one has
+        # to have come after the last job, and with nothing.
+        bringing = {_kind(call) for call in fetches if _brought(call)}
+        asked = [c for c in fetches if not c.blocks and (not bringing or _kind(c) in bringing)]
         last = events[-1].at if events else 0.0
-        if any(call.at > last and call.reply is not None for call in fetches if not call.blocks):
+        if asked and asked[-1].at > last and asked[-1].reply and not _brought(asked[-1]):
             return None
         return f"{self.name} has not come back for more jobs"
 
@@ -193,3 +199,20 @@ class Worker:
         self.group.kill()
         self.proxy.close()
         self._control.close()
+
+
+def _kind(call: Call) -> tuple[bytes, ...]:
+    """Return what a command has in common with those that do the same."""
+    return tuple(call.words[:2]) if call.name in _SCRIPTS else (call.name,)
+
+
+def _brought(call: Call) -> bool:
+    """Return whether there is any text in a reply with several parts."""
+    reply = None if call.reply is None else decode(call.reply)
+    return isinstance(reply, list) and _has_text(reply)
+
+
+def _has_text(value: object) -> bool:
+    if isinstance(value, list):
+        return any(map(_has_text, value))
+    return isinstance(value, bytes) and bool(value)

@@ -1,0 +1,407 @@
+"""`jobwire conform check`: the reference passes, mistakes are found, adapters are not trusted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from jobwire_conformance import cases, config, data, mutants, report, run
+from jobwire_conformance.cases import Case
+from jobwire_conformance.config import Config
+from jobwire_conformance.errors import SuiteFault, Usage
+from jobwire_conformance.verdicts import Deviation, Verdict
+from tests.servers import valkey_program, wait_until
+
+ROOT = Path(__file__).resolve().parents[3]
+REFERENCE = ROOT / "conformance" / "drivers" / "python"
+CLIENT = ["client/core", "client/bulk", "client/scheduled", "client/faults"]
+
+
+class Quiet:
+    """Watches, and says nothing."""
+
+    def waiting(self, case: Case, what: str) -> None:
+        pass
+
+    def finished(self, case: Case, verdicts: Sequence[Verdict], seconds: float) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def _python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `python3` in the adapters' commands be the one that runs the tests."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
+
+
+def reference(generation: config.Generation = 8) -> Config:
+    return replace(config.load(REFERENCE), generation=generation)
+
+
+def outcome_of(
+    settings: Config,
+    chosen: Sequence[Case],
+    deviations: Sequence[Deviation] = (),
+    *,
+    lanes: int = 1,
+    patience: float = 20.0,
+    mutant: mutants.Mutant | None = None,
+    trace: Path | None = None,
+) -> run.Outcome:
+    found = run.run(
+        settings,
+        run.chosen(chosen, settings.claims, settings.generation),
+        deviations,
+        watcher=Quiet(),
+        lanes=lanes,
+        patience=patience,
+        program=valkey_program(),
+        rewrites=mutant.rules if mutant else (),
+        trace=trace,
+    )
+    problems = Draft202012Validator(data.schema("results")).iter_errors(found.as_data())
+    assert [problem.message for problem in problems] == []
+    return found
+
+
+def bad(outcome: run.Outcome) -> dict[str, str]:
+    return {
+        f"{v.case}#{v.requirement}": v.finding.message or v.finding.blocked_by or ""
+        for v in outcome.verdicts
+        if v.status != "pass"
+    }
+
+
+def load(*names: str) -> list[Case]:
+    return cases.load(names=names)
+
+
+# -- the reference
+
+
+def halves(number: int, of: int) -> list[Case]:
+    """Return every so-many-th case, the slow ones spread evenly."""
+    every = sorted(cases.load(), key=lambda case: (case.crash is None, case.pace or "", case.name))
+    return every[number::of]
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_the_reference_meets_its_claims(part: int) -> None:
+    """All cases, in generation 8: [PUSH-1] to [REL-12]."""
+    found = outcome_of(reference(8), halves(part, 3), lanes=2)
+    assert (found.errors, bad(found), found.status) == ([], {}, 0)
+    assert found.verdicts
+
+
+def test_the_reference_meets_its_claims_in_the_older_generation() -> None:
+    """[GEN-1] and everything whose outcome has times in it."""
+    fast = [case for case in cases.load() if case.crash is None and case.pace is None]
+    kinds = ("push-", "sched-", "bulk-", "retry-")
+    found = outcome_of(reference(7), [c for c in fast if c.name.startswith(kinds)], lanes=2)
+    assert (found.errors, bad(found), found.status) == ([], {}, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fetch", ["reliable", "basic"])
+def test_the_reference_meets_its_claims_whole(fetch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every case of generation 7, and without the claims that basic fetch does not make."""
+    monkeypatch.setenv("JOBWIRE_FETCH", fetch)
+    settings = reference(7)
+    if fetch == "basic":
+        claims = [claim for claim in settings.claims if claim != "worker/reliable"]
+        settings = replace(settings, claims=claims)
+    found = outcome_of(settings, cases.load(), lanes=4)
+    assert (found.errors, bad(found), found.status) == ([], {}, 0)
+
+
+# -- mistakes
+
+
+@pytest.mark.parametrize("mutant", mutants.load(), ids=lambda mutant: mutant.name)
+def test_a_mistake_is_found_by_the_check_of_its_requirement(mutant: mutants.Mutant) -> None:
+    found = run.Outcome(reference())
+    for generation in (8, 7) if "GEN-1" in mutant.kills else (8,):
+        found = outcome_of(reference(generation), load(*mutant.cases), mutant=mutant, patience=3)
+    assert found.errors == []
+    assert found.status == 1
+    failed = {name.partition("#")[2] for name in bad(found)}
+    assert set(mutant.kills) <= failed
+
+
+def test_the_mutants_name_cases_that_are_there() -> None:
+    names = {case.name: case.requirements for case in cases.load()}
+    for mutant in mutants.load():
+        checked = {each for name in mutant.cases for each in names[name]}
+        assert set(mutant.kills) <= checked, mutant.name
+
+
+# -- adapters that break the rules
+
+HELLO = '{"id": %d, "ok": {"driver": 1, "version": "1", "ops": ["push"]}}'
+DRIVERS = {
+    "garbage": ("print('Welcome!', flush=True); input()", "is not JSON"),
+    "hang": ("import time; time.sleep(600)", "no answer to 'hello' within"),
+    "death": ("raise SystemExit(7)", "exit status 7"),
+    "flood": ("while True: print('x' * 65536, end='')", "without an end of line"),
+    "chatter": (
+        "import os; os.write(1, (HELLO % 1 + '\\nmore\\n').encode()); input()",
+        "something follows",
+    ),
+    "wrong id": ("input(); print(HELLO % 9, flush=True); input()", "the id 9"),
+    "wrong form": (
+        'input(); print(\'{"id":1,"ok":{"jids":[]}}\', flush=True); input()',
+        "greeting",
+    ),
+    "no bytes": ("input(); import os; os.write(1, b'\\xff\\xfe\\n'); input()", "is not JSON"),
+}
+
+
+def write_config(directory: Path, driver: str, worker: str = "pass", more: str = "") -> Path:
+    (directory / "driver.py").write_text(f"HELLO = {HELLO!r}\n{driver}\n")
+    (directory / "worker.py").write_text(worker)
+    path = directory / "jobwire.toml"
+    path.write_text(
+        '[implementation]\nname = "broken"\nclaims = ["client/core", "worker/core"]\n'
+        f'[driver]\ncommand = ["{sys.executable}", "driver.py"]\ntimeout = 2\n{more}\n'
+        f'[worker]\ncommand = ["{sys.executable}", "worker.py"]\ntimeout = 2\n'
+    )
+    return path
+
+
+@pytest.mark.parametrize("how", DRIVERS)
+def test_a_driver_that_breaks_the_rules_is_an_adapter_fault(how: str, tmp_path: Path) -> None:
+    program, says = DRIVERS[how]
+    path = write_config(tmp_path, program)
+    found = outcome_of(config.load(path), load("push-plain"))
+    assert found.status == 3
+    assert [says in str(error) for error in found.errors] == [True], found.errors
+    assert "the driver of the implementation is at fault" in str(found.errors[0])
+
+
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        ("raise SystemExit(5)", "exit status 5 before it fetched"),
+        ("import time; time.sleep(600)", "fetched nothing from default within 2 s"),
+    ],
+)
+def test_a_worker_that_does_not_fetch_is_an_adapter_fault(
+    program: str, says: str, tmp_path: Path
+) -> None:
+    found = outcome_of(config.load(write_config(tmp_path, "", program)), load("exec-order"))
+    assert found.status == 3
+    assert says in str(found.errors[0])
+
+
+def test_a_program_that_is_not_there_is_an_adapter_fault(tmp_path: Path) -> None:
+    path = write_config(tmp_path, "")
+    path.write_text(path.read_text().replace(sys.executable, "/nowhere/at/all"))
+    for name in ("push-plain", "exec-order"):
+        found = outcome_of(config.load(path), load(name))
+        assert found.status == 3
+        assert "cannot be started" in str(found.errors[0])
+
+
+def test_a_small_driver_in_another_language_is_enough() -> None:
+    """[PUSH-1] [KEY-1] [PAY-9]: the sample in Perl has no other library than Perl's own."""
+    settings = config.load(ROOT / "conformance" / "drivers" / "perl")
+    found = outcome_of(settings, cases.load())
+    assert found.errors == []
+    failed = {name.partition("#")[2] for name in bad(found)}
+    assert failed.isdisjoint({"PUSH-1", "KEY-1", "KEY-2", "PAY-9", "PUSH-3", "GEN-2"}), bad(found)
+
+
+# -- the command
+
+
+def command(*arguments: str | Path, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "jobwire", "conform", *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}/python:{ROOT}/conformance", **(env or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def said(*arguments: str | Path) -> tuple[int, str, str]:
+    process = command(*arguments, "--server", valkey_program())
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+def test_the_command_reports_in_every_form(tmp_path: Path) -> None:
+    (tmp_path / "jobwire.toml").write_text((REFERENCE / "jobwire.toml").read_text())
+    for name in ("driver.py", "worker.py"):
+        (tmp_path / name).write_text((REFERENCE / name).read_text())
+    deviations = tmp_path / "jobwire.deviations.toml"
+    only = ("--case", "push-plain", "--case", "push-head", "client/core")
+    there = tmp_path / "report"
+    deviations.write_text('[[deviation]]\nid = "push-head#PUSH-1"\nreason = "we like stacks"\n')
+    status, out, err = said(
+        "check", tmp_path, *only, "--report", there, "--mutant", "insert-at-tail"
+    )
+    assert status == 0, err
+    assert "1 deviation" in out
+    results = json.loads((there / "results.json").read_text())
+    assert results["claims"]["client/core"]["met"] is False
+    reasons = [check.get("reason") for check in results["checks"]]
+    assert "we like stacks" in reasons
+    trace = [json.loads(line) for line in (there / "trace.jsonl").read_text().splitlines()]
+    assert {line["proc"] for line in trace} == {"driver"}
+    assert any(line["argv"][0] == "LPUSH" for line in trace)
+    assert len([*ElementTree.parse(there / "junit.xml").getroot()]) == len(results["checks"])
+    assert "we like stacks" in (there / "summary.md").read_text()
+    # The same deviation without the mistake is stale.
+    status, out, _ = said("check", tmp_path, *only)
+    assert (status, "stale: push-head#PUSH-1" in out) == (2, True)
+    deviations.write_text('[[deviation]]\nid = "PUSH-999"\nreason = "?"\n')
+    status, _, err = said("check", tmp_path, *only)
+    assert (status, "PUSH-999" in err) == (2, True)
+    deviations.write_text('[[deviation]]\nid = "PUSH-1"\n')
+    assert said("check", tmp_path, *only)[0] == 64
+
+
+def test_a_failure_is_explained() -> None:
+    status, _, err = said("check", REFERENCE, "--case", "push-head", "--mutant", "insert-at-tail")
+    assert status == 1
+    assert data.requirements()["PUSH-1"].text.split("`")[0] in err
+    assert 'expected "JobwireEcho", seen "Older"' in err
+    assert "driver #" in err
+    assert "LPUSH queue:default" in err
+    assert "--case push-head" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        (["check", "/nowhere/jobwire.toml"], 64, "does not exist"),
+        (["check", "client/cores"], 64, "client/cores"),
+        (["check", str(REFERENCE), "inspector/read"], 64, "not among the claims"),
+        (["check", str(REFERENCE), "--case", "nothing"], 64, "no case"),
+        (["check", str(REFERENCE), "--mutant", "nothing"], 64, "no mutant"),
+        (["check", "--nonsense"], 64, "nonsense"),
+    ],
+)
+def test_wrong_usage_has_a_status_of_its_own(arguments: list[str], status: int, says: str) -> None:
+    found, _, err = said(*arguments)
+    assert (found, says in err) == (status, True), err
+
+
+def test_without_a_server_it_is_the_environment() -> None:
+    process = command("check", REFERENCE, "--server", "no-such-server")
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, "no-such-server" in err) == (4, True)
+
+
+def test_the_list_of_what_is_checked_names_the_rest() -> None:
+    process = command("trace", "--json")
+    out, _ = process.communicate(timeout=60)
+    found = json.loads(out)
+    assert "PUSH-1" in found["checks"]
+    assert process.returncode == (1 if any(found["uncovered"].values()) else 0)
+    assert "PUSH-1" not in found["uncovered"]["client/core"]
+
+
+def marked(mark: str) -> list[str]:
+    """Return the processes whose environment holds the mark."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if mark.encode() in path.read_bytes():
+                found.append(path.parent.joinpath("cmdline").read_bytes().decode())
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks into /proc")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_is_left_running(how: signal.Signals, tmp_path: Path) -> None:
+    hang = "import time; time.sleep(600)"
+    child = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {hang!r}])"
+    path = write_config(tmp_path, "", child, more="")
+    path.write_text(path.read_text().replace("timeout = 2\n", "timeout = 300\n"))
+    mark = f"JOBWIRE_TEST_MARK={uuid.uuid4()}"
+    name, _, value = mark.partition("=")
+    process = command(
+        *("check", path, "--case", "exec-order", "--server", valkey_program()), env={name: value}
+    )
+    try:
+        wait_until(lambda: len([p for p in marked(mark) if "time.sleep" in p]) >= 1, 30)
+        process.send_signal(how)
+        process.communicate(timeout=60)
+        wait_until(lambda: not marked(mark), 30, what="everything to be gone")
+    finally:
+        process.kill()
+
+
+# -- what people write
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("name = ", "jobwire.toml"),
+        ("", "there is no such section"),
+        ('[implementation]\nname = "x"\nclaims = ["client/cor"]', "did you mean 'client/core'"),
+        ('[implementation]\nname = "x"\nclaims = []', "at least one"),
+        ('[implementation]\nname = "x"\nclaims = ["client/core"]', r"section \[driver\]"),
+        ('[implementation]\nname = "x"\nclaims = ["worker/core"]', r"section \[worker\]"),
+        ('[implementation]\nname = "x"\nclaims = ["client/core"]\ngeneration = 6', "none of 7, 8"),
+        (
+            '[implementation]\nname = "x"\nclaims = ["client/core"]\n[driver]\ncomand = ["x"]',
+            "command",
+        ),
+        (
+            '[implementation]\nname = "x"\nclaims = ["worker/core"]\n[worker]\ncommand = ["x"]\n'
+            "fixed = { poll = -1 }",
+            "above 0",
+        ),
+        (
+            '[implementation]\nname = "x"\nclaims = ["client/core"]\nlanguag = "c"\n'
+            '[driver]\ncommand = ["x"]',
+            "did you mean 'language'",
+        ),
+    ],
+)
+def test_a_mistake_in_the_settings_is_named(text: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "jobwire.toml").write_text(text)
+    with pytest.raises(Usage, match=says):
+        config.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"check": "PUSH-999", "list": "x", "len": 1}, "PUSH-999 is no requirement"),
+        ({"check": "FETCH-1", "list": "x", "len": 1}, "none of them is a claim"),
+        ({"chekc": "PUSH-1"}, "planted"),
+        ({"check": "PUSH-1", "list": "x", "len": {"$": "rnage"}}, "planted"),
+    ],
+)
+def test_a_mistake_in_a_case_is_named(change: dict[str, object], says: str, tmp_path: Path) -> None:
+    path = tmp_path / "planted.json"
+    case = {"case": "planted", "title": "x", "claims": ["client/core"], "since": "1.0"}
+    path.write_text(json.dumps({**case, "steps": [change]}))
+    with pytest.raises(SuiteFault, match=says):
+        cases.load_file(path)
+
+
+def test_every_obligation_of_a_client_that_can_be_seen_is_checked() -> None:
+    """What is left cannot be done through a driver that speaks JSON, or needs a server's help."""
+    known = {"ENV-4", "ENV-5", "ENV-7", "ENV-8", "KEY-5", "KEY-6", "PAY-4", "PAY-8", "GEN-5"}
+    known |= {"PUSH-5", "PUSH-7", "BULK-5", "ENV-6", "SEC-1", "SEC-2", "PAY-16"}
+    assert set(report.uncovered(cases.load(), CLIENT)) <= known
