@@ -507,6 +507,22 @@ def test_genuine_sidekiq_is_excused_where_the_specification_says_so() -> None:
     assert found(judged([named, zincrby])) == {"INSP-8": "deviation"}
 
 
+def test_a_release_is_excused_for_what_that_release_does() -> None:
+    """Appendix A of SPEC.md: other keys of metrics are for Sidekiq 7 only."""
+    wrong = say("BITFIELD", "h|HardJob-20-8:4", "INCRBY", "u8", "#5", 1, reply=[1])
+    expire = say("EXPIRE", "h|HardJob-20-8:4", 28800, reply=1)
+    for version, grade in (("7.3.2", "deviation"), ("8.1.7", "violation")):
+        lines = [*beat(info={**INFO, "version": version}), wrong, expire]
+        assert found(judged(lines)) == {"MET-2": grade}
+
+
+def test_a_push_that_its_fetch_overtakes_is_a_first_push_all_the_same() -> None:
+    """PAY-9: answers of two connections come in any order, and what was sent first is the push."""
+    late = say("LPUSH", "queue:default", text(JOB), reply=1, seconds=1.0)
+    judge = judged([say("SADD", "queues", "default", reply=1), fetch(), late])
+    assert judge.ledger.tallies["PAY-9"].seen == 1
+
+
 def test_the_appendix_is_understood() -> None:
     table = documented_deviations()
     assert table["PUSH-2"] == {6, 7, 8}
