@@ -1,0 +1,91 @@
+# frozen_string_literal: true
+
+# The standard jobs of the conformance suite for a real Sidekiq.
+require "json"
+require "socket"
+require "uri"
+
+# A client of the control Redis that is as small as can be: each generation brings another one.
+module Control
+  URL = URI(ENV.fetch("JOBWIRE_CONTROL_URL"))
+
+  def self.call(*words)
+    socket = Thread.current[:control] ||= TCPSocket.new(URL.host, URL.port)
+    socket.write("*#{words.size}\r\n" + words.map { |w| "$#{w.bytesize}\r\n#{w}\r\n" }.join)
+    read(socket)
+  end
+
+  def self.read(socket)
+    line = socket.gets
+    case line[0]
+    when "*" then Array.new([line[1..].to_i, 0].max) { read(socket) }
+    when "$" then line[1..].to_i.negative? ? nil : socket.read(line[1..].to_i + 2)
+    else line[1..].to_i
+    end
+  end
+
+  def self.key(name)
+    "jw:#{ENV.fetch("JOBWIRE_RUN")}:#{name}"
+  end
+
+  def self.report(what, jid, **more)
+    call("RPUSH", key("ev"), JSON.generate({ ev: what, jid: jid }.merge(more)))
+  end
+end
+
+Sidekiq.configure_server do |config|
+  config.redis = { url: ENV.fetch("JOBWIRE_REDIS_URL") }
+  poll = ENV.fetch("JOBWIRE_POLL").to_f
+  if config.respond_to?(:average_scheduled_poll_interval=)
+    config.average_scheduled_poll_interval = poll
+  else
+    config[:average_scheduled_poll_interval] = poll
+  end
+end
+
+class JobwireError < StandardError; end
+
+class JobwireEcho
+  include Sidekiq::Worker
+  def perform(*args)
+    Control.report("begin", jid, args: args)
+    Control.report("end", jid, ok: true)
+  end
+end
+
+class JobwireFail
+  include Sidekiq::Worker
+  def perform(message)
+    Control.report("begin", jid, args: [message])
+    Control.report("end", jid, ok: false)
+    raise JobwireError, message
+  end
+end
+
+class JobwireFlaky
+  include Sidekiq::Worker
+  def perform(times)
+    Control.report("begin", jid, args: [times])
+    ok = Control.call("INCR", Control.key("n:#{jid}")) > times
+    Control.report("end", jid, ok: ok)
+    raise JobwireError, "not yet" unless ok
+  end
+end
+
+class JobwireGate
+  include Sidekiq::Worker
+  def perform(name)
+    Control.report("begin", jid, args: [name])
+    Control.call("BLPOP", Control.key("gate:#{name}"), "0")
+    Control.report("end", jid, ok: true)
+  end
+end
+
+class JobwireSpawn
+  include Sidekiq::Worker
+  def perform(job)
+    Control.report("begin", jid, args: [job])
+    Sidekiq::Client.push(job)
+    Control.report("end", jid, ok: true)
+  end
+end
