@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import select
@@ -17,7 +18,7 @@ from typing import Any, Self
 
 from jobwire.bench.trips import count_trips
 from jobwire.client import Client
-from jobwire.errors import JobwireError
+from jobwire.errors import JobwireError, RedisTrouble
 from jobwire.keys import Keys
 from jobwire.server import check_server
 from jobwire.wire import Arg, command, once
@@ -27,9 +28,11 @@ __all__ = ["BenchFailed", "Stage", "Worker"]
 PATIENCE = 60.0  # seconds without any progress after which there is none to come
 SCANNED = 1_000  # keys that one question looks through
 
+_log = logging.getLogger("jobwire.bench")
+
 
 class BenchFailed(JobwireError):
-    """A worker did not do what it should. Whatever is in Redis has been removed."""
+    """A worker did not do what it should. What the bench wrote to Redis is removed all the same."""
 
 
 class Worker:
@@ -235,12 +238,18 @@ class Stage:
                     break
 
     def __enter__(self) -> Self:
+        # A user who may not remove anything should learn that before there is anything.
+        self.do("SCAN", "0", "COUNT", 1)
+        self.do("UNLINK", self.keys.queues)
         return self
 
     def __exit__(self, *_: object) -> None:
         with _undisturbed():
             try:
                 self.sweep()
+            except RedisTrouble:
+                _log.warning("keys that begin with %s are left in Redis", self.namespace)
+                raise
             finally:
                 self.client.close()
                 self._stock.close()

@@ -150,14 +150,16 @@ def _progress() -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """Have TERM and HUP unwind, as Ctrl-C does, instead of leaving keys and processes."""
-
-    def leave(number: int, frame: FrameType | None) -> NoReturn:
-        raise SystemExit(128 + number)
-
-    numbers = [signal.SIGTERM]
+    """Have INT, TERM and HUP unwind, once: what they make clean up is not to be cut short."""
+    numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else nohup: let it go on
         numbers.append(signal.SIGHUP)
+
+    def leave(number: int, frame: FrameType | None) -> NoReturn:
+        for each in numbers:
+            signal.signal(each, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
     earlier = {number: signal.signal(number, leave) for number in numbers}
     try:
         yield

@@ -34,7 +34,15 @@ def test_it_reports_every_run_and_leaves_nothing(server: Server) -> None:
     """A key of somebody else stays, though its name is like ours."""
     client = server.client()
     client.set("jobwire-bench", "not the bench's")
-    done = jobwire("bench", *SMALL, "--processes", "2", "--json", JOBWIRE_REDIS_URL=server.url)
+    done = subprocess.run(
+        [*(sys.executable, "-m", "jobwire", "bench"), *SMALL, "--processes", "2", "--json"],
+        env=environment(JOBWIRE_REDIS_URL=server.url),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,  # it starts a dozen processes
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     report = json.loads(done.stdout)
     assert report["plan"]["jobs"] == 50
@@ -61,7 +69,7 @@ def test_it_reports_every_run_and_leaves_nothing(server: Server) -> None:
 def test_an_interrupted_one_leaves_nothing(
     server: Server, number: signal.Signals, moment: str
 ) -> None:
-    """Neither keys nor processes; a second Ctrl-C, by one who cannot wait, changes nothing."""
+    """Neither keys nor processes."""
     client = server.client()
     client.set("jobwire-bench", "not the bench's")
     jobs = 10_000_000 if moment == "jobs are enqueued" else 50
@@ -80,12 +88,36 @@ def test_an_interrupted_one_leaves_nothing(
         pattern = "*:queue:default" if moment == "jobs are enqueued" else "*:processes"
         wait_until(lambda: client.keys(pattern), timeout=30, what=moment)
         process.send_signal(number)
-        process.send_signal(number)
         out, err = process.communicate(timeout=30)
     finally:
         process.kill()
         process.wait()
     assert (process.returncode, out, err.strip()) == (128 + number, "", "")
+    nothing_is_left(client)
+
+
+def test_who_cannot_wait_interrupts_in_vain(server: Server) -> None:
+    """One Ctrl-C after the other, until it has cleaned up all the same."""
+    client = server.client()
+    client.set("jobwire-bench", "not the bench's")
+    process = subprocess.Popen(
+        [*(sys.executable, "-m", "jobwire", "bench", "--redis", server.url), *SMALL],
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_until(lambda: client.keys("*:processes"), timeout=30, what="a worker to run")
+
+        def ended() -> bool:
+            process.send_signal(signal.SIGINT)
+            return process.poll() is not None
+
+        wait_until(ended, timeout=30, what="the end")
+    finally:
+        process.kill()
+        process.wait()
     nothing_is_left(client)
 
 
@@ -114,6 +146,42 @@ def test_a_server_that_is_not_there_is_one_line(server: Server) -> None:
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
     assert "start a server" in done.stderr
+
+
+def test_who_may_not_remove_keys_may_not_begin(server: Server) -> None:
+    client = server.client()
+    client.execute_command("ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all", "-scan")
+    url = server.url.replace("redis://", "redis://limited:secret@")
+    done = jobwire("bench", *SMALL, "--redis", url)
+    assert done.returncode == 4
+    assert "scan" in done.stderr
+    assert client.dbsize() == 0
+
+
+def test_what_a_lost_server_keeps_is_said(server: Server) -> None:
+    """Its keys may be there again when it is; workers end."""
+    client = server.client()
+    process = subprocess.Popen(
+        [*(sys.executable, "-m", "jobwire", "bench", "--redis", server.url), *SMALL],
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_until(lambda: client.keys("*:processes"), timeout=30, what="a worker to run")
+        server.kill()
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 4
+    assert "keys that begin with jobwire-bench-" in err
+    assert len(err.strip().splitlines()) == 2
+    server.start()
+    client = server.client()
+    wait_until(lambda: len(client.client_list()) == 1, what="nobody to connect any more")
 
 
 def test_wrong_usage_is_one_line() -> None:
