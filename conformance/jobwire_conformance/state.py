@@ -12,6 +12,7 @@ from typing import Any
 from jobwire_conformance.errors import SuiteFault
 from jobwire_conformance.lane import Lane
 from jobwire_conformance.match import TIMES, Scope, moment, written_time
+from jobwire_conformance.processes import wait_for
 from jobwire_conformance.values import members
 from jobwire_conformance.worker import Event
 
@@ -27,6 +28,8 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
 }
 _PREDICATE = re.compile(r"\s*([a-z]+)\(([^)]*)\)\s*(==|!=|<=|>=|<|>)\s*(.+?)\s*")
+_IDENTITY = re.compile(rb"[^:\s]+:[0-9]+:[0-9a-f]{12}")
+_FIRST_BEAT = 15.0  # seconds
 _STEADY = 0.01  # seconds between two looks that must be the same
 
 
@@ -59,18 +62,22 @@ class State:
     def identity(self, name: str) -> str:
         """Return the identity that a process has given itself; a text without sense if none.
 
-        It is the one that is, or was, registered and that this process has sent.
+        It is the one that is, or was, registered and that this process has sent. A process may
+        fetch before it registers, so the first beat is waited for.
         """
-        sent = [word for call in self.lane.workers[name].proxy.snapshot() for word in call.words]
-        known = set(self.lane.link.call("SMEMBERS", f"{self.lane.config.prefix}processes"))
-        for word in sent:
-            if word in known:
-                return str(word.decode())
-        # Not registered, or not any more: a word that is named like one.
-        for word in sent:
-            if re.fullmatch(rb"\S+:[0-9]+:[0-9a-f]{12}", word):
-                return str(word.decode())
-        return "(no identity)"
+        worker = self.lane.workers[name]
+        found: list[str] = []
+
+        def said() -> bool:
+            words = {word for call in worker.proxy.snapshot() for word in call.words}
+            known = self.lane.link.call("SMEMBERS", f"{self.lane.config.prefix}processes")
+            found[:] = sorted(word.decode() for word in words.intersection(known))
+            # Not registered any more: a word that is named like one.
+            found.extend(sorted(w.decode() for w in words if _IDENTITY.fullmatch(w)))
+            return bool(found) or worker.group.status is not None
+
+        wait_for(said, _FIRST_BEAT)
+        return found[0] if found else "(no identity)"
 
     # -- writing
 

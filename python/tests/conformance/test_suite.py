@@ -107,7 +107,7 @@ def test_the_reference_meets_its_claims(part: int) -> None:
 def test_the_reference_meets_its_claims_in_the_older_generation() -> None:
     """[GEN-1] and everything whose outcome has times in it."""
     fast = [case for case in cases.load() if case.crash is None and case.pace is None]
-    kinds = ("push-", "sched-", "bulk-", "retry-")
+    kinds = ("push-", "sched-", "retry-first", "retry-for", "retry-generation-")
     found = outcome_of(reference(7), [c for c in fast if c.name.startswith(kinds)], lanes=2)
     assert (found.errors, bad(found), found.status) == ([], {}, 0)
 

@@ -31,6 +31,11 @@ exec chroot "$root" /usr/bin/env -i -C /srv PATH=/usr/bin:/bin HOME=/root LANG=C
 """
 
 
+# By the "Seen in" lines of these blocks: 6 prunes without a lock, and the field `concurrency` came
+# with 8.1.2.
+OLDER = {"6.4.1": {"BEAT-3", "BEAT-8"}, "7.3.2": {"BEAT-3"}, "8.1.7": set[str]()}
+
+
 class Quiet:
     """Watches, and says nothing."""
 
@@ -79,10 +84,11 @@ def test_real_sidekiq_passes_but_for_what_is_known(sidekiq_version: str, tmp_pat
         program=valkey_program(),
     )
     assert found.errors == []
+    excused = known() | OLDER[sidekiq_version]
     failed = {
         f"{v.case}#{v.requirement}": v.finding.message or v.finding.blocked_by
         for v in found.verdicts
-        if v.status in ("fail", "blocked") and v.requirement not in known()
+        if v.status in ("fail", "blocked") and v.requirement not in excused
     }
     assert failed == {}, json.dumps(failed, indent=2)
     assert sum(verdict.status == "pass" for verdict in found.verdicts) > 70
