@@ -69,11 +69,13 @@ class State:
         found: list[str] = []
 
         def said() -> bool:
-            words = {word for call in worker.proxy.snapshot() for word in call.words}
-            known = self.lane.link.call("SMEMBERS", f"{self.lane.config.prefix}processes")
-            found[:] = sorted(word.decode() for word in words.intersection(known))
-            # Not registered any more: a word that is named like one.
-            found.extend(sorted(w.decode() for w in words if _IDENTITY.fullmatch(w)))
+            # In the order in which they were sent: later it may speak of other processes too.
+            words = [word for call in worker.proxy.snapshot() for word in call.words]
+            known = set(self.lane.link.call("SMEMBERS", f"{self.lane.config.prefix}processes"))
+            found[:] = [word.decode() for word in words if word in known]
+            if worker.group.status is not None or not worker.idle_expected:
+                # Perhaps not registered any more: a word that is named like one.
+                found[:] = [w.decode() for w in words if w in known or _IDENTITY.fullmatch(w)]
             return bool(found) or worker.group.status is not None
 
         wait_for(said, _FIRST_BEAT)
