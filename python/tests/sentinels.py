@@ -120,7 +120,9 @@ class Watched:
             ports = {each.primary() for each in self.sentinels}
             return next((each for each in self.servers if {each.port} == ports), None)
 
-        return wait_until(agreed, 30, "the sentinels to agree")
+        found = wait_until(agreed, 30, "the sentinels to agree")
+        assert found is not None
+        return found
 
     def fail_over(self) -> Server:
         """Kill the primary; return the one that takes its place, which is one already."""

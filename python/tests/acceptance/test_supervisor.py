@@ -63,7 +63,7 @@ def client(server: Server) -> Iterator[Client]:
         yield client
 
 
-def start(fleet: Fleet, server: Server, *arguments: str, app: str = APP, **env: str) -> Fleet:
+def start(fleet: Fleet, server: Server, *arguments: str, app: str = APP, **env: Any) -> Fleet:
     return fleet.start(app, "--redis", server.url, *arguments, **env)
 
 

@@ -19,7 +19,7 @@ from jobwire.graves import Grave
 from jobwire.inspect import AsyncInspector, Filter, Inspector, Swept, sets
 from jobwire.keys import Keys
 from jobwire.metrics import Metrics
-from jobwire.wire import Batch, Script, once
+from jobwire.wire import Batch, Local, Script, once
 from tests.interop.commands import commands
 from tests.servers import Server
 
@@ -109,9 +109,9 @@ def test_totals(inspector: Any, client: Any) -> None:
     assert names == [("a", 3, 0, False), ("b", 1, 90, False), ("empty", 0, 0, False)]
     days = [(day.date, day.processed, day.failed) for day in inspector.history(2)]
     assert days == [("2026-11-20", 6, 0), ("2026-11-19", 0, 2)]
-    for days in (0, 1826):
+    for too_many in (0, 1826):
         with pytest.raises(ConfigError, match="1825"):
-            inspector.history(days)
+            inspector.history(too_many)
 
 
 def test_reading_needs_no_right_to_write(server: Server, client: Any) -> None:
@@ -383,6 +383,7 @@ def test_retrying_very_many_takes_little_at_a_time(server: Server, client: Any) 
         while True:
             step = op.send(reply)
             reply = shell.run(once(step))
+            assert not isinstance(step, Local)
             each = list(step.steps) if isinstance(step, Batch) else [step]
             scripts += sum(isinstance(one, Script) for one in each)
             longest_call = max(longest_call, *(len(one.args) for one in each))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import pytest
 
@@ -39,7 +40,7 @@ def test_a_paused_queue_waits_and_goes_on(server: Server, fetch: str) -> None:
     with running(app, server, queues={"a": 0, "b": 0}, concurrency=1, fetch=fetch):
         for word in ("b1", "b2"):
             push(server, "b", word)
-            wait_until(lambda word=word: got[-1:] == [word], 20)
+            wait_until(partial(lambda word: got[-1:] == [word], word), 20)
         assert client.llen("queue:a") == 2
         client.srem("jobwire:paused", "a")
         resumed = time.monotonic()

@@ -279,8 +279,9 @@ def shell(server: Server) -> Iterator[SyncRedis]:
 def test_no_job_is_lost_whatever_happens(server: Server, shell: SyncRedis) -> None:
     """REL-1, REL-2, REL-3, REL-4, REL-7, REL-9, REL-10 and REL-12."""
     client = server.client()
+    make: Any = lambda: Fleet(shell, client)  # noqa: E731
     run_state_machine_as_test(
-        lambda: Fleet(shell, client),
+        make,
         settings=settings(
             max_examples=60,
             stateful_step_count=40,

@@ -88,7 +88,8 @@ def test_a_drain_does_not_miss_what_a_handler_enqueues(server: Server) -> None:
         after.enqueue(job.args[0])
 
     with testing.worker(app, server.url) as worker:
-        for count, job in enumerate([broken, abroken, broken, abroken]):
+        kinds: list[Any] = [broken, abroken, broken, abroken]
+        for count, job in enumerate(kinds):
             job.enqueue(count)
             assert worker.drain(raise_errors=False) == 2
             assert did[-1] == count
@@ -334,7 +335,8 @@ def test_cancelling_by_id(server: Server) -> None:
 
 def test_a_cancelled_job_ends(server: Server) -> None:
     """ITER-7, ITER-9: also one that has not begun."""
-    app, did = App(), []
+    app = App()
+    did: list[Any] = []
 
     @app.iterable(on_cancel=lambda cursor: did.append("cancelled"))
     def items(cursor: Cursor) -> Iterator[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -85,7 +86,7 @@ def test_a_change_of_another_key_ends_it(any_server: Server, wakeup: Wakeup) -> 
         thread = threading.Thread(target=wait, args=(keys, 60))
         before = asked(client)
         thread.start()
-        wait_until(lambda before=before: asked(client) > before)
+        wait_until(partial(lambda before: asked(client) > before, before))
         assert thread.is_alive()
         client.srem("jobwire:paused", "elsewhere", "a")
         thread.join(20)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from jobwire import App, TryAgain, current_job
+from jobwire import App, JobType, TryAgain, current_job
 from jobwire.config import FetchMode
 from jobwire.errors import ConfigError
 from jobwire.payload import Job
@@ -32,7 +32,7 @@ def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(basic, "BLOCK", 0.1)
 
 
-def failing(app: App, is_async: bool = False, **options: Any) -> Any:
+def failing(app: App, is_async: bool = False, **options: Any) -> JobType[[str], Any]:
     """Define a job that raises what it is given."""
     if is_async:
 

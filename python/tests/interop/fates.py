@@ -66,7 +66,7 @@ class Side:
         slow for so many scenarios, fewer of them are played at a time.
         """
         self._windows = []
-        stale = [*self._client.keys("app:attempts:*"), *self._client.keys("queue:*")]  # type: ignore[misc]
+        stale = [*self._client.keys("app:attempts:*"), *self._client.keys("queue:*")]
         self._client.delete(*stale, *_PLACES)
         self._fill(part)
         fates = [self._round()]
@@ -123,7 +123,7 @@ class Side:
 
         def over() -> bool:
             assert self._running(), "the worker has ended"
-            return cast("int", self._client.llen("app:done")) == self._rounds
+            return self._client.llen("app:done") == self._rounds
 
         wait_until(over, 60, "the end of a round")
         self._windows.append((self._since - 0.002, time.time()))

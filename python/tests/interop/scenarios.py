@@ -210,7 +210,7 @@ class _Maker:
         if self._rng.random() < 0.3:
             fields = dict(self._rng.sample(list(fields.items()), k=len(fields)))
         text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
-        route = self._rng.choice(("queue", "queue", "schedule", "later", "retry"))
+        route: Route = self._rng.choice(("queue", "queue", "schedule", "later", "retry"))
         self._made.append(Scenario(number, route, self._queue(), text, fields))
 
     def _add_text(self, text: bytes, route: Route) -> None:

@@ -245,8 +245,9 @@ def metrics_differ(
             jobs[name] = (pairs, series, job["average"], job["hist"])
         return {"marks": found["marks"], "jobs": jobs}
 
+    how: dict[str, Any] = span
     with Inspector(server.url, clock=lambda: at) as inspector:
-        every = inspector.activity(**span, generation=generation)
+        every = inspector.activity(**how, generation=generation)
         names = [*every.jobs, "NoJob"]
         for name in names:
             theirs = driver.eval(ASK_METRICS, {"now": at, "class": name, **span})

@@ -54,7 +54,8 @@ def test_precise_pollers_beside_two_of_sidekiqs(
             half: list[list[Any]] = [[number] for number in range(JOBS // 2)]
             jids += python.push_bulk("EchoJob", half, at=due)
             jids += driver.push_bulk({"class": "EchoJob", "args": half, "at": due})
-            client.zadd("retry", dict.fromkeys(client.zrange("schedule", 0, 9), due))
+            early: Any = dict.fromkeys(client.zrange("schedule", 0, 9), due)
+            client.zadd("retry", early)
             client.zrem("schedule", *client.zrange("retry", 0, -1))
         wait_until(lambda: client.llen("queue:default") >= len(jids), 30, "all promotions")
         wait_until(lambda: not client.exists("schedule", "retry"), 10, "empty sets")
@@ -67,7 +68,8 @@ def test_a_poison_pill_is_read_and_retried(
 ) -> None:
     """REL-10, DEAD-1: an entry of the dead set like any other."""
     jid = driver.push({"class": "EchoJob", "args": [7]})
-    [text] = client.lrange("queue:default", 0, -1)
+    texts: Any = client.lrange("queue:default", 0, -1)
+    [text] = texts
     client.delete("queue:default")
     fate = poisoned(decode(text, "default"), 4, now=time.time(), generation=8)
     assert fate is not None

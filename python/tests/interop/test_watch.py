@@ -95,8 +95,8 @@ def test_real_sidekiq_breaks_nothing(
                 driver.perform_async("FailElsewhereJob", "elsewhere")
                 driver.perform_async("SleepJob", 60)
                 wait_until(lambda: client.zcard("retry") == 4, 20, "four retries")
-                for member in client.zrange("retry", 0, -1):
-                    client.zadd("retry", {member: time.time() - 1})
+                members: Any = client.zrange("retry", 0, -1)
+                client.zadd("retry", {member: time.time() - 1 for member in members})
                 wait_until(lambda: len(results(client)) >= 23, 30, "all that can succeed")
                 wait_until(lambda: started(client), 20, "the sleeper")
             worker.stop()

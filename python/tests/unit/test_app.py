@@ -213,7 +213,8 @@ def test_jobs_go_via_another_redis_inside_of_a_block() -> None:
                 await asyncio.sleep(0)
                 return app.aclient.url, app.client.url
 
-        assert await asyncio.gather(urls(other), urls(NOWHERE)) == [(other,) * 2, (NOWHERE,) * 2]
+        both = await asyncio.gather(urls(other), urls(NOWHERE))
+        assert list(both) == [(other,) * 2, (NOWHERE,) * 2]
         assert app.aclient.url == NOWHERE
         await app.aclose()
 

@@ -41,7 +41,7 @@ def chain(*middleware: Middleware | type) -> Chain[Middleware]:
 
 
 def test_the_order_is_outermost_first() -> None:
-    it = chain(one)
+    it: Any = chain(one)
     it.add(two)
     it.prepend(later)
     assert list(it) == [later, one, two]

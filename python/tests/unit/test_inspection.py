@@ -100,8 +100,9 @@ def test_other_classes_are_shown_as_they_are() -> None:
 )
 def test_filters(only: Filter, meant: bool) -> None:
     """INSP-4: everything that is said has to hold."""
+    fields: dict[str, Any] = {"class": "MailJob", "queue": "low", "jid": "j1", "tags": ["x"]}
     one = made(
-        **{"class": "MailJob", "queue": "low", "jid": "j1", "tags": ["x"]},
+        **fields,
         error_class="Net::Timeout",
         error_message="mail server",
         failed_at=NOW - 100,

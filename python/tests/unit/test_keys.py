@@ -99,7 +99,7 @@ def test_a_queue_name_is_copied_as_it_is(name: str, key: str) -> None:
 
 def test_our_own_keys_carry_our_name() -> None:
     """KEY-5: what Sidekiq does not have begins with jobwire:."""
-    sidekiq = ("queue", "schedule", "retry", "dead", "process", "stat:", IDENTITY)
+    sidekiq: tuple[str, ...] = ("queue", "schedule", "retry", "dead", "process", "stat:", IDENTITY)
     sidekiq += ("it-", "j|", "h|", "HardJob-", "20250214-", "deploylock-")
     own = {key for key in every_key(Keys()).values() if not key.startswith(sidekiq)}
     assert own

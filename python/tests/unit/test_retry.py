@@ -201,7 +201,7 @@ def test_error_message(message: str, kept: str) -> None:
     """RETRY-3: characters, not bytes; what UTF-8 cannot carry is replaced."""
     outcome = fail({"retry": True}, Failure("E", message))
     assert stored(outcome)["error_message"] == kept
-    assert decode(outcome.text, "q").get("error_message") == kept  # type: ignore[union-attr]
+    assert decode(outcome.text, "q").get("error_message") == kept
 
 
 @pytest.mark.parametrize(

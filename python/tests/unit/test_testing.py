@@ -251,7 +251,7 @@ def test_a_job_that_enqueues_itself_for_ever_is_told(shop: Shop, jobs: Jobs) -> 
 
 def test_an_error_comes_out_of_the_drain(shop: Shop, jobs: Jobs) -> None:
     """The job is done with, the others wait; hooks and handlers hear nothing."""
-    shop.broken.retry_in(lambda *_: shop.did.append("hook"))  # type: ignore[arg-type,return-value]
+    shop.broken.retry_in(lambda *_: shop.did.append("hook"))
     shop.app.on_error(lambda *_: shop.did.append("handler"))
     shop.hard.enqueue(1)
     shop.broken.enqueue()
@@ -496,7 +496,8 @@ def test_async_client_middleware_is_awaited(shop: Shop, jobs: Jobs) -> None:
     """PUSH-7: in any order with sync middleware, for one job and for many."""
 
     async def main() -> None:
-        for chain in ([mark], [mark, pass_on], [pass_on, mark], [mark, pass_on, Mark, Pass]):
+        chains: list[list[Any]] = [[mark], [mark, pass_on], [pass_on, mark]]
+        for chain in [*chains, [mark, pass_on, Mark, Pass]]:
             shop.app.client_middleware.clear()
             shop.app.client_middleware += chain
             assert await shop.hard.aenqueue(1)

@@ -47,6 +47,7 @@ def converse(op: Op[Any], *answers: Answer) -> tuple[Any, list[Message]]:
     try:
         message = next(talk)
         while True:
+            assert isinstance(message, Message)
             sent.append(message)
             assert waiting, f"one message too many: {message}"
             answer = waiting.pop(0)
