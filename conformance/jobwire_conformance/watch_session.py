@@ -76,8 +76,7 @@ def run(wish: Wish) -> int:
         if wish.command:
             status = _application(wish, url, keeper, report, relay)
         else:
-            click.echo(f"jobwire: judging whoever connects to {url} (Ctrl-C ends)", err=True)
-            status = _visitors(report, relay)
+            status = _visitors(url, report, relay)
         relay.close()
         judge.end(time.time(), cleanly=status == 0)
         report.clear()
@@ -210,9 +209,10 @@ def _application(wish: Wish, url: str, keeper: Keeper, report: _Live, relay: _Re
     return status
 
 
-def _visitors(report: _Live, relay: _Relay) -> int:
+def _visitors(url: str, report: _Live, relay: _Relay) -> int:
     ended = threading.Event()
     with _handlers(_ENDS, lambda number: ended.set()):
+        click.echo(f"jobwire: judging whoever connects to {url} (Ctrl-C ends)", err=True)
         while not ended.wait(_TICK):
             report.update()
             if relay.ended:

@@ -114,7 +114,7 @@ def test_the_reference_meets_its_claims_in_the_older_generation() -> None:
     assert (found.errors, bad(found), found.status) == ([], {}, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("fetch", ["reliable", "basic"])
 def test_the_reference_meets_its_claims_whole(fetch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every case of generation 7, and without the claims that basic fetch does not make."""
