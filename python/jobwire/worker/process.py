@@ -26,6 +26,9 @@ from jobwire.worker.notify import Notifier
 __all__ = ["PATIENCE", "run"]
 
 EXIT_CRASHED = 1
+# The kernel may hand a signal to any thread, and only this one runs its handler: one that waits for
+# ever would not hear of it.
+HEED = 0.5  # seconds
 PATIENCE = 30.0  # seconds beyond the timeout after which a stop that hangs is cut short
 EXIT_FORCED = 1  # after a second TERM or INT
 ASIDE = "worker"  # begins the names of threads that live to the very end and are in nobody's way:
@@ -85,11 +88,14 @@ class _Process:
         period = self._notifier.period
         if period is None and self._config.memory_limit:
             period = notify.PERIOD
+        looked_at = time.monotonic()
         while True:
             try:
-                received = self._signals.get(timeout=period)
+                received = self._signals.get(timeout=HEED if period is None else min(HEED, period))
             except Empty:
-                self._look()
+                if period is not None and time.monotonic() - looked_at >= period:
+                    self._look()
+                    looked_at = time.monotonic()
                 continue
             if received is None:
                 return self._status
