@@ -59,11 +59,11 @@ class Line:
         connection: An open one of redis-py. It is the line's from now on.
 
     Attributes:
-        home: Where it waits for its next use.
+        era: Of its pool, which uses no line of an earlier one.
     """
 
     def __init__(self, connection: Any) -> None:
-        self.home: list[Line] = []
+        self.era: object = None
         self._connection = connection
         self._socket = connection._sock
         self._reader = _reader()

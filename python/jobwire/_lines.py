@@ -36,6 +36,7 @@ class Lines:
 
     def _begin(self) -> None:
         self._pid = os.getpid()
+        self._era = object()  # lines of another one are not used again
         self._idle: list[Line] = []
         self._count = 0  # idle, lent, and being opened
         self._waiting = 0
@@ -63,10 +64,13 @@ class Lines:
 
     def back(self, line: Line) -> None:
         """Take a line back that can be used again."""
-        home = line.home
-        home.append(line)
-        if home is not self._idle:
-            self._drain(home)
+        idle = self._idle
+        if line.era is not self._era:
+            self.drop(line)
+            return
+        idle.append(line)
+        if idle is not self._idle:
+            self._drain(idle)
         elif self._waiting:
             with self._change:
                 self._change.notify()
@@ -78,6 +82,7 @@ class Lines:
 
     def renew(self) -> None:
         """Close all that are idle, now, and all that are lent when they come back."""
+        self._era = object()
         old, self._idle = self._idle, []
         self._drain(old)
 
@@ -103,12 +108,13 @@ class Lines:
                 self._waiting -= 1
         if found:
             return found[0]
+        era = self._era
         try:
             line = self._make()
         except BaseException:
             self._free()
             raise
-        line.home = self._idle
+        line.era = era
         return line
 
     def _free(self) -> None:

@@ -342,8 +342,10 @@ class App:
         """
         with self._lock:
             self.url = url
-            self._clients = {}
+            clients, self._clients = self._clients, {}
             self._async_clients.clear()
+        for client in clients.values():
+            client.close()
 
     async def aclose(self) -> None:
         """Close the asyncio clients of the running event loop, if any were made."""
