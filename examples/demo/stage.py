@@ -24,6 +24,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 START = 30.0  # seconds for the worker to start
 STOP = 10.0  # seconds for it to stop, its jobs being short
 
+_heard: list[int] = []  # signals that ask for an end
+
 
 class WorkerFailed(Exception):
     """The worker process ended, or never began to work."""
@@ -52,7 +54,9 @@ class Stage:
     log: Path
 
     def check_worker(self) -> None:
-        """Raise if the worker has ended."""
+        """Raise if the worker has ended, or if the demo itself shall."""
+        if _heard:
+            raise Interrupted(128 + _heard[0])
         if self.worker.poll() is not None:
             raise WorkerFailed(f"the worker ended with status {self.worker.returncode}")
 
@@ -108,10 +112,14 @@ def open_stage(app: str, queues: Sequence[str]) -> Iterator[Stage]:
 
 
 def end_in_good_order() -> None:
-    """Let the signals that ask for an end raise `Interrupted`, so that everything is undone."""
+    """Let the signals that ask for an end raise `Interrupted`, so that everything is undone.
+
+    Python drops what a handler raises in the middle of a finalizer; so the signal is noted, too.
+    """
 
     def leave(number: int, frame: object) -> NoReturn:
         _be_deaf()  # once is enough; again would disturb the clearing up
+        _heard.append(number)
         raise Interrupted(128 + number)
 
     for number in SIGNALS:

@@ -39,6 +39,14 @@ square.function = lambda number: (note(number), note(number))
 doomed.function = lambda reason: None
 """
 
+# An application that keeps the demo waiting.
+ENDLESS = """
+import time
+from examples.demo_app import app, square
+
+square.function = lambda number: time.sleep(60)
+"""
+
 
 def start(scratch: Path, *arguments: str) -> subprocess.Popen[str]:
     """Start the demo with a directory of its own for temporary files."""
@@ -130,20 +138,23 @@ def test_a_worker_that_does_not_start_is_shown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_it_leaves_nothing(tmp_path: Path, how: signal.Signals) -> None:
-    demo = start(tmp_path)
+    app, scratch = tmp_path / "endless_app.py", tmp_path / "scratch"
+    app.write_text(ENDLESS)
+    scratch.mkdir()
+    demo = start(scratch, "--app", f"{app}:app")
     try:
         assert demo.stdout is not None
         assert "a worker are running" in demo.stdout.readline()
         if sys.platform == "linux":
-            assert len(processes(tmp_path)) == 3, "demo, server, worker"
+            assert len(processes(scratch)) == 3, "demo, server, worker"
         demo.send_signal(how)
         output, _ = demo.communicate(timeout=30)
     finally:
         demo.terminate()
-    assert demo.returncode == 128 + how
+    assert demo.returncode == 128 + how, output
     assert output.splitlines()[-1].startswith("interrupted")
     assert "Traceback" not in output
-    assert_nothing_left(tmp_path)
+    assert_nothing_left(scratch)
 
 
 DONE = Sent("j1", args=[1], due=100.0)
