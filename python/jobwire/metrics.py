@@ -72,7 +72,7 @@ def histogram_key(keys: Keys, class_name: str, at: float, generation: Generation
     """Return the histogram of a class in the minute of epoch second `at`. [MET-2] [MET-4]"""
     when = datetime.fromtimestamp(at, UTC)
     if generation == 7:
-        return keys.old_histogram(class_name, f"{when:%d}-{when.hour}:{when.minute}")
+        return keys.old_histogram(class_name, f"{when:%d-%H}:{when.minute}")
     return keys.histogram(class_name, f"{when.day}-{when.hour}:{when.minute}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
@@ -68,6 +69,35 @@ def histogram(*counted: tuple[int, int]) -> list[int]:
     for index, count in counted:
         counters[index] = count
     return counters
+
+
+FLUSH = """
+  require "sidekiq/component"
+  require "sidekiq/metrics/tracking"
+  with.each do |at|
+    tracker = Sidekiq::Metrics::ExecutionTracker.new(Sidekiq.default_configuration)
+    tracker.track("default", "Job") {}
+    tracker.flush(Time.at(at).utc)
+  end
+"""
+
+
+def test_names_of_all_times_of_day(
+    driver: Driver, client: redis.Redis, generation: Generation
+) -> None:
+    """MET-1, MET-2, MET-4: which parts of a time have two digits, and which have not."""
+    times = [
+        datetime(2026, 1, day, hour, minute, tzinfo=UTC).timestamp()
+        for day in (2, 12)
+        for hour in (0, 3, 13)
+        for minute in (0, 4, 44)
+    ]
+    driver.eval(FLUSH, times)
+    expected = {minute_key(KEYS, at, generation) for at in times}
+    expected |= {histogram_key(KEYS, "Job", at, generation) for at in times}
+    if generation == 8:
+        expected |= {tens_key(KEYS, at) for at in times}
+    assert {key.decode() for key in cast("list[bytes]", client.keys("*"))} == expected
 
 
 def test_sidekiq_reads_what_python_wrote(

@@ -32,8 +32,8 @@ def every_key(keys: Keys) -> dict[str, str]:
         "failed today": keys.stat("failed", "2026-11-20"),
         "iteration": keys.iteration("9f2c1b7a4d3e5f60718293a4"),
         "rollup": keys.rollup("250214|8:04"),
-        "histogram": keys.histogram("HardJob", "14-8:4"),
-        "old histogram": keys.old_histogram("HardJob", "14-8:4"),
+        "histogram": keys.histogram("HardJob", "14-08:4"),
+        "old histogram": keys.old_histogram("HardJob", "14-08:4"),
         "marks": keys.marks("20250214"),
         "deploy lock": keys.deploy_lock("v1.2"),
     }
@@ -65,7 +65,7 @@ PLAIN = {
     "iteration": "it-9f2c1b7a4d3e5f60718293a4",
     "rollup": "j|250214|8:04",
     "histogram": "h|HardJob-14-8:4",
-    "old histogram": "HardJob-14-8:4",
+    "old histogram": "HardJob-14-08:4",
     "marks": "20250214-marks",
     "deploy lock": "deploylock-v1.2",
 }

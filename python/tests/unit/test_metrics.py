@@ -43,7 +43,7 @@ def test_names() -> None:
 def test_names_of_sidekiq_7() -> None:
     """MET-4: another year, another padding, no prefix."""
     assert minute_key(KEYS, NOW, 7) == "j|20250204|8:4"
-    assert histogram_key(KEYS, "HardJob", NOW, 7) == "HardJob-04-8:4"
+    assert histogram_key(KEYS, "HardJob", NOW, 7) == "HardJob-04-08:4"
 
 
 @pytest.mark.parametrize(
