@@ -1,73 +1,23 @@
-"""`jobwire conform`: the commands of the suite. Each imports what it needs when it runs."""
+"""`jobwire conform check`: every requirement of what an implementation claims."""
 
 from __future__ import annotations
 
 import json
 import os
 import shlex
-import signal
-import sys
 from pathlib import Path
-from typing import Any, NoReturn
 
 import click
 
-from jobwire_conformance.errors import ConformError, Usage
-from jobwire_conformance.watch import watch
+from jobwire_conformance.cli._options import config_option, end_at_term
+from jobwire_conformance.errors import Usage
 
-__all__ = ["conform"]
-
-_USAGE = 64
+__all__ = ["check"]
 
 
-class _Conform(click.Group):
-    """A group whose exit statuses are its own, whoever calls it."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except ConformError as error:
-            click.echo(f"Error: {error}", err=True)
-            return error.status
-        except click.ClickException as error:
-            error.show()
-            return _USAGE
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "jsonschema":
-                raise
-            click.echo(
-                "Error: the suite needs the package jsonschema; "
-                "install it with: pip install 'jobwire[conformance]'",
-                err=True,
-            )
-            return _USAGE
-
-
-@click.group(cls=_Conform)
-def conform() -> None:
-    """Check an implementation of the protocol, in whatever language it is written.
-
-    Exit status: 0 claims met; 1 not; 2 a deviation is stale or unknown; 3 the adapter (driver or
-    worker program) failed; 4 the environment, like no Redis; 5 the suite itself; 64 wrong usage.
-    """
-
-
-conform.add_command(watch)
-
-_config_option = click.option(
-    "-C",
-    "--config",
-    "config_path",
-    type=click.Path(path_type=Path),
-    default="jobwire.toml",
-    metavar="FILE",
-    help="What the implementation claims and how it is started. [default: jobwire.toml]",
-)
-
-
-@conform.command()
+@click.command()
 @click.argument("what", nargs=-1, metavar="[FILE] [CLAIM]...")
-@_config_option
+@config_option
 @click.option(
     "--case", "names", multiple=True, metavar="NAME", help="Only this case; * for any text."
 )
@@ -141,7 +91,7 @@ def check(
         report.mkdir(parents=True, exist_ok=True)
     again = f"jobwire conform check {shlex.quote(os.path.relpath(settings.path))} --case"
     terminal = reports.Terminal(len(chosen), again)
-    signal.signal(signal.SIGTERM, _leave)
+    end_at_term()
     outcome = run.run(
         settings,
         chosen,
@@ -165,42 +115,3 @@ def check(
     for error in outcome.errors:
         click.echo(f"Error: {error}", err=True)
     return outcome.status
-
-
-def _leave(*_: object) -> NoReturn:
-    sys.exit(143)
-
-
-@conform.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def trace(as_json: bool) -> int:
-    """List what the suite checks, and the obligations that it does not check yet.
-
-    Exit status 1 if there are any.
-    """
-    from jobwire_conformance import cases, data, report
-
-    every = cases.load()
-    checks: dict[str, list[str]] = {}
-    for case in every:
-        for requirement in case.requirements:
-            checks.setdefault(requirement, []).append(case.name)
-    missing = {claim: report.uncovered(every, [claim]) for claim in data.CLAIMS}
-    if as_json:
-        click.echo(json.dumps({"checks": checks, "uncovered": missing}, indent=2))
-    else:
-        for requirement in data.requirements():
-            if requirement in checks:
-                click.echo(f"{requirement:9} {', '.join(checks[requirement])}")
-        click.echo("\nNot checked yet:")
-        for claim, ids in missing.items():
-            if ids:
-                click.echo(f"{claim:20} {', '.join(ids)}")
-    hidden = [r.id for r in data.requirements().values() if not r.visible]
-    total = len(data.requirements())
-    click.echo(
-        f"{len(checks)} of {total} requirements have a check; not visible from outside: "
-        f"{', '.join(hidden) or 'none'}",
-        err=True,
-    )
-    return 1 if any(missing.values()) else 0

@@ -1,0 +1,67 @@
+"""`jobwire conform`: the commands of the suite.
+
+Each is a module of its own, imported when it is asked for, and imports what it needs when it runs.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import click
+
+from jobwire_conformance.errors import ConformError
+
+__all__ = ["COMMANDS", "conform"]
+
+COMMANDS = {
+    "watch": "jobwire_conformance.watch:watch",
+    "check": "jobwire_conformance.cli.check:check",
+    "trace": "jobwire_conformance.cli.trace:trace",
+}
+"""Name to module and function, in the order of the help."""
+
+_USAGE = 64
+
+
+class _Conform(click.Group):
+    """A group whose exit statuses are its own, whoever calls it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        command = getattr(import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ConformError as error:
+            click.echo(f"Error: {error}", err=True)
+            return error.status
+        except click.ClickException as error:
+            error.show()
+            return _USAGE
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "jsonschema":
+                raise
+            click.echo(
+                "Error: the suite needs the package jsonschema; "
+                "install it with: pip install 'jobwire[conformance]'",
+                err=True,
+            )
+            return _USAGE
+
+
+@click.group(cls=_Conform)
+def conform() -> None:
+    """Check an implementation of the protocol, in whatever language it is written.
+
+    Exit status: 0 claims met; 1 not; 2 a deviation is stale or unknown; 3 the adapter (driver or
+    worker program) failed; 4 the environment, like no Redis; 5 the suite itself; 64 wrong usage.
+    """
