@@ -32,7 +32,7 @@ def every_key(keys: Keys) -> dict[str, str]:
         "failed today": keys.stat("failed", "2026-11-20"),
         "iteration": keys.iteration("9f2c1b7a4d3e5f60718293a4"),
         "rollup": keys.rollup("250214|8:04"),
-        "histogram": keys.histogram("HardJob", "14-08:4"),
+        "histogram": keys.histogram("HardJob", "14-8:4"),
         "old histogram": keys.old_histogram("HardJob", "14-08:4"),
         "marks": keys.marks("20250214"),
         "deploy lock": keys.deploy_lock("v1.2"),
