@@ -7,7 +7,6 @@ import os
 import select
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
@@ -17,7 +16,7 @@ from jobwire_conformance import data
 from jobwire_conformance.config import Config
 from jobwire_conformance.config import Driver as Settings
 from jobwire_conformance.errors import AdapterFault, SuiteFault
-from jobwire_conformance.processes import Group, Keeper
+from jobwire_conformance.processes import Group, Keeper, Log
 
 __all__ = ["Driver", "Outcome"]
 
@@ -61,7 +60,7 @@ class Driver:
         *,
         url: str,
         generation: int,
-        log: Path,
+        log: Log,
     ) -> None:
         self._keeper = keeper
         self._directory = config.path.parent

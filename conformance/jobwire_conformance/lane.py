@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import secrets
-import shutil
-import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Self
 
 from jobwire_conformance.config import Config
 from jobwire_conformance.driver import Driver
 from jobwire_conformance.errors import Usage
 from jobwire_conformance.faults import Rule
-from jobwire_conformance.processes import Keeper, Server
+from jobwire_conformance.processes import Keeper, Log, Server
 from jobwire_conformance.proxy import Call, Proxy, Switchboard
 from jobwire_conformance.worker import Worker
 
@@ -42,8 +39,6 @@ class Lane:
         self._workers: dict[str, Worker] = {}
         self._run = ""
         try:
-            self._directory = Path(tempfile.mkdtemp(prefix="jobwire-conform-"))
-            self._stack.callback(shutil.rmtree, self._directory, ignore_errors=True)
             self._server, self._control = Server(keeper, program), Server(keeper, program)
             self._stack.callback(self._server.close)
             self._stack.callback(self._control.close)
@@ -90,7 +85,7 @@ class Lane:
                 self.config.driver,
                 url=self.driver_proxy.url(),
                 generation=self.config.generation,
-                log=self._log("driver"),
+                log=Log(),
             )
         return self._driver
 
@@ -162,7 +157,7 @@ class Lane:
                 "JOBWIRE_GENERATION": str(self.config.generation),
                 **{f"JOBWIRE_{knob.upper()}": f"{value:g}" for knob, value in paces.items()},
             },
-            log=self._log(name),
+            log=Log(),
         )
         self._workers[name] = worker
         worker.wait_ready()
@@ -190,11 +185,6 @@ class Lane:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _log(self, name: str) -> Path:
-        path = self._directory / f"{name}.log"
-        path.write_bytes(b"")
-        return path
 
 
 def _again(rule: Rule) -> Rule:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -20,20 +22,58 @@ from typing import Self
 from jobwire_conformance.errors import EnvironmentFault
 from jobwire_conformance.link import Link
 
-__all__ = ["Group", "Keeper", "Server", "server_program", "wait_for"]
+__all__ = ["Group", "Keeper", "Log", "Server", "server_program", "wait_for"]
 
-# Reads process groups from a pipe, which closes with the suite, and kills those still there then.
+# Reads from a pipe, which closes with the suite, what is to be done then: kill process groups, kill
+# whatever else carries the run's mark in its environment, remove the directory, empty databases.
 _KEEPER = """
-import os, signal, sys
-groups = set()
+import json, os, shutil, signal, socket, sys, time
+mark, directory = sys.argv[1:]
+groups, databases = set(), {}
 for line in sys.stdin:
-    (groups.add if line[0] == "+" else groups.discard)(int(line[1:]))
-for group in groups:
+    kind, rest = line[0], line[1:].strip()
+    if kind == "+":
+        groups.add(int(rest))
+    elif kind == "-":
+        groups.discard(int(rest))
+    elif kind == "=":
+        databases = json.loads(rest)
+
+def kill(send, number):
     try:
-        os.killpg(group, signal.SIGKILL)
+        send(number, signal.SIGKILL)
+    except OSError:
+        pass
+
+def marked():
+    for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
+        try:
+            if name.isdigit() and mark.encode() in open(f"/proc/{name}/environ", "rb").read():
+                yield int(name)
+        except OSError:
+            pass
+
+for group in groups:
+    kill(os.killpg, group)
+for _ in range(200):
+    left = [*marked()]
+    for process in left:
+        kill(os.kill, process)
+    if not left:
+        break
+    time.sleep(0.01)
+shutil.rmtree(directory, ignore_errors=True)
+if databases:
+    try:
+        with socket.create_connection(databases["address"], 5) as connection:
+            connection.sendall(bytes.fromhex(databases["commands"]))
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(65536):
+                pass
     except OSError:
         pass
 """
+_TAIL = 64 * 1024  # bytes of a log that are kept
 _SERVERS = ("redis-server", "valkey-server")
 
 
@@ -48,11 +88,18 @@ def wait_for(holds: Callable[[], object], seconds: float, pause: float = 0.005) 
 
 
 class Keeper:
-    """A process that kills what the suite leaves behind."""
+    """A process that kills, removes and empties what the suite leaves behind.
+
+    Attributes:
+        mark: A variable, with its value, by which the programs of this run are known.
+        directory: For files of this run; removed in the end.
+    """
 
     def __init__(self) -> None:
+        self.mark = ("JOBWIRE_SUITE", secrets.token_hex(12))
+        self.directory = Path(tempfile.mkdtemp(prefix="jobwire-conform-"))
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _KEEPER],
+            [sys.executable, "-I", "-S", "-c", _KEEPER, "=".join(self.mark), self.directory],
             stdin=subprocess.PIPE,
             text=True,
             start_new_session=True,
@@ -68,6 +115,11 @@ class Keeper:
         """It is gone: its number may belong to another one soon."""
         if not self._closed:
             self._tell(f"-{group}")
+
+    def empty(self, address: tuple[str, int], commands: bytes) -> None:
+        """Send these commands to a server in the end; without any, nothing."""
+        wish = {"address": address, "commands": commands.hex()} if commands else {}
+        self._tell(f"={json.dumps(wish)}")
 
     def close(self) -> None:
         """Kill what is left; once is enough."""
@@ -89,6 +141,39 @@ class Keeper:
             assert self._process.stdin is not None
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
+
+
+class Log:
+    """The end of what programs write, however much it is: nobody's disk or memory gets full.
+
+    Attributes:
+        total: Bytes that were written.
+    """
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._kept = b""
+        self._thread: threading.Thread | None = None
+
+    def follow(self, pipe: int) -> None:
+        """Read this descriptor until its end, then close it."""
+        self._thread = threading.Thread(target=self._read, args=(pipe,), name="log", daemon=True)
+        self._thread.start()
+
+    def finish(self, seconds: float) -> None:
+        """Wait until the end was read, so long."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def text(self) -> str:
+        """Return what is kept."""
+        return self._kept.decode("utf-8", "replace")
+
+    def _read(self, pipe: int) -> None:
+        while more := os.read(pipe, _TAIL):
+            self.total += len(more)
+            self._kept = (self._kept + more)[-_TAIL:]
+        os.close(pipe)
 
 
 class Group:
@@ -113,22 +198,29 @@ class Group:
         *,
         environment: Mapping[str, str],
         directory: Path,
-        log: Path,
+        log: Log,
         pipes: bool = False,
     ) -> None:
         self.log = log
         self._keeper = keeper
-        with log.open("ab") as errors:
+        reader, writer = os.pipe()
+        try:
             self.popen = subprocess.Popen(
                 [*command],
                 cwd=directory,
-                env={**os.environ, **environment},
+                env={**os.environ, **environment, **dict([keeper.mark])},
                 stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
-                stdout=subprocess.PIPE if pipes else errors,
-                stderr=errors,
+                stdout=subprocess.PIPE if pipes else writer,
+                stderr=writer,
                 start_new_session=True,
                 bufsize=0,
             )
+        except BaseException:
+            os.close(reader)
+            raise
+        finally:
+            os.close(writer)
+        log.follow(reader)
         self._open = True
         try:
             keeper.watch(self.popen.pid)
@@ -157,12 +249,14 @@ class Group:
             if pipe is not None:
                 pipe.close()
         self.popen.wait()
+        self.log.finish(0.5)  # a child that has left the group may have the pipe for longer
         self._keeper.release(self.popen.pid)
 
     def tail(self, lines: int = 8) -> str:
         """Return the last lines of its log, indented."""
-        text = self.log.read_text("utf-8", "replace").splitlines()[-lines:]
-        return "\n".join(f"    {line}" for line in text) or "    (it wrote nothing)"
+        self.log.finish(0.5 if self.status is not None else 0.05)
+        text = self.log.text().splitlines()[-lines:]
+        return "\n".join(f"    {line[:500]}" for line in text) or "    (it wrote nothing)"
 
 
 def server_program(given: str | None) -> str:
@@ -189,13 +283,24 @@ def server_program(given: str | None) -> str:
 
 
 class Server:
-    """A server of the suite's own on a free port of 127.0.0.1, without persistence."""
+    """A server of the suite's own on a free port of 127.0.0.1, without persistence.
+
+    Attributes:
+        host: Where it listens.
+        port: Where it listens.
+        database: The one to use.
+        greeting: What a new connection has to say first.
+    """
+
+    host = "127.0.0.1"
+    database = 0
+    greeting = b""
 
     def __init__(self, keeper: Keeper, program: str) -> None:
-        self._directory = Path(tempfile.mkdtemp(prefix="jobwire-conform-"))
+        self._directory = Path(tempfile.mkdtemp(dir=keeper.directory))
         for _ in range(5):  # a free port can be gone before the server has bound it
             with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
+                probe.bind((self.host, 0))
                 self.port: int = probe.getsockname()[1]
             if self._start(keeper, program):
                 return
@@ -209,10 +314,9 @@ class Server:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _start(self, keeper: Keeper, program: str) -> bool:
-        log = self._directory / "log"
-        log.write_bytes(b"")
-        settings = f"--bind 127.0.0.1 --port {self.port} --save --appendonly no".split()
+        settings = f"--bind {self.host} --port {self.port} --save --appendonly no".split()
         settings.insert(settings.index("--save") + 1, "")
+        log = Log()
         try:
             self._group = group = Group(
                 keeper,
@@ -226,7 +330,7 @@ class Server:
 
         def decided() -> bool:
             # Not a PING: if the port was lost, somebody else's server would answer it.
-            return b"Ready to accept connections" in log.read_bytes() or group.status is not None
+            return "Ready to accept connections" in log.text() or group.status is not None
 
         if wait_for(decided, 20) and group.status is None:
             return True
@@ -236,3 +340,7 @@ class Server:
     def link(self) -> Link:
         """Return a new connection."""
         return Link(self.port)
+
+    def clear(self, link: Link) -> None:
+        """Forget everything."""
+        link.call("FLUSHALL")

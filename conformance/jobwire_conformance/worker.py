@@ -7,13 +7,12 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from jobwire_conformance.config import Config
 from jobwire_conformance.config import Worker as Settings
 from jobwire_conformance.errors import AdapterFault
-from jobwire_conformance.processes import Group, Keeper
+from jobwire_conformance.processes import Group, Keeper, Log
 from jobwire_conformance.proxy import Call, Proxy
 from jobwire_conformance.resp import decode
 
@@ -76,7 +75,7 @@ class Worker:
         control: Proxy,
         environment: Mapping[str, str],
         concurrency: int,
-        log: Path,
+        log: Log,
     ) -> None:
         self.name = name
         self.queues = [re.sub(r":[0-9]+$", "", queue) for queue in queues]
