@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-__all__ = ["Action", "Cut", "Delay", "Faults", "Kill", "Refuse", "Rewrite", "Rule", "Side"]
+__all__ = [
+    "ERRORS",
+    "Action",
+    "Cut",
+    "Delay",
+    "Faults",
+    "Kill",
+    "Refuse",
+    "Rewrite",
+    "Rule",
+    "Side",
+    "keys_of",
+    "on_key",
+]
+
+ERRORS = {
+    "READONLY": "READONLY You can't write against a read only replica.",
+    "LOADING": "LOADING Redis is loading the dataset in memory",
+    "OOM": "OOM command not allowed when used memory > 'maxmemory'.",
+    "NOREPLICAS": "NOREPLICAS Not enough good replicas to write.",
+    "UNBLOCKED": "UNBLOCKED force unblock from blocking operation, instance state changed",
+    "MISCONF": "MISCONF Errors writing to the AOF file: No space left on device",
+    "NOSCRIPT": "NOSCRIPT No matching script. Please use EVAL.",
+    "ERR max number of clients reached": "ERR max number of clients reached",
+}
+"""What servers say when they refuse; the name is the code."""
+
+
+_SCRIPTS = frozenset(b"EVAL EVALSHA EVAL_RO EVALSHA_RO FCALL FCALL_RO".split())
 
 Side: TypeAlias = Literal["before", "after"]
 """`before`: the server never saw the command. `after`: it carried it out, nobody was told."""
@@ -104,3 +133,22 @@ class Faults:
         """Tell all rules of a command; return what the first one that strikes does."""
         struck = [rule for rule in self.rules if rule.meets(label, connection, words)]
         return struck[0].action if struck else None
+
+
+def keys_of(words: Sequence[bytes]) -> Sequence[bytes]:
+    """Return the words that may be keys: of a script those that it declares."""
+    if words and words[0].upper() in _SCRIPTS:
+        count = int(words[2]) if len(words) > 2 and words[2].isdigit() else 0
+        return words[3 : 3 + count]
+    return words[1:]
+
+
+def on_key(pattern: str) -> Callable[[Sequence[bytes]], bool]:
+    """Return whether a command has a key like that; `*` is any text, or none."""
+
+    def fits(words: Sequence[bytes]) -> bool:
+        return pattern == "*" or any(
+            fnmatch.fnmatchcase(word.decode("utf-8", "replace"), pattern) for word in keys_of(words)
+        )
+
+    return fits

@@ -11,8 +11,7 @@ from typing import Any
 
 from jobwire_conformance import data
 from jobwire_conformance.errors import SuiteFault, Usage
-from jobwire_conformance.faults import Rewrite, Rule
-from jobwire_conformance.play import on_key
+from jobwire_conformance.faults import Rewrite, Rule, on_key
 
 __all__ = ["Mutant", "load", "named"]
 
