@@ -1,0 +1,1 @@
+"""What jobwire aims at, measured beside real Sidekiq and other Python job queues."""

@@ -1,0 +1,88 @@
+"""Measure the targets of docs/performance/targets.md, beside real Sidekiq and Python's own queues.
+
+    .ci/bench targets [--quick] [--runs N] [--only NUMBER]... [--peers] [--against CHECKOUT]
+
+All on one server that nobody else uses, in turn, so that what disturbs, disturbs all. Needs what
+`make interop` needs; without it, Sidekiq is left out. What the figures say and what not:
+docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.targets.peers import peers
+from benchmarks.targets.report import Report, surroundings, write
+from benchmarks.targets.rows import TARGETS, runs
+from benchmarks.targets.stage import Stage
+from benchmarks.targets.teams import Jobwire, Sidekiq, Team
+
+ROOT = Path(__file__).resolve().parents[2]
+QUICK = 0.2  # of the jobs
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog=".ci/bench targets")
+    parser.add_argument("--runs", type=int, default=5, help="samples of each [%(default)s]")
+    parser.add_argument("--quick", action="store_true", help="1 run, a fifth of the jobs")
+    parser.add_argument("--only", type=int, action="append", help="a row's number; repeatable")
+    parser.add_argument("--peers", action="store_true", help="other Python queues too, 3 runs")
+    parser.add_argument("--against", type=Path, help="another checkout of jobwire, in turn")
+    parser.add_argument("--no-sidekiq", action="store_true", help="leave Sidekiq out")
+    parser.add_argument("--out", type=Path, help="write results.json, targets.md and plots there")
+    options = parser.parse_args()
+    if options.runs < 1:
+        parser.error("--runs must be at least 1")
+    numbers = {target.number for target in TARGETS}
+    if unknown := sorted(set(options.only or ()) - numbers):
+        parser.error(f"--only: there is no row {unknown[0]}; rows are 1 to {max(numbers)}")
+    if options.against and not (options.against / "python" / "jobwire").is_dir():
+        parser.error(f"--against: {options.against} has no python/jobwire")
+    teams: list[Team] = [Jobwire(ROOT)]
+    if options.against:
+        teams.append(Jobwire(options.against.resolve(), name="other checkout"))
+    if not options.no_sidekiq:
+        if reason := Sidekiq.missing():
+            sys.stderr.write(f"without Sidekiq: {reason}\n")
+        else:
+            teams.append(Sidekiq())
+    if options.peers:
+        teams += peers(ROOT / ".venv-peers")
+    wanted = {each.kind for each in TARGETS if not options.only or each.number in options.only}
+    out = Console(highlight=False, stderr=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and clean up on the way
+    report = Report()
+    stage = Stage()
+    try:
+        for run in runs():
+            if run.kind not in wanted:
+                continue
+            for number in range(1 if options.quick else options.runs):
+                for team in teams:
+                    if run.kind not in team.kinds or number >= team.most_runs:
+                        continue
+                    jobs = max(int(run.jobs * team.share * (QUICK if options.quick else 1)), 1)
+                    if run.kind in ("lone", "boot"):
+                        jobs = run.jobs
+                    with stage.sample() as seen:
+                        found = run.measure(stage, team, jobs)
+                    report.add(run.kind, team.name, jobs, found, seen)
+                    said = ", ".join(f"{name} {value:,.4g}" for name, value in found.items())
+                    out.print(f"{run.kind} {number + 1}: {team.name}: {said}; {seen}")
+        around = surroundings(stage)
+    finally:
+        stage.close()
+    sys.stdout.write(report.table())
+    if options.out:
+        write(options.out, report, around)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

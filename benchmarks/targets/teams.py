@@ -1,0 +1,355 @@
+"""Who takes part: how each is started, given jobs, and seen to be done."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import jobwire
+from benchmarks.targets.stage import PATIENCE, Marks, Stage, cpu, pinned, pss
+from jobwire import Client
+from tests.interop.conftest import chroots, missing
+from tests.interop.ruby_process import RubyProcess
+from tests.servers import wait_until
+from tests.workers import environment
+
+__all__ = ["Drained", "Jobwire", "Sidekiq", "Team", "WireTeam"]
+
+HERE = Path(__file__).parent
+WARM = 1_000  # jobs before those that count
+VERSION = "8.1.7"
+
+
+@dataclass(frozen=True)
+class Drained:
+    """One queue that was worked off."""
+
+    rate: float  # jobs a second
+    cpu_us: float  # of the workers, a job
+    server_us: float = 0.0  # CPU of the server, a job
+    trips: float = 0.0  # reads of the server from its sockets, a job
+    idle_mib: float = 0.0  # PSS before
+    after_mib: float = 0.0  # PSS afterwards
+
+
+class Team(Protocol):
+    """One that takes part.
+
+    Attributes:
+        name: With its version.
+        share: How much of the jobs it gets: who is slow shall not take all the time.
+        most_runs: How many samples there are at most.
+        kinds: What it has a counterpart of, by the measuring's name.
+    """
+
+    name: str
+    share: float
+    most_runs: int
+    kinds: frozenset[str]
+
+    def drain(
+        self,
+        stage: Stage,
+        kind: str,
+        jobs: int,
+        *,
+        concurrency: int = 10,
+        processes: int = 1,
+        log: str = "warning",
+        due: bool = False,
+        marks: bool = False,
+    ) -> Drained:
+        """Run jobs that are all there at the start."""
+
+    def enqueue(self, stage: Stage, how: str, jobs: int) -> float:
+        """Return the seconds for so many jobs; `how` is one, async or bulk."""
+
+    def lone(self, stage: Stage, jobs: int) -> list[float]:
+        """Return the seconds from enqueue to start of jobs that come one at a time."""
+
+    def boot(self, stage: Stage) -> float:
+        """Return the seconds from the start of the process to its first job."""
+
+
+Running = AbstractContextManager[list[int]]  # worker processes, by their pids
+
+
+class WireTeam:
+    """One that speaks Sidekiq's wire protocol: jobs are written, and counted, in the same way."""
+
+    name = ""
+    share = 1.0
+    most_runs = 1_000
+    kinds = frozenset(
+        [
+            *("drain", "logged", "processes", "failing", "scheduled", "one", "bulk", "lone"),
+            *("waiting_10", "waiting_50", "waiting_100", "boot"),
+        ]
+    )
+
+    def start(
+        self, stage: Stage, *, concurrency: int, processes: int, log: str, marks: Marks | None
+    ) -> Running:
+        raise NotImplementedError
+
+    def command(self, how: str, jobs: int) -> tuple[Sequence[str], dict[str, str]]:
+        raise NotImplementedError
+
+    def drain(
+        self,
+        stage: Stage,
+        kind: str,
+        jobs: int,
+        *,
+        concurrency: int = 10,
+        processes: int = 1,
+        log: str = "warning",
+        due: bool = False,
+        marks: bool = False,
+    ) -> Drained:
+        client = stage.client
+        written = Marks(stage.directory) if marks else None
+        worker = self.start(
+            stage, concurrency=concurrency, processes=processes, log=log, marks=written
+        )
+        polls = 0
+
+        def gone() -> bool:
+            nonlocal polls
+            polls += 1
+            if due:
+                return not client.exists("schedule", "queue:default")
+            if kind == "Failing":
+                return bool(client.zcard("retry") >= jobs)
+            return not client.exists("queue:default")
+
+        def processed() -> bool:
+            return int(client.get("stat:processed") or 0) == WARM + jobs
+
+        with worker as pids:
+            wait_until(lambda: client.scard("processes") == processes, 60, "workers to register")
+            time.sleep(0.5)  # what they do at their start is no part of this
+            idle = sum(map(pss, pids)) / len(pids)
+            with Client(stage.url, generation=8) as pusher:
+                pusher.push_bulk("Nothing", [[number] for number in range(WARM)])
+                wait_until(lambda: not client.exists("queue:default"), 60, "warm workers")
+            with Client(stage.url, generation=8, namespace="stock:") as pusher:
+                at = time.time() - 1 if due else None
+                pusher.push_bulk(kind, [[number] for number in range(jobs)], at=at)
+            before = sum(map(cpu, pids)), stage.polls()
+            started = time.perf_counter()
+            if due:
+                client.rename("stock:schedule", "schedule")
+                # They look once a second: the clock starts when one has found them.
+                wait_until(lambda: client.zcard("schedule") < jobs, 60, "promotion")
+                started = time.perf_counter()
+            else:
+                client.rename("stock:queue:default", "queue:default")
+            if written is not None:
+                written.wait(jobs)
+            else:
+                wait_until(gone, PATIENCE, "the queue to be empty")
+            seconds = time.perf_counter() - started
+            after = sum(map(cpu, pids)), stage.polls()
+            full = sum(map(pss, pids)) / len(pids)
+        wait_until(processed, 20, "all jobs to be counted")  # Sidekiq: at its end
+        if written is not None:
+            written.close()
+        return Drained(
+            rate=jobs / seconds,
+            cpu_us=(after[0] - before[0]) / jobs * 1e6,
+            server_us=(after[1]["cpu"] - before[1]["cpu"]) / jobs * 1e6,
+            trips=(after[1]["reads"] - before[1]["reads"] - polls) / jobs,
+            idle_mib=idle,
+            after_mib=full,
+        )
+
+    def enqueue(self, stage: Stage, how: str, jobs: int) -> float:
+        command, env = self.command(how, jobs)
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(stage.server.pid, {cores[0]})
+        try:
+            with pinned(cores[-1]):
+                return float(self.run(stage, command, env))
+        finally:
+            os.sched_setaffinity(stage.server.pid, cores)
+
+    def run(self, stage: Stage, command: Sequence[str], env: dict[str, str]) -> str:
+        raise NotImplementedError
+
+    def lone(self, stage: Stage, jobs: int) -> list[float]:
+        marks = Marks(stage.directory)
+        seconds: list[float] = []
+        with self.start(stage, concurrency=10, processes=1, log="warning", marks=marks):
+            client = stage.client
+            wait_until(lambda: client.scard("processes") == 1, 60, "the worker to register")
+            with Client(stage.url, generation=8) as pusher:
+                pusher.push_bulk("Nothing", [[number] for number in range(WARM)])
+                wait_until(lambda: not client.exists("queue:default"), 60, "a warm worker")
+                for _ in range(jobs):
+                    time.sleep(0.03)  # until it is idle again
+                    pusher.push("Lone", [time.time()])
+                    seconds += map(float, marks.wait(1))
+        marks.close()
+        return seconds
+
+    def boot(self, stage: Stage) -> float:
+        marks = Marks(stage.directory)
+        with Client(stage.url, generation=8) as pusher:
+            pusher.push("Lone", [0.0])
+        started = time.time()
+        with self.start(stage, concurrency=10, processes=1, log="warning", marks=marks):
+            [ran_at] = map(float, marks.wait(1))
+        marks.close()
+        return ran_at - started
+
+
+@dataclass
+class Jobwire(WireTeam):
+    """jobwire of one checkout.
+
+    Args:
+        checkout: Where its `python/` is.
+        fetch: reliable or basic.
+        name: With its version.
+    """
+
+    checkout: Path
+    fetch: str = "reliable"
+    name: str = f"jobwire {jobwire.__version__}"
+    kinds: frozenset[str] = field(
+        default_factory=lambda: WireTeam.kinds | {"async", "waiting_async"}
+    )
+
+    def _environment(self, stage: Stage, marks: Marks | None) -> dict[str, str]:
+        more = {"JOBWIRE_REDIS_URL": stage.url}
+        if marks is not None:
+            more["BENCH_MARKS"] = str(marks.path)
+        path = f"{self.checkout / 'python'}:{self.checkout / 'conformance'}"
+        return {**environment(), **more, "PYTHONPATH": path}
+
+    @contextmanager
+    def start(
+        self, stage: Stage, *, concurrency: int, processes: int, log: str, marks: Marks | None
+    ) -> Iterator[list[int]]:
+        with (stage.directory / "worker.log").open("wb") as output:
+            worker = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "jobwire", "worker", f"{HERE / 'jobs.py'}:app"),
+                    *("-c", str(concurrency), "-p", str(processes), "--poll-interval", "1"),
+                    *("--log-level", log, "--fetch", self.fetch, "--timeout", "2"),
+                ],
+                cwd=stage.directory,
+                env=self._environment(stage, marks),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=output,
+            )
+        stage.keeper.watch(worker.pid)
+        try:
+            if processes > 1:
+
+                def children() -> list[int]:
+                    path = Path(f"/proc/{worker.pid}/task/{worker.pid}/children")
+                    found = [int(pid) for pid in path.read_text().split()]
+                    return found if len(found) >= processes else []
+
+                wait_until(children, 30, "the processes")
+                wait_until(
+                    lambda: stage.client.scard("processes") == processes, 60, "them to register"
+                )
+                yield [int(name.split(b":")[-2]) for name in stage.client.smembers("processes")]
+            else:
+                yield [worker.pid]
+            worker.send_signal(signal.SIGTERM)
+            worker.wait(20)
+        finally:
+            with suppress(ProcessLookupError):
+                worker.kill()
+            worker.wait()
+            stage.keeper.release(worker.pid)
+
+    def command(self, how: str, jobs: int) -> tuple[Sequence[str], dict[str, str]]:
+        return [sys.executable, str(HERE / "enqueue.py"), how, str(jobs)], {}
+
+    def run(self, stage: Stage, command: Sequence[str], env: dict[str, str]) -> str:
+        done = subprocess.run(
+            command,
+            env={**self._environment(stage, None), **env},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=True,
+        )
+        return done.stdout
+
+
+class Sidekiq(WireTeam):
+    """The real one, in its chroot."""
+
+    name = f"Sidekiq {VERSION}"
+    share = 0.4
+
+    @staticmethod
+    def missing() -> str | None:
+        """Say why it cannot take part."""
+        return missing(VERSION)
+
+    def _spawn(
+        self, stage: Stage, command: Sequence[str], *, log: str, marks: Marks | None, pipes: bool
+    ) -> RubyProcess:
+        directory = stage.directory / "ruby"
+        shutil.copytree(HERE / "ruby", directory, dirs_exist_ok=True)
+        env = {"REDIS_URL": stage.url, "BENCH_LOG": log}
+        if marks is not None:
+            env["BENCH_MARKS"] = "marks"
+            with suppress(FileNotFoundError):
+                (directory / "marks").unlink()
+            os.link(marks.path, directory / "marks")
+        return RubyProcess(chroots() / VERSION, command, env, pipes=pipes, directory=directory)
+
+    @contextmanager
+    def start(
+        self, stage: Stage, *, concurrency: int, processes: int, log: str, marks: Marks | None
+    ) -> Iterator[list[int]]:
+        command = ["sidekiq", "-r", "./jobs.rb", "-c", str(concurrency), "-q", "default", "-t", "2"]
+        started: list[RubyProcess] = []
+        try:
+            for _ in range(processes):
+                started.append(self._spawn(stage, command, log=log, marks=marks, pipes=False))
+            yield [process.pid for process in started]
+            for process in started:
+                process.popen.send_signal(signal.SIGTERM)
+            for process in started:
+                process.popen.wait(20)
+        except AssertionError:
+            sys.stderr.write("".join(process.log()[-4000:] for process in started))
+            raise
+        finally:
+            for process in started:
+                process.close()
+
+    def command(self, how: str, jobs: int) -> tuple[Sequence[str], dict[str, str]]:
+        return ["ruby", "enqueue.rb", how, str(jobs)], {}
+
+    def run(self, stage: Stage, command: Sequence[str], env: dict[str, str]) -> str:
+        process = self._spawn(stage, command, log="warning", marks=None, pipes=True)
+        try:
+            assert process.popen.stdout is not None
+            said = process.popen.stdout.read().decode()
+            assert process.popen.wait(PATIENCE) == 0, process.log()
+        finally:
+            process.close()
+        return said
+
+
