@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import redis
@@ -38,9 +40,9 @@ class SyncRedis:
         role: str = "client",
     ) -> None:
         self.url = _connect.check_url(url)
-        self._role = role
-        self._connect = _connect.opener(url, timeout=timeout)
-        self._lines = Lines(self._open, max_connections, timeout)
+        # Nothing below refers to this object: forgotten, it closes its connections at once.
+        connect = _connect.opener(url, timeout=timeout)
+        self._lines = Lines(partial(_open, url, role, connect), max_connections, timeout)
 
     def run(self, op: Op[T]) -> T:
         """Run an operation to its end and return its result.
@@ -86,11 +88,12 @@ class SyncRedis:
         self._lines.back(line)
         return replies
 
-    def _open(self) -> Line:
-        line = Line(self._connect())
-        try:
-            _connect.check_greeting(line.ask(_connect.greeting(self.url, self._role)))
-        except BaseException:
-            line.close()
-            raise
-        return line
+
+def _open(url: str, role: str, connect: Callable[[], Any]) -> Line:
+    line = Line(connect())
+    try:
+        _connect.check_greeting(line.ask(_connect.greeting(url, role)))
+    except BaseException:
+        line.close()
+        raise
+    return line

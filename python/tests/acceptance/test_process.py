@@ -73,6 +73,26 @@ def test_earlier_handlers_are_called_too(server: Server, fleet: Fleet, tmp_path:
     assert called.read_text().split() == ["SIGTTIN", "SIGUSR1", "SIGTSTP", "SIGTERM"]
 
 
+ELSEWHERE = """
+import signal, threading
+from jobwire import App
+
+app = App()
+# From here on the kernel can hand TERM to this thread only, which does nothing with it.
+threading.Thread(target=threading.Event().wait, daemon=True, name="elsewhere").start()
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+"""
+
+
+def test_a_signal_that_another_thread_gets(server: Server, fleet: Fleet, tmp_path: Path) -> None:
+    """SIG-1: the main thread, which alone may act on it, hears of it without being woken."""
+    (tmp_path / "elsewhere.py").write_text(ELSEWHERE)
+    fleet.start("elsewhere:app", "--redis", server.url)
+    fleet.wait_logged(", process ")
+    fleet.send(signal.SIGTERM)
+    assert fleet.wait() == 0
+
+
 def test_usr2_means_nothing_to_a_single_process(server: Server, fleet: Fleet) -> None:
     """SIG-4: a signal that is none of ours is logged, and harmless."""
     fleet.start("shop:app", "--redis", server.url)

@@ -318,6 +318,40 @@ def test_threads_beyond_the_limit_wait_for_a_connection(server: Server) -> None:
     wait_until(lambda: not names(server))
 
 
+def clients_of(server: Server) -> int:
+    return names(server)["jobwire-client"]
+
+
+def test_a_forgotten_client_closes_its_connections(server: Server) -> None:
+    """At once, not when the cycle collector comes by."""
+    gc.collect()
+    gc.disable()
+    try:
+        clients = [Client(server.url)]
+        clients[0].push("EchoJob")
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(lambda _: clients[0].push("EchoJob"), range(30)))
+        assert clients_of(server) >= 1
+        clients.clear()
+        wait_until(lambda: clients_of(server) == 0, what="the connections to be closed")
+    finally:
+        gc.enable()
+
+
+def test_an_application_that_goes_elsewhere_closes_its_connections(
+    server_factory: ServerFactory,
+) -> None:
+    """The clients of the Redis that it leaves are of no more use."""
+    one, other = server_factory(), server_factory()
+    app = App(one.url)
+    app.client.push("EchoJob")
+    assert clients_of(one) == 1
+    app.connect(other.url)
+    wait_until(lambda: clients_of(one) == 0, what="the connections to be closed")
+    app.client.push("EchoJob")
+    assert clients_of(other) == 1
+
+
 def test_a_thread_does_not_wait_for_ever(server: Server) -> None:
     """PUSH-8: no connection became free, so nothing was sent."""
     redis = SyncRedis(server.url, max_connections=1, timeout=5)
