@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Self
 
@@ -11,7 +11,7 @@ from jobwire_conformance.config import Config
 from jobwire_conformance.driver import Driver
 from jobwire_conformance.errors import Usage
 from jobwire_conformance.faults import Rule
-from jobwire_conformance.processes import Keeper, Log, Server
+from jobwire_conformance.processes import Keeper, Log, Store
 from jobwire_conformance.proxy import Call, Proxy, Switchboard
 from jobwire_conformance.worker import Worker
 
@@ -25,12 +25,16 @@ class Lane:
 
     Args:
         config: Of the implementation.
-        program: Of the servers.
+        servers: Makes two: the one that is watched, and the one that jobs report to.
         rewrites: Makes the rules that every process is under, to try the suite itself.
     """
 
     def __init__(
-        self, keeper: Keeper, config: Config, program: str, rewrites: Sequence[Rule] = ()
+        self,
+        keeper: Keeper,
+        config: Config,
+        servers: Callable[[], tuple[Store, Store]],
+        rewrites: Sequence[Rule] = (),
     ) -> None:
         self.config = config
         self._keeper = keeper
@@ -39,7 +43,7 @@ class Lane:
         self._workers: dict[str, Worker] = {}
         self._run = ""
         try:
-            self._server, self._control = Server(keeper, program), Server(keeper, program)
+            self._server, self._control = servers()
             self._stack.callback(self._server.close)
             self._stack.callback(self._control.close)
             self._board = self._stack.enter_context(Switchboard())
@@ -53,9 +57,13 @@ class Lane:
             raise
         self._driver: Driver | None = None
 
-    def _proxy(self) -> Proxy:
+    def _proxy(self, rules: Sequence[Rule] = (), *, lockstep: bool = False) -> Proxy:
         return self._board.open(
-            "127.0.0.1", self._server.port, rules=[_again(r) for r in self._rewrites]
+            self._server.host,
+            self._server.port,
+            rules=[*map(_again, self._rewrites), *rules],
+            lockstep=lockstep,
+            greeting=self._server.greeting,
         )
 
     def server(self) -> tuple[str, str]:
@@ -83,7 +91,7 @@ class Lane:
                 self._keeper,
                 self.config,
                 self.config.driver,
-                url=self.driver_proxy.url(),
+                url=self.driver_proxy.url(self._server.database),
                 generation=self.config.generation,
                 log=Log(),
             )
@@ -104,8 +112,8 @@ class Lane:
         for worker in self._workers.values():
             worker.close()
         self._workers.clear()
-        self.link.call("FLUSHALL")
-        self.control.call("FLUSHALL")
+        self._server.clear(self.link)
+        self._control.clear(self.control)
         self.driver_proxy.clear()
         for rule in self._rewrites:
             self.driver_proxy.add(_again(rule))
@@ -131,13 +139,10 @@ class Lane:
         settings = self.config.worker
         if settings is None:
             raise Usage(f"{self.config.path}: there is no [worker], which this check needs")
-        proxy = self._board.open(
-            "127.0.0.1",
-            self._server.port,
-            rules=[*map(_again, self._rewrites), *rules],
-            lockstep=lockstep,
+        proxy = self._proxy(rules, lockstep=lockstep)
+        control = self._board.open(
+            self._control.host, self._control.port, greeting=self._control.greeting
         )
-        control = self._board.open("127.0.0.1", self._control.port)
         paces = {**DEFAULTS, **knobs}
         worker = Worker(
             self._keeper,
@@ -149,8 +154,8 @@ class Lane:
             control=control,
             concurrency=concurrency,
             environment={
-                "JOBWIRE_REDIS_URL": proxy.url(),
-                "JOBWIRE_CONTROL_URL": control.url(),
+                "JOBWIRE_REDIS_URL": proxy.url(self._server.database),
+                "JOBWIRE_CONTROL_URL": control.url(self._control.database),
                 "JOBWIRE_RUN": self._run,
                 "JOBWIRE_QUEUES": ",".join(queues),
                 "JOBWIRE_CONCURRENCY": str(concurrency),

@@ -17,12 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 from jobwire_conformance.errors import EnvironmentFault
 from jobwire_conformance.link import Link
 
-__all__ = ["Group", "Keeper", "Log", "Server", "server_program", "wait_for"]
+__all__ = ["Group", "Keeper", "Log", "Server", "Store", "server_program", "wait_for"]
 
 # Reads from a pipe, which closes with the suite, what is to be done then: kill process groups, kill
 # whatever else carries the run's mark in its environment, remove the directory, empty databases.
@@ -282,15 +282,37 @@ def server_program(given: str | None) -> str:
     )
 
 
-class Server:
-    """A server of the suite's own on a free port of 127.0.0.1, without persistence.
+class Store(Protocol):
+    """A database that a run has for itself.
 
     Attributes:
-        host: Where it listens.
-        port: Where it listens.
-        database: The one to use.
-        greeting: What a new connection has to say first.
+        host: Where its server listens.
+        port: Where its server listens.
+        database: Its number.
+        greeting: What a new connection to the server has to say first; empty for nothing.
     """
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def database(self) -> int: ...
+    @property
+    def greeting(self) -> bytes: ...
+
+    def link(self) -> Link:
+        """Return a new connection."""
+
+    def clear(self, link: Link) -> None:
+        """Forget everything in it."""
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+
+
+class Server:
+    """A server of the suite's own on a free port of 127.0.0.1, without persistence."""
 
     host = "127.0.0.1"
     database = 0

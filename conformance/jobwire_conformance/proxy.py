@@ -172,6 +172,7 @@ class Proxy:
         own_port: Where to listen; 0 for any free port.
         observe: Is told of each call once it is over: answered, and the answer on its way, or
             given up by either side; in the loop's thread.
+        greeting: A command that each connection to the server begins with; nobody else sees it.
 
     Attributes:
         port: Where to connect to.
@@ -192,7 +193,9 @@ class Proxy:
         keep: int | None = None,
         own_port: int = 0,
         observe: Callable[[Call], object] | None = None,
+        greeting: bytes = b"",
     ) -> None:
+        self.greeting = greeting
         self.port = own_port
         self.calls: deque[Call] = deque(maxlen=keep)
         self.pushes = 0
@@ -391,7 +394,9 @@ class _Line(asyncio.Protocol):
 
     async def _connect(self) -> None:
         try:
-            await self._loop.create_connection(lambda: _Upstream(self), *self._proxy.upstream)
+            await self._loop.create_connection(
+                lambda: _Upstream(self, self._proxy.greeting), *self._proxy.upstream
+            )
         except OSError:
             self.drop()
 
@@ -637,15 +642,33 @@ class _Line(asyncio.Protocol):
 class _Upstream(asyncio.Protocol):
     """The connection to the server that belongs to a line."""
 
-    def __init__(self, line: _Line) -> None:
+    def __init__(self, line: _Line, greeting: bytes) -> None:
         self._line = line
+        self._greeting = greeting
+        self._heard = b""
+        self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self._line.server_ready(transport)
+        self._transport = transport
+        if self._greeting:
+            transport.write(self._greeting)
+        else:
+            self._line.server_ready(transport)
 
     def data_received(self, data: bytes) -> None:
-        self._line.server_said(data)
+        if not self._greeting:
+            self._line.server_said(data)
+            return
+        self._heard += data
+        if not self._heard.endswith(b"\r\n"):
+            return
+        self._greeting = b""
+        assert self._transport is not None
+        if self._heard.startswith(b"+"):
+            self._line.server_ready(self._transport)
+        else:
+            self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._line.server_lost()

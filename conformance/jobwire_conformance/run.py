@@ -7,20 +7,21 @@ import queue
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
 
 from jobwire_conformance import crash, data
+from jobwire_conformance.borrowed import Borrowed, borrow
 from jobwire_conformance.cases import Case
 from jobwire_conformance.config import Config
 from jobwire_conformance.errors import ConformError, EnvironmentFault, SuiteFault
 from jobwire_conformance.faults import Rule
 from jobwire_conformance.lane import Lane
 from jobwire_conformance.play import Finding, Play
-from jobwire_conformance.processes import Keeper, server_program
+from jobwire_conformance.processes import Keeper, Server, Store, server_program
 from jobwire_conformance.proxy import Call
 from jobwire_conformance.verdicts import Deviation, Verdict, judge, stale, status, summary
 
@@ -171,10 +172,15 @@ class _Run:
         for case in sorted(cases, key=lambda case: (case.crash is None, case.pace is None)):
             self._cases.put(case)
 
-    def lane(self, keeper: Keeper, program: str, rewrites: Sequence[Rule]) -> None:
+    def lane(
+        self,
+        keeper: Keeper,
+        servers: Callable[[], tuple[Store, Store]],
+        rewrites: Sequence[Rule],
+    ) -> None:
         """Run cases until none is left, or something is in the way of all."""
         try:
-            with Lane(keeper, self._outcome.config, program, rewrites) as lane:
+            with Lane(keeper, self._outcome.config, servers, rewrites) as lane:
                 self._outcome.server = lane.server()
                 while not self._outcome.errors:
                     try:
@@ -250,6 +256,7 @@ def run(
     lanes: int = 1,
     patience: float = 20.0,
     program: str | None = None,
+    redis: Borrowed | None = None,
     rewrites: Sequence[Rule] = (),
     trace: Path | None = None,
 ) -> Outcome:
@@ -263,6 +270,7 @@ def run(
         lanes: How many cases at a time.
         patience: Seconds until something that has to happen must have.
         program: Of the servers; None for the first one that there is.
+        redis: A server to use instead, in a single lane.
         rewrites: Mistakes that every process is to make.
         trace: Where to write all commands.
     """
@@ -271,10 +279,17 @@ def run(
     lines = _Trace(trace)
     work = _Run(outcome, cases, deviations, watcher, patience, lines)
     try:
-        found = server_program(program)
+        found = None if redis else server_program(program)
         with Keeper() as keeper:
+
+            def servers() -> tuple[Store, Store]:
+                if redis is not None:
+                    return borrow(keeper, redis)
+                assert found is not None
+                return Server(keeper, found), Server(keeper, found)
+
             threads = [
-                threading.Thread(target=work.lane, args=(keeper, found, rewrites), daemon=True)
+                threading.Thread(target=work.lane, args=(keeper, servers, rewrites), daemon=True)
                 for _ in range(max(1, min(lanes, len(cases))))
             ]
             try:
