@@ -9,27 +9,46 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from importlib import import_module
 from typing import NoReturn
 
 import click
 
 import jobwire
-from jobwire.cli.bench import bench
-from jobwire.cli.config import config
-from jobwire.cli.dev import dev
-from jobwire.cli.enqueue import enqueue
 from jobwire.cli.exits import AppNotLoaded, report
-from jobwire.cli.inspect import inspect
-from jobwire.cli.spec import spec
-from jobwire.cli.validate import validate
-from jobwire.cli.worker import worker
 from jobwire.errors import JobwireError
-from jobwire_conformance.cli import conform
 
 __all__ = ["main"]
 
+# Imported when they are called: a worker runs for weeks without what the others need.
+_COMMANDS = {
+    "worker": "jobwire.cli.worker",
+    "config": "jobwire.cli.config",
+    "enqueue": "jobwire.cli.enqueue",
+    "dev": "jobwire.cli.dev",
+    "inspect": "jobwire.cli.inspect",
+    "spec": "jobwire.cli.spec",
+    "validate": "jobwire.cli.validate",
+    "bench": "jobwire.cli.bench",
+    "conform": "jobwire_conformance.cli",
+}
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(_COMMANDS[name]), name)
+        return command
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(jobwire.__version__, prog_name="jobwire")
 def cli() -> None:
     """Client and worker for the Redis wire protocol that Sidekiq speaks.
@@ -41,17 +60,6 @@ def cli() -> None:
     Exit status: 0 done; 2 wrong usage or an invalid job; 3 the application cannot be loaded;
     4 Redis cannot be used; 5 a push that may have been written.
     """
-
-
-cli.add_command(worker)
-cli.add_command(config)
-cli.add_command(enqueue)
-cli.add_command(dev)
-cli.add_command(inspect)
-cli.add_command(spec)
-cli.add_command(validate)
-cli.add_command(bench)
-cli.add_command(conform)
 
 
 def main() -> None:
