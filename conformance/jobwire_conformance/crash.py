@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from jobwire_conformance.cases import Case
+from jobwire_conformance.checks import WRITES, Finding
 from jobwire_conformance.faults import Kill, Rule, Side
 from jobwire_conformance.lane import Lane
-from jobwire_conformance.play import WRITES, Finding, Play
+from jobwire_conformance.play import Play
 from jobwire_conformance.proxy import Call
 from jobwire_conformance.resp import decode
 
@@ -27,6 +28,8 @@ class Loss:
     point: str
     side: Side
     outcome: str
+    window: str | None = None  # loss window that the points of the case go through
+    trace: tuple[int, int] | None = None  # of what was not kept: first and last line
 
 
 def run(
@@ -35,8 +38,17 @@ def run(
     *,
     patience: float,
     waits: Callable[[str], None],
+    keep: Callable[[str, Sequence[Finding]], tuple[int, int] | None] = lambda *_: None,
 ) -> tuple[list[Finding], list[Loss]]:
     """Run a case once in lockstep, and again for each point and side.
+
+    Args:
+        lane: Where.
+        case: What.
+        patience: Seconds until something that has to happen must have.
+        waits: Told what is waited for.
+        keep: Called after a rerun that is worth a look, with its name and what failed in it, to
+            write down what passed; returns where.
 
     Returns:
         One finding for each requirement, and the map.
@@ -59,12 +71,23 @@ def run(
             rule = Rule(Kill(side, lambda: lane.workers[name].end()), label, nth=int(nth))
             play = Play(lane, case, patience=patience, waits=waits, cuts={name: [rule]})
             play.run(crash.get("then", ()))
+            where = f"{name} cut off {side} {point}"
+            fates = []
+            failed = []
             for requirement, predicate in crash["check"].items():
-                finding = play.predicate(requirement, predicate, f"{name} cut off {side} {point}")
+                finding = play.predicate(requirement, predicate, where)
                 if requirement not in findings or not finding.ok:
                     findings[requirement] = finding
+                if not finding.ok:
+                    failed.append(finding)
                 if jid := re.search(r"performed\(([^)]*)\)", predicate):
-                    losses.append(Loss(case.name, point, side, play.fate(jid[1])))
+                    fates.append(play.fate(jid[1]))
+            # Nobody will look at a run in which nothing happened to the job.
+            dull = not failed and all(fate == "kept" for fate in fates)
+            trace = None if dull else keep(f"{side} {point}", failed)
+            losses += [
+                Loss(case.name, point, side, fate, crash.get("window"), trace) for fate in fates
+            ]
     lane.reset()
     return list(findings.values()), losses
 

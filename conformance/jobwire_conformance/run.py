@@ -7,25 +7,35 @@ import queue
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
 
 from jobwire_conformance import crash, data
 from jobwire_conformance.borrowed import Borrowed, borrow
-from jobwire_conformance.cases import Case
+from jobwire_conformance.cases import Case, load
+from jobwire_conformance.checks import Finding
 from jobwire_conformance.config import Config
 from jobwire_conformance.errors import ConformError, EnvironmentFault, SuiteFault
 from jobwire_conformance.faults import Rule
 from jobwire_conformance.lane import Lane
-from jobwire_conformance.play import Finding, Play
+from jobwire_conformance.play import Play
 from jobwire_conformance.processes import Keeper, Server, Store, server_program
 from jobwire_conformance.proxy import Call
-from jobwire_conformance.verdicts import Deviation, Verdict, judge, stale, status, summary
+from jobwire_conformance.verdicts import (
+    Deviation,
+    Standing,
+    Verdict,
+    judge,
+    stale,
+    status,
+    summary,
+)
 
-__all__ = ["Outcome", "Watcher", "chosen", "run"]
+__all__ = ["Outcome", "Watcher", "check_data", "chosen", "run"]
 
 _WORST = {status: rank for rank, status in enumerate((5, 4, 64, 3, 1, 2, 0))}
 
@@ -45,6 +55,9 @@ class Outcome:
     """All that a run found."""
 
     config: Config
+    cases: Sequence[Case] = ()  # all that the suite has, whether they ran or not
+    again: str = ""  # the command that runs one case again, up to the name
+    variant: str = ""  # which of several ways to set the implementation up
     verdicts: list[Verdict] = field(default_factory=list)
     losses: list[crash.Loss] = field(default_factory=list)
     stale: list[Deviation] = field(default_factory=list)
@@ -58,18 +71,25 @@ class Outcome:
     def as_data(self) -> dict[str, Any]:
         """Return results.json. See schema/results.json."""
         about = {"name": self.config.name, "version": self.version or "unknown"}
+        if self.variant:
+            about["variant"] = self.variant
         for name in ("language", "source"):
             if value := getattr(self.config, name):
                 about[name] = value
-        return {
+        found = {
             "results": 1,
             "spec": data.spec_version(),
             "suite": suite_version(),
             "driver": 1,
             "implementation": about,
             "claims": {
-                claim: {"met": met and not self.errors, "checks": dict(counts)}
-                for claim, (met, counts) in summary(self.config.claims, self.verdicts).items()
+                claim: {
+                    "met": standing.met and not self.errors,
+                    "checks": dict(sorted(standing.counts.items())),
+                    "missing": [*standing.missing],
+                    "unchecked": [*standing.unchecked],
+                }
+                for claim, standing in self._standings().items()
             },
             "generation": self.config.generation,
             "server": {"name": self.server[0], "version": self.server[1]},
@@ -77,13 +97,23 @@ class Outcome:
             "started": self.started,
             "seconds": round(self.seconds, 3),
             "status": self.status,
-            "checks": [_check(verdict) for verdict in self.verdicts],
-            "loss_map": [
-                {name: getattr(loss, name) for name in ("case", "point", "side", "outcome")}
-                for loss in self.losses
-            ],
+            "checks": [check_data(verdict) for verdict in self.verdicts],
+            "loss_map": [_loss(loss) for loss in self.losses],
+            "errors": [{"status": each.status, "message": str(each)} for each in self.errors],
             "trace": "trace.jsonl",
         }
+        if self.again:
+            found["again"] = self.again
+        return found
+
+    def _standings(self) -> Mapping[str, Standing]:
+        return summary(self.config.claims, self.verdicts, self.cases, self.config.generation)
+
+
+@cache
+def every_case() -> Sequence[Case]:
+    """Return all cases of the suite, read once."""
+    return load()
 
 
 def suite_version() -> str:
@@ -94,7 +124,8 @@ def suite_version() -> str:
         return "unknown"
 
 
-def _check(verdict: Verdict) -> dict[str, Any]:
+def check_data(verdict: Verdict) -> dict[str, Any]:
+    """Return a check of results.json."""
     finding = verdict.finding
     found: dict[str, Any] = {
         "case": verdict.case,
@@ -118,14 +149,36 @@ def _check(verdict: Verdict) -> dict[str, Any]:
     return found
 
 
-def chosen(cases: Sequence[Case], claims: Sequence[str], generation: int) -> list[Case]:
-    """Return the cases that count for these claims and this generation."""
-    return [
-        case
-        for case in cases
-        if case.generation in (None, generation)
-        and any(claim in claims for each in case.requirements for claim in case.counts_for(each))
-    ]
+def _loss(loss: crash.Loss) -> dict[str, Any]:
+    found: dict[str, Any] = {"case": loss.case, "point": loss.point, "side": loss.side}
+    if loss.window is not None:
+        found["window"] = loss.window
+    found["outcome"] = loss.outcome
+    if loss.trace is not None:
+        found["trace"] = [*loss.trace]
+    return found
+
+
+def chosen(
+    cases: Sequence[Case], claims: Sequence[str], generation: int, *, losses: bool = False
+) -> list[Case]:
+    """Return the cases that count for these claims and this generation.
+
+    Args:
+        cases: From these.
+        claims: Of the implementation.
+        generation: Of the implementation.
+        losses: With those that only tell where jobs are lost, because the implementation claims
+            the role, but not the profile that forbids it.
+    """
+    roles = {claim.partition("/")[0] for claim in claims}
+
+    def counts(case: Case) -> bool:
+        of = {claim for each in case.requirements for claim in case.counts_for(each)}
+        maps = losses and case.crash is not None
+        return any(claim in claims or (maps and claim.partition("/")[0] in roles) for claim in of)
+
+    return [case for case in cases if case.generation in (None, generation) and counts(case)]
 
 
 class _Trace:
@@ -135,14 +188,26 @@ class _Trace:
         self._file = None if path is None else path.open("w", encoding="utf-8")
         self._lines = 0
 
-    def add(self, case: Case, calls: Sequence[tuple[str, Call]]) -> dict[int, int]:
-        """Write the commands of a case; return which call is on which line, from 0."""
+    def add(
+        self, case: Case, calls: Sequence[tuple[str, Call]], crash: str | None = None
+    ) -> dict[int, int]:
+        """Write the commands of a case; return which call is on which line, from 0.
+
+        Args:
+            case: Which.
+            calls: The commands, with the process that sent each.
+            crash: Of a rerun in which a process was cut off: where.
+        """
         places = {}
         for name, call in calls:
             places[id(call)] = self._lines
             self._lines += 1
             if self._file is not None:
                 line = {"case": case.name, "proc": name, **json.loads(call.as_json())}
+                line["ms"] = round((call.at - calls[0][1].at) * 1e3, 3)
+                line["sent"] = call.sent is not None
+                if crash is not None:
+                    line["crash"] = crash
                 self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
         return places
 
@@ -219,11 +284,23 @@ class _Run:
     def _play(self, lane: Lane, case: Case, waits: Any) -> list[Finding]:
         findings = Play(lane, case, patience=self._patience, waits=waits).run()
         with self._lock:
-            places = self._trace.add(case, lane.calls())
+            lines = lane.calls()
+            places = self._trace.add(case, lines)
         _place(findings, places)
         if case.crash is not None and all(finding.ok for finding in findings):
             lane.reset()
-            more, losses = crash.run(lane, case, patience=self._patience, waits=waits)
+
+            def keep(where: str, failed: Sequence[Finding]) -> tuple[int, int] | None:
+                with self._lock:
+                    places = self._trace.add(case, lane.calls(), where)
+                if not places:
+                    return None
+                lines = min(places.values()), max(places.values())
+                for finding in failed:
+                    finding.trace[:] = lines
+                return lines
+
+            more, losses = crash.run(lane, case, patience=self._patience, waits=waits, keep=keep)
             findings += more
             with self._lock:
                 self._outcome.losses += losses
@@ -259,6 +336,8 @@ def run(
     redis: Borrowed | None = None,
     rewrites: Sequence[Rule] = (),
     trace: Path | None = None,
+    again: str = "",
+    variant: str = "",
 ) -> Outcome:
     """Run cases and return everything that was found.
 
@@ -273,8 +352,11 @@ def run(
         redis: A server to use instead, in a single lane.
         rewrites: Mistakes that every process is to make.
         trace: Where to write all commands.
+        again: The command that runs one case again, up to the name.
+        variant: Which of several ways to set the implementation up this is.
     """
-    outcome = Outcome(config, started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    outcome = Outcome(config, every_case(), again, variant)
+    outcome.started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     began = time.monotonic()
     lines = _Trace(trace)
     work = _Run(outcome, cases, deviations, watcher, patience, lines)
@@ -309,6 +391,7 @@ def run(
     finally:
         lines.close()
     outcome.verdicts.sort(key=lambda verdict: (verdict.case, verdict.claim))
+    outcome.losses.sort(key=lambda loss: loss.case)
     outcome.stale = stale(deviations, outcome.verdicts)
     outcome.seconds = time.monotonic() - began
     statuses = [status(outcome.verdicts, stale_or_unknown=bool(outcome.stale))]

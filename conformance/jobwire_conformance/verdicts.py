@@ -8,12 +8,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobwire_conformance import data
+from jobwire_conformance import data, obligations
 from jobwire_conformance.cases import Case
+from jobwire_conformance.checks import Finding
 from jobwire_conformance.errors import Usage
-from jobwire_conformance.play import Finding
 
-__all__ = ["Deviation", "Verdict", "judge", "load_deviations", "stale", "status", "summary"]
+__all__ = [
+    *("Deviation", "Standing", "Verdict"),
+    *("judge", "load_deviations", "stale", "status", "summary"),
+]
 
 FAILURES = frozenset(["fail", "blocked", "flaky"])
 
@@ -123,15 +126,47 @@ def stale(deviations: Sequence[Deviation], verdicts: Sequence[Verdict]) -> list[
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How it stands about one claim.
+
+    Attributes:
+        met: Whether every obligation that the suite can check was checked, and holds.
+        counts: How many checks have which status.
+        missing: Obligations that the suite can check, and that were not.
+        unchecked: Obligations that the suite cannot check yet.
+    """
+
+    met: bool
+    counts: Counter[str]
+    missing: Sequence[str] = ()
+    unchecked: Sequence[str] = ()
+
+
 def summary(
-    claims: Sequence[str], verdicts: Sequence[Verdict]
-) -> dict[str, tuple[bool, Counter[str]]]:
-    """Return for each claim whether it was met, and how many checks had which status."""
+    claims: Sequence[str],
+    verdicts: Sequence[Verdict],
+    cases: Sequence[Case],
+    generation: int,
+) -> dict[str, Standing]:
+    """Return how it stands about each claim.
+
+    Args:
+        claims: Those that were asked about.
+        verdicts: Of the cases that ran.
+        cases: All that the suite has.
+        generation: Of the implementation.
+    """
     found = {}
     for claim in claims:
-        counts = Counter(verdict.status for verdict in verdicts if verdict.claim == claim)
-        bad = FAILURES | {"deviation"}
-        found[claim] = (bool(counts) and not bad & set(counts), counts)
+        about = [verdict for verdict in verdicts if verdict.claim == claim]
+        counts = Counter(verdict.status for verdict in about)
+        ran = {verdict.requirement for verdict in about}
+        checkable = obligations.checkable(cases, claim, generation)
+        missing = [id_ for id_ in checkable if id_ not in ran]
+        # Whoever claims what the suite does not check at all gets no word about it either way.
+        met = bool(counts) and not missing and not (FAILURES | {"deviation"}) & set(counts)
+        found[claim] = Standing(met, counts, missing, obligations.uncovered(cases, [claim]))
     return found
 
 

@@ -18,6 +18,7 @@ COMMANDS = {
     "watch": "jobwire_conformance.watch:watch",
     "check": "jobwire_conformance.cli.check:check",
     "trace": "jobwire_conformance.cli.trace:trace",
+    "report": "jobwire_conformance.cli.report:report",
 }
 """Name to module and function, in the order of the help."""
 

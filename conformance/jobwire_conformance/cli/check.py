@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from pathlib import Path
+from typing import cast
 
 import click
 
@@ -38,7 +38,19 @@ __all__ = ["check"]
     "--report",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Write results.json, trace.jsonl, junit.xml and summary.md there.",
+    help="Write results.json, trace.jsonl, report.html, junit.xml and the rest there.",
+)
+@click.option(
+    "--store",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write the results for a matrix to DIR/IMPLEMENTATION/VERSION.json.",
+)
+@click.option(
+    "--variant", default="", metavar="TEXT", help="Which way it is set up, if of several."
+)
+@click.option(
+    "--losses", is_flag=True, help="Find out where jobs are lost, though no claim forbids it. Slow."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print results.json.")
 def check(
@@ -51,6 +63,9 @@ def check(
     server: str | None,
     mutant: str | None,
     report: Path | None,
+    store: Path | None,
+    variant: str,
+    losses: bool,
     as_json: bool,
 ) -> int:
     """Check the claims of an implementation; with CLAIM, like client/core, only these.
@@ -60,9 +75,11 @@ def check(
     """
     from dataclasses import replace
 
-    from jobwire_conformance import cases, config, mutants, run, verdicts
-    from jobwire_conformance import report as reports
+    from jobwire_conformance import cases, config, mutants, reports, run, verdicts
     from jobwire_conformance.data import CLAIMS
+    from jobwire_conformance.reports.events import Events, Together
+    from jobwire_conformance.reports.results import Results, dump, small, stored_as
+    from jobwire_conformance.reports.terminal import Terminal, closing
 
     claims = [each for each in what if each in CLAIMS]
     for each in (each for each in what if each not in CLAIMS):
@@ -84,34 +101,44 @@ def check(
     if unknown := verdicts.unknown_ids(deviations, every):
         click.echo(f"Error: deviations of what does not exist: {', '.join(unknown)}", err=True)
         return 2
-    chosen = run.chosen(cases.load(names=names), settings.claims, settings.generation)
+    chosen = run.chosen(
+        cases.load(names=names), settings.claims, settings.generation, losses=losses
+    )
     if not chosen:
         raise Usage("no case is left of these claims, this generation and --case")
     if report is not None:
         report.mkdir(parents=True, exist_ok=True)
     again = f"jobwire conform check {shlex.quote(os.path.relpath(settings.path))} --case"
-    terminal = reports.Terminal(len(chosen), again)
+    terminal = Terminal(len(chosen), again)
+    events = None if report is None else Events(report / "events.jsonl", chosen)
     end_at_term()
     outcome = run.run(
         settings,
         chosen,
         deviations,
-        watcher=terminal,
+        watcher=terminal if events is None else Together(terminal, events),
         lanes=lanes,
         patience=patience,
         program=server,
         rewrites=mutants.named(mutant).rules if mutant else (),
         trace=None if report is None else report / "trace.jsonl",
+        again=again,
+        variant=variant,
     )
     terminal.close()
-    found = json.dumps(outcome.as_data(), ensure_ascii=False, indent=2)
+    found = cast(Results, outcome.as_data())
     if report is not None:
-        (report / "results.json").write_text(found + "\n", "utf-8")
-        (report / "junit.xml").write_bytes(reports.junit(outcome))
-        (report / "summary.md").write_text(reports.markdown(outcome), "utf-8")
+        reports.write_results(report, found)
+        reports.write(report, found)
+    if events is not None:
+        events.ended(found)
+    if store is not None:
+        path = store / stored_as(found)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(dump(small(found)))
     if as_json:
-        click.echo(found)
-    click.echo(reports.closing(outcome), err=as_json)
+        click.echo(dump(found), nl=False)
+    click.echo(closing(found), err=as_json)
     for error in outcome.errors:
         click.echo(f"Error: {error}", err=True)
     return outcome.status

@@ -16,14 +16,14 @@ def trace(as_json: bool) -> int:
 
     Exit status 1 if there are any.
     """
-    from jobwire_conformance import cases, data, report
+    from jobwire_conformance import cases, data, obligations
 
     every = cases.load()
     checks: dict[str, list[str]] = {}
     for case in every:
         for requirement in case.requirements:
             checks.setdefault(requirement, []).append(case.name)
-    missing = {claim: report.uncovered(every, [claim]) for claim in data.CLAIMS}
+    missing = {claim: obligations.uncovered(every, [claim]) for claim in data.CLAIMS}
     if as_json:
         click.echo(json.dumps({"checks": checks, "uncovered": missing}, indent=2))
     else:

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import pytest
 from jsonschema import Draft202012Validator
 
-from jobwire_conformance import cases, config, data, mutants, report, run
+from jobwire_conformance import cases, config, data, mutants, obligations, run
 from jobwire_conformance.cases import Case
 from jobwire_conformance.config import Config
 from jobwire_conformance.errors import SuiteFault, Usage
@@ -406,4 +406,4 @@ def test_every_obligation_of_a_client_that_can_be_seen_is_checked() -> None:
     """What is left cannot be done through a driver that speaks JSON, or needs a server's help."""
     known = {"ENV-4", "ENV-5", "ENV-7", "ENV-8", "KEY-5", "KEY-6", "PAY-4", "PAY-8", "GEN-5"}
     known |= {"PUSH-5", "PUSH-7", "BULK-5", "ENV-6", "SEC-1", "SEC-2", "PAY-16"}
-    assert set(report.uncovered(cases.load(), CLIENT)) <= known
+    assert set(obligations.uncovered(cases.load(), CLIENT)) <= known

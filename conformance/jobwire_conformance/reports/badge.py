@@ -1,0 +1,59 @@
+"""A badge: what an implementation meets, in three words."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+
+from jobwire_conformance.reports.results import Results
+from jobwire_conformance.reports.standing import bundles, states
+
+__all__ = ["badge_json", "badge_svg"]
+
+_LABEL = "jobwire"
+_COLORS = {"brightgreen": "#2a7d2e", "yellow": "#8a6100", "red": "#b3261e", "lightgrey": "#5f6368"}
+_WIDTH = 6.6  # of a character of 11 px Verdana or DejaVu Sans, on average
+_PADDING = 6
+
+
+def badge_json(results: Results) -> bytes:
+    """Return the answer of an endpoint for shields.io."""
+    message, color = _says(results)
+    found = {"schemaVersion": 1, "label": _LABEL, "message": message, "color": color}
+    return (json.dumps(found, ensure_ascii=False, indent=2) + "\n").encode()
+
+
+def badge_svg(results: Results) -> bytes:
+    """Return the same as a picture."""
+    message, color = _says(results)
+    left = round(len(_LABEL) * _WIDTH + 2 * _PADDING)
+    right = round(len(message) * _WIDTH + 2 * _PADDING)
+    title = escape(f"{_LABEL}: {message}")
+    return f"""\
+<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img" \
+aria-label="{title}">
+<title>{title}</title>
+<clipPath id="r"><rect width="{left + right}" height="20" rx="3"/></clipPath>
+<g clip-path="url(#r)"><rect width="{left}" height="20" fill="#3c4043"/>\
+<rect x="{left}" width="{right}" height="20" fill="{_COLORS[color]}"/></g>
+<g fill="#fff" text-anchor="middle" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">\
+<text x="{left / 2:g}" y="14">{_LABEL}</text>\
+<text x="{left + right / 2:g}" y="14">{escape(message)}</text></g>
+</svg>
+""".encode()
+
+
+def _says(results: Results) -> tuple[str, str]:
+    """Return the message, and a colour by the name that shields.io has for it."""
+    found = states(results)
+    kinds = set(found.values())
+    met = sum(state == "met" for state in found.values())
+    names = bundles(results)
+    message = " · ".join(names).lower() if names else f"{met} of {len(found)} claims"
+    if "failed" in kinds:
+        return message, "red"
+    if "deviation" in kinds:
+        return message, "yellow"
+    if kinds == {"met"}:
+        return message, "brightgreen"
+    return message, "lightgrey"

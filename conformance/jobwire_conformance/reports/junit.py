@@ -1,0 +1,51 @@
+"""JUnit: what test reporters read."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from jobwire_conformance.reports.results import Results
+from jobwire_conformance.reports.text import plain
+from jobwire_conformance.verdicts import FAILURES
+
+__all__ = ["junit"]
+
+
+def junit(results: Results) -> bytes:
+    """Return the file; what stopped a run is an error of a test of its own."""
+    errors = results.get("errors", [])
+    checks = results["checks"]
+    suite = ElementTree.Element(
+        "testsuite",
+        name="jobwire conform",
+        tests=str(len(checks) + len(errors)),
+        failures=str(sum(check["status"] in FAILURES for check in checks)),
+        errors=str(len(errors)),
+        skipped=str(sum(_skipped(check["status"]) for check in checks)),
+        timestamp=results["started"],
+        time=f"{results.get('seconds', 0):.3f}",
+    )
+    for check in checks:
+        test = ElementTree.SubElement(
+            suite,
+            "testcase",
+            classname=f"jobwire.{check['claim']}",
+            name=check["requirement"],
+            file=check["case"],
+            time=f"{check.get('seconds', 0):.3f}",
+        )
+        said = check.get("reason") or check.get("message") or check.get("blocked_by") or ""
+        message = plain(f"{check['case']}: {said}")
+        if check["status"] in FAILURES:
+            ElementTree.SubElement(test, "failure", message=message)
+        elif _skipped(check["status"]):
+            ElementTree.SubElement(test, "skipped", message=f"{check['status']}: {message}")
+    for error in errors:
+        test = ElementTree.SubElement(suite, "testcase", classname="jobwire", name="run")
+        ElementTree.SubElement(test, "error", message=plain(error["message"]))
+    found: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
+    return found
+
+
+def _skipped(status: str) -> bool:
+    return status not in FAILURES and status not in ("pass", "stale")

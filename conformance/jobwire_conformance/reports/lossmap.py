@@ -1,0 +1,64 @@
+"""The loss map: what becomes of a job when its process is cut off, by loss window."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from jobwire_conformance.reports.results import Fate, Loss, Results
+
+__all__ = ["FATES", "WINDOWS", "Row", "rows"]
+
+FATES: Mapping[Fate, str] = {
+    "kept": "it ran once",
+    "lost": "it never ran, and nothing of it is left",
+    "duplicated": "it ran more than once, or ran and is still there",
+    "stuck": "it is there, and nobody runs it",
+}
+"""What can become of a job, and what that means."""
+
+WINDOWS: Mapping[str, str] = {
+    "LW-1": "from the fetch to the storing of the outcome",
+    "LW-2": "from the removal of a due job to its push",
+    "LW-3": "from an inspector's removal to the push or burial that follows",
+}
+"""The loss windows of SPEC.md, section 20."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One window of the map.
+
+    Attributes:
+        window: Its name; that of the case, where the points go through none that has a name.
+        meaning: What it is.
+        counts: Fate to the number of points.
+        points: Those points, in the order of the run.
+    """
+
+    window: str
+    meaning: str
+    counts: Mapping[Fate, int]
+    points: Sequence[Loss]
+
+    @property
+    def safe(self) -> bool:
+        """Whether no job is gone or stuck."""
+        return not self.counts.get("lost") and not self.counts.get("stuck")
+
+
+def rows(results: Results) -> list[Row]:
+    """Return the map, with a row for each window that the run looked at."""
+    groups: dict[str, list[Loss]] = {}
+    for loss in results.get("loss_map", ()):
+        groups.setdefault(loss.get("window") or loss["case"], []).append(loss)
+    return [
+        Row(
+            window,
+            WINDOWS.get(window, "points of this case"),
+            Counter(loss["outcome"] for loss in points),
+            points,
+        )
+        for window, points in sorted(groups.items())
+    ]

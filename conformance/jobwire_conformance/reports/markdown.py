@@ -1,0 +1,80 @@
+"""A page in Markdown: claims, what did not pass, where jobs are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from jobwire_conformance.reports.lossmap import FATES, rows
+from jobwire_conformance.reports.results import Results
+from jobwire_conformance.reports.standing import WORDS, bundles, called, counts, states
+from jobwire_conformance.reports.text import cell
+
+__all__ = ["loss_table", "summary_page", "table"]
+
+
+def summary_page(results: Results) -> str:
+    """Return summary.md."""
+    server = results["server"]
+    lines = [
+        f"# {cell(called(results))}",
+        "",
+        f"jobwire {cell(results['spec'])}, suite {cell(results['suite'])}, generation "
+        f"{results.get('generation', 8)}, {server['name']} {cell(server['version'])}, "
+        f"{cell(results['started'])}",
+        "",
+        f"Bundles met: {', '.join(bundles(results)) or 'none'}.",
+        "",
+    ]
+    found = states(results)
+    lines += table(
+        ["Claim", "State", "Checks"],
+        ([name, WORDS[found[name]], counts(claim)] for name, claim in results["claims"].items()),
+    )
+    missing = {
+        name: claim["missing"] for name, claim in results["claims"].items() if claim.get("missing")
+    }
+    if missing:
+        lines += ["", "Not checked in this run:", ""]
+        lines += [f"- {name}: {', '.join(ids)}" for name, ids in missing.items()]
+    rest = [check for check in results["checks"] if check["status"] != "pass"]
+    if rest:
+        lines += [""]
+        lines += table(
+            ["Requirement", "Case", "Status", "Why"],
+            (
+                [
+                    check["requirement"],
+                    check["case"],
+                    check["status"],
+                    check.get("reason") or check.get("message") or check.get("blocked_by") or "",
+                ]
+                for check in rest
+            ),
+        )
+    if results.get("loss_map"):
+        lines += ["", "## When its process is cut off", ""]
+        lines += loss_table(results)
+    for error in results.get("errors", ()):
+        lines += ["", f"Stopped: {cell(error['message'], 4000)}"]
+    return "\n".join(lines) + "\n"
+
+
+def loss_table(results: Results) -> list[str]:
+    """Return the loss map: a line for each window."""
+    return table(
+        ["Window", "", *FATES],
+        (
+            [row.window, row.meaning, *(str(row.counts.get(fate, 0)) for fate in FATES)]
+            for row in rows(results)
+        ),
+    )
+
+
+def table(head: Sequence[str], body: Iterable[Iterable[str]]) -> list[str]:
+    """Return the lines of a table; whatever is in the cells stays in them."""
+    return [*_rows([head]), f"|{' --- |' * len(head)}", *_rows(body)]
+
+
+def _rows(body: Iterable[Iterable[str]]) -> Iterator[str]:
+    for row in body:
+        yield f"| {' | '.join(cell(each) for each in row)} |"

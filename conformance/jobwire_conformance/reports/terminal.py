@@ -1,0 +1,134 @@
+"""The terminal: how a run goes while it goes, and the last lines."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Sequence
+from typing import TextIO
+
+from jobwire_conformance import data
+from jobwire_conformance.cases import Case
+from jobwire_conformance.checks import Line
+from jobwire_conformance.reports.results import Results
+from jobwire_conformance.reports.standing import WORDS, called, counts, states
+from jobwire_conformance.reports.text import one_line, visible
+from jobwire_conformance.resp import Refusal, decode
+from jobwire_conformance.verdicts import Verdict
+
+__all__ = ["Terminal", "closing"]
+
+_WIDTH = 100
+_MARKS = {"pass": "ok", "fail": "FAIL", "blocked": "BLOCKED", "warn": "warn", "info": "info"}
+
+
+class Terminal:
+    """Says how a run goes: to people line by line, to a terminal also what it waits for.
+
+    Args:
+        total: How many cases there are.
+        replay: The command that runs one case again, up to its name.
+        out: Where to.
+    """
+
+    def __init__(self, total: int, replay: str, out: TextIO = sys.stderr) -> None:
+        self._total = total
+        self._replay = replay
+        self._out = out
+        self._done = 0
+        self._live = out.isatty()
+        self._shown: set[tuple[str, str]] = set()
+
+    def waiting(self, case: Case, what: str) -> None:
+        """Show it, if there is a line that can be written again."""
+        if self._live:
+            pace = f" (pace: {case.pace})" if case.pace else ""
+            self._line(f"[{self._done}/{self._total}] {case.name}{pace}: waiting for {what}")
+
+    def finished(self, case: Case, verdicts: Sequence[Verdict], seconds: float) -> None:
+        """Show what became of a case."""
+        self._done += 1
+        self._clear()
+        marks = sorted({_MARKS.get(verdict.status, verdict.status) for verdict in verdicts})
+        said = " ".join(marks) or "only for the loss map"
+        self._say(f"[{self._done}/{self._total}] {case.name}  {said}  {seconds:.1f} s")
+        for verdict in verdicts:
+            key = (verdict.case, verdict.requirement)
+            if verdict.status != "pass" and key not in self._shown:
+                self._shown.add(key)
+                self._explain(verdict)
+
+    def close(self) -> None:
+        """Leave the line."""
+        self._clear()
+
+    def _explain(self, verdict: Verdict) -> None:
+        finding = verdict.finding
+        requirement = data.requirements()[finding.requirement]
+        self._say(f"  {verdict.status}: [{requirement.id}] {verdict.claim}")
+        self._say(_indented(requirement.text.partition("\n|")[0]))
+        if finding.blocked_by is not None:
+            self._say(_indented(f"could not be tried: {finding.blocked_by}"))
+        else:
+            self._say(_indented(finding.message))
+        for line in finding.lines:
+            self._say(f"      {wire_line(line)}")
+        if verdict.deviation is not None:
+            self._say(_indented(f"declared: {verdict.deviation.reason}"))
+        self._say(f"    again: {self._replay} {verdict.case}")
+
+    def _line(self, text: str) -> None:
+        self._out.write(f"\r\x1b[K{one_line(text, _WIDTH - 1)[: _WIDTH - 1]}")
+        self._out.flush()
+
+    def _clear(self) -> None:
+        if self._live:
+            self._out.write("\r\x1b[K")
+            self._out.flush()
+
+    def _say(self, text: str) -> None:
+        self._out.write(text + "\n")
+
+
+def _indented(text: str) -> str:
+    return "\n".join(
+        textwrap.fill(line, _WIDTH, initial_indent="    ", subsequent_indent="    ")
+        for line in visible(text, 4000).splitlines()
+    )
+
+
+def wire_line(line: Line) -> str:
+    """Return a command and its reply for people."""
+    name, call = line
+    words = " ".join(one_line(word) for word in call.words[:8])
+    more = f" ... {len(call.words) - 8} more" if len(call.words) > 8 else ""
+    if call.reply is None:
+        reply = "no reply"
+    else:
+        said = decode(call.reply)
+        reply = said.message if isinstance(said, Refusal) else repr(said)
+    return f"{name} #{call.sequence} {words}{more} -> {one_line(reply[:60])}"
+
+
+def closing(results: Results) -> str:
+    """Return the last lines for people."""
+    found = states(results)
+    lines = [
+        f"{name:20} {WORDS[found[name]]:17} {counts(claim) or 'no checks were run'}"
+        for name, claim in results["claims"].items()
+    ]
+    server = results["server"]
+    lines.append(
+        f"{called(results)}, generation {results.get('generation', 8)}, "
+        f"{server['name']} {server['version']}, {results.get('seconds', 0):.1f} s"
+    )
+    stale = {
+        f"{check['case']}#{check['requirement']}"
+        for check in results["checks"]
+        if check["status"] == "stale"
+    }
+    lines += [
+        f"stale: {id_} is declared as a deviation, but passes; take it out of the file"
+        for id_ in sorted(stale)
+    ]
+    return "\n".join(lines)
