@@ -5,17 +5,19 @@ Each is a module of its own, imported when it is asked for, and imports what it 
 
 from __future__ import annotations
 
+import traceback
 from importlib import import_module
 from typing import Any
 
 import click
 
-from jobwire_conformance.errors import ConformError
+from jobwire_conformance.errors import ConformError, SuiteFault
 
 __all__ = ["COMMANDS", "conform"]
 
 COMMANDS = {
     "watch": "jobwire_conformance.watch:watch",
+    "init": "jobwire_conformance.cli.init:init",
     "check": "jobwire_conformance.cli.check:check",
     "trace": "jobwire_conformance.cli.trace:trace",
     "report": "jobwire_conformance.cli.report:report",
@@ -57,6 +59,12 @@ class _Conform(click.Group):
                 err=True,
             )
             return _USAGE
+        except (click.Abort, click.exceptions.Exit):
+            raise
+        except Exception:  # noqa: BLE001  1, as Python has it, would be a word about the adapter
+            click.echo(traceback.format_exc(), err=True, nl=False)
+            click.echo("Error: a mistake in the suite; please report it", err=True)
+            return SuiteFault.status
 
 
 @click.group(cls=_Conform)

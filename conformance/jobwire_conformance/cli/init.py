@@ -1,0 +1,74 @@
+"""`jobwire conform init`: the settings and an adapter to fill in."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from jobwire_conformance.data import CLAIMS
+from jobwire_conformance.errors import Usage
+from jobwire_conformance.init import LANGUAGES, Wish, guess, write
+
+__all__ = ["init"]
+
+
+@click.command()
+@click.argument(
+    "directory", default=".", type=click.Path(path_type=Path, file_okay=False), metavar="[DIR]"
+)
+@click.option("--language", type=click.Choice([*LANGUAGES]), help="Of the adapter.")
+@click.option("--name", help="Of the implementation. [default: the directory's]")
+@click.option(
+    "--claim",
+    "claims",
+    multiple=True,
+    type=click.Choice(CLAIMS),
+    metavar="CLAIM",
+    help="What to begin with, like worker/core. [default: client/core]",
+)
+@click.option("--generation", type=click.Choice(["7", "8"]), help="That it writes. [default: 8]")
+def init(
+    directory: Path,
+    language: str | None,
+    name: str | None,
+    claims: tuple[str, ...],
+    generation: str | None,
+) -> int:
+    """Write jobwire.toml and an adapter to fill in, a driver and a worker, into DIR.
+
+    What is not given is asked for on a terminal. Nothing is overwritten.
+    """
+    asking = sys.stdin.isatty() and sys.stdout.isatty()
+    guessed = guess(directory)
+    if name is None:
+        name = directory.resolve().name or "implementation"
+        if asking:
+            name = click.prompt("Name of the implementation", default=name)
+    if language is None and asking:
+        language = click.prompt("Language", type=click.Choice([*LANGUAGES]), default=guessed)
+    language = language or guessed
+    if language is None:
+        raise Usage(f"name the language with --language: {', '.join(LANGUAGES)}")
+    if not claims:
+        claims = ("client/core",)
+        if asking:
+            claims = (click.prompt("First claim", type=click.Choice(CLAIMS), default=claims[0]),)
+    if generation is None and asking:
+        generation = click.prompt("Generation", type=click.Choice(["7", "8"]), default="8")
+    written = write(Wish(directory, str(name), language, claims, int(generation or 8)))
+    for path in written:
+        click.echo(f"wrote {path}")
+    kit = LANGUAGES[language]
+    files = dict(zip(("driver", "worker"), kit.files.values(), strict=True))
+    steps = []
+    if any(claim.startswith(("client/", "inspector/")) for claim in claims):
+        steps.append(f"fill in `push` in {files['driver']}")
+    if any(claim.startswith(("worker/", "scheduler/")) for claim in claims):
+        steps.append(f"fill in `start` in {files['worker']}")
+    if kit.build:
+        steps.append(kit.build)
+    steps += ["jobwire conform doctor", f"jobwire conform check {claims[0]}"]
+    click.echo("\nNext:" + "".join(f"\n  {number}. {step}" for number, step in enumerate(steps, 1)))
+    return 0

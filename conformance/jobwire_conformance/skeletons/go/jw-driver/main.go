@@ -1,0 +1,102 @@
+// Driver of `jobwire conform`: pushes jobs with our client. Fill in push; the rest is done.
+// Standard output is for answers only; logs go to standard error.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+const version = "0" // of the implementation
+
+var (
+	operations = []string{"push"}
+	redisURL   = os.Getenv("JOBWIRE_REDIS_URL")
+	generation = os.Getenv("JOBWIRE_GENERATION") // 7: times in seconds, 8: milliseconds
+)
+
+var (
+	// errRejected: the client refused, and certainly nothing was written.
+	errRejected = errors.New("rejected")
+	errNotYet   = errors.New("fill in push")
+)
+
+type request struct {
+	ID  int64  `json:"id"`
+	Op  string `json:"op"`
+	Job job    `json:"job"`
+	// When to run the job, in epoch seconds, or seconds from now; nil: at once.
+	At json.RawMessage `json:"at"`
+	In json.RawMessage `json:"in"`
+}
+
+// A job: class, args, and options by the names that they have in the payload, as they came.
+type job map[string]json.RawMessage
+
+// push pushes one job with your client, to redisURL, and returns its jid.
+//
+// Any part of the request may be nonsense, on purpose. Return an error that wraps errRejected when
+// your client refuses; every other error means that nobody knows whether the job was written.
+func push(r request) (string, error) {
+	return "", errNotYet
+}
+
+// answer returns the answer to one request, without its id.
+func answer(r request) map[string]any {
+	switch r.Op {
+	case "hello":
+		return ok(map[string]any{"driver": 1, "version": version, "ops": operations})
+	case "push":
+		jid, err := push(r)
+		switch {
+		case err == nil:
+			return ok(map[string]any{"jid": jid})
+		case errors.Is(err, errNotYet):
+			fmt.Fprintln(os.Stderr, "jw-driver: fill in push")
+		case errors.Is(err, errRejected):
+			return failed("rejected", err)
+		default:
+			return failed("unknown", err)
+		}
+	case "bye":
+		return ok(map[string]any{})
+	}
+	return map[string]any{"unsupported": true}
+}
+
+func ok(result map[string]any) map[string]any { return map[string]any{"ok": result} }
+
+func failed(kind string, err error) map[string]any {
+	return map[string]any{"error": map[string]any{"kind": kind, "message": err.Error()}}
+}
+
+func main() {
+	requests := bufio.NewReader(os.Stdin)
+	answers := json.NewEncoder(os.Stdout) // one line each, not buffered
+	for {
+		line, err := requests.ReadBytes('\n')
+		if err == io.EOF {
+			return
+		}
+		var r request
+		if err == nil {
+			err = json.Unmarshal(line, &r)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "jw-driver:", err)
+			os.Exit(1)
+		}
+		said := answer(r)
+		said["id"] = r.ID
+		if err := answers.Encode(said); err != nil {
+			os.Exit(1)
+		}
+		if r.Op == "bye" {
+			return
+		}
+	}
+}
