@@ -511,7 +511,9 @@ class _Line(asyncio.Protocol):
         elif isinstance(action, Refuse) or self._refused is not None or self._dirty:
             self._refuse(call, action.error if isinstance(action, Refuse) else None)
         elif isinstance(action, Rewrite):
-            self._send(call, command(*action.change(call.words)))
+            # From here on it is what the process has sent.
+            call.words = action.change(call.words)
+            self._send(call, command(*call.words))
         else:
             self._send(call)
 

@@ -25,6 +25,7 @@ from jobwire_conformance.lane import Lane
 from jobwire_conformance.play import Play
 from jobwire_conformance.processes import Keeper, Server, Store, server_program
 from jobwire_conformance.proxy import Call
+from jobwire_conformance.traffic import Traffic
 from jobwire_conformance.verdicts import (
     Deviation,
     Standing,
@@ -231,11 +232,16 @@ class _Run:
         self._watcher = watcher
         self._patience = patience
         self._trace = trace
+        self._traffic = Traffic(outcome.config)
         self._lock = threading.Lock()
         self._cases: queue.SimpleQueue[Case] = queue.SimpleQueue()
         # The slow ones first, so that no lane has them left when the others are through.
         for case in sorted(cases, key=lambda case: (case.crash is None, case.pace is None)):
             self._cases.put(case)
+
+    def judge_traffic(self) -> None:
+        """Add what is to be said of all cases together."""
+        self._outcome.verdicts += self._traffic.verdicts(self._deviations)
 
     def lane(
         self,
@@ -286,6 +292,7 @@ class _Run:
         with self._lock:
             lines = lane.calls()
             places = self._trace.add(case, lines)
+            _place(self._traffic.look(lines), places)
         _place(findings, places)
         if case.crash is not None and all(finding.ok for finding in findings):
             lane.reset()
@@ -390,6 +397,7 @@ def run(
         outcome.errors.append(error)
     finally:
         lines.close()
+    work.judge_traffic()
     outcome.verdicts.sort(key=lambda verdict: (verdict.case, verdict.claim))
     outcome.losses.sort(key=lambda loss: loss.case)
     outcome.stale = stale(deviations, outcome.verdicts)

@@ -12,6 +12,7 @@ from jobwire_conformance import data, obligations
 from jobwire_conformance.cases import Case
 from jobwire_conformance.checks import Finding
 from jobwire_conformance.errors import Usage
+from jobwire_conformance.judge import VISIBLE
 
 __all__ = [
     *("Deviation", "Standing", "Verdict"),
@@ -81,6 +82,7 @@ def unknown_ids(deviations: Iterable[Deviation], cases: Sequence[Case]) -> list[
     """Return the ids that are none, or that were withdrawn."""
     known = {id_ for id_, requirement in data.requirements().items() if not requirement.retired}
     known |= {f"{case.name}#{requirement}" for case in cases for requirement in case.requirements}
+    known |= {f"traffic#{requirement}" for requirement in VISIBLE}
     return [deviation.id for deviation in deviations if deviation.id not in known]
 
 

@@ -20,7 +20,7 @@ __all__ = ["VISIBLE", "Finding", "Grade", "Judge", "Ledger", "Record", "decoded"
 
 _VISIBLE = {
     "ENV": (3,),
-    "KEY": (1, 2, 3, 4, 6),
+    "KEY": (1, 2, 3, 4, 5, 6),
     "PAY": (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 14),
     "GEN": (1, 2, 4),
     "PUSH": (1, 2, 3, 4, 6),
@@ -50,15 +50,19 @@ class Judge:
             `scheduler/reliable`. Those with `reliable` are taken for claimed as soon as keys of
             that profile are used.
         namespace: What the application puts before every key. [KEY-4]
+        alone: Whether nothing else uses these connections, so that every key is its own.
+            [KEY-5] [KEY-6]
     """
 
-    def __init__(self, claims: Iterable[str] = (), namespace: str = "") -> None:
+    def __init__(
+        self, claims: Iterable[str] = (), namespace: str = "", *, alone: bool = False
+    ) -> None:
         self.ledger = Ledger(claims)
         self.commands = 0
         self._bench = Bench(self.ledger, namespace)
         self._jobs = Jobs(self._bench)
         self._presence = Presence(self._bench)
-        self._manners = Manners(self._bench)
+        self._manners = Manners(self._bench, alone=alone)
         self._open: dict[int, list[Record]] = {}  # connection: commands since its MULTI
         self._swept = 0.0
 

@@ -26,7 +26,12 @@ _FAILURE = frozenset(
         "retried_at",
     ]
 )
+# What promotion may add, client middleware of its own included. [SCHED-6] [PAY-13]
+_PROMOTED = frozenset(
+    ["retry", "queue", "jid", "created_at", "enqueued_at", "cattr", "locale", "tags", "profile"]
+)
 _ORDER = ("retry", "queue", "jid", "created_at", "enqueued_at")
+_POISON = "jobwire.PoisonPill"  # of a job that did not fail [REL-10]
 _SLACK = 300.0  # seconds that a clock may differ
 _LINK = 2.0  # seconds for what belongs together
 _SIDEKIQ_POPS = (
@@ -178,6 +183,9 @@ class Jobs:
         if before is None:
             return
         self._kept(step, before, job, {"args", "class"}, "PAY-7")
+        added = [name for name in job if not (name in before or name.startswith("jw_"))]
+        added = [name for name in added if name not in _PROMOTED | _FAILURE]
+        self._judge("KEY-5", not added, step, "no fields added but jw_...", f"{added}")
         lost = [name for name in before if name not in job and name != "at"]
         self._judge("PAY-7", not lost, step, "every field of the job", f"without {lost}")
 
@@ -293,16 +301,18 @@ class Jobs:
             owned.add("created_at")
         self._kept(step, before, job, set(before) - owned, "PAY-7")
         added = [name for name in job if name not in before and name not in owned]
-        self._judge("PAY-7", not added, step, "no fields added", f"{added}")
+        added = [name for name in added if not name.startswith("jw_")]
+        self._judge("KEY-5", not added, step, "no fields added but jw_...", f"{added}")
         self._counted(step, before, job)
-        if origin.taken and origin.key.startswith("queue:"):
+        failed = job.get("error_class") != _POISON
+        if failed and origin.taken and origin.key.startswith("queue:"):
             wish = before.get("retry_queue")
             queue = wish if isinstance(wish, str) and wish else origin.key.removeprefix("queue:")
             same = job.get("queue") == queue
             self._judge("RETRY-7", same, step, f'"queue":"{queue}"', repr(job.get("queue")))
 
     def _counted(self, step: Step, before: dict[str, Any], job: dict[str, Any]) -> None:
-        if job.get("error_class") == "jobwire.PoisonPill":  # did not fail [REL-10]
+        if job.get("error_class") == _POISON:
             return
         last, count = before.get("retry_count"), job.get("retry_count")
         wanted = last + 1 if isinstance(last, int) else 0

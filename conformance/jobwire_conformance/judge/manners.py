@@ -54,6 +54,14 @@ _WRITES = frozenset(
         "RENAME",
     ]
 )
+# The table of keys: whoever adds others begins them with `jobwire:`. [KEY-5]
+_OURS = re.compile(
+    r"""queues|queue:.+|schedule|retry|dead|processes|process_cleanup|jobwire:.+
+    |stat:(?:processed|failed)(?::\d{4}-\d\d-\d\d)?|it-.+|deploylock-.+|\d{8}-marks
+    |j\|(?:\d{6}|\d{8})\|\d{1,2}:\d{1,2}|(?:h\|)?.+-\d{1,2}-\d{1,2}:\d{1,2}
+    |.+:\d+:[^:]+(?::work|:workers|-signals)?|profiles|.+-[0-9a-f]{24}""",
+    re.DOTALL | re.VERBOSE,
+)
 _CORE = frozenset(["queues", "schedule", "retry", "dead", "processes"])
 _LIBRARY = re.compile(rb"(?i)^SETINFO LIB-NAME redis-client\(sidekiq_v(\d+)\.")
 _AGAIN = 10.0  # seconds to load a script and call it again
@@ -62,9 +70,10 @@ _AGAIN = 10.0  # seconds to load a script and call it again
 class Manners:
     """Checks of commands as such."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, *, alone: bool = False) -> None:
         self._bench = bench
         self._ledger = bench.ledger
+        self._alone = alone
         self._texts: dict[str, bytes] = {}  # scripts by SHA-1
         self._given_up: list[tuple[frozenset[bytes], float]] = []
 
@@ -103,12 +112,23 @@ class Manners:
             if step.name in _TAKES:
                 self._fetched(step, key)
             if step.name in _WRITES:
-                reserved = key.startswith(_RESERVED) or key in _RESERVED_WHOLE
-                if reserved:
-                    expected = "reserved keys left to their owners"
-                    seen = f"{step.name} {key}"
-                    self._judge("KEY-6", False, step.record, expected, seen, doubtful=True)
+                for word in step.words[1:] if step.name in ("DEL", "UNLINK") else step.words[1:2]:
+                    self._owned(step, self._bench.key(word))
                 self._namespaced(step)
+            elif (script := script_call(step.words)) is not None:
+                for word in script.keys:
+                    self._owned(step, self._bench.key(word))
+
+    def _owned(self, step: Step, key: str) -> None:
+        """Judge whether a key is one that this protocol lets anybody write. [KEY-5] [KEY-6]"""
+        doubtful, seen = not self._alone, f"{step.name} {key}"
+        if key.startswith(_RESERVED) or key in _RESERVED_WHOLE:
+            expected = "reserved keys left to their owners"
+            self._judge("KEY-6", False, step.record, expected, seen, doubtful=doubtful)
+        elif self._alone:
+            self._ledger.exercise("KEY-6")
+            expected = "a key of the table, or one that begins with jobwire:"
+            self._judge("KEY-5", _OURS.fullmatch(key), step.record, expected, seen)
 
     def _namespaced(self, step: Step) -> None:
         space = self._bench.namespace

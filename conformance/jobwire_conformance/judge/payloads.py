@@ -98,24 +98,23 @@ def parse(text: bytes) -> tuple[dict[str, Any] | None, list[Breach]]:
 
 
 def spelling(text: bytes) -> Iterator[Breach]:
-    """Find white space, needless escapes, and floats longer than they need to be."""
+    """Find white space, needless escapes, and floats longer than need be: the first of each."""
+    odd: Breach | None = None
     number: Breach | None = None
     for token in _TOKEN.finditer(text):
         at = f"at byte {token.start()}"
-        if token["space"]:
-            yield Breach("PAY-2", "no white space between tokens", f"white space {at}")
-            return
-        if token["string"]:
-            if b"\\" in token["string"]:
-                for escape in _ESCAPE.findall(token["string"]):
-                    if _NEEDED.fullmatch(escape) is None:
-                        shown = escape.decode()
-                        yield Breach("PAY-2", "the character itself", f"the escape {shown} {at}")
-                        return
-        elif number is None and (problem := _number(token["number"].decode())):
-            number = Breach("PAY-6", problem[0], f"{problem[1]} {at}")
-    if number is not None:
-        yield number
+        if token["number"]:
+            if number is None and (problem := _number(token["number"].decode())):
+                number = Breach("PAY-6", problem[0], f"{problem[1]} {at}")
+        elif odd is None and token["space"]:
+            odd = Breach("PAY-2", "no white space between tokens", f"white space {at}")
+        elif odd is None and b"\\" in token["string"]:
+            for escape in _ESCAPE.findall(token["string"]):
+                if _NEEDED.fullmatch(escape) is None:
+                    seen = f"the escape {escape.decode()} {at}"
+                    odd = Breach("PAY-2", "the character itself", seen)
+                    break
+    yield from (breach for breach in (odd, number) if breach is not None)
 
 
 def generation(time: object) -> int | None:

@@ -150,8 +150,9 @@ def judged(
     claims: Iterable[str] = (),
     cleanly: bool = False,
     later: float = 60.0,
+    alone: bool = False,
 ) -> Judge:
-    judge = Judge(claims, namespace)
+    judge = Judge(claims, namespace, alone=alone)
     at = NOW
     for number, (words, reply, after, on, more) in enumerate(lines, 1):
         at += after
@@ -286,6 +287,9 @@ WRONG: list[tuple[str, str, list[Line]]] = [
     ("KEY-2", "violation", [say("LPUSH", "queues:default", text(JOB), reply=1)]),
     ("KEY-2", "violation", [say("BRPOP", "queues:default", 2, reply=None)]),
     ("KEY-3", "violation", [say("ZADD", "schedule", NOW, JID, reply=1)]),
+    ("KEY-5", "violation", [
+        fetch(), say("ZADD", "retry", NOW + 20, text(FAILED, seen_by="me"), reply=1),
+    ]),
     ("KEY-6", "note", [say("SADD", "batches", "x", reply=1)]),
     ("KEY-6", "note", [say("FLUSHALL")]),
     ("PAY-1", "violation", push("HardJob 1")),
@@ -463,6 +467,17 @@ def test_what_is_planted_is_found(rule: str, grade: str, lines: list[Line]) -> N
 @pytest.mark.parametrize("rule", sorted({*VISIBLE} - {"KEY-4", "RETRY-9", "STAT-1"}))
 def test_every_check_has_a_planted_fault(rule: str) -> None:
     assert rule in {planted for planted, *_ in WRONG}
+
+
+def test_keys_are_judged_where_nothing_else_has_any() -> None:
+    """[KEY-5] [KEY-6]: an application of its own may have other keys in the same database."""
+    lines = [say("SET", "cache:1", "x"), say("SADD", "batches", "x", reply=1)]
+    lines += [say("SADD", "jobwire:own", "x", reply=1), say("DEL", "queue:a", "unique:b", reply=2)]
+    judge = judged(lines, alone=True)
+    broken = {rule: tally.broken for rule, tally in judge.ledger.tallies.items() if tally.broken}
+    assert (broken["KEY-5"], broken["KEY-6"]) == (1, 2)
+    assert judge.ledger.tallies["KEY-5"].seen == 3
+    assert "KEY-5" not in found(judged(lines))
 
 
 def test_a_namespace_is_before_every_key() -> None:

@@ -251,12 +251,12 @@ def test_the_command_reports_in_every_form(tmp_path: Path) -> None:
     deviations = tmp_path / "jobwire.deviations.toml"
     only = ("--case", "push-plain", "--case", "push-head", "client/core")
     there = tmp_path / "report"
-    deviations.write_text('[[deviation]]\nid = "push-head#PUSH-1"\nreason = "we like stacks"\n')
+    deviations.write_text('[[deviation]]\nid = "PUSH-1"\nreason = "we like stacks"\n')
     status, out, err = said(
         "check", tmp_path, *only, "--report", there, "--mutant", "insert-at-tail"
     )
     assert status == 0, err
-    assert "1 deviation" in out
+    assert "2 deviation" in out
     results = json.loads((there / "results.json").read_text())
     assert results["claims"]["client/core"]["met"] is False
     reasons = [check.get("reason") for check in results["checks"]]
@@ -268,7 +268,7 @@ def test_the_command_reports_in_every_form(tmp_path: Path) -> None:
     assert "we like stacks" in (there / "summary.md").read_text()
     # The same deviation without the mistake is stale.
     status, out, _ = said("check", tmp_path, *only)
-    assert (status, "stale: push-head#PUSH-1" in out) == (2, True)
+    assert (status, "stale: PUSH-1" in out) == (2, True)
     deviations.write_text(f'[[deviation]]\nid = "{NOBODY}"\nreason = "?"\n')
     status, _, err = said("check", tmp_path, *only)
     assert (status, NOBODY in err) == (2, True)
@@ -282,7 +282,7 @@ def test_a_failure_is_explained() -> None:
     assert data.requirements()["PUSH-1"].text.split("`")[0] in err
     assert 'expected "JobwireEcho", seen "Older"' in err
     assert "driver #" in err
-    assert "LPUSH queue:default" in err
+    assert "RPUSH queue:default" in err
     assert "--case push-head" in err
 
 
