@@ -41,6 +41,7 @@ class Finding:
         blocked_by: What failed before it and made it impossible.
         seconds: Since the check before.
         trace: First and last of these lines in the trace; empty until it is written.
+        again: Case that shows it again, if it is not the one that it is said to be of.
     """
 
     requirement: str
@@ -52,6 +53,7 @@ class Finding:
     blocked_by: str | None = None
     seconds: float = 0.0
     trace: list[int] = field(default_factory=list)
+    again: str | None = None
 
 
 class Miss(Exception):

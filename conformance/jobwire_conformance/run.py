@@ -241,7 +241,9 @@ class _Run:
 
     def judge_traffic(self) -> None:
         """Add what is to be said of all cases together."""
-        self._outcome.verdicts += self._traffic.verdicts(self._deviations)
+        verdicts = self._traffic.verdicts(self._deviations)
+        self._outcome.verdicts += verdicts
+        self._watcher.finished(self._traffic.case(), verdicts, 0.0)
 
     def lane(
         self,
@@ -292,7 +294,7 @@ class _Run:
         with self._lock:
             lines = lane.calls()
             places = self._trace.add(case, lines)
-            _place(self._traffic.look(lines), places)
+            _place(self._traffic.look(case, lines), places)
         _place(findings, places)
         if case.crash is not None and all(finding.ok for finding in findings):
             lane.reset()

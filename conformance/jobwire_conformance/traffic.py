@@ -47,13 +47,17 @@ class Traffic:
         self._config = config
         self._tallies: dict[tuple[tuple[str, ...], str], _Tally] = {}
 
-    def look(self, lines: Sequence[Line]) -> list[Finding]:
+    def look(self, case: Case, lines: Sequence[Line]) -> list[Finding]:
         """Judge what passed in a case; return the findings that are new."""
         fresh: list[Finding] = []
         for process in dict.fromkeys(name for name, _ in lines):
             calls = [call for name, call in lines if name == process]
-            fresh += self._process(process, calls)
+            fresh += self._process(case.name, process, calls)
         return fresh
+
+    def case(self) -> Case:
+        """Return the case that these checks are said to be of."""
+        return _case((*_DRIVER, *_WORKER))
 
     def verdicts(self, deviations: Sequence[Deviation]) -> list[Verdict]:
         """Return a verdict for each requirement that could have been broken, and claim."""
@@ -67,7 +71,7 @@ class Traffic:
             found += judge(_case(roles), findings, self._config.claims, deviations)
         return found
 
-    def _process(self, process: str, calls: Sequence[Call]) -> list[Finding]:
+    def _process(self, case: str, process: str, calls: Sequence[Call]) -> list[Finding]:
         roles = _DRIVER if process == "driver" else _WORKER
         court = Judge(("faults", "reliable"), self._config.prefix, alone=True)
         # In the order in which they were answered. What was not may be under way for ever.
@@ -91,20 +95,21 @@ class Traffic:
             if breach is not None:
                 tally.seen += 1
                 if tally.finding is None:
-                    tally.finding = _finding(process, breach, over)
+                    tally.finding = _finding(case, process, breach, over)
                     fresh.append(tally.finding)
         return fresh
 
 
-def _finding(process: str, breach: Breach, calls: Sequence[Call]) -> Finding:
+def _finding(case: str, process: str, breach: Breach, calls: Sequence[Call]) -> Finding:
     last = breach.record.sequence + 1
     return Finding(
         breach.rule,
         False,
-        f"expected {breach.expected}, seen {breach.seen}",
+        f"in case {case}: expected {breach.expected}, seen {breach.seen}",
         breach.expected,
         breach.seen,
         [(process, call) for call in calls[max(0, last - _AROUND) : last]],
+        again=case,
     )
 
 

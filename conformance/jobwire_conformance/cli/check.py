@@ -109,7 +109,7 @@ def check(
     if report is not None:
         report.mkdir(parents=True, exist_ok=True)
     again = f"jobwire conform check {shlex.quote(os.path.relpath(settings.path))} --case"
-    terminal = Terminal(len(chosen), again)
+    terminal = Terminal(len(chosen) + 1, again)
     events = None if report is None else Events(report / "events.jsonl", chosen)
     end_at_term()
     outcome = run.run(

@@ -75,7 +75,7 @@ class Terminal:
             self._say(f"      {wire_line(line)}")
         if verdict.deviation is not None:
             self._say(_indented(f"declared: {verdict.deviation.reason}"))
-        self._say(f"    again: {self._replay} {verdict.case}")
+        self._say(f"    again: {self._replay} {verdict.finding.again or verdict.case}")
 
     def _line(self, text: str) -> None:
         self._out.write(f"\r\x1b[K{one_line(text, _WIDTH - 1)[: _WIDTH - 1]}")
