@@ -168,7 +168,8 @@ def summary(
         missing = [id_ for id_ in checkable if id_ not in ran]
         # Whoever claims what the suite does not check at all gets no word about it either way.
         met = bool(counts) and not missing and not (FAILURES | {"deviation"}) & set(counts)
-        found[claim] = Standing(met, counts, missing, obligations.uncovered(cases, [claim]))
+        unchecked = [id_ for id_ in obligations.uncovered(cases, [claim]) if id_ not in ran]
+        found[claim] = Standing(met, counts, missing, unchecked)
     return found
 
 

@@ -21,6 +21,7 @@ COMMANDS = {
     "check": "jobwire_conformance.cli.check:check",
     "trace": "jobwire_conformance.cli.trace:trace",
     "report": "jobwire_conformance.cli.report:report",
+    "matrix": "jobwire_conformance.cli.matrix:matrix",
 }
 """Name to module and function, in the order of the help."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jobwire_conformance.errors import Usage
@@ -10,9 +10,12 @@ from jobwire_conformance.reports.badge import badge_json, badge_svg
 from jobwire_conformance.reports.html import report_page
 from jobwire_conformance.reports.junit import junit
 from jobwire_conformance.reports.markdown import summary_page
+from jobwire_conformance.reports.matrix import Matrix
+from jobwire_conformance.reports.matrix_html import matrix_html
+from jobwire_conformance.reports.matrix_markdown import loss_maps_page, matrix_page
 from jobwire_conformance.reports.results import Results, TraceLine, dump, load_trace
 
-__all__ = ["FILES", "write", "write_results"]
+__all__ = ["FILES", "matrix_pages", "put", "write", "write_results"]
 
 FILES = ("junit.xml", "summary.md", "report.html", "badge.json", "badge.svg")
 """What is made from results.json and trace.jsonl."""
@@ -20,7 +23,7 @@ FILES = ("junit.xml", "summary.md", "report.html", "badge.json", "badge.svg")
 
 def write_results(directory: Path, results: Results) -> None:
     """Write results.json."""
-    _put(directory / "results.json", dump(results))
+    put(directory / "results.json", dump(results))
 
 
 def write(directory: Path, results: Results) -> None:
@@ -31,7 +34,7 @@ def write(directory: Path, results: Results) -> None:
     """
     trace = load_trace(directory, results)
     for name, content in zip(FILES, _contents(results, trace), strict=True):
-        _put(directory / name, content)
+        put(directory / name, content)
 
 
 def _contents(results: Results, trace: Sequence[TraceLine]) -> Sequence[bytes]:
@@ -44,7 +47,24 @@ def _contents(results: Results, trace: Sequence[TraceLine]) -> Sequence[bytes]:
     )
 
 
-def _put(path: Path, content: bytes) -> None:
+def matrix_pages(matrix: Matrix) -> Mapping[str, bytes]:
+    """Return file name to page."""
+    return {
+        name: text.encode("utf-8", "backslashreplace")
+        for name, text in (
+            ("matrix.md", matrix_page(matrix)),
+            ("matrix.html", matrix_html(matrix)),
+            ("loss-maps.md", loss_maps_page(matrix)),
+        )
+    }
+
+
+def put(path: Path, content: bytes) -> None:
+    """Write a file.
+
+    Raises:
+        Usage: It cannot be written.
+    """
     try:
         path.write_bytes(content)
     except OSError as error:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from jobwire_conformance import data
 from jobwire_conformance.data import CLAIMS, Requirement
 from jobwire_conformance.reports.diagram import diagram
 from jobwire_conformance.reports.lossmap import FATES, rows
 from jobwire_conformance.reports.page import cell, facts, inline, page, pill, pre, tag
-from jobwire_conformance.reports.results import Check, Loss, Results, TraceLine
+from jobwire_conformance.reports.results import Check, Claim, Loss, Results, TraceLine
 from jobwire_conformance.reports.standing import (
     BUNDLES,
     WORDS,
@@ -94,22 +95,32 @@ def _claims(results: Results) -> Iterator[str]:
     yield "</p>"
     yield '<div class="scroll"><table><thead><tr><th scope="col">Claim</th>'
     yield '<th scope="col">State</th><th scope="col">Checks</th>'
-    yield '<th scope="col">Not checked in this run</th>'
-    yield '<th scope="col">No check in the suite yet</th></tr></thead><tbody>'
+    yield '<th scope="col">Obligations not checked</th></tr></thead><tbody>'
     for name, claim in results["claims"].items():
         cells = [
             tag("th", inline(name), scope="row"),
             cell(found[name], inline(WORDS[found[name]])),
             tag("td", inline(counts(claim) or "none")),
-            tag("td", _links(claim.get("missing", ()))),
-            tag("td", _links(claim.get("unchecked", ()))),
+            tag("td", _unchecked(claim)),
         ]
         yield f"<tr>{''.join(cells)}</tr>"
     yield "</tbody></table></div>"
 
 
+def _unchecked(claim: Claim) -> str:
+    said = [
+        f"<details><summary>{len(ids)} {words}</summary>{_links(ids)}</details>"
+        for words, ids in (
+            ("in this run", claim.get("missing", ())),
+            ("by this suite yet", claim.get("unchecked", ())),
+        )
+        if ids
+    ]
+    return "".join(said) or "none"
+
+
 def _links(ids: Sequence[str]) -> str:
-    return ", ".join(f'<a href="#{inline(id_)}">{inline(id_)}</a>' for id_ in ids) or "none"
+    return ", ".join(f'<a class="id" href="#{inline(id_)}">{inline(id_)}</a>' for id_ in ids)
 
 
 def _merged(checks: Sequence[Check]) -> dict[tuple[str, str], list[Check]]:
@@ -272,7 +283,8 @@ def _requirements(results: Results) -> Iterator[str]:
         if each.id in by_id or (not each.retired and claimed & set(each.claims))
     ]
     ids += sorted(set(by_id) - set(known))
-    entries = [(id_, _status_of(known.get(id_), by_id.get(id_, []))) for id_ in ids]
+    missing = {id_ for claim in results["claims"].values() for id_ in claim.get("missing", ())}
+    entries = [(id_, _status_of(id_, known.get(id_), by_id.get(id_, []), missing)) for id_ in ids]
     yield f'<h2 id="requirements">Requirements ({len(ids)})</h2>'
     yield from _search(sorted({status for _, status in entries}), results)
     yield '<div class="list" id="list">'
@@ -281,12 +293,14 @@ def _requirements(results: Results) -> Iterator[str]:
     yield "</div>"
 
 
-def _status_of(requirement: Requirement | None, checks: Sequence[Check]) -> str:
+def _status_of(
+    id_: str, requirement: Requirement | None, checks: Sequence[Check], missing: Collection[str]
+) -> str:
     if (decides := worst(checks)) is not None:
         return decides["status"]
     if requirement is not None and not requirement.visible:
         return "invisible"
-    return "missing"
+    return "missing" if id_ in missing else "unchecked"
 
 
 def _search(statuses: Sequence[str], results: Results) -> Iterator[str]:
@@ -303,7 +317,8 @@ def _search(statuses: Sequence[str], results: Results) -> Iterator[str]:
 
 _UNCHECKED: Mapping[str, str] = {
     "invisible": "cannot be seen from outside",
-    "missing": "not checked",
+    "missing": "not checked in this run",
+    "unchecked": "no check yet",
 }
 
 
@@ -321,7 +336,7 @@ def _entry(
     yield (
         f'<summary><span class="id">{inline(id_)}</span> '
         f"{pill(status, _UNCHECKED.get(status, status))} "
-        f'<span class="dim">{inline(keyword)}</span> {inline(_short(text), 140)}</summary>'
+        f'<span class="dim">{inline(keyword)}</span> {_code(inline(_short(text)))}</summary>'
     )
     yield f'<div class="inner">{_text(id_)}<p class="dim">{inline(", ".join(claims))}</p>'
     if checks:
@@ -343,8 +358,13 @@ def _text(id_: str) -> str:
 
 
 def _lines(text: str) -> str:
-    return "\n".join(inline(line, 4000) for line in text.splitlines())
+    return "\n".join(_code(inline(line, 4000)) for line in text.splitlines())
+
+
+def _code(escaped: str) -> str:
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escaped)
 
 
 def _short(text: str) -> str:
-    return text.partition("\n")[0]
+    first = text.partition("\n")[0]
+    return first if len(first) <= 140 else f"{first[:139]}…"

@@ -33,7 +33,10 @@ BUNDLES: Mapping[str, tuple[str, ...]] = {
 _RANK = {
     status: rank
     for rank, status in enumerate(
-        ("fail", "flaky", "blocked", "deviation", "stale", "warn", "info", "pass")
+        (
+            *("fail", "flaky", "blocked", "deviation", "stale", "warn", "info", "pass"),
+            *("added-after", "not-claimed"),
+        )
     )
 }
 
@@ -70,7 +73,7 @@ def bundles(results: Results) -> list[str]:
 
 def worst(checks: Iterable[Check]) -> Check | None:
     """Return of several checks the one that decides; None of none."""
-    return min(checks, key=lambda check: _RANK.get(check["status"], 0), default=None)
+    return min(checks, key=lambda check: _RANK[check["status"]], default=None)
 
 
 def called(results: Results) -> str:

@@ -1,0 +1,206 @@
+"""The matrix: requirement by implementation, out of any number of results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from jobwire_conformance import data, obligations
+from jobwire_conformance.data import CLAIMS
+from jobwire_conformance.errors import Usage
+from jobwire_conformance.reports.results import Check, Results, load
+from jobwire_conformance.reports.standing import State, called, states, worst
+from jobwire_conformance.run import every_case
+
+__all__ = ["SYMBOLS", "Column", "Matrix", "Note", "find"]
+
+Mark = Literal["met", "as-far", "failed", "deviation", "part", "none", "unclaimed"]
+
+SYMBOLS: Mapping[str, tuple[str, str]] = {
+    "pass": ("✓", "holds"),
+    "met": ("✓", "met: every obligation that the suite can check ran and holds"),
+    "as-far": ("(✓)", "met as far as that run went: other specification, or fewer checks"),
+    "fail": ("✗", "does not hold"),
+    "failed": ("✗", "not met"),
+    "blocked": ("✗", "could not be tried, since what it builds on failed"),
+    "flaky": ("✗", "holds in some runs only"),
+    "deviation": ("≠", "does not hold, and the implementation says why"),
+    "stale": ("✓!", "holds, though it is declared as a deviation"),
+    "warn": ("!", "a recommendation that is not followed"),
+    "info": ("i", "a permission that is not used"),
+    "part": ("?", "not all of it was checked"),
+    "missing": ("?", "not checked"),
+    "none": ("?", "not checked"),
+    "unclaimed": ("·", "not claimed"),
+    "not-claimed": ("·", "not claimed"),
+    "added-after": ("+", "checked, but the obligation is newer than that version"),
+}
+"""Status to its sign, and what that means."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Why a cell is not green.
+
+    Attributes:
+        number: In the list of a column, from 1.
+        check: The check that decides.
+        why: In words.
+    """
+
+    number: int
+    check: Check
+    why: str
+
+
+@dataclass(frozen=True)
+class Column:
+    """One implementation, as one file of results tells of it."""
+
+    results: Results
+
+    @property
+    def title(self) -> str:
+        """What it is called in a table."""
+        return f"{called(self.results)}, generation {self.generation}"
+
+    @property
+    def generation(self) -> int:
+        """What it writes."""
+        return self.results.get("generation", 8)
+
+    @property
+    def day(self) -> str:
+        """When it was checked."""
+        return self.results["started"][:10]
+
+    @property
+    def current(self) -> bool:
+        """Whether it was checked against the specification that this suite has."""
+        return self.results["spec"] == data.spec_version()
+
+    @cached_property
+    def _checks(self) -> Mapping[tuple[str, str], Sequence[Check]]:
+        found: dict[tuple[str, str], list[Check]] = {}
+        for check in self.results["checks"]:
+            found.setdefault((check["claim"], check["requirement"]), []).append(check)
+        return found
+
+    @cached_property
+    def _states(self) -> Mapping[str, State]:
+        return states(self.results)
+
+    @cached_property
+    def notes(self) -> Mapping[tuple[str, str], Note]:
+        """Requirement and status to what there is to say about it."""
+        found: dict[tuple[str, str], Note] = {}
+        for check in self.results["checks"]:
+            key = check["requirement"], check["status"]
+            if check["status"] != "pass" and key not in found:
+                why = check.get("reason") or check.get("message") or check.get("blocked_by") or ""
+                found[key] = Note(len(found) + 1, check, why)
+        return found
+
+    def ids(self, claim: str) -> set[str]:
+        """Return the requirements that were checked for a claim."""
+        return {requirement for of, requirement in self._checks if of == claim}
+
+    def claim(self, claim: str) -> Mark:
+        """Return how it stands about a claim; met only if nothing that can be checked is left."""
+        if claim not in self._states:
+            return "unclaimed"
+        found = self._states[claim]
+        if found != "met":
+            return found
+        checkable = obligations.checkable(every_case(), claim, self.generation)
+        whole = self.current and set(checkable) <= self.ids(claim)
+        return "met" if whole else "as-far"
+
+    def cell(self, claim: str, requirement: str) -> tuple[str, Note | None]:
+        """Return the status of a requirement, and why."""
+        if claim not in self._states:
+            return "unclaimed", None
+        check = worst(self._checks.get((claim, requirement), ()))
+        if check is None:
+            return "missing", None
+        return check["status"], self.notes.get((requirement, check["status"]))
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All columns, and the rows that they have together."""
+
+    columns: Sequence[Column]
+
+    @property
+    def claims(self) -> list[str]:
+        """The claims that somebody makes."""
+        made = {claim for column in self.columns for claim in column.results["claims"]}
+        return [claim for claim in CLAIMS if claim in made]
+
+    def requirements(self, claim: str) -> list[str]:
+        """Return what was checked for a claim anywhere, in the order of the specification."""
+        checked = {id_ for column in self.columns for id_ in column.ids(claim)}
+        order = {id_: number for number, id_ in enumerate(data.requirements())}
+        return sorted(checked, key=lambda id_: (order.get(id_, len(order)), id_))
+
+    def unchecked(self, claim: str) -> list[str]:
+        """Return its obligations that were checked nowhere."""
+        checked = set(self.requirements(claim))
+        return [
+            each.id
+            for each in data.requirements().values()
+            if claim in each.claims and each.obliges and each.visible and not each.retired
+            if each.id not in checked
+        ]
+
+
+def find(paths: Iterable[Path]) -> tuple[Matrix, list[str]]:
+    """Return the matrix of these files, and what is to be said about them.
+
+    A directory stands for its results.json, or else for all `.json` files below it. Of several
+    runs of the same thing, the latest counts.
+
+    Raises:
+        Usage: A file is none of ours, or there is none.
+    """
+    latest: dict[tuple[str, ...], tuple[Path, Results]] = {}
+    remarks = []
+    for path in _files(paths):
+        results = load(path)
+        about = results["implementation"]
+        key = (
+            *(about["name"].lower(), about["version"], about.get("variant", "")),
+            str(results.get("generation", 8)),
+        )
+        if key in latest:
+            older, newer = sorted([latest[key], (path, results)], key=lambda each: _age(each[1]))
+            remarks.append(f"{older[0]} is left out: {newer[0]} is of the same, and later")
+            latest[key] = newer
+        else:
+            latest[key] = path, results
+    if not latest:
+        raise Usage("there is no file with results; name some, or a directory that has them")
+    columns = [Column(latest[key][1]) for key in sorted(latest, key=_order)]
+    return Matrix(columns), remarks
+
+
+def _files(paths: Iterable[Path]) -> Iterable[Path]:
+    for path in paths:
+        if path.is_dir() and not (path / "results.json").exists():
+            yield from sorted(path.rglob("*.json"))
+        else:
+            yield path
+
+
+def _age(results: Results) -> str:
+    return results["started"]
+
+
+def _order(key: tuple[str, ...]) -> tuple[object, ...]:
+    # The reference first, then real Sidekiq, then all others by name.
+    first = ("jobwire", "sidekiq")
+    return (first.index(key[0]) if key[0] in first else len(first), *key)

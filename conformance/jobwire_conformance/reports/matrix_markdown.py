@@ -1,0 +1,135 @@
+"""The matrix and the loss maps in Markdown, the same whenever they are made from the same files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from jobwire_conformance import data
+from jobwire_conformance.reports.lossmap import FATES, WINDOWS, rows
+from jobwire_conformance.reports.markdown import table
+from jobwire_conformance.reports.matrix import SYMBOLS, Column, Matrix
+from jobwire_conformance.reports.standing import bundles
+from jobwire_conformance.reports.text import cell
+
+__all__ = ["loss_maps_page", "matrix_page"]
+
+
+def matrix_page(matrix: Matrix) -> str:
+    """Return the page."""
+    lines = ["# Conformance matrix", ""]
+    lines += [f"Requirements of jobwire {data.spec_version()}. What the signs mean:", ""]
+    lines += _legend()
+    lines += ["", "## Implementations", "", *_implementations(matrix), "", "## Claims", ""]
+    lines += table(
+        ["Claim", *(column.title for column in matrix.columns)],
+        (
+            [claim, *(SYMBOLS[column.claim(claim)][0] for column in matrix.columns)]
+            for claim in matrix.claims
+        ),
+    )
+    for claim in matrix.claims:
+        lines += ["", f"## {claim}", "", *_requirements(matrix, claim)]
+        if unchecked := matrix.unchecked(claim):
+            lines += ["", f"Not checked for this claim yet: {', '.join(unchecked)}."]
+    lines += ["", "## What is not met, and why", ""]
+    for column in matrix.columns:
+        lines += [*_notes(column)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def loss_maps_page(matrix: Matrix) -> str:
+    """Return the page of loss maps."""
+    lines = [
+        "# Loss maps",
+        "",
+        "What became of a job when the process that had it was cut off, just before and just",
+        "after each command that changed something: at how many such points it was",
+        "",
+        *(f"- {fate}: {meaning}" for fate, meaning in FATES.items()),
+    ]
+    found = [
+        (column, {row.window: row for row in rows(column.results)}) for column in matrix.columns
+    ]
+    windows = sorted({window for _, of in found for window in of})
+    for window in windows:
+        meaning = WINDOWS.get(window)
+        lines += ["", f"## {window}{f': {meaning}' if meaning else ''}", ""]
+        lines += table(
+            ["Implementation", "Checked", *FATES],
+            (
+                [
+                    column.title,
+                    column.day,
+                    *(str(of[window].counts.get(fate, 0)) for fate in FATES),
+                ]
+                for column, of in found
+                if window in of
+            ),
+        )
+        bad = [
+            [column.title, loss["case"], f"{loss['side']} {loss['point']}", loss["outcome"]]
+            for column, of in found
+            if window in of
+            for loss in of[window].points
+            if loss["outcome"] != "kept"
+        ]
+        if bad:
+            lines += ["", *table(["Implementation", "Case", "Cut off", "The job"], bad)]
+    without = [column.title for column, of in found if not of]
+    if without:
+        lines += ["", f"No map: {', '.join(map(cell, without))}."]
+    return "\n".join(lines) + "\n"
+
+
+def _legend() -> list[str]:
+    meanings: dict[str, list[str]] = {}
+    for sign, meaning in SYMBOLS.values():
+        if meaning not in meanings.setdefault(sign, []):
+            meanings[sign].append(meaning)
+    return table(["Sign", "Means"], ([sign, "; ".join(of)] for sign, of in meanings.items()))
+
+
+def _implementations(matrix: Matrix) -> list[str]:
+    head = ["Implementation", "Language", "Specification", "Suite", "Server", "Checked", "Bundles"]
+
+    def row(column: Column) -> Sequence[str]:
+        results = column.results
+        server = results["server"]
+        return [
+            column.title,
+            results["implementation"].get("language", ""),
+            results["spec"] if column.current else f"{results['spec']} (another one)",
+            results["suite"],
+            f"{server['name']} {server['version']}",
+            column.day,
+            ", ".join(bundles(results)),
+        ]
+
+    return table(head, map(row, matrix.columns))
+
+
+def _requirements(matrix: Matrix, claim: str) -> list[str]:
+    known = data.requirements()
+
+    def row(id_: str) -> Iterator[str]:
+        requirement = known.get(id_)
+        gone = requirement is None or requirement.retired
+        yield f"{id_} (not in this version)" if gone else id_
+        yield requirement.keyword if requirement else ""
+        for column in matrix.columns:
+            status, note = column.cell(claim, id_)
+            yield SYMBOLS[status][0] + (f" {note.number}" if note else "")
+
+    head = ["Requirement", "", *(column.title for column in matrix.columns)]
+    return table(head, map(row, matrix.requirements(claim)))
+
+
+def _notes(column: Column) -> Iterator[str]:
+    if not column.notes:
+        return
+    yield f"### {cell(column.title)}"
+    yield ""
+    for (requirement, status), note in column.notes.items():
+        issue = f" ({note.check['issue']})" if "issue" in note.check else ""
+        yield f"{note.number}. {requirement}, {status}: {cell(note.why + issue)}"
+    yield ""
