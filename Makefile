@@ -2,7 +2,7 @@
 #   make test ARGS="-k wheel"
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: ## see jobs run: an example application with a server and a worker of its own
 	@sh .ci/demo $(ARGS)
@@ -25,6 +25,9 @@ bench: ## measure the parts that jobs go through: ARGS=--benchmark-autosave, ARG
 interop: ## run the tests with real Sidekiq (root, Debian or Ubuntu)
 	@sh .ci/interop $(ARGS)
 
+conformance: ## bring docs/conformance up to date: ARGS="--only reference", --pages, --check
+	@sh .ci/conformance $(ARGS)
+
 fixtures: ## record the fixtures again from real Sidekiq (root, Debian or Ubuntu)
 	@sh .ci/fixtures $(ARGS)
 
@@ -37,4 +40,4 @@ wheel: ## build sdist and wheel into dist/ and try the wheel in an empty environ
 check: ## what the CI runs: test, lint, demo, interop, chaos for 30 seconds, wheel
 	@sh .ci/run $(ARGS)
 
-.PHONY: help demo test faults chaos soak bench interop fixtures lint wheel check
+.PHONY: help demo test faults chaos soak bench interop conformance fixtures lint wheel check

@@ -16,7 +16,8 @@ _TOP = 34
 _STEP = 40  # a command and its reply
 _GAP = 22  # a line of text instead
 _CHARACTER = 7.25  # of 12 px monospace
-_MOST = 30  # commands in a picture
+_MOST = 40  # commands in a picture
+_DEAF = ("cut", "kill")  # after these, nobody hears the answer
 
 
 def diagram(lines: Sequence[TraceLine], title: str) -> str:
@@ -88,7 +89,7 @@ def _exchange(line: TraceLine, start: int, near: int, server: int, y: int) -> li
             ]
         return [*parts, _text(cut + 12, y + 14, why, "why")]
     back = y + 18
-    if line.reply is None:
+    if line.reply is None or line.fault in _DEAF:
         why = f"{line.fault}: done, and nobody was told" if line.fault else "no reply"
         far = server - 40
         parts += [

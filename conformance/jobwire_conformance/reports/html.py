@@ -26,7 +26,7 @@ from jobwire_conformance.verdicts import FAILURES
 __all__ = ["report_page"]
 
 _AROUND = 4  # commands of the same case that are shown before and after
-_MOST = 60  # commands in a log
+_MOST = 36  # commands in a log
 _ASIDE = frozenset(b"CLIENT HELLO INFO AUTH SELECT PING COMMAND CONFIG".split())
 
 
@@ -197,7 +197,9 @@ def _wire(trace: Sequence[TraceLine], lines: Sequence[int], title: str) -> Itera
     after = [line for line in near if line.number > last][:_AROUND]
     inner = [line for line in near if first <= line.number <= last]
     if len(inner) > _MOST:
-        # A whole run: what matters is around the cut, and what came in the end.
+        inner = _without_polls(inner)
+    if len(inner) > _MOST:
+        # What matters is around the cut, and what came in the end.
         cut = next((number for number, line in enumerate(inner) if line.fault), 0)
         start = max(cut - _MOST // 3, 0)
         inner = [*inner[start : start + _MOST * 2 // 3], *inner[-(_MOST // 3) :]]
@@ -218,6 +220,18 @@ def _wire(trace: Sequence[TraceLine], lines: Sequence[int], title: str) -> Itera
             f'<span class="back">→ {inline(reply(line, 400), 1000)}</span></li>'
         )
     yield "</ol></details>"
+
+
+def _without_polls(lines: Sequence[TraceLine]) -> list[TraceLine]:
+    """Return the lines but for those that ask again what had the same answer before."""
+    seen: dict[tuple[object, ...], bytes | None] = {}
+    found = []
+    for line in lines:
+        asked = (line.proc, *line.words[:2])
+        if line.fault or asked not in seen or seen[asked] != line.reply:
+            found.append(line)
+        seen[asked] = line.reply
+    return found
 
 
 def _losses(results: Results, trace: Sequence[TraceLine]) -> Iterator[str]:

@@ -115,7 +115,8 @@ def _requirements(matrix: Matrix) -> Iterator[str]:
     yield "</tbody></table></div>"
     for claim in matrix.claims:
         if unchecked := matrix.unchecked(claim):
-            yield f'<p class="dim">{inline(claim)}, not checked for this claim yet: {", ".join(unchecked)}</p>'
+            ids = ", ".join(unchecked)
+            yield f'<p class="dim">{inline(claim)}, not checked for this claim yet: {ids}</p>'
 
 
 def _cell(status: str, note: str, why: str = "") -> str:

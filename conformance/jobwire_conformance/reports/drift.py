@@ -1,0 +1,29 @@
+"""What two runs of the same thing say differently, times aside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from jobwire_conformance.reports.results import Results
+
+__all__ = ["drift", "stable"]
+
+
+def stable(results: Results) -> Mapping[str, str]:
+    """Return what has to be the same in every run: name to value."""
+    found = {"specification": results["spec"], "generation": str(results.get("generation", 8))}
+    for name, claim in results["claims"].items():
+        found[name] = "met" if claim["met"] else "not met"
+    for check in results["checks"]:
+        found[f"{check['case']}#{check['requirement']} for {check['claim']}"] = check["status"]
+    for loss in results.get("loss_map", ()):
+        found[f"{loss['case']}, cut off {loss['side']} {loss['point']}"] = loss["outcome"]
+    return found
+
+
+def drift(before: Results, now: Results) -> Iterator[str]:
+    """Yield a line for each difference."""
+    old, new = stable(before), stable(now)
+    for name in sorted({*old, *new}):
+        if old.get(name) != new.get(name):
+            yield f"{name}: was {old.get(name, 'not there')}, is {new.get(name, 'not there')}"

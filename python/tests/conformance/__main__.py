@@ -1,0 +1,179 @@
+"""Keep docs/conformance up to date. See .ci/conformance.
+
+    python -m tests.conformance [--only reference|sidekiq]... [--lanes N] [--pages | --check]
+
+Exit status: 0 done, or nothing has changed; 1 something has; others as of `jobwire conform check`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import click
+
+from jobwire_conformance import cases, config, reports, run, verdicts
+from jobwire_conformance.config import Config, Generation
+from jobwire_conformance.errors import ConformError
+from jobwire_conformance.reports.drift import drift
+from jobwire_conformance.reports.matrix import find
+from jobwire_conformance.reports.results import Results, dump, load, small, stored_as
+from jobwire_conformance.reports.terminal import Terminal, closing
+from tests.interop.conftest import missing
+from tests.interop.sidekiq import GENERATIONS
+from tests.interop.test_conformance import OLDER, inside
+from tests.servers import valkey_program
+
+ROOT = Path(__file__).resolve().parents[3]
+STORE = ROOT / "conformance" / "reports"
+PAGES = ROOT / "docs" / "conformance"
+REFERENCE = ROOT / "conformance" / "drivers" / "python"
+KEPT = ("matrix.md", "loss-maps.md")  # of the pages; the one in HTML is made when it is wanted
+
+WAYS: Sequence[tuple[str, Generation]] = (
+    *(("reliable", 8), ("reliable", 7)),
+    *(("basic", 8), ("basic", 7)),
+)
+
+
+def reference(lanes: int) -> Iterator[Results]:
+    """Yield the results of each way to set the reference up."""
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    os.environ["PYTHONPATH"] = str(ROOT / "python")
+    for fetch, generation in WAYS:
+        os.environ["JOBWIRE_FETCH"] = fetch
+        settings = replace(config.load(REFERENCE), generation=generation)
+        if fetch == "basic":
+            claims = [claim for claim in settings.claims if claim != "worker/reliable"]
+            settings = replace(settings, claims=claims)
+        yield results_of(settings, f"{fetch} fetch", lanes, patience=10)
+    del os.environ["JOBWIRE_FETCH"]
+
+
+def sidekiq(lanes: int) -> Iterator[Results]:
+    """Yield the results of each version of real Sidekiq that is there."""
+    for version in GENERATIONS:
+        if reason := missing(version):
+            click.echo(f"left out: {reason}", err=True)
+            continue
+        with tempfile.TemporaryDirectory() as directory:
+            settings = inside(version, Path(directory) / "adapter")
+            known = {**appendix(), **dict.fromkeys(OLDER[version], "SPEC.md: newer than this")}
+            yield results_of(settings, "", lanes, patience=15, known=known)
+
+
+def appendix() -> Mapping[str, str]:
+    """Return id to what SPEC.md says in appendix A that Sidekiq does instead."""
+    text = (ROOT / "SPEC.md").read_text("utf-8").partition("## Appendix A")[2]
+    table = text.partition("Every other")[0]
+    found: dict[str, str] = {}
+    for ids, what in re.findall(
+        r"^\| ([A-Z][A-Z0-9, -]+) \| [^|]+ \| (.+) \|$", table, re.MULTILINE
+    ):
+        for id_ in ids.split(", "):
+            found[id_] = f"{found[id_]}; {what}" if id_ in found else f"SPEC.md, appendix A: {what}"
+    return found
+
+
+def results_of(
+    settings: Config,
+    variant: str,
+    lanes: int,
+    *,
+    patience: float,
+    known: Mapping[str, str] | None = None,
+) -> Results:
+    """Return what one run says; failures that are known, as deviations."""
+    chosen = run.chosen(cases.load(), settings.claims, settings.generation, losses=True)
+    terminal = Terminal(len(chosen), "jobwire conform check --case")
+    outcome = run.run(
+        settings,
+        chosen,
+        (),
+        watcher=terminal,
+        lanes=lanes,
+        patience=patience,
+        program=valkey_program(),
+        variant=variant,
+    )
+    terminal.close()
+    for error in outcome.errors:
+        raise error
+    for verdict in outcome.verdicts:
+        if verdict.status in verdicts.FAILURES and verdict.requirement in (known or {}):
+            reason = (known or {})[verdict.requirement]
+            verdict.status = "deviation"
+            verdict.deviation = verdicts.Deviation(verdict.requirement, reason)
+    outcome.status = verdicts.status(outcome.verdicts, stale_or_unknown=False)
+    results = cast(Results, outcome.as_data())
+    click.echo(closing(results), err=True)
+    return results
+
+
+def pages() -> Mapping[str, bytes]:
+    """Return what the pages have to be, by what is kept."""
+    made = reports.matrix_pages(find([STORE])[0])
+    return {name: made[name] for name in KEPT}
+
+
+def stale_pages() -> list[str]:
+    """Return the pages that are not what they have to be."""
+    made = pages()
+    return [
+        name
+        for name in KEPT
+        if not (PAGES / name).exists() or (PAGES / name).read_bytes() != made[name]
+    ]
+
+
+def check(lanes: int) -> int:
+    """Say what is no longer as it is kept."""
+    changed = [f"docs/conformance/{name} is not up to date" for name in stale_pages()]
+    for now in reference(lanes):
+        path = STORE / stored_as(now)
+        if path.exists():
+            changed += [f"{path.relative_to(ROOT)}: {line}" for line in drift(load(path), now)]
+        else:
+            changed.append(f"{path.relative_to(ROOT)} is not there")
+    if changed:
+        click.echo("\n".join([*changed, "bring it up to date with: make conformance"]))
+    return 1 if changed else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance")
+    parser.add_argument("--only", choices=("reference", "sidekiq"), action="append")
+    parser.add_argument("--lanes", type=int, default=3, help="cases side by side")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--pages", action="store_true", help="only make the pages again")
+    what.add_argument("--check", action="store_true", help="only say what has changed")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and clean up on the way
+    try:
+        if options.check:
+            return check(options.lanes)
+        which = () if options.pages else options.only or ("reference", "sidekiq")
+        for name, results_of_all in (("reference", reference), ("sidekiq", sidekiq)):
+            for results in results_of_all(options.lanes) if name in which else ():
+                path = STORE / stored_as(results)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(dump(small(results)))
+        PAGES.mkdir(exist_ok=True)
+        for name, content in pages().items():
+            (PAGES / name).write_bytes(content)
+    except ConformError as error:
+        click.echo(f"Error: {error}", err=True)
+        return error.status
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
