@@ -34,3 +34,17 @@ needs() {
     command -v "$tool" >/dev/null || { echo "needs $tool on PATH"; return 1; }
   done
 }
+
+# debian_packages PROGRAM:PACKAGE...     installs the packages of those programs that are not there
+debian_packages() {
+  missing=
+  for pair; do
+    command -v "${pair%%:*}" >/dev/null || missing="$missing ${pair#*:}"
+  done
+  [ -n "$missing" ] || return 0
+  needs apt-get
+  # shellcheck disable=SC2086  # a list of package names
+  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing ||
+    { apt-get update &&
+      DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing; }
+}

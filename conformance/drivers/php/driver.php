@@ -1,0 +1,155 @@
+<?php
+// A client of the protocol in PHP, without extensions, and its driver for the conformance suite.
+
+const FLAGS = JSON_PRESERVE_ZERO_FRACTION | JSON_UNESCAPED_SLASHES | JSON_UNESCAPED_UNICODE
+    | JSON_THROW_ON_ERROR;
+
+class Rejected extends Exception {}
+
+// Replies of redis are read as far as a client needs them: lines, and arrays of lines.
+class Redis_
+{
+    private $socket;
+
+    public function __construct(private string $url) {}
+
+    public function transaction(array ...$commands): void
+    {
+        $this->send(['MULTI'], ...$commands, ...[['EXEC']]);
+        for ($i = 0; $i <= count($commands); $i++) {
+            $this->line();
+        }
+        $all = $this->line();
+        for ($i = 0; $i < (int) substr($all, 1); $i++) {
+            $this->line();
+        }
+    }
+
+    public function call(string ...$words): string
+    {
+        $this->send($words);
+        return $this->line();
+    }
+
+    private function send(array ...$commands): void
+    {
+        if ($this->socket === null) {
+            $where = parse_url($this->url);
+            $this->socket = stream_socket_client("tcp://{$where['host']}:{$where['port']}");
+        }
+        $text = '';
+        foreach ($commands as $words) {
+            $text .= '*' . count($words) . "\r\n";
+            foreach ($words as $word) {
+                $text .= '$' . strlen($word) . "\r\n$word\r\n";
+            }
+        }
+        fwrite($this->socket, $text);
+    }
+
+    private function line(): string
+    {
+        $line = fgets($this->socket);
+        if ($line === false || $line[0] === '-') {
+            fclose($this->socket);
+            $this->socket = null;
+            throw new RuntimeException(trim($line ?: 'connection closed'));
+        }
+        return trim($line);
+    }
+}
+
+function whole(mixed $value): bool
+{
+    return is_int($value) && $value >= 0;
+}
+
+function check(bool $good, string $problem): void
+{
+    if (!$good) {
+        throw new Rejected($problem);
+    }
+}
+
+// [PUSH-4]
+function validate(array $job): void
+{
+    check(is_string($job['class'] ?? null) && $job['class'] !== '', 'class is no text');
+    check(is_array($job['args'] ?? null), 'args is no array');
+    check(is_string($job['queue']) && $job['queue'] !== '', 'queue is no text');
+    $optional = [
+        'retry' => fn($v) => is_bool($v) || whole($v),
+        'retry_for' => fn($v) => (is_int($v) || is_float($v)) && $v >= 0 && $v <= 1e9,
+        'backtrace' => fn($v) => is_bool($v) || whole($v),
+        'tags' => fn($v) => is_array($v) && $v === array_filter($v, 'is_string'),
+        'log_level' => fn($v) => (whole($v) && $v <= 5)
+            || in_array($v, ['debug', 'info', 'warn', 'error', 'fatal'], true),
+    ];
+    foreach ($optional as $name => $good) {
+        check(!isset($job[$name]) || $good($job[$name]), "$name is not as it has to be");
+    }
+}
+
+function now(): int|float
+{
+    return getenv('JOBWIRE_GENERATION') === '8' ? (int) (microtime(true) * 1000) : microtime(true);
+}
+
+function push(Redis_ $redis, object $request): array
+{
+    $job = ['retry' => true, 'queue' => 'default', ...(array) $request->job];
+    validate($job);
+    $at = null;
+    foreach (['at', 'in'] as $name) {
+        if (property_exists($request, $name)) {
+            $at = $request->$name;
+            check(is_int($at) || is_float($at), 'the time is no number');
+            $at += $name === 'in' && $at < 1e9 ? microtime(true) : 0;
+            check($at >= 0 && $at < 1e11, 'the time is none');
+            $at = $name === 'in' && $at <= microtime(true) ? null : $at;
+        }
+    }
+    $last = ['args', 'class', 'jid', 'created_at'];
+    $payload = array_diff_key($job, array_flip($last));
+    $payload += ['args' => $job['args'], 'class' => $job['class']];
+    $payload += ['jid' => $job['jid'] ?? bin2hex(random_bytes(12))];
+    $payload += ['created_at' => $job['created_at'] ?? now()];
+    $payload += $at === null ? ['enqueued_at' => now()] : [];
+    try {
+        $text = json_encode($payload, FLAGS, 100); // [PAY-3] [PAY-4]
+    } catch (JsonException $error) {
+        throw new Rejected($error->getMessage());
+    }
+    if ($at === null) {
+        $queue = $job['queue'];
+        $redis->transaction(['SADD', 'queues', $queue], ['LPUSH', "queue:$queue", $text]);
+    } else {
+        $redis->call('ZADD', 'schedule', json_encode($at), $text);
+    }
+    return ['jid' => $payload['jid']];
+}
+
+function answer(Redis_ $redis, object $request): array
+{
+    try {
+        return match ($request->op) {
+            'hello' => ['ok' => ['driver' => 1, 'version' => '1', 'ops' => ['push']]],
+            'push' => ['ok' => push($redis, $request)],
+            'bye' => ['ok' => new stdClass()],
+            default => ['unsupported' => true],
+        };
+    } catch (Rejected $error) {
+        return ['error' => ['kind' => 'rejected', 'message' => $error->getMessage()]];
+    } catch (RuntimeException $error) {
+        return ['error' => ['kind' => 'unknown', 'message' => $error->getMessage()]];
+    }
+}
+
+$redis = new Redis_(getenv('JOBWIRE_REDIS_URL'));
+while (($line = fgets(STDIN)) !== false) {
+    $request = json_decode($line, false, 2000);
+    echo json_encode(['id' => $request->id] + answer($redis, $request), FLAGS), "\n";
+    if ($request->op === 'bye') {
+        break;
+    }
+}
