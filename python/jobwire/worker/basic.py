@@ -21,6 +21,7 @@ from jobwire.retry import Bury, Discard, Retry
 from jobwire.stats import count
 from jobwire.times import utc_day
 from jobwire.wire import Batch, Step, command, once
+from jobwire.worker import joblog
 from jobwire.worker.fetcher import Again, Done, Outcome, Unreadable
 from jobwire.worker.outage import Outage, next_pause
 
@@ -184,6 +185,7 @@ class BasicFetcher:
 
     def settle(self, held: Held, outcome: Outcome, *, seconds: float) -> None:
         """Store the outcome of a job, trying until Redis takes it or the process stops."""
+        joblog.flush()
         if not isinstance(outcome, Unreadable | Again):
             self._tally.add(failed=not isinstance(outcome, Done))
         step: Step

@@ -24,7 +24,7 @@ from jobwire.retry import Bury, Choice, Discard, Retry, after_failure, scrub
 from jobwire.times import Generation, stamp
 from jobwire.worker.failure import describe
 from jobwire.worker.fetcher import DONE, Again, Done, Fetcher
-from jobwire.worker.joblog import event
+from jobwire.worker.joblog import ended, event
 from jobwire.worker.routine import Routine
 
 __all__ = ["Conclusion"]
@@ -66,11 +66,11 @@ class Conclusion:
         """The current job is over; `error` is what it raised. May block if `may_block` says so."""
         after = routine.finish(job) if routine.finish is not None else None
         if error is None:
-            event(_log, logging.INFO, "done", elapsed=round(seconds, 3))
+            ended(_log, logging.INFO, "done", elapsed=round(seconds, 3))
             tally.record(job.display_class, seconds * 1000, False)
             fetcher.settle(held, DONE if after is None else Done(after), seconds=seconds)
         elif isinstance(error, Interrupted):
-            event(_log, logging.INFO, "gave way; it goes on later", elapsed=round(seconds, 3))
+            ended(_log, logging.INFO, "gave way; it goes on later", elapsed=round(seconds, 3))
             tally.record(job.display_class, seconds * 1000, False)
             text = edit(held.text, {"enqueued_at": stamp(time.time(), self.generation())})
             fetcher.settle(held, Again(text), seconds=seconds)
@@ -144,7 +144,7 @@ class Conclusion:
             outcome = _last_word(outcome, definition, error, job)
         problem = f"fail: {failure.error_class}: {scrub(failure.message):.1000s}"
         level = logging.INFO if _expected(error, outcome) else logging.WARNING
-        event(_log, level, f"{problem}; {_fate(outcome)}", elapsed=round(seconds, 3))
+        ended(_log, level, f"{problem}; {_fate(outcome)}", elapsed=round(seconds, 3))
         _log.debug("traceback", exc_info=error)
         return outcome
 

@@ -1,4 +1,11 @@
-"""The worker's log: one line an event, with the job it belongs to."""
+"""The worker's log: one line an event, with the job it belongs to.
+
+There are two lines for each job, and to write them takes longer than the worker needs for the rest
+of a quick job. The first is written before the job runs: should it take the process down, the log
+says which one it was. The second waits for whichever comes first: the next line of anybody, or the
+moment before the job's outcome goes to Redis. So what a process that is killed has not written is
+about jobs that run again.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +22,7 @@ from typing import Any, Literal, TextIO
 from jobwire.current import current_job
 from jobwire.payload import encode
 
-__all__ = ["HumanFormatter", "JsonFormatter", "LogFormat", "event", "set_up"]
+__all__ = ["HumanFormatter", "JsonFormatter", "LogFormat", "ended", "event", "flush", "set_up"]
 
 LogFormat = Literal["human", "json"]
 _EXTRAS = ("elapsed", "returned")
@@ -40,22 +47,40 @@ def set_up(log_format: LogFormat, level: str, *, pid: bool = False) -> None:
 def event(logger: logging.Logger, level: int, message: str, **extra: Any) -> None:
     """Log a line about the current job, as `logger.log` does, but quickly.
 
-    There are two for each job, and `logging` takes longer for a line than the worker for the rest
-    of a quick job. So where nobody but us has set up logging, the line is written directly.
+    Where nobody but us has set up logging, the line is written directly.
     """
-    if not logger.isEnabledFor(level):
-        return
+    if logger.isEnabledFor(level):
+        lines = _direct(logger)
+        if lines is not None:
+            lines.write(level, message, extra)
+        else:
+            logger.log(level, "%s", message, extra=extra)
+
+
+def ended(logger: logging.Logger, level: int, message: str, **extra: Any) -> None:
+    """Log a line about the end of the current job, at the latest with the next `flush`."""
+    if logger.isEnabledFor(level):
+        lines = _direct(logger)
+        if lines is not None:
+            lines.keep(level, message, extra)
+        else:
+            logger.log(level, "%s", message, extra=extra)
+
+
+def flush() -> None:
+    """Write what `ended` has kept: the outcomes of those jobs are about to be stored."""
+    for handler in logging.root.handlers:
+        if isinstance(handler, _Lines):
+            handler.write_kept()
+
+
+def _direct(logger: logging.Logger) -> _Lines | None:
+    """Return the only handler, if it is ours."""
     handlers = logging.root.handlers
-    direct = (
-        len(handlers) == 1
-        and isinstance(handlers[0], _Lines)
-        and not logger.handlers
-        and not logger.filters
-    )
-    if direct:
-        handlers[0].write(level, message, extra)  # type: ignore[attr-defined]  # see above
-    else:
-        logger.log(level, "%s", message, extra=extra)
+    if len(handlers) == 1 and not logger.handlers and not logger.filters:
+        [handler] = handlers
+        return handler if type(handler) is _Lines else None
+    return None
 
 
 class _Lines(logging.StreamHandler[TextIO]):
@@ -65,14 +90,42 @@ class _Lines(logging.StreamHandler[TextIO]):
         super().__init__(sys.stderr)
         self.setFormatter(formatter)
         self._line = formatter.line
+        self._kept: list[str] = []
+        # What is kept is written by the process whose jobs it is about.
+        os.register_at_fork(after_in_child=self._kept.clear)
 
     def write(self, level: int, message: str, extra: Mapping[str, Any]) -> None:
-        """Write a line that never was a `LogRecord`."""
-        thread = threading.current_thread().name
-        line = self._line(time.time(), logging.getLevelName(level), thread, message, extra)
+        """Write a line that never was a `LogRecord`, and before it what was kept."""
+        line = self._line(time.time(), _name(level), _thread(), message, extra)
+        with self.lock or nullcontext():
+            self._put(line + "\n")
+
+    def keep(self, level: int, message: str, extra: Mapping[str, Any]) -> None:
+        """Have a line written before the next one."""
+        line = self._line(time.time(), _name(level), _thread(), message, extra)
+        self._kept.append(line + "\n")
+
+    def write_kept(self) -> None:
+        """Write what was kept."""
+        if self._kept:
+            with self.lock or nullcontext():
+                self._put("")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line, and before it what was kept. With the lock held, as `logging` does it."""
+        if self._kept:
+            self._put("")
+        super().emit(record)
+
+    def _put(self, text: str) -> None:
+        kept = self._kept
+        if kept:
+            count = len(kept)  # others may append meanwhile, without the lock
+            text = "".join(kept[:count]) + text
+            del kept[:count]
         # A log that cannot be written, as to a full disk, must not cost the job that it is about.
-        with self.lock or nullcontext(), suppress(OSError, ValueError):
-            self.stream.write(line + self.terminator)
+        with suppress(OSError, ValueError):
+            self.stream.write(text)
             self.flush()
 
 
@@ -133,9 +186,9 @@ class HumanFormatter(_Formatter):
         trace: str = "",
     ) -> str:
         """Return one line; a traceback follows it."""
-        context = "".join(f" {name}={_word(value)}" for name, value in _context(extra).items())
         tid = self._prefix + _tid(thread)
-        head = f"{_timestamp(created)} {level:<7} {tid} {_visible(message)}{context}"
+        head = f"{_timestamp(created)} {level:<7} {tid} {message}{_words(extra)}"
+        head = _visible(head)
         return f"{head}\n{trace}" if trace else head
 
 
@@ -182,6 +235,19 @@ def _context(extra: Mapping[str, Any]) -> dict[str, Any]:
     return context
 
 
+def _words(extra: Mapping[str, Any]) -> str:
+    """Return the same for people."""
+    job = current_job()
+    if job is None or job.get("bid") or job.get("tags"):
+        return "".join(f" {name}={_word(value)}" for name, value in _context(extra).items())
+    words = f" class={job.display_class} jid={job.jid} queue={job.queue}"
+    for name in _EXTRAS:
+        value = extra.get(name)
+        if value is not None:
+            words += f" {name}={_word(value)}"
+    return words
+
+
 @lru_cache(maxsize=4)
 def _second(moment: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment))
@@ -191,14 +257,19 @@ def _timestamp(created: float) -> str:
     return f"{_second(int(created))}.{int(created * 1000) % 1000:03d}Z"
 
 
+def _thread() -> str:
+    return threading.current_thread().name
+
+
+_name = lru_cache(maxsize=16)(logging.getLevelName)
+
+
 def _tid(thread: str) -> str:
     return thread.removeprefix("jobwire-")
 
 
 def _word(value: object) -> str:
-    if isinstance(value, list):
-        value = ",".join(map(str, value))
-    return _visible(str(value))
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _visible(text: str) -> str:

@@ -25,6 +25,7 @@ from jobwire.reliable import Held, script_again, script_bury, script_done, scrip
 from jobwire.retry import Bury, Discard, Retry
 from jobwire.times import utc_day
 from jobwire.wire import Batch, Command, ErrorReply, Script, once
+from jobwire.worker import joblog
 from jobwire.worker.fetcher import Again, Done, Outcome, Unreadable
 
 __all__ = ["TICK", "Settler"]
@@ -196,6 +197,7 @@ class Settler:
 
     def _exchange(self, entries: Sequence[_Entry], extra: Script | None) -> Any:
         """Send outcomes that were taken, and a script; return its reply, perhaps an error."""
+        joblog.flush()  # first: what the log does not say of a killed process runs again
         groups = _group(entries)
         day = utc_day(time.time())
         steps: list[Command | Script] = [self._script(group, day) for group in groups]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jobwire.current import running
 from jobwire.payload import Job
-from jobwire.worker.joblog import HumanFormatter, JsonFormatter, event, set_up
+from jobwire.worker.joblog import HumanFormatter, JsonFormatter, ended, event, flush, set_up
 
 JOB = Job(b"{}", {"class": "Hard", "jid": "j1", "tags": ["a", "b"], "bid": "b1"}, "low")
 BOTH = pytest.mark.parametrize("formatter", [HumanFormatter(), JsonFormatter()])
@@ -134,3 +136,58 @@ def test_a_log_that_cannot_be_written_costs_nothing(monkeypatch: pytest.MonkeyPa
         root.handlers[:], root.level = before, level
         with pytest.raises(BrokenPipeError):
             broken.close()
+
+
+def test_the_end_of_a_job_is_written_with_the_next_line_or_when_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """REL-2: an outcome is not stored before the log has the line about it; see `Settler`."""
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    ours, other = logging.getLogger("jobwire.worker"), logging.getLogger("somebody.else")
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+
+    def said() -> list[str]:
+        return [line.split(" ", 4)[-1].split()[-1] for line in stream.getvalue().splitlines()]
+
+    try:
+        set_up("human", "info")
+        ended(ours, logging.INFO, "done-1")
+        assert said() == []
+        event(ours, logging.INFO, "start-2")
+        assert said() == ["done-1", "start-2"]
+        ended(ours, logging.INFO, "done-2")
+        other.info("theirs")
+        assert said()[2:] == ["done-2", "theirs"]
+        ended(ours, logging.INFO, "done-3")
+        ended(ours, logging.INFO, "done-4")
+        ended(ours, logging.DEBUG, "not this")
+        flush()
+        flush()
+        assert said()[4:] == ["done-3", "done-4"]
+    finally:
+        root.handlers[:], root.level = before, level
+
+
+def test_what_is_kept_is_not_written_by_a_forked_child_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    log = tmp_path / "log"
+    with log.open("a") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        try:
+            set_up("human", "info")
+            ended(logging.getLogger("jobwire.worker"), logging.INFO, "done")
+            child = os.fork()
+            if child == 0:
+                flush()
+                os._exit(0)
+            os.waitpid(child, 0)
+            assert log.read_text() == ""
+            flush()
+        finally:
+            root.handlers[:], root.level = before, level
+    assert log.read_text().count("done") == 1
