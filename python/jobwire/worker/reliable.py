@@ -114,6 +114,7 @@ class ReliableFetcher:
         self._followers = 0
         self._call_help: Callable[[], None] = lambda: None
         self._run_time = 1.0  # seconds; no prefetch until jobs have proved quick
+        self._plenty = False  # whether the last fetch got all that it wanted
         self._broken: set[str] = set()
         self._unanswered: list[tuple[float, range]] = []  # since when, numbers of the fetch
         self._reclaimed_at = 0.0
@@ -257,6 +258,7 @@ class ReliableFetcher:
         if self._buffer and _waking() - self._filled_at > STALE:
             # All threads are busy with long jobs.
             self._run_time = max(self._run_time, PREFETCH_SECONDS * self._slots)
+            self._plenty = False  # nothing is fetched ahead before a slot was free again
             try:
                 self._give_back()
             except RedisTrouble as error:
@@ -267,10 +269,16 @@ class ReliableFetcher:
     # -- fetching; only who has the turn
 
     def _fill(self) -> None:
-        """Fetch into the buffer, or wait for there to be something to fetch."""
+        """Fetch into the buffer, or wait for there to be something to fetch.
+
+        With every slot in use, what will be run next is fetched ahead, so that no slot has to
+        wait for a round trip; only if there was more than enough, for then others go short of
+        nothing.
+        """
         with self._lock:
-            free = self._slots - self._busy
-            if free <= 0:
+            free = max(self._slots - self._busy, 0)
+            ahead = self._prefetch()
+            if not free and (self._buffer or not ahead or not self._plenty):
                 if self._settler.pending:
                     self._settler.poke()
                 self._slot_freed.wait(SAFETY_NET)
@@ -281,8 +289,9 @@ class ReliableFetcher:
             self._give_back()
         self._reclaim()
         queues = self._order.pick(random.shuffle)
-        count = free + self._prefetch()
+        count = free + ahead
         fetched = self._fetch(queues, count)
+        self._plenty = len(fetched.jobs) == count
         self._report_broken(fetched.broken, whole=len(fetched.jobs) < count)
         if not fetched.lease:
             _log.warning("lease lost: this process was silent for too long; renewing it")
@@ -291,9 +300,9 @@ class ReliableFetcher:
             with self._lock:
                 self._buffer.extend(fetched.jobs)
                 self._filled_at = _waking()
-            if len(fetched.jobs) > 1:
+            if len(fetched.jobs) > 1 or not free:
                 self._settler.poke()
-        else:
+        elif free:
             self._wait(queues, fetched.broken, fetched.paused)
 
     def _wait(
