@@ -10,18 +10,16 @@ docs/performance.md.
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 from pathlib import Path
-
-from rich.console import Console
 
 from benchmarks.targets.peers import peers
 from benchmarks.targets.report import Report, surroundings, write
 from benchmarks.targets.rows import TARGETS, runs
 from benchmarks.targets.stage import Stage
 from benchmarks.targets.teams import Jobwire, Sidekiq, Team
+from rich.console import Console
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = 0.2  # of the jobs

@@ -84,7 +84,9 @@ class Report:
             ]
             verdict = {True: "yes", False: "**no**", None: ""}[self.verdict(target)]
             what = f"{target.title}{f', {target.unit}' if target.unit else ''}"
-            lines.append(f"| {target.number} | {what} | {' | '.join(cells)} | {target.aim} | {verdict} |")
+            lines.append(
+                f"| {target.number} | {what} | {' | '.join(cells)} | {target.aim} | {verdict} |"
+            )
         return "\n".join(lines) + "\n"
 
     def others(self) -> str:
@@ -96,7 +98,7 @@ class Report:
         lines = [f"| | what | {' | '.join(shown)} |", f"| --- | --- |{' --- |' * len(shown)}"]
         for target in TARGETS:
             found = self.of(target.kind, target.figure)
-            if len(found.keys() - {name for name in shown[:2]}) and len(found) > 1:
+            if len(found.keys() - set(shown[:2])) and len(found) > 1:
                 what = f"{target.title}{f', {target.unit}' if target.unit else ''}"
                 cells = (number(statistics.median(found[n])) if n in found else "" for n in shown)
                 lines.append(f"| {target.number} | {what} | {' | '.join(cells)} |")
@@ -146,8 +148,12 @@ def write(directory: Path, report: Report, around: Mapping[str, Any]) -> None:
         report.table(),
     ]
     if others := report.others():
-        pages += ["\n## Beside other queues\n\n", "Medians; settings and what they mean: ",
-                  "[performance](../performance.md).\n\n", others]
+        pages += [
+            "\n## Beside other queues\n\n",
+            "Medians; settings and what they mean: ",
+            "[performance](../performance.md).\n\n",
+            others,
+        ]
     for kind, title in (
         ("drain", "no-op jobs drained a second, 1 process"),
         ("failing", "raising jobs stored for retry a second"),
