@@ -26,6 +26,7 @@ class Case:
     claims: tuple[str, ...]
     pace: str | None
     generation: int | None
+    needs: Sequence[str]
     seed: Sequence[Mapping[str, Any]]
     steps: Sequence[Mapping[str, Any]]
     crash: Mapping[str, Any] | None
@@ -79,6 +80,7 @@ def load_file(path: Path) -> Case:
         claims=tuple(raw["claims"]),
         pace=raw.get("pace"),
         generation=raw.get("generation"),
+        needs=raw.get("needs", ()),
         seed=raw.get("seed", ()),
         steps=raw["steps"],
         crash=raw.get("crash"),

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from jobwire_conformance.driver import Outcome
-from jobwire_conformance.errors import SuiteFault
+from jobwire_conformance.errors import EnvironmentFault, SuiteFault
+from jobwire_conformance.faults import keys_of
 from jobwire_conformance.lane import Lane
 from jobwire_conformance.match import Scope, matches, number, show, spelt_text
 from jobwire_conformance.proxy import Call
-from jobwire_conformance.state import State, jid_of
+from jobwire_conformance.state import State, jid_of, struck
 from jobwire_conformance.values import ABSENT, Absent, Spelt, members, plain
 
 __all__ = ["WRITES", "Checks", "Finding", "Line", "Miss"]
@@ -23,6 +25,9 @@ WRITES = frozenset(
     b"ZREM ZINCRBY ZPOPMIN BZPOPMIN HSET HDEL HMSET SADD SREM SET DEL UNLINK INCR INCRBY HINCRBY "
     b"EXPIRE ZREMRANGEBYSCORE ZREMRANGEBYRANK EVAL EVALSHA FCALL".split()
 )
+
+_SCRIPTS = frozenset(b"EVAL EVALSHA FCALL".split())
+_TOGETHER = 0.1  # seconds; what is sent at once may arrive in pieces
 
 Line = tuple[str, Call]
 
@@ -264,6 +269,69 @@ class Checks:
             seen = plain(self.answer[name]) if name in self.answer else ABSENT
             self._must(f"{name!r} of the answer", matcher, seen)
 
+    def _discarded(self, step: Mapping[str, Any]) -> None:
+        """A connection whose reader gave up is not used again before its reply has come."""
+        process = step.get("process", "driver")
+        calls = self._lane.calls()
+        held_back = struck(calls, process)
+        if not held_back:
+            raise Miss(f"answers to {process} that came late", "one at least", ABSENT)
+        for call, told in held_back:
+            for name, other in calls:
+                same = name == process and other.connection == call.connection
+                # What is sent together with it comes at once.
+                if same and call.at + _TOGETHER < other.at < told:
+                    words = [word.decode("utf-8", "replace") for word in other.words[:3]]
+                    what = f"connection {call.connection} of {process}, whose reply is missing"
+                    raise Miss(what, "not used again", words)
+
+    def _patient(self, step: Mapping[str, Any]) -> None:
+        """No blocking fetch is given up before the server has answered it."""
+        process = step["process"]
+        worker = self._lane.workers[process]
+        for call in worker.fetches():
+            if call.blocks and call.given_up and worker.idle_expected:
+                words = [word.decode("utf-8", "replace") for word in call.words]
+                raise Miss(f"what {process} waits for", "an answer", [*words, "given up"])
+
+    def _pauses(self, step: Mapping[str, Any]) -> None:
+        """The pauses between looks at a key are as they have to be, and not all the same."""
+        key = self._state.key(step["of"]).encode()
+        process = step["process"]
+        times = [c.at for name, c in self._lane.calls() if name == process and key in c.words]
+        pauses = [after - before for before, after in itertools.pairwise(times)]
+        # Several commands of one look come together.
+        pauses = [pause for pause in pauses if pause > _TOGETHER]
+        for matcher, number_ in zip(step["pauses"], pauses, strict=False):
+            self._must(f"seconds between looks at {step['of']}", matcher, number(number_))
+        if len(pauses) < len(step["pauses"]):
+            wanted = len(step["pauses"])
+            raise Miss(f"pauses between looks at {step['of']}", wanted, len(pauses))
+        if len(pauses) > 2 and max(pauses) - min(pauses) < 0.02 * max(pauses):
+            raise Miss(f"pauses between looks at {step['of']}", "different ones", pauses)
+
+    def _declared(self, step: Mapping[str, Any]) -> None:
+        """Scripts touch no key but those in their KEYS."""
+        keys: set[bytes] = set()
+        sha, scripts = "", 0
+        for executed in self._lane.executed():
+            name = executed.words[0].upper() if executed.words else b""
+            if not executed.by_script:
+                if name in _SCRIPTS:
+                    keys = {*keys_of(executed.words)}
+                    sha = executed.words[1][:40].decode("utf-8", "replace")
+                    scripts += 1
+                continue
+            try:
+                touched = self._lane.link.call("COMMAND", "GETKEYS", *executed.words)
+            except EnvironmentFault:
+                continue  # a command without keys
+            if hidden := {*touched} - keys:
+                shown = sorted(key.decode("utf-8", "replace") for key in hidden)
+                raise Miss(f"keys that script {sha} touches", "all in KEYS", shown)
+        if not scripts:
+            raise Miss("scripts that were called", "one at least", ABSENT)
+
     def _that(self, step: Mapping[str, Any]) -> None:
         holds, seen = self._state.holds(step["that"])
         if not holds:
@@ -279,6 +347,10 @@ class Checks:
         "burst": _burst,
         "atomic": _atomic,
         "truthful": _truthful,
+        "discarded": _discarded,
+        "patient": _patient,
+        "pauses": _pauses,
+        "declared": _declared,
         "ran": _ran,
         "answer": _answered,
         "that": _that,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from jobwire_conformance.data import CLAIMS
+from jobwire_conformance.data import CLAIMS, OFFERS
 from jobwire_conformance.errors import Usage
 
 __all__ = ["GENERATIONS", "Config", "Driver", "Worker", "load"]
@@ -45,6 +45,7 @@ class Config:
     name: str
     claims: Sequence[str]
     generation: Generation = 8
+    offers: Sequence[str] = ()
     language: str | None = None
     source: str | None = None
     prefix: str = ""
@@ -76,6 +77,7 @@ def load(path: Path) -> Config:
         name=about.text("name"),
         claims=_claims(about),
         generation=cast(Generation, about.one_of("generation", (7, 8), 8)),
+        offers=_offers(about),
         language=about.text("language", optional=True) or None,
         source=about.text("source", optional=True) or None,
         prefix=about.text("prefix", optional=True),
@@ -100,6 +102,16 @@ def _claims(about: _Table) -> tuple[str, ...]:
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(CLAIMS)}"
             raise about.wrong("claims", f"{claim!r} is no claim; {hint}")
     return tuple(dict.fromkeys(claims))
+
+
+def _offers(about: _Table) -> tuple[str, ...]:
+    offers = about.texts("offers", optional=True)
+    for each in offers:
+        if each not in OFFERS:
+            near = difflib.get_close_matches(each, OFFERS, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(OFFERS)}"
+            raise about.wrong("offers", f"{each!r} is nothing that can be offered; {hint}")
+    return tuple(dict.fromkeys(offers))
 
 
 def _driver(top: _Table) -> Driver | None:
@@ -172,8 +184,10 @@ class _Table:
             raise self.wrong(key, f"{value!r} is no text; it has to be one that is not empty")
         return value
 
-    def texts(self, key: str) -> list[str]:
+    def texts(self, key: str, *, optional: bool = False) -> list[str]:
         value = self._take(key)
+        if value is None and optional:
+            return []
         if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
             raise self.wrong(key, f"{value!r} is no list of texts with at least one in it")
         return value

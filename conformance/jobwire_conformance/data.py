@@ -14,6 +14,7 @@ from jobwire_conformance.errors import SuiteFault
 
 __all__ = [
     "CLAIMS",
+    "OFFERS",
     "Requirement",
     "cases_directory",
     "mutants_directory",
@@ -29,6 +30,9 @@ CLAIMS = (
     *("worker/metrics", "worker/reliable", "scheduler/core", "scheduler/reliable"),
     *("inspector/read", "inspector/write"),
 )
+
+OFFERS = ("auto", "delays", "endings", "hooks", "middleware", "natives", "precise")
+"""What an implementation may have or not, without any claim being about it."""
 
 
 def _shared(name: str) -> Path:

@@ -48,8 +48,9 @@ class Driver:
         config: Of the implementation.
         settings: Its section `driver`.
         url: The Redis that it uses.
-        generation: That it writes.
+        generation: That it writes, or `auto`.
         log: Gets what it writes to standard error.
+        timeout: Seconds that it is asked to wait for a reply.
     """
 
     def __init__(
@@ -59,8 +60,9 @@ class Driver:
         settings: Settings,
         *,
         url: str,
-        generation: int,
+        generation: int | str,
         log: Log,
+        timeout: float | None = None,
     ) -> None:
         self._keeper = keeper
         self._directory = config.path.parent
@@ -69,6 +71,7 @@ class Driver:
         self._environment = {
             "JOBWIRE_REDIS_URL": url,
             "JOBWIRE_GENERATION": str(generation),
+            **({} if timeout is None else {"JOBWIRE_TIMEOUT": f"{timeout:g}"}),
         }
         self._log = log
         self._group: Group | None = None
@@ -154,7 +157,9 @@ class Driver:
         assert self._group is not None
         assert self._group.popen.stdin is not None
         pipe = self._group.popen.stdin.fileno()
-        left = json.dumps(request, separators=(",", ":")).encode() + b"\n"
+        # A number that no double holds; the suite itself reads it as an infinity.
+        text = json.dumps(request, separators=(",", ":")).replace("Infinity", "1e400")
+        left = text.encode() + b"\n"
         while left:
             wait = deadline - time.monotonic()
             if wait <= 0 or not select.select([], [pipe], [], wait)[1]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -10,6 +11,7 @@ from typing import Literal, TypeAlias
 __all__ = [
     "ERRORS",
     "Action",
+    "Answer",
     "Cut",
     "Delay",
     "Faults",
@@ -19,6 +21,7 @@ __all__ = [
     "Rule",
     "Side",
     "keys_of",
+    "older",
     "on_key",
 ]
 
@@ -30,11 +33,17 @@ ERRORS = {
     "UNBLOCKED": "UNBLOCKED force unblock from blocking operation, instance state changed",
     "MISCONF": "MISCONF Errors writing to the AOF file: No space left on device",
     "NOSCRIPT": "NOSCRIPT No matching script. Please use EVAL.",
+    "NOPERM": "NOPERM this user has no permissions to run this command",
+    "ERR unknown command": "ERR unknown command",
     "ERR max number of clients reached": "ERR max number of clients reached",
 }
 """What servers say when they refuse; the name is the code."""
 
 
+_VERSIONS = re.compile(
+    rb"(?:redis_version|valkey_version|server_name|valkey_release_stage):[^\r\n]*\r\n"
+)
+_GREETED = re.compile(rb"(\$7\r\nversion\r\n)\$[0-9]+\r\n[^\r\n]*")
 _SCRIPTS = frozenset(b"EVAL EVALSHA EVAL_RO EVALSHA_RO FCALL FCALL_RO".split())
 
 Side: TypeAlias = Literal["before", "after"]
@@ -84,7 +93,14 @@ class Rewrite:
     change: Callable[[Sequence[bytes]], Sequence[bytes]]
 
 
-Action: TypeAlias = Cut | Kill | Refuse | Delay | Rewrite
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Carry it out, and answer something else: what another server would have said."""
+
+    change: Callable[[bytes], bytes]
+
+
+Action: TypeAlias = Cut | Kill | Refuse | Delay | Rewrite | Answer
 
 
 @dataclass(slots=True)
@@ -152,3 +168,19 @@ def on_key(pattern: str) -> Callable[[Sequence[bytes]], bool]:
         )
 
     return fits
+
+
+def older(version: str) -> Answer:
+    """Return what makes the answers of INFO and HELLO those of a Redis of that version."""
+
+    def change(frame: bytes) -> bytes:
+        if frame[:1] in b"$=":
+            head, _, text = frame.partition(b"\r\n")
+            text = _VERSIONS.sub(b"", text[:-2])
+            text = text.replace(b"# Server\r\n", b"# Server\r\nredis_version:%s\r\n" % wanted)
+            return b"%s%d\r\n%s\r\n" % (head[:1], len(text), text)
+        frame = _GREETED.sub(b"\\g<1>$%d\r\n%s" % (len(wanted), wanted), frame)
+        return frame.replace(b"$6\r\nvalkey\r\n", b"$5\r\nredis\r\n")
+
+    wanted = version.encode()
+    return Answer(change)

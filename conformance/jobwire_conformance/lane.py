@@ -6,12 +6,14 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Self
+from urllib.parse import quote
 
 from jobwire_conformance.config import Config
 from jobwire_conformance.driver import Driver
 from jobwire_conformance.errors import Usage
 from jobwire_conformance.faults import Rule
-from jobwire_conformance.processes import Keeper, Log, Store
+from jobwire_conformance.monitor import Executed, Monitor
+from jobwire_conformance.processes import Keeper, Log, Server, Store, server_program
 from jobwire_conformance.proxy import Call, Proxy, Switchboard
 from jobwire_conformance.worker import Worker
 
@@ -42,6 +44,9 @@ class Lane:
         self._stack = ExitStack()
         self._workers: dict[str, Worker] = {}
         self._run = ""
+        self._users: dict[str, str] = {}  # name -> password
+        self._case = ExitStack()  # what one case has added
+        self._monitor: Monitor | None = None
         try:
             self._server, self._control = servers()
             self._stack.callback(self._server.close)
@@ -56,6 +61,66 @@ class Lane:
             self._stack.close()
             raise
         self._driver: Driver | None = None
+
+    # -- what a case adds, until the next one
+
+    def user(self, name: str, password: str) -> None:
+        """Let nobody connect who does not log in as this user."""
+        allowed = ("~*", "&*", "+@all")
+        self.link.call("ACL", "SETUSER", name, "reset", "on", f">{password}", *allowed)
+        self._case.callback(self.link.call, "ACL", "DELUSER", name)
+        self.link.call("ACL", "SETUSER", "default", "off")
+        self._case.callback(self.link.call, "ACL", "SETUSER", "default", "on")
+        self._users[name] = password
+        self._case.callback(self._users.clear)
+
+    def monitor(self) -> None:
+        """Listen to what the server carries out from now on."""
+        self._monitor = Monitor(self._server.host, self._server.port)
+        self._case.callback(self._monitor.close)
+
+    def executed(self) -> list[Executed]:
+        """Return what the server has carried out since `monitor`."""
+        assert self._monitor is not None
+        return self._monitor.executed(self.link)
+
+    def cluster(self) -> None:
+        """Have a server in cluster mode, with all slots, instead of the usual one."""
+        server, link = self._server, self.link
+        self._server = other = Server(self._keeper, self._program(), cluster=True)
+        self._case.callback(setattr, self, "_server", server)
+        self._case.callback(other.close)
+        self.link = other.link()
+        self._case.callback(setattr, self, "link", link)
+        self._case.callback(self.link.close)
+
+    def fresh_driver(
+        self,
+        *,
+        rules: Sequence[Rule] = (),
+        generation: str | None = None,
+        user: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Have a driver of the case's own, set up in another way."""
+        usual, proxy = self._driver, self.driver_proxy
+        self.driver_proxy = self._proxy(rules)
+        self._case.callback(setattr, self, "driver_proxy", proxy)
+        self._case.callback(self.driver_proxy.close)
+        self._driver = self._new_driver(generation, user, timeout)
+        self._case.callback(setattr, self, "_driver", usual)
+        self._case.callback(self._driver.close)
+
+    def _program(self) -> str:
+        return self._server.program if isinstance(self._server, Server) else server_program(None)
+
+    def _url(self, proxy: Proxy, user: str | None) -> str:
+        url = proxy.url(self._server.database)
+        if user is None:
+            return url
+        # A plus is lawful there, and means itself. [ENV-7]
+        secret = ":".join(quote(each, safe="+") for each in (user, self._users[user]))
+        return url.replace("://", f"://{secret}@", 1)
 
     def _proxy(self, rules: Sequence[Rule] = (), *, lockstep: bool = False) -> Proxy:
         return self._board.open(
@@ -85,17 +150,26 @@ class Lane:
             Usage: The implementation has none.
         """
         if self._driver is None:
-            if self.config.driver is None:
-                raise Usage(f"{self.config.path}: there is no [driver], which this check needs")
-            self._driver = Driver(
-                self._keeper,
-                self.config,
-                self.config.driver,
-                url=self.driver_proxy.url(self._server.database),
-                generation=self.config.generation,
-                log=Log(),
-            )
+            self._driver = self._new_driver()
         return self._driver
+
+    def _new_driver(
+        self,
+        generation: str | None = None,
+        user: str | None = None,
+        timeout: float | None = None,
+    ) -> Driver:
+        if self.config.driver is None:
+            raise Usage(f"{self.config.path}: there is no [driver], which this check needs")
+        return Driver(
+            self._keeper,
+            self.config,
+            self.config.driver,
+            url=self._url(self.driver_proxy, user),
+            generation=generation or self.config.generation,
+            log=Log(),
+            timeout=timeout,
+        )
 
     @property
     def workers(self) -> dict[str, Worker]:
@@ -112,6 +186,7 @@ class Lane:
         for worker in self._workers.values():
             worker.close()
         self._workers.clear()
+        self._case.close()
         self._server.clear(self.link)
         self._control.clear(self.control)
         self.driver_proxy.clear()
@@ -128,9 +203,13 @@ class Lane:
         concurrency: int = 1,
         rules: Sequence[Rule] = (),
         lockstep: bool = False,
+        generation: str | None = None,
+        user: str | None = None,
+        precise: bool | None = None,
+        refused: bool = False,
         **knobs: float,
     ) -> Worker:
-        """Start a worker and wait until it fetches.
+        """Start a worker and wait until it fetches; or, if it is to be refused, do not wait.
 
         Raises:
             AdapterFault: It does not.
@@ -154,18 +233,20 @@ class Lane:
             control=control,
             concurrency=concurrency,
             environment={
-                "JOBWIRE_REDIS_URL": proxy.url(self._server.database),
+                "JOBWIRE_REDIS_URL": self._url(proxy, user),
                 "JOBWIRE_CONTROL_URL": control.url(self._control.database),
                 "JOBWIRE_RUN": self._run,
                 "JOBWIRE_QUEUES": ",".join(queues),
                 "JOBWIRE_CONCURRENCY": str(concurrency),
-                "JOBWIRE_GENERATION": str(self.config.generation),
+                "JOBWIRE_GENERATION": generation or str(self.config.generation),
+                **({} if precise is None else {"JOBWIRE_PRECISE": str(int(precise))}),
                 **{f"JOBWIRE_{knob.upper()}": f"{value:g}" for knob, value in paces.items()},
             },
             log=Log(),
         )
         self._workers[name] = worker
-        worker.wait_ready()
+        if not refused:
+            worker.wait_ready()
         return worker
 
     def calls(self) -> list[tuple[str, Call]]:
@@ -180,6 +261,7 @@ class Lane:
         try:
             for worker in self._workers.values():
                 worker.close()
+            self._case.close()
             if self._driver is not None:
                 self._driver.close()
         finally:

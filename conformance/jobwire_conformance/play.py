@@ -18,12 +18,14 @@ from jobwire_conformance.faults import (
     Kill,
     Refuse,
     Rule,
+    older,
     on_key,
 )
 from jobwire_conformance.lane import Lane
 from jobwire_conformance.match import Scope, moment
 from jobwire_conformance.processes import wait_for
 from jobwire_conformance.state import State
+from jobwire_conformance.worker import Worker
 
 __all__ = ["Play"]
 
@@ -108,10 +110,32 @@ class Play:
             name,
             step["queues"],
             concurrency=step.get("concurrency", 1),
-            rules=self._cuts.get(name, ()),
+            rules=[*self._cuts.get(name, ()), *map(self._rule, step.get("faults", ()))],
             lockstep=name in self._cuts,
+            generation=step.get("generation"),
+            user=step.get("user"),
+            precise=step.get("precise"),
+            refused=step.get("refused", False),
             **knobs,
         )
+
+    def _driver(self, step: Mapping[str, Any]) -> None:
+        settings = step["driver"]
+        self._lane.fresh_driver(
+            rules=[*map(self._rule, settings.get("faults", ()))],
+            generation=settings.get("generation"),
+            user=settings.get("user"),
+            timeout=settings.get("timeout"),
+        )
+
+    def _user(self, step: Mapping[str, Any]) -> None:
+        self._lane.user(step["user"], step["password"])
+
+    def _cluster(self, _: Mapping[str, Any]) -> None:
+        self._lane.cluster()
+
+    def _monitor(self, _: Mapping[str, Any]) -> None:
+        self._lane.monitor()
 
     def _stop(self, step: Mapping[str, Any]) -> None:
         worker = self._lane.workers[step["stop"]]
@@ -188,31 +212,35 @@ class Play:
 
     def _fault(self, step: Mapping[str, Any]) -> None:
         name = step["fault"]
-        match = step["match"]
         worker = None if name == "driver" else self._lane.workers[name]
         proxy = self._lane.driver_proxy if worker is None else worker.proxy
+        if step["do"] == "kill" and worker is not None:
+            worker.idle_expected = False
+        proxy.add(self._rule(step, worker))
+
+    def _rule(self, fault: Mapping[str, Any], worker: Worker | None = None) -> Rule:
+        match = fault["match"]
         action: Action
-        match step["do"]:
+        match fault["do"]:
             case "cut":
-                action = Cut(step["at"])
+                action = Cut(fault["at"])
             case "error":
-                action = Refuse(ERRORS[step["error"]])
+                action = Refuse(ERRORS[fault["error"]])
             case "delay":
-                action = Delay(step["at"], step["ms"] / 1000)
+                action = Delay(fault["at"], fault["ms"] / 1000)
+            case "older":
+                action = older(fault["version"])
             case _:
                 if worker is None:
-                    raise SuiteFault(f"{self._case.name}: the driver cannot be killed")
-                action = Kill(step["at"], worker.group.kill)
-                worker.idle_expected = False
-        key = self._state.key(match["key"]) if "key" in match else "*"
-        proxy.add(
-            Rule(
-                action,
-                label=match["cmd"],
-                nth=match.get("nth", 1),
-                times=match.get("times", 1),
-                fits=on_key(key),
-            )
+                    raise SuiteFault(f"{self._case.name}: only a worker can be killed")
+                action = Kill(fault["at"], worker.group.kill)
+        fits = on_key(self._state.key(match["key"]) if "key" in match else "*")
+        return Rule(
+            action,
+            label=None if match["cmd"] == "*" else match["cmd"],
+            nth=match.get("nth", 1),
+            times=match.get("times", 1),
+            fits=fits,
         )
 
     def _await(self, step: Mapping[str, Any]) -> None:
@@ -236,6 +264,10 @@ class Play:
         "check": lambda *_: None,
         "start": _start,
         "stop": _stop,
+        "driver": _driver,
+        "user": _user,
+        "cluster": _cluster,
+        "monitor": _monitor,
         "signal": _signal,
         "kill": _kill,
         "push": _push,

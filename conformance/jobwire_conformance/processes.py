@@ -74,6 +74,8 @@ if databases:
         pass
 """
 _TAIL = 64 * 1024  # bytes of a log that are kept
+_SLOTS = 16384
+_HIGHEST = 65535 - 10_000  # the nodes of a cluster talk on another port, so far above
 _SERVERS = ("redis-server", "valkey-server")
 
 
@@ -312,19 +314,30 @@ class Store(Protocol):
 
 
 class Server:
-    """A server of the suite's own on a free port of 127.0.0.1, without persistence."""
+    """A server of the suite's own on a free port of 127.0.0.1, without persistence.
+
+    Args:
+        keeper: Who kills it if the suite cannot.
+        program: That it is.
+        cluster: Whether it is a cluster of its own, with all slots.
+
+    Attributes:
+        program: That it is.
+    """
 
     host = "127.0.0.1"
     database = 0
     greeting = b""
 
-    def __init__(self, keeper: Keeper, program: str) -> None:
+    def __init__(self, keeper: Keeper, program: str, *, cluster: bool = False) -> None:
+        self._cluster = cluster
+        self.program = program
         self._directory = Path(tempfile.mkdtemp(dir=keeper.directory))
         for _ in range(5):  # a free port can be gone before the server has bound it
-            with socket.socket() as probe:
-                probe.bind((self.host, 0))
-                self.port: int = probe.getsockname()[1]
+            self.port = _free_port(_HIGHEST if cluster else 65535)
             if self._start(keeper, program):
+                if cluster:
+                    self._take_all_slots()
                 return
         said = self._group.tail()
         self.close()
@@ -338,6 +351,8 @@ class Server:
     def _start(self, keeper: Keeper, program: str) -> bool:
         settings = f"--bind {self.host} --port {self.port} --save --appendonly no".split()
         settings.insert(settings.index("--save") + 1, "")
+        if self._cluster:
+            settings += ["--cluster-enabled", "yes"]
         log = Log()
         try:
             self._group = group = Group(
@@ -359,6 +374,14 @@ class Server:
         group.kill()
         return False
 
+    def _take_all_slots(self) -> None:
+        link = self.link()
+        link.call("CLUSTER", "ADDSLOTS", *range(_SLOTS))
+        good = wait_for(lambda: b"cluster_state:ok" in link.call("CLUSTER", "INFO"), 20)
+        link.close()
+        if not good:
+            raise EnvironmentFault("a server in cluster mode does not come to serve its slots")
+
     def link(self) -> Link:
         """Return a new connection."""
         return Link(self.port)
@@ -366,3 +389,12 @@ class Server:
     def clear(self, link: Link) -> None:
         """Forget everything."""
         link.call("FLUSHALL")
+
+
+def _free_port(highest: int) -> int:
+    while True:
+        with socket.socket() as probe:
+            probe.bind((Server.host, 0))
+            port: int = probe.getsockname()[1]
+        if port <= highest:
+            return port

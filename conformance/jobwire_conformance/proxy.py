@@ -18,7 +18,17 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from jobwire_conformance.faults import Action, Cut, Delay, Faults, Kill, Refuse, Rewrite, Rule
+from jobwire_conformance.faults import (
+    Action,
+    Answer,
+    Cut,
+    Delay,
+    Faults,
+    Kill,
+    Refuse,
+    Rewrite,
+    Rule,
+)
 from jobwire_conformance.resp import ProtocolError, Splitter, arguments, command, error
 
 __all__ = ["Call", "Proxy", "Switchboard", "name_of"]
@@ -59,6 +69,7 @@ class Call:
         answered: When that came, by the monotonic clock.
         decided: Whether `action` is final.
         instead: The frame to answer with in place of the server's.
+        given_up: Whether the connection ended before the answer was passed on.
     """
 
     sequence: int
@@ -74,6 +85,7 @@ class Call:
     answered: float | None = None
     decided: bool = False
     instead: bytes | None = None
+    given_up: bool = False
 
     @property
     def name(self) -> bytes:
@@ -375,6 +387,7 @@ class _Line(asyncio.Protocol):
         self._waiting: deque[Call] = deque()  # not sent yet
         self._sent: deque[Call] = deque()  # sent and not answered
         self._held = False  # a delay is running
+        self._late: Call | None = None  # answered by the server, and the client is not told yet
         self._raw = False  # what passes is no dialogue any more
         self._subscribed = False
         self._multi = False
@@ -452,6 +465,8 @@ class _Line(asyncio.Protocol):
             elif self._sent:
                 call = self._sent.popleft()
                 call.reply, call.answered = frame, time.monotonic()
+                if isinstance(call.action, Answer):
+                    call.instead = call.action.change(frame)
                 if _is_after(call.action):
                     self._to_client(passing)
                     passing = []
@@ -587,11 +602,13 @@ class _Line(asyncio.Protocol):
                 return False
             case Delay(seconds=seconds):
                 self._held = True
+                self._late = call
                 self._loop.call_later(seconds, self._answer_late, call)
         return True
 
     def _answer_late(self, call: Call) -> None:
         self._held = False
+        self._late = None
         if call.reply is not None:
             self._to_client([call.reply])
         self._done(call)
@@ -636,7 +653,9 @@ class _Line(asyncio.Protocol):
             else:
                 client.abort()
             self._waiting.clear()
-            for call in self._sent:
+            late = [self._late] if self._late is not None else []
+            for call in (*late, *self._sent):
+                call.given_up = True
                 self._proxy.over(call)
             self._proxy.leave(self)
 

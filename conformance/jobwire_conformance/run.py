@@ -160,6 +160,11 @@ def _loss(loss: crash.Loss) -> dict[str, Any]:
     return found
 
 
+def offered(cases: Sequence[Case], config: Config) -> list[Case]:
+    """Return the cases that need nothing but what the implementation offers."""
+    return [case for case in cases if set(case.needs) <= set(config.offers)]
+
+
 def chosen(
     cases: Sequence[Case], claims: Sequence[str], generation: int, *, losses: bool = False
 ) -> list[Case]:
@@ -364,7 +369,8 @@ def run(
         again: The command that runs one case again, up to the name.
         variant: Which of several ways to set the implementation up this is.
     """
-    outcome = Outcome(config, every_case(), again, variant)
+    cases = offered(cases, config)
+    outcome = Outcome(config, offered(every_case(), config), again, variant)
     outcome.started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     began = time.monotonic()
     lines = _Trace(trace)

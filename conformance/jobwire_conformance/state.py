@@ -6,17 +6,19 @@ import json
 import operator
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jobwire_conformance.errors import SuiteFault
+from jobwire_conformance.faults import Delay
 from jobwire_conformance.lane import Lane
 from jobwire_conformance.match import TIMES, Scope, moment, written_time
 from jobwire_conformance.processes import wait_for
+from jobwire_conformance.proxy import Call
 from jobwire_conformance.values import members
 from jobwire_conformance.worker import Event
 
-__all__ = ["State", "jid_of"]
+__all__ = ["State", "jid_of", "struck"]
 
 SETS = ("schedule", "retry", "dead")
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -87,10 +89,12 @@ class State:
         """Write one key."""
         link, now = self.lane.link, time.time()
         key = self.key(next(str(seed[verb]) for verb in _SEEDS if verb in seed))
+        texts = self._texts(seed, now)
         if "zadd" in seed:
-            link.call("ZADD", key, moment(seed["score"], now), self._text(seed, now))
+            score = moment(seed["score"], now)
+            link.call("ZADD", key, *(word for text in texts for word in (score, text)))
         elif "lpush" in seed:
-            link.call("LPUSH", key, self._text(seed, now))
+            link.call("LPUSH", key, *texts)
             if (bare := str(seed["lpush"])).startswith("queue:"):
                 link.call("SADD", self.key("queues"), self.named(bare.removeprefix("queue:")))
         elif "hset" in seed:
@@ -101,6 +105,15 @@ class State:
             link.call("SET", key, seed["value"])
         if "ttl" in seed:
             link.call("PEXPIRE", key, int(seed["ttl"] * 1000))
+
+    def _texts(self, seed: Mapping[str, Any], now: float) -> list[str]:
+        """Return the payloads; in several, `{n}` is the number of each."""
+        if not ("raw" in seed or "job" in seed):
+            return []
+        text = self._text(seed, now)
+        if "times" not in seed:
+            return [text]
+        return [text.replace("{n}", str(number)) for number in range(1, seed["times"] + 1)]
 
     def _text(self, seed: Mapping[str, Any], now: float) -> str:
         if "raw" in seed:
@@ -179,10 +192,39 @@ class State:
             case "stat":
                 found = self.lane.link.call("GET", f"{self.lane.config.prefix}stat:{argument}")
                 return int(found or 0)
+            case "share":
+                prefix, _, first = argument.partition(",")
+                return self._share(prefix, int(first))
+            case "life":
+                return ",".join(self._life(argument))
+            case "waited":
+                return len(self.lane.workers[argument].waited())
+            case "struck":
+                return len(struck(self.lane.calls(), argument))
+            case "looks":
+                calls = self.lane.workers[argument].proxy.snapshot()
+                keys = {self.key("schedule").encode(), self.key("retry").encode()}
+                return sum(call.reply is not None and bool(keys & {*call.words}) for call in calls)
             case "exit":
                 status = self.lane.workers[argument].group.status
                 return "running" if status is None else str(status)
         raise SuiteFault(f"there is no predicate {name!r}")
+
+    def _share(self, prefix: str, first: int) -> int:
+        """Return how many percent of the first jobs to begin have such an id; -1 if too few did."""
+        jids = [str(event.jid) for event in self.events() if event.what == "begin"][:first]
+        if len(jids) < first:
+            return -1
+        return round(100 * sum(jid.startswith(prefix) for jid in jids) / first)
+
+    def _life(self, jid: str) -> list[str]:
+        """Return what was reported of a job, and when a worker put it among the dead, in order."""
+        dead, word = self.key("dead").encode(), jid.encode()
+        steps = [(event.at, event.what) for event in self.events() if event.jid == jid]
+        for _, call in self.lane.calls():
+            if dead in call.words and any(word in each for each in call.words):
+                steps.append((call.at, "dead"))
+        return [what for _, what in sorted(steps)]
 
     def _places(self, jid: str) -> list[str]:
         return [place for place, text in self._payloads() if jid_of(text) == jid]
@@ -244,6 +286,23 @@ class State:
 
 
 _SEEDS = ("zadd", "lpush", "hset", "sadd", "set")
+
+
+def struck(calls: Sequence[tuple[str, Call]], process: str) -> list[tuple[Call, float]]:
+    """Return the commands of a process whose answers were held back, and when they came.
+
+    Only those for which that is over: infinity if the connection was given up before.
+    """
+    found = []
+    for name, call in calls:
+        if name == process and isinstance(call.action, Delay):
+            late = call.action.seconds if call.action.side == "after" else 0.0
+            told = call.answered + late if call.answered is not None else float("inf")
+            if call.given_up:
+                found.append((call, float("inf")))
+            elif told < time.monotonic():
+                found.append((call, told))
+    return found
 
 
 def _pairs(reply: list[Any]) -> Iterator[tuple[bytes, bytes]]:

@@ -117,4 +117,4 @@ def _case(roles: Sequence[str]) -> Case:
     """Return the case that these checks are said to be of."""
     claims = tuple(each for each in data.CLAIMS if each.partition("/")[0] in roles)
     title = "What passes in all cases is as it must be"
-    return Case(NAME, title, claims, None, None, (), (), None)
+    return Case(NAME, title, claims, None, None, (), (), (), None)

@@ -20,6 +20,7 @@ __all__ = ["Event", "Worker"]
 
 _NO_FETCH = frozenset([b"SADD", b"LPUSH", b"RPUSH", b"LLEN", b"EXISTS", b"LRANGE", b"TYPE"])
 _SCRIPTS = frozenset([b"EVAL", b"EVALSHA", b"FCALL"])
+_REPORTS = ("begin", "end", "exhausted", "death")
 _FORGOTTEN = 5.0  # seconds after which a command without reply was cut off with its connection
 
 
@@ -30,7 +31,7 @@ class Event:
     Attributes:
         at: When, by the monotonic clock of the proxies.
         worker: Name of the process.
-        what: `begin` or `end`.
+        what: `begin` or `end`; of jobs with hooks also `exhausted` and `death`.
         jid: Of the job; None if it has none.
         args: Of the job, at the beginning.
         ok: At the end, whether it went well.
@@ -117,7 +118,7 @@ class Worker:
         try:
             said = json.loads(word)
             what, jid = said["ev"], said.get("jid")
-            if what not in ("begin", "end") or not isinstance(jid, str | None):
+            if what not in _REPORTS or not isinstance(jid, str | None):
                 raise ValueError
             return Event(
                 call.at, self.name, what, jid, said.get("args"), said.get("ok", True) is True
@@ -136,6 +137,10 @@ class Worker:
             for call in self.proxy.snapshot()
             if call.name not in _NO_FETCH and any(word in self._keys for word in call.words[1:])
         ]
+
+    def waited(self) -> list[Call]:
+        """Return the fetches that blocked, until the server said that there was nothing."""
+        return [c for c in self.fetches() if c.blocks and c.reply is not None and not _brought(c)]
 
     def wait_ready(self) -> None:
         """Wait for its first fetch.
@@ -171,7 +176,7 @@ class Worker:
         ):
             return f"{self.name} waits for a reply"
         events = self.events()
-        if sum(1 if event.what == "begin" else -1 for event in events) > 0:
+        if sum({"begin": 1, "end": -1}.get(event.what, 0) for event in events) > 0:
             return f"a job runs in {self.name}"
         if not self.idle_expected:
             return None

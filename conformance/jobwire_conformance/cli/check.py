@@ -102,7 +102,10 @@ def check(
         click.echo(f"Error: deviations of what does not exist: {', '.join(unknown)}", err=True)
         return 2
     chosen = run.chosen(
-        cases.load(names=names), settings.claims, settings.generation, losses=losses
+        run.offered(cases.load(names=names), settings),
+        settings.claims,
+        settings.generation,
+        losses=losses,
     )
     if not chosen:
         raise Usage("no case is left of these claims, this generation and --case")
