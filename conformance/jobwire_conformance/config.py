@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 from jobwire_conformance.data import CLAIMS, OFFERS
 from jobwire_conformance.errors import Usage
 
-__all__ = ["GENERATIONS", "Config", "Driver", "Worker", "load"]
+__all__ = ["GENERATIONS", "Config", "Driver", "Generation", "Worker", "load"]
 
 Generation = Literal[7, 8]
 GENERATIONS: Mapping[str, Generation] = {"7": 7, "8": 8}

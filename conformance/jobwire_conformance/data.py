@@ -20,6 +20,7 @@ __all__ = [
     "mutants_directory",
     "requirements",
     "schema",
+    "sets_directory",
 ]
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -54,6 +55,11 @@ def cases_directory() -> Path:
 def mutants_directory() -> Path:
     """Return where the mutants are."""
     return _own("mutants")
+
+
+def sets_directory() -> Path:
+    """Return where the frozen sets of checks are."""
+    return _own("sets")
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
+import random
 import threading
 import time
 import traceback
@@ -25,6 +26,7 @@ from jobwire_conformance.lane import Lane
 from jobwire_conformance.play import Play
 from jobwire_conformance.processes import Keeper, Server, Store, server_program
 from jobwire_conformance.proxy import Call
+from jobwire_conformance.sets import Frozen
 from jobwire_conformance.traffic import Traffic
 from jobwire_conformance.verdicts import (
     Deviation,
@@ -59,9 +61,12 @@ class Outcome:
     cases: Sequence[Case] = ()  # all that the suite has, whether they ran or not
     again: str = ""  # the command that runs one case again, up to the name
     variant: str = ""  # which of several ways to set the implementation up
+    seed: int = 0
+    frozen: Frozen | None = None  # the checks that count, if not all of the suite's
     verdicts: list[Verdict] = field(default_factory=list)
     losses: list[crash.Loss] = field(default_factory=list)
     stale: list[Deviation] = field(default_factory=list)
+    unexplained: list[Deviation] = field(default_factory=list)
     errors: list[ConformError] = field(default_factory=list)
     version: str = ""
     server: tuple[str, str] = ("redis", "unknown")
@@ -79,7 +84,7 @@ class Outcome:
                 about[name] = value
         found = {
             "results": 1,
-            "spec": data.spec_version(),
+            "spec": data.spec_version() if self.frozen is None else self.frozen.spec,
             "suite": suite_version(),
             "driver": 1,
             "implementation": about,
@@ -94,7 +99,7 @@ class Outcome:
             },
             "generation": self.config.generation,
             "server": {"name": self.server[0], "version": self.server[1]},
-            "seed": 0,
+            "seed": self.seed,
             "started": self.started,
             "seconds": round(self.seconds, 3),
             "status": self.status,
@@ -136,6 +141,10 @@ def check_data(verdict: Verdict) -> dict[str, Any]:
         "status": verdict.status,
         "seconds": round(finding.seconds, 3),
     }
+    if verdict.runs > 1:
+        found["runs"] = verdict.runs
+        if verdict.held:
+            found["held"] = verdict.held
     if not finding.ok:
         found |= {"message": finding.message or finding.blocked_by or "", "by": "implementation"}
         found |= {"expected": finding.expected, "seen": finding.seen}
@@ -231,22 +240,29 @@ class _Run:
         watcher: Watcher,
         patience: float,
         trace: _Trace,
+        repeat: int,
+        in_a_row: bool,
     ) -> None:
         self._outcome = outcome
         self._deviations = deviations
         self._watcher = watcher
         self._patience = patience
         self._trace = trace
+        self._repeat = repeat
         self._traffic = Traffic(outcome.config)
         self._lock = threading.Lock()
         self._cases: queue.SimpleQueue[Case] = queue.SimpleQueue()
-        # The slow ones first, so that no lane has them left when the others are through.
-        for case in sorted(cases, key=lambda case: (case.crash is None, case.pace is None)):
+        order = sorted(cases, key=lambda case: case.name)
+        random.Random(outcome.seed).shuffle(order)
+        if not in_a_row:
+            # The slow ones first, so that no lane has them left when the others are through.
+            order.sort(key=lambda case: (case.crash is None, case.pace is None))
+        for case in order:
             self._cases.put(case)
 
     def judge_traffic(self) -> None:
         """Add what is to be said of all cases together."""
-        verdicts = self._traffic.verdicts(self._deviations)
+        verdicts = self._scored(self._traffic.verdicts(self._deviations))
         self._outcome.verdicts += verdicts
         self._watcher.finished(self._traffic.case(), verdicts, 0.0)
 
@@ -283,13 +299,15 @@ class _Run:
     def _one(self, lane: Lane, case: Case) -> None:
         began = time.monotonic()
         waits = lambda what: self._tell(case, what)  # noqa: E731
-        lane.reset()
+        runs = []
         try:
-            findings = self._play(lane, case, waits)
+            for _ in range(self._repeat):
+                lane.reset()
+                runs.append(self._play(lane, case, waits))
         except ConformError as error:
             raise type(error)(f"in case {case.name}: {error}") from None
-        config = self._outcome.config
-        verdicts = judge(case, findings, config.claims, self._deviations)
+        claims = self._outcome.config.claims
+        verdicts = self._scored(judge(case, runs[0], claims, self._deviations, again=runs[1:]))
         with self._lock:
             self._outcome.verdicts += verdicts
             self._watcher.finished(case, verdicts, time.monotonic() - began)
@@ -326,6 +344,14 @@ class _Run:
             ]
         return findings
 
+    def _scored(self, verdicts: list[Verdict]) -> list[Verdict]:
+        """Take those out of the score that came after the frozen set."""
+        frozen = self._outcome.frozen
+        for verdict in verdicts:
+            if frozen is not None and not frozen.has(verdict):
+                verdict.status = "added-after"
+        return verdicts
+
     def _tell(self, case: Case, what: str) -> None:
         with self._lock:
             self._watcher.waiting(case, what)
@@ -336,6 +362,15 @@ def _place(findings: Sequence[Finding], places: dict[int, int]) -> None:
         numbers = [places[id(call)] for _, call in finding.lines if id(call) in places]
         if numbers:
             finding.trace[:] = [min(numbers), max(numbers)]
+
+
+def _left_out(outcome: Outcome, ran: Sequence[Case]) -> set[str]:
+    """Return the requirements that have checks in cases that did not run."""
+    names = {case.name for case in ran}
+    config = outcome.config
+    others = [case for case in outcome.cases if case.name not in names]
+    left = chosen(others, config.claims, config.generation)
+    return {requirement for case in left for requirement in case.requirements}
 
 
 def run(
@@ -352,6 +387,9 @@ def run(
     trace: Path | None = None,
     again: str = "",
     variant: str = "",
+    seed: int = 0,
+    repeat: int = 1,
+    frozen: Frozen | None = None,
 ) -> Outcome:
     """Run cases and return everything that was found.
 
@@ -368,13 +406,21 @@ def run(
         trace: Where to write all commands.
         again: The command that runs one case again, up to the name.
         variant: Which of several ways to set the implementation up this is.
+        seed: Of the order of the cases.
+        repeat: How often each case is run.
+        frozen: The checks that count; None for all.
     """
+<<<<<<< Updated upstream
     cases = offered(cases, config)
     outcome = Outcome(config, offered(every_case(), config), again, variant)
+=======
+    outcome = Outcome(config, every_case(), again, variant, seed, frozen)
+    outcome.unexplained = [each for each in deviations if each.unexplained]
+>>>>>>> Stashed changes
     outcome.started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     began = time.monotonic()
     lines = _Trace(trace)
-    work = _Run(outcome, cases, deviations, watcher, patience, lines)
+    work = _Run(outcome, cases, deviations, watcher, patience, lines, repeat, in_a_row=lanes == 1)
     try:
         found = None if redis else server_program(program)
         with Keeper() as keeper:
@@ -408,9 +454,10 @@ def run(
     work.judge_traffic()
     outcome.verdicts.sort(key=lambda verdict: (verdict.case, verdict.claim))
     outcome.losses.sort(key=lambda loss: loss.case)
-    outcome.stale = stale(deviations, outcome.verdicts)
+    outcome.stale = stale(deviations, outcome.verdicts, _left_out(outcome, cases))
     outcome.seconds = time.monotonic() - began
-    statuses = [status(outcome.verdicts, stale_or_unknown=bool(outcome.stale))]
+    wrong = bool(outcome.stale or outcome.unexplained)
+    statuses = [status(outcome.verdicts, stale_or_unknown=wrong)]
     statuses += [error.status for error in outcome.errors]
     outcome.status = min(statuses, key=lambda each: _WORST[each])
     return outcome

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,11 @@ class Deviation:
     issue: str | None = None
     expect: str | None = None
 
+    @property
+    def unexplained(self) -> bool:
+        """Whether the reason is still to be written: `baseline` leaves that to people."""
+        return self.reason.lstrip().startswith("TODO")
+
     def meets(self, case: str, requirement: str) -> bool:
         """Whether it is about this check."""
         return self.id in (requirement, f"{case}#{requirement}")
@@ -46,6 +52,8 @@ class Verdict:
     status: str
     finding: Finding
     deviation: Deviation | None = None
+    held: int = 0  # in so many runs of the case
+    runs: int = 1
 
     @property
     def requirement(self) -> str:
@@ -62,10 +70,14 @@ def load_deviations(path: Path) -> list[Deviation]:
     if not path.exists():
         return []
     try:
-        entries = tomllib.loads(path.read_text("utf-8")).get("deviation", [])
+        whole = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise Usage(f"{path}: {error}") from None
-    found = []
+    entries = whole.pop("deviation", [])
+    if whole or not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
+        what = ", ".join(whole) or "deviation"
+        raise Usage(f"{path}: {what}: the file has tables [[deviation]] and nothing else")
+    found: list[Deviation] = []
     for number, entry in enumerate(entries, 1):
         place = f"{path}: deviation {number}"
         unknown = set(entry) - {"id", "reason", "issue", "expect"}
@@ -74,6 +86,11 @@ def load_deviations(path: Path) -> list[Deviation]:
         for name in ("id", "reason"):
             if not isinstance(entry.get(name), str) or not entry[name].strip():
                 raise Usage(f"{place}: it needs {name!r}, a text that is not empty")
+        for name in ("issue", "expect"):
+            if not isinstance(entry.get(name, ""), str):
+                raise Usage(f"{place}: {name}: {entry[name]!r} is no text")
+        if any(each.id == entry["id"] for each in found):
+            raise Usage(f"{place}: {entry['id']} is there twice; leave one of them")
         found.append(Deviation(**entry))
     return found
 
@@ -86,24 +103,66 @@ def unknown_ids(deviations: Iterable[Deviation], cases: Sequence[Case]) -> list[
     return [deviation.id for deviation in deviations if deviation.id not in known]
 
 
+def what_is_wrong(id_: str, cases: Sequence[Case]) -> str:
+    """Return why an unknown id is none, and what to write instead."""
+    case, _, requirement = id_.rpartition("#")
+    if "*" in id_ or "?" in id_:
+        return f"{id_}: a deviation is about one requirement; name each of them, without wildcards"
+    found = data.requirements().get(requirement)
+    if found is not None and found.retired:
+        return f"{id_}: this requirement was withdrawn; take the entry out"
+    if found is None:
+        near = difflib.get_close_matches(requirement.upper(), data.requirements(), 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return f"{id_}: SPEC.md has no such requirement{hint}"
+    names = [each.name for each in cases if requirement in each.requirements]
+    return f"{id_}: no case {case!r} checks it; {', '.join(names) or 'none'} does"
+
+
 def judge(
-    case: Case, findings: Sequence[Finding], claims: Sequence[str], deviations: Sequence[Deviation]
+    case: Case,
+    findings: Sequence[Finding],
+    claims: Sequence[str],
+    deviations: Sequence[Deviation],
+    *,
+    again: Sequence[Sequence[Finding]] = (),
 ) -> list[Verdict]:
-    """Return a verdict for each requirement and claim; of several findings the worst counts."""
-    worst: dict[str, Finding] = {}
-    for finding in findings:
-        if finding.requirement not in worst or worst[finding.requirement].ok:
-            worst[finding.requirement] = finding
+    """Return a verdict for each requirement and claim; of several findings the worst counts.
+
+    Args:
+        case: What was run.
+        findings: What was found.
+        claims: Of the implementation.
+        deviations: That it declares.
+        again: What was found when the same case was run again.
+    """
+    runs = [_worst(each) for each in (findings, *again)]
     verdicts = []
-    for requirement, finding in worst.items():
+    for requirement in dict.fromkeys(each for run in runs for each in run):
+        about = [run[requirement] for run in runs if requirement in run]
+        finding = next((each for each in about if not each.ok), about[0])
+        held = sum(each.ok for each in about)
         declared = next((d for d in deviations if d.meets(case.name, requirement)), None)
         for claim in case.counts_for(requirement):
             if claim in claims:
                 keyword = data.requirements()[requirement].keyword
                 status = _status(finding, keyword, declared)
+                if status in FAILURES and held:
+                    status = "flaky"
                 used = declared if status == "deviation" else None
-                verdicts.append(Verdict(case.name, claim, keyword, status, finding, used))
+                verdicts.append(
+                    Verdict(case.name, claim, keyword, status, finding, used, held, len(about))
+                )
     return verdicts
+
+
+def _worst(findings: Sequence[Finding]) -> dict[str, Finding]:
+    """Return requirement to finding of one run."""
+    worst: dict[str, Finding] = {}
+    for finding in findings:
+        if finding.requirement not in worst or worst[finding.requirement].ok:
+            worst[finding.requirement] = finding
+    return worst
 
 
 def _status(finding: Finding, keyword: str, declared: Deviation | None) -> str:
@@ -116,12 +175,21 @@ def _status(finding: Finding, keyword: str, declared: Deviation | None) -> str:
     return {"MAY": "info", "SHOULD": "warn", "SHOULD NOT": "warn"}.get(keyword, "fail")
 
 
-def stale(deviations: Sequence[Deviation], verdicts: Sequence[Verdict]) -> list[Deviation]:
-    """Return the deviations whose checks all passed, and mark these. Those not run do not count."""
+def stale(
+    deviations: Sequence[Deviation], verdicts: Sequence[Verdict], left_out: Collection[str] = ()
+) -> list[Deviation]:
+    """Return the deviations whose checks all passed, and mark these.
+
+    Args:
+        deviations: What the implementation declares.
+        verdicts: Of the checks that ran.
+        left_out: Requirements with more checks, of which nothing is known.
+    """
     found = []
     for deviation in deviations:
         about = [v for v in verdicts if deviation.meets(v.case, v.requirement)]
-        if about and all(verdict.status == "pass" for verdict in about):
+        known = about and deviation.id not in left_out
+        if known and all(verdict.status == "pass" for verdict in about):
             found.append(deviation)
             for verdict in about:
                 verdict.status, verdict.deviation = "stale", deviation

@@ -19,6 +19,7 @@ COMMANDS = {
     "watch": "jobwire_conformance.watch:watch",
     "init": "jobwire_conformance.cli.init:init",
     "check": "jobwire_conformance.cli.check:check",
+    "replay": "jobwire_conformance.cli.replay:replay",
     "trace": "jobwire_conformance.cli.trace:trace",
     "report": "jobwire_conformance.cli.report:report",
     "matrix": "jobwire_conformance.cli.matrix:matrix",

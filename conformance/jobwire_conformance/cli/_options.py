@@ -9,7 +9,14 @@ from typing import NoReturn
 
 import click
 
-__all__ = ["config_option", "end_at_term"]
+__all__ = [
+    "config_option",
+    "end_at_term",
+    "generation_option",
+    "patience_option",
+    "redis_option",
+    "server_option",
+]
 
 config_option = click.option(
     "-C",
@@ -19,6 +26,25 @@ config_option = click.option(
     default="jobwire.toml",
     metavar="FILE",
     help="What the implementation claims and how it is started. [default: jobwire.toml]",
+)
+
+generation_option = click.option(
+    "--generation", type=click.Choice(["7", "8"]), help="Instead of the file's."
+)
+patience_option = click.option(
+    "--patience",
+    default=20.0,
+    type=click.FloatRange(0.1, 3600),
+    metavar="SECONDS",
+    help="How long to wait for what has to happen. [default: 20]",
+)
+redis_option = click.option(
+    "--redis",
+    metavar="URL",
+    help="An empty server of yours instead, redis://...; two databases of it are used and emptied.",
+)
+server_option = click.option(
+    "--server", metavar="PROGRAM", help="redis-server or valkey-server to use."
 )
 
 

@@ -11,14 +11,18 @@ __all__ = ["trace"]
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def trace(as_json: bool) -> int:
+@click.option("--set", "as_set", is_flag=True, help="Print the file of the set of all checks.")
+def trace(as_json: bool, as_set: bool) -> int:
     """List what the suite checks, and the obligations that it does not check yet.
 
     Exit status 1 if there are any.
     """
-    from jobwire_conformance import cases, data, obligations
+    from jobwire_conformance import cases, data, obligations, sets
 
     every = cases.load()
+    if as_set:
+        click.echo(sets.text(sets.current(every)), nl=False)
+        return 0
     checks: dict[str, list[str]] = {}
     for case in every:
         for requirement in case.requirements:

@@ -29,9 +29,21 @@ class Terminal:
         total: How many cases there are.
         replay: The command that runs one case again, up to its name.
         out: Where to.
+        cases: Whether to name every case.
+        failures: Whether to tell what did not pass.
     """
 
-    def __init__(self, total: int, replay: str, out: TextIO = sys.stderr) -> None:
+    def __init__(
+        self,
+        total: int,
+        replay: str,
+        out: TextIO = sys.stderr,
+        *,
+        cases: bool = True,
+        failures: bool = True,
+    ) -> None:
+        self._cases = cases
+        self._failures = failures
         self._total = total
         self._replay = replay
         self._out = out
@@ -51,10 +63,12 @@ class Terminal:
         self._clear()
         marks = sorted({_MARKS.get(verdict.status, verdict.status) for verdict in verdicts})
         said = " ".join(marks) or "only for the loss map"
-        self._say(f"[{self._done}/{self._total}] {case.name}  {said}  {seconds:.1f} s")
-        for verdict in verdicts:
+        worth = [v for v in verdicts if v.status != "pass" and not _is_passed_later(v)]
+        if self._cases or (self._failures and worth):
+            self._say(f"[{self._done}/{self._total}] {case.name}  {said}  {seconds:.1f} s")
+        for verdict in worth if self._failures else ():
             key = (verdict.case, verdict.requirement)
-            if verdict.status != "pass" and key not in self._shown:
+            if key not in self._shown:
                 self._shown.add(key)
                 self._explain(verdict)
 
@@ -65,7 +79,8 @@ class Terminal:
     def _explain(self, verdict: Verdict) -> None:
         finding = verdict.finding
         requirement = data.requirements()[finding.requirement]
-        self._say(f"  {verdict.status}: [{requirement.id}] {verdict.claim}")
+        times = f" (held in {verdict.held} of {verdict.runs} runs)" if verdict.runs > 1 else ""
+        self._say(f"  {verdict.status}: [{requirement.id}] {verdict.claim}{times}")
         self._say(_indented(requirement.text.partition("\n|")[0]))
         if finding.blocked_by is not None:
             self._say(_indented(f"could not be tried: {finding.blocked_by}"))
@@ -88,6 +103,10 @@ class Terminal:
 
     def _say(self, text: str) -> None:
         self._out.write(text + "\n")
+
+
+def _is_passed_later(verdict: Verdict) -> bool:
+    return verdict.status == "added-after" and verdict.finding.ok
 
 
 def _indented(text: str) -> str:
@@ -120,7 +139,8 @@ def closing(results: Results) -> str:
     server = results["server"]
     lines.append(
         f"{called(results)}, generation {results.get('generation', 8)}, "
-        f"{server['name']} {server['version']}, {results.get('seconds', 0):.1f} s"
+        f"{server['name']} {server['version']}, {results.get('seconds', 0):.1f} s, "
+        f"seed {results['seed']}"
     )
     stale = {
         f"{check['case']}#{check['requirement']}"

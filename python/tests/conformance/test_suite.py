@@ -283,7 +283,7 @@ def test_a_failure_is_explained() -> None:
     assert 'expected "JobwireEcho", seen "Older"' in err
     assert "driver #" in err
     assert "RPUSH queue:default" in err
-    assert "--case push-head" in err
+    assert "jobwire conform replay -C conformance/drivers/python/jobwire.toml push-head" in err
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,104 @@
+"""`jobwire conform replay`: one case, again and again, with everything that passes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from jobwire_conformance.cli._options import (
+    config_option,
+    end_at_term,
+    generation_option,
+    patience_option,
+    redis_option,
+    server_option,
+)
+from jobwire_conformance.errors import Usage
+
+__all__ = ["replay"]
+
+
+@click.command()
+@click.argument("what", metavar="FILE|CASE")
+@config_option
+@generation_option
+@click.option(
+    "-n",
+    "--times",
+    default=1,
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="How often. [default: 1]",
+)
+@patience_option
+@server_option
+@redis_option
+def replay(
+    what: str,
+    config_path: Path,
+    generation: str | None,
+    times: int,
+    patience: float,
+    server: str | None,
+    redis: str | None,
+) -> int:
+    """Run one case so often, and print every command that passed in it.
+
+    The case is one of the suite's, or a file like found-1a2b3c.json. Deviations do not count here,
+    nor does what jobwire.toml claims. The log is that of the first run that failed, or of the last.
+
+    Exit status: 0 it held every time; 1 it did not; the others are those of `check`.
+    """
+    from dataclasses import replace as changed
+
+    from jobwire_conformance import borrowed, config
+    from jobwire_conformance import replay as replays
+
+    if redis is not None and server is not None:
+        raise Usage("--redis is a server already; leave out --server")
+    store = None if redis is None else borrowed.parse(redis)
+    case = replays.find(what)
+    settings = config.load(config_path)
+    if generation is not None:
+        settings = changed(settings, generation=config.GENERATIONS[generation])
+    end_at_term()
+    wrong: Counter[str] = Counter()
+    failed: dict[str, str] = {}
+    shown: replays.Replayed | None = None
+    passed = 0
+    for number, found in enumerate(
+        replays.replay(
+            settings,
+            case,
+            times=times,
+            patience=patience,
+            program=server,
+            redis=store,
+            waits=lambda _: None,
+        ),
+        1,
+    ):
+        for error in found.outcome.errors:
+            click.echo(f"Error: run {number}: {error}", err=True)
+            return error.status
+        passed += found.passed
+        for verdict in found.verdicts:
+            check = f"{verdict.case}#{verdict.requirement}"
+            wrong[check] += not verdict.finding.ok
+            if not verdict.finding.ok:
+                why = verdict.finding.message or f"could not be tried: {verdict.finding.blocked_by}"
+                failed.setdefault(check, why)
+        if shown is None or shown.passed:
+            shown = found
+    assert shown is not None
+    for line in replays.wire(shown.trace):
+        click.echo(line)
+    click.echo(f"\n{case.name}: {case.title}")
+    for check, times_wrong in wrong.items():
+        click.echo(f"  {check} held in {times - times_wrong} of {times} runs")
+        if check in failed:
+            click.echo("\n".join(f"    {line}" for line in failed[check].splitlines()))
+    click.echo(f"passed {passed}/{times}")
+    return 0 if passed == times else 1
