@@ -410,13 +410,9 @@ def run(
         repeat: How often each case is run.
         frozen: The checks that count; None for all.
     """
-<<<<<<< Updated upstream
     cases = offered(cases, config)
-    outcome = Outcome(config, offered(every_case(), config), again, variant)
-=======
-    outcome = Outcome(config, every_case(), again, variant, seed, frozen)
+    outcome = Outcome(config, offered(every_case(), config), again, variant, seed, frozen)
     outcome.unexplained = [each for each in deviations if each.unexplained]
->>>>>>> Stashed changes
     outcome.started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     began = time.monotonic()
     lines = _Trace(trace)

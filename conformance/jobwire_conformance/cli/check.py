@@ -116,16 +116,9 @@ def check(
         for id_ in unknown:
             click.echo(f"  {verdicts.what_is_wrong(id_, every)}", err=True)
         return 2
-<<<<<<< Updated upstream
     chosen = run.chosen(
-        run.offered(cases.load(names=names), settings),
-        settings.claims,
-        settings.generation,
-        losses=losses,
+        run.offered(cases.load(names=names), meant), meant.claims, meant.generation, losses=losses
     )
-=======
-    chosen = run.chosen(cases.load(names=names), meant.claims, meant.generation, losses=losses)
->>>>>>> Stashed changes
     if not chosen:
         raise Usage("no case is left of these claims, this generation and --case")
     if report is not None:
