@@ -76,6 +76,7 @@ class Requirement:
     id: str
     claims: tuple[str, ...]
     keyword: str
+    since: str
     retired: bool
     test: str
     text: str
@@ -97,6 +98,11 @@ def _requirements_file() -> dict[str, Any]:
     return found
 
 
+def specification() -> str:
+    """Return SPEC.md."""
+    return _shared("SPEC.md").read_text("utf-8")
+
+
 def spec_version() -> str:
     """Return the version of SPEC.md."""
     return str(_requirements_file()["version"])
@@ -110,6 +116,7 @@ def requirements() -> Mapping[str, Requirement]:
             id=each["id"],
             claims=tuple(each["claims"]),
             keyword=each["keyword"],
+            since=each["since"],
             retired=bool(each["retired"]),
             test=each["test"],
             text=_one_line_each(each["text"].replace("**", "")),

@@ -19,6 +19,8 @@ COMMANDS = {
     "watch": "jobwire_conformance.watch:watch",
     "init": "jobwire_conformance.cli.init:init",
     "check": "jobwire_conformance.cli.check:check",
+    "baseline": "jobwire_conformance.cli.baseline:baseline",
+    "explain": "jobwire_conformance.cli.explain:explain",
     "replay": "jobwire_conformance.cli.replay:replay",
     "trace": "jobwire_conformance.cli.trace:trace",
     "report": "jobwire_conformance.cli.report:report",
