@@ -13,6 +13,7 @@ from jobwire_conformance.errors import EnvironmentFault, SuiteFault
 from jobwire_conformance.faults import keys_of
 from jobwire_conformance.lane import Lane
 from jobwire_conformance.match import Scope, matches, number, show, spelt_text
+from jobwire_conformance.metrics import Counted
 from jobwire_conformance.proxy import Call
 from jobwire_conformance.state import State, jid_of, struck
 from jobwire_conformance.values import ABSENT, Absent, Spelt, members, plain
@@ -28,6 +29,15 @@ WRITES = frozenset(
 
 _SCRIPTS = frozenset(b"EVAL EVALSHA FCALL".split())
 _TOGETHER = 0.1  # seconds; what is sent at once may arrive in pieces
+# A command that is not among these may write: scripts too, unless they say that they do not.
+_READS = frozenset(
+    b"GET MGET STRLEN EXISTS TYPE TTL PTTL KEYS SCAN DBSIZE LLEN LINDEX LRANGE LPOS SCARD SMEMBERS "
+    b"SISMEMBER SMISMEMBER SSCAN ZCARD ZCOUNT ZRANGE ZREVRANGE ZRANGEBYSCORE ZREVRANGEBYSCORE "
+    b"ZRANK ZREVRANK ZSCORE ZMSCORE ZSCAN HGET HMGET HGETALL HKEYS HVALS HLEN HEXISTS HSCAN "
+    b"BITFIELD_RO GETBIT BITCOUNT MEMORY OBJECT EVAL_RO EVALSHA_RO FCALL_RO SCRIPT COMMAND INFO "
+    b"TIME PING ECHO AUTH HELLO CLIENT SELECT READONLY MULTI EXEC DISCARD WATCH UNWATCH QUIT "
+    b"RESET ROLE CONFIG LASTSAVE CLUSTER".split()
+)
 
 Line = tuple[str, Call]
 
@@ -160,7 +170,8 @@ class Checks:
             self._must(f"fields of {key}", step["len"], number(len(fields)))
         for name, matcher in step.get("fields", {}).items():
             # `*` is a field whose name nobody can know, like the id of an executor.
-            value = next(iter(fields.values()), None) if name == "*" else fields.get(name)
+            known = fields.get(self._state.named(name))
+            value = next(iter(fields.values()), None) if name == "*" else known
             self._must(
                 f"{name!r} of {key}", matcher, ABSENT if value is None else spelt_text(value), name
             )
@@ -200,25 +211,57 @@ class Checks:
                 number(left / 1000) if left >= 0 else ABSENT,
             )
 
-    def _commands(self, step: Mapping[str, Any]) -> None:
+    def _sent(self, step: Mapping[str, Any]) -> list[Call]:
         process = step.get("process", "driver")
-        sent = [call for name, call in self._lane.calls() if name == process]
-        left = list(step["commands"])
-        for call in sent:
-            words = [word.decode("utf-8", "replace") for word in call.words]
-            words[0] = words[0].upper()
-            if (
-                left
-                and len(words) >= len(left[0])
-                and all(
-                    matches(self._named(each), spelt_text(word), self._scope)
-                    for each, word in zip(left[0], words, strict=False)
-                )
-            ):
-                del left[0]
+        return [call for name, call in self._lane.calls() if name == process]
+
+    def _commands(self, step: Mapping[str, Any]) -> None:
+        sent = self._sent(step)
+        units = list(_units(sent)) if "together" in step else [sent]
+        left: list[Any] = min(
+            (self._left(step["commands"], unit) for unit in units), key=len, default=[[]]
+        )
         if left:
             names = [call.name.decode("utf-8", "replace") for call in sent]
-            raise Miss(f"commands of {process}", left[0], names[-40:])
+            where = " in one transaction" if "together" in step else ""
+            raise Miss(f"commands of {step.get('process', 'driver')}{where}", left[0], names[-40:])
+
+    def _left(self, patterns: Sequence[Any], calls: Sequence[Call]) -> list[Any]:
+        left = list(patterns)
+        for call in calls:
+            if left and self._like(left[0], call):
+                del left[0]
+        return left
+
+    def _like(self, pattern: Sequence[Any], call: Call) -> bool:
+        """Whether a command begins with words like these."""
+        words = [word.decode("utf-8", "replace") for word in call.words]
+        words[0] = words[0].upper()
+        return len(words) >= len(pattern) and all(
+            matches(self._named(each), spelt_text(word), self._scope)
+            for each, word in zip(pattern, words, strict=False)
+        )
+
+    def _never(self, step: Mapping[str, Any]) -> None:
+        for call in self._sent(step):
+            for pattern in step["never"]:
+                if self._like(pattern, call):
+                    raise Miss("commands", f"never {show(pattern)}", _text(call))
+
+    def _writes(self, step: Mapping[str, Any]) -> None:
+        for call in self._sent(step):
+            if call.name not in _READS and not any(self._like(p, call) for p in step["writes"]):
+                allowed = show(step["writes"]) if step["writes"] else "none"
+                raise Miss("commands that write", allowed, _text(call))
+
+    def _metrics(self, step: Mapping[str, Any]) -> None:
+        found = Counted(self._lane.link, self._lane.config.prefix, self._scope)
+        for class_name, parts in step["metrics"].items():
+            for part, matcher in parts.items():
+                seen = found.part(class_name, part)
+                self._must(
+                    f"{part} of {class_name}", matcher, ABSENT if seen is None else plain(seen)
+                )
 
     def _named(self, matcher: Any) -> Any:
         return self._state.named(matcher) if isinstance(matcher, str) else matcher
@@ -344,6 +387,9 @@ class Checks:
         "set": _set,
         "key": _key,
         "commands": _commands,
+        "never": _never,
+        "writes": _writes,
+        "metrics": _metrics,
         "burst": _burst,
         "atomic": _atomic,
         "truthful": _truthful,
@@ -363,6 +409,10 @@ class Checks:
         keys = [self._state.key(word).encode() for word in words]
         near = [line for line in calls if any(key in line[1].words for key in keys)]
         return (near or calls)[-6:]
+
+
+def _text(call: Call) -> str:
+    return b" ".join(call.words).decode("utf-8", "replace")[:300]
 
 
 def _within(sequence: Sequence[object], index: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -26,6 +26,7 @@ class Driver:
     command: Sequence[str]
     oneshot: bool = False
     timeout: float = 30.0  # seconds for one answer
+    garble: Callable[[bytes], bytes] = bytes  # what mutants make of its answers
 
 
 @dataclass(frozen=True, slots=True)

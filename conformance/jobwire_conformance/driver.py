@@ -125,7 +125,7 @@ class Driver:
             self._start()
         deadline = time.monotonic() + self._settings.timeout
         self._send(request, deadline)
-        answer = self._receive(op, deadline)
+        answer = self._settings.garble(self._receive(op, deadline))
         if self._settings.oneshot:
             self._end()
         return self._judge(request, answer)

@@ -43,7 +43,7 @@ def matches(matcher: Any, seen: Spelt | Absent, scope: Scope, name: str = "") ->
         name: Of the field that it is the value of: some have units of their own.
     """
     if not (isinstance(matcher, Mapping) and "$" in matcher):
-        return isinstance(seen, Spelt) and equal(matcher, seen.value)
+        return isinstance(seen, Spelt) and _literally(matcher, seen.value, scope)
     kind = matcher["$"]
     if kind == "absent":
         return isinstance(seen, Absent)
@@ -65,6 +65,11 @@ def matches(matcher: Any, seen: Spelt | Absent, scope: Scope, name: str = "") ->
             return isinstance(seen.value, str) and bool(re.search(matcher["is"], seen.value))
         case "distinct":
             return _is_distinct(matcher, seen.value)
+        case "has":
+            return isinstance(seen.value, Mapping) and all(
+                matches(each, _member(seen.value, key), scope)
+                for key, each in matcher["is"].items()
+            )
         case "json":
             return _is_json(matcher["is"], seen.value, scope)
         case "bind":
@@ -75,6 +80,23 @@ def matches(matcher: Any, seen: Spelt | Absent, scope: Scope, name: str = "") ->
                 scope.bound[matcher["name"]], seen.value
             )
     raise ValueError(f"no matcher {kind!r}")  # the schema knows no other
+
+
+def _literally(matcher: Any, value: Any, scope: Scope) -> bool:
+    """Return whether a value is a literal, in whose parts there may be matchers."""
+    if isinstance(matcher, Mapping) and isinstance(value, Mapping):
+        return matcher.keys() == value.keys() and all(
+            matches(each, plain(value[key]), scope) for key, each in matcher.items()
+        )
+    if isinstance(matcher, list) and isinstance(value, list):
+        return len(matcher) == len(value) and all(
+            matches(each, plain(part), scope) for each, part in zip(matcher, value, strict=True)
+        )
+    return equal(matcher, value)
+
+
+def _member(value: Mapping[str, Any], name: str) -> Spelt | Absent:
+    return plain(value[name]) if name in value else ABSENT
 
 
 def show(value: object) -> str:
@@ -110,7 +132,9 @@ def _is_number(value: object) -> bool:
 
 def _is_time(matcher: Mapping[str, Any], seen: Spelt, scope: Scope, name: str) -> bool:
     value = seen.value
-    if name in TIMES:
+    if matcher.get("either") and seen.kind == "integer":
+        value = value / 1000
+    elif name in TIMES and not matcher.get("either"):
         if seen.kind != ("integer" if scope.generation == 8 else "float"):
             return False
         value = value / 1000 if scope.generation == 8 else value

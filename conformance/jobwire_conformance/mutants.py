@@ -1,21 +1,26 @@
-"""Mutants: mistakes put into what an implementation sends, to see whether the checks notice."""
+"""Mutants: mistakes put into what an implementation sends, to see whether the checks notice.
+
+They are made in commands on their way to Redis or, of what an implementation only reads, in the
+answers of its driver.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from jobwire_conformance import data
+from jobwire_conformance.config import Config
 from jobwire_conformance.errors import SuiteFault, Usage
 from jobwire_conformance.faults import Rewrite, Rule, on_key
 
 __all__ = ["Mutant", "load", "named"]
 
-_KNOWN = {"mutant", "kills", "cases", "match", "rewrite"}
+_KNOWN = {"mutant", "kills", "cases", "match", "rewrite", "answer"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +32,20 @@ class Mutant:
         kills: The requirements whose checks have to fail.
         cases: Cases that are enough to see it.
         rules: What is done to the commands of every process.
+        garble: What is done to the answers of the driver.
     """
 
     name: str
     kills: tuple[str, ...]
     cases: tuple[str, ...]
-    rules: tuple[Rule, ...]
+    rules: tuple[Rule, ...] = ()
+    garble: Callable[[bytes], bytes] | None = None
+
+    def on(self, config: Config) -> Config:
+        """Return the settings of an implementation whose driver has it."""
+        if self.garble is None or config.driver is None:
+            return config
+        return replace(config, driver=replace(config.driver, garble=self.garble))
 
 
 def load(directory: Path | None = None) -> list[Mutant]:
@@ -59,6 +72,11 @@ def _load(path: Path) -> Mutant:
             raise ValueError(f"nobody reads {', '.join(sorted(unknown))}")
         if raw["mutant"] != path.stem or not set(raw["kills"]) <= set(data.requirements()):
             raise ValueError("its name, or a requirement, is not known")
+        found = Mutant(raw["mutant"], tuple(raw["kills"]), tuple(raw["cases"]))
+        if "answer" in raw:
+            pattern, instead = raw["answer"]["replace"]
+            expression, text = re.compile(pattern.encode()), instead.encode()
+            return replace(found, garble=lambda line: expression.sub(text, line))
         match = raw["match"]
         rule = Rule(
             Rewrite(_change(raw["rewrite"])),
@@ -68,7 +86,7 @@ def _load(path: Path) -> Mutant:
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SuiteFault(f"{path}: {error!r}") from None
-    return Mutant(raw["mutant"], tuple(raw["kills"]), tuple(raw["cases"]), (rule,))
+    return replace(found, rules=(rule,))
 
 
 def _change(rewrite: dict[str, Any]) -> Callable[[Sequence[bytes]], Sequence[bytes]]:

@@ -55,6 +55,7 @@ class Play:
         self._cuts = cuts or {}
         self._scope = Scope(lane.config.generation, time.time())
         self._scope.bound["today"] = time.strftime("%Y-%m-%d", time.gmtime())
+        self._scope.bound["day"] = time.strftime("%Y%m%d", time.gmtime())
         self._state = State(lane, self._scope)
         self._checks = Checks(lane, self._state, self._scope)
         fixed = lane.config.worker.fixed if lane.config.worker else {}
@@ -183,6 +184,15 @@ class Play:
         request = {name: step[name] for name in ("name", "jid") if name in step}
         self._ask("inspect", {"what": step["inspect"], **request}, step, None)
 
+    def _act(self, step: Mapping[str, Any]) -> None:
+        request = {"action": step["act"]}
+        request |= {name: step[name] for name in ("queue", "set", "member", "jid") if name in step}
+        if "identity" in step:
+            request["identity"] = self._state.named(step["identity"])
+        if "at" in step:
+            request["at"] = _moment(step["at"])
+        self._ask("act", request, step, None)
+
     def _ask(
         self, op: str, request: Mapping[str, Any], step: Mapping[str, Any], result: str | None
     ) -> None:
@@ -273,6 +283,7 @@ class Play:
         "push": _push,
         "push_bulk": _push_bulk,
         "inspect": _inspect,
+        "act": _act,
         "seed": _seed,
         "warp": _warp,
         "release": _release,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import operator
 import re
@@ -95,25 +96,31 @@ class State:
             link.call("ZADD", key, *(word for text in texts for word in (score, text)))
         elif "lpush" in seed:
             link.call("LPUSH", key, *texts)
-            if (bare := str(seed["lpush"])).startswith("queue:"):
+            bare = str(seed["lpush"])
+            if bare.startswith("queue:") and seed.get("registered", True):
                 link.call("SADD", self.key("queues"), self.named(bare.removeprefix("queue:")))
         elif "hset" in seed:
             link.call("HSET", key, *[each for pair in seed["fields"].items() for each in pair])
         elif "sadd" in seed:
             link.call("SADD", key, *map(self.named, seed["members"]))
+        elif "del" in seed:
+            link.call("DEL", key)
         else:
             link.call("SET", key, seed["value"])
         if "ttl" in seed:
             link.call("PEXPIRE", key, int(seed["ttl"] * 1000))
 
-    def _texts(self, seed: Mapping[str, Any], now: float) -> list[str]:
+    def _texts(self, seed: Mapping[str, Any], now: float) -> list[bytes]:
         """Return the payloads; in several, `{n}` is the number of each."""
+        if "base64" in seed:
+            return [base64.b64decode(seed["base64"])]
         if not ("raw" in seed or "job" in seed):
             return []
         text = self._text(seed, now)
         if "times" not in seed:
-            return [text]
-        return [text.replace("{n}", str(number)) for number in range(1, seed["times"] + 1)]
+            return [text.encode()]
+        numbers = range(1, seed["times"] + 1)
+        return [text.replace("{n}", str(number)).encode() for number in numbers]
 
     def _text(self, seed: Mapping[str, Any], now: float) -> str:
         if "raw" in seed:
@@ -181,6 +188,9 @@ class State:
                 return sum(e.jid == argument and e.what == "begin" for e in self.events())
             case "started":
                 return ",".join(str(e.jid) for e in self.events() if e.what == "begin")
+            case "items":
+                begun = [e for e in self.events() if e.jid == argument and e.what == "begin"]
+                return ",".join(json.dumps(e.args[0] if e.args else None) for e in begun)
             case "copies":
                 return len(self._places(argument))
             case "place":
@@ -285,7 +295,7 @@ class State:
         return [*link.calls([*sizes, *kinds, ("DBSIZE",)]), len(self.events())]
 
 
-_SEEDS = ("zadd", "lpush", "hset", "sadd", "set")
+_SEEDS = ("zadd", "lpush", "hset", "sadd", "set", "del")
 
 
 def struck(calls: Sequence[tuple[str, Call]], process: str) -> list[tuple[Call, float]]:

@@ -1,7 +1,8 @@
-"""The client of jobwire as a driver of the conformance suite."""
+"""The client and the inspector of jobwire as a driver of the conformance suite."""
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import sys
@@ -9,6 +10,8 @@ from typing import Any
 
 import jobwire
 from jobwire.errors import InvalidJob, JobwireError, NoReply
+from jobwire.inspect import Entry, Inspector
+from jobwire.inspect.entry import entry
 
 OPTIONS = (
     *("queue", "retry", "backtrace", "dead", "retry_for", "retry_queue", "tags", "log_level"),
@@ -36,16 +39,100 @@ def push_bulk(client: jobwire.Client, request: dict[str, Any]) -> dict[str, Any]
     return {"jids": client.push_bulk(name, request["args"], fields=job, **options, **times)}
 
 
-def answer(client: jobwire.Client, request: dict[str, Any]) -> dict[str, Any]:
+def bytes_of(member: Any) -> bytes:
+    """Return the bytes of a member in a request."""
+    return member.encode() if isinstance(member, str) else base64.b64decode(member["base64"])
+
+
+def shown(job: Entry) -> dict[str, Any]:
+    """Return a job as an answer has it."""
+    try:
+        member: Any = job.payload.decode()
+    except UnicodeDecodeError:
+        member = {"base64": base64.b64encode(job.payload).decode()}
+    return {
+        "member": member,
+        **({} if job.score is None else {"score": job.score}),
+        "jid": job.jid,
+        "class": job.display_class or None,
+        "created_at": job.created_at,
+        "enqueued_at": job.enqueued_at,
+        "failed_at": job.failed_at,
+        "retried_at": job.retried_at,
+        "error_backtrace": job.error_backtrace,
+    }
+
+
+def inspect(inspector: Inspector, request: dict[str, Any]) -> dict[str, Any]:
+    """Return what a request asks for."""
+    name = request.get("name", "")
+    match request["what"]:
+        case "queues":
+            queues = inspector.queues()
+            return {"queues": {q.name: {"size": q.size, "latency": q.latency} for q in queues}}
+        case "queue":
+            return {"jobs": [shown(job) for job in inspector.jobs(name)]}
+        case "set":  # they come with the highest score first
+            return {"jobs": [shown(job) for job in inspector.entries(name)][::-1]}
+        case "find":
+            found = inspector.find(name, request["jid"])
+            return {"jobs": [] if found is None else [shown(found)]}
+        case "stats":
+            stats = inspector.stats()
+            totals = {"processed": stats.processed, "failed": stats.failed}
+            sizes = {"schedule": stats.scheduled, "retry": stats.retries, "dead": stats.dead}
+            return {**totals, **sizes}
+        case "processes":
+            fields = ("identity", "concurrency", "busy", "quiet")
+            processes = inspector.processes()
+            return {"processes": [{f: getattr(p, f) for f in fields} for p in processes]}
+        case _:
+            return {
+                "work": [
+                    {
+                        "identity": work.identity,
+                        "jid": work.job.jid,
+                        "queue": work.queue or None,
+                        "run_at": work.run_at,
+                    }
+                    for work in inspector.works()
+                ]
+            }
+
+
+def act(inspector: Inspector, request: dict[str, Any]) -> None:
+    """Do what a request says."""
+    action = request["action"]
+    if "member" in request:
+        place = request["set"] if "set" in request else f"queue:{request['queue']}"
+        job = entry(bytes_of(request["member"]), place)
+        more = [request["at"]] if action == "reschedule" else []
+        getattr(inspector, action)(job, *more)
+    elif action == "clear" and "queue" in request:
+        inspector.clear_queue(request["queue"])
+    elif action == "clear":
+        inspector.clear(request["set"])
+    elif action == "cancel":
+        inspector.cancel(request["jid"])
+    else:  # quiet, stop, dump
+        getattr(inspector, action)(request["identity"])
+
+
+def answer(client: jobwire.Client, inspector: Inspector, request: dict[str, Any]) -> dict[str, Any]:
     """Return the answer to one request."""
     match request["op"]:
         case "hello":
-            ops = ["push", "push_bulk"]
+            ops = ["push", "push_bulk", "inspect", "act"]
             return {"ok": {"driver": 1, "version": jobwire.__version__, "ops": ops}}
         case "push":
             return {"ok": push(client, request)}
         case "push_bulk":
             return {"ok": push_bulk(client, request)}
+        case "inspect":
+            return {"ok": inspect(inspector, request)}
+        case "act":
+            act(inspector, request)
+            return {"ok": {}}
         case "bye":
             return {"ok": {}}
     return {"unsupported": True}
@@ -54,11 +141,12 @@ def answer(client: jobwire.Client, request: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     """Answer requests until `bye` or the end."""
     generation: Any = int(os.environ["JOBWIRE_GENERATION"])
-    with jobwire.Client(os.environ["JOBWIRE_REDIS_URL"], generation=generation) as client:
+    url = os.environ["JOBWIRE_REDIS_URL"]
+    with jobwire.Client(url, generation=generation) as client, Inspector(url) as inspector:
         for line in sys.stdin:
             request = json.loads(line)
             try:
-                said = answer(client, request)
+                said = answer(client, inspector, request)
             except JobwireError as error:
                 # Of a bulk, earlier slices may be there though this one certainly is not.
                 written = getattr(error, "written", None)

@@ -8,12 +8,16 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import redis
 
 import jobwire
 from jobwire.config import CapsuleConfig, WorkerConfig
+from jobwire.inspect import Inspector
+from jobwire.iterables import over_sequence
+from jobwire.iteration import Cursor
 from jobwire.worker import process
 
 RUN = os.environ["JOBWIRE_RUN"]
@@ -66,6 +70,25 @@ def gate(name: str) -> None:
     """Wait until the suite opens a gate."""
     report("begin", args=[name])
     control.blpop([f"jw:{RUN}:gate:{name}"], 0)
+    report("end", ok=True)
+
+
+@app.iterable(name="JobwireIterate")
+def iterate(cursor: Cursor, count: int, gate_name: str, seconds: float) -> Iterator[object]:
+    """Go through so many items, and wait at a gate with each, but no longer than these seconds."""
+    for item, at in over_sequence(cursor, range(count)):
+        yield at
+        report("begin", args=[item])
+        control.blpop([f"jw:{RUN}:gate:{gate_name}"], seconds)
+        report("end", ok=True)
+
+
+@app.job(name="JobwireMark")
+def mark(label: str) -> None:
+    """Mark a deployment."""
+    report("begin", args=[label])
+    with Inspector(os.environ["JOBWIRE_REDIS_URL"]) as inspector:
+        inspector.mark_deploy(label)
     report("end", ok=True)
 
 

@@ -1,8 +1,9 @@
 # frozen_string_literal: true
 
-# Sidekiq's client as a driver of the conformance suite.
+# Sidekiq's client and its API as a driver of the conformance suite.
 require "json"
 require "sidekiq"
+require "sidekiq/api"
 
 # Sidekiq logs to standard output, which belongs to the answers.
 answers = $stdout.dup
@@ -32,16 +33,107 @@ def push_bulk(request)
   { jids: Sidekiq::Client.push_bulk(items) }
 end
 
+SETS = {
+  "schedule" => Sidekiq::ScheduledSet, "retry" => Sidekiq::RetrySet, "dead" => Sidekiq::DeadSet
+}.freeze
+SEEN = {} # place and bytes to the entry, as the last request showed it
+
+def time(job, field)
+  found = job.respond_to?(field) ? job.public_send(field) : job[field.to_s]
+  found.is_a?(Time) ? found.to_f : found
+end
+
+def shown(job, place)
+  SEEN[[place, job.value.b]] = job
+  text = job.value.dup.force_encoding("UTF-8")
+  {
+    member: text.valid_encoding? ? text : { base64: [text].pack("m0") },
+    jid: job.jid,
+    class: job.display_class,
+    created_at: time(job, :created_at),
+    enqueued_at: time(job, :enqueued_at),
+    failed_at: time(job, :failed_at),
+    retried_at: time(job, :retried_at),
+    error_backtrace: job.error_backtrace
+  }.merge(job.respond_to?(:score) ? { score: job.score } : {})
+end
+
+def works
+  set = defined?(Sidekiq::WorkSet) ? Sidekiq::WorkSet.new : Sidekiq::Workers.new
+  found = set.map do |identity, _thread, work|
+    payload = work.is_a?(Hash) ? work["payload"] : work.payload
+    payload = JSON.parse(payload) if payload.is_a?(String)
+    queue, run_at = work.is_a?(Hash) ? work.values_at("queue", "run_at") : [work.queue, work.run_at]
+    { identity: identity, jid: payload["jid"], queue: queue, run_at: run_at.to_f }
+  end
+  found.sort_by { |work| work[:run_at] }
+end
+
+def inspect_what(request)
+  SEEN.clear
+  name = request["name"]
+  case request["what"]
+  when "queues"
+    queues = Sidekiq::Queue.all
+    { queues: queues.to_h { |queue| [queue.name, { size: queue.size, latency: queue.latency }] } }
+  when "queue" then { jobs: Sidekiq::Queue.new(name).map { |job| shown(job, name) } }
+  when "set" then { jobs: SETS.fetch(name).new.sort_by(&:score).map { |job| shown(job, name) } }
+  when "find"
+    { jobs: [SETS.fetch(name).new.find_job(request["jid"])].compact.map { |job| shown(job, name) } }
+  when "stats"
+    stats = Sidekiq::Stats.new
+    { processed: stats.processed, failed: stats.failed, schedule: stats.scheduled_size,
+      retry: stats.retry_size, dead: stats.dead_size }
+  when "processes"
+    found = Sidekiq::ProcessSet.new.map do |process|
+      { identity: process.identity, concurrency: process["concurrency"], busy: process["busy"],
+        quiet: process.stopping? }
+    end
+    { processes: found.sort_by { |process| process[:identity] } }
+  when "work" then { work: works }
+  end
+end
+
+def act(request)
+  action = request["action"]
+  if request.key?("identity")
+    process = Sidekiq::ProcessSet.new.find { |each| each.identity == request["identity"] }
+    process.public_send({ "quiet" => :quiet!, "stop" => :stop!, "dump" => :dump_threads }[action])
+  elsif request.key?("jid")
+    Sidekiq::Client.new.cancel!(request["jid"])
+  else
+    act_on_jobs(request, action)
+  end
+  {}
+end
+
+def act_on_jobs(request, action)
+  place = request["set"] || request["queue"]
+  jobs = request.key?("set") ? SETS.fetch(place).new : Sidekiq::Queue.new(place)
+  return jobs.clear if action == "clear"
+
+  member = request["member"]
+  bytes = member.is_a?(Hash) ? member["base64"].unpack1("m0") : member.b
+  job = SEEN[[place, bytes]] || jobs.find { |each| each.value.b == bytes }
+  SEEN.clear
+  job&.public_send(action, *request.values_at("at").compact)
+end
+
+OPS = { "push" => :push, "push_bulk" => :push_bulk, "inspect" => :inspect_what, "act" => :act }.freeze
+
+def can?(request)
+  OPS.key?(request["op"]) &&
+    (request["action"] != "cancel" || Sidekiq::Client.method_defined?(:cancel!))
+end
+
 $stdin.each_line do |line|
   request = JSON.parse(line, max_nesting: false)
   answer =
     begin
-      case request["op"]
-      when "hello"
-        { ok: { driver: 1, version: Sidekiq::VERSION, ops: %w[push push_bulk] } }
-      when "push" then { ok: push(request) }
-      when "push_bulk" then { ok: push_bulk(request) }
-      when "bye" then { ok: {} }
+      if request["op"] == "hello"
+        { ok: { driver: 1, version: Sidekiq::VERSION, ops: OPS.keys } }
+      elsif request["op"] == "bye" then { ok: {} }
+      elsif can?(request) then { ok: send(OPS.fetch(request["op"]), request) }
       else { unsupported: true }
       end
     rescue ArgumentError, JSON::JSONError => e

@@ -81,6 +81,31 @@ class JobwireGate
   end
 end
 
+if Sidekiq.const_defined?(:IterableJob) # from 7.3.0 on
+  class JobwireIterate
+    include Sidekiq::IterableJob
+    def build_enumerator(count, _gate, _seconds, cursor:)
+      array_enumerator((0...count).to_a, cursor: cursor)
+    end
+
+    def each_iteration(item, _count, gate, seconds)
+      Control.report("begin", jid, args: [item])
+      Control.call("BLPOP", Control.key("gate:#{gate}"), seconds.to_s)
+      Control.report("end", jid, ok: true)
+    end
+  end
+end
+
+class JobwireMark
+  include Sidekiq::Worker
+  def perform(label)
+    Control.report("begin", jid, args: [label])
+    require "sidekiq/deploy"
+    Sidekiq::Deploy.mark!(label)
+    Control.report("end", jid, ok: true)
+  end
+end
+
 class JobwireSpawn
   include Sidekiq::Worker
   def perform(job)

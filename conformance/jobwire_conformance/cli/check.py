@@ -121,6 +121,7 @@ def check(
     )
     if not chosen:
         raise Usage("no case is left of these claims, this generation and --case")
+    mistake = mutants.named(mutant) if mutant else None
     if report is not None:
         report.mkdir(parents=True, exist_ok=True)
     again = _again(meant.path, generation, server, redis)
@@ -128,7 +129,7 @@ def check(
     events = None if report is None else Events(report / "events.jsonl", chosen)
     end_at_term()
     outcome = run.run(
-        meant,
+        mistake.on(meant) if mistake else meant,
         chosen,
         deviations,
         watcher=terminal if events is None else Together(terminal, events),
@@ -136,7 +137,7 @@ def check(
         patience=patience,
         program=server,
         redis=found_server,
-        rewrites=mutants.named(mutant).rules if mutant else (),
+        rewrites=mistake.rules if mistake else (),
         trace=None if report is None else report / "trace.jsonl",
         again=again,
         variant=variant,

@@ -1,4 +1,4 @@
-"""How far iterable jobs are, and stopping them. [ITER-1] [ITER-2] [ITER-7]"""
+"""How far iterable jobs are, and stopping them. [ITER-1] [ITER-2] [ITER-7] [ITER-9]"""
 
 from __future__ import annotations
 
@@ -77,14 +77,17 @@ def find_states(keys: Keys, cursor: bytes) -> Op[tuple[list[IterationState], byt
 
 
 def cancel(keys: Keys, jid: str, *, now: float) -> Op[float]:
-    """Ask an iterable job to stop; return when somebody first did so, in epoch seconds. [ITER-7]"""
+    """Ask an iterable job to stop; return when somebody first did so, in epoch seconds.
+
+    [ITER-7] [ITER-9]
+    """
     key = keys.iteration(jid)
     left: int = yield command("TTL", key)
     _, _, since, _ = yield Batch(
         [
-            command("HSETNX", key, "cancelled", int(now)),
             # Sidekiq 8.1 cannot start a job whose state has no cursor.
             command("HSETNX", key, "c", "null"),
+            command("HSETNX", key, "cancelled", int(now)),
             command("HGET", key, "cancelled"),
             command("EXPIRE", key, left if left > 0 else STATE_TTL),
         ],

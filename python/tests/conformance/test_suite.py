@@ -62,7 +62,7 @@ def outcome_of(
     trace: Path | None = None,
 ) -> run.Outcome:
     found = run.run(
-        settings,
+        mutant.on(settings) if mutant else settings,
         run.chosen(chosen, settings.claims, settings.generation),
         deviations,
         watcher=Quiet(),

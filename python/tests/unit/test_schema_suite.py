@@ -9,7 +9,8 @@ import pytest
 from tests.schemas import ABSENT, mutant, problems, schema
 
 HELLO, GREETING, PUSH, PUSHED, _, REJECTED, *_ = schema("driver")["examples"]
-INSPECT, UNSUPPORTED, BULK, BULK_DONE, ACT, DONE, BYE = schema("driver")["examples"][8:]
+INSPECT, JOBS, BULK, BULK_DONE, ACT, DONE, *_, UNSUPPORTED, BYE = schema("driver")["examples"][8:]
+JOB = JOBS["ok"]["jobs"][0]
 CASE = schema("case")["examples"][0]
 RESULTS = schema("results")["examples"][0]
 
@@ -52,7 +53,13 @@ def test_every_message_is_closed(message: dict[str, Any]) -> None:
         (UNSUPPORTED, "unsupported", False),
         (INSPECT, "what", "everything"),
         (INSPECT, "name", ABSENT),
-        (INSPECT, "limit", 0),
+        (INSPECT, "limit", 10),
+        (JOBS, "ok", {"jobs": [{"member": "{}"}]}),
+        (JOBS, "ok", {"jobs": [{**JOB, "member": {"base64": "?"}}]}),
+        (JOBS, "ok", {"jobs": [{**JOB, "failed_at": "yesterday"}]}),
+        (JOBS, "ok", {"jobs": [{**JOB, "error_backtrace": [7]}]}),
+        (JOBS, "ok", {"jobs": [{**JOB, "args": []}]}),
+        (JOBS, "ok", {"queues": {"default": 5}}),
         (BULK, "args", ABSENT),
         (BULK, "job", {"class": "JobwireEcho", "args": []}),
         (BULK_DONE, "ok", {"jids": [1]}),
@@ -60,11 +67,12 @@ def test_every_message_is_closed(message: dict[str, Any]) -> None:
         (ACT, "member", 7),
         (ACT, "set", ABSENT),
         (ACT, "identity", "app-1:4711:0a1b2c3d4e5f"),
+        (ACT, "jid", "b4a577edbccf1d805744efa9"),
+        (ACT, "action", "cancel"),
         (ACT, "action", "burn"),
         (ACT, "action", ABSENT),
         (INSPECT, "what", ABSENT),
         (INSPECT, "what", "find"),
-        (INSPECT, "limit", "10"),
         (BULK, "args", {}),
         (HELLO, "redis_url", ABSENT),
         (GREETING, "ok", {"driver": 2, "version": "2.3.0", "ops": []}),
