@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from jobwire.beat import retire
 from jobwire.errors import RedisRefused
@@ -42,8 +43,10 @@ MOVES = 500  # entries in one call of a script, so that no other client waits fo
 FORGET = 1000  # digests in one call
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+# Structs, not dataclasses: one is made for each job, and one for each fetch.
+
+
+class Held(msgspec.Struct, frozen=True):
     """One job in the private hash.
 
     Attributes:
@@ -62,8 +65,7 @@ class Held:
     recovered: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(msgspec.Struct, frozen=True):
     """The answer to a fetch.
 
     Attributes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias, TypeGuard
 
 from jobwire.errors import InvalidJob
@@ -116,7 +117,12 @@ def detect(infos: Iterable[Mapping[str, Any]]) -> Generation:
 
 def utc_day(now: float) -> str:
     """Return the UTC date that a statistic at `now` counts for: `2026-11-20`. [STAT-2]"""
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d")
+    return _utc_day(int(now // 86_400))
+
+
+@lru_cache(maxsize=2)  # asked for with every message of a worker
+def _utc_day(days: int) -> str:
+    return datetime.fromtimestamp(days * 86_400, UTC).strftime("%Y-%m-%d")
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:

@@ -196,8 +196,14 @@ class Settler:
             self._report_recovery()
 
     def _exchange(self, entries: Sequence[_Entry], extra: Script | None) -> Any:
-        """Send outcomes that were taken, and a script; return its reply, perhaps an error."""
+        """Send outcomes that were taken, and a script; return its reply, perhaps an error.
+
+        Raises:
+            RedisTrouble: The message got no answer, or the script went alone and was refused.
+        """
         joblog.flush()  # first: what the log does not say of a killed process runs again
+        if not entries and extra is not None:
+            return self._redis.run(once(extra))
         groups = _group(entries)
         day = utc_day(time.time())
         steps: list[Command | Script] = [self._script(group, day) for group in groups]
