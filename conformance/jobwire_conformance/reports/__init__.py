@@ -15,7 +15,7 @@ from jobwire_conformance.reports.matrix_html import matrix_html
 from jobwire_conformance.reports.matrix_markdown import loss_maps_page, matrix_page
 from jobwire_conformance.reports.results import Results, TraceLine, dump, load_trace
 
-__all__ = ["FILES", "matrix_pages", "put", "write", "write_results"]
+__all__ = ["FILES", "badge_json", "badge_svg", "matrix_pages", "put", "write", "write_results"]
 
 FILES = ("junit.xml", "summary.md", "report.html", "badge.json", "badge.svg")
 """What is made from results.json and trace.jsonl."""

@@ -8,14 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from jobwire_conformance import data, obligations
+from jobwire_conformance import data, sets
 from jobwire_conformance.data import CLAIMS
 from jobwire_conformance.errors import Usage
 from jobwire_conformance.reports.results import Check, Results, load
 from jobwire_conformance.reports.standing import State, called, states, worst
 from jobwire_conformance.run import every_case
 
-__all__ = ["SYMBOLS", "Column", "Matrix", "Note", "find"]
+__all__ = ["SYMBOLS", "Column", "Matrix", "Note", "find", "required"]
 
 Mark = Literal["met", "as-far", "failed", "deviation", "part", "none", "unclaimed"]
 
@@ -115,8 +115,7 @@ class Column:
         found = self._states[claim]
         if found != "met":
             return found
-        checkable = obligations.checkable(every_case(), claim, self.generation)
-        whole = self.current and set(checkable) <= self.ids(claim)
+        whole = self.current and required(claim, self.generation) <= self.ids(claim)
         return "met" if whole else "as-far"
 
     def cell(self, claim: str, requirement: str) -> tuple[str, Note | None]:
@@ -127,6 +126,24 @@ class Column:
         if check is None:
             return "missing", None
         return check["status"], self.notes.get((requirement, check["status"]))
+
+
+def required(claim: str, generation: int) -> set[str]:
+    """Return the obligations that a tick of this version needs.
+
+    That is its frozen set, but for what depends on what an implementation chooses to offer.
+    """
+    cases = {
+        case.name: case
+        for case in every_case()
+        if case.generation in (None, generation) and not case.needs
+    }
+    checks = (check.partition("#") for check in sets.load(data.spec_version()).claims[claim])
+    return {
+        requirement
+        for case, _, requirement in checks
+        if case in cases and data.requirements()[requirement].obliges
+    }
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def page(title: str, body: Iterable[str], *, script: bool = False) -> str:
     style = (_HERE / "page.css").read_text("utf-8")
     code = (_HERE / "page.js").read_text("utf-8") if script else ""
     # Should anything foreign ever get through as markup, the browser still runs none of it.
-    policy = f"default-src 'none'; style-src '{_hash(style)}'"
+    policy = f"default-src 'none'; img-src data:; style-src '{_hash(style)}'"
     if code:
         policy += f"; script-src '{_hash(code)}'"
     lines = [
