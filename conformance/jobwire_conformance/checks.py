@@ -10,7 +10,8 @@ from typing import Any
 
 from jobwire_conformance.driver import Outcome
 from jobwire_conformance.errors import EnvironmentFault, SuiteFault
-from jobwire_conformance.faults import keys_of
+from jobwire_conformance.faults import Refuse, keys_of
+from jobwire_conformance.judge.manners import is_known_key
 from jobwire_conformance.lane import Lane
 from jobwire_conformance.match import Scope, matches, number, show, spelt_text
 from jobwire_conformance.metrics import Counted
@@ -328,14 +329,39 @@ class Checks:
                     what = f"connection {call.connection} of {process}, whose reply is missing"
                     raise Miss(what, "not used again", words)
 
+    def _paced(self, step: Mapping[str, Any]) -> None:
+        """Who is refused does not ask again at once."""
+        process = step["process"]
+        times = [
+            call.at
+            for name, call in self._lane.calls()
+            if name == process and isinstance(call.action, Refuse)
+        ]
+        if len(times) < 3:
+            raise Miss(f"commands of {process} that were refused", "three at least", len(times))
+        pause = (times[-1] - times[0]) / (len(times) - 1)
+        if pause < step["paced"]:
+            raise Miss("the average pause between tries", f"{step['paced']} s", f"{pause:.4f} s")
+
+    def _grammar(self, step: Mapping[str, Any]) -> None:
+        """Nobody has keys of their own, but where the protocol lets them."""
+        prefix = self._lane.config.prefix
+        for raw in self._lane.link.call("KEYS", "*"):
+            key = raw.decode("utf-8", "surrogateescape")
+            if not key.startswith(prefix) or not is_known_key(key.removeprefix(prefix)):
+                raise Miss("a key", "one of the protocol, or one that begins with jobwire:", key)
+
     def _patient(self, step: Mapping[str, Any]) -> None:
         """No blocking fetch is given up before the server has answered it."""
         process = step["process"]
         worker = self._lane.workers[process]
-        for call in worker.fetches():
-            if call.blocks and call.given_up and worker.idle_expected:
+        blocking = [call for call in worker.fetches() if call.blocks]
+        for call in blocking:
+            if call.given_up and worker.idle_expected:
                 words = [word.decode("utf-8", "replace") for word in call.words]
                 raise Miss(f"what {process} waits for", "an answer", [*words, "given up"])
+        if blocking and not worker.waited():
+            raise Miss(f"what {process} waits for", "an answer that there is nothing", ABSENT)
 
     def _pauses(self, step: Mapping[str, Any]) -> None:
         """The pauses between looks at a key are as they have to be, and not all the same."""
@@ -394,6 +420,8 @@ class Checks:
         "atomic": _atomic,
         "truthful": _truthful,
         "discarded": _discarded,
+        "paced": _paced,
+        "grammar": _grammar,
         "patient": _patient,
         "pauses": _pauses,
         "declared": _declared,

@@ -203,8 +203,8 @@ class State:
                 found = self.lane.link.call("GET", f"{self.lane.config.prefix}stat:{argument}")
                 return int(found or 0)
             case "share":
-                prefix, _, first = argument.partition(",")
-                return self._share(prefix, int(first))
+                name, prefix, first = argument.split(",")
+                return self._share(name, prefix, int(first))
             case "life":
                 return ",".join(self._life(argument))
             case "waited":
@@ -220,9 +220,10 @@ class State:
                 return "running" if status is None else str(status)
         raise SuiteFault(f"there is no predicate {name!r}")
 
-    def _share(self, prefix: str, first: int) -> int:
-        """Return how many percent of the first jobs to begin have such an id; -1 if too few did."""
-        jids = [str(event.jid) for event in self.events() if event.what == "begin"][:first]
+    def _share(self, name: str, prefix: str, first: int) -> int:
+        """Return how many percent of the first jobs in a process have such an id; -1: too few."""
+        events = self.lane.workers[name].events()
+        jids = [str(event.jid) for event in events if event.what == "begin"][:first]
         if len(jids) < first:
             return -1
         return round(100 * sum(jid.startswith(prefix) for jid in jids) / first)
@@ -232,7 +233,8 @@ class State:
         dead, word = self.key("dead").encode(), jid.encode()
         steps = [(event.at, event.what) for event in self.events() if event.jid == jid]
         for _, call in self.lane.calls():
-            if dead in call.words and any(word in each for each in call.words):
+            refused = call.reply is None or call.reply.startswith(b"-")
+            if dead in call.words and not refused and any(word in each for each in call.words):
                 steps.append((call.at, "dead"))
         return [what for _, what in sorted(steps)]
 

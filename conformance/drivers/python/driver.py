@@ -19,15 +19,39 @@ OPTIONS = (
 )
 
 
+class Stopped(JobwireError):
+    """Middleware let a job not be pushed."""
+
+
+def route(item: dict[str, Any], call_next: Any) -> Any:
+    """Do to a routed job what its first argument says. A client middleware."""
+    if item["class"] == "JobwireRouted":
+        wish = dict(item["args"][0])
+        if wish.pop("stop", False):
+            return None
+        item.update(wish)
+    return call_next()
+
+
+def native(value: Any) -> Any:
+    """Return the value, or for the text `native` one that JSON does not have."""
+    return object() if value == "native" else value
+
+
 def push(client: jobwire.Client, request: dict[str, Any]) -> dict[str, Any]:
     """Push what `request` says."""
     job = dict(request["job"])
     name, args, jid = job.pop("class", None), job.pop("args", None), job.pop("jid", None)
+    if name == "JobwireNative":
+        args = [native(each) for each in args]
     options = {option: job.pop(option) for option in OPTIONS if option in job}
     if "in" in request:
         return {"jid": client.push_in(request["in"], name, args, jid=jid, fields=job, **options)}
     at = {"at": request["at"]} if "at" in request else {}
-    return {"jid": client.push(name, args, jid=jid, fields=job, **options, **at)}
+    jid = client.push(name, args, jid=jid, fields=job, **options, **at)
+    if jid is None:
+        raise Stopped("stopped by middleware")
+    return {"jid": jid}
 
 
 def push_bulk(client: jobwire.Client, request: dict[str, Any]) -> dict[str, Any]:
@@ -140,9 +164,14 @@ def answer(client: jobwire.Client, inspector: Inspector, request: dict[str, Any]
 
 def main() -> None:
     """Answer requests until `bye` or the end."""
-    generation: Any = int(os.environ["JOBWIRE_GENERATION"])
+    given = os.environ["JOBWIRE_GENERATION"]
+    generation: Any = given if given == "auto" else int(given)
+    timeout = float(os.environ.get("JOBWIRE_TIMEOUT", "5"))
     url = os.environ["JOBWIRE_REDIS_URL"]
-    with jobwire.Client(url, generation=generation) as client, Inspector(url) as inspector:
+    with (
+        jobwire.Client(url, generation=generation, middleware=[route], timeout=timeout) as client,
+        Inspector(url) as inspector,
+    ):
         for line in sys.stdin:
             request = json.loads(line)
             try:

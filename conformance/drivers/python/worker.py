@@ -23,7 +23,8 @@ from jobwire.worker import process
 RUN = os.environ["JOBWIRE_RUN"]
 # Gates may stay shut for longer than redis-py waits by default.
 control = redis.Redis.from_url(os.environ["JOBWIRE_CONTROL_URL"], socket_timeout=None)
-generation: Any = int(os.environ["JOBWIRE_GENERATION"])
+given = os.environ["JOBWIRE_GENERATION"]
+generation: Any = given if given == "auto" else int(given)
 app = jobwire.App(os.environ["JOBWIRE_REDIS_URL"], generation=generation)
 
 
@@ -100,6 +101,70 @@ def spawn(job: dict[str, Any]) -> None:
     report("end", ok=True)
 
 
+@app.job(name="JobwireSpoil")
+def spoil(values: list[Any]) -> None:
+    """Change the arguments, then fail."""
+    report("begin", args=[values])
+    values.clear()
+    report("end", ok=False)
+    raise JobwireError("spoilt")
+
+
+@app.job(name="JobwireDelay")
+def delay(wish: Any) -> None:
+    """Fail, and have the definition say what is to become of it."""
+    fail(f"{wish}")
+
+
+@delay.retry_in
+def chosen(count: int, error: BaseException, job: Any) -> Any:
+    """Return what the argument says."""
+    if job.args[0] == "raise":
+        raise RuntimeError("a broken hook")
+    return job.args[0]
+
+
+@app.job(name="JobwireLast")
+def last(message: str) -> None:
+    """Fail; the hooks for its end are broken, but do report."""
+    fail(message)
+
+
+@last.exhausted
+def exhausted(job: Any, error: BaseException) -> None:
+    """Tell the suite, then fail."""
+    tell("exhausted", job)
+    raise RuntimeError("a broken hook")
+
+
+@app.on_death
+def death(job: Any, error: BaseException) -> None:
+    """Tell the suite, then fail."""
+    tell("death", job)
+    raise RuntimeError("a broken handler")
+
+
+@app.on_death
+def another(job: Any, error: BaseException) -> None:
+    """Tell it too, whatever became of the one before."""
+    tell("death", job)
+
+
+def tell(what: str, job: Any) -> None:
+    """Tell the suite about a job that does not run any more."""
+    control.rpush(f"jw:{RUN}:ev", json.dumps({"ev": what, "jid": job.jid}))
+
+
+def skip(job: Any, call_next: Any) -> Any:
+    """Skip a job whose only argument says so. A server middleware."""
+    if job.args == ["skip"]:
+        return None
+    return call_next()
+
+
+app.server_middleware.add(skip)
+
+
 def main() -> int:
     """Run the worker."""
     queues = {}
@@ -114,7 +179,7 @@ def main() -> int:
         fetch=fetch,
         timeout=float(os.environ["JOBWIRE_GRACE"]),
         poll_interval=float(os.environ["JOBWIRE_POLL"]),
-        precise=fetch == "reliable",
+        precise=os.environ.get("JOBWIRE_PRECISE", "1" if fetch == "reliable" else "0") == "1",
     )
     return process.run(app, config)
 

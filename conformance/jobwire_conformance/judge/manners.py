@@ -9,7 +9,7 @@ from jobwire_conformance.judge.record import Record
 from jobwire_conformance.judge.stream import Bench, Step, Unit, canonical, script_call
 from jobwire_conformance.resp import Refusal
 
-__all__ = ["Manners"]
+__all__ = ["Manners", "is_known_key"]
 
 _LEFT = ("LPOP", "BLPOP")
 _MOVES = ("LMOVE", "BLMOVE")
@@ -67,6 +67,15 @@ _LIBRARY = re.compile(rb"(?i)^SETINFO LIB-NAME redis-client\(sidekiq_v(\d+)\.")
 _AGAIN = 10.0  # seconds to load a script and call it again
 
 
+def is_known_key(key: str) -> bool:
+    """Whether a key is one of the protocol, an extension of it, or a reserved one."""
+    return bool(_OURS.fullmatch(key)) or _is_reserved(key)
+
+
+def _is_reserved(key: str) -> bool:
+    return key.startswith(_RESERVED) or key in _RESERVED_WHOLE
+
+
 class Manners:
     """Checks of commands as such."""
 
@@ -122,7 +131,7 @@ class Manners:
     def _owned(self, step: Step, key: str) -> None:
         """Judge whether a key is one that this protocol lets anybody write. [KEY-5] [KEY-6]"""
         doubtful, seen = not self._alone, f"{step.name} {key}"
-        if key.startswith(_RESERVED) or key in _RESERVED_WHOLE:
+        if _is_reserved(key):
             expected = "reserved keys left to their owners"
             self._judge("KEY-6", False, step.record, expected, seen, doubtful=doubtful)
         elif self._alone:
