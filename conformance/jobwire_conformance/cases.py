@@ -16,6 +16,8 @@ from jobwire_conformance.errors import SuiteFault
 
 __all__ = ["Case", "load", "load_file"]
 
+_REBUILDS = frozenset(["cluster", "monitor", "user"])
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -38,6 +40,11 @@ class Case:
         if self.crash is not None:
             found += self.crash["check"]
         return list(dict.fromkeys(found))
+
+    @property
+    def rebuilds(self) -> bool:
+        """Whether it changes the server itself, which only one of the suite's own may suffer."""
+        return any(_REBUILDS & step.keys() for step in self.steps)
 
     def counts_for(self, requirement: str) -> list[str]:
         """Return the claims that a check of this requirement counts for."""

@@ -101,6 +101,24 @@ class Driver:
         self.version = said["version"]
         self.operations = frozenset(said["ops"]) | {"hello"}
 
+    def leave(self, seconds: float) -> int | None:
+        """Say goodbye; return the exit status, or None if it does not end within so long."""
+        group = self._group
+        if group is None:
+            return 0
+        self._ask("bye", {})
+        try:
+            return group.popen.wait(seconds)
+        except TimeoutExpired:
+            return None
+        finally:
+            self._end()
+
+    @property
+    def log(self) -> Log:
+        """What it writes to standard error."""
+        return self._log
+
     def close(self) -> None:
         """Say goodbye, shortly, and end it."""
         if self._group is not None and self._group.status is None and self.operations:

@@ -17,7 +17,7 @@ from jobwire_conformance.processes import Keeper, Log, Server, Store, server_pro
 from jobwire_conformance.proxy import Call, Proxy, Switchboard
 from jobwire_conformance.worker import Worker
 
-__all__ = ["Lane"]
+__all__ = ["DEFAULTS", "Lane"]
 
 DEFAULTS = {"poll": 0.2, "beat": 1.0, "grace": 5.0}  # seconds, where a case gives no other
 

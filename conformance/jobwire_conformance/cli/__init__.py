@@ -18,6 +18,7 @@ __all__ = ["COMMANDS", "conform"]
 COMMANDS = {
     "watch": "jobwire_conformance.watch:watch",
     "init": "jobwire_conformance.cli.init:init",
+    "doctor": "jobwire_conformance.cli.doctor:doctor",
     "check": "jobwire_conformance.cli.check:check",
     "baseline": "jobwire_conformance.cli.baseline:baseline",
     "explain": "jobwire_conformance.cli.explain:explain",

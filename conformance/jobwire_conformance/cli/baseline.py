@@ -66,6 +66,8 @@ def baseline(
     every = run.offered(cases.load(), meant)
     unknown = verdicts.unknown_ids(known, cases.load())
     chosen = run.chosen(every, meant.claims, meant.generation)
+    if redis is not None:
+        chosen = [case for case in chosen if not case.rebuilds]
     if not chosen:
         raise Usage("no case is left of these claims and this generation")
     end_at_term()

@@ -119,6 +119,9 @@ def check(
     chosen = run.chosen(
         run.offered(cases.load(names=names), meant), meant.claims, meant.generation, losses=losses
     )
+    if redis is not None and (left := [case.name for case in chosen if case.rebuilds]):
+        click.echo(f"left out, for they change the server itself: {', '.join(left)}", err=True)
+        chosen = [case for case in chosen if not case.rebuilds]
     if not chosen:
         raise Usage("no case is left of these claims, this generation and --case")
     mistake = mutants.named(mutant) if mutant else None

@@ -60,6 +60,8 @@ def replay(
         raise Usage("--redis is a server already; leave out --server")
     store = None if redis is None else borrowed.parse(redis)
     case = replays.find(what)
+    if store is not None and case.rebuilds:
+        raise Usage(f"{case.name} changes the server itself; leave out --redis")
     settings = config.load(config_path)
     if generation is not None:
         settings = changed(settings, generation=config.GENERATIONS[generation])

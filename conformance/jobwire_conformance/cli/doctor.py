@@ -1,0 +1,70 @@
+"""`jobwire conform doctor`: is the adapter in order?"""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from jobwire_conformance.cli._options import config_option, end_at_term, server_option
+from jobwire_conformance.errors import AdapterFault
+
+__all__ = ["doctor"]
+
+_MARKS = {"ok": "ok  ", "note": "note", "bad": "BAD ", "left out": "-   "}
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
+@config_option
+@click.option(
+    "--patience",
+    default=10.0,
+    type=click.FloatRange(0.1, 3600),
+    metavar="SECONDS",
+    help="How long to wait for what has to happen. [default: 10]",
+)
+@server_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def doctor(
+    file: Path | None, config_path: Path, patience: float, server: str | None, as_json: bool
+) -> int:
+    """Look at the driver and the worker, not at the protocol, and say what to do.
+
+    Exit status: 0 the adapter is in order; 3 it is not; 4 no Redis; 64 wrong usage, or a mistake in
+    jobwire.toml.
+    """
+    from jobwire_conformance import config
+    from jobwire_conformance.doctor import diagnose
+
+    settings = config.load(file or config_path)
+    end_at_term()
+    live = sys.stderr.isatty() and not as_json
+
+    def begins(what: str) -> None:
+        if live:
+            click.echo(f"\r\x1b[K{what} ...", err=True, nl=False)
+
+    found = []
+    for item in diagnose(settings, program=server, patience=patience, begins=begins):
+        found.append(item)
+        if as_json:
+            continue
+        if live:
+            click.echo("\r\x1b[K", err=True, nl=False)
+        seen = f": {item.seen}" if item.seen else ""
+        click.echo(f"{_MARKS[item.state]} {item.what}{seen}")
+        if item.advice:
+            click.echo(textwrap.indent(f"what to do: {item.advice}", " " * 9).rstrip())
+    if as_json:
+        click.echo(json.dumps([asdict(item) for item in found], ensure_ascii=False, indent=2))
+    bad = sum(item.state == "bad" for item in found)
+    if bad:
+        click.echo(f"{bad} to be put right in the adapter", err=True)
+        return AdapterFault.status
+    click.echo("the adapter is in order", err=True)
+    return 0
