@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jobwire_conformance.reports.page import inline
 from jobwire_conformance.reports.results import TraceLine
-from jobwire_conformance.reports.text import command, reply
+from jobwire_conformance.reports.text import command, one_line, reply
 
 __all__ = ["diagram"]
 
@@ -43,7 +43,7 @@ def diagram(lines: Sequence[TraceLine], title: str) -> str:
     life = [f'<line class="life" x1="{x}" y1="{_TOP}" x2="{x}" y2="{bottom}"/>' for _, x in lanes]
     heads = [
         f'<rect class="head" x="{x - 40}" y="6" width="80" height="{_TOP - 8}" rx="4"/>'
-        f'<text class="name" x="{x}" y="24">{inline(name, 10)}</text>'
+        f'<text class="name" x="{x}" y="24">{inline(_fit(one_line(name), 11))}</text>'
         for name, x in lanes
     ]
     width, height = server + 60, bottom + 10
@@ -67,9 +67,7 @@ def _exchange(line: TraceLine, start: int, near: int, server: int, y: int) -> li
     x = near + 10
     cut = near + 40
     said = command(line.words, room)
-    if len(said) > room:
-        said = said[: room - 1] + "…"
-    parts = [_text(x, y - 4, said, "")]
+    parts = [_text(x, y - 4, _fit(said, room), "")]
     if line.sent:
         parts += [
             f'<line class="go" x1="{start}" y1="{y}" x2="{server - 6}" y2="{y}"/>',
@@ -82,7 +80,7 @@ def _exchange(line: TraceLine, start: int, near: int, server: int, y: int) -> li
         ]
         why = f"{line.fault or 'cut off'}: the server never got it"
         if line.reply is not None:
-            why = f"{line.fault}: answered in its place: {reply(line, room)}"[:room]
+            why = f"{line.fault or 'cut off'}: answered in its place: {reply(line, room)}"[:room]
             parts += [
                 f'<line class="come" x1="{cut}" y1="{y + 18}" x2="{start + 6}" y2="{y + 18}"/>',
                 f'<path class="tipback" d="M{start} {y + 18}l8 -4v8z"/>',
@@ -101,18 +99,20 @@ def _exchange(line: TraceLine, start: int, near: int, server: int, y: int) -> li
     answer = reply(line, room)
     if line.fault:
         answer = f"{line.fault}: {answer}"
-    if len(answer) > room:
-        answer = answer[: room - 1] + "…"
     parts += [
         f'<line class="come" x1="{server}" y1="{back}" x2="{start + 6}" y2="{back}"/>',
         f'<path class="tipback" d="M{start} {back}l8 -4v8z"/>',
-        _text(x, back - 3, answer, "why" if line.fault else "back"),
+        _text(x, back - 3, _fit(answer, room), "why" if line.fault else "back"),
     ]
     return parts
 
 
 def _cross(x: int, y: int) -> str:
     return f'<path class="cut" d="M{x - 6} {y - 6}l12 12M{x + 6} {y - 6}l-12 12"/>'
+
+
+def _fit(text: str, room: int) -> str:
+    return text if len(text) <= room else f"{text[: room - 1]}…"
 
 
 def _text(x: float, y: float, text: str, kind: str) -> str:

@@ -158,7 +158,7 @@ def _failure(
         f'<h3>{pill(check["status"])} <a href="#{inline(requirement)}">{inline(requirement)}</a> '
         f"in case {inline(case)}</h3>"
     )
-    yield f'<p class="dim">{inline(", ".join(each["claim"] for each in checks))}</p>'
+    yield f'<p class="dim">{inline(", ".join(dict.fromkeys(each["claim"] for each in checks)))}</p>'
     yield _text(requirement)
     if "reason" in check:
         issue = f" ({inline(check['issue'])})" if "issue" in check else ""

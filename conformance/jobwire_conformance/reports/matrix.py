@@ -65,7 +65,9 @@ class Column:
     @property
     def title(self) -> str:
         """What it is called in a table."""
-        return f"{called(self.results)}, generation {self.generation}"
+        name = called(self.results)
+        # 8 is what everybody writes who does not have to write something older.
+        return name if self.generation == 8 else f"{name}, generation {self.generation}"
 
     @property
     def generation(self) -> int:
@@ -218,6 +220,7 @@ def _age(results: Results) -> str:
 
 
 def _order(key: tuple[str, ...]) -> tuple[object, ...]:
-    # The reference first, then real Sidekiq, then all others by name.
+    # The reference first, in all its forms, then real Sidekiq, then all others by name.
+    name = key[0].partition("-")[0]
     first = ("jobwire", "sidekiq")
-    return (first.index(key[0]) if key[0] in first else len(first), *key)
+    return (first.index(name) if name in first else len(first), *key)

@@ -90,7 +90,8 @@ def _legend() -> list[str]:
 
 
 def _implementations(matrix: Matrix) -> list[str]:
-    head = ["Implementation", "Language", "Specification", "Suite", "Server", "Checked", "Bundles"]
+    head = ["Implementation", "Language", "Generation", "Specification", "Suite", "Server"]
+    head += ["Checked", "Bundles"]
 
     def row(column: Column) -> Sequence[str]:
         results = column.results
@@ -98,6 +99,7 @@ def _implementations(matrix: Matrix) -> list[str]:
         return [
             column.title,
             results["implementation"].get("language", ""),
+            str(column.generation),
             results["spec"] if column.current else f"{results['spec']} (another one)",
             results["suite"],
             f"{server['name']} {server['version']}",

@@ -20,7 +20,7 @@ from typing import cast
 
 import click
 
-from jobwire_conformance import cases, config, reports, run, verdicts
+from jobwire_conformance import cases, config, data, reports, run, sets, verdicts
 from jobwire_conformance.config import Config, Generation
 from jobwire_conformance.errors import ConformError
 from jobwire_conformance.reports.drift import drift
@@ -38,24 +38,21 @@ PAGES = ROOT / "docs" / "conformance"
 REFERENCE = ROOT / "conformance" / "drivers" / "python"
 KEPT = ("matrix.md", "loss-maps.md")  # of the pages; the one in HTML is made when it is wanted
 
+LATER = "came with a later Sidekiq, as the line “Seen in” of SPEC.md says"
 WAYS: Sequence[tuple[str, Generation]] = (
-    *(("reliable", 8), ("reliable", 7)),
-    *(("basic", 8), ("basic", 7)),
+    *(("jobwire.toml", 8), ("jobwire.toml", 7), ("basic.toml", 8), ("basic.toml", 7)),
+    *(("asyncio.toml", 8), ("asyncio-basic.toml", 8)),
 )
+CHECKED = WAYS[0], WAYS[2]  # both ways to fetch: enough to see that something has changed
 
 
-def reference(lanes: int) -> Iterator[Results]:
+def reference(lanes: int, ways: Sequence[tuple[str, Generation]] = WAYS) -> Iterator[Results]:
     """Yield the results of each way to set the reference up."""
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     os.environ["PYTHONPATH"] = str(ROOT / "python")
-    for fetch, generation in WAYS:
-        os.environ["JOBWIRE_FETCH"] = fetch
-        settings = replace(config.load(REFERENCE), generation=generation)
-        if fetch == "basic":
-            claims = [claim for claim in settings.claims if claim != "worker/reliable"]
-            settings = replace(settings, claims=claims)
-        yield results_of(settings, f"{fetch} fetch", lanes, patience=10)
-    del os.environ["JOBWIRE_FETCH"]
+    for name, generation in ways:
+        settings = replace(config.load(REFERENCE / name), generation=generation)
+        yield results_of(settings, lanes, patience=10)
 
 
 def sidekiq(lanes: int) -> Iterator[Results]:
@@ -66,8 +63,8 @@ def sidekiq(lanes: int) -> Iterator[Results]:
             continue
         with tempfile.TemporaryDirectory() as directory:
             settings = inside(version, Path(directory) / "adapter")
-            known = {**appendix(), **dict.fromkeys(OLDER[version], "SPEC.md: newer than this")}
-            yield results_of(settings, "", lanes, patience=15, known=known)
+            known = {**appendix(), **dict.fromkeys(OLDER[version], LATER)}
+            yield results_of(settings, lanes, patience=15, known=known)
 
 
 def appendix() -> Mapping[str, str]:
@@ -85,14 +82,14 @@ def appendix() -> Mapping[str, str]:
 
 def results_of(
     settings: Config,
-    variant: str,
     lanes: int,
     *,
     patience: float,
     known: Mapping[str, str] | None = None,
 ) -> Results:
     """Return what one run says; failures that are known, as deviations."""
-    chosen = run.chosen(cases.load(), settings.claims, settings.generation, losses=True)
+    offered = run.offered(cases.load(), settings)
+    chosen = run.chosen(offered, settings.claims, settings.generation, losses=True)
     terminal = Terminal(len(chosen), "jobwire conform check --case")
     outcome = run.run(
         settings,
@@ -102,7 +99,7 @@ def results_of(
         lanes=lanes,
         patience=patience,
         program=valkey_program(),
-        variant=variant,
+        frozen=sets.load(data.spec_version()),
     )
     terminal.close()
     for error in outcome.errors:
@@ -137,7 +134,7 @@ def stale_pages() -> list[str]:
 def check(lanes: int) -> int:
     """Say what is no longer as it is kept."""
     changed = [f"docs/conformance/{name} is not up to date" for name in stale_pages()]
-    for now in reference(lanes):
+    for now in reference(lanes, CHECKED):
         path = STORE / stored_as(now)
         if path.exists():
             changed += [f"{path.relative_to(ROOT)}: {line}" for line in drift(load(path), now)]
