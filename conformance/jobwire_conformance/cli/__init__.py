@@ -26,6 +26,7 @@ COMMANDS = {
     "trace": "jobwire_conformance.cli.trace:trace",
     "report": "jobwire_conformance.cli.report:report",
     "matrix": "jobwire_conformance.cli.matrix:matrix",
+    "interop": "jobwire_conformance.cli.interop:interop",
 }
 """Name to module and function, in the order of the help."""
 

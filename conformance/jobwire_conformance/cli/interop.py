@@ -1,0 +1,75 @@
+"""`jobwire conform interop`: whether implementations understand each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from jobwire_conformance.cli._options import end_at_term, patience_option, server_option
+from jobwire_conformance.errors import Usage
+
+__all__ = ["interop"]
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--lanes", default=1, type=click.IntRange(1, 64), help="Pairs at a time. [default: 1]"
+)
+@patience_option
+@server_option
+@click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
+@click.option(
+    "--markdown",
+    "page",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    metavar="FILE",
+    help="Write a page there.",
+)
+def interop(
+    files: tuple[Path, ...],
+    lanes: int,
+    patience: float,
+    server: str | None,
+    as_json: bool,
+    page: Path | None,
+) -> int:
+    """Let each client push for each worker, and each worker retry what another one failed.
+
+    FILES are the jobwire.toml of two or more implementations; one is tried with itself. What they
+    claim, and their deviations, do not count here.
+
+    Exit status: 0 every job arrived as it was pushed, and every failed one was retried; 1 not; 3 an
+    adapter failed; the others are those of `check`.
+    """
+    import json
+
+    from jobwire_conformance import config
+    from jobwire_conformance.interop import report, run
+
+    configs = [config.load(path) for path in files]
+    names = [each.name for each in configs]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise Usage(
+            f"two files are of {', '.join(sorted(twice))}; give each another [implementation] name"
+        )
+    if all(each.worker is None for each in configs):
+        raise Usage(f"none of {', '.join(names)} has a section [worker], so nobody performs")
+    if all(each.driver is None for each in configs):
+        raise Usage(f"none of {', '.join(names)} has a section [driver], so nobody pushes")
+    end_at_term()
+    found = run.run(
+        configs,
+        lanes=lanes,
+        patience=patience,
+        program=server,
+        tell=lambda line: click.echo(line, err=True),
+    )
+    if page is not None:
+        page.write_text(report.markdown(found), "utf-8")
+    if as_json:
+        click.echo(json.dumps(report.as_data(found), ensure_ascii=False, indent=2))
+    else:
+        click.echo(report.text(found))
+    return found.status

@@ -1,0 +1,172 @@
+"""All pairs of some implementations, several at a time."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from jobwire_conformance.config import Config
+from jobwire_conformance.errors import ConformError, EnvironmentFault, SuiteFault
+from jobwire_conformance.interop.pair import Handover, Pair, hand_over, push_and_perform
+from jobwire_conformance.processes import Keeper, Server, server_program
+
+__all__ = ["Found", "run"]
+
+
+@dataclass(slots=True)
+class Found:
+    """Everything that was found, in the order of the implementations."""
+
+    configs: Sequence[Config]
+    pairs: list[Pair] = field(default_factory=list)
+    handovers: list[Handover] = field(default_factory=list)
+    server: tuple[str, str] = ("redis", "unknown")
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Name to version, of those that have a driver to say it."""
+        return {pair.client: pair.version for pair in self.pairs if pair.version}
+
+    @property
+    def status(self) -> int:
+        """The exit status: 3 if a program broke the rules, 1 if a job did not arrive as pushed."""
+        results: list[Pair | Handover] = [*self.pairs, *self.handovers]
+        if any(result.error for result in results):
+            return 3
+        wrong = any(pair.bad for pair in self.pairs)
+        return int(wrong or any(handover.problems for handover in self.handovers))
+
+
+_Job = tuple[Config, Config, bool]  # the last: whether it is a handover
+
+
+class _Work:
+    def __init__(self, found: Found, patience: float, tell: Callable[[str], None]) -> None:
+        self._found = found
+        self._patience = patience
+        self._tell = tell
+        self._lock = threading.Lock()
+        self.jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self.errors: list[ConformError] = []
+
+    def lane(self, keeper: Keeper, program: str) -> None:
+        """Try pairs until there are no more."""
+        try:
+            stores = Server(keeper, program), Server(keeper, program)
+            try:
+                with self._lock:
+                    self._found.server = _named(stores[0])
+                while not self.errors:
+                    self._one(keeper, stores, *self.jobs.get_nowait())
+            except queue.Empty:
+                pass
+            finally:
+                for store in stores:
+                    store.close()
+        except ConformError as error:
+            with self._lock:
+                self.errors.append(error)
+        except Exception:  # noqa: BLE001  in a thread of its own nobody else would hear of it
+            with self._lock:
+                problem = f"a mistake in the suite; please report it:\n{traceback.format_exc()}"
+                self.errors.append(SuiteFault(problem))
+
+    def _one(
+        self, keeper: Keeper, stores: tuple[Server, Server], a: Config, b: Config, handover: bool
+    ) -> None:
+        result: Pair | Handover
+        try:
+            if handover:
+                result = hand_over(keeper, stores, a, b, patience=self._patience)
+            else:
+                result = push_and_perform(keeper, stores, a, b, patience=self._patience)
+        except (EnvironmentFault, SuiteFault):
+            raise
+        except ConformError as error:
+            result = Handover(a.name, b.name) if handover else Pair(a.name, b.name)
+            result.error = str(error)
+        with self._lock:
+            if isinstance(result, Handover):
+                self._found.handovers.append(result)
+                self._tell(f"{a.name} fails, {b.name} retries: {_said(result)}")
+            else:
+                self._found.pairs.append(result)
+                self._tell(f"{a.name} pushes, {b.name} performs: {_said(result)}")
+
+
+def _said(result: Pair | Handover) -> str:
+    if result.error:
+        return "could not be tried"
+    wrong = result.bad if isinstance(result, Pair) else result.problems
+    return f"{len(wrong)} wrong" if wrong else "ok"
+
+
+def _named(server: Server) -> tuple[str, str]:
+    link = server.link()
+    try:
+        lines = link.call("INFO", "server").decode().splitlines()
+    finally:
+        link.close()
+    info = dict(line.split(":", 1) for line in lines if ":" in line)
+    if "valkey_version" in info:
+        return "valkey", info["valkey_version"]
+    return "redis", info["redis_version"]
+
+
+def run(
+    configs: Sequence[Config],
+    *,
+    lanes: int = 1,
+    patience: float = 20.0,
+    program: str | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Found:
+    """Try every client with every worker, and every worker with every other one.
+
+    Args:
+        configs: Of the implementations. Those with a driver push, those with a worker perform.
+        lanes: How many pairs at a time.
+        patience: Seconds until what has to happen must have.
+        program: Of the servers; None for the first one that there is.
+        tell: Is told about each pair, one at a time.
+
+    Raises:
+        ConformError: There is no server, or the suite itself is wrong.
+    """
+    found = Found(configs)
+    work = _Work(found, patience, tell)
+    workers = [config for config in configs if config.worker is not None]
+    for config in configs:
+        for worker in workers:
+            if config.driver is not None:
+                work.jobs.put((config, worker, False))
+            if config.worker is not None:
+                work.jobs.put((config, worker, True))
+    program = server_program(program)
+    with Keeper() as keeper:
+        count = max(1, min(lanes, work.jobs.qsize()))
+        threads = [
+            threading.Thread(target=work.lane, args=(keeper, program), daemon=True)
+            for _ in range(count)
+        ]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        except BaseException:
+            # Without its processes each lane is at its end at once, and cleans up.
+            work.errors.append(EnvironmentFault("interrupted"))
+            keeper.close()
+            for thread in threads:
+                thread.join(10)
+            raise
+    for error in work.errors:
+        raise error
+    order = {config.name: number for number, config in enumerate(configs)}
+    found.pairs.sort(key=lambda pair: (order[pair.client], order[pair.worker]))
+    found.handovers.sort(key=lambda each: (order[each.failing], order[each.retrying]))
+    return found
