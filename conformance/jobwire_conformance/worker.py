@@ -143,13 +143,13 @@ class Worker:
         return [c for c in self.fetches() if c.blocks and c.reply is not None and not _brought(c)]
 
     def wait_ready(self) -> None:
-        """Wait for its first fetch.
+        """Wait for its first fetch, or for a job that it had in hand from before.
 
         Raises:
             AdapterFault: There is none.
         """
         deadline = time.monotonic() + self._settings.timeout
-        while not self.fetches() and self.idle_expected:
+        while not self.fetches() and not self.events() and self.idle_expected:
             if (status := self.group.status) is not None:
                 problem = f"it ended with exit status {status} before it fetched anything"
             elif time.monotonic() > deadline:
