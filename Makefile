@@ -37,7 +37,7 @@ lint: ## check format, lint and types
 wheel: ## build sdist and wheel into dist/ and try the wheel in an empty environment
 	@sh .ci/wheel $(ARGS)
 
-check: ## what the CI runs: test, lint, demo, interop, chaos for 30 seconds, wheel
+check: ## what the CI runs: test, lint, demo, conformance, interop, chaos for 30 seconds, wheel
 	@sh .ci/run $(ARGS)
 
 .PHONY: help demo test faults chaos soak bench interop conformance fixtures lint wheel check
