@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from jobwire_conformance.reports.lossmap import FATES, rows
 from jobwire_conformance.reports.results import Results
-from jobwire_conformance.reports.standing import WORDS, bundles, called, counts, states
+from jobwire_conformance.reports.standing import WORDS, bundles, called, counts, held, states
 from jobwire_conformance.reports.text import cell
 
 __all__ = ["loss_table", "summary_page", "table"]
@@ -36,7 +36,7 @@ def summary_page(results: Results) -> str:
     if missing:
         lines += ["", "Not checked in this run:", ""]
         lines += [f"- {name}: {', '.join(ids)}" for name, ids in missing.items()]
-    rest = [check for check in results["checks"] if check["status"] != "pass"]
+    rest = [check for check in results["checks"] if not held(check)]
     if rest:
         lines += [""]
         lines += table(

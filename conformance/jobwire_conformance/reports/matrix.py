@@ -12,7 +12,7 @@ from jobwire_conformance import data, sets
 from jobwire_conformance.data import CLAIMS
 from jobwire_conformance.errors import Usage
 from jobwire_conformance.reports.results import Check, Results, load
-from jobwire_conformance.reports.standing import State, called, states, worst
+from jobwire_conformance.reports.standing import State, called, held, states, worst
 from jobwire_conformance.run import every_case
 
 __all__ = ["SYMBOLS", "Column", "Matrix", "Note", "find", "required"]
@@ -36,7 +36,7 @@ SYMBOLS: Mapping[str, tuple[str, str]] = {
     "none": ("?", "not checked"),
     "unclaimed": ("·", "not claimed"),
     "not-claimed": ("·", "not claimed"),
-    "added-after": ("+", "checked, but the obligation is newer than that version"),
+    "added-after": ("+", "checked by what does not count yet for that version"),
 }
 """Status to its sign, and what that means."""
 
@@ -101,7 +101,7 @@ class Column:
         found: dict[tuple[str, str], Note] = {}
         for check in self.results["checks"]:
             key = check["requirement"], check["status"]
-            if check["status"] != "pass" and key not in found:
+            if not held(check) and key not in found:
                 why = check.get("reason") or check.get("message") or check.get("blocked_by") or ""
                 found[key] = Note(len(found) + 1, check, why)
         return found

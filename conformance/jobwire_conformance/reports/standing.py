@@ -8,7 +8,7 @@ from typing import Literal
 from jobwire_conformance.reports.results import Check, Claim, Results
 from jobwire_conformance.verdicts import FAILURES
 
-__all__ = ["BUNDLES", "State", "bundles", "called", "counts", "state", "states", "worst"]
+__all__ = ["BUNDLES", "State", "bundles", "called", "counts", "held", "state", "states", "worst"]
 
 State = Literal["met", "failed", "deviation", "part", "none"]
 
@@ -71,9 +71,19 @@ def bundles(results: Results) -> list[str]:
     return [name for name, of in BUNDLES.items() if all(found.get(claim) == "met" for claim in of)]
 
 
+def held(check: Check) -> bool:
+    """Return whether there is nothing to say about a check.
+
+    What does not count for the version that was asked about may fail as well.
+    """
+    if check["status"] in ("added-after", "not-claimed"):
+        return not check.get("message") and not check.get("blocked_by")
+    return check["status"] == "pass"
+
+
 def worst(checks: Iterable[Check]) -> Check | None:
     """Return of several checks the one that decides; None of none."""
-    return min(checks, key=lambda check: _RANK[check["status"]], default=None)
+    return min(checks, key=lambda check: (_RANK[check["status"]], held(check)), default=None)
 
 
 def called(results: Results) -> str:
