@@ -5,7 +5,7 @@ set -eu
 set -f
 grace=${JOBWIRE_GRACE%.*}
 [ "$grace" -ge 1 ] || grace=1
-set -- -r ./jobs.rb -c "$JOBWIRE_CONCURRENCY" -t "$grace"
+set -- -r "${JOBWIRE_JOBS:-./jobs.rb}" -c "$JOBWIRE_CONCURRENCY" -t "$grace"
 IFS=,
 for queue in $JOBWIRE_QUEUES; do
   weight=${queue##*:}
