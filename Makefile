@@ -19,7 +19,7 @@ chaos: ## run workers under fire and count the jobs: SECONDS=180 SEED=any
 soak: ## run a million jobs through one process and watch what it uses (Linux)
 	@sh .ci/soak $(ARGS)
 
-bench: ## measure the parts that jobs go through: ARGS=--benchmark-autosave, ARGS=peers
+bench: ## measure the parts that jobs go through: ARGS=--benchmark-autosave, ARGS=targets
 	@sh .ci/bench $(ARGS)
 
 interop: ## run the tests with real Sidekiq (root, Debian or Ubuntu)

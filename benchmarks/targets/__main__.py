@@ -51,7 +51,7 @@ def main() -> int:
         else:
             teams.append(Sidekiq())
     if options.peers:
-        teams += peers(ROOT / ".venv-peers")
+        teams += peers(ROOT / "build" / "peers")
     wanted = {each.kind for each in TARGETS if not options.only or each.number in options.only}
     out = Console(highlight=False, stderr=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and clean up on the way
@@ -65,9 +65,9 @@ def main() -> int:
                 for team in teams:
                     if run.kind not in team.kinds or number >= team.most_runs:
                         continue
-                    jobs = max(int(run.jobs * team.share * (QUICK if options.quick else 1)), 1)
-                    if run.kind in ("lone", "boot"):
-                        jobs = run.jobs
+                    jobs = run.jobs
+                    if not run.whole:
+                        jobs = int(jobs * team.share * (QUICK if options.quick else 1)) or 1
                     with stage.sample() as seen:
                         found = run.measure(stage, team, jobs)
                     report.add(run.kind, team.name, jobs, found, seen)

@@ -51,8 +51,8 @@ class Report:
 
     def disturbed(self) -> float:
         """Return the share of the samples that were taken on a machine that did other things."""
-        count = sum(sample["others"] > DISTURBED for sample in self.samples)
-        return count / max(len(self.samples), 1)
+        taken = [float(sample["others"]) for sample in self.samples]
+        return sum(others > DISTURBED for others in taken) / max(len(taken), 1)
 
     def verdict(self, target: Target) -> bool | None:
         """Say whether a target is reached; None if it was not measured."""

@@ -1,1 +1,0 @@
-"""jobwire beside others, on the same machine and the same server."""
