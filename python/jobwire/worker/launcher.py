@@ -12,6 +12,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import jobwire
 from jobwire._sync import SyncRedis
@@ -32,12 +33,14 @@ from jobwire.worker.capsule import Capsule
 from jobwire.worker.execution import Conclusion
 from jobwire.worker.fetcher import Fetcher
 from jobwire.worker.heart import Heart
-from jobwire.worker.isolation import Isolation
 from jobwire.worker.iterating import Iterations
 from jobwire.worker.poller import Poller
 from jobwire.worker.reliable import Numbers, ReliableFetcher
 from jobwire.worker.routine import Routines
 from jobwire.worker.settler import Settler
+
+if TYPE_CHECKING:
+    from jobwire.worker.isolation import Isolation
 
 __all__ = ["Launcher"]
 
@@ -75,8 +78,7 @@ class Launcher:
         self._numbers = Numbers()
         self._metrics = Metrics()
         self._loop = AsyncLoop()
-        isolated = [job for job in app.jobs.values() if job.isolated]
-        self._isolation = Isolation(isolated, size=config.concurrency) if isolated else None
+        self._isolation = _isolation(app, config)
         iterations = Iterations(
             self._redis,
             self._keys,
@@ -287,3 +289,13 @@ class Launcher:
             settler=self._settler,
             renew_lease=lambda: self._heart.beat(),
         )
+
+
+def _isolation(app: App, config: WorkerConfig) -> Isolation | None:
+    """Return where isolated jobs run, if there are any; who has none does not load it."""
+    isolated = [job for job in app.jobs.values() if job.isolated]
+    if not isolated:
+        return None
+    from jobwire.worker.isolation import Isolation
+
+    return Isolation(isolated, size=config.concurrency)

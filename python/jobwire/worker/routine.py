@@ -8,7 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobwire.app import App, Around, ServerMiddleware
 from jobwire.chain import is_async
@@ -19,8 +19,10 @@ from jobwire.payload import Job
 from jobwire.wire import Command
 from jobwire.worker.aloop import AsyncLoop
 from jobwire.worker.interruption import blocked
-from jobwire.worker.isolation import Isolation
 from jobwire.worker.iterating import Iterations
+
+if TYPE_CHECKING:
+    from jobwire.worker.isolation import Isolation
 
 __all__ = ["Routine", "Routines"]
 

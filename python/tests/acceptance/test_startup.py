@@ -26,6 +26,7 @@ NOT_NEEDED = frozenset(
     [
         *("rich", "pygments", "yaml", "jsonschema", "pytest", "jobwire_conformance"),
         *("jobwire.bench", "jobwire.inspect", "jobwire.spec", "jobwire.testing"),
+        "jobwire.worker.isolation",
     ]
 )
 
