@@ -206,10 +206,10 @@ class Lane:
         generation: str | None = None,
         user: str | None = None,
         precise: bool | None = None,
-        refused: bool = False,
+        wait: bool = True,
         **knobs: float,
     ) -> Worker:
-        """Start a worker and wait until it fetches; or, if it is to be refused, do not wait.
+        """Start a worker and wait until it fetches; or do not wait.
 
         Raises:
             AdapterFault: It does not.
@@ -245,7 +245,7 @@ class Lane:
             log=Log(),
         )
         self._workers[name] = worker
-        if not refused:
+        if wait:
             worker.wait_ready()
         return worker
 

@@ -29,6 +29,8 @@ from jobwire_conformance.worker import Worker
 
 __all__ = ["Play"]
 
+_USUAL = 20.0  # seconds of patience that the times in cases are meant for
+
 
 class Play:
     """One run of a case on a lane that was reset.
@@ -59,7 +61,9 @@ class Play:
         self._state = State(lane, self._scope)
         self._checks = Checks(lane, self._state, self._scope)
         fixed = lane.config.worker.fixed if lane.config.worker else {}
-        self._patience = patience + 2 * max(fixed.values(), default=0.0)
+        self._patience = patience + 2 * fixed.get(case.pace or "", 0.0)
+        # Who is in a hurry, to see mistakes, is so with the times of the cases too.
+        self._hurry = min(1.0, patience / _USUAL)
         self._waits = waits
         self._broken: str | None = None  # a step that did not do what the rest builds on
         self._restless: str | None = None
@@ -116,7 +120,7 @@ class Play:
             generation=step.get("generation"),
             user=step.get("user"),
             precise=step.get("precise"),
-            refused=step.get("refused", False),
+            wait=step.get("wait", True),
             **knobs,
         )
 
@@ -141,10 +145,10 @@ class Play:
     def _stop(self, step: Mapping[str, Any]) -> None:
         worker = self._lane.workers[step["stop"]]
         worker.idle_expected = False
-        worker.group.signal("TERM")
+        worker.signal("TERM")
         self._waits(f"{worker.name} to stop")
         # A worker that does not stop is what checks of `exit` are for.
-        wait_for(lambda: worker.group.status is not None, step.get("within", self._patience))
+        wait_for(lambda: worker.group.status is not None, self._within(step))
 
     def _signal(self, step: Mapping[str, Any]) -> None:
         worker = self._lane.workers[step["process"]]
@@ -155,7 +159,7 @@ class Play:
             self._lane.link.call("LPUSH", key, step["signal"])
             self._lane.link.call("EXPIRE", key, 60)
         else:
-            worker.group.signal(step["signal"])
+            worker.signal(step["signal"])
 
     def _kill(self, step: Mapping[str, Any]) -> None:
         worker = self._lane.workers[step["kill"]]
@@ -262,9 +266,12 @@ class Play:
                 return True
             return bool(workers) and all(each.group.status is not None for each in workers)
 
-        wait_for(decided, step.get("within", self._patience), 0.01)
+        wait_for(decided, self._within(step), 0.01)
         if not self._state.holds(step["await"])[0]:
             self._broken = f"{step['await']}: {self._state.holds(step['await'])[1]}"
+
+    def _within(self, step: Mapping[str, Any]) -> float:
+        return step["within"] * self._hurry if "within" in step else self._patience
 
     def _settle(self, step: Mapping[str, Any]) -> None:
         self._waits("nothing to go on any more")
@@ -299,7 +306,7 @@ class Play:
         requirement = step["check"]
         if self._broken is not None:
             return Finding(requirement, False, blocked_by=self._broken)
-        deadline = time.monotonic() + step.get("within", 0.0)
+        deadline = time.monotonic() + step.get("within", 0.0) * self._hurry
         self._waits(f"{requirement} to hold")
         while True:
             miss = self._checks.miss(step)
