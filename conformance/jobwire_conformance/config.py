@@ -36,6 +36,7 @@ class Worker:
     command: Sequence[str]
     fixed: Mapping[str, float] = field(default_factory=dict)  # knob -> seconds
     timeout: float = 30.0  # seconds until it fetches
+    signals: Mapping[str, str] = field(default_factory=dict)  # what mutants take them for
 
 
 @dataclass(frozen=True, slots=True)

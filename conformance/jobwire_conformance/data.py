@@ -69,6 +69,12 @@ def schema(name: str) -> dict[str, Any]:
     return found
 
 
+@cache
+def scripts() -> Mapping[str, bytes]:
+    """Return the name of each script of the specification and its text."""
+    return {path.stem: path.read_bytes() for path in sorted(_shared("lua").glob("*.lua"))}
+
+
 @dataclass(frozen=True, slots=True)
 class Requirement:
     """One block of SPEC.md."""

@@ -8,7 +8,7 @@ from jobwire_conformance import data
 from jobwire_conformance.cases import Case
 from jobwire_conformance.data import Requirement
 
-__all__ = ["checkable", "uncovered"]
+__all__ = ["checkable", "uncovered", "visible"]
 
 
 def checkable(cases: Sequence[Case], claim: str, generation: int) -> list[str]:
@@ -20,7 +20,7 @@ def checkable(cases: Sequence[Case], claim: str, generation: int) -> list[str]:
         for requirement in case.requirements
         if claim in case.counts_for(requirement)
     }
-    return [each.id for each in _visible() if claim in each.claims and each.id in checked]
+    return [each.id for each in visible() if claim in each.claims and each.id in checked]
 
 
 def uncovered(cases: Sequence[Case], claims: Sequence[str]) -> list[str]:
@@ -33,13 +33,14 @@ def uncovered(cases: Sequence[Case], claims: Sequence[str]) -> list[str]:
     }
     return [
         each.id
-        for each in _visible()
+        for each in visible()
         if any(claim in claims for claim in each.claims)
         and not any((each.id, claim) in checked for claim in each.claims)
     ]
 
 
-def _visible() -> Iterator[Requirement]:
+def visible() -> Iterator[Requirement]:
+    """Yield the obligations that can be seen from outside."""
     for each in data.requirements().values():
         if each.obliges and each.visible and not each.retired:
             yield each

@@ -6,11 +6,14 @@ bytes that they are. Decoding is for those who look at them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["ProtocolError", "Refusal", "Splitter", "arguments", "command", "decode", "error"]
+__all__ = [
+    *("ProtocolError", "Refusal", "Splitter"),
+    *("altered", "arguments", "command", "decode", "error"),
+]
 
 _LEAVES = frozenset(b"+-:_#,(")
 _STRINGS = frozenset(b"$=!;")
@@ -164,6 +167,28 @@ def command(*words: bytes | str) -> bytes:
     for word in words:
         text = word.encode() if isinstance(word, str) else word
         parts.append(b"$%d\r\n%s\r\n" % (len(text), text))
+    return b"".join(parts)
+
+
+def altered(frame: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    """Return a whole frame with every string in it, and every error, as `change` has it.
+
+    Strings that come in chunks stay as they are.
+    """
+    parts = []
+    at = 0
+    while at < len(frame):
+        end = frame.index(b"\r\n", at)
+        kind, text = frame[at : at + 1], frame[at + 1 : end]
+        at = end + 2
+        if kind in (b"+", b"-"):
+            parts.append(b"%s%s\r\n" % (kind, change(text)))
+        elif kind in (b"$", b"=") and text.isdigit():
+            string = change(frame[at : at + int(text)])
+            parts.append(b"%s%d\r\n%s\r\n" % (kind, len(string), string))
+            at += int(text) + 2
+        else:
+            parts.append(b"%s%s\r\n" % (kind, text))
     return b"".join(parts)
 
 

@@ -193,6 +193,11 @@ class Worker:
             return None
         return f"{self.name} has not come back for more jobs"
 
+    def signal(self, name: str) -> None:
+        """Send it a signal, like TERM; a mutant may take it for another one, or ignore it."""
+        if taken := self._settings.signals.get(name, name):
+            self.group.signal(taken)
+
     def end(self) -> None:
         """Kill it, as a crash would."""
         self.idle_expected = False

@@ -1,0 +1,227 @@
+"""Which mutants the checks find: each is run, and the table of what killed it is made.
+
+A mutant is killed for a requirement if a check of that requirement fails. A check that is blocked
+by a step before it has said nothing, and kills nobody.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NotRequired, TypedDict
+
+from jobwire_conformance import data, run
+from jobwire_conformance.cases import Case
+from jobwire_conformance.config import Config
+from jobwire_conformance.mutants import Mutant
+from jobwire_conformance.obligations import visible
+from jobwire_conformance.verdicts import Verdict
+
+__all__ = ["Fate", "Kill", "Table", "Tally", "kill", "obligations", "try_one"]
+
+Fate = Literal["killed", "survived", "untouched", "unclaimed"]
+"""Killed: a check of the requirement failed. Survived: none did. Untouched: nothing passed that the
+mistake could be made in. Unclaimed: the implementation claims or offers nothing that it is about.
+"""
+
+_FAILED = frozenset(["fail", "warn", "info", "flaky"])
+
+
+class Kill(TypedDict):
+    """What became of a mutant, for one of the requirements that it breaks."""
+
+    mutant: str
+    requirement: str
+    fate: Fate
+    by: list[str]
+    said: NotRequired[str]
+
+
+class About(TypedDict):
+    """Whose mistakes they were."""
+
+    name: str
+    version: str
+
+
+class Table(TypedDict):
+    """kills.json. See schema/kills.json."""
+
+    kills: int
+    spec: str
+    suite: str
+    implementation: About
+    server: str
+    started: str
+    seconds: float
+    mutants: list[Kill]
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How it stands about an obligation: which mutants break it, and which of them live."""
+
+    id: str
+    killed: Sequence[str]
+    alive: Sequence[str]
+
+
+class _Silent:
+    def waiting(self, case: Case, what: str) -> None:
+        pass
+
+    def finished(self, case: Case, verdicts: Sequence[Verdict], seconds: float) -> None:
+        pass
+
+
+def try_one(
+    config: Config,
+    mutant: Mutant,
+    cases: Sequence[Case],
+    *,
+    patience: float,
+    program: str | None = None,
+    everything: bool = False,
+) -> tuple[list[Kill], run.Outcome | None]:
+    """Return what became of one mutant, and the run that says so.
+
+    Args:
+        config: Of the implementation.
+        mutant: Its mistake.
+        cases: All that the suite has.
+        patience: Seconds until something that has to happen must have.
+        program: Of the servers.
+        everything: Run every case that checks one of its requirements, not only those that it
+            names.
+    """
+    settings = mutant.on(config)
+    meant = [
+        case
+        for case in cases
+        if case.name in mutant.cases or (everything and set(mutant.kills) & set(case.requirements))
+    ]
+    chosen = run.chosen(run.offered(meant, settings), settings.claims, settings.generation)
+    if not chosen:
+        return [_kill(mutant, id_, "unclaimed") for id_ in mutant.kills], None
+    outcome = run.run(
+        settings,
+        chosen,
+        (),
+        watcher=_Silent(),
+        patience=patience,
+        program=program,
+        rewrites=mutant.rules,
+    )
+    found = []
+    for id_ in mutant.kills:
+        about = [verdict for verdict in outcome.verdicts if verdict.requirement == id_]
+        by = sorted({verdict.case for verdict in about if verdict.status in _FAILED})
+        said = "; ".join(str(error).partition("\n")[0] for error in outcome.errors)
+        if not by and not said:
+            blocked = {v.finding.blocked_by for v in about if v.finding.blocked_by is not None}
+            said = "; ".join(f"blocked: {each}" for each in sorted(blocked))
+        fate: Fate = "killed" if by else "untouched" if mutant.untouched else "survived"
+        if not by and not about and not said:
+            fate, said = "unclaimed", ""
+        found.append(_kill(mutant, id_, fate, by, "" if by else said))
+    return found, outcome
+
+
+def _kill(mutant: Mutant, id_: str, fate: Fate, by: Sequence[str] = (), said: str = "") -> Kill:
+    found: Kill = {"mutant": mutant.name, "requirement": id_, "fate": fate, "by": [*by]}
+    if said:
+        found["said"] = said
+    return found
+
+
+def kill(
+    config: Config,
+    mutants: Sequence[Mutant],
+    cases: Sequence[Case],
+    *,
+    patience: float = 5.0,
+    program: str | None = None,
+    lanes: int = 1,
+    everything: bool = False,
+    tell: Callable[[Sequence[Kill], float], None] = lambda *_: None,
+) -> Table:
+    """Run all these mutants; return the table.
+
+    Args:
+        config: Of the implementation.
+        mutants: Its mistakes.
+        cases: All that the suite has.
+        patience: Seconds until something that has to happen must have.
+        program: Of the servers.
+        lanes: How many mutants at a time.
+        everything: As of `try_one`.
+        tell: Told what became of each, and the seconds that it took; one at a time.
+
+    Raises:
+        ConformError: Something is in the way of all.
+    """
+    started, began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
+    waiting: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
+    for mutant in mutants:
+        waiting.put(mutant)
+    found: dict[str, list[Kill]] = {}
+    broken: list[BaseException] = []
+    about: About = {"name": config.name, "version": "unknown"}
+    server = ["unknown"]
+    lock = threading.Lock()
+
+    def lane() -> None:
+        while not broken:
+            try:
+                mutant = waiting.get_nowait()
+            except queue.Empty:
+                return
+            since = time.monotonic()
+            try:
+                kills, outcome = try_one(
+                    config, mutant, cases, patience=patience, program=program, everything=everything
+                )
+            except BaseException as error:  # noqa: BLE001  nobody else would hear of it
+                broken.append(error)
+                return
+            with lock:
+                found[mutant.name] = kills
+                if outcome is not None:
+                    about["version"] = outcome.version or about["version"]
+                    server[0] = " ".join(outcome.server)
+                    broken.extend(e for e in outcome.errors if e.status in (4, 5))
+                tell(kills, time.monotonic() - since)
+
+    threads = [threading.Thread(target=lane, daemon=True) for _ in range(lanes)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for error in broken:
+        raise error
+    return {
+        "kills": 1,
+        "spec": data.spec_version(),
+        "suite": run.suite_version(),
+        "implementation": about,
+        "server": server[0],
+        "started": started,
+        "seconds": round(time.monotonic() - began, 1),
+        "mutants": [each for mutant in mutants for each in found[mutant.name]],
+    }
+
+
+def obligations(kills: Sequence[Kill]) -> Mapping[str, Tally]:
+    """Return how it stands about each obligation that can be seen."""
+    found = {}
+    for requirement in visible():
+        about = [each for each in kills if each["requirement"] == requirement.id]
+        found[requirement.id] = Tally(
+            requirement.id,
+            [each["mutant"] for each in about if each["fate"] == "killed"],
+            [each["mutant"] for each in about if each["fate"] != "killed"],
+        )
+    return found
