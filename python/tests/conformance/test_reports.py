@@ -19,6 +19,7 @@ from jobwire_conformance.errors import Usage
 from jobwire_conformance.reports.drift import drift
 from jobwire_conformance.reports.matrix import Column, find, required
 from jobwire_conformance.reports.results import (
+    Check,
     Results,
     TraceLine,
     dump,
@@ -322,6 +323,26 @@ def test_a_deviation_stays_amber_and_says_why(tmp_path: Path) -> None:
     page = Page(tmp_path / "out" / "matrix.html")
     assert ("class", "s-deviation") in page.attributes
     assert ("title", "we like | stacks") in page.attributes
+
+
+def test_what_does_not_count_is_shown_if_it_fails(tmp_path: Path) -> None:
+    found = results("client/core")
+    newer = {"case": "new", "keyword": "MUST", "claim": "client/core", "status": "added-after"}
+    found["checks"] += [
+        cast(Check, {**newer, "requirement": "ENV-4"}),
+        cast(Check, {**newer, "requirement": "ENV-5", "message": "speaks in riddles"}),
+    ]
+    put(tmp_path / "results.json", found)
+    reports.write(tmp_path, load(tmp_path))
+    for name in ("summary.md", "report.html"):
+        text = (tmp_path / name).read_text("utf-8")
+        assert "speaks in riddles" in text
+        assert ("| ENV-4" in text, 'id="new--ENV-4"' in text) == (False, False)
+    (column,) = matrix_of(tmp_path / "kept", found)
+    assert column.claim("client/core") == "met"
+    assert column.cell("client/core", "ENV-4") == ("added-after", None)
+    status, note = column.cell("client/core", "ENV-5")
+    assert (status, note and note.why) == ("added-after", "speaks in riddles")
 
 
 def test_of_the_same_version_the_latest_counts(tmp_path: Path) -> None:
