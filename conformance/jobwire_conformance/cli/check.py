@@ -156,9 +156,7 @@ def check(
     if events is not None:
         events.ended(found)
     if store is not None:
-        path = store / stored_as(found)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(dump(small(found)))
+        reports.put(store / stored_as(found), dump(small(found)))
     if as_json:
         click.echo(dump(found), nl=False)
     click.echo(closing(found), err=as_json)

@@ -36,7 +36,6 @@ def matrix(files: tuple[Path, ...], out: Path | None) -> int:
     if out is None:
         click.echo(pages["matrix.md"], nl=False)
         return 0
-    out.mkdir(parents=True, exist_ok=True)
     for name, text in pages.items():
         reports.put(out / name, text)
         click.echo(str(out / name))

@@ -60,12 +60,13 @@ def matrix_pages(matrix: Matrix) -> Mapping[str, bytes]:
 
 
 def put(path: Path, content: bytes) -> None:
-    """Write a file.
+    """Write a file, in a directory that is made if there is none.
 
     Raises:
         Usage: It cannot be written.
     """
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     except OSError as error:
         raise Usage(f"{path} cannot be written: {error.strerror}") from None

@@ -489,5 +489,9 @@ def test_a_line_of_a_trace_keeps_its_bytes(tmp_path: Path) -> None:
     hostile.write(tmp_path)
     lines: list[TraceLine] = load_trace(tmp_path, hostile.results())
     assert lines[0].words[2] == bytes(range(256)) * 40
-    with pytest.raises(Usage, match="cannot be written"):
-        reports.put(tmp_path / "nowhere" / "file", b"")
+
+
+def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Usage, match="file/more.json cannot be written"):
+        reports.put(tmp_path / "file" / "more.json", b"")
