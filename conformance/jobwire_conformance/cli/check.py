@@ -126,7 +126,10 @@ def check(
         raise Usage("no case is left of these claims, this generation and --case")
     mistake = mutants.named(mutant) if mutant else None
     if report is not None:
-        report.mkdir(parents=True, exist_ok=True)
+        try:
+            report.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Usage(f"--report: {report} cannot be made: {error.strerror}") from None
     again = _again(meant.path, generation, server, redis)
     terminal = Terminal(len(chosen) + 1, again, cases=not (quiet or summary), failures=not summary)
     events = None if report is None else Events(report / "events.jsonl", chosen)
