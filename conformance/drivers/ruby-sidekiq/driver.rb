@@ -10,8 +10,25 @@ answers = $stdout.dup
 $stdout.reopen($stderr)
 answers.sync = true
 
+# Does to a routed job what its first argument says.
+class Route
+  def call(_class, job, _queue, _pool)
+    if job["class"] == "JobwireRouted"
+      wish = job["args"].first.dup
+      return false if wish.delete("stop")
+      job.merge!(wish)
+    end
+    yield
+  end
+end
+
+class Stopped < ArgumentError; end
+
 url = ENV.fetch("JOBWIRE_REDIS_URL")
-Sidekiq.configure_client { |config| config.redis = { url: url } }
+Sidekiq.configure_client do |config|
+  config.redis = { url: url }
+  config.client_middleware { |chain| chain.add Route }
+end
 Sidekiq.strict_args! if Sidekiq.respond_to?(:strict_args!)
 
 def push(request)
@@ -23,7 +40,14 @@ def push(request)
     job["at"] = at if at > now
   end
   job["at"] = request["at"] if request.key?("at")
-  { jid: Sidekiq::Client.push(job) }
+  # A value that JSON does not have.
+  if job["class"] == "JobwireNative"
+    job["args"] = job["args"].map { |each| each == "native" ? Time.now : each }
+  end
+  jid = Sidekiq::Client.push(job)
+  raise Stopped, "stopped by middleware" unless jid
+
+  { jid: jid }
 end
 
 def push_bulk(request)

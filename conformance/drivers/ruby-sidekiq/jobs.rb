@@ -114,3 +114,61 @@ class JobwireSpawn
     Control.report("end", jid, ok: true)
   end
 end
+
+class JobwireSpoil
+  include Sidekiq::Worker
+  def perform(values)
+    Control.report("begin", jid, args: [values])
+    values.clear
+    Control.report("end", jid, ok: false)
+    raise JobwireError, "spoilt"
+  end
+end
+
+class JobwireDelay
+  include Sidekiq::Worker
+  # The job itself is an argument of the hook in some releases only; the error always is.
+  sidekiq_retry_in do |_count, error|
+    case wish = JSON.parse(error.message).first
+    when "raise" then raise "a broken hook"
+    when String then wish.to_sym
+    else wish
+    end
+  end
+
+  def perform(wish)
+    Control.report("begin", jid, args: [wish])
+    Control.report("end", jid, ok: false)
+    raise JobwireError, JSON.generate([wish])
+  end
+end
+
+class JobwireLast
+  include Sidekiq::Worker
+  sidekiq_retries_exhausted do |job, _error|
+    Control.report("exhausted", job["jid"])
+    raise "a broken hook"
+  end
+
+  def perform(message)
+    Control.report("begin", jid, args: [message])
+    Control.report("end", jid, ok: false)
+    raise JobwireError, message
+  end
+end
+
+# Skips a job whose only argument says so.
+class Skip
+  def call(_job, payload, _queue)
+    yield unless payload["args"] == ["skip"]
+  end
+end
+
+Sidekiq.configure_server do |config|
+  config.server_middleware { |chain| chain.add Skip }
+  config.death_handlers << lambda do |job, _error|
+    Control.report("death", job["jid"])
+    raise "a broken handler"
+  end
+  config.death_handlers << ->(job, _error) { Control.report("death", job["jid"]) }
+end
