@@ -25,16 +25,13 @@ from jobwire.ordering import QueueOrder
 from jobwire.reliable import Fetched, Held, put_back, read_fetched, reclaim, script_fetch
 from jobwire.worker.fetcher import Outcome
 from jobwire.worker.outage import Outage
+from jobwire.worker.prefetch import Prefetch
 from jobwire.worker.settler import TICK, Settler
 from jobwire.worker.wakeup import Wakeup
 
 __all__ = ["Numbers", "ReliableFetcher"]
 
-QUICK = 0.0005  # seconds; a job expected to take less is not worth another thread
-PREFETCH_SECONDS = 0.002  # how long a job may be expected to wait in the buffer
-PREFETCH_LIMIT = 200
 ASLEEP = 5.0  # seconds after which a job in the buffer may have been recovered by others
-STALE = 0.05  # seconds after which a job that waits in the buffer goes back
 SAFETY_NET = 15.0  # seconds between fetches even if no notice came
 RECLAIM_EVERY = 1.0  # seconds between looks for what an unanswered fetch took
 
@@ -113,8 +110,7 @@ class ReliableFetcher:
 
         self._followers = 0
         self._call_help: Callable[[], None] = lambda: None
-        self._run_time = 1.0  # seconds; no prefetch until jobs have proved quick
-        self._plenty = False  # whether the last fetch got all that it wanted
+        self._prefetch = Prefetch(slots)
         self._broken: set[str] = set()
         self._unanswered: list[tuple[float, range]] = []  # since when, numbers of the fetch
         self._reclaimed_at = 0.0
@@ -152,7 +148,7 @@ class ReliableFetcher:
 
     def running(self, seconds: float) -> None:
         """The thread that just took a job expects to be busy with it for so long."""
-        if seconds < QUICK and self._settler.watching:
+        if self._prefetch.keeps_turn(seconds) and self._settler.watching:
             return
         me = threading.get_ident()
         if self._leader == me:
@@ -167,7 +163,7 @@ class ReliableFetcher:
 
     def settle(self, held: Held, outcome: Outcome, *, seconds: float) -> None:
         """Store the outcome of a job. Returns at once; the job stays held until it is stored."""
-        self._run_time += 0.1 * (seconds - self._run_time)
+        self._prefetch.ran(seconds)
         self._settler.add(held, outcome)
 
     def hurry(self) -> None:
@@ -176,7 +172,7 @@ class ReliableFetcher:
 
     def store(self, held: Held, outcome: Outcome, *, seconds: float) -> bool:
         """Store the outcome of a job and wait for it; return whether the job was still ours."""
-        self._run_time += 0.1 * (seconds - self._run_time)
+        self._prefetch.ran(seconds)
         return self._settler.store(held, outcome)
 
     def put_back(self, held: Sequence[Held]) -> int:
@@ -255,10 +251,8 @@ class ReliableFetcher:
                 stuck = self._leader == leader and self._leader_runs_since == since
             if stuck:
                 self._pass_turn(leader)
-        if self._buffer and _waking() - self._filled_at > STALE:
-            # All threads are busy with long jobs.
-            self._run_time = max(self._run_time, PREFETCH_SECONDS * self._slots)
-            self._plenty = False  # nothing is fetched ahead before a slot was free again
+        if self._buffer and self._prefetch.goes_back(_waking() - self._filled_at):
+            self._prefetch.went_back()  # all threads are busy with long jobs
             try:
                 self._give_back()
             except RedisTrouble as error:
@@ -269,16 +263,11 @@ class ReliableFetcher:
     # -- fetching; only who has the turn
 
     def _fill(self) -> None:
-        """Fetch into the buffer, or wait for there to be something to fetch.
-
-        With every slot in use, what will be run next is fetched ahead, so that no slot has to
-        wait for a round trip; only if there was more than enough, for then others go short of
-        nothing.
-        """
+        """Fetch into the buffer, or wait for there to be something to fetch."""
         with self._lock:
-            free = max(self._slots - self._busy, 0)
-            ahead = self._prefetch()
-            if not free and (self._buffer or not ahead or not self._plenty):
+            free = self._busy < self._slots
+            wanted = self._prefetch.wanted(busy=self._busy, buffered=bool(self._buffer))
+            if not wanted:
                 if self._settler.pending:
                     self._settler.poke()
                 self._slot_freed.wait(SAFETY_NET)
@@ -289,10 +278,9 @@ class ReliableFetcher:
             self._give_back()
         self._reclaim()
         queues = self._order.pick(random.shuffle)
-        count = free + ahead
-        fetched = self._fetch(queues, count)
-        self._plenty = len(fetched.jobs) == count
-        self._report_broken(fetched.broken, whole=len(fetched.jobs) < count)
+        fetched = self._fetch(queues, wanted)
+        self._prefetch.got(len(fetched.jobs), wanted=wanted)
+        self._report_broken(fetched.broken, whole=len(fetched.jobs) < wanted)
         if not fetched.lease:
             _log.warning("lease lost: this process was silent for too long; renewing it")
             self._renew_lease()
@@ -339,11 +327,6 @@ class ReliableFetcher:
             _log.warning("put back %d jobs of a fetch that got no answer", count)
         self._reclaimed_at = now
         self._unanswered = [each for each in self._unanswered if now - each[0] < LEASE]
-
-    def _prefetch(self) -> int:
-        """Return how many jobs to take beyond one for each free slot."""
-        jobs = PREFETCH_SECONDS / max(self._run_time, 1e-6)
-        return min(int(jobs * self._slots), PREFETCH_LIMIT)
 
     def _give_back(self) -> None:
         """Return all buffered jobs; they were never started. [FETCH-5]"""

@@ -1,0 +1,254 @@
+"""Who waits for whom: processes that take jobs ahead, in simulated time, by the real decisions.
+
+What is simulated is `ReliableFetcher` around `Prefetch`: one thread leads, fetches and runs quick
+jobs itself; every few milliseconds the settler's thread takes the turn from who is stuck, and
+returns what waits too long. Round trips take no time here.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from jobwire.worker.prefetch import LIMIT, QUICK, STALE, Prefetch
+from jobwire.worker.routine import Routine
+from jobwire.worker.settler import TICK
+
+KINDS = {
+    # What its jobs take, in seconds: most of them, and those that are the surprise.
+    "quick": (0.00001, 2.0),
+    "brief": (0.0004, 0.3),
+    "medium": (0.01, 1.0),
+    "long": (3.0, 0.001),
+}
+BOUND = STALE + 2 * TICK  # seconds in one process's buffer, as docs/performance.md promises
+
+
+@dataclass(eq=False)
+class Job:
+    kind: str
+    seconds: float
+    fetched: float = 0.0
+    starts: int = 0
+    passed_over: float = 0.0  # seconds in a buffer while another process had a free slot
+
+
+@dataclass(eq=False)
+class Process:
+    """One process. `threads`: jobs occupy threads, so that with all busy there is none to lead."""
+
+    slots: int
+    threads: bool
+    prefetch: Prefetch
+    routines: dict[str, Routine]
+    buffer: deque[Job] = field(default_factory=deque)
+    filled: float = 0.0
+    running: set[Job] = field(default_factory=set)
+    leading: Job | None = None  # what the leader runs without having passed the turn
+    leading_since: float = 0.0
+
+    @property
+    def free(self) -> bool:
+        return len(self.running) < self.slots
+
+
+class Fleet:
+    """Some processes and one queue, in simulated time."""
+
+    def __init__(self, shapes: Sequence[tuple[int, bool]]) -> None:
+        self.now = 0.0
+        self.queue: deque[Job] = deque()  # the next one at the left
+        self.processes = [
+            Process(
+                slots,
+                threads,
+                Prefetch(slots),
+                {kind: Routine(None, lambda job: None) for kind in KINDS},
+            )
+            for slots, threads in shapes
+        ]
+        self.longest = 0.0  # in one buffer
+        self.stuck = 0.0  # in the buffer of a process with a free slot
+        self._events: list[tuple[float, int, Process | None, Job | None]] = []
+        self._number = count()
+
+    def at(self, when: float, process: Process | None, job: Job | None) -> None:
+        """Have a job pushed (no process), a job end, or a process tick (no job)."""
+        heapq.heappush(self._events, (when, next(self._number), process, job))
+
+    def run(self) -> None:
+        """Run until there is nothing left to do but to tick."""
+        for number, each in enumerate(self.processes):
+            self.at(number * TICK / len(self.processes), each, None)
+        waiting = sum(event[2] is None for event in self._events)
+        while waiting or self.queue or any(p.buffer or p.running for p in self.processes):
+            when, _, process, job = heapq.heappop(self._events)
+            self._pass(when)
+            if process is None:
+                waiting -= 1
+                self.queue.extend([job] if job else [])
+            elif job is None:
+                self._tick(process)
+            else:
+                self._end(process, job)
+            for each in self.processes:
+                self._step(each)
+            assert not self.queue or not any(
+                p.free and p.leading is None and not p.buffer for p in self.processes
+            ), "a job is left in the queue though a process has nothing to do"
+
+    def _pass(self, when: float) -> None:
+        for process in self.processes:
+            others = any(p.free and p.leading is None for p in self.processes if p is not process)
+            for job in process.buffer if others else ():
+                job.passed_over += when - self.now
+        self.now = when
+
+    def _step(self, process: Process) -> None:
+        """Let whoever leads do what it does: `ReliableFetcher._take` and `_fill`."""
+        while process.leading is None and (process.free or not process.threads):
+            if process.buffer and process.free:
+                self._start(process, process.buffer.popleft())
+                continue
+            wanted = process.prefetch.wanted(
+                busy=len(process.running), buffered=bool(process.buffer)
+            )
+            assert 0 <= wanted <= process.slots + LIMIT
+            if not wanted:
+                return
+            jobs = [self.queue.popleft() for _ in range(min(wanted, len(self.queue)))]
+            process.prefetch.got(len(jobs), wanted=wanted)
+            if not jobs:
+                return
+            for job in jobs:
+                job.fetched = self.now
+            process.buffer.extend(jobs)
+            process.filled = self.now
+
+    def _start(self, process: Process, job: Job) -> None:
+        self._left(process, job)
+        job.starts += 1
+        process.running.add(job)
+        if process.prefetch.keeps_turn(process.routines[job.kind].seconds):
+            process.leading, process.leading_since = job, self.now
+        self.at(self.now + job.seconds, process, job)
+
+    def _end(self, process: Process, job: Job) -> None:
+        process.running.discard(job)
+        process.routines[job.kind].took(job.seconds)
+        process.prefetch.ran(job.seconds)
+        if process.leading is job:
+            process.leading = None
+
+    def _tick(self, process: Process) -> None:
+        """`ReliableFetcher._look_after`."""
+        if process.leading is not None and self.now - process.leading_since > TICK:
+            process.leading = None
+            self.stuck = max(self.stuck, self.now - process.leading_since)
+        if process.buffer and process.prefetch.goes_back(self.now - process.filled):
+            process.prefetch.went_back()
+            for job in reversed(process.buffer):
+                self._left(process, job)
+                self.queue.appendleft(job)
+            process.buffer.clear()
+        self.at(self.now + TICK, process, None)
+
+    def _left(self, process: Process, job: Job) -> None:
+        self.longest = max(self.longest, self.now - job.fetched)
+
+
+shapes = st.lists(st.tuples(st.integers(1, 5), st.booleans()), min_size=1, max_size=4)
+arrivals = st.lists(
+    st.tuples(
+        st.sampled_from(sorted(KINDS)),
+        st.integers(0, 9).map(lambda draw: draw == 0),  # whether it is one of the surprises
+        st.sampled_from([0.0, 0.0, 0.001, 0.02]),  # seconds since the one before
+        st.integers(1, 60),  # so many of them at once
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+@settings(max_examples=150)
+@given(shapes=shapes, arrivals=arrivals)
+@example(  # quick ones, then all of a sudden one that is not
+    shapes=[(5, True), (5, True)],
+    arrivals=[("quick", False, 0.0, 60), ("quick", True, 0.001, 1), ("quick", False, 0.0, 60)],
+)
+@example(  # long ones behind quick ones, one slot each
+    shapes=[(1, True), (1, True), (1, False)],
+    arrivals=[("quick", False, 0.0, 60), ("long", False, 0.0, 3), ("quick", False, 0.0, 60)],
+)
+def test_no_job_waits_long_for_another_while_a_process_could_take_it(
+    shapes: list[tuple[int, bool]], arrivals: list[tuple[str, bool, float, int]]
+) -> None:
+    """REL-1: a buffer keeps no job for longer than the bound, whatever runs in front of it."""
+    fleet = Fleet(shapes)
+    jobs: list[Job] = []
+    when = 0.0
+    for kind, surprise, gap, number in arrivals:
+        when += gap
+        for _ in range(number):
+            jobs.append(Job(kind, KINDS[kind][surprise]))
+            fleet.at(when, None, jobs[-1])
+    fleet.run()
+    assert [job.starts for job in jobs] == [1] * len(jobs)
+    assert fleet.longest <= BOUND + 1e-9
+    assert fleet.stuck <= 2 * TICK + 1e-9
+    passed_over = max(job.passed_over for job in jobs)
+    assert passed_over <= len(shapes) * BOUND + 1e-9, "a free process was not reached"
+
+
+def test_a_process_that_returned_nothing_would_be_found_out() -> None:
+    """That the simulation can fail: without the way back, a long job keeps others waiting."""
+    fleet = Fleet([(1, True), (1, True)])
+    for process in fleet.processes:
+        process.prefetch = Hoarder(1)
+    for number in range(500):  # some by some, then many at once, with a surprise among them
+        job = Job("quick", 2.0 if number == 400 else 0.00001)
+        fleet.at(0.001 * min(number, 300), None, job)
+    fleet.run()
+    assert fleet.longest > BOUND
+
+
+class Hoarder(Prefetch):
+    __slots__ = ()
+
+    @staticmethod
+    def goes_back(waited: float) -> bool:
+        return False
+
+
+def test_nothing_is_taken_ahead_before_jobs_have_proved_quick() -> None:
+    prefetch = Prefetch(5)
+    assert prefetch.wanted(busy=0, buffered=False) == 5
+    for _ in range(200):
+        prefetch.ran(QUICK)
+    wanted = prefetch.wanted(busy=0, buffered=False)
+    assert 5 < wanted <= 5 + 20
+    assert prefetch.wanted(busy=5, buffered=False) == 0  # the queue may not have that many
+    prefetch.got(wanted, wanted=wanted)
+    assert prefetch.wanted(busy=5, buffered=False) == wanted - 5
+    assert prefetch.wanted(busy=5, buffered=True) == 0
+    prefetch.went_back()
+    assert prefetch.wanted(busy=5, buffered=False) == 0
+    assert prefetch.wanted(busy=4, buffered=False) <= 2
+
+
+@pytest.mark.parametrize("seconds", [0.00001, 0.001, 0.1, 5.0])
+def test_what_is_taken_ahead_is_expected_to_be_run_at_once(seconds: float) -> None:
+    """However many slots there are, and however quick the jobs."""
+    prefetch = Prefetch(10)
+    for _ in range(200):
+        prefetch.ran(seconds)
+    ahead = prefetch.wanted(busy=0, buffered=False) - 10
+    assert ahead <= LIMIT
+    assert ahead * seconds / 10 <= 0.002 + 1e-9
