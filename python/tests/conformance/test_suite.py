@@ -148,6 +148,41 @@ def test_the_mutants_name_cases_that_are_there() -> None:
         assert set(mutant.kills) <= checked, mutant.name
 
 
+# A client that gives up waiting and goes on with the connection: the next reply is an old one.
+CARELESS = r"""
+import json, os, socket, sys
+from urllib.parse import urlsplit
+
+url = urlsplit(os.environ["JOBWIRE_REDIS_URL"])
+wire = socket.create_connection((url.hostname, url.port))
+wire.settimeout(float(os.environ.get("JOBWIRE_TIMEOUT", "5")))
+for line in sys.stdin:
+    request = json.loads(line)
+    said = {"ok": {"jid": "0" * 24}}
+    if request["op"] == "hello":
+        said = {"ok": {"driver": 1, "version": "1", "ops": ["push"]}}
+    elif request["op"] == "push":
+        job = request["job"]
+        words = ["LPUSH", "queue:" + job.get("queue", "default"), json.dumps(job)]
+        parts = [f"${len(word)}\r\n{word}\r\n" for word in words]
+        wire.sendall(("*3\r\n" + "".join(parts)).encode())
+        try:
+            wire.recv(1000)
+        except TimeoutError:
+            said = {"error": {"kind": "unknown", "message": "no reply"}}
+    print(json.dumps({"id": request["id"], **said}), flush=True)
+"""
+
+
+def test_a_connection_that_is_used_again_is_seen(tmp_path: Path) -> None:
+    """[ENV-5]: no mutant of the wire can do it, a driver can."""
+    settings = config.load(write_config(tmp_path, CARELESS))
+    outcome = outcome_of(settings, load("push-late-reply"), patience=5)
+    assert outcome.errors == []
+    found = bad(outcome)
+    assert "not used again" in found["push-late-reply#ENV-5"]
+
+
 # -- adapters that break the rules
 
 HELLO = '{"id": %d, "ok": {"driver": 1, "version": "1", "ops": ["push"]}}'
