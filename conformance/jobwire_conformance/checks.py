@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jobwire_conformance.driver import Outcome
-from jobwire_conformance.errors import EnvironmentFault, SuiteFault
+from jobwire_conformance.errors import EnvironmentFault, SuiteFault, Unbound
 from jobwire_conformance.faults import Refuse, keys_of
 from jobwire_conformance.judge.manners import is_known_key
 from jobwire_conformance.lane import Lane
@@ -109,6 +109,8 @@ class Checks:
                     judge(self, step)
         except Miss as miss:
             return miss
+        except Unbound as unbound:
+            return Miss(str(unbound), "a value that was seen before", ABSENT)
         return None
 
     def _must(self, what: str, matcher: Any, seen: Spelt | Absent, name: str = "") -> None:

@@ -32,7 +32,7 @@ CLAIMS = (
     *("inspector/read", "inspector/write"),
 )
 
-OFFERS = ("auto", "delays", "endings", "hooks", "middleware", "natives", "precise")
+OFFERS = ("auto", "cancel", "delays", "endings", "hooks", "middleware", "natives", "precise")
 """What an implementation may have or not, without any claim being about it."""
 
 

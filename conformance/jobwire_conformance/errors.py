@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["AdapterFault", "ConformError", "EnvironmentFault", "SuiteFault", "Usage"]
+__all__ = ["AdapterFault", "ConformError", "EnvironmentFault", "SuiteFault", "Unbound", "Usage"]
 
 
 class ConformError(Exception):
@@ -27,6 +27,10 @@ class SuiteFault(ConformError):
     """A case, or the suite, is wrong."""
 
     status = 5
+
+
+class Unbound(SuiteFault):
+    """A case speaks of a value that was to be there before, and was not."""
 
 
 class Usage(ConformError):

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from jobwire_conformance.errors import SuiteFault
+from jobwire_conformance.errors import SuiteFault, Unbound
 from jobwire_conformance.faults import Delay
 from jobwire_conformance.lane import Lane
 from jobwire_conformance.match import TIMES, Scope, moment, written_time
@@ -54,7 +54,7 @@ class State:
                 return self.identity(name)
             if name in self.scope.bound:
                 return str(self.scope.bound[name])
-            raise SuiteFault(f"nothing has the name {name!r}")
+            raise Unbound(f"nothing has the name {name!r}")
 
         return re.sub(r"\{([a-z][a-z0-9_]*)\}", value, text)
 

@@ -78,7 +78,7 @@ def shown(job, place)
     enqueued_at: time(job, :enqueued_at),
     failed_at: time(job, :failed_at),
     retried_at: time(job, :retried_at),
-    error_backtrace: job.error_backtrace
+    error_backtrace: (job.error_backtrace if job.error_backtrace.is_a?(Array))
   }.merge(job.respond_to?(:score) ? { score: job.score } : {})
 end
 
@@ -110,8 +110,9 @@ def inspect_what(request)
       retry: stats.retry_size, dead: stats.dead_size }
   when "processes"
     found = Sidekiq::ProcessSet.new.map do |process|
-      { identity: process.identity, concurrency: process["concurrency"], busy: process["busy"],
-        quiet: process.stopping? }
+      concurrency, busy = %w[concurrency busy].map { |name| process[name] }
+      { identity: process.identity, concurrency: (concurrency if concurrency.is_a?(Integer)),
+        busy: (busy if busy.is_a?(Integer)), quiet: process.stopping? }
     end
     { processes: found.sort_by { |process| process[:identity] } }
   when "work" then { work: works }

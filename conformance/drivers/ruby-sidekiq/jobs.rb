@@ -96,11 +96,13 @@ if Sidekiq.const_defined?(:IterableJob) # from 7.3.0 on
   end
 end
 
+ENV["REDIS_URL"] = ENV.fetch("JOBWIRE_REDIS_URL") # marks have a connection of their own
+
 class JobwireMark
   include Sidekiq::Worker
   def perform(label)
     Control.report("begin", jid, args: [label])
-    require "sidekiq/deploy"
+    require "sidekiq/deploy" # from 7.0 on
     Sidekiq::Deploy.mark!(label)
     Control.report("end", jid, ok: true)
   end
