@@ -64,17 +64,17 @@ def parse(url: str) -> Borrowed:
     Raises:
         Usage: It names none that can be used.
     """
+    if not url.startswith("redis://"):
+        raise Usage(
+            f"--redis {_public(url)}: only redis://[:PASSWORD@]HOST[:PORT][/DATABASE] can be used; "
+            "the suite has to read what passes"
+        )
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "127.0.0.1", parts.port or 6379
         database = int(parts.path.strip("/") or 0)
     except ValueError as error:
         raise Usage(f"--redis {_public(url)}: no URL of a server: {error}") from None
-    if parts.scheme != "redis":
-        raise Usage(
-            f"--redis {_public(url)}: only redis://[:PASSWORD@]HOST[:PORT][/DATABASE] can be used; "
-            "the suite has to read what passes"
-        )
     if parts.query or database < 0:
         raise Usage(f"--redis {_public(url)}: no database but a number can follow the address")
     secrets = [unquote(each) for each in (parts.username, parts.password) if each]

@@ -12,7 +12,7 @@ from jobwire_conformance.cases import Case
 from jobwire_conformance.errors import SuiteFault, Usage
 from jobwire_conformance.verdicts import Verdict
 
-__all__ = ["Frozen", "current", "load", "path_of", "text"]
+__all__ = ["Frozen", "counted", "current", "load", "path_of", "text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,17 @@ def text(frozen: Frozen) -> str:
 def path_of(spec: str) -> Path:
     """Return where the set of a version is."""
     return data.sets_directory() / f"{spec}.json"
+
+
+def counted(spec: str | None) -> Frozen | None:
+    """Return the checks that count; None for all, as long as the specification is a draft.
+
+    Args:
+        spec: The version that was asked for, if one was.
+    """
+    if spec is None and "-draft" in data.spec_version():
+        return None
+    return load(spec or data.spec_version())
 
 
 def load(spec: str) -> Frozen:

@@ -99,7 +99,7 @@ def check(
     FILE is the implementation's jobwire.toml. Deviations that it knows of are in
     jobwire.deviations.toml beside it.
     """
-    from jobwire_conformance import borrowed, cases, data, mutants, reports, run, sets, verdicts
+    from jobwire_conformance import borrowed, cases, mutants, reports, run, sets, verdicts
     from jobwire_conformance.cli._settings import DEVIATIONS, settings
     from jobwire_conformance.reports.events import Events, Together
     from jobwire_conformance.reports.results import Results, dump, small, stored_as
@@ -149,7 +149,7 @@ def check(
         variant=variant,
         seed=secrets.randbelow(2**31) if seed is None else seed,
         repeat=repeat,
-        frozen=sets.load(spec or data.spec_version()),
+        frozen=sets.counted(spec),
     )
     terminal.close()
     found = cast(Results, outcome.as_data())
@@ -169,8 +169,8 @@ def check(
             f"Error: {DEVIATIONS}: still TODO are the reasons of {ids}; say there why it fails",
             err=True,
         )
-    for error in outcome.errors:
-        click.echo(f"Error: {error}", err=True)
+    for fault in outcome.errors:
+        click.echo(f"Error: {fault}", err=True)
     return outcome.status
 
 

@@ -62,7 +62,7 @@ class Terminal:
         self._done += 1
         self._clear()
         marks = sorted({_MARKS.get(verdict.status, verdict.status) for verdict in verdicts})
-        said = " ".join(marks) or "only for the loss map"
+        said = " ".join(marks) or ("only for the loss map" if case.crash else "nothing to judge")
         worth = [v for v in verdicts if v.status != "pass" and not _is_passed_later(v)]
         if self._cases or (self._failures and worth):
             self._say(f"[{self._done}/{self._total}] {case.name}  {said}  {seconds:.1f} s")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +19,11 @@ from jobwire_conformance.cases import Case
 from jobwire_conformance.config import Config
 from jobwire_conformance.errors import SuiteFault, Usage
 from jobwire_conformance.verdicts import Deviation, Verdict
-from tests.servers import valkey_program, wait_until
+from tests.conformance.suite import adapter
+from tests.servers import valkey_program
 
 ROOT = Path(__file__).resolve().parents[3]
+PERL = ROOT / "conformance" / "drivers" / "perl"
 REFERENCE = ROOT / "conformance" / "drivers" / "python"
 CLIENT = ["client/core", "client/bulk", "client/scheduled", "client/faults"]
 
@@ -177,78 +177,14 @@ for line in sys.stdin:
 
 def test_a_connection_that_is_used_again_is_seen(tmp_path: Path) -> None:
     """[ENV-5]: no mutant of the wire can do it, a driver can."""
-    settings = config.load(write_config(tmp_path, CARELESS))
+    settings = config.load(adapter(tmp_path, CARELESS))
     outcome = outcome_of(settings, load("push-late-reply"), patience=5)
     assert outcome.errors == []
     found = bad(outcome)
     assert "not used again" in found["push-late-reply#ENV-5"]
 
 
-# -- adapters that break the rules
-
-HELLO = '{"id": %d, "ok": {"driver": 1, "version": "1", "ops": ["push"]}}'
-DRIVERS = {
-    "garbage": ("print('Welcome!', flush=True); input()", "is not JSON"),
-    "hang": ("import time; time.sleep(600)", "no answer to 'hello' within"),
-    "death": ("raise SystemExit(7)", "exit status 7"),
-    "flood": ("while True: print('x' * 65536, end='')", "without an end of line"),
-    "chatter": (
-        "import os; os.write(1, (HELLO % 1 + '\\nmore\\n').encode()); input()",
-        "something follows",
-    ),
-    "wrong id": ("input(); print(HELLO % 9, flush=True); input()", "the id 9"),
-    "wrong form": (
-        'input(); print(\'{"id":1,"ok":{"jids":[]}}\', flush=True); input()',
-        "greeting",
-    ),
-    "no bytes": ("input(); import os; os.write(1, b'\\xff\\xfe\\n'); input()", "is not JSON"),
-}
-
-
-def write_config(directory: Path, driver: str, worker: str = "pass", more: str = "") -> Path:
-    (directory / "driver.py").write_text(f"HELLO = {HELLO!r}\n{driver}\n")
-    (directory / "worker.py").write_text(worker)
-    path = directory / "jobwire.toml"
-    path.write_text(
-        '[implementation]\nname = "broken"\nclaims = ["client/core", "worker/core"]\n'
-        f'[driver]\ncommand = ["{sys.executable}", "driver.py"]\ntimeout = 2\n{more}\n'
-        f'[worker]\ncommand = ["{sys.executable}", "worker.py"]\ntimeout = 2\n'
-    )
-    return path
-
-
-@pytest.mark.parametrize("how", DRIVERS)
-def test_a_driver_that_breaks_the_rules_is_an_adapter_fault(how: str, tmp_path: Path) -> None:
-    program, says = DRIVERS[how]
-    path = write_config(tmp_path, program)
-    found = outcome_of(config.load(path), load("push-plain"))
-    assert found.status == 3
-    assert [says in str(error) for error in found.errors] == [True], found.errors
-    assert "the driver of the implementation is at fault" in str(found.errors[0])
-
-
-@pytest.mark.parametrize(
-    ("program", "says"),
-    [
-        ("raise SystemExit(5)", "exit status 5 before it fetched"),
-        ("import time; time.sleep(600)", "fetched nothing from default within 2 s"),
-    ],
-)
-def test_a_worker_that_does_not_fetch_is_an_adapter_fault(
-    program: str, says: str, tmp_path: Path
-) -> None:
-    found = outcome_of(config.load(write_config(tmp_path, "", program)), load("exec-order"))
-    assert found.status == 3
-    assert says in str(found.errors[0])
-
-
-def test_a_program_that_is_not_there_is_an_adapter_fault(tmp_path: Path) -> None:
-    path = write_config(tmp_path, "")
-    path.write_text(path.read_text().replace(sys.executable, "/nowhere/at/all"))
-    for name in ("push-plain", "exec-order"):
-        found = outcome_of(config.load(path), load(name))
-        assert found.status == 3
-        assert "cannot be started" in str(found.errors[0])
+# -- adapters in other languages
 
 
 def test_a_small_driver_in_another_language_is_enough() -> None:
@@ -299,7 +235,7 @@ def test_the_command_reports_in_every_form(tmp_path: Path) -> None:
     assert "we like stacks" in reasons
     trace = [json.loads(line) for line in (there / "trace.jsonl").read_text().splitlines()]
     assert {line["proc"] for line in trace} == {"driver"}
-    assert any(line["argv"][0] == "LPUSH" for line in trace)
+    assert any(line["argv"][0] == "RPUSH" for line in trace)
     assert len([*ElementTree.parse(there / "junit.xml").getroot()]) == len(results["checks"])
     assert "we like stacks" in (there / "summary.md").read_text()
     # The same deviation without the mistake is stale.
@@ -319,7 +255,8 @@ def test_a_failure_is_explained() -> None:
     assert 'expected "JobwireEcho", seen "Older"' in err
     assert "driver #" in err
     assert "RPUSH queue:default" in err
-    assert "jobwire conform replay -C conformance/drivers/python/jobwire.toml push-head" in err
+    assert "again: jobwire conform replay -C conformance/drivers/python/jobwire.toml " in err
+    assert " push-head\n" in err
 
 
 @pytest.mark.parametrize(
@@ -327,7 +264,7 @@ def test_a_failure_is_explained() -> None:
     [
         (["check", "/nowhere/jobwire.toml"], 64, "does not exist"),
         (["check", "client/cores"], 64, "client/cores"),
-        (["check", str(REFERENCE), "inspector/read"], 64, "not among the claims"),
+        (["check", str(PERL), "inspector/read"], 64, "not among the claims"),
         (["check", str(REFERENCE), "--case", "nothing"], 64, "no case"),
         (["check", str(REFERENCE), "--mutant", "nothing"], 64, "no mutant"),
         (["check", "--nonsense"], 64, "nonsense"),
@@ -351,39 +288,6 @@ def test_the_list_of_what_is_checked_names_the_rest() -> None:
     assert "PUSH-1" in found["checks"]
     assert process.returncode == (1 if any(found["uncovered"].values()) else 0)
     assert "PUSH-1" not in found["uncovered"]["client/core"]
-
-
-def marked(mark: str) -> list[str]:
-    """Return the processes whose environment holds the mark."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if mark.encode() in path.read_bytes():
-                found.append(path.parent.joinpath("cmdline").read_bytes().decode())
-        except OSError:
-            continue
-    return found
-
-
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks into /proc")
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_nothing_is_left_running(how: signal.Signals, tmp_path: Path) -> None:
-    hang = "import time; time.sleep(600)"
-    child = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {hang!r}])"
-    path = write_config(tmp_path, "", child, more="")
-    path.write_text(path.read_text().replace("timeout = 2\n", "timeout = 300\n"))
-    mark = f"JOBWIRE_TEST_MARK={uuid.uuid4()}"
-    name, _, value = mark.partition("=")
-    process = command(
-        *("check", path, "--case", "exec-order", "--server", valkey_program()), env={name: value}
-    )
-    try:
-        wait_until(lambda: len([p for p in marked(mark) if "time.sleep" in p]) >= 1, 30)
-        process.send_signal(how)
-        process.communicate(timeout=60)
-        wait_until(lambda: not marked(mark), 30, what="everything to be gone")
-    finally:
-        process.kill()
 
 
 # -- what people write
@@ -443,3 +347,17 @@ def test_every_obligation_of_a_client_that_can_be_seen_is_checked() -> None:
     known = {"ENV-4", "ENV-5", "ENV-7", "ENV-8", "KEY-5", "KEY-6", "PAY-4", "PAY-8", "GEN-5"}
     known |= {"PUSH-5", "PUSH-7", "BULK-5", "ENV-6", "SEC-1", "SEC-2", "PAY-16"}
     assert set(obligations.uncovered(cases.load(), CLIENT)) <= known
+
+
+def test_the_settings_at_the_root_are_the_samples() -> None:
+    """So `jobwire conform check` needs no argument there."""
+    here, sample = config.load(ROOT), config.load(REFERENCE)
+    assert here.driver is not None
+    assert here.worker is not None
+    assert sample.worker is not None
+    for command_ in (here.driver.command, here.worker.command):
+        assert command_[0] == ".venv/bin/python"
+        assert (ROOT / command_[1]).parent == REFERENCE
+    same = replace(here, path=sample.path, driver=sample.driver, worker=sample.worker)
+    assert same == sample
+    assert here.worker == replace(sample.worker, command=here.worker.command)

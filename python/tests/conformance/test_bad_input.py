@@ -1,0 +1,375 @@
+"""What is wrong around the suite: whose fault it is, the exit status, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.conformance.suite import (
+    DRIVERS,
+    FORKS,
+    GOOD,
+    IGNORES_TERM,
+    REFERENCE,
+    WORKERS,
+    Marked,
+    adapter,
+    run,
+    start,
+)
+from tests.servers import Keeper, Server, valkey_program
+
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"
+)
+
+
+@pytest.fixture
+def marked() -> Iterator[Marked]:
+    """The processes of the test, which must all be gone after it."""
+    found = Marked()
+    yield found
+    found.gone()
+
+
+@pytest.fixture(scope="module")
+def keeper() -> Iterator[Keeper]:
+    found = Keeper()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def server(keeper: Keeper) -> Iterator[Server]:
+    found = Server(keeper, valkey_program())
+    yield found
+    found.close()
+
+
+# -- the adapter
+
+
+@needs_proc
+@pytest.mark.parametrize("how", DRIVERS)
+def test_a_driver_that_breaks_the_rules(how: str, marked: Marked, tmp_path: Path) -> None:
+    program, says = DRIVERS[how]
+    path = adapter(tmp_path, program)
+    said = run("check", path, "--case", "push-plain", env=marked.environment)
+    assert said.status == 3, said.err
+    assert "the driver of the implementation is at fault: " in said.err
+    assert "What to do: " in said.err
+    assert says in said.err
+    assert len(said.err) < 20_000
+
+
+@needs_proc
+@pytest.mark.parametrize("how", WORKERS)
+def test_a_worker_that_breaks_the_rules(how: str, marked: Marked, tmp_path: Path) -> None:
+    program, says = WORKERS[how]
+    path = adapter(tmp_path, GOOD, program)
+    said = run("check", path, "--case", "exec-order", env=marked.environment)
+    assert said.status == 3, said.err
+    assert "the worker of the implementation is at fault: " in said.err
+    assert "What to do: " in said.err
+    assert says in said.err
+
+
+@pytest.mark.parametrize("case", ["push-plain", "exec-order"])
+def test_a_program_that_is_not_there(case: str, tmp_path: Path) -> None:
+    path = adapter(tmp_path)
+    lines = path.read_text().splitlines()
+    lines = ['command = ["./nowhere"]' if line.startswith("command") else line for line in lines]
+    path.write_text("\n".join(lines))
+    said = run("check", path, "--case", case)
+    assert said.status == 3
+    assert "cannot be started" in said.err
+    assert str(tmp_path) in said.err
+
+
+def test_a_driver_that_only_talks_too_much_on_standard_error(tmp_path: Path) -> None:
+    """[PUSH-8] It answers, so it is judged; its log does not fill anything."""
+    noise = "import sys, threading\ndef noise():\n  while True: sys.stderr.write('y' * 65536)\n"
+    threaded = noise + "threading.Thread(target=noise, daemon=True).start()\n"
+    path = adapter(tmp_path, threaded + GOOD)
+    said = run("check", path, "--case", "push-plain")
+    assert said.status == 1, said.err
+    assert "could not be tried: push was answered with 'unsupported'" in said.err
+
+
+@needs_proc
+def test_a_worker_that_ignores_term_fails_and_is_killed(marked: Marked, tmp_path: Path) -> None:
+    """[SIG-1] That is the implementation's failure, not the adapter's."""
+    path = adapter(tmp_path, GOOD, IGNORES_TERM)
+    said = run("check", path, "--case", "stop-idle", "--patience", "2", env=marked.environment)
+    assert said.status == 1, said.err
+    assert "exit(w1)" in said.err
+
+
+@needs_proc
+@pytest.mark.parametrize("command", ["check", "doctor"])
+def test_what_a_worker_forks_ends_too(command: str, marked: Marked, tmp_path: Path) -> None:
+    """In its group, in a group of its own, in a session of its own."""
+    path = adapter(tmp_path, GOOD, FORKS, claims=("worker/core", "worker/signals"))
+    more = ["--case", "stop-idle"] if command == "check" else []
+    said = run(command, path, "--patience", "2", *more, env=marked.environment)
+    # `doctor` says so; for `check` it is no rule of the protocol.
+    assert ("still there after its end" in said.out) == (command == "doctor")
+    assert said.status == (3 if command == "doctor" else 1), said.err
+
+
+# -- Redis
+
+
+def test_a_server_that_is_not_empty_is_left_alone(server: Server) -> None:
+    client = server.client()
+    client.set("precious", "1")
+    said = run("check", REFERENCE, "--case", "push-plain", "--redis", server.url)
+    assert said.status == 4
+    assert "is not empty: it has 1 keys" in said.err
+    assert client.keys("*") == [b"precious"]
+    # Nor is the next database used, where reports would go.
+    client.flushall()
+    client.execute_command("SELECT", "1")
+    client.set("precious", "1")
+    said = run("check", REFERENCE, "--case", "push-plain", "--redis", server.url)
+    assert (said.status, "database 1 of" in said.err) == (4, True)
+    assert client.get("precious") == b"1"
+
+
+def test_a_server_that_is_not_there() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    said = run("check", REFERENCE, "--case", "push-plain", "--redis", f"redis://127.0.0.1:{port}")
+    assert (said.status, f"cannot be reached at 127.0.0.1:{port}" in said.err) == (4, True)
+
+
+@contextmanager
+def stranger(greeting: bytes) -> Iterator[int]:
+    """Somebody who answers whatever is said with the same."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(4096)
+                    connection.sendall(greeting)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
+
+
+@pytest.mark.parametrize(
+    ("greeting", "says"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is no Redis"),
+        (b"$x\r\n", "is no Redis"),
+        (b"", "does not answer"),
+    ],
+)
+def test_somebody_who_is_no_redis(greeting: bytes, says: str) -> None:
+    with stranger(greeting) as port:
+        url = f"redis://127.0.0.1:{port}"
+        said = run("check", REFERENCE, "--case", "push-plain", "--redis", url)
+    assert (said.status, says in said.err) == (4, True), said.err
+
+
+def test_a_server_with_a_password(keeper: Keeper, tmp_path: Path) -> None:
+    """[SEC-2] The adapter needs no password, and no report has it."""
+    server = Server(keeper, valkey_program(), password="open sesame")
+    try:
+        bare = f"redis://127.0.0.1:{server.port}"
+        only = ("--case", "push-plain", "--case", "exec-order")
+        said = run("check", REFERENCE, *only, "--redis", bare)
+        assert (said.status, "put the password" in said.err) == (4, True)
+        said = run("check", REFERENCE, *only, "--redis", bare.replace("//", "//:wrong@"))
+        assert (said.status, "refused AUTH" in said.err) == (4, True)
+        assert "wrong@" not in said.err
+        said = run("check", REFERENCE, *only, "--redis", server.url, "--report", tmp_path)
+        assert said.status == 0, said.err
+        for path in tmp_path.iterdir():
+            assert "sesame" not in path.read_text("utf-8", "replace"), path.name
+        assert server.client().dbsize() == 0
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("rediss://127.0.0.1", "only redis://"),
+        ("127.0.0.1:6379", "only redis://"),
+        ("redis://127.0.0.1:port", "no URL"),
+        ("redis://127.0.0.1/queue", "no URL"),
+        ("redis://:secret@127.0.0.1/x", "'redis://...@127.0.0.1/x'"),
+    ],
+)
+def test_a_url_that_cannot_be_used(url: str, says: str) -> None:
+    said = run("check", REFERENCE, "--redis", url)
+    assert (said.status, says in said.err) == (64, True), said.err
+    assert "secret" not in said.err
+
+
+def test_a_server_of_theirs_has_room_for_one_lane() -> None:
+    said = run("check", REFERENCE, "--redis", "redis://127.0.0.1", "--lanes", "2")
+    assert (said.status, "one lane" in said.err) == (64, True)
+
+
+def test_a_server_of_theirs_is_left_as_it_was_found(server: Server) -> None:
+    """[PUSH-1] [EXEC-1] Client and worker, in databases that are not the first ones."""
+    client = server.client()
+    client.set("precious", "1")
+    url = server.url.replace("/0", "/3")
+    only = ("push-plain", "exec-order", "retry-first", "sched-promote")
+    names = [word for name in only for word in ("--case", name)]
+    said = run("check", REFERENCE, *names, "--redis", url, "--quiet")
+    assert said.status == 0, said.err
+    assert client.keys("*") == [b"precious"]
+    assert set(client.info("keyspace")) == {"db0"}
+
+
+# -- files
+
+
+def planted(directory: Path, **changes: object) -> Path:
+    case = {
+        "case": "found-1a2b",
+        "title": "x",
+        "claims": ["client/core"],
+        "since": "1.0",
+        "steps": [
+            {"push": {"class": "JobwireEcho", "args": []}},
+            {"check": "PUSH-1", "list": "queue:default", "len": 1},
+        ],
+    }
+    path = directory / "found-1a2b.json"
+    path.write_text(json.dumps({**case, **changes}))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"stepps": []}, "stepps"),
+        ({"steps": [{"chekc": "PUSH-1"}]}, "steps/0"),
+        ({"case": "other"}, "has to be named other.json"),
+        ({"claims": ["worker/core"]}, "none of them is a claim"),
+    ],
+)
+def test_a_case_with_a_mistake_is_its_authors(
+    changes: dict[str, object], says: str, tmp_path: Path
+) -> None:
+    said = run("replay", planted(tmp_path, **changes), "-C", REFERENCE)
+    assert (said.status, says in said.err) == (64, True), said.err
+
+
+def test_a_case_that_is_no_json_or_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "found-1.json"
+    assert run("replay", path).status == 64
+    path.write_text("{")
+    assert run("replay", path).status == 64
+    said = run("replay", "push-haed")
+    assert (said.status, "there is no case 'push-haed'" in said.err) == (64, True)
+
+
+NOBODY = "-".join(("PUSH", "999"))  # in two parts: it is no id that the specification has
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "says"),
+    [
+        (f'[[deviation]]\nid = "{NOBODY}"\nreason = "x"', 2, "SPEC.md has no such requirement"),
+        ('[[deviation]]\nid = "PUSH-*"\nreason = "x"', 2, "without wildcards"),
+        ('[[deviation]]\nid = "push-haed#PUSH-1"\nreason = "x"', 2, "push-head does"),
+        ('[[deviation]]\nid = "push-head#PUSH-1"\nreason = "x"', 2, "stale: push-head#PUSH-1"),
+        ('[[deviation]]\nid = "PAY-3"\nreason = "TODO: later"', 2, "still TODO"),
+        ('[[deviation]]\nid = "PUSH-1"', 64, "it needs 'reason'"),
+        ('[[deviation]]\nid = "PUSH-1"\nreason = " "', 64, "it needs 'reason'"),
+        ('[[deviation]]\nid = "PUSH-1"\nreason = "x"\nexpect = 3', 64, "is no text"),
+        ('[[deviation]]\nid = "PUSH-1"\nreason = "x"\nreasn = "x"', 64, "nobody reads reasn"),
+        ('[[deviations]]\nid = "PUSH-1"\nreason = "x"', 64, "deviations"),
+        ('[deviation]\nid = "PUSH-1"\nreason = "x"', 64, "[[deviation]]"),
+        ('[[deviation]]\nid = "PUSH-1"\nreason = "x"\n' * 2, 64, "there twice"),
+        ("[[deviation]", 64, "jobwire.deviations.toml"),
+    ],
+)
+def test_a_mistake_in_the_deviations(text: str, status: int, says: str, tmp_path: Path) -> None:
+    for path in REFERENCE.iterdir():
+        if path.is_file():
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "jobwire.deviations.toml").write_text(text)
+    said = run("check", tmp_path, "--case", "push-head", env={"PYTHONPATH": _paths()})
+    assert said.status == status, said.err
+    assert says in said.out + said.err
+
+
+def _paths() -> str:
+    root = REFERENCE.parents[2]
+    return f"{root}/python:{root}/conformance"
+
+
+# -- signals to the suite itself
+
+_HANG = "import time; time.sleep(598)"
+_ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}
+
+
+@needs_proc
+@pytest.mark.parametrize(
+    ("command", "how", "status"),
+    [
+        *(("check", how, status) for how, status in _ENDS.items()),
+        ("baseline", signal.SIGINT, 130),
+        ("replay", signal.SIGTERM, 143),
+        ("doctor", signal.SIGTERM, 143),
+        ("doctor", signal.SIGKILL, -9),
+    ],
+)
+def test_nothing_is_left_when_the_suite_ends(
+    command: str, how: signal.Signals, status: int, tmp_path: Path
+) -> None:
+    """The worker is asked for its first fetch, and has children elsewhere."""
+    worker = FORKS.replace("fetch()", _HANG).replace("def " + _HANG, "def fetch()")
+    path = adapter(tmp_path, GOOD, worker, claims=("worker/core",), timeout=300)
+    arguments: dict[str, list[str | Path]] = {
+        "check": ["check", path, "--case", "exec-order"],
+        "baseline": ["baseline", path],
+        "replay": ["replay", "exec-order", "-C", path],
+        "doctor": ["doctor", path],
+    }
+    marked = Marked()
+    said = marked.end(start(*arguments[command], env=marked.environment), how, "sleep(599)")
+    assert said.status == status, said.err
+    if how != signal.SIGKILL:
+        assert "Traceback" not in said.err
+
+
+@needs_proc
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_server_of_theirs_is_clean_when_the_suite_ends(
+    how: signal.Signals, server: Server, tmp_path: Path
+) -> None:
+    worker = FORKS.replace("fetch()", _HANG).replace("def " + _HANG, "def fetch()")
+    path = adapter(tmp_path, GOOD, worker, claims=("worker/core",), timeout=300)
+    marked = Marked()
+    process = start(
+        *("check", path, "--case", "exec-order", "--redis", server.url), env=marked.environment
+    )
+    client: redis.Redis = server.client()
+    marked.end(process, how, "sleep(599)")
+    assert client.info("keyspace") == {}
