@@ -161,7 +161,13 @@ class Jobs:
         if job is None or memory.knows(text, step.record.sent):
             return None
         queue, name = job.get("queue"), key.removeprefix("queue:")
-        self._judge("KEY-2", queue == name, step, f'"queue":"{name}"', f'"queue":{queue!r}')
+        # In a bulk it is the queue, or the time, of another job that was taken for all.
+        bulk = len(step.words) > 3
+        rule = "BULK-5" if bulk else "KEY-2"
+        self._judge(rule, queue == name, step, f'"queue":"{name}"', f'"queue":{queue!r}')
+        if bulk and "at" in job:
+            seen = f"at {job.pop('at')!r}, in a queue"
+            self._judge("BULK-5", False, step, "a job with a time among the scheduled", seen)
         self._now(step, job, "enqueued_at", "PUSH-3")
         if origin is not None:
             self._promoted(step, job, text, origin)

@@ -326,6 +326,14 @@ WRONG: list[tuple[str, str, list[Line]]] = [
     ("BULK-2", "violation", [
         *push()[:2],
         say("LPUSH", "queue:default", text(JOB), text(JOB)), say("EXEC", reply=[1, 2])]),
+    ("BULK-5", "violation", [
+        *push()[:2],
+        say("LPUSH", "queue:default", text(JOB), text(JOB, jid=OTHER, queue="low")),
+        say("EXEC", reply=[1, 2])]),
+    ("BULK-5", "violation", [
+        *push()[:2],
+        say("LPUSH", "queue:default", text(JOB), text(JOB, jid=OTHER, at=NOW + 9)),
+        say("EXEC", reply=[1, 2])]),
     ("SCHED-1", "violation",
         [say("ZADD", "schedule", NOW + 9, text(SCHEDULED, at=NOW + 9), reply=1)]),
     ("SCHED-1", "violation", [say("ZADD", "schedule", NOW + 9, text(JOB), reply=1)]),
