@@ -126,7 +126,7 @@ class _Lines(logging.StreamHandler[TextIO]):
         # A log that cannot be written, as to a full disk, must not cost the job that it is about.
         with suppress(OSError, ValueError):
             self.stream.write(text)
-            self.flush()
+            self.stream.flush()
 
 
 class _Formatter(logging.Formatter):
