@@ -78,6 +78,15 @@ async def spawn(job: dict[str, Any]) -> None:
     await report("end", ok=True)
 
 
+@app.job(name="JobwireSpoil")
+async def spoil(values: list[Any]) -> None:
+    """Change the arguments, then fail."""
+    await report("begin", args=[values])
+    values.clear()
+    await report("end", ok=False)
+    raise JobwireError("spoilt")
+
+
 if __name__ == "__main__":
     worker.app = app  # these jobs instead of those there
     sys.exit(worker.main())
