@@ -163,6 +163,12 @@ def check(
     if as_json:
         click.echo(dump(found), nl=False)
     click.echo(closing(found), err=as_json)
+    for deviation in outcome.stale:
+        click.echo(
+            f"stale: {deviation.id} is declared as a deviation, but passes; take it out of "
+            f"{DEVIATIONS}, or let baseline do it",
+            err=as_json,
+        )
     if outcome.unexplained:
         ids = ", ".join(each.id for each in outcome.unexplained)
         click.echo(

@@ -142,13 +142,4 @@ def closing(results: Results) -> str:
         f"{server['name']} {server['version']}, {results.get('seconds', 0):.1f} s, "
         f"seed {results['seed']}"
     )
-    stale = {
-        f"{check['case']}#{check['requirement']}"
-        for check in results["checks"]
-        if check["status"] == "stale"
-    }
-    lines += [
-        f"stale: {id_} is declared as a deviation, but passes; take it out of the file"
-        for id_ in sorted(stale)
-    ]
     return "\n".join(lines)
