@@ -68,7 +68,7 @@ func push(producer *workers.Producer, asked request) answer {
 			return refused("rejected", "time: %s", err)
 		}
 		at = time.Unix(0, int64(seconds*1e9))
-		if asked.In != nil && seconds < 1e9 {
+		if asked.In != nil {
 			at = time.Now().Add(time.Duration(seconds * 1e9))
 		}
 	}

@@ -19,8 +19,10 @@ func options(poll time.Duration) workers.Options {
 		log.Fatal(err)
 	}
 	database, _ := strconv.Atoi(strings.TrimPrefix(where.Path, "/"))
+	password, _ := where.User.Password() // there is no option for the user
 	return workers.Options{
 		ServerAddr:   where.Host,
+		Password:     password,
 		Database:     database,
 		PoolSize:     30,
 		PollInterval: poll,

@@ -45,6 +45,10 @@ function push(request, done) {
   const { class: name, args, ...options } = request.job;
   if ("at" in request || "in" in request) options.at = new Date(timeOf(request));
   current = { done };
+  // A connection that comes to nothing keeps its commands for ever.
+  const mine = current;
+  const late = { error: { kind: "unknown", message: "nothing was heard for 5 s" } };
+  setTimeout(() => current === mine && ended(late), 5000).unref();
   sidekiq.enqueue(name, args, options);
 }
 

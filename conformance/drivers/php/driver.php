@@ -36,6 +36,13 @@ class Redis_
         if ($this->socket === null) {
             $where = parse_url($this->url);
             $this->socket = stream_socket_client("tcp://{$where['host']}:{$where['port']}");
+            if (isset($where['pass'])) {
+                // Not urldecode: it takes + for a space. [ENV-7]
+                $user = rawurldecode($where['user'] ?? '') ?: 'default';
+                $this->call('AUTH', $user, rawurldecode($where['pass']));
+            }
+            $this->call('SELECT', ltrim($where['path'] ?? '', '/') ?: '0');
+            $this->refuseCluster();
         }
         $text = '';
         foreach ($commands as $words) {
@@ -45,6 +52,15 @@ class Redis_
             }
         }
         fwrite($this->socket, $text);
+    }
+
+    // [ENV-8]
+    private function refuseCluster(): void
+    {
+        $size = (int) substr($this->call('INFO', 'cluster'), 1);
+        if (str_contains(stream_get_contents($this->socket, $size + 2), 'cluster_enabled:1')) {
+            throw new Rejected('a server in cluster mode needs a namespace with a hash tag');
+        }
     }
 
     private function line(): string

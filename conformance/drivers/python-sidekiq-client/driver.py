@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from importlib.metadata import version
 from typing import Any
 
@@ -21,8 +20,7 @@ def push(client: SidekiqClient, request: dict[str, Any]) -> str:
     if "at" in request:
         return client.perform_at(request["at"], *args, **job)
     if "in" in request:
-        seconds = request["in"]
-        return client.perform_in(seconds if seconds < 1e9 else seconds - time.time(), *args, **job)
+        return client.perform_in(request["in"], *args, **job)
     return client.perform_async(*args, **job)
 
 

@@ -3,7 +3,7 @@
 # JSON is taken apart and put together by jq.
 set -eu
 
-redis() { redis-cli -u "$JOBWIRE_REDIS_URL" "$@" 2>&1; }
+redis() { redis-cli --no-auth-warning -u "$JOBWIRE_REDIS_URL" "$@" 2>&1; }
 
 # Whole milliseconds, or seconds with a fraction. [GEN-1]
 now() { if [ "$JOBWIRE_GENERATION" = 8 ]; then date +%s%3N; else date +%s.%6N; fi; }
@@ -44,6 +44,10 @@ answer() { jq -cn --argjson id "$id" "$@"; }
 
 push() {
   why=$(printf '%s' "$1" | jq -r "$wrong")
+  # [ENV-8]
+  case $(redis INFO cluster) in
+    *cluster_enabled:1*) why='a server in cluster mode needs a namespace with a hash tag' ;;
+  esac
   if [ -n "$why" ]; then
     answer --arg why "$why" '{$id, error: {kind: "rejected", message: $why}}'
     return
