@@ -223,4 +223,5 @@ def _order(key: tuple[str, ...]) -> tuple[object, ...]:
     # The reference first, in all its forms, then real Sidekiq, then all others by name.
     name = key[0].partition("-")[0]
     first = ("jobwire", "sidekiq")
-    return (first.index(name) if name in first else len(first), *key)
+    *about, generation = key
+    return (first.index(name) if name in first else len(first), *about, -int(generation))

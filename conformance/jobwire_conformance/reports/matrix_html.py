@@ -30,7 +30,7 @@ def matrix_html(matrix: Matrix) -> str:
         *_losses(matrix),
         *_notes(matrix),
     ]
-    return page("Conformance matrix", body, script=True)
+    return page("Conformance matrix", body, script=True, wide=True)
 
 
 def _legend() -> Iterator[str]:

@@ -15,13 +15,14 @@ __all__ = ["cell", "facts", "inline", "page", "pill", "pre", "tag"]
 _HERE = Path(__file__).parent
 
 
-def page(title: str, body: Iterable[str], *, script: bool = False) -> str:
+def page(title: str, body: Iterable[str], *, script: bool = False, wide: bool = False) -> str:
     """Return a whole page.
 
     Args:
         title: Of the page, any text.
         body: HTML, all foreign text in it escaped.
         script: Whether it has lists to search in.
+        wide: Whether it uses all the room that there is.
     """
     style = (_HERE / "page.css").read_text("utf-8")
     code = (_HERE / "page.js").read_text("utf-8") if script else ""
@@ -40,7 +41,7 @@ def page(title: str, body: Iterable[str], *, script: bool = False) -> str:
         f"<title>{inline(title)}</title>",
         f"<style>{style}</style></head>",
         '<body><a class="skip" href="#content">Skip to content</a>',
-        '<main id="content">',
+        f'<main id="content"{" class=wide" if wide else ""}>',
         *body,
         "</main>",
     ]

@@ -351,8 +351,8 @@ def test_of_the_same_version_the_latest_counts(tmp_path: Path) -> None:
     put(tmp_path / "3.json", results("client/core", generation=7))
     found, remarks = find([tmp_path])
     assert [(column.generation, column.day) for column in found.columns] == [
-        (7, "2026-11-20"),
         (8, "2026-11-21"),
+        (7, "2026-11-20"),
     ]
     assert [remark.startswith(str(tmp_path / "2.json")) for remark in remarks] == [True]
 
