@@ -25,6 +25,9 @@ bench: ## measure the parts that jobs go through: ARGS=--benchmark-autosave, ARG
 interop: ## run the tests with real Sidekiq (root, Debian or Ubuntu)
 	@sh .ci/interop $(ARGS)
 
+peers: ## run other implementations through the suite and in pairs: ARGS="--only php"
+	@sh .ci/peers $(ARGS)
+
 conformance: ## bring docs/conformance up to date: ARGS="--only reference", --pages, --check
 	@sh .ci/conformance $(ARGS)
 
@@ -40,4 +43,4 @@ wheel: ## build sdist and wheel into dist/ and try the wheel in an empty environ
 check: ## what the CI runs: test, lint, demo, conformance, interop, chaos for 30 seconds, wheel
 	@sh .ci/run $(ARGS)
 
-.PHONY: help demo test faults chaos soak bench interop conformance fixtures lint wheel check
+.PHONY: help demo test faults chaos soak bench interop peers conformance fixtures lint wheel check
