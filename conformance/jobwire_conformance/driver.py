@@ -229,6 +229,9 @@ class Driver:
             answer = json.loads(line)
         except ValueError:
             raise self._fault(f"an answer is not JSON: {line[:200]!r}", advice) from None
+        what = request["what"] if request["op"] == "inspect" else request["op"]
+        if isinstance(answer, dict) and "ok" in answer:  # says more than that nothing fits
+            self._conforms(_RESULTS[what], answer["ok"], line)
         self._conforms("response", answer, line)
         if answer["id"] != request["id"]:
             raise self._fault(
@@ -239,15 +242,14 @@ class Driver:
             return {"outcome": "unsupported"}
         if "error" in answer:
             return {"outcome": answer["error"]["kind"], **answer["error"]}
-        what = request["what"] if request["op"] == "inspect" else request["op"]
-        self._conforms(_RESULTS[what], answer["ok"], line)
         return {"outcome": "ok", **answer["ok"]}
 
     def _conforms(self, definition: str, value: object, line: bytes) -> None:
         for problem in self._checks[definition].iter_errors(value):
+            place = "".join(f"/{part}" for part in problem.absolute_path)
             raise self._fault(
                 f"an answer does not fit #/$defs/{definition} of schema/driver.json: "
-                f"{problem.message[:300]}\n  it was {line[:300]!r}",
+                f"{f'{place}: ' if place else ''}{problem.message[:300]}\n  it was {line[:300]!r}",
                 "compare it with the examples in that file",
             )
 

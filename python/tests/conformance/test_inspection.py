@@ -1,0 +1,95 @@
+"""What the suite makes of the answers of inspectors, and of nested values that cases expect."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobwire_conformance import cases, data, obligations
+from jobwire_conformance.match import Scope, matches
+from jobwire_conformance.values import plain
+from tests.conformance.test_suite import ROOT, bad, load, outcome_of, reference
+
+
+@pytest.fixture(autouse=True)
+def _python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `python3` in the adapters' commands be the one that runs the tests."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
+
+
+SCOPE = Scope(generation=8, began=1786960000.0, now=1786960010.0)
+SOON = {"$": "time", "within": 1, "of": "now+60"}
+
+
+@pytest.mark.parametrize(
+    ("matcher", "value", "fits"),
+    [
+        ({"$": "has", "is": {"a": 1}}, {"a": 1, "b": 2}, True),
+        ({"$": "has", "is": {"a": 1}}, {"a": 1.0}, False),
+        ({"$": "has", "is": {"a": {"$": "absent"}}}, {"b": 2}, True),
+        ({"$": "has", "is": {"a": {"$": "absent"}}}, {"a": None}, False),
+        ({"$": "has", "is": {}}, [], False),
+        ([{"$": "any"}, {"$": "has", "is": {"a": [1]}}], [None, {"a": [1], "b": 2}], True),
+        ([{"$": "any"}], [1, 2], False),
+        ({"a": {"$": "range", "min": 1, "max": 2}}, {"a": 1.5}, True),
+        ({"a": {"$": "range", "min": 1, "max": 2}}, {"a": 1.5, "b": 1}, False),
+        ({"a": {"$": "range", "min": 1, "max": 2}}, {}, False),
+        ({"a": SOON}, {"a": 1786960065.5}, True),
+        ({"a": SOON}, {"a": 1786960065500}, False),
+        ({**SOON, "either": True}, 1786960065500, True),
+        ({**SOON, "either": True}, 1786960065.5, True),
+        ({**SOON, "either": True}, 1786960065, False),
+        ({"a": True}, {"a": 1}, False),
+    ],
+)
+def test_matchers_may_be_in_the_parts_of_a_literal(matcher: Any, value: Any, fits: bool) -> None:
+    assert matches(matcher, plain(value), SCOPE) is fits
+
+
+def test_an_answer_of_another_form_is_an_adapter_fault() -> None:
+    settings = reference()
+    assert settings.driver is not None
+    driver = replace(settings.driver, garble=lambda line: line.replace(b'"size"', b'"length"'))
+    found = outcome_of(replace(settings, driver=driver), load("inspect-queues"))
+    assert found.status == 3
+    assert "#/$defs/queues" in str(found.errors[0])
+
+
+def test_what_a_driver_does_not_have_blocks_what_is_built_on_it() -> None:
+    """A claim is not met by answering that nothing can be asked."""
+    settings = reference()
+    assert settings.driver is not None
+
+    def garble(line: bytes) -> bytes:
+        if b'"queues"' in line:
+            return line[: line.index(b'"ok"')] + b'"unsupported": true}'
+        return line
+
+    found = outcome_of(
+        replace(settings, driver=replace(settings.driver, garble=garble)), load("inspect-queues")
+    )
+    assert (found.errors, found.status) == ([], 1)
+    assert "was answered with 'unsupported'" in bad(found)["inspect-queues#INSP-2"]
+
+
+def test_a_value_that_was_not_there_fails_what_speaks_of_it() -> None:
+    """[ITER-3]: it is the implementation's failure, and not the suite's."""
+    (case,) = load("iterate-cancelled")
+    steps = [
+        {"check": "ITER-6", "hash": "it-x", "fields": {"c": {"$": "bind", "name": "c"}}},
+        {"check": "ITER-6", "that": "performed(x) == {c}"},
+    ]
+    found = outcome_of(reference(), [replace(case, steps=steps, seed=())])
+    assert (found.errors, found.status) == ([], 1)
+
+
+def test_every_obligation_of_an_inspector_is_checked() -> None:
+    claims = ["inspector/read", "inspector/write", "worker/iteration", "worker/metrics"]
+    assert set(claims) <= set(data.CLAIMS)
+    assert obligations.uncovered(cases.load(), claims) == []
