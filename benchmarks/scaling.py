@@ -1,0 +1,148 @@
+"""What one job, and one idle process, cost the server: the figures of docs/performance/scaling.md.
+
+    .ci/bench scaling [--jobs N]
+
+CPU and bytes are the server's own counts, so that a busy machine changes them little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.targets.stage import Stage
+from benchmarks.targets.teams import Jobwire
+
+from jobwire import Client
+from tests.servers import wait_until
+
+ROOT = Path(__file__).resolve().parents[1]
+IDLE = 60.0  # seconds: six beats, and some looks for due jobs
+PROCESSES = 10
+ALONE = 5.0  # seconds to see what a server does that nobody asks anything
+
+
+def counters(stage: Stage) -> dict[str, float]:
+    info = stage.client.info()
+    return {
+        "cpu": info["used_cpu_user"] + info["used_cpu_sys"],
+        "in": info["total_net_input_bytes"],
+        "out": info["total_net_output_bytes"],
+        "messages": info["total_reads_processed"],
+    }
+
+
+class Meter:
+    """Counts what the server does for others, without what it does by itself."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._alone = 0.0  # CPU seconds in a second
+        with self.counted() as found:
+            time.sleep(ALONE)
+        self._alone = found["cpu"] / ALONE
+
+    @contextmanager
+    def counted(self) -> Iterator[dict[str, float]]:
+        """What is asked of it meanwhile."""
+        found: dict[str, float] = {}
+        before, started = counters(self._stage), time.perf_counter()
+        yield found
+        seconds, after = time.perf_counter() - started, counters(self._stage)
+        found.update({name: after[name] - before[name] for name in before})
+        found["cpu"] = max(found["cpu"] - seconds * self._alone, 0.0)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog=".ci/bench scaling")
+    parser.add_argument("--jobs", type=int, default=50_000)
+    parser.add_argument("--no-idle", action="store_true", help="leave out what takes a minute")
+    options = parser.parse_args()
+    if options.jobs < 1:
+        parser.error("--jobs must be at least 1")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    jobs: int = options.jobs
+    stage = Stage()
+    team = Jobwire(ROOT)
+    rows: list[tuple[str, dict[str, float]]] = []
+
+    def note(title: str, found: dict[str, float], number: int) -> None:
+        rows.append((title, {name: value / number for name, value in found.items()}))
+
+    def stock(kind: str, number: int, at: float | None) -> tuple[str, str]:
+        """Write jobs where no worker looks; return both keys."""
+        with Client(stage.url, generation=8, namespace="stock:") as pusher:
+            pusher.push_bulk(kind, [[each] for each in range(number)], at=at)
+        return ("stock:schedule", "schedule") if at else ("stock:queue:default", "queue:default")
+
+    def gone(*keys: str) -> Callable[[], bool]:
+        def ready() -> bool:
+            time.sleep(0.1)  # not to be what is measured
+            return not stage.client.exists(*keys)
+
+        return ready
+
+    try:
+        meter = Meter(stage)
+        with Client(stage.url, generation=8) as client:
+            client.push("Nothing", [0])
+            with meter.counted() as found:
+                for number in range(jobs // 10):
+                    client.push("Nothing", [number])
+            note("enqueue, one by one", found, jobs // 10)
+            with meter.counted() as found:
+                client.push_bulk("Nothing", [[number] for number in range(jobs)])
+            note("enqueue, 1,000 at a time", found, jobs)
+        stage.client.flushall()
+        with team.start(stage, concurrency=10, processes=1, log="error", marks=None):
+            wait_until(lambda: stage.client.scard("processes"), 30, "the worker")
+            for title, kind, number, at in (
+                ("", "Nothing", 1_000, None),
+                ("run, quick jobs", "Nothing", jobs, None),
+                ("fail, and be stored for retry", "Failing", jobs // 5, None),
+                ("be promoted when due, and run", "Nothing", jobs, time.time() - 1),
+            ):
+                keys = stock(kind, number, at)
+                with meter.counted() as found:
+                    stage.client.rename(*keys)
+                    wait_until(gone("schedule", "queue:default"), 300, "all to have run")
+                if title:
+                    note(title, found, number)
+            stage.client.flushall()
+        with team.start(stage, concurrency=10, processes=1, log="error", marks=None):
+            wait_until(lambda: stage.client.scard("processes"), 30, "the worker")
+            with Client(stage.url, generation=8) as client, meter.counted() as found:
+                for number in range(500):
+                    client.push("Nothing", [number])
+                    time.sleep(0.01)
+            note("enqueue and run, one at a time", found, 500)
+        if not options.no_idle:
+            stage.client.flushall()
+            with team.start(stage, concurrency=10, processes=PROCESSES, log="error", marks=None):
+                time.sleep(5)
+                connections = len(stage.client.client_list()) - 1
+                with meter.counted() as found:
+                    time.sleep(IDLE)
+                note("an idle process, in a minute", found, PROCESSES)
+                rows[-1][1]["connections"] = connections / PROCESSES
+    finally:
+        stage.close()
+    out = sys.stdout.write
+    out("| | server CPU, us | messages | bytes in | bytes out |\n| --- | --- | --- | --- | --- |\n")
+    for title, each in rows:
+        out(
+            f"| {title} | {each['cpu'] * 1e6:.1f} | {each['messages']:.3f} | "
+            f"{each['in']:.0f} | {each['out']:.0f} |\n"
+        )
+        if "connections" in each:
+            out(f"\n{each['connections']:.1f} connections a process\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
