@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 __all__ = [
@@ -88,9 +88,13 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Send another command instead: what a mistake of the process would have sent."""
+    """Send another command instead: what a mistake of the process would have sent.
+
+    What other rules do to the command, they do to that one.
+    """
 
     change: Callable[[Sequence[bytes]], Sequence[bytes]]
+    then: Action | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +150,17 @@ class Faults:
         self.rules = list(rules)
 
     def meet(self, label: str, connection: int, words: Sequence[bytes] = ()) -> Action | None:
-        """Tell all rules of a command; return what the first one that strikes does."""
-        struck = [rule for rule in self.rules if rule.meets(label, connection, words)]
-        return struck[0].action if struck else None
+        """Tell all rules of a command; return what the first one that strikes does.
+
+        Those that rewrite it do so before another one strikes.
+        """
+        struck = [rule.action for rule in self.rules if rule.meets(label, connection, words)]
+        others = (action for action in struck if not isinstance(action, Rewrite))
+        found: Action | None = next(others, None)
+        for action in reversed(struck):
+            if isinstance(action, Rewrite):
+                found = replace(action, then=found)
+        return found
 
 
 def keys_of(words: Sequence[bytes]) -> Sequence[bytes]:

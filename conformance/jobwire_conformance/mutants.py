@@ -126,7 +126,9 @@ def load_file(path: Path) -> Mutant:
             tuple(raw["kills"]),
             tuple(raw["cases"]),
             generation=raw.get("generation"),
-            rules=(_rule(raw, made),) if "match" in raw else (),
+            rules=tuple(
+                _rule(each, made) for each in (raw, *raw.get("also", ())) if "match" in each
+            ),
             garble=_counted(_replaced(raw["answer"]["replace"]), made) if "answer" in raw else None,
             environment=raw.get("environment", {}),
             signals=raw.get("signals", {}),

@@ -515,6 +515,13 @@ class _Line(asyncio.Protocol):
 
     def _begin(self, call: Call) -> None:
         action = call.action
+        while isinstance(action, Rewrite):
+            # From here on it is what the process has sent.
+            call.words = action.change(call.words)
+            call.frame = command(*call.words)
+            if action.then is None:
+                break
+            action = call.action = action.then
         if isinstance(action, Cut) and action.side == "before":
             self._proxy.cuts += 1
             self.drop(politely=True)
@@ -525,10 +532,6 @@ class _Line(asyncio.Protocol):
             self._loop.call_later(action.seconds, self._send_late, call)
         elif isinstance(action, Refuse) or self._refused is not None or self._dirty:
             self._refuse(call, action.error if isinstance(action, Refuse) else None)
-        elif isinstance(action, Rewrite):
-            # From here on it is what the process has sent.
-            call.words = action.change(call.words)
-            self._send(call, command(*call.words))
         else:
             self._send(call)
 
