@@ -20,25 +20,20 @@ from typing import cast
 
 import click
 
-from jobwire_conformance import cases, config, reports, run, verdicts
+from jobwire_conformance import cases, config, run, verdicts
 from jobwire_conformance.config import Config, Generation
 from jobwire_conformance.errors import ConformError
 from jobwire_conformance.reports.drift import drift
-from jobwire_conformance.reports.matrix import find
 from jobwire_conformance.reports.results import Results, dump, load, small, stored_as
 from jobwire_conformance.reports.terminal import Terminal, closing
+from tests.conformance.pages import PAGES, ROOT, STORE, pages, stale_pages
 from tests.interop.conftest import missing
 from tests.interop.sidekiq import GENERATIONS
-from tests.interop.test_conformance import OLDER, inside
+from tests.interop.test_conformance import inside, is_about
 from tests.servers import valkey_program
 
-ROOT = Path(__file__).resolve().parents[3]
-STORE = ROOT / "conformance" / "reports"
-PAGES = ROOT / "docs" / "conformance"
 REFERENCE = ROOT / "conformance" / "drivers" / "python"
-KEPT = ("matrix.md", "loss-maps.md")  # of the pages; the one in HTML is made when it is wanted
 
-LATER = "came with a later Sidekiq, as the line “Seen in” of SPEC.md says"
 WAYS: Sequence[tuple[str, Generation]] = (
     *(("jobwire.toml", 8), ("jobwire.toml", 7), ("basic.toml", 8), ("basic.toml", 7)),
     *(("asyncio.toml", 8), ("asyncio-basic.toml", 8)),
@@ -63,21 +58,27 @@ def sidekiq(lanes: int) -> Iterator[Results]:
             continue
         with tempfile.TemporaryDirectory() as directory:
             settings = inside(version, Path(directory) / "adapter")
-            known = {**appendix(), **dict.fromkeys(OLDER[version], LATER)}
-            yield results_of(settings, lanes, patience=15, known=known)
+            yield results_of(settings, lanes, patience=15, known=appendix(version))
 
 
-def appendix() -> Mapping[str, str]:
-    """Return id to what SPEC.md says in appendix A that Sidekiq does instead."""
+def appendix(version: str) -> Mapping[str, str]:
+    """Return id to what SPEC.md says in appendix A that this Sidekiq does instead."""
     text = (ROOT / "SPEC.md").read_text("utf-8").partition("## Appendix A")[2]
-    table = text.partition("Every other")[0]
+    row = re.compile(r"^\| ([A-Z][A-Z0-9, to-]+) \| ([0-9][^|]*) \| (.+) \|$", re.MULTILINE)
     found: dict[str, str] = {}
-    for ids, what in re.findall(
-        r"^\| ([A-Z][A-Z0-9, -]+) \| [^|]+ \| (.+) \|$", table, re.MULTILINE
-    ):
-        for id_ in ids.split(", "):
+    for ids, about, what in row.findall(text.partition("Every other")[0]):
+        for id_ in _ids(ids) if is_about(version, about) else ():
             found[id_] = f"{found[id_]}; {what}" if id_ in found else f"SPEC.md, appendix A: {what}"
     return found
+
+
+def _ids(text: str) -> Iterator[str]:
+    """Yield the ids of `INSP-3, INSP-5 to INSP-8`."""
+    for part in text.split(", "):
+        first, _, last = part.partition(" to ")
+        family, _, number = first.rpartition("-")
+        for each in range(int(number), int((last or first).rpartition("-")[2]) + 1):
+            yield f"{family}-{each}"
 
 
 def results_of(
@@ -115,22 +116,6 @@ def results_of(
     results = cast(Results, outcome.as_data())
     click.echo(closing(results), err=True)
     return results
-
-
-def pages() -> Mapping[str, bytes]:
-    """Return what the pages have to be, by what is kept."""
-    made = reports.matrix_pages(find([STORE])[0])
-    return {name: made[name] for name in KEPT}
-
-
-def stale_pages() -> list[str]:
-    """Return the pages that are not what they have to be."""
-    made = pages()
-    return [
-        name
-        for name in KEPT
-        if not (PAGES / name).exists() or (PAGES / name).read_bytes() != made[name]
-    ]
 
 
 def check(lanes: int) -> int:

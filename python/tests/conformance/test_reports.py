@@ -30,7 +30,7 @@ from jobwire_conformance.reports.results import (
 )
 from jobwire_conformance.reports.standing import BUNDLES, bundles
 from tests.conformance import browser, hostile
-from tests.conformance.__main__ import stale_pages
+from tests.conformance.pages import stale_pages
 from tests.servers import valkey_program
 
 ROOT = Path(__file__).resolve().parents[3]
