@@ -238,7 +238,8 @@ class Checks:
 
     def _like(self, pattern: Sequence[Any], call: Call) -> bool:
         """Whether a command begins with words like these."""
-        words = [word.decode("utf-8", "replace") for word in call.words]
+        prefix = self._lane.config.prefix  # of keys, which cases name without it
+        words = [word.decode("utf-8", "replace").removeprefix(prefix) for word in call.words]
         words[0] = words[0].upper()
         return len(words) >= len(pattern) and all(
             matches(self._named(each), spelt_text(word), self._scope)
