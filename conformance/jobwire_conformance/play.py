@@ -94,16 +94,18 @@ class Play:
         return "kept" if performed == 1 and not copies else "duplicated"
 
     def _all(self, steps: Sequence[Mapping[str, Any]]) -> list[Finding]:
-        findings = []
-        for step in steps:
-            verb = next((verb for verb in self._verbs if verb in step), None)
-            if verb is None:
-                raise SuiteFault(f"{self._case.name}: no verb in {step}")
-            if verb == "check":
-                findings.append(self._check(step))
-            elif self._broken is None:
-                self._verbs[verb](self, step)
-        return findings
+        return [finding for step in steps if (finding := self.do(step)) is not None]
+
+    def do(self, step: Mapping[str, Any]) -> Finding | None:
+        """Do one step; return what it found if it is a check."""
+        verb = next((verb for verb in self._verbs if verb in step), None)
+        if verb is None:
+            raise SuiteFault(f"{self._case.name}: no verb in {step}")
+        if verb == "check":
+            return self._check(step)
+        if self._broken is None:
+            self._verbs[verb](self, step)
+        return None
 
     # -- verbs
 
@@ -209,7 +211,11 @@ class Play:
                 f"{op} was answered with {answer['outcome']!r}{said} instead of {wanted or 'ok'!r}"
             )
         elif "bind" in step:
-            self._scope.bound[step["bind"]] = answer if result is None else answer.get(result)
+            bound = answer if result is None else answer.get(result)
+            self._scope.bound[step["bind"]] = bound
+            if result == "jids":
+                each = {f"{step['bind']}_{index}": jid for index, jid in enumerate(bound or ())}
+                self._scope.bound.update(each)
 
     def _seed(self, step: Mapping[str, Any]) -> None:
         for seed in step["seed"]:
@@ -231,6 +237,9 @@ class Play:
         if step["do"] == "kill" and worker is not None:
             worker.idle_expected = False
         proxy.add(self._rule(step, worker))
+
+    def _heal(self, step: Mapping[str, Any]) -> None:
+        self._lane.heal(step["heal"])
 
     def _rule(self, fault: Mapping[str, Any], worker: Worker | None = None) -> Rule:
         match = fault["match"]
@@ -296,6 +305,7 @@ class Play:
         "release": _release,
         "flush_scripts": _flush_scripts,
         "fault": _fault,
+        "heal": _heal,
         "await": _await,
         "settle": _settle,
     }

@@ -15,6 +15,7 @@ from jobwire_conformance.borrowed import Borrowed
 from jobwire_conformance.cases import Case
 from jobwire_conformance.config import GENERATIONS, Config, Generation
 from jobwire_conformance.errors import SuiteFault, Usage
+from jobwire_conformance.faults import Rule
 from jobwire_conformance.traffic import NAME
 from jobwire_conformance.verdicts import FAILURES, Verdict
 
@@ -81,10 +82,12 @@ def replay(
     program: str | None,
     redis: Borrowed | None,
     waits: Callable[[str], None],
+    rewrites: Sequence[Rule] = (),
 ) -> Iterator[Replayed]:
     """Run a case again and again, each time with servers and processes of its own.
 
-    It counts for all claims of the case: whoever replays it wants to know.
+    All processes make the mistakes in `rewrites`. It counts for all claims of the case: whoever
+    replays it wants to know.
     """
     meant = replace(
         settings,
@@ -102,6 +105,7 @@ def replay(
                 patience=patience,
                 program=program,
                 redis=redis,
+                rewrites=rewrites,
                 trace=path,
             )
             lines = path.read_text("utf-8", "surrogatepass").splitlines()
