@@ -444,7 +444,10 @@ class Jobs:
     ) -> None:
         """Judge a payload that the application has made from scratch."""
         ledger = self._ledger
-        number = payloads.generation(time) or payloads.generation(job.get("created_at")) or 8
+        # A payload without any time says nothing of a generation, and is judged by another rule.
+        times = [time, *(job.get(field) for field in payloads.TIMES)]
+        told = next((found for each in times if (found := payloads.generation(each))), None)
+        number = told or self._generations.get(step.record.process or step.record.connection, 8)
         for rule in ("PAY-9", "PAY-12", "PUSH-6", "PUSH-4"):
             ledger.exercise(rule)
         if fresh:
@@ -457,7 +460,8 @@ class Jobs:
         for field in payloads.TIMES:
             if field in job and payloads.generation(job[field]) == number:
                 self._breach(step, f"GEN-{number - 6}", payloads.time_breach(field, job[field]))
-        self._mixed(step, number)
+        if told is not None:
+            self._mixed(step, told)
 
     def _mixed(self, step: Step, number: int) -> None:
         """Hold a process to one generation; a connection is of one process."""
