@@ -145,7 +145,7 @@ def _fate(item: Item, written: Mapping[str, Any] | None, begun: Sequence[Any]) -
     if (wire := text_of(written.get("args"))) != asked:
         return Fate(item, "changed", "client", asked, wire)
     if not begun:
-        return Fate(item, "lost", "worker", "the job runs", "it does not")
+        return Fate(item, "lost", "worker", "a run of its jid", "none was reported")
     if len(begun) > 1:
         return Fate(item, "repeated", "worker", "the job runs once", f"{len(begun)} times")
     if (seen := text_of(begun[0])) != asked:
