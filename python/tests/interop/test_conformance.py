@@ -88,7 +88,10 @@ def inside(version: str, directory: Path) -> config.Config:
 
 
 def test_real_sidekiq_passes_but_for_what_is_known(sidekiq_version: str, tmp_path: Path) -> None:
-    """Every check of a claim that is Sidekiq's own. [PUSH-1] [RETRY-2] [SCHED-6] [SIG-5]"""
+    """Every check of a claim that is Sidekiq's own. [PUSH-1] [RETRY-2] [SCHED-6] [SIG-5]
+
+    Also what nothing else can make happen to it. [ENV-5] [KEY-5] [SCHED-10] [SEC-1]
+    """
     settings = inside(sidekiq_version, tmp_path / "adapter")
     found = run.run(
         settings,
