@@ -21,6 +21,7 @@ COMMANDS = {
     "doctor": "jobwire_conformance.cli.doctor:doctor",
     "check": "jobwire_conformance.cli.check:check",
     "baseline": "jobwire_conformance.cli.baseline:baseline",
+    "explore": "jobwire_conformance.cli.explore:explore",
     "explain": "jobwire_conformance.cli.explain:explain",
     "replay": "jobwire_conformance.cli.replay:replay",
     "trace": "jobwire_conformance.cli.trace:trace",
@@ -57,10 +58,11 @@ class _Conform(click.Group):
             error.show()
             return _USAGE
         except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "jsonschema":
+            package = (error.name or "").partition(".")[0]
+            if package not in ("hypothesis", "jsonschema"):
                 raise
             click.echo(
-                "Error: the suite needs the package jsonschema; "
+                f"Error: the suite needs the package {package}; "
                 "install it with: pip install 'jobwire[conformance]'",
                 err=True,
             )

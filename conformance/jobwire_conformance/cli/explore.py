@@ -1,0 +1,159 @@
+"""`jobwire conform explore`: random steps, judged by a model of the protocol."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from jobwire_conformance.cli._options import (
+    config_option,
+    end_at_term,
+    generation_option,
+    server_option,
+)
+
+if TYPE_CHECKING:
+    from jobwire_conformance.model.explore import Explored
+
+__all__ = ["explore"]
+
+_SHOWN = 20  # differences
+
+
+@click.command()
+@click.argument("what", nargs=-1, metavar="[FILE] [CLAIM]...")
+@config_option
+@generation_option
+@click.option(
+    "--examples",
+    default=50,
+    type=click.IntRange(1, 1_000_000),
+    metavar="N",
+    help="How many. [default: 50]",
+)
+@click.option(
+    "--steps",
+    default=8,
+    type=click.IntRange(1, 50),
+    metavar="N",
+    help="Things to do in one example, at most. [default: 8]",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**31 - 1),
+    help="Other examples; without it they are always the same.",
+)
+@click.option(
+    "--shrinks",
+    default=150,
+    type=click.IntRange(0, 100_000),
+    metavar="N",
+    help="Examples to play, at most, to make a failing one smaller. [default: 150]",
+)
+@click.option(
+    "--patience",
+    default=10.0,
+    type=click.FloatRange(0.1, 3600),
+    metavar="SECONDS",
+    help="How long to wait for what has to happen. [default: 10]",
+)
+@click.option(
+    "--differential",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Settings of another implementation that does the same; tell where it does otherwise.",
+)
+@server_option
+@click.option("--mutant", metavar="NAME", help="Have every process make this mistake.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=".",
+    metavar="DIR",
+    help="Where to write found-*.json. [default: here]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def explore(
+    what: tuple[str, ...],
+    config_path: Path,
+    generation: str | None,
+    examples: int,
+    steps: int,
+    seed: int | None,
+    shrinks: int,
+    patience: float,
+    differential: Path | None,
+    server: str | None,
+    mutant: str | None,
+    out: Path,
+    as_json: bool,
+) -> int:
+    """Do random things to an implementation, and hold it against a model of the protocol.
+
+    What fails is made as small as possible and written as a case, found-*.json, for
+    `jobwire conform replay`.
+
+    Exit status: 0 nothing was found; 1 something was; the others are those of `check`.
+    """
+    from jobwire_conformance import config, mutants
+    from jobwire_conformance.cli._settings import settings
+    from jobwire_conformance.model.explore import Options
+    from jobwire_conformance.model.explore import explore as run
+
+    meant = settings(what, config_path, generation)
+    other = None if differential is None else config.load(differential)
+    mistake = mutants.named(mutant) if mutant else None
+    end_at_term()
+    result = run(
+        mistake.on(meant) if mistake else meant,
+        Options(examples, steps, seed, shrinks, patience, server, out),
+        rewrites=mistake.rules if mistake else (),
+        other=other,
+        says=lambda text: click.echo(text, err=True),
+    )
+    if as_json:
+        click.echo(json.dumps(result.as_data(), indent=2))
+    else:
+        _tell(result, meant.path)
+    return 0 if result.failure is None else 1
+
+
+def _tell(result: Explored, path: Path) -> None:
+    versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    seed = "always the same" if result.options.seed is None else str(result.options.seed)
+    count = sum(times for times, _ in result.spent.values())
+    click.echo(f"{result.config.name}: {result.examples} examples, {count} steps")
+    click.echo(f"  {versions}; seed: {seed}")
+    click.echo(
+        f"  {result.step_ms(processes=False):.1f} ms a step, without those that start and end "
+        f"processes; {result.seconds:.1f} s in all"
+    )
+    if result.inconclusive:
+        click.echo(f"  {result.inconclusive} examples took too long to say anything")
+    _tell_differences(result)
+    if result.failure is None:
+        click.echo("nothing found")
+        return
+    click.echo(f"\nfound: [{result.failure.requirement}]")
+    click.echo("\n".join(f"  {line}" for line in result.failure.message.splitlines()))
+    for step in result.steps:
+        click.echo(f"  {json.dumps(step)}")
+    assert result.path is not None
+    from jobwire_conformance.model.explore import REPLAYS
+
+    flaky = "" if result.failed == REPLAYS else ", so it is flaky"
+    click.echo(f"  failed in {result.failed}/{REPLAYS} replays{flaky}")
+    words = ["jobwire", "conform", "replay", "-C", os.path.relpath(path), str(result.path)]
+    click.echo(f"again: {shlex.join(words)}")
+
+
+def _tell_differences(result: Explored) -> None:
+    for each in result.differences[:_SHOWN]:
+        click.echo(f"  differs, {each.times} times: {each.what}: {each.one} / {each.other}")
+    if len(result.differences) > _SHOWN:
+        click.echo(f"  and {len(result.differences) - _SHOWN} differences more; --json has all")

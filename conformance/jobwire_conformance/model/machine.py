@@ -1,0 +1,217 @@
+"""The rules by which Hypothesis chooses what to do next; they read the model and nothing else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from jobwire_conformance.model.actions import Act, Impossible
+from jobwire_conformance.model.model import QUEUES, Model
+from jobwire_conformance.model.pools import LONE, deep, fields, texts, values
+
+__all__ = ["machine"]
+
+_MOST = 8  # jobs at a time: with more of them an example only takes longer
+_queue = st.sampled_from(QUEUES)
+_args = st.lists(values(), min_size=1, max_size=3)
+_delays = st.sampled_from((1000.0, 2000.0, 5000.0, -60.0))
+_warps = st.sampled_from((700.0, 1700.0, 20_000.0))
+_FAULTS = (
+    {"at": "before", "do": "cut"},
+    {"at": "after", "do": "cut"},
+    *(
+        {"at": "before", "do": "error", "error": error}
+        for error in ("OOM", "READONLY", "LOADING", "MISCONF", "NOREPLICAS")
+    ),
+)
+_INVALID: Sequence[tuple[dict[str, Any], str]] = (
+    ({"args": []}, "PUSH-4"),
+    ({"class": "JobwireEcho"}, "PUSH-4"),
+    ({"class": "", "args": []}, "PUSH-4"),
+    ({"class": 5, "args": []}, "PUSH-4"),
+    ({"class": "JobwireEcho", "args": "nope"}, "PUSH-4"),
+    ({"class": "JobwireEcho", "args": {"a": 1}}, "PUSH-4"),
+    ({"class": "JobwireEcho", "args": [deep(99)]}, "PAY-3"),
+)
+_counts = st.sampled_from((None, 0, 1, 2, 22, 23, 24))
+_failed = st.sampled_from((1700000000.5, 1700000000123, 1700000000.0))
+
+
+class _Machine(RuleBasedStateMachine):
+    """One example. What it has chosen is played once it is complete."""
+
+    model: Model
+    acts: list[Act]
+
+    def _do(self, verb: str, **given: Any) -> None:
+        act = Act(verb, given)
+        try:
+            self.model.apply(act)
+        except Impossible:
+            return
+        self.acts.append(act)
+
+    def _claims(self, *claims: str) -> bool:
+        return self.model.claims(*claims)
+
+    def _room(self) -> bool:
+        return self.model.jobs < _MOST
+
+    def _kind(self, data: st.DataObject) -> tuple[str, list[Any]]:
+        kind = data.draw(st.sampled_from(self.model.kinds))
+        return kind, data.draw(_arguments(kind))
+
+    def _later(self, data: st.DataObject) -> dict[str, float]:
+        """Draw whether a job is for later, and when."""
+        if self._claims("client/scheduled") and data.draw(st.booleans()):
+            return {"delay": data.draw(_delays)}
+        return {}
+
+    # -- the client
+
+    @precondition(lambda self: self._claims("client/core") and self._room())
+    @rule(data=st.data(), queue=_queue, fields=fields())
+    def push(self, data: st.DataObject, queue: str, fields: dict[str, Any]) -> None:
+        kind, args = self._kind(data)
+        later = self._later(data)
+        self._do("push", kind=kind, args=args, queue=queue, fields=fields, **later)
+
+    @precondition(lambda self: self._claims("client/bulk") and self._room())
+    @rule(data=st.data(), lists=st.lists(_args, min_size=1, max_size=3), queue=_queue)
+    def push_bulk(self, data: st.DataObject, lists: list[list[Any]], queue: str) -> None:
+        self._do("bulk", kind="Echo", args=lists, queue=queue, **self._later(data))
+
+    @precondition(lambda self: self._claims("client/core"))
+    @rule(data=st.data())
+    def push_invalid(self, data: st.DataObject) -> None:
+        halves = LONE if self._claims("client/faults") else ()
+        drawn = data.draw(st.sampled_from((*_INVALID, *halves)))
+        if isinstance(drawn, str):
+            self._do("doubtful", args=[drawn])
+        else:
+            job, broken = drawn
+            self._do("refused", job=job, rule=broken)
+
+    @precondition(lambda self: self._claims("client/faults"))
+    @rule(args=_args, fault=st.sampled_from(_FAULTS), nth=st.integers(1, 4))
+    def push_disturbed(self, args: list[Any], fault: dict[str, Any], nth: int) -> None:
+        self._do("disturbed", args=args, fault=fault, nth=nth)
+
+    # -- the suite's own hand
+
+    @precondition(lambda self: self._claims("worker/core") and self._room())
+    @rule(
+        data=st.data(),
+        queue=_queue,
+        fields=fields(),
+        spelling=st.sampled_from(("compact", "escaped", "spaced")),
+    )
+    def seed(self, data: st.DataObject, queue: str, fields: dict[str, Any], spelling: str) -> None:
+        kind, args = self._kind(data)
+        more: dict[str, Any] = {}
+        if kind in ("Fail", "Flaky"):
+            more["retry"] = data.draw(st.sampled_from((True, True, True, False, 0, 1, 3)))
+            if more["retry"] is True and (count := data.draw(_counts)) is not None:
+                more |= {"count": count, "failed_at": data.draw(_failed)}
+        common = {"kind": kind, "args": args, "queue": queue, "fields": fields}
+        self._do("seed", **common, spelling=spelling, **more)
+
+    @precondition(lambda self: self._claims("scheduler/core") and self._room())
+    @rule(
+        data=st.data(),
+        queue=_queue,
+        fields=fields(),
+        spelling=st.sampled_from(("compact", "escaped", "spaced")),
+        place=st.sampled_from(("schedule", "retry")),
+        delay=_delays,
+    )
+    def seed_for_later(
+        self,
+        data: st.DataObject,
+        queue: str,
+        fields: dict[str, Any],
+        spelling: str,
+        place: str,
+        delay: float,
+    ) -> None:
+        kind, args = self._kind(data)
+        common = {"kind": kind, "args": args, "queue": queue, "fields": fields}
+        self._do("seed", **common, spelling=spelling, place=place, delay=delay)
+
+    @precondition(lambda self: self._claims("scheduler/core") and self.model.waits)
+    @rule(name=st.sampled_from(("schedule", "retry")), seconds=_warps)
+    def warp(self, name: str, seconds: float) -> None:
+        self._do("warp", name=name, seconds=seconds)
+
+    # -- workers
+
+    @precondition(
+        lambda self: (
+            self._claims("worker/core") and self.model.worker is None and self.model.jobs > 0
+        )
+    )
+    @rule()
+    def start(self) -> None:
+        self._do("start", serve=True)
+
+    @precondition(
+        lambda self: (
+            self._claims("scheduler/core") and self.model.worker is None and self.model.waits
+        )
+    )
+    @rule()
+    def start_scheduler(self) -> None:
+        self._do("start", serve=False)
+
+    @precondition(lambda self: self.model.held is not None)
+    @rule()
+    def release(self) -> None:
+        self._do("release")
+
+    @precondition(lambda self: self._claims("worker/signals") and self.model.worker is not None)
+    @rule(signal=st.sampled_from(("TERM", "INT")))
+    def stop(self, signal: str) -> None:
+        self._do("stop", signal=signal)
+
+    @precondition(lambda self: self._claims("worker/core") and self.model.worker is not None)
+    @rule()
+    def kill(self) -> None:
+        self._do("kill")
+
+
+def _arguments(kind: str) -> st.SearchStrategy[list[Any]]:
+    match kind:
+        case "Fail":
+            return st.tuples(texts()).map(list)
+        case "Flaky":
+            return st.tuples(st.integers(1, 2)).map(list)
+        case "Gate":
+            return st.just([])
+    return _args
+
+
+def machine(
+    claims: Collection[str], play: Callable[[Sequence[Act]], None]
+) -> type[RuleBasedStateMachine]:
+    """Return a machine for an implementation.
+
+    Args:
+        claims: Of the implementation: they decide which rules there are.
+        play: Gets each complete example; raises an error if it fails.
+    """
+
+    class Machine(_Machine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model, self.acts = Model(claims), []
+
+        def teardown(self) -> None:
+            # An example that Hypothesis gives up half way is none.
+            if sys.exc_info()[0] is None:
+                play(self.acts)
+
+    return Machine

@@ -1,0 +1,578 @@
+"""The abstract model: what is where, and for each act the steps of a case that do and judge it.
+
+It knows nothing but what it was told to do: no answer and no key of the system under test. So
+every example is a case, and is the same one for every implementation.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from jobwire_conformance import data
+from jobwire_conformance.model.actions import Act, Impossible
+from jobwire_conformance.model.jobs import Fate, Job, spelt
+
+__all__ = ["QUEUES", "Model", "Step", "script"]
+
+Step = Mapping[str, Any]
+
+QUEUES = ("default", "low", "a b:\u00e9")
+"""The queues that workers serve, in this order."""
+
+_IDLE = "idle"  # the queue of a worker that only promotes
+_PAST = 60.0  # seconds
+_WARP = 500_000.0  # seconds: more than the longest delay before a retry
+_GRACE = 1.0  # seconds; whole ones, for that is all that some can be told
+_STARTED = 12  # jobs whose order is looked at, at most
+_APART = 100.0  # seconds between due times, so that their order is certain
+
+# What is wrong if a place does not hold what it has to, by who acted last.
+_PLACES: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "push": {"queue": ("PUSH-1",), "schedule": ("SCHED-1",)},
+    "bulk": {"queue": ("BULK-5",), "schedule": ("BULK-5",)},
+    "work": {
+        "queue": ("FETCH-1", "SCHED-7"),
+        "schedule": ("SCHED-6",),
+        "retry": ("RETRY-9",),
+        "dead": ("DEAD-1",),
+    },
+    "stop": {"queue": ("FETCH-6", "FETCH-1"), "retry": ("RETRY-10",), "dead": ("RETRY-10",)},
+    "kill": {"queue": ("REL-4", "FETCH-1"), "retry": ("REL-2",)},
+}
+
+
+class Model:
+    """What has to be true after the acts so far.
+
+    Args:
+        claims: Of the implementation: what it does not claim is neither done nor judged.
+    """
+
+    def __init__(self, claims: Collection[str]) -> None:
+        self._claims = frozenset(claims)
+        self._queues: dict[str, list[Job]] = {}  # head first
+        self._unsorted: set[str] = set()  # queues in which the order is not certain
+        self._sets: dict[str, list[Job]] = {"schedule": [], "retry": [], "dead": []}
+        self._numbers = 0
+        self.worker: str | None = None
+        self.serves = False
+        self.held: Job | None = None
+        self.limbo: Job | None = None
+        self._workers = 0
+        self._ran: list[Job] = []  # in the order in which they began
+        self._in_order = True
+        self._touched: list[tuple[Job, Fate]] = []  # ran in this act
+        self._processed = 0
+        self._failed = 0
+        self._counted = True
+
+    # -- what may be done
+
+    def claims(self, *wanted: str) -> bool:
+        """Whether all these are claimed."""
+        return self._claims.issuperset(wanted)
+
+    @property
+    def jobs(self) -> int:
+        """How many jobs are somewhere."""
+        places = [*self._queues.values(), *self._sets.values()]
+        return sum(map(len, places)) + (self.held is not None) + (self.limbo is not None)
+
+    @property
+    def kinds(self) -> Sequence[str]:
+        """Which jobs can be judged."""
+        failing = ("Fail", "Flaky") if self.claims("worker/retry") else ()
+        return ("Echo", *failing, "Gate") if self.claims("worker/core") else ("Echo",)
+
+    @property
+    def waits(self) -> bool:
+        """Whether time has anything to do."""
+        return bool(self._sets["schedule"] or self._sets["retry"])
+
+    def apply(self, act: Act) -> list[Step]:
+        """Do an act; return the steps that do it, and the checks after it.
+
+        Raises:
+            Impossible: It makes no sense now; nothing has changed.
+        """
+        before = copy.deepcopy(self.__dict__)
+        self._touched = []
+        try:
+            return [step for step in getattr(self, f"_{act.verb}")(**act.given) if step]
+        except Impossible:
+            self.__dict__.update(before)
+            raise
+
+    # -- the client
+
+    def _push(
+        self,
+        *,
+        kind: str,
+        args: list[Any],
+        queue: str,
+        fields: Mapping[str, Any],
+        delay: float | None = None,
+    ) -> Iterator[Step | None]:
+        job = self._job("j", kind, args, queue, fields)
+        if delay is not None:
+            self._hold_time(delay)
+            job.due = self._free(delay)
+        step: dict[str, Any] = {"push": self._asked(job), "bind": job.jid.strip("{}")}
+        place = "queue" if delay is None else "schedule"
+        if delay is not None:
+            step["at"] = _now(job.due)
+        yield step
+        yield self._check(_PLACES["push"][place], answer={"outcome": "ok"})
+        yield from self._put(job, place, "push")
+
+    def _bulk(
+        self, *, kind: str, args: list[list[Any]], queue: str, delay: float | None = None
+    ) -> Iterator[Step | None]:
+        self._numbers += 1
+        name = f"b{self._numbers}"
+        jobs = [Job(f"{{{name}_{index}}}", kind, each, queue) for index, each in enumerate(args)]
+        if delay is not None:
+            self._hold_time(delay)
+        options = {"class": jobs[0].class_, "queue": queue}
+        step: dict[str, Any] = {"push_bulk": options, "args": args, "bind": name}
+        if delay is not None:
+            for job in jobs:
+                job.due = self._free(delay)
+                delay = job.due + _APART
+            step["at"] = [_now(job.due) for job in jobs]
+        yield step
+        yield self._check(("BULK-5",), answer={"outcome": "ok"})
+        wanted = {"$": "distinct", "len": len(jobs)}
+        yield self._check(("BULK-2",), answer={"jids": wanted})
+        place = "queue" if delay is None else "schedule"
+        for number, job in enumerate(jobs, 1):
+            yield from self._put(job, place, "bulk", last=number == len(jobs))
+
+    def _refused(self, *, job: Mapping[str, Any], rule: str) -> Iterator[Step | None]:
+        if not self._has((rule,)):
+            raise Impossible
+        yield {"push": job}
+        yield self._check((rule,), answer={"outcome": "rejected"})
+        yield from self._look("push")
+
+    def _disturbed(
+        self, *, args: list[Any], fault: Mapping[str, Any], nth: int
+    ) -> Iterator[Step | None]:
+        """A push in which the wire fails; what it says of itself has to be true. [PUSH-8]"""
+        # Nobody serves that queue, so that whatever is in it is of this push.
+        self._numbers += 1
+        queue = f"f{self._numbers}"
+        yield {"fault": "driver", "match": {"cmd": "*", "nth": nth}, **fault}
+        yield {"push": {"class": "JobwireEcho", "args": args, "queue": queue}}
+        yield {"heal": "driver"}
+        yield self._check(("PUSH-8",), truthful=f"queue:{queue}")
+        yield from self._look("push")
+
+    def _doubtful(self, *, args: list[Any]) -> Iterator[Step | None]:
+        """A push that may be refused or not; what it says of itself has to be true. [PUSH-8]"""
+        self._numbers += 1
+        queue = f"f{self._numbers}"
+        yield {"push": {"class": "JobwireEcho", "args": args, "queue": queue}}
+        yield self._check(("PUSH-8",), truthful=f"queue:{queue}")
+        yield from self._look("push")
+
+    def _asked(self, job: Job) -> dict[str, Any]:
+        found = {"class": job.class_, "args": job.args, "queue": job.queue}
+        return found | {**job.fields}
+
+    def _put(self, job: Job, place: str, cause: str, *, last: bool = True) -> Iterator[Step | None]:
+        if place == "queue":
+            self._queues.setdefault(job.queue, []).insert(0, job)
+            if not self._runs(job.queue):
+                yield from self._pushed(job, last)
+        else:
+            self._insert(job)
+        if not last:
+            return
+        if self.serves and self.held is None:
+            yield from self._work()
+        else:
+            yield from self._promoted()
+            yield from self._look(cause)
+        if place == "schedule" and job in self._sets["schedule"]:
+            index = self._sets["schedule"].index(job)
+            score = {"$": "time", "within": 5, "of": _now(job.due)}
+            yield self._check(("KEY-3",), zset="schedule", index=index, score=score)
+            bare = {"at": _ABSENT, "enqueued_at": _ABSENT}
+            yield self._check(("SCHED-1",), zset="schedule", index=index, payload=bare)
+            yield from self._written(job, zset="schedule", index=index)
+
+    def _pushed(self, job: Job, last: bool) -> Iterator[Step | None]:
+        if last:
+            yield self._check(("KEY-1",), set="queues", has=[job.queue])
+            yield from self._written(job, list=f"queue:{job.queue}", index=0)
+
+    def _written(self, job: Job, **where: Any) -> Iterator[Step | None]:
+        """What a client has written is what it was given, told by what could be wrong with it."""
+        for rule in _at_stake(job):
+            yield self._check((rule,), **where, payload={"args": job.args, **job.fields})
+        if job.fields:
+            yield self._check(("PAY-13",), **where, payload=_RESERVED)
+
+    # -- the suite's own hand
+
+    def _seed(
+        self,
+        *,
+        kind: str,
+        args: list[Any],
+        queue: str,
+        fields: Mapping[str, Any],
+        spelling: str,
+        retry: bool | int = True,
+        count: int | None = None,
+        failed_at: float | int | None = None,
+        place: str = "queue",
+        delay: float = 0.0,
+    ) -> Iterator[Step | None]:
+        job = self._job("s", kind, args, queue, fields)
+        job.jid = f"{self._numbers:024x}"
+        job.retry, job.count, job.failed_at = retry, count, failed_at
+        if count is None:
+            job.failed_at = None
+        job.raw = spelt(job.payload(), spelling)
+        if place == "queue":
+            yield {"seed": [{"lpush": f"queue:{queue}", "raw": job.raw}]}
+            self._queues.setdefault(queue, []).insert(0, job)
+            if self._runs(queue):
+                yield from self._work()
+            return
+        self._hold_time(delay)
+        job.due = self._free(delay)
+        yield {"seed": [{"zadd": place, "score": _now(job.due), "raw": job.raw}]}
+        self._insert(job, place)
+        yield from self._work() if self.serves else self._promoted()
+
+    def _warp(self, *, name: str, seconds: float) -> Iterator[Step | None]:
+        if not self._sets[name] or self.held is not None:
+            raise Impossible
+        if name == "retry":
+            seconds = _WARP
+        yield {"warp": seconds, "keys": [name]}
+        for job in self._sets[name]:
+            job.due -= seconds
+            job.aged += seconds if job.count is not None else 0.0
+        yield from self._work() if self.serves else self._promoted()
+        if self.worker is None:
+            yield from self._look("push")
+
+    # -- workers
+
+    def _start(self, *, serve: bool) -> Iterator[Step | None]:
+        if self.worker is not None:
+            raise Impossible
+        if self.limbo is not None and (not serve or any(self._queues.values()) or self._due()):
+            raise Impossible
+        self._workers += 1
+        self.worker, self.serves = f"w{self._workers}", serve
+        queues = [*QUEUES] if serve else [_IDLE]
+        yield {"start": self.worker, "queues": queues, "grace": _GRACE}
+        if self.limbo is not None:
+            # It is found and run again; what it waits for is there only once it does.
+            job, self.limbo, self._in_order = self.limbo, None, False
+            job.began += 1
+            yield {"await": f"began({job.jid}) == {job.began}"}
+            yield {"release": job.args[0]}
+            yield {"await": f"performed({job.jid}) == 1"}
+            job.ended += 1
+            self._touched.append((job, "done"))
+        yield from self._work() if serve else self._promoted()
+
+    def _release(self) -> Iterator[Step | None]:
+        if self.held is None:
+            raise Impossible
+        job, self.held = self.held, None
+        yield {"release": job.args[0]}
+        job.ended += 1
+        self._processed += 1
+        self._touched.append((job, "done"))
+        yield from self._work()
+
+    def _stop(self, *, signal: str) -> Iterator[Step | None]:
+        worker = self._running()
+        yield from self._end(signal, worker)
+        yield self._check(("SIG-1",), that=f"exit({worker}) == 0", within=20)
+        job, self.held = self.held, None
+        if job is not None:
+            # Some count what they interrupt: that is a matter of its own. [STAT-1]
+            self._counted = False
+            self._queues.setdefault(job.queue, []).append(job)
+            if job.raw is not None and job.count is None and job.began == 1:
+                exact = {"$": "raw", "is": job.raw}
+                yield self._check(("FETCH-6",), list=f"queue:{job.queue}", index=-1, raw=exact)
+        if self._counted and self._processed:
+            counted = f"stat(processed) == {self._processed} and stat(failed) == {self._failed}"
+            yield self._check(("STAT-1",), that=counted)
+        yield from self._look("stop")
+
+    def _end(self, signal: str, worker: str) -> Iterator[Step]:
+        self.worker, self.serves = None, False
+        if signal == "TERM":
+            yield {"stop": worker}
+        else:
+            yield {"signal": signal, "process": worker}
+            yield {"await": f"exit({worker}) != running"}
+
+    def _kill(self) -> Iterator[Step | None]:
+        worker = self._running()
+        if self.held is not None and not self.claims("worker/reliable"):
+            raise Impossible  # it may be lost (LW-1), or not
+        self._counted = False
+        self.worker, self.serves = None, False
+        yield {"kill": worker}
+        self.limbo, self.held = self.held, None
+        if self.limbo is not None:
+            yield self._check(("REL-1",), that=f"copies({self.limbo.jid}) == 1")
+            yield {"warp": 61.0, "keys": [f"{{{worker}}}"]}
+        yield from self._look("kill")
+
+    def _running(self) -> str:
+        if self.worker is None:
+            raise Impossible
+        return self.worker
+
+    # -- what follows by itself
+
+    def _work(self) -> Iterator[Step | None]:
+        """The worker does what there is to do; then everything is looked at."""
+        self._promote()
+        while self.held is None and (job := self._next()) is not None:
+            self._ran.append(job)
+            if job.kind == "Gate":
+                job.began += 1
+                self.held = job
+                break
+            fate = job.run()
+            self._touched.append((job, fate))
+            self._processed += 1
+            self._failed += fate != "done"
+            if fate in ("retry", "dead"):
+                job.due = 15.0 if fate == "retry" else 0.0
+                job.raw = None
+                self._sets[fate].append(job)
+        if self.held is not None:
+            yield {"await": f"began({self.held.jid}) == {self.held.began}"}
+        else:
+            yield {"settle": True}
+        yield from self._judged()
+        yield from self._look("work")
+
+    def _promoted(self) -> Iterator[Step | None]:
+        """A scheduler without executors does what there is to do."""
+        if self.worker is None or self.serves or not (moved := self._due()):
+            return
+        self._promote()
+        yield {"settle": True}
+        for job in moved:
+            yield self._check(("SCHED-7",), that=f"place({job.jid}) == queue:{job.queue}")
+            if len(moved) > 1:
+                continue
+            key = f"queue:{job.queue}"
+            now = {"$": "time", "within": 5}
+            yield self._check(
+                ("SCHED-6",),
+                list=key,
+                index=0,
+                payload={"at": _ABSENT, "enqueued_at": now, "queue": job.queue},
+            )
+            for rule in (*_at_stake(job), "PAY-7"):
+                intact = {"args": job.args, **job.fields}
+                yield self._check((rule,), list=key, index=0, payload=intact)
+            if job.fields:
+                yield self._check(("PAY-13",), list=key, index=0, payload=_RESERVED)
+            yield self._check(("KEY-1",), set="queues", has=[job.queue])
+        yield from self._look("work")
+
+    def _due(self) -> list[Job]:
+        found = [*self._sets["schedule"], *self._sets["retry"]]
+        return [job for job in found if job.due <= 0]
+
+    def _promote(self) -> None:
+        if not (due := self._due()):
+            return
+        if not self.claims("scheduler/core"):
+            raise Impossible
+        together = [*due, *(job for jobs in self._queues.values() for job in jobs)]
+        if len(together) > 1:
+            if any(job.kind == "Gate" for job in together):
+                raise Impossible  # who comes before it, and who has to wait, is open
+            self._in_order = self._in_order and not self.serves
+        for job in due:
+            for found in (self._sets["schedule"], self._sets["retry"]):
+                if job in found:
+                    found.remove(job)
+            if len(due) > 1:
+                self._unsorted.add(job.queue)
+            job.raw = None
+            self._queues.setdefault(job.queue, []).insert(0, job)
+
+    def _next(self) -> Job | None:
+        for queue in QUEUES:
+            if waiting := self._queues.get(queue):
+                if queue in self._unsorted:
+                    if any(job.kind == "Gate" for job in waiting) and len(waiting) > 1:
+                        raise Impossible  # who is first, and so who is behind it, is open
+                    self._in_order = False
+                return waiting.pop()
+        self._unsorted.clear()
+        return None
+
+    # -- what is looked at
+
+    def _judged(self) -> Iterator[Step | None]:
+        """What became of the jobs that ran."""
+        for job, fate in self._touched:
+            done = f"performed({job.jid}) == {job.ended} and began({job.jid}) == {job.began}"
+            yield self._check(("EXEC-1",), that=done)
+            if job.kind == "Echo":
+                yield self._check(("EXEC-1",), ran=job.jid, args=job.args)
+            if fate == "retry" and self._sets["retry"] == [job]:
+                yield from self._failed_once_more(job)
+            elif fate in ("retry", "dead"):
+                yield self._check(("RETRY-5",), that=f"place({job.jid}) == {fate}")
+            elif fate == "dropped":
+                yield self._check(("RETRY-1",), that=f"copies({job.jid}) == 0")
+        if self._in_order and self._touched and len(self._ran) <= _STARTED:
+            order = ",".join(job.jid for job in self._ran)
+            yield self._check(("FETCH-1",), that=f"started(*) == {order}")
+
+    def _failed_once_more(self, job: Job) -> Iterator[Step | None]:
+        count = job.count or 0
+        now = {"$": "time", "within": 5}
+        times: dict[str, Any] = {"retry_count": count}
+        if count == 0:
+            times |= {"failed_at": now, "retried_at": _ABSENT}
+        elif job.failed_at is not None:
+            times |= {"failed_at": _older(job.failed_at, job.aged), "retried_at": now}
+        else:
+            times |= {"failed_at": {**now, "of": _now(-job.aged)}, "retried_at": now}
+        yield self._check(("RETRY-2",), zset="retry", payload=times)
+        if job.message is not None:
+            error = {"error_message": job.message}
+            yield self._check(("RETRY-3",), zset="retry", payload=error)
+        spread = 5.0 * (count + 1)
+        delay = count**4 + 15 + spread
+        score = {"$": "time", "within": spread + 2, "of": _now(delay)}
+        yield self._check(("RETRY-4",), zset="retry", score=score)
+        yield self._check(("RETRY-7",), zset="retry", payload={"queue": job.queue})
+        intact = {"class": job.class_, "args": job.args, **job.fields}
+        for rule in (*_at_stake(job), "PAY-7"):
+            yield self._check((rule,), zset="retry", payload=intact)
+        if job.fields:
+            yield self._check(("PAY-13",), zset="retry", payload=_RESERVED)
+
+    def _look(self, cause: str) -> Iterator[Step | None]:
+        """Every job is in its place, and nothing else is anywhere."""
+        rules = _PLACES[cause]
+        for queue, jobs in self._queues.items():
+            found: dict[str, Any] = {"list": f"queue:{queue}", "len": len(jobs)}
+            if queue not in self._unsorted:
+                found["jids"] = [job.same for job in jobs]
+            yield self._check(rules["queue"], **found)
+        for name, jobs in self._sets.items():
+            if name not in rules:
+                continue
+            found = {"zset": name, "len": len(jobs)}
+            if name == "schedule":
+                found["jids"] = [job.same for job in jobs]
+            yield self._check(rules[name], **found)
+        yield self._check(("KEY-5",), grammar=True)
+
+    def _has(self, rules: Sequence[str]) -> bool:
+        return any(self._claims.intersection(_claims_of(rule)) for rule in rules)
+
+    def _check(self, rules: Sequence[str], **parts: Any) -> Step | None:
+        """Return a check of the first of these requirements that is claimed, if one is."""
+        for rule in rules:
+            if self._claims.intersection(_claims_of(rule)):
+                return {"check": rule, **parts}
+        return None
+
+    # -- bookkeeping
+
+    def _job(
+        self, letter: str, kind: str, args: list[Any], queue: str, fields: Mapping[str, Any]
+    ) -> Job:
+        self._numbers += 1
+        if kind == "Gate":
+            args = [f"g{self._numbers}"]
+        return Job(f"{{{letter}{self._numbers}}}", kind, args, queue, fields)
+
+    def _runs(self, queue: str) -> bool:
+        return self.serves and self.held is None and queue in QUEUES
+
+    def _hold_time(self, delay: float) -> None:
+        # While a job is held, nothing tells when the scheduler is through.
+        if delay <= 0 and (self.held is not None or not self.claims("scheduler/core")):
+            raise Impossible
+
+    def _free(self, delay: float) -> float:
+        """Return a time that is at some distance from all others."""
+        taken = [job.due for job in [*self._sets["schedule"], *self._sets["retry"]]]
+        while any(abs(delay - each) < _APART for each in taken):
+            delay += _APART if delay > 0 else -_APART
+        return delay
+
+    def _insert(self, job: Job, place: str = "schedule") -> None:
+        self._sets[place].append(job)
+        self._sets[place].sort(key=lambda each: each.due)
+
+
+_ABSENT = {"$": "absent"}
+_RESERVED = {"bid": "b-1", "cron": "x"}
+
+
+def script(acts: Iterable[Act], claims: Collection[str]) -> list[list[Step]]:
+    """Return the steps of each act.
+
+    Raises:
+        Impossible: One of them makes no sense after those before it.
+    """
+    model = Model(claims)
+    return [model.apply(act) for act in acts]
+
+
+def _claims_of(rule: str) -> Collection[str]:
+    found = data.requirements().get(rule)
+    return () if found is None or found.retired else found.claims
+
+
+def _now(seconds: float) -> str:
+    return f"now{seconds:+.3f}".rstrip("0").rstrip(".")
+
+
+def _older(time: float | int, seconds: float) -> float | int:
+    """Return a time of a payload that was made older, in its own unit. [GEN-3]"""
+    return time - int(seconds * 1000) if isinstance(time, int) else time - seconds
+
+
+def _at_stake(job: Job) -> list[str]:
+    """Return the requirements that a job whose values have changed is at odds with."""
+    scalars = [*_scalars([job.args, dict(job.fields)])]
+    rules = [rule for rule, holds in _STAKES.items() if any(map(holds, scalars))]
+    return rules or ["PAY-2"]
+
+
+def _scalars(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        for each in value.values():
+            yield from _scalars(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _scalars(each)
+    else:
+        yield value
+
+
+_STAKES: Mapping[str, Callable[[Any], bool]] = {
+    "PAY-5": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "PAY-6": lambda value: isinstance(value, float),
+}
