@@ -191,3 +191,29 @@ def test_what_is_kept_is_not_written_by_a_forked_child_too(
         finally:
             root.handlers[:], root.level = before, level
     assert log.read_text().count("done") == 1
+
+
+def test_a_job_costs_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two lines each, and the last one's end with the flush."""
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    logger = logging.getLogger("jobwire.worker")
+    writes: list[str] = []
+
+    class Counting(io.StringIO):
+        def write(self, text: str) -> int:
+            writes.append(text)
+            return super().write(text)
+
+    monkeypatch.setattr(sys, "stderr", Counting())
+    try:
+        set_up("human", "info")
+        for _ in range(100):
+            with running(JOB):
+                event(logger, logging.INFO, "start")
+                ended(logger, logging.INFO, "done", elapsed=0.0)
+        flush()
+    finally:
+        root.handlers[:], root.level = before, level
+    assert len(writes) == 101
+    assert sum(text.count("\n") for text in writes) == 200
