@@ -66,9 +66,13 @@ def appendix(version: str) -> Mapping[str, str]:
     text = (ROOT / "SPEC.md").read_text("utf-8").partition("## Appendix A")[2]
     row = re.compile(r"^\| ([A-Z][A-Z0-9, to-]+) \| ([0-9][^|]*) \| (.+) \|$", re.MULTILINE)
     found: dict[str, str] = {}
-    for ids, about, what in row.findall(text.partition("Every other")[0]):
+    differs, _, not_run = text.partition("Every other")
+    for ids, about, what in row.findall(differs):
         for id_ in _ids(ids) if is_about(version, about) else ():
             found[id_] = f"{found[id_]}; {what}" if id_ in found else f"SPEC.md, appendix A: {what}"
+    for ids, why in re.findall(r"^\| ([A-Z][A-Z0-9, to-]+) \| ([^|]+) \|$", not_run, re.MULTILINE):
+        for id_ in _ids(ids):
+            found.setdefault(id_, f"SPEC.md, appendix A, not about Sidekiq: {why}")
     return found
 
 
