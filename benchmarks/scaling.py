@@ -114,13 +114,16 @@ def main() -> int:
                 if title:
                     note(title, found, number)
             stage.client.flushall()
-        with team.start(stage, concurrency=10, processes=1, log="error", marks=None):
-            wait_until(lambda: stage.client.scard("processes"), 30, "the worker")
-            with Client(stage.url, generation=8) as client, meter.counted() as found:
-                for number in range(500):
-                    client.push("Nothing", [number])
-                    time.sleep(0.01)
-            note("enqueue and run, one at a time", found, 500)
+        for processes in (1, PROCESSES):
+            stage.client.flushall()
+            with team.start(stage, concurrency=10, processes=processes, log="error", marks=None):
+                wait_until(lambda: stage.client.scard("processes"), 30, "the worker")
+                time.sleep(2)
+                with Client(stage.url, generation=8) as client, meter.counted() as found:
+                    for number in range(200):
+                        client.push("Nothing", [number])
+                        time.sleep(0.03)
+                note(f"enqueue and run, one at a time, {processes} idle", found, 200)
         if not options.no_idle:
             stage.client.flushall()
             with team.start(stage, concurrency=10, processes=PROCESSES, log="error", marks=None):

@@ -30,7 +30,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=5, help="samples of each [%(default)s]")
     parser.add_argument("--quick", action="store_true", help="1 run, a fifth of the jobs")
     parser.add_argument("--only", type=int, action="append", help="a row's number; repeatable")
-    parser.add_argument("--peers", action="store_true", help="other Python queues too, 3 runs")
+    parser.add_argument("--peers", action="store_true", help="other Python queues too, 2 runs")
     parser.add_argument("--against", type=Path, help="another checkout of jobwire, in turn")
     parser.add_argument("--no-sidekiq", action="store_true", help="leave Sidekiq out")
     parser.add_argument("--out", type=Path, help="write results.json, targets.md and plots there")

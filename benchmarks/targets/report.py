@@ -16,9 +16,19 @@ from benchmarks.targets.plot import bars
 from benchmarks.targets.rows import JOBWIRE, SIDEKIQ, TARGETS, Sample, Target
 from benchmarks.targets.stage import Stage
 
-__all__ = ["DISTURBED", "Report", "surroundings", "write"]
+__all__ = ["DISTURBED", "Report", "pages", "surroundings", "write"]
 
 DISTURBED = 0.3  # cores that others used: a sample with more is no figure
+BUSY = """
+
+**The machine was busy with other things, most of the time.** CPU for each job holds all the same,
+ratios by and large, rates and latencies do not: they are what a calm machine exceeds."""
+PLOTS = (
+    ("drain", "no-op jobs drained a second, 1 process"),
+    ("failing", "raising jobs stored for retry a second"),
+    ("scheduled", "due scheduled jobs promoted and run a second"),
+    ("one", "jobs enqueued one by one a second"),
+)
 HEAD = """\
 # Targets, and what was measured
 
@@ -89,6 +99,26 @@ class Report:
             )
         return "\n".join(lines) + "\n"
 
+    def cpu(self) -> str:
+        """Return what a job costs the workers, in Markdown: little depends on what others do."""
+        lines = ["| CPU of the workers, µs a job | jobwire | Sidekiq |", "| --- | --- | --- |"]
+        titles = {
+            "drain": "no-op jobs, 1 process",
+            "logged": "no-op jobs, with their log",
+            "processes": "no-op jobs, 2 processes",
+            "failing": "jobs that raise",
+            "scheduled": "scheduled jobs, promoted and run",
+        }
+        for kind, title in titles.items():
+            found = self.of(kind, "cpu_us")
+            cells = [
+                next((spread(each) for name, each in found.items() if name.startswith(team)), "")
+                for team in (JOBWIRE, SIDEKIQ)
+            ]
+            if found:
+                lines.append(f"| {title} | {' | '.join(cells)} |")
+        return "\n".join(lines) + "\n" if len(lines) > 2 else ""
+
     def others(self) -> str:
         """Return what other teams did, in Markdown."""
         names = dict.fromkeys(sample["team"] for sample in self.samples)
@@ -109,7 +139,7 @@ def number(value: float) -> str:
     """Return a figure with three digits that count, or whole."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
-    return f"{value:.3g}"
+    return f"{value:.3g}" if value else "0"
 
 
 def spread(values: list[float]) -> str:
@@ -135,36 +165,47 @@ def surroundings(stage: Stage) -> dict[str, Any]:
 
 
 def write(directory: Path, report: Report, around: Mapping[str, Any]) -> None:
-    """Write results.json, targets.md and the plots."""
+    """Write results.json and what is made from it."""
     directory.mkdir(exist_ok=True)
-    whole = {"surroundings": around, "samples": report.samples}
-    (directory / "results.json").write_text(_json(whole))
-    calm = f"{1 - report.disturbed():.0%} of the samples"
-    pages = [
+    results = {"surroundings": around, "samples": report.samples}
+    (directory / "results.json").write_text(_json(results))
+    for name, text in pages(results).items():
+        (directory / name).write_text(text)
+
+
+def pages(results: Mapping[str, Any]) -> dict[str, str]:
+    """Return targets.md and the plots, by their names, from what results.json holds."""
+    report, around = Report(), results["surroundings"]
+    report.samples = list(results["samples"])
+    calm = 1 - report.disturbed()
+    parts = [
         HEAD,
         f"Median (least to most). {around['cores']} virtual cores, on which everything ran; ",
         f"{around['server']}, {around['python']}, {around['system']}, {around['date']}. ",
-        f"During {calm} others used less than {DISTURBED} cores.\n\n",
+        f"While {calm:.0%} of the samples were taken, others used less than {DISTURBED} cores.",
+        "" if calm >= 0.5 else BUSY,
+        "\n\n",
         report.table(),
     ]
+    if cpu := report.cpu():
+        parts += ["\n", cpu]
     if others := report.others():
-        pages += [
-            "\n## Beside other queues\n\n",
-            "Medians; settings and what they mean: ",
+        parts += [
+            "\n## Beside other queues\n\nMedians; settings and what they mean: ",
             "[performance](../performance.md).\n\n",
             others,
         ]
-    for kind, title in (
-        ("drain", "no-op jobs drained a second, 1 process"),
-        ("failing", "raising jobs stored for retry a second"),
-        ("scheduled", "due scheduled jobs promoted and run a second"),
-        ("one", "jobs enqueued one by one a second"),
-    ):
-        found = report.of(kind, "rate")
-        if len(found) > 1:
-            (directory / f"{kind}.svg").write_text(bars(title, found))
-            pages.append(f"\n![{title}]({kind}.svg)\n")
-    (directory / "targets.md").write_text("".join(pages))
+    found: dict[str, str] = {}
+    for kind, title in PLOTS:
+        rates = {
+            name: values
+            for name, values in report.of(kind, "rate").items()
+            if not name.startswith("other ")
+        }
+        if len(rates) > 1:
+            found[f"{kind}.svg"] = bars(title, rates)
+            parts.append(f"\n![{title}]({kind}.svg)\n")
+    return {"targets.md": "".join(parts), **found}
 
 
 def _json(whole: Mapping[str, Any]) -> str:

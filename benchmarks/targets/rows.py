@@ -108,7 +108,7 @@ def _boot(stage: Stage, team: Team, jobs: int) -> Sample:
 def runs() -> list[Run]:
     """Return what is measured, in this order."""
     waiting = [
-        Run(f"waiting_{slots}", 200 * slots, _drain("Waiting", concurrency=slots, marks=True), True)
+        Run(f"waiting_{slots}", 150 * slots, _drain("Waiting", concurrency=slots, marks=True), True)
         for slots in (10, 50, 100)
     ]
     return [
@@ -120,7 +120,7 @@ def runs() -> list[Run]:
         Run("one", 10_000, _enqueue("one"), True),
         Run("async", 10_000, _enqueue("async"), True),
         Run("bulk", 100_000, _enqueue("bulk")),
-        Run("lone", 100, _lone, True),
+        Run("lone", 60, _lone, True),
         *waiting,
         Run("waiting_async", 50_000, _drain("AsyncWaiting", concurrency=1_000, marks=True)),
         Run("boot", 1, _boot, True),

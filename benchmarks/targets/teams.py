@@ -302,7 +302,7 @@ class Sidekiq(WireTeam):
     """The real one, in its chroot."""
 
     name = f"Sidekiq {VERSION}"
-    share = 0.4
+    share = 0.25
     counts_late = True  # with its beats, ten seconds apart
 
     @staticmethod

@@ -21,8 +21,8 @@ from benchmarks.targets.teams import Drained, Team
 __all__ = ["Peer", "peers"]
 
 HERE = Path(__file__).parent
-DUE = 8.0  # seconds after which scheduled jobs are due: time to enqueue all, and to start a worker
-LONE = 30  # jobs at most: some look for new ones twice a second only
+DUE = 6.0  # seconds after which scheduled jobs are due: time to enqueue all, and to start a worker
+LONE = 15  # jobs at most: some look for new ones twice a second only
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Peer:
     kinds: frozenset[str]
     share: float
     directory: Path
-    most_runs: int = 3
+    most_runs: int = 2
     name: str = ""
 
     def install(self) -> None:
@@ -200,7 +200,7 @@ def peers(directory: Path) -> list[Team]:
             ["huey==3.5.4", "redis"],
             ["huey_consumer", "huey_jobs.huey", "-w", "{slots}", "-k", "thread", "-q", "-n"],
             frozenset(threads),
-            0.05,
+            0.03,
             directory / "huey",
         ),
         Peer(
@@ -208,7 +208,7 @@ def peers(directory: Path) -> list[Team]:
             ["dramatiq[redis]==2.2.1"],
             ["dramatiq", "dramatiq_jobs", "-p", "1", "-t", "{slots}"],
             frozenset(threads),
-            0.05,
+            0.03,
             directory / "dramatiq",
         ),
         Peer(
@@ -216,7 +216,7 @@ def peers(directory: Path) -> list[Team]:
             ["rq==3.0.0"],
             ["rq", "worker", "--url", "{url}", "--with-scheduler", "--quiet", "default"],
             frozenset(rq),
-            0.005,
+            0.003,
             directory / "rq",
         ),
         Peer(
@@ -224,7 +224,7 @@ def peers(directory: Path) -> list[Team]:
             ["arq==0.28.0"],
             ["arq", "arq_jobs.WorkerSettings"],
             frozenset([*tasks, "failing", "scheduled"]),
-            0.05,
+            0.03,
             directory / "arq",
         ),
         Peer(
@@ -235,7 +235,7 @@ def peers(directory: Path) -> list[Team]:
                 *("--max-async-tasks", "{slots}", "--log-level", "WARNING"),
             ],
             frozenset(tasks),
-            0.05,
+            0.03,
             directory / "taskiq",
         ),
     ]
