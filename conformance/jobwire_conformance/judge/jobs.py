@@ -32,6 +32,7 @@ _PROMOTED = frozenset(
 )
 _ORDER = ("retry", "queue", "jid", "created_at", "enqueued_at")
 _POISON = "jobwire.PoisonPill"  # of a job that did not fail [REL-10]
+_LEAST_IN_MILLISECONDS = 10**12  # the year 2001
 _SLACK = 300.0  # seconds that a clock may differ
 _LINK = 2.0  # seconds for what belongs together
 _SIDEKIQ_POPS = (
@@ -243,11 +244,12 @@ class Jobs:
             time = float(score)
         except ValueError:
             return math.nan
-        good = math.isfinite(time) and time >= 0
-        self._judge("SCHED-4", good, step, "a finite score, not negative", score.decode())
-        if good:
-            seconds = time < payloads.MILLISECONDS
-            self._judge("GEN-4", seconds, step, "a score in seconds", f"{score.decode()}")
+        shown = score.decode()
+        good = math.isfinite(time) and 0 <= time < payloads.MILLISECONDS
+        self._judge("SCHED-4", good, step, "a finite score from 0, below 10^11", shown)
+        # Some time of today in milliseconds; what is otherwise too large is no mistake of the unit.
+        seconds = not _LEAST_IN_MILLISECONDS <= time < 10 * _LEAST_IN_MILLISECONDS
+        self._judge("GEN-4", seconds, step, "a score in seconds", shown)
         return time
 
     def _member(self, step: Step, key: str, text: bytes, score: float) -> list[str]:
