@@ -117,6 +117,11 @@ def spec_version() -> str:
 @cache
 def requirements() -> Mapping[str, Requirement]:
     """Return id to requirement, in the order of SPEC.md."""
+    return requirements_of(_requirements_file())
+
+
+def requirements_of(file: Mapping[str, Any]) -> Mapping[str, Requirement]:
+    """Return id to requirement, of what requirements.json holds."""
     return {
         each["id"]: Requirement(
             id=each["id"],
@@ -127,7 +132,7 @@ def requirements() -> Mapping[str, Requirement]:
             test=each["test"],
             text=_one_line_each(each["text"].replace("**", "")),
         )
-        for each in _requirements_file()["requirements"]
+        for each in file["requirements"]
     }
 
 

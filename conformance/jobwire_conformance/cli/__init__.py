@@ -24,6 +24,7 @@ COMMANDS = {
     "explore": "jobwire_conformance.cli.explore:explore",
     "explain": "jobwire_conformance.cli.explain:explain",
     "replay": "jobwire_conformance.cli.replay:replay",
+    "kills": "jobwire_conformance.cli.kills:kills",
     "trace": "jobwire_conformance.cli.trace:trace",
     "report": "jobwire_conformance.cli.report:report",
     "matrix": "jobwire_conformance.cli.matrix:matrix",

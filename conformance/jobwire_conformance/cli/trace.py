@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import click
 
@@ -12,12 +13,34 @@ __all__ = ["trace"]
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--set", "as_set", is_flag=True, help="Print the file of the set of all checks.")
-def trace(as_json: bool, as_set: bool) -> int:
+@click.option(
+    "--strict",
+    "root",
+    is_flag=False,
+    flag_value=".",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="[DIR]",
+    help="Say what keeps the checks from being trusted, in the checkout in DIR. [default: .]",
+)
+def trace(as_json: bool, as_set: bool, root: Path | None) -> int:
     """List what the suite checks, and the obligations that it does not check yet.
 
-    Exit status 1 if there are any.
+    With --strict, hold the requirements against what the runs in conformance/reports executed and
+    what the mutants in conformance/kills.json came to. Exit status 1 if there is anything to say.
     """
-    from jobwire_conformance import cases, data, obligations, sets
+    from jobwire_conformance import cases, data, obligations, sets, strict
+
+    if root is not None:
+        tree = strict.load(root)
+        found = strict.faults(tree)
+        for line in found:
+            click.echo(line)
+        click.echo(
+            f"{len(tree.requirements)} requirements, {len(tree.cases)} cases, "
+            f"{len(tree.mutants)} mutants, {len(tree.results)} runs: {len(found)} faults",
+            err=True,
+        )
+        return 1 if found else 0
 
     every = cases.load()
     if as_set:

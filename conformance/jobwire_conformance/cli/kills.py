@@ -1,0 +1,108 @@
+"""`jobwire conform kills`: put mistakes into an implementation, and see which checks notice."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from jobwire_conformance.cli._options import (
+    config_option,
+    end_at_term,
+    patience_option,
+    server_option,
+)
+from jobwire_conformance.errors import Usage
+
+if TYPE_CHECKING:
+    from jobwire_conformance.kills import Kill
+
+__all__ = ["kills"]
+
+
+@click.command()
+@config_option
+@click.option(
+    "--mutant", "names", multiple=True, metavar="NAME", help="Only this one; * for any text."
+)
+@click.option(
+    "--all", "everything", is_flag=True, help="Run every case about a mutant's requirements. Slow."
+)
+@click.option(
+    "--lanes", default=1, type=click.IntRange(1, 64), help="Mutants at a time. [default: 1]"
+)
+@patience_option
+@server_option
+@click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
+@click.option(
+    "--store",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the table as JSON there, for trace --strict.",
+)
+@click.option(
+    "--page",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the table as Markdown there.",
+)
+def kills(
+    config_path: Path,
+    names: tuple[str, ...],
+    everything: bool,
+    lanes: int,
+    patience: float,
+    server: str | None,
+    as_json: bool,
+    store: Path | None,
+    page: Path | None,
+) -> int:
+    """Put each mutant into an implementation and tell which checks find it.
+
+    The implementation has to pass the suite without them. Exit status 1 if one survives.
+    """
+    from jobwire_conformance import cases, config, kills, mutants
+    from jobwire_conformance.reports.kills import closing, markdown
+
+    settings = config.load(config_path)
+    chosen = [
+        each
+        for each in mutants.load()
+        if not names or any(fnmatch.fnmatchcase(each.name, name) for name in names)
+    ]
+    if not chosen:
+        raise Usage(f"there is no mutant {', '.join(names)}; they are in conformance/mutants")
+    end_at_term()
+    done = 0
+
+    def tell(found: Sequence[Kill], seconds: float) -> None:
+        nonlocal done
+        done += 1
+        for each in found:
+            by = ", ".join(each["by"]) or each.get("said", "")
+            line = f"{each['fate']:9} {each['mutant']} [{each['requirement']}] {by}"
+            click.echo(f"{done}/{len(chosen)} {line.rstrip()}, {seconds:.1f} s", err=True)
+
+    table = kills.kill(
+        settings,
+        chosen,
+        cases.load(),
+        patience=patience,
+        program=server,
+        lanes=lanes,
+        everything=everything,
+        tell=tell,
+    )
+    text = json.dumps(table, indent=2, ensure_ascii=False) + "\n"
+    if store is not None:
+        store.write_text(text, "utf-8")
+    if page is not None:
+        page.write_text(markdown(table), "utf-8")
+    if as_json:
+        click.echo(text, nl=False)
+    click.echo(closing(table), err=as_json)
+    return 1 if any(each["fate"] == "survived" for each in table["mutants"]) else 0

@@ -1,0 +1,64 @@
+"""The kill table for people: which mistake is found by which case, and what is not found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from jobwire_conformance.kills import Kill, Table, obligations
+
+__all__ = ["closing", "markdown"]
+
+
+def closing(table: Table) -> str:
+    """Return how it stands, in a line."""
+    kills = table["mutants"]
+    mutants = {each["mutant"] for each in kills}
+    alive = {each["mutant"] for each in _alive(kills)}
+    tallies = obligations(kills).values()
+    certain = sum(bool(tally.killed) and not tally.alive for tally in tallies)
+    share = 100 * (len(mutants) - len(alive)) / max(1, len(mutants))
+    return (
+        f"{len(mutants) - len(alive)} of {len(mutants)} mutants are killed ({share:.1f} %); "
+        f"{certain} of {len(tallies)} obligations that can be seen have mutants, all killed"
+    )
+
+
+def markdown(table: Table) -> str:
+    """Return the page."""
+    return "\n".join(_lines(table)) + "\n"
+
+
+def _lines(table: Table) -> Iterator[str]:
+    about, kills = table["implementation"], table["mutants"]
+    yield from (
+        "# Which mistakes the suite finds",
+        "",
+        "Made by `jobwire conform kills`, which puts one mistake after the other into what",
+        "an implementation says, and looks which checks fail. A mistake that no check of its",
+        "requirement notices survives. [What mutants are](../conformance.md#mutants)",
+        "",
+        f"{table['started'][:10]}: {about['name']} {about['version']}, specification "
+        f"{table['spec']}, suite {table['suite']}, {table['server']}, "
+        f"{table['seconds']:.0f} s. {closing(table)}.",
+        "",
+        "## Alive",
+        "",
+    )
+    alive = [*_alive(kills)]
+    for each in alive:
+        why = f": {each['said']}" if "said" in each else ""
+        yield f"- `{each['mutant']}` for {each['requirement']}: {each['fate']}{why}"
+    for tally in obligations(kills).values():
+        if not tally.killed:
+            yield f"- {tally.id} has no mutant that is killed"
+    if not alive and all(tally.killed for tally in obligations(kills).values()):
+        yield "None."
+    yield from ("", "## Table", "", "| Requirement | Mutant | Killed by |", "| --- | --- | --- |")
+    order = {id_: number for number, id_ in enumerate(obligations(kills))}
+    for each in sorted(kills, key=lambda k: (order.get(k["requirement"], 1 << 30), k["mutant"])):
+        by = ", ".join(each["by"]) or f"**{each['fate']}**"
+        yield f"| {each['requirement']} | {each['mutant']} | {by} |"
+
+
+def _alive(kills: Sequence[Kill]) -> Iterator[Kill]:
+    return (each for each in kills if each["fate"] != "killed")
