@@ -20,6 +20,7 @@ __all__ = ["Fate", "Handover", "Pair", "hand_over", "push_and_perform"]
 
 _QUEUE = "default"
 _FLAKY = "ab" * 12  # jid of the job that is handed over
+_SOON = 2.0  # seconds until scheduled jobs are due
 _REST = 1.0  # seconds that a worker has to be at rest before what is missing counts as lost
 
 Servers = Callable[[], tuple[Store, Store]]
@@ -117,7 +118,7 @@ def push_and_perform(
     with _lanes(keeper, stores, client, worker) as (here, there):
         pushed: dict[str, Item] = {}
         for item in pool:
-            at = {"at": time.time() + 600} if item.later else {}
+            at = {"at": time.time() + _SOON} if item.later else {}
             job = {"class": "JobwireEcho", "args": list(item.args), "queue": _QUEUE}
             answer = here.driver.ask("push", job=job, **at)
             if answer["outcome"] == "ok" and isinstance(answer["jid"], str):
@@ -127,7 +128,7 @@ def push_and_perform(
                 found.fates.append(Fate(item, "refused", "client", why))
         found.version = here.driver.version
         written = _members(here.link, client.prefix)
-        _make_due(here.link, f"{client.prefix}schedule")
+        # Its time is let come: a client that leaves `at` in the payload means that very time.
         process = there.start("worker", [_QUEUE])
         _await(there, process, lambda: pushed.keys() <= _begun(process).keys(), patience)
         begun = _begun(process)
@@ -144,6 +145,9 @@ def _fate(item: Item, written: Mapping[str, Any] | None, begun: Sequence[Any]) -
         return Fate(item, "lost", "client", "a payload in the queue or set", "none with its jid")
     if (wire := text_of(written.get("args"))) != asked:
         return Fate(item, "changed", "client", asked, wire)
+    if not begun and item.later and "at" in written:
+        inside = f"at {text_of(written['at'])} in it"
+        return Fate(item, "lost", "client", "a payload without at [SCHED-1]", inside)
     if not begun:
         return Fate(item, "lost", "worker", "a run of its jid", "none was reported")
     if len(begun) > 1:
@@ -266,7 +270,7 @@ def _await(lane: Lane, worker: Worker, holds: Callable[[], object], patience: fl
 
 
 def _pending(lane: Lane) -> bool:
-    """Whether there is anything that a worker would take now."""
-    prefix, now = lane.config.prefix, time.time()
+    """Whether there is anything that a worker would take now, or soon."""
+    prefix, now = lane.config.prefix, time.time() + _SOON
     due = [lane.link.call("ZCOUNT", f"{prefix}{name}", 0, now) for name in ("schedule", "retry")]
     return any([*due, lane.link.call("LLEN", f"{prefix}queue:{_QUEUE}")])
