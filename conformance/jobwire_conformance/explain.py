@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from jobwire_conformance import cases, data, mutants, traffic
+from jobwire_conformance import data, mutants, run, traffic
 from jobwire_conformance.cases import Case
 from jobwire_conformance.errors import SuiteFault, Usage
+from jobwire_conformance.mutants import Mutant
 
 __all__ = ["explained", "page"]
 
@@ -25,7 +26,7 @@ def explained(what: str) -> dict[str, Any]:
     Raises:
         Usage: There is neither.
     """
-    every = cases.load()
+    every = run.every_case()
     names = {case.name: case for case in every}
     if what in names:
         return _case(names[what])
@@ -59,7 +60,7 @@ def _requirement(id_: str, every: Sequence[Case]) -> dict[str, Any]:
             {"case": case.name, "title": case.title} for case in every if id_ in case.requirements
         ],
         "traffic": id_ in traffic.REQUIREMENTS,
-        "mutants": [each.name for each in mutants.load() if id_ in each.kills],
+        "mutants": [each.name for each in _mutants() if id_ in each.kills],
         "wire": about.get("wire"),
     }
     return found
@@ -80,8 +81,13 @@ def _case(case: Case) -> dict[str, Any]:
             {"requirement": each, "keyword": known[each].keyword, "text": known[each].text}
             for each in case.requirements
         ],
-        "mutants": [each.name for each in mutants.load() if case.name in each.cases],
+        "mutants": [each.name for each in _mutants() if case.name in each.cases],
     }
+
+
+@cache
+def _mutants() -> Sequence[Mutant]:
+    return mutants.load()
 
 
 @cache
