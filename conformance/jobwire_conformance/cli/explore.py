@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -102,20 +103,24 @@ def explore(
     """
     from jobwire_conformance import config, mutants
     from jobwire_conformance.cli._settings import settings
-    from jobwire_conformance.model.explore import Options
-    from jobwire_conformance.model.explore import explore as run
 
     meant = settings(what, config_path, generation)
     other = None if differential is None else config.load(differential)
     mistake = mutants.named(mutant) if mutant else None
     end_at_term()
-    result = run(
-        mistake.on(meant) if mistake else meant,
-        Options(examples, steps, seed, shrinks, patience, server, out),
-        rewrites=mistake.rules if mistake else (),
-        other=other,
-        says=lambda text: click.echo(text, err=True),
-    )
+    with tempfile.TemporaryDirectory(prefix="jobwire-conform-") as directory:
+        # Or else it leaves a directory of its own wherever it is called.
+        os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", directory)
+        from jobwire_conformance.model.explore import Options
+        from jobwire_conformance.model.explore import explore as run
+
+        result = run(
+            mistake.on(meant) if mistake else meant,
+            Options(examples, steps, seed, shrinks, patience, server, out),
+            rewrites=mistake.rules if mistake else (),
+            other=other,
+            says=lambda text: click.echo(text, err=True),
+        )
     if as_json:
         click.echo(json.dumps(result.as_data(), indent=2))
     else:

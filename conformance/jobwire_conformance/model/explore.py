@@ -146,6 +146,10 @@ class _Stop(BaseException):
         self.error = error
 
 
+class _Enough(BaseException):
+    """An example was made smaller for long enough; no example, for Hypothesis."""
+
+
 class _Search:
     """What Hypothesis calls, with a limit to how long it may take to make an example smaller."""
 
@@ -159,7 +163,7 @@ class _Search:
         """Play an example; raise an error if it fails."""
         if self.smallest is not None and not self._trial.known(acts):
             if self._shrinks == 0:
-                return
+                raise _Enough
             self._shrinks -= 1
         try:
             failure = self._trial.play(acts)
@@ -264,9 +268,7 @@ def _hunt(config: Config, options: Options, search: _Search) -> None:
                 verbosity=Verbosity.quiet,
             ),
         )
-    except _Fails:
-        pass
-    except hypothesis.errors.Flaky:
+    except (_Fails, _Enough, hypothesis.errors.Flaky):
         pass  # what was seen is kept; the replays say how often it happens
 
 

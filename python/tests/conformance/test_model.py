@@ -1,0 +1,386 @@
+"""`jobwire conform explore`: what the model says, and what it finds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import run_state_machine_as_test
+from jsonschema import Draft202012Validator
+
+from jobwire_conformance import cases, config, data, mutants
+from jobwire_conformance.config import Config
+from jobwire_conformance.data import CLAIMS
+from jobwire_conformance.errors import AdapterFault
+from jobwire_conformance.faults import Rewrite, Rule
+from jobwire_conformance.model import found
+from jobwire_conformance.model.actions import Act, Impossible
+from jobwire_conformance.model.explore import REPLAYS, Explored, Options, explore
+from jobwire_conformance.model.machine import machine
+from jobwire_conformance.model.model import Model, Step, script
+from jobwire_conformance.model.pools import BOUNDARIES, SHARE, values
+from jobwire_conformance.model.trial import Failure
+from tests.servers import valkey_program
+
+ROOT = Path(__file__).resolve().parents[3]
+REFERENCE = ROOT / "conformance" / "drivers" / "python"
+CLIENT = ["client/core", "client/bulk", "client/scheduled", "client/faults"]
+WORKER = [
+    *("worker/core", "worker/retry", "worker/monitoring", "worker/signals", "worker/reliable"),
+    *("scheduler/core", "scheduler/reliable"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `python3` in the adapters' commands be the one that runs the tests."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
+
+
+def reference(claims: Sequence[str] | None = None) -> Config:
+    settings = config.load(REFERENCE)
+    return settings if claims is None else replace(settings, claims=[*claims])
+
+
+def options(directory: Path, **more: Any) -> Options:
+    return Options(program=valkey_program(), directory=directory, **more)
+
+
+def explored(
+    settings: Config, directory: Path, *, mutant: mutants.Mutant | None = None, **more: Any
+) -> Explored:
+    """Explore, with a mistake or without one."""
+    return explore(
+        mutant.on(settings) if mutant else settings,
+        options(directory, **more),
+        rewrites=mutant.rules if mutant else (),
+    )
+
+
+def key(value: object) -> str:
+    """Return a text that tells -0.0 from 0.0 and 1 from 1.0."""
+    return json.dumps(value, sort_keys=True)
+
+
+def examples(claims: Sequence[str], *, count: int = 60, steps: int = 8) -> list[list[Act]]:
+    """Return what the machine chooses for these claims; nothing is played."""
+    chosen: list[list[Act]] = []
+    run_state_machine_as_test(
+        machine(claims, lambda acts: chosen.append([*acts])),
+        settings=settings(
+            max_examples=count,
+            stateful_step_count=steps,
+            derandomize=True,
+            database=None,
+            deadline=None,
+            phases=(Phase.generate,),
+            suppress_health_check=[*HealthCheck],
+        ),
+    )
+    return chosen
+
+
+def flat(acts: Sequence[Act], claims: Sequence[str]) -> list[Step]:
+    return [step for part in script(acts, claims) for step in part]
+
+
+# -- what is chosen
+
+
+def test_awkward_values_are_at_least_three_in_ten() -> None:
+    """[PAY-5] [PAY-6]: by chance there would be one in thousands."""
+    known = {key(value) for value in BOUNDARIES}
+    drawn: list[str] = []
+
+    @settings(max_examples=150, derandomize=True, database=None, phases=[Phase.generate])
+    @given(st.lists(values(), min_size=10, max_size=10))
+    def draw(found: list[Any]) -> None:
+        drawn.extend(map(key, found))
+
+    draw()
+    awkward = [value for value in drawn if value in known]
+    assert len(drawn) >= 1000
+    assert len(awkward) / len(drawn) >= 0.3
+    assert {*awkward} == known, "each of them turns up"
+    assert SHARE >= 0.3
+
+
+def test_the_pool_has_every_kind_of_awkward_value() -> None:
+    known = {key(value) for value in BOUNDARIES}
+    wanted = [2**53 + 1, 2**53 - 1, 2**63 - 1, 1e16, -0.0, "\x00", "", [], {}]
+    assert {key(value) for value in wanted} <= known
+    assert any("\U0001f600" in str(value) for value in BOUNDARIES)
+    assert any(isinstance(value, dict) and len(next(iter(value), "")) > 100 for value in BOUNDARIES)
+    assert max(key(value).count("[") for value in BOUNDARIES) == 98
+
+
+def test_every_example_is_a_case() -> None:
+    """All steps that the model can say have the form of cases, and name what is claimed."""
+    forms: dict[str, Step] = {}
+    checked: set[str] = set()
+    for acts in examples(CLAIMS, count=100):
+        steps = flat(acts, CLAIMS)
+        # One of each form is enough, and the schema takes its time.
+        forms |= {f"{next(iter(step))} {sorted(step)}": step for step in steps}
+        checked |= {step["check"] for step in steps if "check" in step}
+    verbs = {form.partition(" ")[0] for form in forms}
+    case = {"case": "x", "title": "x", "claims": [*CLAIMS], "since": "1.0"}
+    problems = Draft202012Validator(data.schema("case")).iter_errors(
+        {**case, "steps": [*forms.values()]}
+    )
+    assert [problem.message for problem in problems] == []
+    every = {"push", "push_bulk", "seed", "warp", "start", "stop", "kill", "signal", "release"}
+    assert every | {"fault", "heal", "settle", "await", "check"} <= verbs
+    core = {"PUSH-1", "PUSH-8", "PAY-5", "PAY-6", "PAY-7", "RETRY-2", "FETCH-1", "STAT-1", "SIG-1"}
+    assert core <= checked
+    assert {*data.requirements()} >= checked
+
+
+@pytest.mark.parametrize(
+    ("claims", "allowed"),
+    [
+        (["client/core"], {"push", "refused"}),
+        (["client/core", "client/faults"], {"push", "refused", "disturbed", "doubtful"}),
+        (["worker/core"], {"seed", "start", "release", "kill"}),
+        (["worker/core", "worker/signals"], {"seed", "start", "release", "kill", "stop"}),
+    ],
+)
+def test_claims_decide_what_is_done_and_judged(claims: list[str], allowed: set[str]) -> None:
+    """What is not claimed is neither done nor judged. [PUSH-8] [SCHED-1]"""
+    requirements = data.requirements()
+    done: set[str] = set()
+    for acts in examples(claims):
+        done |= {act.verb for act in acts}
+        for step in flat(acts, claims):
+            assert "check" not in step or {*claims} & {*requirements[step["check"]].claims}
+            assert "at" not in step or "fault" in step
+    assert done == allowed
+
+
+def test_only_what_is_claimed_may_fail() -> None:
+    """[RETRY-2] is for those who retry: without that claim no job is there to fail."""
+    kinds = {act.given.get("kind") for acts in examples(["worker/core"]) for act in acts}
+    assert kinds <= {None, "Echo", "Gate"}
+
+
+def test_the_same_examples_every_time() -> None:
+    again = [[act.key for act in acts] for acts in examples(CLAIMS)]
+    assert [[act.key for act in acts] for acts in examples(CLAIMS)] == again
+
+
+def test_an_act_that_makes_no_sense_changes_nothing() -> None:
+    model = Model(CLAIMS)
+    push = {"kind": "Echo", "args": [1], "queue": "default", "fields": {}}
+    before = model.apply(Act("push", push))
+    with pytest.raises(Impossible):
+        model.apply(Act("release"))
+    assert model.jobs == 1
+    assert before == script([Act("push", push)], CLAIMS)[0]
+
+
+# -- the model itself
+
+
+def seed(kind: str, args: list[Any], **more: Any) -> Act:
+    common = {"queue": "low", "fields": {}, "spelling": "compact"}
+    return Act("seed", {"kind": kind, "args": args, **common, **more})
+
+
+def checks(acts: Sequence[Act], requirement: str) -> list[Step]:
+    return [step for step in flat(acts, CLAIMS) if step.get("check") == requirement]
+
+
+def test_a_failure_counts_from_zero_and_then_up() -> None:
+    """[RETRY-2]: one more each time, and the first time of failure stays."""
+    first = checks([seed("Fail", ["no"]), Act("start", {"serve": True})], "RETRY-2")
+    assert [step["payload"]["retry_count"] for step in first] == [0]
+    assert first[0]["payload"]["retried_at"] == {"$": "absent"}
+    later = [seed("Fail", ["no"], count=3, failed_at=1700000000.5), Act("start", {"serve": True})]
+    fields = checks(later, "RETRY-2")[0]["payload"]
+    assert (fields["retry_count"], fields["failed_at"]) == (4, 1700000000.5)
+
+
+@pytest.mark.parametrize(
+    ("retry", "count", "place"),
+    [
+        *((True, None, "retry"), (True, 23, "retry"), (True, 24, "dead")),
+        *((1, None, "retry"), (1, 0, "dead"), (0, None, "dead")),
+    ],
+)
+def test_a_job_dies_at_its_limit(retry: bool | int, count: int | None, place: str) -> None:
+    """[RETRY-1] [RETRY-5]"""
+    failed = seed("Fail", ["no"], retry=retry, count=count, failed_at=1700000000.5)
+    steps = flat([failed, Act("start", {"serve": True})], CLAIMS)
+    sizes = {step["zset"]: step["len"] for step in steps if "zset" in step and "len" in step}
+    assert sizes == {"schedule": 0, "retry": 0, "dead": 0} | {place: 1}
+
+
+def test_a_gate_holds_up_everything_behind_it() -> None:
+    """[FETCH-1]: one executor, so the jobs behind are still in their queue."""
+    acts = [seed("Echo", [1]), seed("Gate", []), seed("Echo", [2]), Act("start", {"serve": True})]
+    held = checks(acts, "FETCH-1")
+    assert [step["len"] for step in held if "list" in step] == [1]
+    through = checks([*acts, Act("release")], "FETCH-1")
+    assert [step["len"] for step in through if "list" in step] == [1, 0]
+    jids = [f"{number:024x}" for number in (1, 2, 3)]
+    assert through[-2]["that"] == f"started(*) == {','.join(jids)}"
+
+
+# -- what was found
+
+
+def test_a_found_case_says_how_often_it_failed(tmp_path: Path) -> None:
+    acts = [seed("Fail", ["no"]), Act("start", {"serve": True})]
+    check = checks(acts, "RETRY-2")[0]
+    case = found.as_case(acts, Failure(1, check, ""), reference())
+    assert case["seed"]
+    assert [next(iter(step)) for step in case["steps"]] == ["start", "settle", "check"]
+    assert "flaky" not in found.label(case, 5, 5)["title"]
+    flaky = found.label(case, 2, 5)
+    assert "flaky, failed in 2/5" in flaky["title"]
+    path = found.write(flaky, tmp_path)
+    assert cases.load_file(path).requirements == ["RETRY-2"]
+    assert path.stem == found.label(case, 5, 5)["case"], "named after what is done, not after luck"
+
+
+def test_acts_that_are_not_needed_are_left_out() -> None:
+    push = {"kind": "Echo", "args": [1], "queue": "default", "fields": {}}
+    acts = [Act("push", {**push, "args": [number]}) for number in range(5)]
+
+    def play(left: Sequence[Act]) -> Failure | None:
+        script(left, CLAIMS)
+        wrong = [index for index, act in enumerate(left) if act.given["args"] == [3]]
+        return Failure(wrong[0], {"check": "PUSH-1"}, "") if wrong else None
+
+    failure = play(acts)
+    assert failure is not None
+    left, last = found.fewer(acts, failure, play)
+    assert [act.given["args"] for act in left] == [[3]]
+    assert last.act == 0
+
+
+# -- with an implementation
+
+
+def test_nothing_is_found_in_the_reference_s_client(tmp_path: Path) -> None:
+    """[PUSH-1] [PUSH-8] [SCHED-1] [BULK-5] and what values must be."""
+    result = explored(reference(CLIENT), tmp_path, examples=12)
+    assert (result.failure, [*tmp_path.iterdir()]) == (None, [])
+    assert result.examples >= 8
+    assert {"PUSH-1", "PUSH-8", "PAY-5", "PAY-6", "KEY-5"} <= {*result.checked}
+
+
+def test_nothing_is_found_in_the_reference_s_worker(tmp_path: Path) -> None:
+    """[FETCH-1] [EXEC-1] [RETRY-2] [PAY-7] [SCHED-6]"""
+    result = explored(reference(WORKER), tmp_path, examples=6, patience=20.0)
+    assert (result.failure, [*tmp_path.iterdir()]) == (None, [])
+    assert {"FETCH-1", "EXEC-1"} <= {*result.checked}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", [None, 1, 2])
+@pytest.mark.parametrize("name", ["jobwire.toml", "basic.toml", "asyncio.toml"])
+def test_nothing_is_found_in_the_reference(name: str, seed: int | None, tmp_path: Path) -> None:
+    """Everything at once, in three of its forms. [PUSH-1] [FETCH-1] [RETRY-2] [SCHED-6]"""
+    settings = config.load(REFERENCE / name)
+    result = explored(settings, tmp_path, examples=60, steps=10, seed=seed, patience=20.0)
+    assert result.failure is None, result.as_data()
+
+
+FOUND = [
+    ("through-doubles", ["client/core"], 60),
+    ("whole-floats-as-integers", ["client/core"], 60),
+    ("insert-at-tail", ["client/core"], 60),
+    ("retry-forgets-fields", ["worker/core", "worker/retry"], 60),
+]
+
+
+@pytest.mark.parametrize(("name", "claims", "count"), FOUND)
+def test_a_mistake_is_found_and_made_small(
+    name: str, claims: list[str], count: int, tmp_path: Path
+) -> None:
+    """A case of three steps at most, which anyone can replay."""
+    mutant = mutants.named(name)
+    result = explored(
+        reference(claims), tmp_path, mutant=mutant, examples=count, shrinks=40, patience=5.0
+    )
+    assert result.failure is not None
+    assert result.failure.requirement in mutant.kills
+    assert (result.failed, len(result.steps) <= 3) == (REPLAYS, True), result.steps
+    assert result.path is not None
+    case = cases.load_file(result.path)
+    assert case.requirements == [result.failure.requirement]
+    assert f"failed in {REPLAYS}/{REPLAYS}" in case.title
+    # And the reference, without the mistake, passes it.
+    command = [sys.executable, "-m", "jobwire", "conform", "replay", str(result.path)]
+    path = os.pathsep.join([str(ROOT / "python"), str(ROOT / "conformance")])
+    done = subprocess.run(
+        [*command, "-C", str(REFERENCE / "jobwire.toml"), "--server", valkey_program()],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "passed 1/1" in done.stdout
+
+
+def test_what_happens_once_is_flaky(tmp_path: Path) -> None:
+    """A mistake that is never made again is told as such. [PUSH-1]"""
+    left = [None] * 3
+
+    def sometimes(words: Sequence[bytes]) -> Sequence[bytes]:
+        if left:
+            left.pop()
+            return [b"RPUSH", *words[1:-1], b"{}"]
+        return words
+
+    result = explore(
+        reference(["client/core"]),
+        options(tmp_path, examples=10, shrinks=10),
+        rewrites=[Rule(Rewrite(sometimes), label="LPUSH", times=1 << 60)],
+    )
+    assert result.failure is not None
+    assert result.failed == 0
+    assert result.as_data()["found"]["flaky"] is True
+    assert result.path is not None
+    assert "flaky, failed in 0/5" in cases.load_file(result.path).title
+
+
+def test_an_adapter_that_breaks_the_rules_ends_it(tmp_path: Path) -> None:
+    (tmp_path / "driver.py").write_text("raise SystemExit(7)\n")
+    path = tmp_path / "jobwire.toml"
+    path.write_text(
+        '[implementation]\nname = "broken"\nclaims = ["client/core"]\n'
+        f'[driver]\ncommand = ["{sys.executable}", "driver.py"]\n'
+    )
+    with pytest.raises(AdapterFault, match="exit status 7"):
+        explored(config.load(path), tmp_path / "out")
+
+
+def test_two_implementations_are_compared(tmp_path: Path) -> None:
+    """Differences are no failures: the generations write times in other forms. [GEN-1] [GEN-2]"""
+    result = explore(
+        reference(["client/core"]),
+        options(tmp_path, examples=4),
+        other=replace(reference(["client/core"]), generation=7),
+    )
+    assert result.failure is None
+    forms = {(each.one, each.other) for each in result.differences}
+    assert forms == {("a integer", "a float")}
+    assert all("_at' of" in each.what for each in result.differences)
+    same = explore(
+        reference(["client/core"]), options(tmp_path, examples=4), other=reference(["client/core"])
+    )
+    assert [each.what for each in same.differences] == []
