@@ -178,6 +178,7 @@ class Peer:
                 stderr=output,
                 start_new_session=True,
             )
+        stage.keeper.watch(worker.pid)
         try:
             yield worker.pid
         except AssertionError:
@@ -187,6 +188,7 @@ class Peer:
             with suppress(ProcessLookupError):
                 os.killpg(worker.pid, signal.SIGKILL)
             worker.wait()
+            stage.keeper.release(worker.pid)
 
 
 def peers(directory: Path) -> list[Team]:
