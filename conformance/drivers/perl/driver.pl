@@ -7,7 +7,8 @@ use Time::HiRes qw(time);
 
 $| = 1;
 my $json = JSON::PP->new->utf8->canonical->allow_bignum;
-my ($host, $port) = $ENV{JOBWIRE_REDIS_URL} =~ m{^redis://([^:/]+):(\d+)} or die "no Redis";
+my ($login, $host, $port) = $ENV{JOBWIRE_REDIS_URL} =~ m{^redis://(?:([^@]*)@)?([^:/]+):(\d+)}
+  or die "no Redis";
 my $redis = IO::Socket::INET->new(PeerHost => $host, PeerPort => $port) or die "$host:$port: $!";
 
 sub call {    # replies here are lines
@@ -16,6 +17,9 @@ sub call {    # replies here are lines
     die "redis: $reply" if $reply =~ /^-/;
     if ($reply =~ /^\*(\d+)/) { call_rest($1) }
 }
+
+# User and password are percent-encoded, and + is no space in them. [ENV-7]
+call("AUTH", map { s/%(..)/chr hex $1/ger } split /:/, $login, 2) if length($login // "");
 
 sub call_rest { for (1 .. $_[0]) { <$redis> // die "connection closed\n" } }
 

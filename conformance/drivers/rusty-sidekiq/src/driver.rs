@@ -82,12 +82,19 @@ async fn push(redis: &RedisPool, request: &Value) -> Result<Value, Value> {
 
 pub async fn run(redis: RedisPool) {
     for line in std::io::stdin().lock().lines() {
-        let request: Value = serde_json::from_str(&line.expect("a line")).expect("a request");
+        let line = line.expect("a line");
+        // 1e400 is no number for Rust; a caller could not even write it down.
+        let request: Value = serde_json::from_str(&line).unwrap_or_else(|error| {
+            let id = line.trim_start_matches("{\"id\":").split(',').next();
+            let id: u64 = id.and_then(|id| id.parse().ok()).expect("an id");
+            json!({"id": id, "op": "cannot be read", "why": error.to_string()})
+        });
         let op = request["op"].as_str().unwrap_or_default().to_owned();
         let mut answer = match op.as_str() {
             "hello" => json!({"ok": {"driver": 1, "version": "0.14.0", "ops": ["push"]}}),
             "push" => push(&redis, &request).await.unwrap_or_else(|said| said),
             "bye" => json!({"ok": {}}),
+            "cannot be read" => refused("rejected", request["why"].as_str().unwrap_or_default()),
             _ => json!({"unsupported": true}),
         };
         answer["id"] = request["id"].clone();

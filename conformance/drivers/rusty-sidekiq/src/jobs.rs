@@ -124,4 +124,3 @@ job!(JobwireSpawn, |this, args| {
     let class = job["class"].as_str().unwrap_or_default().to_owned();
     sidekiq::perform_async(&this.redis, class, queue, job["args"].clone()).await
 });
-

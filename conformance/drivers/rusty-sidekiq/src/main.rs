@@ -10,9 +10,13 @@ fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"))
 }
 
-async fn pool() -> RedisPool {
+fn pool() -> RedisPool {
     let manager = RedisConnectionManager::new(variable("JOBWIRE_REDIS_URL")).expect("a URL");
-    bb8::Pool::builder().build(manager).await.expect("a pool")
+    // A server that cannot be talked to is the first push's affair, and soon.
+    let patience = std::time::Duration::from_secs(3);
+    bb8::Pool::builder()
+        .connection_timeout(patience)
+        .build_unchecked(manager)
 }
 
 #[tokio::main]
@@ -21,8 +25,8 @@ async fn main() {
         .with_writer(std::io::stderr)
         .init();
     match std::env::args().nth(1).as_deref() {
-        Some("driver") => driver::run(pool().await).await,
-        Some("worker") => worker::run(pool().await).await,
+        Some("driver") => driver::run(pool()).await,
+        Some("worker") => worker::run(pool()).await,
         _ => {
             eprintln!("usage: adapter driver|worker");
             std::process::exit(64);
