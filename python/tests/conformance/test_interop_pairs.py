@@ -1,0 +1,153 @@
+"""Clients and workers in pairs: what arrives, what does not, and who is to blame."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from jobwire_conformance import config
+from jobwire_conformance.cli import conform
+from jobwire_conformance.config import Config
+from jobwire_conformance.interop import report, run
+from jobwire_conformance.interop.run import Found
+from tests.servers import valkey_program
+
+ROOT = Path(__file__).resolve().parents[3]
+DRIVERS = ROOT / "conformance" / "drivers"
+
+
+@pytest.fixture(autouse=True)
+def _own_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have `python3` of the settings be the interpreter of the tests."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
+
+
+def tried(*configs: Config) -> Found:
+    """Try these in pairs."""
+    return run.run(configs, lanes=2, patience=20, program=valkey_program())
+
+
+def reference() -> Config:
+    """Return the settings of the reference."""
+    return config.load(DRIVERS / "python")
+
+
+def altered(tmp_path: Path, name: str, old: str, new: str) -> Config:
+    """Return the reference with a mistake in one of its programs."""
+    directory = tmp_path / "adapter"
+    shutil.copytree(DRIVERS / "python", directory)
+    program = directory / name
+    text = program.read_text("utf-8")
+    assert text.count(old) == 1
+    program.write_text(text.replace(old, new), "utf-8")
+    return replace(config.load(directory), name="altered")
+
+
+def test_the_reference_understands_itself() -> None:
+    """Every job arrives as it was pushed, a failed one is retried. [PAY-5] [PAY-6] [RETRY-3]"""
+    found = tried(reference())
+    (pair,), (handover,) = found.pairs, found.handovers
+    assert pair.error is None
+    assert {fate.status for fate in pair.fates} == {"intact"}
+    assert handover.error is None
+    assert handover.problems == []
+    assert found.status == 0
+    assert found.versions["jobwire"]
+
+
+@pytest.mark.skipif(shutil.which("perl") is None, reason="needs Perl")
+def test_a_client_that_changes_numbers_is_blamed_for_them() -> None:
+    """Perl has one kind of number, so whole floats arrive as integers. [PAY-6]"""
+    found = tried(config.load(DRIVERS / "perl"), reference())
+    pair = next(pair for pair in found.pairs if pair.client == "perl-sample")
+    fates = {fate.item.name: fate for fate in pair.fates}
+    assert fates["whole floats"].status == "changed"
+    assert fates["whole floats"].by == "client"
+    assert fates["text beyond ASCII"].status == "intact"
+    assert fates["scheduled"].status == "intact"
+    assert found.status == 1
+    assert "whole floats: changed as a client" in report.text(found)
+
+
+def test_a_worker_that_changes_arguments_is_blamed_for_them(tmp_path: Path) -> None:
+    """What the payload says is compared before what the job saw. [EXEC-1]"""
+    worker = altered(
+        tmp_path,
+        "worker.py",
+        '    """Take anything."""\n',
+        '    """Take anything."""\n    args = json.loads(json.dumps(args), parse_int=float)\n',
+    )
+    found = tried(replace(reference(), worker=None), replace(worker, driver=None))
+    (pair,) = found.pairs
+    changed = {fate.item.name for fate in pair.bad}
+    assert "small integers" in changed
+    assert {fate.by for fate in pair.bad} == {"worker"}
+    assert {fate.status for fate in pair.bad} == {"changed"}
+
+
+def test_a_job_that_is_not_performed_is_lost(tmp_path: Path) -> None:
+    """A client that says ok, and writes where no worker looks. [PUSH-1]"""
+    driver = altered(
+        tmp_path,
+        "driver.py",
+        '    job = dict(request["job"])\n    name, args',
+        '    job = {**request["job"], "queue": "elsewhere"}\n    name, args',
+    )
+    found = tried(replace(driver, worker=None), replace(reference(), driver=None))
+    (pair,) = found.pairs
+    now = [fate for fate in pair.fates if not fate.item.later]
+    assert {(fate.status, fate.by) for fate in now} == {("lost", "client")}
+    # Those in the set schedule are found there, and promoted to the other queue.
+    later = [fate for fate in pair.fates if fate.item.later]
+    assert {(fate.status, fate.by) for fate in later} == {("lost", "worker")}
+
+
+def test_an_adapter_that_fails_is_no_verdict_about_the_pair(tmp_path: Path) -> None:
+    """The others are tried all the same; the exit status says whose fault it is."""
+    broken = altered(
+        tmp_path, "driver.py", "def main() -> None:\n", "def main() -> None:\n    1/0\n"
+    )
+    found = tried(replace(broken, worker=None), reference())
+    errors = {pair.client: pair.error for pair in found.pairs}
+    assert errors["jobwire"] is None
+    assert "ZeroDivisionError" in (errors["altered"] or "")
+    assert found.status == 3
+
+
+def test_the_command_prints_json_and_writes_a_page(tmp_path: Path) -> None:
+    """Everything is in the JSON; the page has a row for each client."""
+    page = tmp_path / "page.md"
+    words = ["interop", str(DRIVERS / "python"), "--json", "--markdown", str(page)]
+    outcome = CliRunner().invoke(
+        conform, [*words, "--server", valkey_program()], standalone_mode=False
+    )
+    assert outcome.return_value == 0
+    found = json.loads(outcome.stdout)
+    assert [(pair["client"], pair["worker"]) for pair in found["pairs"]] == [("jobwire", "jobwire")]
+    assert all(job["status"] == "intact" for job in found["pairs"][0]["jobs"])
+    count = len(found["pairs"][0]["jobs"])
+    assert f"| jobwire | {count}/{count} |" in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["python", "python"], "two files are of jobwire"),
+        (["perl"], "so nobody performs"),
+        (["nowhere"], "does not exist"),
+    ],
+)
+def test_wrong_usage_is_said_in_one_message(words: list[str], message: str) -> None:
+    """Status 64, and what to do."""
+    files = [str(DRIVERS / word) for word in words]
+    outcome = CliRunner().invoke(conform, ["interop", *files], standalone_mode=False)
+    assert outcome.return_value == 64
+    assert message in outcome.stderr
