@@ -16,6 +16,7 @@ __all__ = ["OURS", "File", "find", "read"]
 
 OURS = ("jobwire.toml", "jobwire.yml", "jobwire.yaml", "pyproject.toml")
 _TABLE = ("tool", "jobwire")
+_CONFORMANCE = ("implementation",)  # the table by which the suite's jobwire.toml is known
 _KINDS = ".toml, .yml, .yaml, .yml.erb or .yaml.erb"
 
 
@@ -48,11 +49,19 @@ def find(directory: Path) -> Path | None:
 
 
 def _counts(path: Path) -> bool:
-    """Whether it has settings: a pyproject.toml is there for much else."""
-    if path.name != "pyproject.toml" or not path.is_file():
+    """Whether it has settings: files of these names are there for other things, too."""
+    if path.suffix != ".toml" or not path.is_file():
         return path.is_file()
     text = path.read_text("utf-8-sig", errors="replace")
-    return "jobwire" in text and in_toml.read(text, path.name, _TABLE) is not None
+    if path.name == "pyproject.toml":
+        return "jobwire" in text and in_toml.read(text, path.name, _TABLE) is not None
+    return not _is_conformance(text, path.name)
+
+
+def _is_conformance(text: str, name: str) -> bool:
+    """Whether it tells the conformance suite of an implementation, and a worker nothing."""
+    table = _CONFORMANCE
+    return table[0] in text and in_toml.read(text, name, table) is not None
 
 
 def read(path: Path) -> File:
@@ -72,6 +81,11 @@ def read(path: Path) -> File:
     suffixes = path.suffixes[:-1] if path.suffix == ".erb" else path.suffixes
     match suffixes[-1:]:
         case [".toml"]:
+            if _is_conformance(text, shown):
+                raise ConfigError(
+                    f"{shown}: is for the conformance suite, as its [implementation] says; "
+                    "a worker's settings need a file of their own, such as jobwire.yml"
+                )
             table = _TABLE if path.name == "pyproject.toml" else ()
             found = in_toml.read(text, shown, table)
             if found is None:

@@ -22,7 +22,7 @@ PROGRAMS = [code for kind, code in CODE if kind == "python"]
 
 
 def inspect_group() -> click.Group:
-    found = cli.commands["inspect"]
+    found = cli.get_command(click.Context(cli), "inspect")
     assert isinstance(found, click.Group)
     return found
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from jobwire_conformance.reports.results import Results, dump, load
 
-__all__ = ["MARKS", "results", "write"]
+__all__ = ["GONE", "MARKS", "results", "write"]
 
 SCRIPT = "</pre></style></title><script>document.title='taken'</script><img src=x onerror=alert(1)>"
 QUOTES = "\" ' onmouseover=alert(1) &lt; &amp;"
@@ -17,6 +17,7 @@ CONTROL = "\0\x01\x1b[31mred\x7f\x9b\u202eright to left\u2066\ufeff\r\n\tend"
 SURROGATE = "half \ud800 of a pair"
 CELL = "a | b\n| --- | `code` [link](javascript:alert(1)) <b>bold</b> \\"
 LONG = "x" * 300_000
+GONE = f"PUSH-{99999}"  # a requirement that there is not, and whose id must not be cited
 MARKS = (SCRIPT, QUOTES, CONTROL, SURROGATE, CELL, LONG)
 
 
@@ -37,7 +38,7 @@ def results(**more: Any) -> Results:
             **{"issue": QUOTES, "message": CONTROL},
         },
         {
-            **{"case": "gone", "requirement": "PUSH-99999", "claim": "client/core"},
+            **{"case": "gone", "requirement": GONE, "claim": "client/core"},
             **{"keyword": "MUST", "status": "blocked", "blocked_by": SCRIPT + SURROGATE},
         },
         {

@@ -360,10 +360,10 @@ def test_of_the_same_version_the_latest_counts(tmp_path: Path) -> None:
 
 def test_a_requirement_that_this_version_does_not_have_is_shown_as_that(tmp_path: Path) -> None:
     other = results("client/core", spec="0.9")
-    other["checks"][0]["requirement"] = "PUSH-4711"
+    other["checks"][0]["requirement"] = hostile.GONE
     put(tmp_path / "1.json", other)
     text = command("matrix", tmp_path).stdout
-    assert "PUSH-4711 (not in this version)" in text
+    assert f"{hostile.GONE} (not in this version)" in text
     assert "0.9 (another one)" in text
 
 

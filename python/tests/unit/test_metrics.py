@@ -125,7 +125,7 @@ def test_a_flush_beside_sidekiq_7() -> None:
     metrics.tally().record("A", 25, failed=False)
     keys = [each[1] for each in words(metrics.flush(KEYS, now=NOW, generation=7))]
     assert list(dict.fromkeys(keys)) == [
-        *("h|A-4-8:4", "A-04-8:4", "j|250204|8:04", "j|250204|8:0", "j|20250204|8:4")
+        *("h|A-4-8:4", "A-04-08:4", "j|250204|8:04", "j|250204|8:0", "j|20250204|8:4")
     ]
 
 

@@ -188,6 +188,15 @@ def test_two_files_are_refused_unless_one_is_named(settle: Resolve) -> None:
     assert settle(file="jobwire.yml", JOBWIRE_CONFIG="jobwire.toml")["tag"] == "a"
 
 
+def test_the_conformance_suites_file_is_left_alone(settle: Resolve) -> None:
+    """It has the same name, beside an implementation whose worker has settings, too."""
+    settle('[implementation]\nname = "shop"', "jobwire.toml")
+    assert settle().file.value is None
+    with pytest.raises(ConfigError, match=r"jobwire.toml: is for the conformance suite.*own"):
+        settle(file="jobwire.toml")
+    assert settle("tag: x", "jobwire.yml")["tag"] == "x"
+
+
 def test_rubys_file_is_used_only_if_named(settle: Resolve) -> None:
     """Its queues hold jobs that only Ruby can run."""
     settle("concurrency: 3", "config/sidekiq.yml")
