@@ -164,6 +164,10 @@ def answer(client: jobwire.Client, inspector: Inspector, request: dict[str, Any]
 
 def main() -> None:
     """Answer requests until `bye` or the end."""
+    if "JOBWIRE_MUTATE" in os.environ:
+        import mistakes
+
+        mistakes.make(os.environ["JOBWIRE_MUTATE"])
     given = os.environ["JOBWIRE_GENERATION"]
     generation: Any = given if given == "auto" else int(given)
     timeout = float(os.environ.get("JOBWIRE_TIMEOUT", "5"))
