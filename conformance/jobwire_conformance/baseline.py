@@ -100,7 +100,8 @@ def _entries(path: Path, known: Sequence[Deviation]) -> tuple[str, Mapping[str, 
         return "", {}
     text = path.read_text("utf-8")
     starts = [found.start() for found in _ENTRY.finditer(text)]
-    blocks = [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
+    ends = [*starts[1:], len(text)] if starts else []
+    blocks = [text[start:end] for start, end in zip(starts, ends, strict=True)]
     try:
         ids = [tomllib.loads(block)["deviation"][0]["id"] for block in blocks]
     except (ValueError, KeyError, IndexError):
