@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -252,7 +252,8 @@ def _hunt(config: Config, options: Options, search: _Search) -> None:
     factory = machine(config.claims, search.play)
     if options.seed is not None:
         factory = hypothesis.seed(options.seed)(factory)
-    try:
+    # What was seen is kept, whatever ends it; the replays say how often it happens.
+    with suppress(_Fails, _Enough, hypothesis.errors.Flaky):
         run_state_machine_as_test(
             factory,
             settings=settings(
@@ -268,8 +269,6 @@ def _hunt(config: Config, options: Options, search: _Search) -> None:
                 verbosity=Verbosity.quiet,
             ),
         )
-    except (_Fails, _Enough, hypothesis.errors.Flaky):
-        pass  # what was seen is kept; the replays say how often it happens
 
 
 def _keep(

@@ -184,10 +184,9 @@ class Model:
         return found | {**job.fields}
 
     def _put(self, job: Job, place: str, cause: str, *, last: bool = True) -> Iterator[Step | None]:
+        """A job comes to a place; of several, everything is looked at after the last."""
         if place == "queue":
             self._queues.setdefault(job.queue, []).insert(0, job)
-            if not self._runs(job.queue):
-                yield from self._pushed(job, last)
         else:
             self._insert(job)
         if not last:
@@ -204,18 +203,29 @@ class Model:
             bare = {"at": _ABSENT, "enqueued_at": _ABSENT}
             yield self._check(("SCHED-1",), zset="schedule", index=index, payload=bare)
             yield from self._written(job, zset="schedule", index=index)
-
-    def _pushed(self, job: Job, last: bool) -> Iterator[Step | None]:
-        if last:
+        elif place == "queue" and not self._runs(job.queue):
             yield self._check(("KEY-1",), set="queues", has=[job.queue])
             yield from self._written(job, list=f"queue:{job.queue}", index=0)
 
     def _written(self, job: Job, **where: Any) -> Iterator[Step | None]:
         """What a client has written is what it was given, told by what could be wrong with it."""
+        yield from self._carried(job, **where)
         for rule in _at_stake(job):
             yield self._check((rule,), **where, payload={"args": job.args, **job.fields})
+
+    def _carried(self, job: Job, **where: Any) -> Iterator[Step | None]:
+        """The fields are all there; what became of their values is a matter of its own."""
         if job.fields:
+            there = {name: {"$": "any"} for name in job.fields}
+            yield self._check(("PAY-7",), **where, payload=there)
             yield self._check(("PAY-13",), **where, payload=_RESERVED)
+
+    def _intact(self, job: Job, **where: Any) -> Iterator[Step | None]:
+        """A transition has kept what it does not own. [PAY-7]"""
+        yield from self._carried(job, **where)
+        for rule in (*_at_stake(job), "PAY-7"):
+            intact = {"class": job.class_, "args": job.args, **job.fields}
+            yield self._check((rule,), **where, payload=intact)
 
     # -- the suite's own hand
 
@@ -383,11 +393,7 @@ class Model:
                 index=0,
                 payload={"at": _ABSENT, "enqueued_at": now, "queue": job.queue},
             )
-            for rule in (*_at_stake(job), "PAY-7"):
-                intact = {"args": job.args, **job.fields}
-                yield self._check((rule,), list=key, index=0, payload=intact)
-            if job.fields:
-                yield self._check(("PAY-13",), list=key, index=0, payload=_RESERVED)
+            yield from self._intact(job, list=key, index=0)
             yield self._check(("KEY-1",), set="queues", has=[job.queue])
         yield from self._look("work")
 
@@ -463,11 +469,7 @@ class Model:
         score = {"$": "time", "within": spread + 2, "of": _now(delay)}
         yield self._check(("RETRY-4",), zset="retry", score=score)
         yield self._check(("RETRY-7",), zset="retry", payload={"queue": job.queue})
-        intact = {"class": job.class_, "args": job.args, **job.fields}
-        for rule in (*_at_stake(job), "PAY-7"):
-            yield self._check((rule,), zset="retry", payload=intact)
-        if job.fields:
-            yield self._check(("PAY-13",), zset="retry", payload=_RESERVED)
+        yield from self._intact(job, zset="retry")
 
     def _look(self, cause: str) -> Iterator[Step | None]:
         """Every job is in its place, and nothing else is anywhere."""

@@ -298,21 +298,21 @@ def test_nothing_is_found_in_the_reference(name: str, seed: int | None, tmp_path
 
 
 FOUND = [
-    ("through-doubles", ["client/core"], 60),
-    ("whole-floats-as-integers", ["client/core"], 60),
-    ("insert-at-tail", ["client/core"], 60),
-    ("retry-forgets-fields", ["worker/core", "worker/retry"], 60),
+    ("through-doubles", ["client/core"], 40),
+    ("insert-at-tail", ["client/core"], 40),
+    pytest.param("whole-floats-as-integers", ["client/core"], 40, marks=pytest.mark.full),
+    ("retry-forgets-fields", ["worker/core", "worker/retry"], 8),
 ]
 
 
-@pytest.mark.parametrize(("name", "claims", "count"), FOUND)
+@pytest.mark.parametrize(("name", "claims", "shrinks"), FOUND)
 def test_a_mistake_is_found_and_made_small(
-    name: str, claims: list[str], count: int, tmp_path: Path
+    name: str, claims: list[str], shrinks: int, tmp_path: Path
 ) -> None:
     """A case of three steps at most, which anyone can replay."""
     mutant = mutants.named(name)
     result = explored(
-        reference(claims), tmp_path, mutant=mutant, examples=count, shrinks=40, patience=5.0
+        reference(claims), tmp_path, mutant=mutant, examples=60, shrinks=shrinks, patience=5.0
     )
     assert result.failure is not None
     assert result.failure.requirement in mutant.kills
