@@ -1,7 +1,8 @@
 """Which mutants the checks find: each is run, and the table of what killed it is made.
 
 A mutant is killed for a requirement if a check of that requirement fails. A check that is blocked
-by a step before it has said nothing, and kills nobody.
+by a step before it has said nothing, and kills nobody; neither does one that fails without the
+mutant, too.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NotRequired, TypedDict
 
 from jobwire_conformance import data, run
 from jobwire_conformance.cases import Case
-from jobwire_conformance.config import Config
+from jobwire_conformance.config import Config, Generation
 from jobwire_conformance.mutants import Mutant
 from jobwire_conformance.obligations import visible
 from jobwire_conformance.verdicts import Verdict
@@ -69,6 +70,12 @@ class Tally:
     alive: Sequence[str]
 
 
+Held = Callable[[Case, str], bool]
+"""Whether a check of a requirement passes without a mutant."""
+
+_WHOLE = 20.0  # seconds of patience with which the times in cases are as they are written
+
+
 class _Silent:
     def waiting(self, case: Case, what: str) -> None:
         pass
@@ -85,6 +92,7 @@ def try_one(
     patience: float,
     program: str | None = None,
     everything: bool = False,
+    held: Held = lambda *_: True,
 ) -> tuple[list[Kill], run.Outcome | None]:
     """Return what became of one mutant, and the run that says so.
 
@@ -96,14 +104,10 @@ def try_one(
         program: Of the servers.
         everything: Run every case that checks one of its requirements, not only those that it
             names.
+        held: What passes without it.
     """
     settings = mutant.on(config)
-    meant = [
-        case
-        for case in cases
-        if case.name in mutant.cases or (everything and set(mutant.kills) & set(case.requirements))
-    ]
-    chosen = run.chosen(run.offered(meant, settings), settings.claims, settings.generation)
+    chosen = _chosen(settings, mutant, cases, everything)
     if not chosen:
         return [_kill(mutant, id_, "unclaimed") for id_ in mutant.kills], None
     outcome = run.run(
@@ -111,14 +115,22 @@ def try_one(
         chosen,
         (),
         watcher=_Silent(),
-        patience=patience,
+        patience=_patience(chosen, patience),
         program=program,
         rewrites=mutant.rules,
     )
+    names = {case.name: case for case in chosen}
     found = []
     for id_ in mutant.kills:
         about = [verdict for verdict in outcome.verdicts if verdict.requirement == id_]
-        by = sorted({verdict.case for verdict in about if verdict.status in _FAILED})
+        by = sorted(
+            {
+                verdict.case
+                for verdict in about
+                if verdict.status in _FAILED
+                and (verdict.case not in names or held(names[verdict.case], id_))
+            }
+        )
         said = "; ".join(str(error).partition("\n")[0] for error in outcome.errors)
         if not by and not said:
             blocked = {v.finding.blocked_by for v in about if v.finding.blocked_by is not None}
@@ -128,6 +140,59 @@ def try_one(
             fate, said = "unclaimed", ""
         found.append(_kill(mutant, id_, fate, by, "" if by else said))
     return found, outcome
+
+
+def _chosen(
+    settings: Config, mutant: Mutant, cases: Sequence[Case], everything: bool
+) -> list[Case]:
+    meant = [
+        case
+        for case in cases
+        if case.name in mutant.cases or (everything and set(mutant.kills) & set(case.requirements))
+    ]
+    return run.chosen(run.offered(meant, settings), settings.claims, settings.generation)
+
+
+def _patience(cases: Sequence[Case], usual: float) -> float:
+    """Return the patience for these cases: where they wait for something, all that they say."""
+    return max(usual, _WHOLE) if any(case.pace for case in cases) else usual
+
+
+def control(
+    config: Config,
+    mutants: Sequence[Mutant],
+    cases: Sequence[Case],
+    *,
+    patience: float,
+    program: str | None,
+    lanes: int,
+    everything: bool,
+) -> Held:
+    """Run the cases of these mutants without them; return what passes."""
+    groups: dict[tuple[Generation, float], dict[str, Case]] = {}
+    for generation in dict.fromkeys(each.generation or config.generation for each in mutants):
+        settings = replace(config, generation=generation)
+        for mutant in mutants:
+            if (mutant.generation or config.generation) == generation:
+                for case in _chosen(settings, mutant, cases, everything):
+                    # Beside a case that waits, others wait as well.
+                    group = groups.setdefault((generation, _patience([case], patience)), {})
+                    group[case.name] = case
+    failed: set[tuple[str, str]] = set()
+    for (generation, seconds), chosen in groups.items():
+        outcome = run.run(
+            replace(config, generation=generation),
+            [*chosen.values()],
+            (),
+            watcher=_Silent(),
+            patience=seconds,
+            program=program,
+            lanes=lanes,
+        )
+        for error in outcome.errors:
+            raise error
+        failed |= {(v.case, v.requirement) for v in outcome.verdicts if v.status != "pass"}
+    return lambda case, id_: (case.name, id_) not in failed
 
 
 def _kill(mutant: Mutant, id_: str, fate: Fate, by: Sequence[str] = (), said: str = "") -> Kill:
@@ -146,6 +211,7 @@ def kill(
     program: str | None = None,
     lanes: int = 1,
     everything: bool = False,
+    controlled: bool = True,
     tell: Callable[[Sequence[Kill], float], None] = lambda *_: None,
 ) -> Table:
     """Run all these mutants; return the table.
@@ -158,6 +224,7 @@ def kill(
         program: Of the servers.
         lanes: How many mutants at a time.
         everything: As of `try_one`.
+        controlled: Run the cases without a mutant first, to believe only what passes then.
         tell: Told what became of each, and the seconds that it took; one at a time.
 
     Raises:
@@ -167,6 +234,17 @@ def kill(
     waiting: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
     for mutant in mutants:
         waiting.put(mutant)
+    held: Held = lambda *_: True  # noqa: E731
+    if controlled:
+        held = control(
+            config,
+            mutants,
+            cases,
+            patience=patience,
+            program=program,
+            lanes=lanes,
+            everything=everything,
+        )
     found: dict[str, list[Kill]] = {}
     broken: list[BaseException] = []
     about: About = {"name": config.name, "version": "unknown"}
@@ -182,7 +260,13 @@ def kill(
             since = time.monotonic()
             try:
                 kills, outcome = try_one(
-                    config, mutant, cases, patience=patience, program=program, everything=everything
+                    config,
+                    mutant,
+                    cases,
+                    patience=patience,
+                    program=program,
+                    everything=everything,
+                    held=held,
                 )
             except BaseException as error:  # noqa: BLE001  nobody else would hear of it
                 broken.append(error)

@@ -130,25 +130,6 @@ def test_the_reference_meets_its_claims_whole(fetch: str, monkeypatch: pytest.Mo
 # -- mistakes
 
 
-@pytest.mark.parametrize("mutant", mutants.load(), ids=lambda mutant: mutant.name)
-def test_a_mistake_is_found_by_the_check_of_its_requirement(mutant: mutants.Mutant) -> None:
-    found = run.Outcome(reference())
-    for generation in (8, 7) if "GEN-1" in mutant.kills else (8,):
-        found = outcome_of(reference(generation), load(*mutant.cases), mutant=mutant, patience=3)
-    assert found.errors == []
-    obliged = any(data.requirements()[each].obliges for each in mutant.kills)
-    assert found.status == (1 if obliged else 0)
-    failed = {name.partition("#")[2] for name in bad(found)}
-    assert set(mutant.kills) <= failed
-
-
-def test_the_mutants_name_cases_that_are_there() -> None:
-    names = {case.name: case.requirements for case in cases.load()}
-    for mutant in mutants.load():
-        checked = {each for name in mutant.cases for each in names[name]}
-        assert set(mutant.kills) <= checked, mutant.name
-
-
 # A client that gives up waiting and goes on with the connection: the next reply is an old one.
 CARELESS = r"""
 import json, os, socket, sys

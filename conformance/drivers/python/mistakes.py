@@ -1,0 +1,24 @@
+"""Mistakes that no change of what passes can make, to try the suite with the reference.
+
+JOBWIRE_MUTATE names one of the functions.
+"""
+
+from __future__ import annotations
+
+from jobwire import _line, _lines, pushing
+
+
+def keep_connection() -> None:
+    """Use a connection again though its reply is still to come. [ENV-5]"""
+    _line.Line.quiet = lambda _: True  # type: ignore[method-assign]
+    _lines.Lines.drop = _lines.Lines.back  # type: ignore[method-assign]
+
+
+def one_slice() -> None:
+    """Push all jobs of a bulk in one round trip. [BULK-1]"""
+    pushing.SLICE = pushing.SCHEDULED_SLICE = 1 << 30
+
+
+def make(name: str) -> None:
+    """Make the one of this name."""
+    {each.__name__: each for each in (keep_connection, one_slice)}[name]()

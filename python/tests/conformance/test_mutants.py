@@ -1,0 +1,287 @@
+"""Mistakes that are planted are found, and `trace --strict` says where none would be."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from jobwire_conformance import cases, config, data, kills, mutants, strict
+from jobwire_conformance.errors import SuiteFault
+from jobwire_conformance.mutants import Mutant
+from jobwire_conformance.reports.kills import closing, markdown
+from tests.servers import valkey_program
+
+ROOT = Path(__file__).resolve().parents[3]
+REFERENCE = ROOT / "conformance" / "drivers" / "python"
+
+# In two parts: they are no ids that the specification has.
+NOBODY, KNOWN, OLD = ("-".join(("ZZZ", number)) for number in "123")
+
+
+@pytest.fixture(autouse=True)
+def _python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `python3` in the adapters' commands be the one that runs the tests."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
+
+
+# -- the mutants
+
+
+def sample() -> Iterator[Mutant]:
+    """Yield a mutant for each chapter of SPEC.md, and one for each way to make a mistake."""
+    slow = {case.name for case in cases.load() if case.pace or case.crash}
+    chapters: set[str] = set()
+    for mutant in mutants.load():
+        if slow & set(mutant.cases) or len(mutant.cases) > 1:
+            continue
+        news = {mutant.kills[0].partition("-")[0], *_ways(mutant)} - chapters
+        if news:
+            chapters |= news
+            yield mutant
+
+
+def _ways(mutant: Mutant) -> Iterator[str]:
+    raw = json.loads((data.mutants_directory() / f"{mutant.name}.json").read_bytes())
+    yield from raw.keys() & {"reply", "answer", "environment", "signals", "also", "generation"}
+    yield from raw.get("rewrite", {})
+
+
+def fates(found: kills.Table) -> dict[str, str]:
+    return {
+        f"{each['mutant']} {each['requirement']}": f"{each['fate']}: {each.get('said', '')}"
+        for each in found["mutants"]
+        if each["fate"] != "killed"
+    }
+
+
+def killed(chosen: list[Mutant], lanes: int) -> kills.Table:
+    found = kills.kill(
+        config.load(REFERENCE),
+        chosen,
+        cases.load(),
+        patience=5,
+        program=valkey_program(),
+        lanes=lanes,
+        controlled=len(chosen) > 1,
+    )
+    problems = Draft202012Validator(data.schema("kills")).iter_errors(found)
+    assert [problem.message for problem in problems] == []
+    return found
+
+
+@pytest.mark.parametrize("mutant", [*sample()], ids=lambda mutant: mutant.name)
+def test_a_mistake_is_found_by_a_check_of_its_requirement(mutant: Mutant) -> None:
+    """One of each kind; the others are tried with `-m full`."""
+    assert fates(killed([mutant], 1)) == {}
+
+
+@pytest.mark.full
+def test_every_mistake_is_found_by_a_check_of_its_requirement() -> None:
+    """[PUSH-1] to [INSP-14]: whatever is an obligation that can be seen has one."""
+    found = killed(mutants.load(), 3)
+    assert fates(found) == {}
+    assert [
+        each.id for each in kills.obligations(found["mutants"]).values() if not each.killed
+    ] == []
+
+
+def test_a_mistake_that_no_check_notices_survives(tmp_path: Path) -> None:
+    path = tmp_path / "harmless.json"
+    about = {"mutant": "harmless", "kills": ["PUSH-1"], "cases": ["push-head"]}
+    match = {"cmd": "SADD", "key": "queues"}
+    path.write_text(json.dumps({**about, "match": match, "rewrite": {"cmd": "sadd"}}))
+    found = killed([mutants.load_file(path)], 1)
+    assert found["mutants"] == [
+        {"mutant": "harmless", "requirement": "PUSH-1", "fate": "survived", "by": []}
+    ]
+    assert "0 of 1 mutants are killed" in closing(found)
+    assert "- `harmless` for PUSH-1: survived" in markdown(found)
+    match = {"cmd": "ZADD", "key": "schedule"}
+    path.write_text(json.dumps({**about, "match": match, "rewrite": {"cmd": "PING"}}))
+    assert [each["fate"] for each in killed([mutants.load_file(path)], 1)["mutants"]] == [
+        "untouched"
+    ]
+
+
+def test_the_mutants_name_cases_that_are_there() -> None:
+    names = {case.name: case.requirements for case in cases.load()}
+    for mutant in mutants.load():
+        checked = {each for name in mutant.cases for each in names[name]}
+        assert set(mutant.kills) <= checked, mutant.name
+
+
+def test_every_obligation_that_can_be_seen_has_a_mutant() -> None:
+    broken = {id_ for mutant in mutants.load() for id_ in mutant.kills}
+    assert [id_ for id_ in kills.obligations([]) if id_ not in broken] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"mutant": "other"}, "has to be named so"),
+        ({"kills": [NOBODY]}, f"{NOBODY} is no requirement"),
+        ({"kills": []}, "kills"),
+        ({"rewrit": {}}, "rewrit"),
+        ({"rewrite": {"replace": ["(", ""]}}, "planted.json: "),
+        ({"rewrite": {"body": ["RPOP", "LPOP"]}}, "has nothing like 'RPOP'"),
+        (
+            {"match": {"script": "fetch"}, "rewrite": {"body": ["no such text", ""]}},
+            "lua/fetch.lua",
+        ),
+        ({"reply": {"replace": ["a", "b"]}}, "planted.json: "),
+    ],
+)
+def test_a_mistake_in_a_mutant_is_named(
+    change: dict[str, object], says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "planted.json"
+    good = {"mutant": "planted", "kills": ["PUSH-1"], "cases": ["push-head"]}
+    good |= {"match": {"cmd": "LPUSH"}, "rewrite": {"cmd": "RPUSH"}}
+    path.write_text(json.dumps(good))
+    assert mutants.load_file(path).kills == ("PUSH-1",)
+    path.write_text(json.dumps({**good, **change}))
+    with pytest.raises(SuiteFault, match=says.replace("(", r"\(")):
+        mutants.load_file(path)
+
+
+# -- trace --strict
+
+
+class Checkout:
+    """A small one, in which everything is as it should be, until something is planted."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        about = {"claims": ["client/core"], "since": "1.0", "text": "A client **MUST** x."}
+        about |= {"keyword": "MUST", "retired": None, "test": "wire"}
+        self.requirements = [
+            {"id": KNOWN, **about},
+            {"id": OLD, **about, "retired": "1.1"},
+        ]
+        self.case: dict[str, Any] = {"case": "push", "steps": [{"check": KNOWN}]}
+        self.mutant: dict[str, Any] = {"mutant": "wrong", "kills": [KNOWN]}
+        check = {"case": "push", "requirement": KNOWN, "claim": "client/core"}
+        self.check: dict[str, Any] = {**check, "keyword": "MUST", "status": "pass"}
+        kill = {"mutant": "wrong", "requirement": KNOWN}
+        self.kill: dict[str, Any] = {**kill, "fate": "killed", "by": ["push"]}
+
+    def write(self) -> None:
+        results = json.loads((ROOT / "conformance/reports/jobwire/0.1.0.json").read_bytes())
+        suite = self.root / "conformance"
+        for path, found in {
+            self.root / "schema" / "requirements.json": {"requirements": self.requirements},
+            suite / "cases" / "push.json": self.case,
+            suite / "mutants" / "wrong.json": self.mutant,
+            suite / "reports" / "x" / "1.json": {**results, "checks": [self.check]},
+            suite / "kills.json": {"kills": 1, "mutants": [self.kill]},
+        }.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(found))
+
+
+def plant_unchecked(tree: Checkout) -> None:
+    tree.case["steps"] = []
+    tree.check["requirement"] = OLD
+
+
+def plant_unknown(tree: Checkout) -> None:
+    tree.case["steps"].append({"check": NOBODY})
+
+
+def plant_withdrawn(tree: Checkout) -> None:
+    tree.case["steps"].append({"check": OLD})
+
+
+def plant_blocked(tree: Checkout) -> None:
+    tree.check |= {"status": "blocked", "blocked_by": "x", "message": "x", "by": "implementation"}
+
+
+def plant_case_that_never_ran(tree: Checkout) -> None:
+    tree.check["case"] = "another"
+
+
+def plant_crash_check(tree: Checkout) -> None:
+    tree.requirements.append({**tree.requirements[0], "id": NOBODY, "keyword": "SHOULD"})
+    tree.case["crash"] = {"check": {NOBODY: "performed(x) == 1"}}
+
+
+def plant_no_reason(tree: Checkout) -> None:
+    tree.requirements.append({**tree.requirements[0], "id": NOBODY, "test": "none"})
+
+
+def plant_no_mutant(tree: Checkout) -> None:
+    tree.mutant["kills"] = []
+
+
+def plant_survivor(tree: Checkout) -> None:
+    tree.kill |= {"fate": "survived", "by": [], "said": "blocked: x"}
+
+
+def plant_untried(tree: Checkout) -> None:
+    tree.kill["mutant"] = "another"
+
+
+def plant_unknown_mutant(tree: Checkout) -> None:
+    tree.mutant["kills"].append(NOBODY)
+
+
+@pytest.mark.parametrize(
+    ("plant", "says"),
+    [
+        (plant_unchecked, f"{KNOWN}: no run that is kept has executed a check of it"),
+        (plant_unknown, f"case push: {NOBODY} is no requirement of SPEC.md"),
+        (plant_withdrawn, f"case push: {OLD} was withdrawn"),
+        (plant_blocked, f"case push: no run that is kept has reached its check of {KNOWN}"),
+        (
+            plant_case_that_never_ran,
+            f"case push: no run that is kept has reached its check of {KNOWN}",
+        ),
+        (plant_crash_check, f"case push: no run that is kept has reached its check of {NOBODY}"),
+        (plant_no_reason, f"{NOBODY}: `test: none` has no reason; write none (why)"),
+        (plant_no_mutant, f"{KNOWN}: no mutant breaks it"),
+        (plant_survivor, f"mutant wrong: survived the checks of {KNOWN} (blocked: x)"),
+        (plant_untried, f"mutant wrong: not tried yet for {KNOWN}; run jobwire conform kills"),
+        (plant_unknown_mutant, f"mutant wrong: {NOBODY} is no requirement of SPEC.md"),
+    ],
+)
+def test_what_keeps_checks_from_being_trusted_is_named(
+    plant: Callable[[Checkout], None], says: str, tmp_path: Path
+) -> None:
+    tree = Checkout(tmp_path)
+    tree.write()
+    assert strict.faults(strict.load(tmp_path)) == []
+    plant(tree)
+    tree.write()
+    assert says in strict.faults(strict.load(tmp_path))
+
+
+def test_the_command_ends_as_it_found_things(tmp_path: Path) -> None:
+    def said(*more: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "jobwire", "conform", "trace", "--strict", *more],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}/python:{ROOT}/conformance"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    status, _, err = said()
+    assert (status, "kills.json is not there; --strict needs a checkout" in err) == (64, True)
+    tree = Checkout(tmp_path)
+    tree.write()
+    assert said() == (0, "", "2 requirements, 1 cases, 1 mutants, 1 runs: 0 faults\n")
+    plant_survivor(tree)
+    tree.write()
+    status, out, _ = said(".")
+    assert (status, out) == (1, f"mutant wrong: survived the checks of {KNOWN} (blocked: x)\n")
