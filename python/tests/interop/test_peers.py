@@ -1,0 +1,81 @@
+"""Other implementations under the suite, where `.ci/peers` has set them up."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobwire_conformance import cases, config, run, verdicts
+from jobwire_conformance.interop import run as pairs
+from tests.interop.test_conformance import Quiet
+from tests.servers import valkey_program
+
+pytestmark = pytest.mark.interop
+
+DRIVERS = Path(__file__).resolve().parents[3] / "conformance" / "drivers"
+CLIENTS = ("go-workers2", "node-sidekiq", "php", "python-sidekiq-client", "shell")
+
+
+def settings(name: str) -> config.Config:
+    """Return those of a peer; the test is skipped where it is not set up."""
+    cache = Path(os.environ.get("JOBWIRE_CACHE") or "/var/cache/jobwire")
+    if not (cache / "peers" / name / ".made-from").exists():
+        pytest.skip(f"{name} is not set up: run `make peers`")
+    return config.load(DRIVERS / name)
+
+
+def checked(found: config.Config, *claims: str) -> run.Outcome:
+    """Return the outcome of the cases of these claims."""
+    found = replace(found, claims=claims)
+    declared = verdicts.load_deviations(found.path.with_name("jobwire.deviations.toml"))
+    chosen = run.chosen(cases.load(), found.claims, found.generation)
+    return run.run(
+        found,
+        chosen,
+        declared,
+        watcher=Quiet(),
+        lanes=2,
+        patience=15.0,
+        program=valkey_program(),
+    )
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_client_does_what_it_declares(name: str) -> None:
+    """What fails is declared with its reason, and what is declared fails. [PUSH-1] [PAY-5]"""
+    peer = settings(name)
+    found = checked(peer, "client/core", "client/scheduled")
+    assert found.errors == []
+    failed = {
+        f"{v.case}#{v.requirement}": v.finding.message
+        for v in found.verdicts
+        if v.status in verdicts.FAILURES
+    }
+    assert failed == {}
+    if peer.worker is None:  # else some are about its worker, which does not run here
+        assert found.stale == []
+
+
+def test_the_negative_control_fails() -> None:
+    """A suite that lets simplekiq pass is wrong: it inserts at the wrong end, for one. [PUSH-1]"""
+    found = checked(settings("simplekiq"), "client/core")
+    assert found.errors == []
+    failed = {v.requirement for v in found.verdicts if v.status == "fail"}
+    assert {"PUSH-1", "PAY-9", "PUSH-6"} <= failed
+    assert found.status == 1
+
+
+def test_go_pushes_for_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it pushes arrives; what fails in it goes to a set that nobody knows. [KEY-3]"""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    go, reference = settings("go-workers2"), config.load(DRIVERS / "python")
+    found = pairs.run([reference, go], lanes=2, patience=20, program=valkey_program())
+    pair = next(p for p in found.pairs if (p.client, p.worker) == ("go-workers2", "jobwire"))
+    assert pair.error is None
+    assert pair.bad == []
+    handover = next(h for h in found.handovers if (h.failing, h.retrying) == (go.name, "jobwire"))
+    assert handover.problems == [(go.name, "left nothing in the set retry, after it had run")]
