@@ -101,12 +101,14 @@ def explore(
 
     Exit status: 0 nothing was found; 1 something was; the others are those of `check`.
     """
-    from jobwire_conformance import config, mutants
-    from jobwire_conformance.cli._settings import settings
+    from jobwire_conformance import config, mutants, verdicts
+    from jobwire_conformance.cli._settings import DEVIATIONS, settings
 
     meant = settings(what, config_path, generation)
     other = None if differential is None else config.load(differential)
     mistake = mutants.named(mutant) if mutant else None
+    deviations = verdicts.load_deviations(meant.path.with_name(DEVIATIONS))
+    excused = {each.id.rpartition("#")[2] for each in deviations}
     end_at_term()
     with tempfile.TemporaryDirectory(prefix="jobwire-conform-") as directory:
         # Or else it leaves a directory of its own wherever it is called.
@@ -116,7 +118,7 @@ def explore(
 
         result = run(
             mistake.on(meant) if mistake else meant,
-            Options(examples, steps, seed, shrinks, patience, server, out),
+            Options(examples, steps, seed, shrinks, patience, server, out, excused),
             rewrites=mistake.rules if mistake else (),
             other=other,
             says=lambda text: click.echo(text, err=True),
@@ -138,6 +140,10 @@ def _tell(result: Explored, path: Path) -> None:
         f"  {result.step_ms(processes=False):.1f} ms a step, without those that start and end "
         f"processes; {result.seconds:.1f} s in all"
     )
+    if result.options.excused:
+        click.echo(
+            f"  known deviations, not looked for: {', '.join(sorted(result.options.excused))}"
+        )
     if result.inconclusive:
         click.echo(f"  {result.inconclusive} examples took too long to say anything")
     _tell_differences(result)

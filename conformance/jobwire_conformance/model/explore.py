@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,6 +45,7 @@ class Options:
         patience: Seconds until something that has to happen must have.
         program: Of the servers; None for the first one that there is.
         directory: Where the case is written.
+        excused: Requirements that the implementation is known not to meet.
     """
 
     examples: int = 50
@@ -54,6 +55,7 @@ class Options:
     patience: float = 10.0
     program: str | None = None
     directory: Path = Path()
+    excused: Collection[str] = ()
 
 
 @dataclass(slots=True)
@@ -106,6 +108,7 @@ class Explored:
             "generation": self.config.generation,
             "versions": self.versions,
             "seed": self.options.seed,
+            "excused": sorted(self.options.excused),
             "examples": self.examples,
             "inconclusive": self.inconclusive,
             "seconds": round(self.seconds, 3),
@@ -219,12 +222,12 @@ def explore(
 
         shared = config if other is None else _shared(config, other)
         lane = stack.enter_context(Lane(keeper, shared, servers, rewrites))
-        trial = Trial(lane, options.patience)
+        trial = Trial(lane, options.patience, options.excused)
         differential = None
         if other is not None:
             claims = shared.claims
             second = stack.enter_context(Lane(keeper, replace(other, claims=claims), servers))
-            differential = Differential(trial, Trial(second, options.patience))
+            differential = Differential(trial, Trial(second, options.patience, options.excused))
         search = _Search(trial, options, differential)
         says(f"exploring {config.name}: {options.examples} examples")
         try:
@@ -249,7 +252,7 @@ def explore(
 
 def _hunt(config: Config, options: Options, search: _Search) -> None:
     """Have Hypothesis play examples until one fails, and then smaller ones."""
-    factory = machine(config.claims, search.play)
+    factory = machine(config.claims, search.play, options.excused)
     if options.seed is not None:
         factory = hypothesis.seed(options.seed)(factory)
     # What was seen is kept, whatever ends it; the replays say how often it happens.

@@ -195,19 +195,22 @@ def _arguments(kind: str) -> st.SearchStrategy[list[Any]]:
 
 
 def machine(
-    claims: Collection[str], play: Callable[[Sequence[Act]], None]
+    claims: Collection[str],
+    play: Callable[[Sequence[Act]], None],
+    excused: Collection[str] = (),
 ) -> type[RuleBasedStateMachine]:
     """Return a machine for an implementation.
 
     Args:
         claims: Of the implementation: they decide which rules there are.
         play: Gets each complete example; raises an error if it fails.
+        excused: Requirements that it is known not to meet.
     """
 
     class Machine(_Machine):
         def __init__(self) -> None:
             super().__init__()
-            self.model, self.acts = Model(claims), []
+            self.model, self.acts = Model(claims, excused), []
 
         def teardown(self) -> None:
             # An example that Hypothesis gives up half way is none.

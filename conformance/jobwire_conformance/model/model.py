@@ -18,7 +18,7 @@ __all__ = ["QUEUES", "Model", "Step", "script"]
 
 Step = Mapping[str, Any]
 
-QUEUES = ("default", "low", "a b:\u00e9")
+QUEUES = ("default", "low", "a:\u00e9")
 """The queues that workers serve, in this order."""
 
 _IDLE = "idle"  # the queue of a worker that only promotes
@@ -48,10 +48,12 @@ class Model:
 
     Args:
         claims: Of the implementation: what it does not claim is neither done nor judged.
+        excused: Requirements that it is known not to meet: nothing is said of them.
     """
 
-    def __init__(self, claims: Collection[str]) -> None:
+    def __init__(self, claims: Collection[str], excused: Collection[str] = ()) -> None:
         self._claims = frozenset(claims)
+        self._excused = frozenset(excused)
         self._queues: dict[str, list[Job]] = {}  # head first
         self._unsorted: set[str] = set()  # queues in which the order is not certain
         self._sets: dict[str, list[Job]] = {"schedule": [], "retry": [], "dead": []}
@@ -152,7 +154,7 @@ class Model:
             yield from self._put(job, place, "bulk", last=number == len(jobs))
 
     def _refused(self, *, job: Mapping[str, Any], rule: str) -> Iterator[Step | None]:
-        if not self._has((rule,)):
+        if not self._judges(rule):
             raise Impossible
         yield {"push": job}
         yield self._check((rule,), answer={"outcome": "rejected"})
@@ -488,13 +490,13 @@ class Model:
             yield self._check(rules[name], **found)
         yield self._check(("KEY-5",), grammar=True)
 
-    def _has(self, rules: Sequence[str]) -> bool:
-        return any(self._claims.intersection(_claims_of(rule)) for rule in rules)
+    def _judges(self, rule: str) -> bool:
+        return rule not in self._excused and bool(self._claims.intersection(_claims_of(rule)))
 
     def _check(self, rules: Sequence[str], **parts: Any) -> Step | None:
         """Return a check of the first of these requirements that is claimed, if one is."""
         for rule in rules:
-            if self._claims.intersection(_claims_of(rule)):
+            if self._judges(rule):
                 return {"check": rule, **parts}
         return None
 
@@ -532,13 +534,15 @@ _ABSENT = {"$": "absent"}
 _RESERVED = {"bid": "b-1", "cron": "x"}
 
 
-def script(acts: Iterable[Act], claims: Collection[str]) -> list[list[Step]]:
-    """Return the steps of each act.
+def script(
+    acts: Iterable[Act], claims: Collection[str], excused: Collection[str] = ()
+) -> list[list[Step]]:
+    """Return the steps of each act; see `Model`.
 
     Raises:
         Impossible: One of them makes no sense after those before it.
     """
-    model = Model(claims)
+    model = Model(claims, excused)
     return [model.apply(act) for act in acts]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from jobwire_conformance.cases import Case
@@ -45,6 +45,7 @@ class Trial:
     Attributes:
         lane: Where.
         patience: Seconds until something that has to happen must have.
+        excused: Requirements that the implementation is known not to meet.
         examples: How many were played.
         spent: Verb to how often and to seconds.
         inconclusive: Examples that took so long that retries came due by themselves.
@@ -52,6 +53,7 @@ class Trial:
 
     lane: Lane
     patience: float
+    excused: Collection[str] = ()
     examples: int = 0
     spent: dict[str, tuple[int, float]] = field(default_factory=dict)
     inconclusive: int = 0
@@ -75,7 +77,7 @@ class Trial:
         return self._known[key]
 
     def _play(self, acts: Sequence[Act]) -> Failure | None:
-        steps = script(acts, self.lane.config.claims)
+        steps = script(acts, self.lane.config.claims, self.excused)
         self.examples += 1
         self.lane.reset()
         play = Play(self.lane, _case(), patience=self.patience)

@@ -167,6 +167,19 @@ def test_claims_decide_what_is_done_and_judged(claims: list[str], allowed: set[s
     assert done == allowed
 
 
+def test_known_deviations_are_not_looked_for() -> None:
+    """Neither judged, nor done for nothing else. [PUSH-4]"""
+    push = Act("push", {"kind": "Echo", "args": [1], "queue": "low", "fields": {}})
+    refused = Act("refused", {"job": {"args": []}, "rule": "PUSH-4"})
+    model = Model(CLAIMS, ["PUSH-4", "KEY-5"])
+    with pytest.raises(Impossible):
+        model.apply(refused)
+    judged = {step["check"] for step in model.apply(push) if "check" in step}
+    assert "PUSH-1" in judged
+    assert "KEY-5" not in judged
+    assert Model(CLAIMS).apply(refused)
+
+
 def test_only_what_is_claimed_may_fail() -> None:
     """[RETRY-2] is for those who retry: without that claim no job is there to fail."""
     kinds = {act.given.get("kind") for acts in examples(["worker/core"]) for act in acts}

@@ -9,7 +9,7 @@ import pytest
 
 from jobwire_conformance.model.explore import Options, explore
 from tests.interop.conftest import missing
-from tests.interop.test_conformance import inside
+from tests.interop.test_conformance import inside, known
 from tests.servers import valkey_program
 
 pytestmark = pytest.mark.interop
@@ -43,6 +43,8 @@ def test_nothing_is_found_in_real_sidekiq(
             patience=30.0,
             program=valkey_program(),
             directory=tmp_path / "found",
+            # Of what is known of its workers the model asks nothing.
+            excused=known(VERSION) if "client/core" in claims else (),
         ),
     )
     assert found.failure is None, found.as_data()
