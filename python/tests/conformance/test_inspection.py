@@ -81,7 +81,7 @@ def test_what_a_driver_does_not_have_blocks_what_is_built_on_it() -> None:
 def test_a_value_that_was_not_there_fails_what_speaks_of_it() -> None:
     """[ITER-3]: it is the implementation's failure, and not the suite's."""
     (case,) = load("iterate-cancelled")
-    steps = [
+    steps: list[dict[str, Any]] = [
         {"check": "ITER-6", "hash": "it-x", "fields": {"c": {"$": "bind", "name": "c"}}},
         {"check": "ITER-6", "that": "performed(x) == {c}"},
     ]

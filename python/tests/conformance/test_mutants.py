@@ -144,7 +144,7 @@ def test_a_mistake_in_a_mutant_is_named(
     change: dict[str, object], says: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "planted.json"
-    good = {"mutant": "planted", "kills": ["PUSH-1"], "cases": ["push-head"]}
+    good: dict[str, object] = {"mutant": "planted", "kills": ["PUSH-1"], "cases": ["push-head"]}
     good |= {"match": {"cmd": "LPUSH"}, "rewrite": {"cmd": "RPUSH"}}
     path.write_text(json.dumps(good))
     assert mutants.load_file(path).kills == ("PUSH-1",)
@@ -161,7 +161,11 @@ class Checkout:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        about = {"claims": ["client/core"], "since": "1.0", "text": "A client **MUST** x."}
+        about: dict[str, Any] = {
+            "claims": ["client/core"],
+            "since": "1.0",
+            "text": "A client **MUST** x.",
+        }
         about |= {"keyword": "MUST", "retired": None, "test": "wire"}
         self.requirements = [
             {"id": KNOWN, **about},
