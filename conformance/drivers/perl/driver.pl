@@ -28,7 +28,7 @@ sub now { $ENV{JOBWIRE_GENERATION} == 8 ? int(time * 1000) : sprintf("%.6f", tim
 sub push_job {
     my ($job, $at) = @_;
     my %job = (retry => JSON::PP::true, queue => "default", %$job);
-    die "rejected: class\n" if ref $job{class} || !length($job{class} // "");
+    die "rejected: class\n" if ref $job{class} || ($job{class} // "") =~ /^(-?\d.*)?$/;
     die "rejected: args\n" if ref $job{args} ne "ARRAY";
     die "rejected: queue\n" if ref $job{queue} || !length($job{queue} // "");
     die "rejected: at\n" if defined $at && (ref $at || $at !~ /^\d+(\.\d+)?$/ || $at >= 1e11);
