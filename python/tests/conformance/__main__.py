@@ -1,6 +1,6 @@
 """Keep docs/conformance up to date. See .ci/conformance.
 
-    python -m tests.conformance [--only reference|sidekiq]... [--lanes N] [--pages | --check]
+    python -m tests.conformance [--only reference|sidekiq|kills]... [--lanes N] [--pages | --check]
 
 Exit status: 0 done, or nothing has changed; 1 something has; others as of `jobwire conform check`.
 """
@@ -8,6 +8,7 @@ Exit status: 0 done, or nothing has changed; 1 something has; others as of `jobw
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import signal
@@ -20,13 +21,13 @@ from typing import cast
 
 import click
 
-from jobwire_conformance import cases, config, run, verdicts
+from jobwire_conformance import cases, config, kills, mutants, run, strict, verdicts
 from jobwire_conformance.config import Config, Generation
 from jobwire_conformance.errors import ConformError
 from jobwire_conformance.reports.drift import drift
 from jobwire_conformance.reports.results import Results, dump, load, small, stored_as
 from jobwire_conformance.reports.terminal import Terminal, closing
-from tests.conformance.pages import PAGES, ROOT, STORE, pages, stale_pages
+from tests.conformance.pages import KILLS, PAGES, ROOT, STORE, pages, stale_pages
 from tests.interop.conftest import missing
 from tests.interop.sidekiq import GENERATIONS
 from tests.interop.test_conformance import inside, is_about
@@ -122,6 +123,22 @@ def results_of(
     return results
 
 
+def kill(lanes: int) -> None:
+    """Try all mutants with the reference, and keep what they come to."""
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    os.environ["PYTHONPATH"] = str(ROOT / "python")
+    table = kills.kill(
+        config.load(REFERENCE),
+        mutants.load(),
+        cases.load(),
+        patience=6,
+        program=valkey_program(),
+        lanes=lanes,
+        tell=lambda found, _: click.echo(f"{found[0]['mutant']}: {found[0]['fate']}", err=True),
+    )
+    KILLS.write_text(json.dumps(table, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
 def check(lanes: int) -> int:
     """Say what is no longer as it is kept."""
     changed = [f"docs/conformance/{name} is not up to date" for name in stale_pages()]
@@ -131,6 +148,7 @@ def check(lanes: int) -> int:
             changed += [f"{path.relative_to(ROOT)}: {line}" for line in drift(load(path), now)]
         else:
             changed.append(f"{path.relative_to(ROOT)} is not there")
+    changed += strict.faults(strict.load(ROOT))
     if changed:
         click.echo("\n".join([*changed, "bring it up to date with: make conformance"]))
     return 1 if changed else 0
@@ -138,7 +156,7 @@ def check(lanes: int) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance")
-    parser.add_argument("--only", choices=("reference", "sidekiq"), action="append")
+    parser.add_argument("--only", choices=("reference", "sidekiq", "kills"), action="append")
     parser.add_argument("--lanes", type=int, default=3, help="cases side by side")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--pages", action="store_true", help="only make the pages again")
@@ -148,12 +166,14 @@ def main() -> int:
     try:
         if options.check:
             return check(options.lanes)
-        which = () if options.pages else options.only or ("reference", "sidekiq")
+        which = () if options.pages else options.only or ("reference", "sidekiq", "kills")
         for name, results_of_all in (("reference", reference), ("sidekiq", sidekiq)):
             for results in results_of_all(options.lanes) if name in which else ():
                 path = STORE / stored_as(results)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(dump(small(results)))
+        if "kills" in which:
+            kill(options.lanes)
         PAGES.mkdir(exist_ok=True)
         for name, content in pages().items():
             (PAGES / name).write_bytes(content)
