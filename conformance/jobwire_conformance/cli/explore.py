@@ -51,10 +51,10 @@ _SHOWN = 20  # differences
 )
 @click.option(
     "--shrinks",
-    default=150,
+    default=50,
     type=click.IntRange(0, 100_000),
     metavar="N",
-    help="Examples to play, at most, to make a failing one smaller. [default: 150]",
+    help="Examples to play, at most, to make a failing one smaller. [default: 50]",
 )
 @click.option(
     "--patience",

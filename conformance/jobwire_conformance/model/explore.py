@@ -51,7 +51,7 @@ class Options:
     examples: int = 50
     steps: int = 8
     seed: int | None = None
-    shrinks: int = 150
+    shrinks: int = 50
     patience: float = 10.0
     program: str | None = None
     directory: Path = Path()
@@ -182,10 +182,11 @@ class _Search:
         raise _Fails(failure.message)
 
     def shrunk(self) -> tuple[list[Act], Failure] | None:
-        """Return the smallest example, with the acts removed that it does not need."""
+        """Return the smallest example, without the acts and values that it does not need."""
         if self.smallest is None:
             return None
-        return found.fewer(*self.smallest, self._trial.play)
+        fewer = found.fewer(*self.smallest, self._trial.play)
+        return found.simpler(*fewer, self._trial.play)
 
 
 def _size(acts: Sequence[Act]) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from jobwire_conformance.model.actions import Act, Impossible
 from jobwire_conformance.model.model import Step, script
 from jobwire_conformance.model.trial import Failure
 
-__all__ = ["as_case", "fewer", "label", "write"]
+__all__ = ["as_case", "fewer", "label", "simpler", "write"]
 
 _SINCE = "1.0"
 
@@ -35,6 +35,66 @@ def fewer(
         else:
             at += 1
     return left, failure
+
+
+def simpler(
+    acts: Sequence[Act], failure: Failure, play: Callable[[Sequence[Act]], Failure | None]
+) -> tuple[list[Act], Failure]:
+    """Put simpler values in, one at a time, as long as the same requirement fails."""
+    left, at = [*acts], 0
+    while at < len(left):
+        for act in _simpler(left[at]):
+            instead = [*left[:at], act, *left[at + 1 :]]
+            try:
+                found = play(instead)
+            except Impossible:
+                continue
+            if found is not None and found.requirement == failure.requirement:
+                left, failure = instead[: found.act + 1], found
+                break
+        else:
+            at += 1
+    return left, failure
+
+
+def _simpler(act: Act) -> Iterator[Act]:
+    """Yield acts like this one, each with one value that is simpler, so that it comes to an end."""
+    for name, plain in _PLAIN.items():
+        if name in act.given and act.given[name] != plain:
+            yield Act(act.verb, {**act.given, name: plain})
+    if "count" in act.given:
+        rest = {name: v for name, v in act.given.items() if name not in ("count", "failed_at")}
+        yield Act(act.verb, rest)
+    if act.given.get("kind", "Echo") == "Echo":
+        for args in _smaller(act.given.get("args", [])):
+            if args and isinstance(args, list) and (act.verb != "bulk" or all(args)):
+                yield Act(act.verb, {**act.given, "args": args})
+    if fields := act.given.get("fields"):
+        for value in _smaller(fields["x_trace"]):
+            yield Act(act.verb, {**act.given, "fields": {**fields, "x_trace": value}})
+
+
+def _smaller(value: Any) -> Iterator[Any]:
+    """Yield simpler values: without a part, a part alone, with a simpler part; in the end 0."""
+    if isinstance(value, Mapping):
+        yield from (0, *value.values())
+        for name in value:
+            yield {other: part for other, part in value.items() if other != name}
+    elif isinstance(value, list):
+        yield from value
+        yield from (value[:at] + value[at + 1 :] for at in range(len(value)))
+        for at, part in enumerate(value):
+            yield from ([*value[:at], less, *value[at + 1 :]] for less in _smaller(part))
+        if not value:
+            yield 0
+    elif isinstance(value, str):
+        if value:
+            yield ""
+    elif value != 0 or isinstance(value, bool | float):
+        yield 0
+
+
+_PLAIN = {"fields": {}, "queue": "default", "spelling": "compact", "retry": True, "delay": 1000.0}
 
 
 def as_case(acts: Sequence[Act], failure: Failure, config: Config) -> dict[str, Any]:

@@ -28,6 +28,7 @@ _FAULTS = (
         for error in ("OOM", "READONLY", "LOADING", "MISCONF", "NOREPLICAS")
     ),
 )
+_PLACES = (1, 2, 3, 4)  # which command it is that the wire fails at
 _INVALID: Sequence[tuple[dict[str, Any], str]] = (
     ({"args": []}, "PUSH-4"),
     ({"class": "JobwireEcho"}, "PUSH-4"),
@@ -87,19 +88,18 @@ class _Machine(RuleBasedStateMachine):
 
     @precondition(lambda self: self._claims("client/core"))
     @rule(data=st.data())
-    def push_invalid(self, data: st.DataObject) -> None:
-        halves = LONE if self._claims("client/faults") else ()
-        drawn = data.draw(st.sampled_from((*_INVALID, *halves)))
+    def push_badly(self, data: st.DataObject) -> None:
+        faults = self._claims("client/faults")
+        if faults and data.draw(st.booleans()):
+            fault, nth = data.draw(st.sampled_from(_FAULTS)), data.draw(st.sampled_from(_PLACES))
+            self._do("disturbed", args=data.draw(_args), fault=fault, nth=nth)
+            return
+        drawn = data.draw(st.sampled_from((*_INVALID, *(LONE if faults else ()))))
         if isinstance(drawn, str):
             self._do("doubtful", args=[drawn])
         else:
             job, broken = drawn
             self._do("refused", job=job, rule=broken)
-
-    @precondition(lambda self: self._claims("client/faults"))
-    @rule(args=_args, fault=st.sampled_from(_FAULTS), nth=st.integers(1, 4))
-    def push_disturbed(self, args: list[Any], fault: dict[str, Any], nth: int) -> None:
-        self._do("disturbed", args=args, fault=fault, nth=nth)
 
     # -- the suite's own hand
 
@@ -113,34 +113,15 @@ class _Machine(RuleBasedStateMachine):
     def seed(self, data: st.DataObject, queue: str, fields: dict[str, Any], spelling: str) -> None:
         kind, args = self._kind(data)
         more: dict[str, Any] = {}
-        if kind in ("Fail", "Flaky"):
+        if self._claims("scheduler/core") and data.draw(st.sampled_from((False, False, True))):
+            more["place"] = data.draw(st.sampled_from(("schedule", "retry")))
+            more["delay"] = data.draw(_delays)
+        elif kind in ("Fail", "Flaky"):
             more["retry"] = data.draw(st.sampled_from((True, True, True, False, 0, 1, 3)))
             if more["retry"] is True and (count := data.draw(_counts)) is not None:
                 more |= {"count": count, "failed_at": data.draw(_failed)}
         common = {"kind": kind, "args": args, "queue": queue, "fields": fields}
         self._do("seed", **common, spelling=spelling, **more)
-
-    @precondition(lambda self: self._claims("scheduler/core") and self._room())
-    @rule(
-        data=st.data(),
-        queue=_queue,
-        fields=fields(),
-        spelling=st.sampled_from(("compact", "escaped", "spaced")),
-        place=st.sampled_from(("schedule", "retry")),
-        delay=_delays,
-    )
-    def seed_for_later(
-        self,
-        data: st.DataObject,
-        queue: str,
-        fields: dict[str, Any],
-        spelling: str,
-        place: str,
-        delay: float,
-    ) -> None:
-        kind, args = self._kind(data)
-        common = {"kind": kind, "args": args, "queue": queue, "fields": fields}
-        self._do("seed", **common, spelling=spelling, place=place, delay=delay)
 
     @precondition(lambda self: self._claims("scheduler/core") and self.model.waits)
     @rule(name=st.sampled_from(("schedule", "retry")), seconds=_warps)
@@ -149,38 +130,31 @@ class _Machine(RuleBasedStateMachine):
 
     # -- workers
 
-    @precondition(
-        lambda self: (
-            self._claims("worker/core") and self.model.worker is None and self.model.jobs > 0
-        )
-    )
-    @rule()
-    def start(self) -> None:
-        self._do("start", serve=True)
+    # Two rules that do the same: workers are to be there in most examples, not in some.
 
-    @precondition(
-        lambda self: (
-            self._claims("scheduler/core") and self.model.worker is None and self.model.waits
-        )
-    )
-    @rule()
-    def start_scheduler(self) -> None:
-        self._do("start", serve=False)
+    @precondition(lambda self: self._claims("worker/core") and self.model.stirs)
+    @rule(data=st.data())
+    def work(self, data: st.DataObject) -> None:
+        self._work(data)
 
-    @precondition(lambda self: self.model.held is not None)
-    @rule()
-    def release(self) -> None:
-        self._do("release")
+    @precondition(lambda self: self._claims("worker/core") and self.model.stirs)
+    @rule(data=st.data())
+    def work_on(self, data: st.DataObject) -> None:
+        self._work(data)
 
-    @precondition(lambda self: self._claims("worker/signals") and self.model.worker is not None)
-    @rule(signal=st.sampled_from(("TERM", "INT")))
-    def stop(self, signal: str) -> None:
-        self._do("stop", signal=signal)
-
-    @precondition(lambda self: self._claims("worker/core") and self.model.worker is not None)
-    @rule()
-    def kill(self) -> None:
-        self._do("kill")
+    def _work(self, data: st.DataObject) -> None:
+        choices: list[tuple[str, dict[str, Any]]]
+        if self.model.worker is None:
+            choices = [("start", {"serve": True})] * 3
+            if self._claims("scheduler/core") and self.model.waits:
+                choices.append(("start", {"serve": False}))
+        else:
+            choices = [("release", {})] * 4 if self.model.held is not None else []
+            if self._claims("worker/signals"):
+                choices += [("stop", {"signal": "TERM"}), ("stop", {"signal": "INT"})]
+            choices.append(("kill", {}))
+        verb, given = data.draw(st.sampled_from(choices))
+        self._do(verb, **given)
 
 
 def _arguments(kind: str) -> st.SearchStrategy[list[Any]]:

@@ -93,6 +93,11 @@ class Model:
         """Whether time has anything to do."""
         return bool(self._sets["schedule"] or self._sets["retry"])
 
+    @property
+    def stirs(self) -> bool:
+        """Whether there is a worker, or something for one to do."""
+        return self.worker is not None or self.jobs > 0
+
     def apply(self, act: Act) -> list[Step]:
         """Do an act; return the steps that do it, and the checks after it.
 

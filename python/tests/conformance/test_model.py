@@ -128,7 +128,7 @@ def test_every_example_is_a_case() -> None:
     """All steps that the model can say have the form of cases, and name what is claimed."""
     forms: dict[str, Step] = {}
     checked: set[str] = set()
-    for acts in examples(CLAIMS, count=100):
+    for acts in examples(CLAIMS, count=200):
         steps = flat(acts, CLAIMS)
         # One of each form is enough, and the schema takes its time.
         forms |= {f"{next(iter(step))} {sorted(step)}": step for step in steps}
@@ -159,7 +159,7 @@ def test_claims_decide_what_is_done_and_judged(claims: list[str], allowed: set[s
     """What is not claimed is neither done nor judged. [PUSH-8] [SCHED-1]"""
     requirements = data.requirements()
     done: set[str] = set()
-    for acts in examples(claims):
+    for acts in examples(claims, count=150):
         done |= {act.verb for act in acts}
         for step in flat(acts, claims):
             assert "check" not in step or {*claims} & {*requirements[step["check"]].claims}
@@ -280,6 +280,25 @@ def test_acts_that_are_not_needed_are_left_out() -> None:
     left, last = found.fewer(acts, failure, play)
     assert [act.given["args"] for act in left] == [[3]]
     assert last.act == 0
+
+
+def test_values_are_made_simpler() -> None:
+    """Down to the one that matters, wherever it is."""
+    awkward = {"a": [1, {"b": [2**53 + 1, "x"]}], "c": 1.5}
+    given = {"kind": "Echo", "args": [awkward, []], "queue": "low", "fields": {"x_trace": "y"}}
+
+    def play(left: Sequence[Act]) -> Failure | None:
+        script(left, CLAIMS)
+        wrong = str(2**53 + 1) in left[0].key
+        return Failure(0, {"check": "PAY-5"}, "") if wrong else None
+
+    acts = [Act("push", given)]
+    failure = play(acts)
+    assert failure is not None
+    left, _ = found.simpler(acts, failure, play)
+    assert left[0].given == {
+        "kind": "Echo", "args": [2**53 + 1], "queue": "default", "fields": {}
+    }  # fmt: skip
 
 
 # -- with an implementation
