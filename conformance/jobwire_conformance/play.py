@@ -63,7 +63,9 @@ class Play:
         fixed = lane.config.worker.fixed if lane.config.worker else {}
         self._patience = patience + 2 * fixed.get(case.pace or "", 0.0)
         # Who is in a hurry, to see mistakes, is so with the times of the cases too.
-        self._hurry = min(1.0, patience / _USUAL)
+        # Not where the implementation has a pace of its own.
+        own = bool(fixed.get(case.pace or "", 0.0))
+        self._hurry = 1.0 if own else min(1.0, patience / _USUAL)
         self._waits = waits
         self._broken: str | None = None  # a step that did not do what the rest builds on
         self._restless: str | None = None
