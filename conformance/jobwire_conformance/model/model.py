@@ -210,7 +210,7 @@ class Model:
             bare = {"at": _ABSENT, "enqueued_at": _ABSENT}
             yield self._check(("SCHED-1",), zset="schedule", index=index, payload=bare)
             yield from self._written(job, zset="schedule", index=index)
-        elif place == "queue" and not self._runs(job.queue):
+        elif job in self._queues.get(job.queue, ()):
             yield self._check(("KEY-1",), set="queues", has=[job.queue])
             yield from self._written(job, list=f"queue:{job.queue}", index=0)
 

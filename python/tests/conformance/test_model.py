@@ -249,6 +249,15 @@ def test_a_gate_holds_up_everything_behind_it() -> None:
     assert through[-2]["that"] == f"started(*) == {','.join(jids)}"
 
 
+def test_a_gate_that_is_taken_at_once_is_not_looked_for_in_its_queue() -> None:
+    """[FETCH-1]: a worker that has nothing else to do holds it already."""
+    start = [seed("Echo", [1]), Act("start", {"serve": True})]
+    push = {"kind": "Gate", "args": [], "queue": "low", "fields": {"x_trace": 0, "bid": "b-1"}}
+    steps = script([*start, Act("push", push)], CLAIMS)[-1]
+    assert [step for step in steps if "list" in step and "payload" in step] == []
+    assert {"await": "began({j2}) == 1"} in steps
+
+
 # -- what was found
 
 
