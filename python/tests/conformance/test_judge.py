@@ -539,6 +539,19 @@ def test_a_release_is_excused_for_what_that_release_does() -> None:
         assert found(judged(lines)) == {"MET-2": grade}
 
 
+def test_a_payload_without_times_is_of_no_generation() -> None:
+    """[GEN-1] [PUSH-3]: what is missing is one mistake, not a change of generation besides."""
+    seconds = push(text(JOB, created_at=1795192067.5, enqueued_at=1795192067.5))
+    timeless = push(text(JOB, created_at=DROP, enqueued_at=DROP))
+    for lines in ([*seconds, *timeless], [*timeless, *seconds], [*seconds, *timeless, *seconds]):
+        verdict = found(judged(lines))
+        assert verdict == {"PUSH-3": "violation"}, verdict
+    # Without created_at, the other time is one of its generation all the same.
+    of_seconds = push(text(JOB, created_at=DROP, enqueued_at=1795192067.5))
+    assert "GEN-1" not in found(judged([*of_seconds, *seconds]))
+    assert found(judged([*of_seconds, *push()])).get("GEN-1") == "violation"
+
+
 def test_a_push_that_its_fetch_overtakes_is_a_first_push_all_the_same() -> None:
     """PAY-9: answers of two connections come in any order, and what was sent first is the push."""
     late = say("LPUSH", "queue:default", text(JOB), reply=1, seconds=1.0)
