@@ -123,14 +123,15 @@ class Capsule:
             if number >= self.shape.concurrency:
                 return
             processor = self._make(number)
+            # First: it may have a job, with a time limit, before this goes on.
+            self._processors.append(processor)
             try:
                 processor.start()
             except RuntimeError as error:  # a limit of the system; those that there are go on
+                self._processors.pop()
                 if not self._processors:
                     raise
                 _log.error("only %d threads can be had: %s", number, error)
-                return
-            self._processors.append(processor)
 
     def _enforce_time_limits(self) -> float | None:
         """Interrupt the jobs that are over their limit; return when the next one will be."""

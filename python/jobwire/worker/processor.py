@@ -71,8 +71,9 @@ class Processor:
         self._thread.start()
 
     def join(self, timeout: float) -> bool:
-        """Wait for the thread to end; return whether it did."""
-        self._thread.join(max(timeout, 0))
+        """Wait for the thread to end; return whether it did, or has not even begun."""
+        if self._thread.is_alive():
+            self._thread.join(max(timeout, 0))
         return not self._thread.is_alive()
 
     @property

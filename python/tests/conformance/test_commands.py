@@ -166,7 +166,7 @@ def test_less_can_be_said() -> None:
     quiet = run(*only, "--quiet", *wrong)
     assert quiet.status == 1
     assert "push-head  FAIL" in quiet.err
-    assert "push-plain" not in quiet.err
+    assert "] push-plain" not in quiet.err
     assert "client/core" in quiet.out
     summary = run(*only, "--summary", *wrong)
     assert summary.status == 1

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -19,6 +20,7 @@ from jobwire.config import FetchMode
 from jobwire.errors import ConfigError
 from jobwire.payload import Job
 from jobwire.worker import basic
+from jobwire.worker.processor import Processor
 from tests.apps import isolated
 from tests.servers import Server, wait_until
 from tests.workers import running
@@ -616,6 +618,34 @@ def test_a_job_over_its_time_limit_fails_and_frees_its_slot(
     assert cleaned == [True]
     assert payload["error_class"] == "jobwire.errors.JobTimeout"
     assert payload["error_message"] == "ran longer than its time limit of 0.05 s"
+
+
+def test_a_time_limit_counts_from_the_first_job_of_a_thread(server: Server) -> None:
+    """RETRY-10: also where the thread has its job before the one that started it goes on."""
+    app, begun, ended = App(server.url), threading.Event(), threading.Event()
+
+    @app.job(name="Hang", timeout=0.05)
+    def hang() -> None:
+        begun.set()
+        try:
+            while True:
+                sum(range(100))
+        finally:
+            ended.set()
+
+    def slowly(processor: Processor) -> None:
+        start(processor)
+        assert begun.wait(10)
+        ended.wait(1)
+
+    start = Processor.start
+    push(server, **{"class": "Hang", "retry": True})
+    with (
+        patch.object(Processor, "start", slowly),
+        running(app, server, concurrency=1, fetch="basic"),
+    ):
+        ((payload, _),) = wait_until(lambda: members(server, "retry"))
+    assert payload["error_class"] == "jobwire.errors.JobTimeout"
 
 
 def test_a_time_limit_must_be_a_time() -> None:
