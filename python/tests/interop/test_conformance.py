@@ -90,7 +90,8 @@ def inside(version: str, directory: Path) -> config.Config:
 def test_real_sidekiq_passes_but_for_what_is_known(sidekiq_version: str, tmp_path: Path) -> None:
     """Every check of a claim that is Sidekiq's own. [PUSH-1] [RETRY-2] [SCHED-6] [SIG-5]
 
-    Also what nothing else can make happen to it. [ENV-5] [KEY-5] [SCHED-10] [SEC-1]
+    Also what nothing else can make happen to it. [ENV-1] [ENV-4] [ENV-5] [ENV-6] [ENV-7] [ENV-8]
+    [ENV-9] [KEY-5] [SCHED-10] [SEC-1]
     """
     settings = inside(sidekiq_version, tmp_path / "adapter")
     found = run.run(
