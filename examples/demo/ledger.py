@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -96,10 +96,7 @@ class Seen:
         for text in notes:
             entry = json.loads(text)
             self.notes[entry["jid"]].append(Note(entry["args"], entry["at"]))
-        for text in retries:
-            if text not in self.pushed:  # those wait for their turn, nobody has run them yet
-                job = json.loads(text)
-                self.retries[job["jid"]].setdefault(job["retry_count"], job)
+        self._remember(retries)
         self.graves = Counter([*dead, *unreadable])
         self.dead = {job["jid"]: job for job in map(_job, dead) if job}
 
@@ -108,9 +105,16 @@ class Seen:
         now = time.time()
         later: Any = redis.zrange("retry", now, "+inf", byscore=True)
         waiting = [text for text in later if json.loads(text)["jid"] in jids]
+        self._remember(waiting)  # some may have failed since the last look
         if waiting:
             redis.zadd("retry", dict.fromkeys(waiting, now - 1), xx=True)
         return len(waiting)
+
+    def _remember(self, retries: Iterable[bytes]) -> None:
+        for text in retries:
+            if text not in self.pushed:  # those wait for their turn, nobody has run them yet
+                job = json.loads(text)
+                self.retries[job["jid"]].setdefault(job["retry_count"], job)
 
 
 def settled(sent: Sent, seen: Seen) -> bool:

@@ -238,9 +238,9 @@ def test_signals_are_passed_on(tmp_path: Path) -> None:
     code = (
         "import os, redis, signal, sys, time\n"
         "redis.Redis.from_url(os.environ['REDIS_URL']).ping()\n"
-        "signal.signal(signal.SIGUSR1, lambda *_: print('got USR1', flush=True))\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b'got USR1\\n'))\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
-        "print('ready', flush=True)\n"
+        "os.write(1, b'ready\\n')\n"  # print() must not be interrupted by another
         "time.sleep(60)\ntime.sleep(60)\n"
     )
     process = subprocess.Popen(
