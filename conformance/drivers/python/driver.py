@@ -162,6 +162,18 @@ def answer(client: jobwire.Client, inspector: Inspector, request: dict[str, Any]
     return {"unsupported": True}
 
 
+def failure(error: JobwireError) -> dict[str, Any]:
+    """Say what is known of a push that raised."""
+    # Of a bulk, earlier slices may be there though this one certainly is not.
+    written = getattr(error, "written", None)
+    maybe = isinstance(error, NoReply) or bool(written)
+    kind = "unknown" if maybe and not isinstance(error, InvalidJob) else "rejected"
+    said: dict[str, Any] = {"kind": kind, "message": str(error)}
+    if written:
+        said["written"] = list(written)
+    return {"error": said}
+
+
 def main() -> None:
     """Answer requests until `bye` or the end."""
     if "JOBWIRE_MUTATE" in os.environ:
@@ -181,13 +193,7 @@ def main() -> None:
             try:
                 said = answer(client, inspector, request)
             except JobwireError as error:
-                # Of a bulk, earlier slices may be there though this one certainly is not.
-                written = getattr(error, "written", None)
-                maybe = isinstance(error, NoReply) or bool(written)
-                kind = "unknown" if maybe and not isinstance(error, InvalidJob) else "rejected"
-                said = {"error": {"kind": kind, "message": str(error)}}
-                if written:
-                    said["error"]["written"] = list(written)
+                said = failure(error)
             sys.stdout.write(json.dumps({"id": request["id"], **said}) + "\n")
             sys.stdout.flush()
             if request["op"] == "bye":

@@ -8,10 +8,10 @@ import os
 import sys
 from typing import Any
 
-from driver import OPTIONS
+from driver import OPTIONS, failure
 
 import jobwire
-from jobwire.errors import InvalidJob, JobwireError, NoReply
+from jobwire.errors import JobwireError
 
 
 async def push(client: jobwire.AsyncClient, request: dict[str, Any]) -> dict[str, Any]:
@@ -60,13 +60,7 @@ async def main() -> None:
             try:
                 said = await answer(client, request)
             except JobwireError as error:
-                # Of a bulk, earlier slices may be there though this one certainly is not.
-                written = getattr(error, "written", None)
-                maybe = isinstance(error, NoReply) or bool(written)
-                kind = "unknown" if maybe and not isinstance(error, InvalidJob) else "rejected"
-                said = {"error": {"kind": kind, "message": str(error)}}
-                if written:
-                    said["error"]["written"] = list(written)
+                said = failure(error)
             sys.stdout.write(json.dumps({"id": request["id"], **said}) + "\n")
             sys.stdout.flush()
             if request["op"] == "bye":

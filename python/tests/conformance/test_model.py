@@ -356,8 +356,9 @@ def test_a_mistake_is_found_and_made_small(
         reference(claims), tmp_path, mutant=mutant, examples=60, shrinks=shrinks, patience=5.0
     )
     assert result.failure is not None
-    # A value inside of others is told as one that is not what was pushed [PAY-5].
-    assert result.failure.requirement in (*mutant.kills, "PAY-5")
+    # Among integers, the model blames a float on the first rule that is at stake.
+    others = ("PAY-5",) if name == "whole-floats-as-integers" else ()
+    assert result.failure.requirement in (*mutant.kills, *others)
     assert (result.failed, len(result.steps) <= 3) == (REPLAYS, True), result.steps
     assert result.path is not None
     case = cases.load_file(result.path)
