@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Self
@@ -10,14 +11,14 @@ from urllib.parse import quote
 
 from jobwire_conformance.config import Config
 from jobwire_conformance.driver import Driver
-from jobwire_conformance.errors import Usage
+from jobwire_conformance.errors import ConformError, EnvironmentFault, Usage
 from jobwire_conformance.faults import Rule
 from jobwire_conformance.monitor import Executed, Monitor
 from jobwire_conformance.processes import Keeper, Log, Server, Store, server_program
 from jobwire_conformance.proxy import Call, Proxy, Switchboard
 from jobwire_conformance.worker import Worker
 
-__all__ = ["DEFAULTS", "Lane"]
+__all__ = ["DEFAULTS", "Lane", "side_by_side"]
 
 DEFAULTS = {"poll": 0.2, "beat": 1.0, "grace": 5.0}  # seconds, where a case gives no other
 
@@ -282,3 +283,29 @@ class Lane:
 def _again(rule: Rule) -> Rule:
     """Return a rule that has counted nothing yet."""
     return Rule(rule.action, rule.label, rule.connection, rule.nth, rule.times, rule.fits)
+
+
+def side_by_side(
+    keeper: Keeper, count: int, lane: Callable[[], None], errors: list[ConformError]
+) -> None:
+    """Run so many lanes in threads, to their end; interrupted, end their processes first.
+
+    Args:
+        keeper: Of their processes.
+        count: How many.
+        lane: What each does. It stops when `errors` has something.
+        errors: Gets one when they are interrupted.
+    """
+    threads = [threading.Thread(target=lane, daemon=True) for _ in range(count)]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    except BaseException:
+        # Without its processes each lane is at its end at once, and cleans up.
+        errors.append(EnvironmentFault("interrupted"))
+        keeper.close()
+        for thread in threads:
+            thread.join(10)
+        raise

@@ -20,9 +20,9 @@ from jobwire_conformance.borrowed import Borrowed, borrow
 from jobwire_conformance.cases import Case, load
 from jobwire_conformance.checks import Finding
 from jobwire_conformance.config import Config
-from jobwire_conformance.errors import ConformError, EnvironmentFault, SuiteFault
+from jobwire_conformance.errors import ConformError, SuiteFault
 from jobwire_conformance.faults import Rule
-from jobwire_conformance.lane import Lane
+from jobwire_conformance.lane import Lane, side_by_side
 from jobwire_conformance.play import Play
 from jobwire_conformance.processes import Keeper, Server, Store, server_program
 from jobwire_conformance.proxy import Call
@@ -427,22 +427,10 @@ def run(
                 assert found is not None
                 return Server(keeper, found), Server(keeper, found)
 
-            threads = [
-                threading.Thread(target=work.lane, args=(keeper, servers, rewrites), daemon=True)
-                for _ in range(max(1, min(lanes, len(cases))))
-            ]
-            try:
-                for thread in threads:
-                    thread.start()
-                for thread in threads:
-                    thread.join()
-            except BaseException:
-                # Without its processes each lane is at its end at once, and cleans up.
-                outcome.errors.append(EnvironmentFault("interrupted"))
-                keeper.close()
-                for thread in threads:
-                    thread.join(10)
-                raise
+            count = max(1, min(lanes, len(cases)))
+            side_by_side(
+                keeper, count, lambda: work.lane(keeper, servers, rewrites), outcome.errors
+            )
     except ConformError as error:
         outcome.errors.append(error)
     finally:

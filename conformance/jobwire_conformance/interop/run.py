@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from jobwire_conformance.config import Config
 from jobwire_conformance.errors import ConformError, EnvironmentFault, SuiteFault
 from jobwire_conformance.interop.pair import Handover, Pair, hand_over, push_and_perform
+from jobwire_conformance.lane import side_by_side
 from jobwire_conformance.processes import Keeper, Server, server_program
 
 __all__ = ["Found", "run"]
@@ -148,22 +149,7 @@ def run(
     program = server_program(program)
     with Keeper() as keeper:
         count = max(1, min(lanes, work.jobs.qsize()))
-        threads = [
-            threading.Thread(target=work.lane, args=(keeper, program), daemon=True)
-            for _ in range(count)
-        ]
-        try:
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-        except BaseException:
-            # Without its processes each lane is at its end at once, and cleans up.
-            work.errors.append(EnvironmentFault("interrupted"))
-            keeper.close()
-            for thread in threads:
-                thread.join(10)
-            raise
+        side_by_side(keeper, count, lambda: work.lane(keeper, program), work.errors)
     for error in work.errors:
         raise error
     order = {config.name: number for number, config in enumerate(configs)}
