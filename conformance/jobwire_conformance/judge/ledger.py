@@ -139,10 +139,6 @@ class Ledger:
             found[self.grade(plain)] += tally.broken
         return found
 
-    def never_seen(self, rules: Iterable[str]) -> list[str]:
-        """Return those of the rules that nothing has exercised."""
-        return [rule for rule in rules if rule not in self.tallies]
-
     def _is_asked(self, claims: tuple[str, ...]) -> bool:
         return any(c in self.claims or c.partition("/")[2] not in _BEYOND for c in claims)
 

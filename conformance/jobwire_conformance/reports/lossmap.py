@@ -42,11 +42,6 @@ class Row:
     counts: Mapping[Fate, int]
     points: Sequence[Loss]
 
-    @property
-    def safe(self) -> bool:
-        """Whether no job is gone or stuck."""
-        return not self.counts.get("lost") and not self.counts.get("stuck")
-
 
 def rows(results: Results) -> list[Row]:
     """Return the map, with a row for each window that the run looked at."""

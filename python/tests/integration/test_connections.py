@@ -341,15 +341,17 @@ def test_a_forgotten_client_closes_its_connections(server: Server) -> None:
 def test_an_application_that_goes_elsewhere_closes_its_connections(
     server_factory: ServerFactory,
 ) -> None:
-    """The clients of the Redis that it leaves are of no more use."""
+    """The clients of the Redis that it leaves are of no more use, also where one is still held."""
     one, other = server_factory(), server_factory()
     app = App(one.url)
-    app.client.push("EchoJob")
+    held = app.client
+    held.push("EchoJob")
     assert clients_of(one) == 1
     app.connect(other.url)
     wait_until(lambda: clients_of(one) == 0, what="the connections to be closed")
     app.client.push("EchoJob")
     assert clients_of(other) == 1
+    assert app.client is not held
 
 
 def test_a_thread_does_not_wait_for_ever(server: Server) -> None:

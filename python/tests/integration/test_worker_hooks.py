@@ -251,7 +251,7 @@ def test_an_error_that_the_job_foresaw_is_nobodys_business(
     push(server, "later", jid="last", retry=1, retry_count=0)
     push(server, "later", jid="only", retry=False)
     with running(app, server, concurrency=1, fetch=fetch):
-        wait_until(lambda: server.client().llen("queue:default") == 0)
+        wait_until(lambda: len(heard) >= 5)  # the queue is empty earlier: jobs are fetched ahead
     assert sorted(heard) == [
         ("last", "dead"), ("last", "later"), ("only", "dead"), ("only", "later"), ("other", "boom"),
     ]  # fmt: skip
