@@ -28,6 +28,12 @@ class ReportingApp(App):
         assert self.url, "a worker connects the application first"
         return redis.Redis.from_url(self.url)
 
+    def close(self) -> None:
+        """Close the connection for reports, too."""
+        super().close()
+        if "reports" in self.__dict__:
+            self.reports.close()
+
     def finished(self, *args: Any) -> None:
         """Report the arguments of the job that has run to its end."""
         report = {"jid": jid(), "args": args, "by": "python"}

@@ -55,7 +55,7 @@ def worker_threads(
         yield launcher
     finally:
         launcher.stop()
-        app.reports.close()
+        app.close()
 
 
 class PythonWorker:

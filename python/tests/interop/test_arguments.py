@@ -57,7 +57,7 @@ def test_python_enqueues_and_ruby_runs(
         jids += sync.push_bulk("Reports::Nightly::NestedJob", bulk)
         jids += sync.push_bulk("EchoJob", scheduled, at=1)
     jids += [echo.enqueue(*args) for args in typed]
-    echo.app.client.close()
+    echo.app.close()
 
     async def push() -> list[str | None]:
         async with AsyncClient(server.url) as client:

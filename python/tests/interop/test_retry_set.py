@@ -232,5 +232,5 @@ def test_ruby_promotes_what_python_scheduled(
         assert not {"at", "enqueued_at"} & set(item)
         wait_for_runs(client, {str(jid) for jid in soon})
         assert time.time() >= now + 1.5
-    echo.app.client.close()
+    echo.app.close()
     assert [record.jid for record in in_set(driver, "schedule", 1)] == [later]
