@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Protocol
 
 import pytest
 from hypothesis import settings
 
-from tests.servers import Keeper, Server, redis_program, valkey_program
+from tests import connections
+from tests.servers import Keeper, Server, redis_program, valkey_program, wait_until
 
 # Two busy cores make a single example slow now and then; that is no finding.
 settings.register_profile("jobwire", deadline=None)
 settings.load_profile("jobwire")
+
+# What a script starts in the background ignores SIGINT, and so would all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+connections.watch()
 
 
 class ServerFactory(Protocol):
@@ -30,6 +38,16 @@ def _no_foreign_redis() -> None:
     """Keep the developer's own Redis out of it."""
     for name in ("JOBWIRE_REDIS_URL", "REDIS_PROVIDER", "REDIS_URL"):
         os.environ.pop(name, None)
+
+
+@pytest.fixture(autouse=True)
+def _no_connection_left() -> Iterator[None]:
+    """Have no test leave a connection, apart from those of fixtures that live longer."""
+    before = connections.open_now()
+    yield
+    with suppress(AssertionError):  # threads may be closing them right now
+        wait_until(lambda: connections.open_now() <= before, 5)
+    assert connections.open_now() - before == set()
 
 
 @pytest.fixture(scope="session")

@@ -54,6 +54,7 @@ def running(
             yield launcher
         finally:
             launcher.stop()
+            app.close()
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -24,6 +24,8 @@ __all__ = ["Heart", "rss"]
 
 _log = logging.getLogger("jobwire.worker")
 
+GRACE = 1.0  # seconds that its thread has to notice the end
+
 
 class Heart:
     """Beats at once when started, then every ten seconds.
@@ -111,11 +113,15 @@ class Heart:
     def close(self) -> None:
         """Stop beating and leave the list of processes. [BEAT-7]"""
         self._stop.set()
-        with self._one_at_a_time:  # a beat under way would put us back on the list
-            self._redis.run(retire(self._keys, self._identity))
-            if self._recovers:
-                self._redis.run(resign(self._keys, self._identity, now=time.time()))
-                self._life.release()
+        try:
+            with self._one_at_a_time:  # a beat under way would put us back on the list
+                self._redis.run(retire(self._keys, self._identity))
+                if self._recovers:
+                    self._redis.run(resign(self._keys, self._identity, now=time.time()))
+                    self._life.release()
+        finally:
+            if self._thread.is_alive():
+                self._thread.join(GRACE)  # or what it looks after would open connections again
 
     def _run(self) -> None:
         while not self._stop.wait(PERIOD):
@@ -126,6 +132,8 @@ class Heart:
 
     def _look_after(self) -> None:
         self._on_beat()
+        if self._stop.is_set():
+            return
         if forgotten := self._redis.run(prune(self._keys)):
             _log.info("forgot %d processes whose heartbeat ended", forgotten)
         if self._recovers:

@@ -12,6 +12,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import jobwire
@@ -163,16 +164,21 @@ class Launcher:
             ConfigError: Isolated jobs cannot be run.
             Exception: What a callback for `startup` raised.
         """
-        info = self._redis.run(check_server(self._keys))
-        for warning in info.warnings:
-            _log.warning(warning)
-        self._generation = self._redis.run(self._producer.generation())
-        for callback in self.app.events.callbacks("startup"):
-            self._call(callback)
-        if self._isolation is not None:
-            self._isolation.start()
-        self._settler.start()
-        self._heart.start()  # before the first fetch: a fetch needs a lease [REL-3]
+        with ExitStack() as undo:  # half a start is none
+            undo.callback(self._redis.close)
+            info = self._redis.run(check_server(self._keys))
+            for warning in info.warnings:
+                _log.warning(warning)
+            self._generation = self._redis.run(self._producer.generation())
+            for callback in self.app.events.callbacks("startup"):
+                self._call(callback)
+            if self._isolation is not None:
+                undo.callback(self._isolation.close)
+                self._isolation.start()
+            self._settler.start()
+            undo.callback(self._settler.close, 0)
+            self._heart.start()  # before the first fetch: a fetch needs a lease [REL-3]
+            undo.pop_all()
         for capsule in self._capsules:
             capsule.start()
         self._poller.start()
