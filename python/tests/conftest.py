@@ -87,3 +87,10 @@ def any_server(request: pytest.FixtureRequest, server_factory: ServerFactory) ->
     if program is None:
         pytest.skip("no redis-server on PATH")
     return server_factory(program=program)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say why tests needed a second try, where they get one."""
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.section(f"first try of {report.nodeid}")
+        terminalreporter.write_line(report.longreprtext)
