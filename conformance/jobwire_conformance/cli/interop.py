@@ -15,6 +15,18 @@ __all__ = ["interop"]
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
+    "--only",
+    multiple=True,
+    metavar="NAME",
+    help="Try only pairs with this implementation; may be given several times.",
+)
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    metavar="FILE",
+    help="Keep what was found there; what it has of pairs that are not tried now stays.",
+)
+@click.option(
     "--lanes", default=1, type=click.IntRange(1, 64), help="Pairs at a time. [default: 1]"
 )
 @patience_option
@@ -29,6 +41,8 @@ __all__ = ["interop"]
 )
 def interop(
     files: tuple[Path, ...],
+    only: tuple[str, ...],
+    keep: Path | None,
     lanes: int,
     patience: float,
     server: str | None,
@@ -40,13 +54,15 @@ def interop(
     FILES are the jobwire.toml of two or more implementations; one is tried with itself. What they
     claim, and their deviations, do not count here.
 
+    With --only and --keep, what changed is tried again, and the page still has everything.
+
     Exit status: 0 every job arrived as it was pushed, and every failed one was retried; 1 not; 3 an
     adapter failed; the others are those of `check`.
     """
     import json
 
     from jobwire_conformance import config
-    from jobwire_conformance.interop import report, run
+    from jobwire_conformance.interop import kept, report, run
 
     configs = [config.load(path) for path in files]
     names = [each.name for each in configs]
@@ -58,14 +74,24 @@ def interop(
         raise Usage(f"none of {', '.join(names)} has a section [worker], so nobody performs")
     if all(each.driver is None for each in configs):
         raise Usage(f"none of {', '.join(names)} has a section [driver], so nobody pushes")
+    if unknown := sorted(set(only).difference(names)):
+        raise Usage(
+            f"--only {unknown[0]}: that is the name of none of the files; "
+            f"their names are {', '.join(names)}"
+        )
+    earlier = kept.load(keep) if keep is not None else ([], [])
     end_at_term()
     found = run.run(
         configs,
+        only=set(only) or None,
         lanes=lanes,
         patience=patience,
         program=server,
         tell=lambda line: click.echo(line, err=True),
     )
+    found.add(*earlier)
+    if keep is not None:
+        kept.save(keep, found)
     if page is not None:
         page.write_text(report.markdown(found), "utf-8")
     if as_json:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import queue
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from jobwire_conformance.config import Config
 from jobwire_conformance.errors import ConformError, EnvironmentFault, SuiteFault
@@ -31,6 +32,16 @@ class Found:
         """Name to version, of those that have a driver to say it."""
         return {pair.client: pair.version for pair in self.pairs if pair.version}
 
+    def add(self, pairs: Iterable[Pair], handovers: Iterable[Handover]) -> None:
+        """Add what was found of implementations of this run, but for what is there already."""
+        order = {config.name: number for number, config in enumerate(self.configs)}
+        all_pairs = {(each.client, each.worker): each for each in (*pairs, *self.pairs)}
+        all_handovers = {
+            (each.failing, each.retrying): each for each in (*handovers, *self.handovers)
+        }
+        self.pairs = _sorted(all_pairs, order)
+        self.handovers = _sorted(all_handovers, order)
+
     @property
     def status(self) -> int:
         """The exit status: 3 if a program broke the rules, 1 if a job did not arrive as pushed."""
@@ -39,6 +50,14 @@ class Found:
             return 3
         wrong = any(pair.bad for pair in self.pairs)
         return int(wrong or any(handover.problems for handover in self.handovers))
+
+
+_Result = TypeVar("_Result", Pair, Handover)
+
+
+def _sorted(results: Mapping[tuple[str, str], _Result], order: Mapping[str, int]) -> list[_Result]:
+    known = [ends for ends in results if order.keys() >= set(ends)]
+    return [results[ends] for ends in sorted(known, key=lambda ends: [order[e] for e in ends])]
 
 
 _Job = tuple[Config, Config, bool]  # the last: whether it is a handover
@@ -120,6 +139,7 @@ def _named(server: Server) -> tuple[str, str]:
 def run(
     configs: Sequence[Config],
     *,
+    only: Set[str] | None = None,
     lanes: int = 1,
     patience: float = 20.0,
     program: str | None = None,
@@ -129,6 +149,7 @@ def run(
 
     Args:
         configs: Of the implementations. Those with a driver push, those with a worker perform.
+        only: The names of those without which a pair is left out; None for all pairs.
         lanes: How many pairs at a time.
         patience: Seconds until what has to happen must have.
         program: Of the servers; None for the first one that there is.
@@ -142,6 +163,8 @@ def run(
     workers = [config for config in configs if config.worker is not None]
     for config in configs:
         for worker in workers:
+            if only is not None and only.isdisjoint((config.name, worker.name)):
+                continue
             if config.driver is not None:
                 work.jobs.put((config, worker, False))
             if config.worker is not None:
@@ -152,7 +175,5 @@ def run(
         side_by_side(keeper, count, lambda: work.lane(keeper, program), work.errors)
     for error in work.errors:
         raise error
-    order = {config.name: number for number, config in enumerate(configs)}
-    found.pairs.sort(key=lambda pair: (order[pair.client], order[pair.worker]))
-    found.handovers.sort(key=lambda each: (order[each.failing], order[each.retrying]))
+    found.add((), ())  # puts it in order
     return found

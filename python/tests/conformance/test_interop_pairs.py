@@ -137,17 +137,60 @@ def test_the_command_prints_json_and_writes_a_page(tmp_path: Path) -> None:
     assert f"| jobwire | {count}/{count} |" in page.read_text("utf-8")
 
 
+def test_what_is_not_tried_again_stays(tmp_path: Path) -> None:
+    """One is tried with all others; what a file has of the rest is still on the page."""
+    kept, page = tmp_path / "pairs.json", tmp_path / "page.md"
+    options = ["--keep", str(kept), "--markdown", str(page), "--server", valkey_program()]
+    words = ["interop", str(DRIVERS / "python"), *options]
+    assert CliRunner().invoke(conform, words, standalone_mode=False).return_value == 0
+    before = json.loads(kept.read_text("utf-8"))
+    lost = before["pairs"][0]["jobs"][0]
+    lost |= {"status": "lost", "by": "worker", "expected": "a run", "seen": "none"}
+    kept.write_text(json.dumps(before), "utf-8")  # so that nothing found now looks like it
+
+    shutil.copytree(DRIVERS / "python", tmp_path / "adapter")
+    other = tmp_path / "adapter" / "jobwire.toml"
+    other.write_text(other.read_text("utf-8").replace('name = "jobwire"', 'name = "newcomer"'))
+    words = ["interop", str(DRIVERS / "python"), str(other), "--only", "newcomer", "--lanes", "2"]
+    outcome = CliRunner().invoke(conform, [*words, *options], standalone_mode=False)
+    assert outcome.return_value == 1  # for the lost job
+    assert "jobwire pushes, jobwire performs" not in outcome.stderr
+    after = json.loads(kept.read_text("utf-8"))
+    assert after["pairs"][0] == before["pairs"][0]
+    assert after["handovers"][0] == before["handovers"][0]
+    names = ("jobwire", "newcomer")
+    pairs = [(a, b) for a in names for b in names]
+    assert [(each["client"], each["worker"]) for each in after["pairs"]] == pairs
+    assert [(each["failing"], each["retrying"]) for each in after["handovers"]] == pairs
+    count = len(before["pairs"][0]["jobs"])
+    text = page.read_text("utf-8")
+    assert f"| jobwire | {count - 1}/{count} | {count}/{count} |" in text
+    assert f"| newcomer | {count}/{count} | {count}/{count} |" in text
+
+
+def test_a_file_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
+    """Status 64, before anything is tried."""
+    kept = tmp_path / "pairs.json"
+    kept.write_text('{"pairs": []}', "utf-8")
+    words = ["interop", str(DRIVERS / "python"), "--keep", str(kept)]
+    outcome = CliRunner().invoke(conform, words, standalone_mode=False)
+    assert outcome.return_value == 64
+    assert "does not hold what" in outcome.stderr
+    assert kept.read_text("utf-8") == '{"pairs": []}'
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["python", "python"], "two files are of jobwire"),
         (["perl"], "so nobody performs"),
         (["nowhere"], "does not exist"),
+        (["python", "--only=perl"], "--only perl: that is the name of none of the files"),
     ],
 )
 def test_wrong_usage_is_said_in_one_message(words: list[str], message: str) -> None:
     """Status 64, and what to do."""
-    files = [str(DRIVERS / word) for word in words]
+    files = [word if word.startswith("--") else str(DRIVERS / word) for word in words]
     outcome = CliRunner().invoke(conform, ["interop", *files], standalone_mode=False)
     assert outcome.return_value == 64
     assert message in outcome.stderr
