@@ -1,6 +1,6 @@
 #!/bin/sh
-# Put Debian's ruby-gitlab-sidekiq-fetcher over the chroots of .ci/sidekiq-chroots, which stay as
-# they are. As root on Debian or Ubuntu, after .ci/sidekiq-chroots.
+# Put Debian's ruby-gitlab-sidekiq-fetcher over the chroot of .ci/sidekiq-chroots with Sidekiq 6.4.1,
+# which stays as it is. As root on Debian or Ubuntu, after .ci/sidekiq-chroots.
 set -eu
 cd "$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)"
 . ../peer.sh
@@ -20,8 +20,7 @@ build() {
   ' sh "$base" "$1"
 }
 
-for version in 6.4.1 7.3.2 8.1.7; do
-  base=${JOBWIRE_CACHE:-/var/cache/jobwire}/sidekiq/$version
-  [ -e "$base/.complete" ] || { echo "there is no chroot with Sidekiq $version" >&2; exit 1; }
-  prepare "gitlab-fetcher-$version" setup.sh "$base/.complete"
-done
+version=6.4.1
+base=${JOBWIRE_CACHE:-/var/cache/jobwire}/sidekiq/$version
+[ -e "$base/.complete" ] || { echo "there is no chroot with Sidekiq $version" >&2; exit 1; }
+prepare "gitlab-fetcher-$version" setup.sh "$base/.complete"
