@@ -6,7 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from jobwire_conformance.driver import Outcome
 from jobwire_conformance.errors import EnvironmentFault, SuiteFault, Unbound
@@ -58,6 +58,7 @@ class Finding:
         seconds: Since the check before.
         trace: First and last of these lines in the trace; empty until it is written.
         again: Case that shows it again, if it is not the one that it is said to be of.
+        by: Who is to blame; `adapter` if the driver or the worker program broke its rules.
     """
 
     requirement: str
@@ -70,6 +71,7 @@ class Finding:
     seconds: float = 0.0
     trace: list[int] = field(default_factory=list)
     again: str | None = None
+    by: Literal["implementation", "adapter"] = "implementation"
 
 
 class Miss(Exception):

@@ -46,6 +46,7 @@ class Config:
     path: Path
     name: str
     claims: Sequence[str]
+    unasked: Sequence[str] = ()  # further claims, which this run is not about
     generation: Generation = 8
     offers: Sequence[str] = ()
     language: str | None = None

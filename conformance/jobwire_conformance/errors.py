@@ -12,9 +12,19 @@ class ConformError(Exception):
 
 
 class AdapterFault(ConformError):
-    """The driver or the worker program of the implementation broke the rules for adapters."""
+    """The driver or the worker program of the implementation broke the rules for adapters.
+
+    Attributes:
+        problem: What happened, and what to do.
+        case: The one that it ended; None if it ended everything.
+    """
 
     status = 3
+
+    def __init__(self, problem: str, case: str | None = None) -> None:
+        super().__init__(problem if case is None else f"in case {case}: {problem}")
+        self.problem = problem
+        self.case = case
 
 
 class EnvironmentFault(ConformError):

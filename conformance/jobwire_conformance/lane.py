@@ -201,6 +201,16 @@ class Lane:
         self.driver_proxy.forget()
         self._run = secrets.token_hex(4)
 
+    def renew(self) -> None:
+        """Forget the case before and its driver, which broke the rules; the next one is new."""
+        self.reset()
+        if self._driver is not None:
+            self._driver.close()
+            self._driver = None
+        # What the old one has sent at last is not to arrive in the next case.
+        self.driver_proxy.close()
+        self.driver_proxy = self._proxy()
+
     def start(
         self,
         name: str,

@@ -15,12 +15,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
 
-from jobwire_conformance import crash, data
+from jobwire_conformance import crash, data, traffic
 from jobwire_conformance.borrowed import Borrowed, borrow
 from jobwire_conformance.cases import Case, load
 from jobwire_conformance.checks import Finding
 from jobwire_conformance.config import Config
-from jobwire_conformance.errors import ConformError, SuiteFault
+from jobwire_conformance.errors import AdapterFault, ConformError, SuiteFault
 from jobwire_conformance.faults import Rule
 from jobwire_conformance.lane import Lane, side_by_side
 from jobwire_conformance.play import Play
@@ -41,6 +41,7 @@ from jobwire_conformance.verdicts import (
 __all__ = ["Outcome", "Watcher", "check_data", "chosen", "run"]
 
 _WORST = {status: rank for rank, status in enumerate((5, 4, 64, 3, 1, 2, 0))}
+_FAULTS_IN_A_ROW = 3  # cases that the adapter ends, one finished after the other, until all ends
 
 
 class Watcher(Protocol):
@@ -74,6 +75,11 @@ class Outcome:
     seconds: float = 0.0
     status: int = 0
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the run did not come to its end. A fault of the adapter ends only its case."""
+        return any(getattr(error, "case", None) is None for error in self.errors)
+
     def as_data(self) -> dict[str, Any]:
         """Return results.json. See schema/results.json."""
         about = {"name": self.config.name, "version": self.version or "unknown"}
@@ -90,7 +96,7 @@ class Outcome:
             "implementation": about,
             "claims": {
                 claim: {
-                    "met": standing.met and not self.errors,
+                    "met": standing.met and not self.stopped,
                     "checks": dict(sorted(standing.counts.items())),
                     "missing": [*standing.missing],
                     "unchecked": [*standing.unchecked],
@@ -105,7 +111,7 @@ class Outcome:
             "status": self.status,
             "checks": [check_data(verdict) for verdict in self.verdicts],
             "loss_map": [_loss(loss) for loss in self.losses],
-            "errors": [{"status": each.status, "message": str(each)} for each in self.errors],
+            "errors": [_error(each) for each in self.errors],
             "trace": "trace.jsonl",
         }
         if self.again:
@@ -146,7 +152,7 @@ def check_data(verdict: Verdict) -> dict[str, Any]:
         if verdict.held:
             found["held"] = verdict.held
     if not finding.ok:
-        found |= {"message": finding.message or finding.blocked_by or "", "by": "implementation"}
+        found |= {"message": finding.message or finding.blocked_by or "", "by": finding.by}
         found |= {"expected": finding.expected, "seen": finding.seen}
     if finding.blocked_by is not None:
         found["blocked_by"] = finding.blocked_by
@@ -167,6 +173,12 @@ def _loss(loss: crash.Loss) -> dict[str, Any]:
     if loss.trace is not None:
         found["trace"] = [*loss.trace]
     return found
+
+
+def _error(error: ConformError) -> dict[str, Any]:
+    if isinstance(error, AdapterFault) and error.case is not None:
+        return {"status": error.status, "message": error.problem, "case": error.case}
+    return {"status": error.status, "message": str(error)}
 
 
 def offered(cases: Sequence[Case], config: Config) -> list[Case]:
@@ -251,6 +263,8 @@ class _Run:
         self._repeat = repeat
         self._traffic = Traffic(outcome.config)
         self._lock = threading.Lock()
+        self._row: list[str] = []  # names of the last cases, if the adapter ended all of them
+        self.finished: list[Case] = []
         self._cases: queue.SimpleQueue[Case] = queue.SimpleQueue()
         order = sorted(cases, key=lambda case: case.name)
         random.Random(outcome.seed).shuffle(order)
@@ -276,15 +290,14 @@ class _Run:
         try:
             with Lane(keeper, self._outcome.config, servers, rewrites) as lane:
                 self._outcome.server = lane.server()
-                while not self._outcome.errors:
+                while not self._outcome.stopped:
                     try:
                         case = self._cases.get_nowait()
                     except queue.Empty:
                         break
                     self._one(lane, case)
                 if self._outcome.config.driver is not None and not self._outcome.version:
-                    lane.driver.hello()
-                    self._outcome.version = lane.driver.version
+                    self._ask_version(lane)
         except ConformError as error:
             with self._lock:
                 self._outcome.errors.append(error)
@@ -299,18 +312,69 @@ class _Run:
     def _one(self, lane: Lane, case: Case) -> None:
         began = time.monotonic()
         waits = lambda what: self._tell(case, what)  # noqa: E731
-        runs = []
+        runs: list[list[Finding]] = []
+        fault: AdapterFault | None = None
         try:
             for _ in range(self._repeat):
                 lane.reset()
                 runs.append(self._play(lane, case, waits))
+        except AdapterFault as error:
+            if self._outcome.stopped:
+                raise  # its processes are gone, by no fault of theirs
+            fault = AdapterFault(error.problem, case.name)
+            runs.append(self._ended(lane, case, fault))
         except ConformError as error:
             raise type(error)(f"in case {case.name}: {error}") from None
         claims = self._outcome.config.claims
         verdicts = self._scored(judge(case, runs[0], claims, self._deviations, again=runs[1:]))
         with self._lock:
             self._outcome.verdicts += verdicts
+            self.finished.append(case)
             self._watcher.finished(case, verdicts, time.monotonic() - began)
+            self._count(fault)
+        if fault is not None:
+            lane.renew()
+
+    def _ended(self, lane: Lane, case: Case, fault: AdapterFault) -> list[Finding]:
+        """Return what is to be said of a case that the adapter has ended: none of it was tried."""
+        with self._lock:
+            # Those of a rerun are no part of what else is written of the case.
+            rerun = None if case.crash is None else "ended by the adapter"
+            places = self._trace.add(case, lane.calls(), rerun).values()
+        lines = [min(places), max(places)] if places else []
+        why = fault.problem.partition("\n")[0]
+        return [
+            Finding(requirement, False, blocked_by=why, trace=[*lines], by="adapter")
+            for requirement in case.requirements
+        ]
+
+    def _count(self, fault: AdapterFault | None) -> None:
+        """Keep in mind whether the adapter ended a case; if it does so again and again, end all."""
+        if fault is None:
+            self._row.clear()
+            return
+        assert fault.case is not None
+        self._outcome.errors.append(fault)
+        self._row.append(fault.case)
+        left = self._cases.qsize()
+        if len(self._row) == _FAULTS_IN_A_ROW and left:
+            self._outcome.errors.append(
+                AdapterFault(
+                    f"{len(self._row)} cases in a row ended by the adapter: "
+                    f"{', '.join(self._row)}; {left} more were not run.\n  What to do: "
+                    "`jobwire conform doctor` looks at the adapter alone."
+                )
+            )
+
+    def _ask_version(self, lane: Lane) -> None:
+        """Have the driver say its version, which no case was about so far."""
+        try:
+            lane.driver.hello()
+        except AdapterFault:
+            if not self._outcome.errors:
+                raise
+            return  # why, the case says that it ended
+        self._outcome.version = lane.driver.version
 
     def _play(self, lane: Lane, case: Case, waits: Any) -> list[Finding]:
         findings = Play(lane, case, patience=self._patience, waits=waits).run()
@@ -365,12 +429,20 @@ def _place(findings: Sequence[Finding], places: dict[int, int]) -> None:
 
 
 def _left_out(outcome: Outcome, ran: Sequence[Case]) -> set[str]:
-    """Return the requirements that have checks in cases that did not run."""
+    """Return the ids of deviations that are about more than what ran.
+
+    Those are the requirements that have checks in other cases of what the implementation claims;
+    where there are any, also whatever the traffic of all cases shows.
+    """
     names = {case.name for case in ran}
     config = outcome.config
     others = [case for case in outcome.cases if case.name not in names]
-    left = chosen(others, config.claims, config.generation)
-    return {requirement for case in left for requirement in case.requirements}
+    left = chosen(others, [*config.claims, *config.unasked], config.generation)
+    found = {requirement for case in left for requirement in case.requirements}
+    if left:
+        found.update(traffic.REQUIREMENTS)
+        found.update(f"{traffic.NAME}#{requirement}" for requirement in traffic.REQUIREMENTS)
+    return found
 
 
 def run(
@@ -438,7 +510,7 @@ def run(
     work.judge_traffic()
     outcome.verdicts.sort(key=lambda verdict: (verdict.case, verdict.claim))
     outcome.losses.sort(key=lambda loss: loss.case)
-    outcome.stale = stale(deviations, outcome.verdicts, _left_out(outcome, cases))
+    outcome.stale = stale(deviations, outcome.verdicts, _left_out(outcome, work.finished))
     outcome.seconds = time.monotonic() - began
     wrong = bool(outcome.stale or outcome.unexplained)
     statuses = [status(outcome.verdicts, stale_or_unknown=wrong)]

@@ -168,6 +168,8 @@ def _worst(findings: Sequence[Finding]) -> dict[str, Finding]:
 def _status(finding: Finding, keyword: str, declared: Deviation | None) -> str:
     if finding.ok:
         return "pass"
+    if finding.by == "adapter":
+        return "blocked"  # nobody declares that
     if declared is not None and finding.message.startswith(declared.expect or ""):
         return "deviation"
     if finding.blocked_by is not None:
@@ -189,7 +191,8 @@ def stale(
     for deviation in deviations:
         about = [v for v in verdicts if deviation.meets(v.case, v.requirement)]
         known = about and deviation.id not in left_out
-        if known and all(verdict.status == "pass" for verdict in about):
+        # One that another deviation is stale by is among those that passed.
+        if known and all(verdict.status in ("pass", "stale") for verdict in about):
             found.append(deviation)
             for verdict in about:
                 verdict.status, verdict.deviation = "stale", deviation

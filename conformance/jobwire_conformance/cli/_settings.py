@@ -41,5 +41,6 @@ def settings(what: Sequence[str], path: Path, generation: str | None) -> Config:
     return replace(
         found,
         claims=claims or found.claims,
+        unasked=[claim for claim in found.claims if claims and claim not in claims],
         generation=found.generation if generation is None else config.GENERATIONS[generation],
     )

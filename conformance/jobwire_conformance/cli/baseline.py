@@ -86,7 +86,7 @@ def baseline(
     for error in outcome.errors:
         click.echo(f"Error: {error}", err=True)
     if outcome.errors:
-        click.echo("Nothing was written: the run did not come to its end.", err=True)
+        click.echo("Nothing was written: not all of it could be run.", err=True)
         return outcome.status
     gone = [*unknown, *(each.id for each in outcome.stale)]
     change = baselines.change(path, known, gone, outcome.verdicts, chosen, reason)

@@ -103,7 +103,7 @@ def check(
     from jobwire_conformance.cli._settings import DEVIATIONS, settings
     from jobwire_conformance.reports.events import Events, Together
     from jobwire_conformance.reports.results import Results, dump, small, stored_as
-    from jobwire_conformance.reports.terminal import Terminal, closing
+    from jobwire_conformance.reports.terminal import Terminal, closing, errors
 
     if redis is not None and (lanes > 1 or server is not None):
         raise Usage("--redis is one server, and has room for one lane; leave out --lanes, --server")
@@ -175,8 +175,8 @@ def check(
             f"Error: {DEVIATIONS}: still TODO are the reasons of {ids}; say there why it fails",
             err=True,
         )
-    for fault in outcome.errors:
-        click.echo(f"Error: {fault}", err=True)
+    for problem in errors(found):
+        click.echo(f"Error: {problem}", err=True)
     return outcome.status
 
 

@@ -69,8 +69,10 @@ def _head(results: Results) -> Iterator[str]:
             f"{inline(data.spec_version())}.</p>"
         )
     for error in results.get("errors", ()):
-        yield '<article class="fail"><h3>The run did not come to its end</h3>'
-        yield f"{pre(error['message'])}</article>"
+        ended = "The run did not come to its end"
+        if "case" in error:
+            ended = f"The adapter ended case {inline(error['case'])}"
+        yield f'<article class="fail"><h3>{ended}</h3>{pre(error["message"])}</article>'
 
 
 def _contents(results: Results, failures: Sequence[Check]) -> Iterator[str]:

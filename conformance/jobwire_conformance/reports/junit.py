@@ -12,7 +12,7 @@ __all__ = ["junit"]
 
 
 def junit(results: Results) -> bytes:
-    """Return the file; what stopped a run is an error of a test of its own."""
+    """Return the file; what ended a case, or the run, is an error of a test of its own."""
     errors = results.get("errors", [])
     checks = results["checks"]
     suite = ElementTree.Element(
@@ -41,7 +41,8 @@ def junit(results: Results) -> bytes:
         elif _skipped(check["status"]):
             ElementTree.SubElement(test, "skipped", message=f"{check['status']}: {message}")
     for error in errors:
-        test = ElementTree.SubElement(suite, "testcase", classname="jobwire", name="run")
+        name = error.get("case", "run")
+        test = ElementTree.SubElement(suite, "testcase", classname="jobwire", name=name)
         ElementTree.SubElement(test, "error", message=plain(error["message"]))
     found: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
     return found

@@ -55,7 +55,8 @@ def summary_page(results: Results) -> str:
         lines += ["", "## When its process is cut off", ""]
         lines += loss_table(results)
     for error in results.get("errors", ()):
-        lines += ["", f"Stopped: {cell(error['message'], 4000)}"]
+        what = f"Case {cell(error['case'])} ended by the adapter" if "case" in error else "Stopped"
+        lines += ["", f"{what}: {cell(error['message'], 4000)}"]
     return "\n".join(lines) + "\n"
 
 

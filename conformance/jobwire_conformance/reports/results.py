@@ -84,10 +84,11 @@ class Server(TypedDict):
 
 
 class Error(TypedDict):
-    """What stopped a run."""
+    """What ended a case, or the run."""
 
     status: int
     message: str
+    case: NotRequired[str]
 
 
 class Results(TypedDict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 from jobwire_conformance import data
@@ -16,9 +16,11 @@ from jobwire_conformance.reports.text import one_line, visible
 from jobwire_conformance.resp import Refusal, decode
 from jobwire_conformance.verdicts import Verdict
 
-__all__ = ["Terminal", "closing"]
+__all__ = ["Terminal", "closing", "errors"]
 
 _WIDTH = 100
+_FAULTS = 3  # different faults of the adapter that are told in full
+_NAMES = 12  # cases that are named in a line
 _MARKS = {"pass": "ok", "fail": "FAIL", "blocked": "BLOCKED", "warn": "warn", "info": "info"}
 
 
@@ -67,10 +69,11 @@ class Terminal:
         if self._cases or (self._failures and worth):
             self._say(f"[{self._done}/{self._total}] {case.name}  {said}  {seconds:.1f} s")
         for verdict in worth if self._failures else ():
-            key = (verdict.case, verdict.requirement)
+            ended = verdict.finding.by == "adapter"  # all of it, so that is said once
+            key = (verdict.case, "" if ended else verdict.requirement)
             if key not in self._shown:
                 self._shown.add(key)
-                self._explain(verdict)
+                (self._ended if ended else self._explain)(verdict)
 
     def close(self) -> None:
         """Leave the line."""
@@ -91,6 +94,12 @@ class Terminal:
         if verdict.deviation is not None:
             self._say(_indented(f"declared: {verdict.deviation.reason}"))
         self._say(f"    again: {self._replay} {verdict.finding.again or verdict.case}")
+
+    def _ended(self, verdict: Verdict) -> None:
+        times = f" (held in {verdict.held} of {verdict.runs} runs)" if verdict.held else ""
+        self._say(f"  {verdict.status}: the adapter ended the case{times}")
+        self._say(_indented(verdict.finding.blocked_by or ""))
+        self._say(f"    again: {self._replay} {verdict.case}")
 
     def _line(self, text: str) -> None:
         self._out.write(f"\r\x1b[K{one_line(text, _WIDTH - 1)[: _WIDTH - 1]}")
@@ -127,6 +136,29 @@ def wire_line(line: Line) -> str:
         said = decode(call.reply)
         reply = said.message if isinstance(said, Refusal) else repr(said)
     return f"{name} #{call.sequence} {words}{more} -> {one_line(reply[:60])}"
+
+
+def errors(results: Results) -> Iterator[str]:
+    """Yield what ended cases, or the run. The same in several cases is said once."""
+    cases: dict[str, list[str]] = {}
+    stopped = []
+    for error in results.get("errors", ()):
+        if "case" in error:
+            cases.setdefault(error["message"], []).append(error["case"])
+        else:
+            stopped.append(error["message"])
+    shown = [*cases.items()][:_FAULTS]
+    for message, names in shown:
+        yield f"in case {_some(names)}: {message}"
+    if len(cases) > len(shown):
+        names = [name for more in [*cases.values()][_FAULTS:] for name in more]
+        yield f"the adapter ended in other ways, which the reports have, case {_some(names)}"
+    yield from stopped
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return ", ".join(names[:_NAMES]) + more
 
 
 def closing(results: Results) -> str:

@@ -6,9 +6,11 @@ import json
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import redis
@@ -92,6 +94,157 @@ def test_a_program_that_is_not_there(case: str, tmp_path: Path) -> None:
     assert said.status == 3
     assert "cannot be started" in said.err
     assert str(tmp_path) in said.err
+
+
+_SOME = ("push-plain", "push-head", "push-options", "push-keys", "push-depth")
+_BEFALLS = {
+    "dies": ("os._exit(9)", "exit status 9"),
+    "prints rubbish": ("print('Welcome!', flush=True); input()", "is not JSON"),
+    "hangs": ("import time; time.sleep(600)", "no answer to 'push' within 2 s"),
+}
+
+
+def _some() -> list[str]:
+    return [word for name in _SOME for word in ("--case", name)]
+
+
+def _befallen(directory: Path, what: str) -> Path:
+    """Copy the reference; after the push of the case push-plain something befalls its driver."""
+    for path in REFERENCE.iterdir():
+        if path.is_file():
+            (directory / path.name).write_bytes(path.read_bytes())
+    driver = directory / "driver.py"
+    end = '            return {"ok": push(client, request)}\n'
+    odd = f"            if 'é/' in str(request['job']):\n                {what}\n"
+    here = f"            said = push(client, request)\n{odd}            return {{'ok': said}}\n"
+    driver.write_text(driver.read_text().replace(end, here))
+    settings = directory / "jobwire.toml"
+    settings.write_text(settings.read_text().replace("[driver]", "[driver]\ntimeout = 2"))
+    return settings
+
+
+@needs_proc
+@pytest.mark.parametrize(
+    ("how", "lanes"), [("dies", "1"), ("dies", "2"), ("prints rubbish", "1"), ("hangs", "2")]
+)
+def test_a_fault_in_one_case_ends_that_case_only(
+    how: str, lanes: str, marked: Marked, tmp_path: Path
+) -> None:
+    """[PUSH-1] The others are judged, by a driver of their own, and pass."""
+    what, says = _BEFALLS[how]
+    path = _befallen(tmp_path, what)
+    there = tmp_path / "report"
+    said = run(
+        *("check", path, "client/core", *_some(), "--lanes", lanes, "--report", there),
+        env=marked.environment,
+    )
+    assert said.status == 3, said.err
+    assert "Error: in case push-plain: the driver of the implementation is at fault: " in said.err
+    assert says in said.err
+    results = json.loads((there / "results.json").read_text())
+    ended = [check for check in results["checks"] if check["case"] == "push-plain"]
+    assert {check["requirement"] for check in ended} >= {"KEY-1", "PAY-9", "PUSH-3"}
+    for check in ended:
+        assert (check["status"], check["by"], check["trace"][0] >= 0) == (
+            "blocked",
+            "adapter",
+            True,
+        )
+        assert says in check["blocked_by"]
+        assert "\n" not in check["blocked_by"]
+    others = [check for check in results["checks"] if check["case"] != "push-plain"]
+    assert {check["case"] for check in others} == {*_SOME, "traffic"} - {"push-plain"}
+    assert {check["status"] for check in others} == {"pass"}
+    [error] = results["errors"]
+    assert (error["status"], error["case"]) == (3, "push-plain")
+    assert "What to do: " in error["message"]
+    assert (results["status"], results["implementation"]["version"]) == (3, version("jobwire"))
+    assert results["claims"]["client/core"]["met"] is False
+    assert "Case push-plain ended by the adapter: the driver" in (there / "summary.md").read_text()
+    page = (there / "report.html").read_text()
+    assert "The adapter ended case push-plain" in page
+    assert "did not come to its end" not in page
+    suite = ElementTree.parse(there / "junit.xml").getroot()
+    tests = [test for test in suite if test.find("error") is not None]
+    assert [test.get("name") for test in tests] == ["push-plain"]
+    assert suite.get("failures") == str(len(ended))
+
+
+@needs_proc
+def test_a_worker_that_cannot_be_started_in_one_case(marked: Marked, tmp_path: Path) -> None:
+    """[PUSH-1] What needs no worker is judged."""
+    path = _befallen(tmp_path, "pass")
+    head = path.read_text().partition("[worker]")[0]
+    path.write_text(f'{head}[worker]\ncommand = ["./nowhere"]\n')
+    said = run(
+        *("check", path, "client/core", "worker/core", *_some(), "--case", "exec-order", "--json"),
+        env=marked.environment,
+    )
+    assert said.status == 3, said.err
+    assert said.err.count("the worker cannot be started") == 2  # at once, and in the end
+    found = {check["case"]: check["status"] for check in json.loads(said.out)["checks"]}
+    assert found == {**dict.fromkeys([*_SOME, "traffic"], "pass"), "exec-order": "blocked"}
+
+
+def test_a_driver_that_always_dies_ends_the_run_after_three_cases(tmp_path: Path) -> None:
+    path = adapter(tmp_path, DRIVERS["dies later"][0], claims=("client/core",))
+    said = run("check", path, "--json", "--summary")
+    assert said.status == 3
+    results = json.loads(said.out)
+    *ended, stopped = results["errors"]
+    names = [error["case"] for error in ended]
+    assert len({*names}) == 3
+    assert {check["case"] for check in results["checks"]} == {*names}
+    assert "case" not in stopped
+    assert f"3 cases in a row ended by the adapter: {', '.join(names)}; " in stopped["message"]
+    assert stopped["message"] in said.err
+    # The same in each of them is said once.
+    assert said.err.count("exit status 9") == 1
+    assert f"Error: in case {', '.join(names)}: the driver" in said.err
+
+
+def test_faults_that_are_not_in_a_row_do_not_end_the_run(tmp_path: Path) -> None:
+    """Every third case is answered, so the run goes on to its end."""
+    turn = (
+        "    with open('turns', 'a+') as file:\n"
+        "        file.seek(0)\n"
+        "        turn = len(file.read())\n"
+        "        file.write('x')\n"
+        "    if turn % 3 < 2:\n"
+        "        raise SystemExit(9)\n"
+    )
+    start = GOOD.rpartition("    say(")[0]
+    path = adapter(tmp_path, f"{start}{turn}    say(id, unsupported=True)\n")
+    said = run("check", path, "client/core", *_some(), "--json", "--quiet")
+    assert said.status == 3, said.err
+    results = json.loads(said.out)
+    assert {check["case"] for check in results["checks"]} == {*_SOME}
+    ended = [error.get("case") for error in results["errors"]]
+    assert len(ended) == 4
+    assert {*ended} < {*_SOME}
+
+
+def test_a_fault_in_one_of_several_runs_of_a_case(tmp_path: Path) -> None:
+    """[PUSH-1] It held before, so it is flaky; who is to blame is said all the same."""
+    path = _befallen(
+        tmp_path, "p = open('once', 'a'); p.tell() and os._exit(9); p.write('x'); p.close()"
+    )
+    only = ("--case", "push-plain", "--repeat", "3")
+    said = run("check", path, "client/core", *only, "--json")
+    assert said.status == 3, said.err
+    checks = [c for c in json.loads(said.out)["checks"] if c["case"] == "push-plain"]
+    found = {(c["status"], c.get("by"), c["held"], c["runs"]) for c in checks}
+    assert found == {("flaky", "adapter", 1, 2)}
+
+
+def test_a_baseline_does_not_declare_what_the_adapter_ended(tmp_path: Path) -> None:
+    path = _befallen(tmp_path, "os._exit(9)")
+    text = path.read_text()
+    said = run("baseline", path, "client/bulk")
+    assert said.status == 0, said.err
+    said = run("baseline", path, "client/core", "--lanes", "2")
+    assert (said.status, "Nothing was written" in said.err) == (3, True), said.err
+    assert (path.read_text(), [*tmp_path.glob("*deviations*")]) == (text, [])
 
 
 def test_a_driver_that_only_talks_too_much_on_standard_error(tmp_path: Path) -> None:
@@ -316,6 +469,28 @@ def test_a_mistake_in_the_deviations(text: str, status: int, says: str, tmp_path
     said = run("check", tmp_path, "--case", "push-head", env={"PYTHONPATH": _paths()})
     assert said.status == status, said.err
     assert says in said.out + said.err
+
+
+@pytest.mark.parametrize("only", [("--case", "bulk-scheduled"), ("client/scheduled",)])
+def test_a_deviation_is_not_stale_before_all_that_it_is_about_has_run(
+    only: Sequence[str], tmp_path: Path
+) -> None:
+    """[SCHED-1] [BULK-1] What passes in some cases says nothing of the traffic of the others."""
+    for path in REFERENCE.iterdir():
+        if path.is_file():
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    settings = tmp_path / "jobwire.toml"
+    head, _, tail = settings.read_text().partition('  "client/core",')
+    rest = tail[tail.index("]") :]
+    settings.write_text(f'{head}  "client/bulk", "client/scheduled",\n{rest}')
+    deviations = tmp_path / "jobwire.deviations.toml"
+    ids = ("traffic#SCHED-1", "traffic#BULK-1", "SCHED-1")
+    deviations.write_text("".join(f'[[deviation]]\nid = "{i}"\nreason = "x"\n' for i in ids))
+    said = run("check", tmp_path, *only)
+    assert (said.status, "stale:" in said.out) == (0, False), said.out
+    said = run("check", tmp_path, "--lanes", "2")
+    stale = {line.split()[1] for line in said.out.splitlines() if line.startswith("stale:")}
+    assert (said.status, stale) == (2, {*ids}), said.err
 
 
 def _paths() -> str:
