@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from jobwire_conformance.call import Call
 from jobwire_conformance.cases import Case
 from jobwire_conformance.checks import WRITES, Finding
 from jobwire_conformance.faults import Kill, Rule, Side
 from jobwire_conformance.lane import Lane
 from jobwire_conformance.play import Play
-from jobwire_conformance.proxy import Call
 from jobwire_conformance.resp import decode
 
 __all__ = ["Loss", "run"]

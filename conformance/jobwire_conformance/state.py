@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from jobwire_conformance.call import Call
 from jobwire_conformance.errors import SuiteFault, Unbound
 from jobwire_conformance.faults import Delay
 from jobwire_conformance.lane import Lane
 from jobwire_conformance.match import TIMES, Scope, moment, written_time
 from jobwire_conformance.processes import wait_for
-from jobwire_conformance.proxy import Call
 from jobwire_conformance.values import members
 from jobwire_conformance.worker import Event
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobwire_conformance import data
+from jobwire_conformance.call import Call
 from jobwire_conformance.cases import Case
 from jobwire_conformance.checks import Finding, Line
 from jobwire_conformance.config import Config
 from jobwire_conformance.judge import VISIBLE, Judge, Record, decoded
 from jobwire_conformance.judge.ledger import Finding as Breach
-from jobwire_conformance.proxy import Call
 from jobwire_conformance.verdicts import Deviation, Verdict, judge
 
 __all__ = ["NAME", "REQUIREMENTS", "Traffic"]

@@ -15,8 +15,9 @@ import time
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
+from jobwire_conformance.call import Call
 from jobwire_conformance.judge.record import Record, decoded
-from jobwire_conformance.proxy import Call, Proxy
+from jobwire_conformance.proxy import Proxy
 
 __all__ = ["Told", "main", "told"]
 

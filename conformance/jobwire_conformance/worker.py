@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jobwire_conformance.call import Call
 from jobwire_conformance.config import Config
 from jobwire_conformance.config import Worker as Settings
 from jobwire_conformance.errors import AdapterFault
 from jobwire_conformance.processes import Group, Keeper, Log
-from jobwire_conformance.proxy import Call, Proxy
+from jobwire_conformance.proxy import Proxy
 from jobwire_conformance.resp import decode
 
 __all__ = ["Event", "Worker"]

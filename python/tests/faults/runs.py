@@ -24,8 +24,9 @@ import redis
 
 from jobwire._scripts import script
 from jobwire.config import FetchMode
+from jobwire_conformance.call import name_of
 from jobwire_conformance.faults import Action, Cut, Kill, Refuse, Rule
-from jobwire_conformance.proxy import Switchboard, name_of
+from jobwire_conformance.proxy import Switchboard
 from tests.faults import jobs, pushes
 from tests.faults.scenarios import Scenario
 from tests.servers import Keeper, Server, valkey_program, wait_until
