@@ -20,6 +20,7 @@ from jobwire_conformance.resp import decode
 __all__ = ["Event", "Worker"]
 
 _NO_FETCH = frozenset([b"SADD", b"LPUSH", b"RPUSH", b"LLEN", b"EXISTS", b"LRANGE", b"TYPE"])
+_POPS = frozenset([b"RPOPLPUSH", b"LMOVE", b"RPOP", b"LPOP"])  # those that answer at once
 _SCRIPTS = frozenset([b"EVAL", b"EVALSHA", b"FCALL"])
 _REPORTS = ("begin", "end", "exhausted", "death")
 _FORGOTTEN = 5.0  # seconds after which a command without reply was cut off with its connection
@@ -217,9 +218,9 @@ def _kind(call: Call) -> tuple[bytes, ...]:
 
 
 def _brought(call: Call) -> bool:
-    """Return whether there is any text in a reply with several parts."""
+    """Return whether there is any text in a reply with several parts, or in that of a pop."""
     reply = None if call.reply is None else decode(call.reply)
-    return isinstance(reply, list) and _has_text(reply)
+    return (isinstance(reply, list) or call.name in _POPS) and _has_text(reply)
 
 
 def _has_text(value: object) -> bool:
