@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from jobwire_conformance.call import Call
 from jobwire_conformance.driver import Outcome
 from jobwire_conformance.errors import EnvironmentFault, SuiteFault, Unbound
 from jobwire_conformance.faults import Refuse, keys_of
@@ -15,7 +16,6 @@ from jobwire_conformance.judge.manners import is_known_key
 from jobwire_conformance.lane import Lane
 from jobwire_conformance.match import Scope, matches, number, show, spelt_text
 from jobwire_conformance.metrics import Counted
-from jobwire_conformance.proxy import Call
 from jobwire_conformance.state import State, jid_of, struck
 from jobwire_conformance.values import ABSENT, Absent, Spelt, members, plain
 

@@ -9,13 +9,14 @@ from contextlib import ExitStack
 from typing import Self
 from urllib.parse import quote
 
+from jobwire_conformance.call import Call
 from jobwire_conformance.config import Config
 from jobwire_conformance.driver import Driver
 from jobwire_conformance.errors import ConformError, EnvironmentFault, Usage
 from jobwire_conformance.faults import Rule
 from jobwire_conformance.monitor import Executed, Monitor
 from jobwire_conformance.processes import Keeper, Log, Server, Store, server_program
-from jobwire_conformance.proxy import Call, Proxy, Switchboard
+from jobwire_conformance.proxy import Proxy, Switchboard
 from jobwire_conformance.worker import Worker
 
 __all__ = ["DEFAULTS", "Lane", "side_by_side"]

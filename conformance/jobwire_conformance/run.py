@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from jobwire_conformance import crash, data, traffic
 from jobwire_conformance.borrowed import Borrowed, borrow
+from jobwire_conformance.call import Call
 from jobwire_conformance.cases import Case, load
 from jobwire_conformance.checks import Finding
 from jobwire_conformance.config import Config
@@ -25,7 +26,6 @@ from jobwire_conformance.faults import Rule
 from jobwire_conformance.lane import Lane, side_by_side
 from jobwire_conformance.play import Play
 from jobwire_conformance.processes import Keeper, Server, Store, server_program
-from jobwire_conformance.proxy import Call
 from jobwire_conformance.sets import Frozen
 from jobwire_conformance.traffic import Traffic
 from jobwire_conformance.verdicts import (
