@@ -1,1 +1,1 @@
-"""What jobwire aims at, measured beside real Sidekiq and other Python job queues."""
+"""What jobwire aims at, measured beside real Sidekiq and other job queues."""

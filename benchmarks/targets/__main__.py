@@ -1,10 +1,11 @@
-"""Measure the targets of docs/performance/targets.md, beside real Sidekiq and Python's own queues.
+"""Measure the targets of docs/performance/targets.md, beside real Sidekiq and other queues.
 
-    .ci/bench targets [--quick] [--runs N] [--only NUMBER]... [--peers] [--against CHECKOUT]
+    .ci/bench targets [--quick] [--runs N] [--only NUMBER]... [--peers [NAME]...]
+                      [--against CHECKOUT] [--no-sidekiq] [--out DIRECTORY]
 
 All on one server that nobody else uses, in turn, so that what disturbs, disturbs all. Needs what
-`make interop` needs; without it, Sidekiq is left out. What the figures say and what not:
-docs/performance.md.
+`make interop` needs, without which Sidekiq is left out, and for Sidekiq with YJIT what
+`.ci/ruby-yjit` builds. What the figures say and what not: docs/performance.md.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import signal
 import sys
 from pathlib import Path
 
-from benchmarks.targets.peers import peers
+from benchmarks.targets.peers import PEERS, peers
 from benchmarks.targets.report import Report, surroundings, write
 from benchmarks.targets.rows import TARGETS, runs
 from benchmarks.targets.stage import Stage
-from benchmarks.targets.teams import Jobwire, Sidekiq, Team
+from benchmarks.targets.teams import Jobwire, Sidekiq, SidekiqYJIT, Team
 from rich.console import Console
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +31,9 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=5, help="samples of each [%(default)s]")
     parser.add_argument("--quick", action="store_true", help="1 run, a fifth of the jobs")
     parser.add_argument("--only", type=int, action="append", help="a row's number; repeatable")
-    parser.add_argument("--peers", action="store_true", help="other Python queues too, 2 runs")
+    parser.add_argument(
+        "--peers", nargs="*", metavar="NAME", help="other queues too, or only these"
+    )
     parser.add_argument("--against", type=Path, help="another checkout of jobwire, in turn")
     parser.add_argument("--no-sidekiq", action="store_true", help="leave Sidekiq out")
     parser.add_argument("--out", type=Path, help="write results.json, targets.md and plots there")
@@ -42,28 +45,34 @@ def main() -> int:
         parser.error(f"--only: there is no row {unknown[0]}; rows are 1 to {max(numbers)}")
     if options.against and not (options.against / "python" / "jobwire").is_dir():
         parser.error(f"--against: {options.against} has no python/jobwire")
+    if unknown_peers := sorted(set(options.peers or ()) - set(PEERS)):
+        parser.error(f"--peers: there is no {unknown_peers[0]}; there are {', '.join(PEERS)}")
     teams: list[Team] = [Jobwire(ROOT)]
+    sidekiqs: list[Sidekiq] = []
     if options.against:
         teams.append(Jobwire(options.against.resolve(), name="other checkout"))
     if not options.no_sidekiq:
-        if reason := Sidekiq.missing():
-            sys.stderr.write(f"without Sidekiq: {reason}\n")
-        else:
-            teams.append(Sidekiq())
-    if options.peers:
-        teams += peers(ROOT / "build" / "peers")
+        for sidekiq in (Sidekiq(), SidekiqYJIT()):
+            if reason := sidekiq.missing():
+                sys.stderr.write(f"without {sidekiq.name}: {reason}\n")
+            else:
+                sidekiqs.append(sidekiq)
+        teams += sidekiqs
+    if options.peers is not None:
+        teams += peers(ROOT / "build" / "peers", options.peers or PEERS)
     wanted = {each.kind for each in TARGETS if not options.only or each.number in options.only}
     out = Console(highlight=False, stderr=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and clean up on the way
     report = Report()
     stage = Stage()
     try:
+        rubies = {sidekiq.name: sidekiq.ruby(stage) for sidekiq in sidekiqs}
         for run in runs():
             if run.kind not in wanted:
                 continue
             for number in range(1 if options.quick else options.runs):
                 for team in teams:
-                    if run.kind not in team.kinds or number >= team.most_runs:
+                    if run.kind not in team.kinds:
                         continue
                     jobs = run.jobs
                     if not run.whole:
@@ -73,7 +82,7 @@ def main() -> int:
                     report.add(run.kind, team.name, jobs, found, seen)
                     said = ", ".join(f"{name} {value:,.4g}" for name, value in found.items())
                     out.print(f"{run.kind} {number + 1}: {team.name}: {said}; {seen}")
-        around = surroundings(stage)
+        around = surroundings(stage, rubies)
     finally:
         stage.close()
     sys.stdout.write(report.table())

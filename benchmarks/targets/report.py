@@ -8,12 +8,14 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.targets.judge import JOBWIRE, LABELS, SIDEKIQ, YJIT, Verdict, judge
 from benchmarks.targets.plot import bars
-from benchmarks.targets.rows import JOBWIRE, SIDEKIQ, TARGETS, Sample, Target
+from benchmarks.targets.rows import TARGETS, Sample, Target
 from benchmarks.targets.stage import Stage
 
 __all__ = ["DISTURBED", "Report", "pages", "surroundings", "write"]
@@ -64,44 +66,48 @@ class Report:
         taken = [float(sample["others"]) for sample in self.samples]
         return sum(others > DISTURBED for others in taken) / max(len(taken), 1)
 
-    def verdict(self, target: Target) -> bool | None:
+    def repeats(self) -> str:
+        """Return of how many samples a median is."""
+        counts = Counter((sample["run"], sample["team"]) for sample in self.samples).values()
+        least, most = min(counts, default=0), max(counts, default=0)
+        return f"{most}" if least == most else f"{least} to {most}"
+
+    def verdict(self, target: Target) -> Verdict | None:
         """Say whether a target is reached; None if it was not measured."""
-        medians: dict[str, dict[str, float]] = {}
-        for sample in self.samples:
-            if sample["run"] == target.kind:
-                medians.setdefault(sample["team"].partition(" ")[0], {})
-        for word, figures in medians.items():
-            for team, values in self.of(target.kind, target.figure).items():
-                if team.startswith(word):
-                    figures[target.figure] = statistics.median(values)
-        if target.figure not in medians.get(JOBWIRE, {}):
-            return None
-        return target.holds(medians)
+        found = self.of(target.kind, target.figure)
+        medians = {unversioned(team): statistics.median(values) for team, values in found.items()}
+        return judge(target.bars, target.sense, medians)
 
     def table(self) -> str:
         """Return the targets in Markdown."""
+        shown = self.columns()
         lines = [
-            "| | what | jobwire | Sidekiq | target | reached |",
-            "| --- | --- | --- | --- | --- | --- |",
+            f"| | what | {' | '.join(shown.values())} | target | reached |",
+            f"| --- | --- |{' --- |' * len(shown)} --- | --- |",
         ]
         for target in TARGETS:
             found = self.of(target.kind, target.figure)
-            if not found:
-                continue
-            cells = [
-                next((spread(each) for name, each in found.items() if name.startswith(team)), "")
-                for team in (JOBWIRE, SIDEKIQ)
-            ]
-            verdict = {True: "yes", False: "**no**", None: ""}[self.verdict(target)]
-            what = f"{target.title}{f', {target.unit}' if target.unit else ''}"
-            lines.append(
-                f"| {target.number} | {what} | {' | '.join(cells)} | {target.aim} | {verdict} |"
-            )
+            if found:
+                lines.append(
+                    f"| {target.number} | {title(target)} | {cells(found, shown, spread)} "
+                    f"| {target.aim} | {self.verdict(target) or ''} |"
+                )
         return "\n".join(lines) + "\n"
+
+    def columns(self) -> dict[str, str]:
+        """Return the teams that the targets are about, by their names, and their headings."""
+        names = dict.fromkeys(sample["team"] for sample in self.samples)
+        wanted = (JOBWIRE, SIDEKIQ, YJIT)
+        known = {unversioned(name): name for name in names}
+        return {known[word]: LABELS.get(word, word) for word in wanted if word in known}
 
     def cpu(self) -> str:
         """Return what a job costs the workers, in Markdown: little depends on what others do."""
-        lines = ["| CPU of the workers, µs a job | jobwire | Sidekiq |", "| --- | --- | --- |"]
+        shown = self.columns()
+        lines = [
+            f"| CPU of the workers, µs a job | {' | '.join(shown.values())} |",
+            f"| --- |{' --- |' * len(shown)}",
+        ]
         titles = {
             "drain": "no-op jobs, 1 process",
             "logged": "no-op jobs, with their log",
@@ -109,30 +115,47 @@ class Report:
             "failing": "jobs that raise",
             "scheduled": "scheduled jobs, promoted and run",
         }
-        for kind, title in titles.items():
-            found = self.of(kind, "cpu_us")
-            cells = [
-                next((spread(each) for name, each in found.items() if name.startswith(team)), "")
-                for team in (JOBWIRE, SIDEKIQ)
-            ]
-            if found:
-                lines.append(f"| {title} | {' | '.join(cells)} |")
+        for kind, what in titles.items():
+            if found := self.of(kind, "cpu_us"):
+                lines.append(f"| {what} | {cells(found, shown, spread)} |")
         return "\n".join(lines) + "\n" if len(lines) > 2 else ""
 
     def others(self) -> str:
-        """Return what other teams did, in Markdown."""
+        """Return what all did, in Markdown, if there are others than Sidekiq."""
         names = dict.fromkeys(sample["team"] for sample in self.samples)
-        shown = [name for name in names if name.partition(" ")[0] != "other"]
-        if len(shown) <= 2:
+        ours = self.columns()
+        shown = {name: name for name in names if unversioned(name) != "other checkout"}
+        if not shown.keys() - ours.keys():
             return ""
-        lines = [f"| | what | {' | '.join(shown)} |", f"| --- | --- |{' --- |' * len(shown)}"]
+        lines = [
+            f"| | what | {' | '.join(shown)} |",
+            f"| --- | --- |{' --- |' * len(shown)}",
+        ]
         for target in TARGETS:
             found = self.of(target.kind, target.figure)
-            if len(found.keys() - set(shown[:2])) and len(found) > 1:
-                what = f"{target.title}{f', {target.unit}' if target.unit else ''}"
-                cells = (number(statistics.median(found[n])) if n in found else "" for n in shown)
-                lines.append(f"| {target.number} | {what} | {' | '.join(cells)} |")
+            if found.keys() & (shown.keys() - ours.keys()) and len(found) > 1:
+                row = cells(found, shown, lambda values: spread(values, "<br>"))
+                lines.append(f"| {target.number} | {title(target)} | {row} |")
         return "\n".join(lines) + "\n"
+
+
+def unversioned(team: str) -> str:
+    """Return a team's name without its version."""
+    return " ".join(word for word in team.split() if not word[0].isdigit())
+
+
+def title(target: Target) -> str:
+    """Return what is measured, and in what."""
+    return f"{target.title}{f', {target.unit}' if target.unit else ''}"
+
+
+def cells(
+    found: Mapping[str, list[float]],
+    shown: Iterable[str],
+    text: Callable[[list[float]], str],
+) -> str:
+    """Return the samples of some teams as cells of a row."""
+    return " | ".join(text(found[name]) if name in found else "" for name in shown)
 
 
 def number(value: float) -> str:
@@ -142,16 +165,16 @@ def number(value: float) -> str:
     return f"{value:.3g}" if value else "0"
 
 
-def spread(values: list[float]) -> str:
+def spread(values: list[float], space: str = " ") -> str:
     """Return the median, and from where to where the samples go."""
     middle = number(statistics.median(values))
     if len(values) == 1:
         return middle
-    return f"{middle} ({number(min(values))} to {number(max(values))})"
+    return f"{middle}{space}({number(min(values))} to {number(max(values))})"
 
 
-def surroundings(stage: Stage) -> dict[str, Any]:
-    """Return what the figures come from."""
+def surroundings(stage: Stage, rubies: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the figures come from; `rubies` by teams."""
     info = stage.client.info("server")
     return {
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
@@ -159,6 +182,7 @@ def surroundings(stage: Stage) -> dict[str, Any]:
         "server": f"{info.get('server_name', 'redis')} "
         f"{info.get('valkey_version') or info['redis_version']}",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
+        **({"rubies": dict(rubies)} if rubies else {}),
         "system": f"{platform.system()} {platform.release().partition('-')[0]}",
         "program": sys.argv[1:],
     }
@@ -180,9 +204,11 @@ def pages(results: Mapping[str, Any]) -> dict[str, str]:
     calm = 1 - report.disturbed()
     parts = [
         HEAD,
-        f"Median (least to most). {around['cores']} virtual cores, on which everything ran; ",
-        f"{around['server']}, {around['python']}, {around['system']}, {around['date']}. ",
+        f"Median (least to most) of {report.repeats()} samples. {around['cores']} virtual cores, ",
+        f"on which everything ran; {around['server']}, {around['python']}, {around['system']}, ",
+        f"{around['date']}. ",
         f"While {calm:.0%} of the samples were taken, others used less than {DISTURBED} cores.",
+        *(f" {team} ran on {ruby}." for team, ruby in around.get("rubies", {}).items()),
         "" if calm >= 0.5 else BUSY,
         "\n\n",
         report.table(),
@@ -191,7 +217,7 @@ def pages(results: Mapping[str, Any]) -> dict[str, str]:
         parts += ["\n", cpu]
     if others := report.others():
         parts += [
-            "\n## Beside other queues\n\nMedians; settings and what they mean: ",
+            "\n## Beside other queues\n\nMedian (least to most); settings and what they mean: ",
             "[performance](../performance.md).\n\n",
             others,
         ]

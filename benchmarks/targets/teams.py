@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from tests.interop.ruby_process import RubyProcess
 from tests.servers import wait_until
 from tests.workers import environment
 
-__all__ = ["Drained", "Jobwire", "Sidekiq", "Team", "WireTeam"]
+__all__ = ["Drained", "Jobwire", "Sidekiq", "SidekiqYJIT", "Team", "WireTeam"]
 
 HERE = Path(__file__).parent
 WARM = 1_000  # jobs before those that count
@@ -48,13 +48,11 @@ class Team(Protocol):
     Attributes:
         name: With its version.
         share: How much of the jobs it gets: who is slow shall not take all the time.
-        most_runs: How many samples there are at most.
         kinds: What it has a counterpart of, by the measuring's name.
     """
 
     name: str
     share: float
-    most_runs: int
     kinds: frozenset[str]
 
     def drain(
@@ -89,7 +87,6 @@ class WireTeam:
 
     name = ""
     share = 1.0
-    most_runs = 1_000
     counts_late = False  # which is written when it stops
     kinds = frozenset(
         [
@@ -299,29 +296,38 @@ class Jobwire(WireTeam):
 
 
 class Sidekiq(WireTeam):
-    """The real one, in its chroot."""
+    """The real one, in its chroot, with Debian's Ruby, which has no JIT compiler."""
 
     name = f"Sidekiq {VERSION}"
     share = 0.25
     counts_late = True  # with its beats, ten seconds apart
+    settings: Mapping[str, str] = {}
 
-    @staticmethod
-    def missing() -> str | None:
+    def missing(self) -> str | None:
         """Say why it cannot take part."""
         return missing(VERSION)
+
+    def chroot(self) -> Path:
+        return chroots() / VERSION
+
+    def ruby(self, stage: Stage) -> str:
+        """Return what its Ruby says of itself."""
+        said = self.run(stage, ["ruby", "-v"], {})
+        _, version, *_ = said.split()
+        return f"Ruby {version} {'with' if '+YJIT' in said else 'without'} YJIT"
 
     def _spawn(
         self, stage: Stage, command: Sequence[str], *, log: str, marks: Marks | None, pipes: bool
     ) -> RubyProcess:
         directory = stage.directory / "ruby"
         shutil.copytree(HERE / "ruby", directory, dirs_exist_ok=True)
-        env = {"REDIS_URL": stage.url, "BENCH_LOG": log}
+        env = {"REDIS_URL": stage.url, "BENCH_LOG": log, **self.settings}
         if marks is not None:
             env["BENCH_MARKS"] = "marks"
             with suppress(FileNotFoundError):
                 (directory / "marks").unlink()
             os.link(marks.path, directory / "marks")
-        return RubyProcess(chroots() / VERSION, command, env, pipes=pipes, directory=directory)
+        return RubyProcess(self.chroot(), command, env, pipes=pipes, directory=directory)
 
     @contextmanager
     def start(
@@ -356,3 +362,26 @@ class Sidekiq(WireTeam):
         finally:
             process.close()
         return said
+
+
+class SidekiqYJIT(Sidekiq):
+    """The same, with the Ruby that `.ci/ruby-yjit` built."""
+
+    name = f"Sidekiq {VERSION} with YJIT"
+    share = 0.5
+    settings: Mapping[str, str] = {"RUBY_YJIT_ENABLE": "1"}
+
+    def missing(self) -> str | None:
+        if reason := super().missing():
+            return reason
+        if not (self.chroot() / ".made-from").exists():
+            return "there is no Ruby with it: run .ci/ruby-yjit"
+        return None
+
+    def chroot(self) -> Path:
+        return chroots().with_name("sidekiq-yjit") / VERSION
+
+    def ruby(self, stage: Stage) -> str:
+        found = super().ruby(stage)
+        assert "with YJIT" in found, f"{self.chroot()}: {found}"
+        return found

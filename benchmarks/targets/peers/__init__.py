@@ -1,11 +1,14 @@
-"""Other Python job queues, each in an environment of its own, used as its documents say.
+"""Other job queues, each in an environment of its own, used as its documents say.
 
-The modules beside this one run there: `<name>_jobs.py` has the jobs, `push.py` enqueues them.
+The modules beside this one run there. For Python, `<name>_jobs.py` has the jobs and `push.py`
+enqueues them; for Node.js, one file does both.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +21,7 @@ from pathlib import Path
 from benchmarks.targets.stage import PATIENCE, Marks, Stage, cpu, pinned
 from benchmarks.targets.teams import Drained, Team
 
-__all__ = ["Peer", "peers"]
+__all__ = ["PEERS", "Peer", "peers"]
 
 HERE = Path(__file__).parent
 DUE = 6.0  # seconds after which scheduled jobs are due: time to enqueue all, and to start a worker
@@ -30,7 +33,7 @@ class Peer:
     """One other queue.
 
     Args:
-        package: Its name on PyPI, which begins the name of its module, too.
+        package: Its name in the registry of its language.
         requirements: What is installed.
         worker: The command that runs jobs; `{slots}` is the concurrency.
         kinds: See `Team`.
@@ -44,25 +47,37 @@ class Peer:
     kinds: frozenset[str]
     share: float
     directory: Path
-    most_runs: int = 2
     name: str = ""
 
+    def missing(self) -> str | None:
+        """Say why it cannot take part."""
+        return None
+
+    def installation(self) -> list[list[str]]:
+        """Return the commands that make its environment."""
+        raise NotImplementedError
+
+    def version(self) -> str:
+        raise NotImplementedError
+
+    def pusher(self) -> list[str]:
+        """Return the program that enqueues. Its arguments are in the head of `push.py`."""
+        raise NotImplementedError
+
+    def variables(self) -> dict[str, str]:
+        """Return what finds its packages and programs."""
+        raise NotImplementedError
+
     def install(self) -> None:
-        """Make its environment, if there is none."""
-        python = self.directory / "bin" / "python"
+        """Make its environment, if there is none of these requirements."""
+        wanted = " ".join(self.requirements)
         ready = self.directory / ".complete"
-        if not ready.exists():
-            sys.stderr.write(f"installing {' '.join(self.requirements)}\n")
-            pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "-q"]
-            for command in (
-                [sys.executable, "-m", "venv", "--clear", str(self.directory)],
-                [*pip, *self.requirements],
-            ):
+        if not ready.exists() or ready.read_text() != wanted:
+            sys.stderr.write(f"installing {wanted}\n")
+            for command in self.installation():
                 subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
-            ready.touch()
-        code = f"import importlib.metadata as m; print(m.version({self.package!r}))"
-        version = subprocess.check_output([str(python), "-c", code], text=True).strip()
-        self.name = f"{self.package} {version}"
+            ready.write_text(wanted)
+        self.name = f"{self.package} {self.version()}"
 
     def drain(
         self,
@@ -101,7 +116,7 @@ class Peer:
         marks = Marks(stage.directory)
         seconds: list[float] = []
         pusher = subprocess.Popen(
-            [*self._python(), str(HERE / "push.py"), self.package, "Lone", "serve"],
+            [*self.pusher(), "Lone", "serve"],
             env=self._environment(stage, 10),
             stdin=subprocess.PIPE,
             text=True,
@@ -131,13 +146,9 @@ class Peer:
         marks.close()
         return ran_at - started
 
-    def _python(self) -> list[str]:
-        return [str(self.directory / "bin" / "python")]
-
     def _environment(self, stage: Stage, concurrency: int) -> dict[str, str]:
         return {
-            "PATH": f"{self.directory / 'bin'}:/usr/bin:/bin",
-            "PYTHONPATH": str(HERE),
+            **self.variables(),
             "REDIS_URL": stage.url,
             "BENCH_MARKS": str(stage.directory / "marks"),
             "BENCH_CONCURRENCY": str(concurrency),
@@ -147,15 +158,7 @@ class Peer:
         self, stage: Stage, kind: str, jobs: int, *, delay: float = 0.0, how: str = ""
     ) -> float:
         done = subprocess.run(
-            [
-                *self._python(),
-                str(HERE / "push.py"),
-                self.package,
-                kind,
-                str(jobs),
-                str(delay),
-                how,
-            ],
+            [*self.pusher(), kind, str(jobs), str(delay), how],
             env=self._environment(stage, 10),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -170,7 +173,7 @@ class Peer:
         words = [word.format(slots=concurrency, url=stage.url) for word in self.worker]
         with (stage.directory / "worker.log").open("wb") as output:
             worker = subprocess.Popen(
-                [str(self.directory / "bin" / words[0]), *words[1:]],
+                words,
                 cwd=stage.directory,
                 env=self._environment(stage, concurrency),
                 stdin=subprocess.DEVNULL,
@@ -191,13 +194,64 @@ class Peer:
             stage.keeper.release(worker.pid)
 
 
-def peers(directory: Path) -> list[Team]:
-    """Return all of them, installed below `directory`."""
+class PythonPeer(Peer):
+    """One from PyPI, whose name also begins that of its module here."""
+
+    def installation(self) -> list[list[str]]:
+        pip = [self._program("python"), "-m", "pip", "--disable-pip-version-check", "install", "-q"]
+        return [
+            [sys.executable, "-m", "venv", "--clear", str(self.directory)],
+            [*pip, *self.requirements],
+        ]
+
+    def version(self) -> str:
+        code = f"import importlib.metadata as m; print(m.version({self.package!r}))"
+        return subprocess.check_output([self._program("python"), "-c", code], text=True).strip()
+
+    def pusher(self) -> list[str]:
+        return [self._program("python"), str(HERE / "push.py"), self.package]
+
+    def variables(self) -> dict[str, str]:
+        return {"PATH": f"{self.directory / 'bin'}:/usr/bin:/bin", "PYTHONPATH": str(HERE)}
+
+    def _program(self, name: str) -> str:
+        return str(self.directory / "bin" / name)
+
+
+class NodePeer(Peer):
+    """One from npm; the module here is called like it."""
+
+    def missing(self) -> str | None:
+        lacking = [name for name in ("node", "npm") if shutil.which(name) is None]
+        return f"needs {' and '.join(lacking)} on PATH" if lacking else None
+
+    def installation(self) -> list[list[str]]:
+        quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"]
+        return [["npm", "install", "--prefix", str(self.directory), *quiet, *self.requirements]]
+
+    def version(self) -> str:
+        package = self.directory / "node_modules" / self.package / "package.json"
+        return str(json.loads(package.read_text())["version"])
+
+    def pusher(self) -> list[str]:
+        return ["node", self._module(), "push"]
+
+    def variables(self) -> dict[str, str]:
+        modules = str(self.directory / "node_modules")
+        return {"PATH": os.environ["PATH"], "NODE_PATH": modules, "NODE_ENV": "production"}
+
+    def _module(self) -> str:
+        return str(HERE / f"{self.package.replace('-', '_')}.js")
+
+
+def _all(directory: Path) -> list[Peer]:
+    """Return all of them, whether they are installed below `directory` or not."""
     threads = ("drain", "failing", "scheduled", "one", "lone", "waiting_10", "boot")
     tasks = ("drain", "async", "lone", "waiting_async", "boot")
     rq = ("drain", "failing", "scheduled", "one", "bulk", "lone", "boot")
-    found = [
-        Peer(
+    node = (*tasks, "failing", "scheduled", "one", "bulk")
+    return [
+        PythonPeer(
             "huey",
             ["huey==3.5.4", "redis"],
             ["huey_consumer", "huey_jobs.huey", "-w", "{slots}", "-k", "thread", "-q", "-n"],
@@ -205,7 +259,7 @@ def peers(directory: Path) -> list[Team]:
             0.03,
             directory / "huey",
         ),
-        Peer(
+        PythonPeer(
             "dramatiq",
             ["dramatiq[redis]==2.2.1"],
             ["dramatiq", "dramatiq_jobs", "-p", "1", "-t", "{slots}"],
@@ -213,7 +267,7 @@ def peers(directory: Path) -> list[Team]:
             0.03,
             directory / "dramatiq",
         ),
-        Peer(
+        PythonPeer(
             "rq",
             ["rq==3.0.0"],
             ["rq", "worker", "--url", "{url}", "--with-scheduler", "--quiet", "default"],
@@ -221,7 +275,7 @@ def peers(directory: Path) -> list[Team]:
             0.003,
             directory / "rq",
         ),
-        Peer(
+        PythonPeer(
             "arq",
             ["arq==0.28.0"],
             ["arq", "arq_jobs.WorkerSettings"],
@@ -229,7 +283,7 @@ def peers(directory: Path) -> list[Team]:
             0.03,
             directory / "arq",
         ),
-        Peer(
+        PythonPeer(
             "taskiq",
             ["taskiq==0.13.0", "taskiq-redis==1.2.4"],
             [
@@ -240,7 +294,29 @@ def peers(directory: Path) -> list[Team]:
             0.03,
             directory / "taskiq",
         ),
+        NodePeer(
+            "bee-queue",
+            ["bee-queue@2.0.0"],
+            ["node", str(HERE / "bee_queue.js"), "work"],
+            frozenset(node),
+            0.2,
+            directory / "bee-queue",
+        ),
     ]
-    for each in found:
+
+
+PEERS = tuple(each.package for each in _all(Path()))
+
+
+def peers(directory: Path, names: Sequence[str] = PEERS) -> list[Team]:
+    """Return those that can take part here, installed below `directory`; name the others."""
+    found: list[Team] = []
+    for each in _all(directory):
+        if each.package not in names:
+            continue
+        if reason := each.missing():
+            sys.stderr.write(f"without {each.package}: {reason}\n")
+            continue
         each.install()
-    return list(found)
+        found.append(each)
+    return found

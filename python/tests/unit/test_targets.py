@@ -8,6 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from benchmarks.targets.judge import Verdict
 from benchmarks.targets.plot import bars
 from benchmarks.targets.report import Report, pages
 from benchmarks.targets.rows import TARGETS, runs
@@ -31,53 +32,129 @@ def test_the_page_is_made_from_the_results() -> None:
     assert plots == made.keys() - {"targets.md"}
 
 
+NAMES = {
+    "jobwire": "jobwire 1",
+    "plain": "Sidekiq 8.1",
+    "yjit": "Sidekiq 8.1 with YJIT",
+    "huey": "huey 3",
+    "rq": "rq 3",
+    "bee": "bee-queue 2",
+}
+
+
 def measured(kind: str, **teams: list[dict[str, float]]) -> Report:
     report = Report()
-    names = {"jobwire": "jobwire 1", "sidekiq": "Sidekiq 8", "peer": "peer 3"}
     for team, samples in teams.items():
         for sample in samples:
-            report.add(kind, names[team], 10, sample, CALM)
+            report.add(kind, NAMES[team], 10, sample, CALM)
     return report
 
 
+def verdict(kind: str, figure: str, **medians: float) -> Verdict | None:
+    """Return the verdict on a figure of which there is one sample of each team."""
+    report = measured(kind, **{team: [{figure: value}] for team, value in medians.items()})
+    [target] = [each for each in TARGETS if (each.kind, each.figure) == (kind, figure)]
+    return report.verdict(target)
+
+
 @pytest.mark.parametrize(
-    ("kind", "ours", "theirs", "verdict"),
+    ("kind", "figure", "medians", "reached"),
     [
-        ("drain", {"rate": 400.0}, {"rate": 100.0}, True),
-        ("drain", {"rate": 399.0}, {"rate": 100.0}, False),
-        ("drain", {"rate": 400.0}, None, None),
-        ("failing", {"rate": 10_999.0}, {"rate": 100.0}, False),
-        ("failing", {"rate": 11_000.0}, {"rate": 2_751.0}, False),
-        ("failing", {"rate": 11_000.0}, {"rate": 2_750.0}, True),
-        ("one", {"rate": 26_000.0}, None, True),
-        ("lone", {"p50_ms": 0.5}, {"p50_ms": 0.4}, False),
-        ("lone", {"p50_ms": 0.4}, {"p50_ms": 0.4}, True),
-        ("boot", {"boot_s": 0.36}, None, False),
-        ("boot", {}, None, None),
+        # With YJIT, if that was measured; else a drain is taken for twice as fast.
+        ("drain", "rate", {"jobwire": 200.0, "yjit": 100.0, "plain": 10.0}, True),
+        ("drain", "rate", {"jobwire": 199.0, "yjit": 100.0, "plain": 10.0}, False),
+        ("drain", "rate", {"jobwire": 400.0, "plain": 100.0}, True),
+        ("drain", "rate", {"jobwire": 399.0, "plain": 100.0}, False),
+        ("drain", "rate", {"jobwire": 400.0}, None),
+        # The better Sidekiq that there is, where the target does not say which Ruby.
+        ("logged", "rate", {"jobwire": 400.0, "plain": 100.0}, True),
+        ("logged", "rate", {"jobwire": 400.0, "plain": 100.0, "yjit": 101.0}, False),
+        # All have to hold: one that does not settles it, one that is missing leaves it open.
+        ("failing", "rate", {"jobwire": 400.0, "yjit": 100.0, "bee": 400.0}, True),
+        ("failing", "rate", {"jobwire": 400.0, "yjit": 100.0, "bee": 401.0}, False),
+        ("failing", "rate", {"jobwire": 400.0, "yjit": 100.0}, None),
+        ("failing", "rate", {"jobwire": 399.0, "yjit": 100.0}, False),
+        ("failing", "rate", {"jobwire": 900.0, "plain": 100.0, "bee": 100.0}, None),
+        ("one", "rate", {"jobwire": 120.0, "huey": 100.0, "plain": 120.0, "yjit": 200.0}, True),
+        ("one", "rate", {"jobwire": 119.0, "huey": 100.0, "plain": 100.0}, False),
+        # The best of several.
+        ("async", "rate", {"jobwire": 40_000.0, "huey": 10_000.0, "rq": 1.0}, True),
+        ("async", "rate", {"jobwire": 40_000.0, "huey": 1.0, "rq": 10_001.0}, False),
+        ("async", "rate", {"jobwire": 29_999.0, "rq": 1.0}, False),
+        # Less is better: the best is the least.
+        ("lone", "p50_ms", {"jobwire": 0.4, "plain": 0.4, "yjit": 0.5}, True),
+        ("lone", "p50_ms", {"jobwire": 0.4, "plain": 0.5, "yjit": 0.3}, False),
+        ("bulk", "bytes", {"jobwire": 149.0, "plain": 149.0}, True),
+        ("bulk", "bytes", {"jobwire": 148.0, "plain": 149.0}, False),
+        # Figures that stand for themselves.
+        ("boot", "boot_s", {"jobwire": 0.35}, True),
+        ("boot", "boot_s", {"jobwire": 0.36}, False),
     ],
 )
-def test_a_verdict(
-    kind: str, ours: dict[str, float], theirs: dict[str, float] | None, verdict: bool | None
-) -> None:
-    teams: dict[str, list[dict[str, float]]] = {"jobwire": [ours]}
-    if theirs is not None:
-        teams["sidekiq"] = [theirs]
-    report = measured(kind, **teams)
-    target = next(each for each in TARGETS if each.kind == kind)
-    assert report.verdict(target) is verdict
+def test_a_verdict(kind: str, figure: str, medians: dict[str, float], reached: bool | None) -> None:
+    found = verdict(kind, figure, **medians)
+    assert found is not None
+    assert found.reached is reached
+
+
+def test_without_jobwire_there_is_no_verdict() -> None:
+    assert verdict("boot", "boot_s", plain=0.1) is None
+
+
+@pytest.mark.parametrize(
+    ("medians", "words"),
+    [
+        (
+            {"jobwire": 900.0, "yjit": 200.0, "bee": 300.0},
+            "yes: 4.50 times Sidekiq with YJIT, 3.00 times bee-queue",
+        ),
+        (
+            {"jobwire": 300.0, "plain": 100.0, "bee": 301.0},
+            "**no**: no figure of Sidekiq with YJIT, 1.00 times bee-queue",
+        ),
+        (
+            {"jobwire": 900.0, "yjit": 200.0},
+            "open: 4.50 times Sidekiq with YJIT, no figure of bee-queue",
+        ),
+    ],
+)
+def test_a_verdict_says_against_whom(medians: dict[str, float], words: str) -> None:
+    assert str(verdict("failing", "rate", **medians)) == words
+
+
+def test_a_verdict_says_which_ruby() -> None:
+    assert str(verdict("logged", "rate", jobwire=400.0, plain=100.0)) == (
+        "yes: 4.00 times Sidekiq without YJIT"
+    )
+    assert str(verdict("drain", "rate", jobwire=300.0, plain=100.0)) == (
+        "**no**: 1.50 times Sidekiq with YJIT (taken for 2 times without)"
+    )
 
 
 def test_a_table_has_medians_and_spreads() -> None:
     rates = [{"rate": rate} for rate in (50_000.0, 1.0, 60_000.0)]
     report = measured(
-        "drain", jobwire=rates, sidekiq=[{"rate": 10_000.0}], peer=[{"rate": 2_000.0}]
+        "drain",
+        jobwire=rates,
+        plain=[{"rate": 10_000.0}],
+        yjit=[{"rate": 20_000.0}],
+        huey=[{"rate": 1_000.0}, {"rate": 3_000.0}],
     )
-    row = next(line for line in report.table().splitlines() if line.startswith("| 1 |"))
-    assert "50,000 (1 to 60,000) | 10,000 |" in row
-    assert row.endswith("| yes |")
+    heading, _, row, *_ = report.table().splitlines()
+    assert "| jobwire | Sidekiq without YJIT | Sidekiq with YJIT |" in heading
+    assert "| 50,000 (1 to 60,000) | 10,000 | 20,000 |" in row
+    assert row.endswith("| yes: 2.50 times Sidekiq with YJIT |")
     others = report.others()
-    assert "| jobwire 1 | Sidekiq 8 | peer 3 |" in others
-    assert "| 50,000 | 10,000 | 2,000 |" in others
+    assert "| jobwire 1 | Sidekiq 8.1 | Sidekiq 8.1 with YJIT | huey 3 |" in others
+    assert "| 50,000<br>(1 to 60,000) | 10,000 | 20,000 | 2,000<br>(1,000 to 3,000) |" in others
+    assert report.repeats() == "1 to 3"
+
+
+def test_a_team_without_figures_has_no_column() -> None:
+    report = measured("drain", jobwire=[{"rate": 1.0}], plain=[{"rate": 1.0}])
+    assert "| what | jobwire | Sidekiq without YJIT | target |" in report.table()
+    assert report.others() == ""
+    assert report.repeats() == "1"
 
 
 def test_disturbed_samples_are_counted() -> None:
