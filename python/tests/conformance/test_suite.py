@@ -165,6 +165,38 @@ def test_a_connection_that_is_used_again_is_seen(tmp_path: Path) -> None:
     assert "not used again" in found["push-late-reply#ENV-5"]
 
 
+# A worker that fetches by RPOPLPUSH, and takes its time between a job and its first report.
+SLOW_TO_BEGIN = r"""
+import json, os, signal, time
+import redis
+
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+wire = redis.from_url(os.environ["JOBWIRE_REDIS_URL"])
+control = redis.from_url(os.environ["JOBWIRE_CONTROL_URL"])
+name = "jw:" + os.environ["JOBWIRE_RUN"] + ":ev"
+queue = "queue:" + os.environ["JOBWIRE_QUEUES"].split(",")[0]
+while True:
+    payload = wire.rpoplpush(queue, "mine")
+    if payload is None:
+        time.sleep(0.05)
+        continue
+    time.sleep(0.5)
+    job = json.loads(payload)
+    jid, args = job["jid"], job.get("args") or []
+    control.rpush(name, json.dumps({"ev": "begin", "jid": jid, "args": args}))
+    control.rpush(name, json.dumps({"ev": "end", "jid": jid, "ok": True}))
+"""
+
+
+def test_a_job_between_its_fetch_and_its_begin_is_waited_for(tmp_path: Path) -> None:
+    """What a pop has brought will run, so a worker that has it is not at rest. [EXEC-1]"""
+    settings = config.load(adapter(tmp_path, worker=SLOW_TO_BEGIN))
+    outcome = outcome_of(settings, load("exec-arguments"), patience=20)
+    assert outcome.errors == []
+    ran = [v for v in outcome.verdicts if v.case == "exec-arguments"]
+    assert {v.status for v in ran} == {"pass"}
+
+
 # -- adapters in other languages
 
 
