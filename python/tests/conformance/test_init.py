@@ -139,6 +139,174 @@ def build(line: str, directory: Path, **environment: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+# -- filled in
+
+# What somebody writes into the gaps: `push` of the driver, `start` and `push` of the worker, and
+# what these need besides. It is as little as there can be, on Redis itself.
+PYTHON_PUSH = """\
+    import redis, secrets, time
+    now = int(time.time() * 1000)
+    item = {"queue": "default", "retry": True, **job, "created_at": now, "enqueued_at": now}
+    item = {**item, "jid": secrets.token_hex(12)}
+    store = redis.Redis.from_url(REDIS_URL)
+    store.sadd("queues", item["queue"])
+    store.lpush(f"queue:{item['queue']}", json.dumps(item))
+    return item["jid"]
+"""
+PYTHON_START = """\
+    import redis, signal, threading
+    over = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: over.set())
+    def work():
+        store = redis.Redis.from_url(REDIS_URL)
+        while not over.is_set():
+            if found := store.brpop([f"queue:{queue}" for queue in QUEUES], 1):
+                job = json.loads(found[1])
+                try:
+                    jobs[job["class"]](job["jid"], *job["args"])
+                except JobwireError:
+                    pass
+    threads = [threading.Thread(target=work) for _ in range(CONCURRENCY)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+"""
+JAVASCRIPT_PUSH = """\
+  const now = Date.now();
+  const jid = randomBytes(12).toString("hex");
+  const item = { queue: "default", retry: true, ...job, jid, created_at: now, enqueued_at: now };
+  await redis("SADD", "queues", item.queue);
+  await redis("LPUSH", `queue:${item.queue}`, JSON.stringify(item));
+  return jid;
+"""
+JAVASCRIPT_START = """\
+  let over = false;
+  process.on("SIGTERM", () => { over = true; });
+  const work = async () => {
+    while (!over) {
+      const payload = await redis("RPOP", `queue:${QUEUES[0]}`);
+      if (payload === null) {
+        await new Promise((resolve) => setTimeout(resolve, 20));
+        continue;
+      }
+      const job = JSON.parse(payload);
+      await jobs[job.class](job.jid, ...job.args).catch((error) => {
+        if (!(error instanceof JobwireError)) throw error;
+      });
+    }
+  };
+  await Promise.all(Array.from({ length: CONCURRENCY }, work));
+"""
+JAVASCRIPT_MORE = """
+import { randomBytes } from "node:crypto";
+import { connect as dial } from "node:net";
+
+function redis(...words) {
+  const { port, hostname } = new URL(REDIS_URL);
+  const frame = words.map((word) => `$${Buffer.byteLength(word)}\\r\\n${word}\\r\\n`).join("");
+  return new Promise((resolve, reject) => {
+    const connection = dial(Number(port), hostname).setEncoding("utf8").on("error", reject);
+    let said = "";
+    connection.on("data", (data) => {
+      said += data;
+      const lines = said.split("\\r\\n");
+      const whole = said.startsWith("$") && lines[0] !== "$-1" ? 3 : 2;
+      if (lines.length < whole) return;
+      connection.destroy();
+      resolve(lines[0] === "$-1" ? null : lines[whole - 2]);
+    });
+    connection.write(`*${words.length}\\r\\n${frame}`);
+  });
+}
+"""
+SHELL_PUSH = """\
+  job=${1#*'"job":{'} job=${job%'}'}
+  queue=${job##*'"queue":"'} queue=${queue%%'"'*}
+  jid=$(od -An -N12 -tx1 /dev/urandom | tr -d ' \\n')
+  printf '{"jid":"%s",%s' "$jid" "$job" |
+    CLI -u "$JOBWIRE_REDIS_URL" -x LPUSH "queue:$queue" >&2 && echo "$jid"
+"""
+
+
+def fill(path: Path, gap: str, *written: str, more: str = "") -> None:
+    """Put what was written where the gaps are, one after the other."""
+    text = path.read_text()
+    assert text.count(gap) == len(written)
+    for each in written:
+        text = text.replace(gap, each, 1)
+    path.write_text(text + more)
+
+
+def diagnosis(directory: Path) -> tuple[int, dict[str, dict[str, str]]]:
+    """Return the exit status of `doctor`, and what it says of each thing that it looks at."""
+    done = command("doctor", directory, "--patience", "30", "--json")
+    return done.returncode, {item["what"]: item for item in json.loads(done.stdout)}
+
+
+@pytest.mark.parametrize("language", ["python", "javascript", "shell"])
+def test_the_doctor_says_which_part_is_to_be_filled_in(language: str, tmp_path: Path) -> None:
+    if shutil.which(INTERPRETERS[language]) is None:
+        pytest.skip(f"{INTERPRETERS[language]} is not on PATH")
+    settings = made(tmp_path, language, "client/core", "worker/core")
+    assert settings.driver is not None
+    assert settings.worker is not None
+    status, found = diagnosis(tmp_path)
+    bad = {what for what, item in found.items() if item["state"] == "bad"}
+    assert (status, bad) == (3, {"driver pushes", "worker"})
+    driver, worker = (Path(each.command[1]).name for each in (settings.driver, settings.worker))
+    assert found["driver pushes"]["advice"].startswith("fill in `push`; ")
+    assert f"{driver}: fill in `push`" in found["driver pushes"]["advice"]
+    assert "exit status 1 before it fetched anything" in found["worker"]["seen"]
+    gap = "the line with `exec`" if language == "shell" else "`start`"
+    assert f"{worker}: fill in {gap}" in found["worker"]["advice"]
+
+
+def test_python_filled_in_runs_its_jobs(tmp_path: Path) -> None:
+    made(tmp_path, "python", "client/core", "worker/core")
+    gap, there = "    raise NotImplementedError\n", tmp_path / "jobwire-adapter"
+    fill(there / "driver.py", gap, PYTHON_PUSH)
+    fill(there / "worker.py", gap, PYTHON_START, PYTHON_PUSH)
+    in_order(tmp_path)
+
+
+def test_javascript_filled_in_runs_its_jobs(tmp_path: Path) -> None:
+    if shutil.which("node") is None:
+        pytest.skip("node is not on PATH")
+    made(tmp_path, "javascript", "client/core", "worker/core")
+    gap, there = "  throw new NotFilledIn();\n", tmp_path / "jobwire-adapter"
+    fill(there / "driver.mjs", gap, JAVASCRIPT_PUSH, more=JAVASCRIPT_MORE)
+    fill(there / "worker.mjs", gap, JAVASCRIPT_START, JAVASCRIPT_PUSH, more=JAVASCRIPT_MORE)
+    in_order(tmp_path)
+
+
+def test_shell_filled_in_pushes_and_starts_a_worker(tmp_path: Path) -> None:
+    """Its jobs are written in whatever the worker behind it is, so here in Python."""
+    cli = shutil.which("redis-cli") or shutil.which("valkey-cli")
+    if cli is None:
+        pytest.skip("neither redis-cli nor valkey-cli is on PATH")
+    made(tmp_path, "shell", "client/core", "worker/core")
+    there, other = tmp_path / "jobwire-adapter", tmp_path / "other"
+    gap = "  echo 'driver.sh: fill in `push`' >&2\n  return 64\n"
+    fill(there / "driver.sh", gap, SHELL_PUSH.replace("CLI", cli))
+    made(other, "python")
+    worker = other / "jobwire-adapter" / "worker.py"
+    fill(worker, "    raise NotImplementedError\n", PYTHON_START, PYTHON_PUSH)
+    last = "echo 'worker.sh: fill in the line with `exec`' >&2\nexit 1\n"
+    fill(there / "worker.sh", last, f"exec python3 {worker}\n")
+    in_order(tmp_path)
+
+
+def in_order(directory: Path) -> None:
+    """The doctor is content, after it has pushed and has had every job of a skeleton run."""
+    status, found = diagnosis(directory)
+    assert {what: item for what, item in found.items() if item["state"] == "bad"} == {}
+    assert status == 0
+    jobs = [f"worker runs Jobwire{job}" for job in ("Echo", "Fail", "Flaky", "Gate", "Spawn")]
+    for what in ("driver pushes", "driver uses JOBWIRE_REDIS_URL", *jobs):
+        assert found[what]["state"] == "ok", found[what]
+
+
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     kept = tmp_path / "jobwire-adapter" / "worker.sh"
     kept.parent.mkdir()
