@@ -135,15 +135,14 @@ def edit(
         defaults: Fields to put first where they are missing.
         drop: Fields to remove.
     """
-    old = _decode_raw(text)
-    new: dict[str, msgspec.Raw] = {}
-    for field, value in (defaults or {}).items():
-        if field not in old:
-            new[field] = msgspec.Raw(encode(value))
-    new.update((field, value) for field, value in old.items() if field not in drop)
-    for field, value in changes.items():
-        new[field] = msgspec.Raw(encode(value))
-    return msgspec.json.format(encode(new), indent=-1)
+    fields: dict[str, Any] = _decode_raw(text)  # those that stay are written as they are
+    missing = {field: value for field, value in (defaults or {}).items() if field not in fields}
+    if missing:
+        fields = missing | fields
+    for field in drop:
+        fields.pop(field, None)
+    fields.update(changes)
+    return msgspec.json.format(encode(fields), indent=-1)
 
 
 def _depth(text: bytes) -> int:

@@ -22,6 +22,7 @@ __all__ = [
     "encode_backtrace",
     "retry_delay",
     "scrub",
+    "wants_backtrace",
 ]
 
 DEFAULT_MAX_RETRIES = 25
@@ -144,8 +145,8 @@ def after_failure(
         count = job.retry_count + 1
         changes["retry_count"] = count
         changes["retried_at"] = stamp(now, generation)
-    wanted = job.get("backtrace")
-    if wanted is not None and wanted is not False:  # 0 counts, and keeps no line
+    if wants_backtrace(job):
+        wanted = job["backtrace"]
         lines = failure.backtrace if wanted is True else failure.backtrace[: _whole(wanted)]
         changes["error_backtrace"] = encode_backtrace(lines)
 
@@ -159,6 +160,12 @@ def after_failure(
     # A payload may claim any count: the delay stays a number that a score can hold.
     delay = retry_delay(min(max(count, 0), MOST_RETRIES), dice=dice, chosen=choice)
     return Retry(text, at=now + delay, count=count)
+
+
+def wants_backtrace(job: Job) -> bool:
+    """Whether a failure's backtrace is stored; with 0, none of its lines. [RETRY-8]"""
+    wanted = job.get("backtrace")
+    return wanted is not None and wanted is not False
 
 
 def encode_backtrace(lines: Sequence[str]) -> str:
@@ -186,4 +193,6 @@ def _whole(value: object) -> int:
 def scrub(text: str) -> str:
     """Cut to the limit and make it something that UTF-8 can carry. [RETRY-3]"""
     cut = text[:MESSAGE_LIMIT]
+    if cut.isascii():
+        return cut
     return cut.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

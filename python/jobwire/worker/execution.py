@@ -20,7 +20,7 @@ from jobwire.metrics import Tally
 from jobwire.payload import Job, decode, edit
 from jobwire.poison import poisoned
 from jobwire.reliable import Held
-from jobwire.retry import Bury, Choice, Discard, Retry, after_failure, scrub
+from jobwire.retry import Bury, Choice, Discard, Retry, after_failure, scrub, wants_backtrace
 from jobwire.times import Generation, stamp
 from jobwire.worker.failure import describe
 from jobwire.worker.fetcher import DONE, Again, Done, Fetcher
@@ -128,7 +128,7 @@ class Conclusion:
     def _outcome(
         self, job: Job, definition: JobType[..., Any] | None, error: BaseException, seconds: float
     ) -> Retry | Bury | Discard:
-        failure = describe(error)
+        failure = describe(error, backtrace=wants_backtrace(job))
         default_retry = None if definition is None else definition.defaults.get("retry")
         outcome = after_failure(
             job,

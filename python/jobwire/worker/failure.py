@@ -10,8 +10,13 @@ from jobwire.retry import Failure
 __all__ = ["describe"]
 
 
-def describe(error: BaseException) -> Failure:
-    """Return class, message and backtrace of an error, whatever its `str()` does."""
+def describe(error: BaseException, *, backtrace: bool = True) -> Failure:
+    """Return class, message and backtrace of an error, whatever its `str()` does.
+
+    Args:
+        error: Which.
+        backtrace: False leaves that empty, where nobody wants it.
+    """
     if isinstance(error, JobFailed):
         return Failure(error.error_class, error.message, error.backtrace)
     try:
@@ -19,8 +24,9 @@ def describe(error: BaseException) -> Failure:
     except BaseException:  # noqa: BLE001 - somebody else's __str__, even one that exits
         message = "!!! ERROR MESSAGE THREW AN ERROR !!!"
     kind = type(error)
+    lines = _lines(error.__traceback__) if backtrace else []
     prefix = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-    return Failure(f"{prefix}{kind.__qualname__}", message, _lines(error.__traceback__))
+    return Failure(f"{prefix}{kind.__qualname__}", message, lines)
 
 
 def _lines(trace: TracebackType | None) -> list[str]:
