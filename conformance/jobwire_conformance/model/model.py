@@ -218,7 +218,8 @@ class Model:
         """What a client has written is what it was given, told by what could be wrong with it."""
         yield from self._carried(job, **where)
         for rule in _at_stake(job):
-            yield self._check((rule,), **where, payload={"args": job.args, **job.fields})
+            given = {"args": job.args, **job.fields}
+            yield self._check((rule,), **where, payload=_about(rule, given))
 
     def _carried(self, job: Job, **where: Any) -> Iterator[Step | None]:
         """The fields are all there; what became of their values is a matter of its own."""
@@ -232,7 +233,7 @@ class Model:
         yield from self._carried(job, **where)
         for rule in (*_at_stake(job), "PAY-7"):
             intact = {"class": job.class_, "args": job.args, **job.fields}
-            yield self._check((rule,), **where, payload=intact)
+            yield self._check((rule,), **where, payload=_about(rule, intact))
 
     # -- the suite's own hand
 
@@ -570,6 +571,16 @@ def _at_stake(job: Job) -> list[str]:
     scalars = [*_scalars([job.args, dict(job.fields)])]
     rules = [rule for rule, holds in _STAKES.items() if any(map(holds, scalars))]
     return rules or ["PAY-2"]
+
+
+def _about(rule: str, value: Any) -> Any:
+    """Return a value in which numbers that a requirement does not speak of may be any."""
+    if isinstance(value, Mapping):
+        return {name: _about(rule, each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_about(rule, each) for each in value]
+    other = rule in _STAKES and not _STAKES[rule](value)
+    return {"$": "any"} if other and any(holds(value) for holds in _STAKES.values()) else value
 
 
 def _scalars(value: Any) -> Iterator[Any]:
