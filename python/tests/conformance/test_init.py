@@ -220,6 +220,86 @@ function redis(...words) {
   });
 }
 """
+# The driver's job is a map; the worker's is one text, decoded into such a map first.
+GO_PUSH = """\
+	item := map[string]any{"queue": "default", "retry": true}
+	for name, value := range given {
+		item[name] = value
+	}
+	now, random := time.Now().UnixMilli(), make([]byte, 12)
+	rand.Read(random)
+	jid := hex.EncodeToString(random)
+	item["jid"], item["created_at"], item["enqueued_at"] = jid, now, now
+	queue := fmt.Sprint(item["queue"])
+	if text, ok := item["queue"].(json.RawMessage); ok {
+		queue = strings.Trim(string(text), `"`)
+	}
+	payload, err := json.Marshal(item)
+	if err == nil {
+		redis("SADD", "queues", queue)
+		redis("LPUSH", "queue:"+queue, string(payload))
+	}
+"""
+GO_START = """\
+	over := make(chan os.Signal, 1)
+	signal.Notify(over, syscall.SIGTERM)
+	count, _ := strconv.Atoi(concurrency)
+	for ; count > 0; count-- {
+		go func() {
+			for {
+				payload := redis("RPOP", "queue:"+queues[0])
+				if payload == "" {
+					time.Sleep(20 * time.Millisecond)
+					continue
+				}
+				var job struct {
+					Class string
+					Jid   string
+					Args  []json.RawMessage
+				}
+				if err := json.Unmarshal([]byte(payload), &job); err != nil {
+					panic(err)
+				}
+				jobs[job.Class](job.Jid, job.Args)
+			}
+		}()
+	}
+	<-over
+	return nil
+"""
+GO_MORE = """
+// redis returns the reply to a command, empty if there is none.
+func redis(words ...string) string {
+	there, err := url.Parse(redisURL)
+	if err != nil {
+		panic(err)
+	}
+	connection, err := net.Dial("tcp", there.Host)
+	if err != nil {
+		panic(err)
+	}
+	defer connection.Close()
+	fmt.Fprintf(connection, "*%d\\r\\n", len(words))
+	for _, word := range words {
+		fmt.Fprintf(connection, "$%d\\r\\n%s\\r\\n", len(word), word)
+	}
+	replies := bufio.NewReader(connection)
+	line, err := replies.ReadString('\\n')
+	if err != nil || line[0] == '-' {
+		panic(fmt.Sprint(line, err))
+	}
+	size, _ := strconv.Atoi(strings.TrimSpace(line[1:]))
+	if line[0] != '$' || size < 0 {
+		return ""
+	}
+	found := make([]byte, size)
+	if _, err := io.ReadFull(replies, found); err != nil {
+		panic(err)
+	}
+	return string(found)
+}
+"""
+GO_IMPORTS = ("crypto/rand", "encoding/hex", "net", "net/url", "strconv", "strings", "time")
 SHELL_PUSH = """\
   job=${1#*'"job":{'} job=${job%'}'}
   queue=${job##*'"queue":"'} queue=${queue%%'"'*}
@@ -277,6 +357,27 @@ def test_javascript_filled_in_runs_its_jobs(tmp_path: Path) -> None:
     gap, there = "  throw new NotFilledIn();\n", tmp_path / "jobwire-adapter"
     fill(there / "driver.mjs", gap, JAVASCRIPT_PUSH, more=JAVASCRIPT_MORE)
     fill(there / "worker.mjs", gap, JAVASCRIPT_START, JAVASCRIPT_PUSH, more=JAVASCRIPT_MORE)
+    in_order(tmp_path)
+
+
+def test_go_filled_in_runs_its_jobs(tmp_path: Path) -> None:
+    if shutil.which("go") is None:
+        pytest.skip("go is not on PATH")
+    made(tmp_path, "go", "client/core", "worker/core")
+    (tmp_path / "go.mod").write_text("module example.com/adapter\n")
+    driver, worker = (
+        tmp_path / "jobwire-adapter" / f"jw-{w}" / "main.go" for w in ("driver", "worker")
+    )
+    given = "\tgiven := r.Job\n"
+    fill(driver, '\treturn "", errNotYet\n', f"{given}{GO_PUSH}\treturn jid, err\n", more=GO_MORE)
+    decoded = "\tvar given map[string]json.RawMessage\n\tjson.Unmarshal(job, &given)\n"
+    gaps = GO_START, f"{decoded}{GO_PUSH}\treturn err\n"
+    fill(worker, "\treturn errNotYet\n", *gaps, more=GO_MORE)
+    for path, more in ((driver, GO_IMPORTS), (worker, (*GO_IMPORTS, "os/signal", "syscall"))):
+        text = path.read_text()
+        lines = "".join(f'\t"{each}"\n' for each in {*more} if f'\t"{each}"\n' not in text)
+        path.write_text(text.replace("import (\n", f"import (\n{lines}", 1))
+    build(init.LANGUAGES["go"].build, tmp_path, GOFLAGS="-mod=mod", GOPROXY="off")
     in_order(tmp_path)
 
 
