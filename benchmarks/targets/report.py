@@ -173,8 +173,8 @@ def spread(values: list[float], space: str = " ") -> str:
     return f"{middle}{space}({number(min(values))} to {number(max(values))})"
 
 
-def surroundings(stage: Stage, rubies: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the figures come from; `rubies` by teams."""
+def surroundings(stage: Stage, rubies: Mapping[str, str], *, minutes: int) -> dict[str, Any]:
+    """Return what the figures come from; `rubies` by teams, `minutes` that it took."""
     info = stage.client.info("server")
     return {
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
@@ -185,6 +185,7 @@ def surroundings(stage: Stage, rubies: Mapping[str, str]) -> dict[str, Any]:
         **({"rubies": dict(rubies)} if rubies else {}),
         "system": f"{platform.system()} {platform.release().partition('-')[0]}",
         "program": sys.argv[1:],
+        "minutes": minutes,
     }
 
 
