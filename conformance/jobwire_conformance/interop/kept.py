@@ -69,6 +69,6 @@ def _pair(pair: Mapping[str, Any], versions: Mapping[str, str]) -> Pair:
 
 
 def save(path: Path, found: Found) -> None:
-    """Write everything that was found, one payload a line, for the next run."""
+    """Write everything that was found, for the next run."""
     text = json.dumps(report.as_data(found), ensure_ascii=False, indent=1)
     path.write_text(f"{text}\n", "utf-8")
