@@ -114,16 +114,20 @@ def test_rust_runs_as_it_was_generated(tmp_path: Path) -> None:
     if shutil.which("cargo") is None:
         pytest.skip("cargo is not on PATH")
     settings = made(tmp_path, "rust")
-    (tmp_path / "Cargo.toml").write_text(
-        '[package]\nname = "adapter"\nversion = "0.1.0"\nedition = "2021"\n'
-    )
-    (tmp_path / "src").mkdir()
-    (tmp_path / "src" / "lib.rs").write_text("")
+    crate(tmp_path)
     build(init.LANGUAGES["rust"].build, tmp_path, CARGO_NET_OFFLINE="true", RUSTFLAGS="-Dwarnings")
     assert settings.driver is not None
     assert settings.worker is not None
     holds_out(*talk([*settings.driver.command], tmp_path))
     has_gap([*settings.worker.command], tmp_path)
+
+
+def crate(directory: Path) -> None:
+    (directory / "Cargo.toml").write_text(
+        '[package]\nname = "adapter"\nversion = "0.1.0"\nedition = "2021"\n'
+    )
+    (directory / "src").mkdir()
+    (directory / "src" / "lib.rs").write_text("")
 
 
 def build(line: str, directory: Path, **environment: str) -> None:
@@ -300,6 +304,71 @@ func redis(words ...string) string {
 }
 """
 GO_IMPORTS = ("crypto/rand", "encoding/hex", "net", "net/url", "strconv", "strings", "time")
+# Without a library for JSON: what the doctor sends has no quotes in names and classes.
+RUST_PUSH = """\
+    let queue = between(job, r#""queue":""#, "\\"");
+    let mut bytes = [0; 12];
+    let mut random = std::fs::File::open("/dev/urandom").unwrap();
+    std::io::Read::read_exact(&mut random, &mut bytes).unwrap();
+    let jid: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let payload = format!(r#"{{"jid":"{jid}",{}"#, job.trim_start_matches('{'));
+    redis(&["LPUSH", &format!("queue:{queue}"), &payload]);
+"""
+RUST_START = """\
+    let count: usize = setting("CONCURRENCY", "1").parse().unwrap();
+    let work = || loop {
+        let job = redis(&["RPOP", &format!("queue:{}", setting("QUEUES", "default"))]);
+        if job.is_empty() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            continue;
+        }
+        let class = between(&job, r#""class":""#, "\\"");
+        let jid = between(&job, r#""jid":""#, "\\"");
+        let from = job.find(r#""args":"#).unwrap() + 7;
+        let mut depth = 0;
+        let length = job[from..].find(|c| {
+            depth += i32::from("[{".contains(c)) - i32::from("]}".contains(c));
+            depth == 0
+        });
+        let args = &job[from..=from + length.unwrap()];
+        let first = args.trim_matches(&['[', ']', '"'][..]);
+        let _ = perform(class, jid, args, first);
+    };
+    // The signal ends it, as it has no jobs in hand that would have to be put back.
+    std::thread::scope(|all| {
+        for _ in 0..count {
+            all.spawn(work);
+        }
+    });
+    Ok(())
+"""
+RUST_MORE = """
+fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
+    text.split_once(before).unwrap().1.split_once(after).unwrap().0
+}
+
+fn redis(words: &[&str]) -> String {
+    use std::io::Read;
+    let url = env::var("JOBWIRE_REDIS_URL").unwrap();
+    let address = url.trim_start_matches("redis://").split('/').next().unwrap();
+    let mut connection = std::net::TcpStream::connect(address).unwrap();
+    let mut frame = format!("*{}\\r\\n", words.len());
+    for word in words {
+        frame += &format!("${}\\r\\n{word}\\r\\n", word.len());
+    }
+    connection.write_all(frame.as_bytes()).unwrap();
+    let mut replies = io::BufReader::new(connection);
+    let mut line = String::new();
+    replies.read_line(&mut line).unwrap();
+    let size: i64 = line[1..].trim().parse().unwrap_or(0);
+    if !line.starts_with('$') || size < 0 {
+        return String::new();
+    }
+    let mut found = vec![0; size as usize];
+    replies.read_exact(&mut found).unwrap();
+    String::from_utf8(found).unwrap()
+}
+"""
 SHELL_PUSH = """\
   job=${1#*'"job":{'} job=${job%'}'}
   queue=${job##*'"queue":"'} queue=${queue%%'"'*}
@@ -378,6 +447,22 @@ def test_go_filled_in_runs_its_jobs(tmp_path: Path) -> None:
         lines = "".join(f'\t"{each}"\n' for each in {*more} if f'\t"{each}"\n' not in text)
         path.write_text(text.replace("import (\n", f"import (\n{lines}", 1))
     build(init.LANGUAGES["go"].build, tmp_path, GOFLAGS="-mod=mod", GOPROXY="off")
+    in_order(tmp_path)
+
+
+def test_rust_filled_in_runs_its_jobs(tmp_path: Path) -> None:
+    if shutil.which("cargo") is None:
+        pytest.skip("cargo is not on PATH")
+    made(tmp_path, "rust", "client/core", "worker/core")
+    crate(tmp_path)
+    driver, worker = (tmp_path / "examples" / f"jw_{which}.rs" for which in ("driver", "worker"))
+    gap = "    let _ = request;\n    Err(Problem::NotYet)\n"
+    given = '    let job = &request[request.find(r#""job":"#).unwrap() + 6..request.len() - 1];\n'
+    fill(driver, gap, f"{given}{RUST_PUSH}    Ok(jid)\n", more=f"{RUST_MORE}use std::env;\n")
+    fill(worker, '    Err("fill in `start`".to_string())\n', RUST_START, more=RUST_MORE)
+    gap = '    Err(JobwireError(format!("fill in `push` for {job}")))\n'
+    fill(worker, gap, f"{RUST_PUSH}    Ok(())\n")
+    build(init.LANGUAGES["rust"].build, tmp_path, CARGO_NET_OFFLINE="true")
     in_order(tmp_path)
 
 

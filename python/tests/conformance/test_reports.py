@@ -306,6 +306,8 @@ def test_a_tick_needs_every_obligation_to_have_run_and_to_hold(tmp_path: Path) -
         (results(claim, status="fail"), "failed"),
         (results(claim, spec="0.9"), "as-far"),
         (results(claim, errors=[{"status": 3, "message": "gone"}]), "part"),
+        # The adapter has ended a case: where that was about this claim, its checks are blocked.
+        (results(claim, errors=[{"status": 3, "message": "gone", "case": "exec-order"}]), "met"),
         (results("worker/core"), "unclaimed"),
     ):
         (column,) = matrix_of(tmp_path, found)
