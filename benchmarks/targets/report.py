@@ -67,10 +67,12 @@ class Report:
         return sum(others > DISTURBED for others in taken) / max(len(taken), 1)
 
     def repeats(self) -> str:
-        """Return of how many samples a median is."""
+        """Say of how many samples a median is."""
         counts = Counter((sample["run"], sample["team"]) for sample in self.samples).values()
         least, most = min(counts, default=0), max(counts, default=0)
-        return f"{most}" if least == most else f"{least} to {most}"
+        if most == 1:
+            return "1 sample"
+        return f"{most} samples" if least == most else f"{least} to {most} samples"
 
     def verdict(self, target: Target) -> Verdict | None:
         """Say whether a target is reached; None if it was not measured."""
@@ -205,7 +207,7 @@ def pages(results: Mapping[str, Any]) -> dict[str, str]:
     calm = 1 - report.disturbed()
     parts = [
         HEAD,
-        f"Median (least to most) of {report.repeats()} samples. {around['cores']} virtual cores, ",
+        f"Median (least to most) of {report.repeats()}. {around['cores']} virtual cores, ",
         f"on which everything ran; {around['server']}, {around['python']}, {around['system']}, ",
         f"{around['date']}. ",
         f"While {calm:.0%} of the samples were taken, others used less than {DISTURBED} cores.",

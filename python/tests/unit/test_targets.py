@@ -147,14 +147,14 @@ def test_a_table_has_medians_and_spreads() -> None:
     others = report.others()
     assert "| jobwire 1 | Sidekiq 8.1 | Sidekiq 8.1 with YJIT | huey 3 |" in others
     assert "| 50,000<br>(1 to 60,000) | 10,000 | 20,000 | 2,000<br>(1,000 to 3,000) |" in others
-    assert report.repeats() == "1 to 3"
+    assert report.repeats() == "1 to 3 samples"
 
 
 def test_a_team_without_figures_has_no_column() -> None:
     report = measured("drain", jobwire=[{"rate": 1.0}], plain=[{"rate": 1.0}])
     assert "| what | jobwire | Sidekiq without YJIT | target |" in report.table()
     assert report.others() == ""
-    assert report.repeats() == "1"
+    assert report.repeats() == "1 sample"
 
 
 def test_disturbed_samples_are_counted() -> None:
