@@ -155,6 +155,11 @@ class Lane:
             self._driver = self._new_driver()
         return self._driver
 
+    @property
+    def version(self) -> str:
+        """What the driver has said that it is; empty if nobody has asked yet."""
+        return "" if self._driver is None else self._driver.version
+
     def _new_driver(
         self,
         generation: str | None = None,

@@ -296,8 +296,10 @@ class _Run:
                     except queue.Empty:
                         break
                     self._one(lane, case)
-                if self._outcome.config.driver is not None and not self._outcome.version:
-                    self._ask_version(lane)
+                unknown = not (self._outcome.version or self._outcome.errors)
+                if unknown and self._outcome.config.driver is not None:
+                    lane.driver.hello()
+                    self._outcome.version = lane.version
         except ConformError as error:
             with self._lock:
                 self._outcome.errors.append(error)
@@ -328,6 +330,7 @@ class _Run:
         claims = self._outcome.config.claims
         verdicts = self._scored(judge(case, runs[0], claims, self._deviations, again=runs[1:]))
         with self._lock:
+            self._outcome.version = self._outcome.version or lane.version
             self._outcome.verdicts += verdicts
             self.finished.append(case)
             self._watcher.finished(case, verdicts, time.monotonic() - began)
@@ -365,16 +368,6 @@ class _Run:
                     "`jobwire conform doctor` looks at the adapter alone."
                 )
             )
-
-    def _ask_version(self, lane: Lane) -> None:
-        """Have the driver say its version, which no case was about so far."""
-        try:
-            lane.driver.hello()
-        except AdapterFault:
-            if not self._outcome.errors:
-                raise
-            return  # why, the case says that it ended
-        self._outcome.version = lane.driver.version
 
     def _play(self, lane: Lane, case: Case, waits: Any) -> list[Finding]:
         findings = Play(lane, case, patience=self._patience, waits=waits).run()
