@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from jobwire_conformance.call import Call
 from jobwire_conformance.faults import (
@@ -20,10 +20,7 @@ from jobwire_conformance.faults import (
 )
 from jobwire_conformance.resp import ProtocolError, Splitter, command, error
 
-if TYPE_CHECKING:
-    from jobwire_conformance.proxy import Proxy
-
-__all__ = ["Line"]
+__all__ = ["Line", "Switch"]
 
 _SUBSCRIPTIONS = frozenset(
     b"SUBSCRIBE UNSUBSCRIBE PSUBSCRIBE PUNSUBSCRIBE SSUBSCRIBE SUNSUBSCRIBE".split()
@@ -37,10 +34,71 @@ def _is_after(action: Action | None) -> bool:
     return isinstance(action, Cut | Kill | Delay) and action.side == "after"
 
 
+class Switch(Protocol):
+    """What a connection asks of the proxy that it goes through.
+
+    Attributes:
+        greeting: Sent to the server ahead of everything.
+        cuts: Connections cut by a rule.
+        pushes: Notices that the server sent by itself.
+    """
+
+    greeting: bytes
+    cuts: int
+    pushes: int
+
+    @property
+    def upstream(self) -> tuple[str, int]:
+        """Where the server is."""
+        ...
+
+    @property
+    def frozen(self) -> bool:
+        """Whether nothing passes any more."""
+        ...
+
+    @property
+    def lockstep(self) -> bool:
+        """Whether one command at a time is under way."""
+        ...
+
+    def admit(self, line: Line) -> int:
+        """Take a new connection in; return its number, or 0 if it is not wanted."""
+        ...
+
+    def leave(self, line: Line) -> None:
+        """A connection has ended."""
+        ...
+
+    def record(self, connection: int, frame: bytes) -> Call:
+        """Number and name a command."""
+        ...
+
+    def meet(self, call: Call) -> None:
+        """Let the rules decide about a command that is next to be sent."""
+        ...
+
+    def over(self, call: Call) -> None:
+        """Tell of a call that is over, behind what is to be forwarded now."""
+        ...
+
+    def take_turn(self, line: Line) -> bool:
+        """Return whether the connection may send a command; if not, it is told when."""
+        ...
+
+    def release(self, line: Line) -> None:
+        """The command of a connection is answered: let others go on."""
+        ...
+
+    def crash(self, end: Callable[[], object]) -> None:
+        """Freeze, then end the process."""
+        ...
+
+
 class Line(asyncio.Protocol):
     """A client's connection, with the connection to the server that belongs to it."""
 
-    def __init__(self, proxy: Proxy) -> None:
+    def __init__(self, proxy: Switch) -> None:
         self.number = 0
         self._proxy = proxy
         self._loop = asyncio.get_running_loop()
