@@ -2,7 +2,7 @@
 
 Taking more than can be run at once saves round trips, and makes jobs wait that others could run.
 So nothing is taken ahead before jobs have proved quick, only as much as is expected to be run
-within two milliseconds, and what waits all the same goes back after fifty.
+within five milliseconds, and what waits all the same goes back after fifty.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 __all__ = ["LIMIT", "QUICK", "SECONDS", "STALE", "Prefetch"]
 
 QUICK = 0.0005  # seconds; a job expected to take less is not worth another thread
-SECONDS = 0.002  # how long a job may be expected to wait in the buffer
+SECONDS = 0.005  # how long a job may be expected to wait in the buffer
 LIMIT = 200  # jobs
 STALE = 0.05  # seconds after which a job that waits in the buffer goes back
 
