@@ -194,6 +194,7 @@ class _Driver(_Look):
         self._begins("driver: push")
         said = self._ask("push", job={"class": "JobwireEcho", "args": [1], "queue": _QUEUE})
         if said["outcome"] != "ok":
+            wait_for(lambda: self._lane.driver.log.text() != "", 0.5)  # it may come a little later
             yield Item(
                 "driver pushes",
                 "bad",

@@ -135,7 +135,7 @@ def test_a_fault_in_one_case_ends_that_case_only(
     path = _befallen(tmp_path, what)
     there = tmp_path / "report"
     said = run(
-        *("check", path, "client/core", *_some(), "--lanes", lanes, "--report", there),
+        *("check", str(path), "client/core", *_some(), "--lanes", lanes, "--report", str(there)),
         env=marked.environment,
     )
     assert said.status == 3, said.err
@@ -177,7 +177,8 @@ def test_a_worker_that_cannot_be_started_in_one_case(marked: Marked, tmp_path: P
     head = path.read_text().partition("[worker]")[0]
     path.write_text(f'{head}[worker]\ncommand = ["./nowhere"]\n')
     said = run(
-        *("check", path, "client/core", "worker/core", *_some(), "--case", "exec-order", "--json"),
+        *("check", str(path), "client/core", "worker/core"),
+        *(*_some(), "--case", "exec-order", "--json"),
         env=marked.environment,
     )
     assert said.status == 3, said.err
