@@ -73,7 +73,7 @@ def judge(bars: Sequence[Bar], sense: Sense, medians: Mapping[str, float]) -> Ve
             continue
         label, theirs = found
         held.append(_holds(ours, bar.times * theirs, sense))
-        grounds.append(f"{ours / theirs:.2f} times {label}")
+        grounds.append(f"{ours / theirs:.3f} times {label}")
     reached = False if False in held else None if None in held else True
     return Verdict(reached, tuple(grounds))
 

@@ -106,15 +106,15 @@ def test_without_jobwire_there_is_no_verdict() -> None:
     [
         (
             {"jobwire": 900.0, "yjit": 200.0, "bee": 300.0},
-            "yes: 4.50 times Sidekiq with YJIT, 3.00 times bee-queue",
+            "yes: 4.500 times Sidekiq with YJIT, 3.000 times bee-queue",
         ),
         (
             {"jobwire": 300.0, "plain": 100.0, "bee": 301.0},
-            "**no**: no figure of Sidekiq with YJIT, 1.00 times bee-queue",
+            "**no**: no figure of Sidekiq with YJIT, 0.997 times bee-queue",
         ),
         (
             {"jobwire": 900.0, "yjit": 200.0},
-            "open: 4.50 times Sidekiq with YJIT, no figure of bee-queue",
+            "open: 4.500 times Sidekiq with YJIT, no figure of bee-queue",
         ),
     ],
 )
@@ -124,10 +124,10 @@ def test_a_verdict_says_against_whom(medians: dict[str, float], words: str) -> N
 
 def test_a_verdict_says_which_ruby() -> None:
     assert str(verdict("logged", "rate", jobwire=400.0, plain=100.0)) == (
-        "yes: 4.00 times Sidekiq without YJIT"
+        "yes: 4.000 times Sidekiq without YJIT"
     )
     assert str(verdict("drain", "rate", jobwire=300.0, plain=100.0)) == (
-        "**no**: 1.50 times Sidekiq with YJIT (taken for 2 times without)"
+        "**no**: 1.500 times Sidekiq with YJIT (taken for 2 times without)"
     )
 
 
@@ -143,7 +143,7 @@ def test_a_table_has_medians_and_spreads() -> None:
     heading, _, row, *_ = report.table().splitlines()
     assert "| jobwire | Sidekiq without YJIT | Sidekiq with YJIT |" in heading
     assert "| 50,000 (1 to 60,000) | 10,000 | 20,000 |" in row
-    assert row.endswith("| yes: 2.50 times Sidekiq with YJIT |")
+    assert row.endswith("| yes: 2.500 times Sidekiq with YJIT |")
     others = report.others()
     assert "| jobwire 1 | Sidekiq 8.1 | Sidekiq 8.1 with YJIT | huey 3 |" in others
     assert "| 50,000<br>(1 to 60,000) | 10,000 | 20,000 | 2,000<br>(1,000 to 3,000) |" in others
