@@ -114,8 +114,16 @@ def open_stage(app: str, queues: Sequence[str]) -> Iterator[Stage]:
 def end_in_good_order() -> None:
     """Let the signals that ask for an end raise `Interrupted`, so that everything is undone.
 
-    Python drops what a handler raises in the middle of a finalizer; so the signal is noted, too.
+    Python drops what a handler raises in the middle of a finalizer, with a traceback that says so
+    and helps nobody; so the signal is noted, too, and the traceback is left out.
     """
+    report = sys.unraisablehook
+
+    def unraisable(what: sys.UnraisableHookArgs, /) -> None:
+        if not isinstance(what.exc_value, Interrupted):
+            report(what)
+
+    sys.unraisablehook = unraisable
 
     def leave(number: int, frame: object) -> NoReturn:
         _be_deaf()  # once is enough; again would disturb the clearing up
