@@ -15,7 +15,7 @@ def describe(error: BaseException, *, backtrace: bool = True) -> Failure:
 
     Args:
         error: Which.
-        backtrace: False leaves that empty, where nobody wants it.
+        backtrace: False, where nobody wants it, saves making one.
     """
     if isinstance(error, JobFailed):
         return Failure(error.error_class, error.message, error.backtrace)
