@@ -26,6 +26,7 @@ class Memory:
     """A `Fetcher` of jobs that are there already."""
 
     needs_all_threads = False
+    most_threads = 1
 
     def __init__(self, jobs: Sequence[Held]) -> None:
         self._jobs = iter(jobs)
@@ -34,7 +35,7 @@ class Memory:
     def on_help_wanted(self, call: Callable[[], None]) -> None:
         pass
 
-    def take(self) -> Held | None:
+    def take(self, over: bool) -> Held | None:
         return next(self._jobs, None)
 
     def running(self, seconds: float) -> None:

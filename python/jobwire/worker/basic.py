@@ -72,6 +72,7 @@ class BasicFetcher:
         redis: Where from.
         keys: Key names.
         order: The capsule's queues.
+        slots: How many jobs may run at a time.
         tally: Shared by all capsules of the process.
         grave: Returns the burial parameters of this moment.
     """
@@ -84,9 +85,11 @@ class BasicFetcher:
         keys: Keys,
         order: QueueOrder,
         *,
+        slots: int,
         tally: Tally,
         grave: Callable[[], Grave],
     ) -> None:
+        self.most_threads = slots
         self._redis = redis
         self._keys = keys
         self._order = order
@@ -101,7 +104,7 @@ class BasicFetcher:
         self._asking = threading.Lock()
         self._queues = {keys.queue(name).encode(): name for name in order.weights}
 
-    def take(self) -> Held | None:
+    def take(self, over: bool) -> Held | None:
         """Return the next job, waiting for one; None once closed. [FETCH-5]"""
         while not self._closed.is_set():
             with self._outage:

@@ -77,7 +77,7 @@ class Capsule:
 
     def start(self) -> None:
         """Start the first threads; more come when there is work for them."""
-        for _ in range(self.shape.concurrency if self._fetcher.needs_all_threads else 1):
+        for _ in range(self._fetcher.most_threads if self._fetcher.needs_all_threads else 1):
             self._add_thread()
 
     @property
@@ -120,7 +120,7 @@ class Capsule:
     def _add_thread(self) -> None:
         with self._lock:
             number = len(self._processors)
-            if number >= self.shape.concurrency:
+            if number >= self._fetcher.most_threads:
                 return
             processor = self._make(number)
             # First: it may have a job, with a time limit, before this goes on.

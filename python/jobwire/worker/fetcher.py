@@ -48,19 +48,25 @@ Outcome: TypeAlias = Done | Retry | Bury | Discard | Unreadable | Again
 class Fetcher(Protocol):
     """Gives jobs to one capsule and stores what became of them.
 
-    A job that was taken occupies a slot until `free`, in whatever thread or task it runs.
+    A job that was taken occupies a slot until it is over, in whatever thread or task it runs.
 
     Attributes:
         needs_all_threads: Whether each slot needs a thread that waits in `take`, from the start.
+        most_threads: How many threads it has work for.
     """
 
     needs_all_threads: bool
+    most_threads: int
 
     def on_help_wanted(self, call: Callable[[], None]) -> None:
         """Have `call` called when jobs may wait for one more thread."""
 
-    def take(self) -> Held | None:
-        """Return the next job, waiting for one; None once `close` was called. [FETCH-5]"""
+    def take(self, over: bool) -> Held | None:
+        """Return the next job, waiting for one; None once `close` was called. [FETCH-5]
+
+        Args:
+            over: Whether this thread has run the job that it took before, to its end.
+        """
 
     def running(self, seconds: float) -> None:
         """The thread that just took a job expects to be busy with it for so long."""
@@ -75,7 +81,7 @@ class Fetcher(Protocol):
         """See to it that settled outcomes are stored soon, though nobody may fetch."""
 
     def free(self) -> None:
-        """A job that was taken is over: its slot can be used again."""
+        """A job that was taken is over, and the thread that ran it does not come for another."""
 
     def put_back(self, held: Sequence[Held]) -> int:
         """Return unfinished jobs to their queues, to run next; say how many. [FETCH-6]"""

@@ -283,7 +283,10 @@ class Launcher:
     def _fetcher(self, order: QueueOrder, slots: int) -> Fetcher:
         if self.config.fetch == "basic":
             return BasicFetcher(
-                self._redis, self._keys, order, tally=self._tally, grave=self._grave
+                *(self._redis, self._keys, order),
+                slots=slots,
+                tally=self._tally,
+                grave=self._grave,
             )
         return ReliableFetcher(
             self._redis,

@@ -107,39 +107,38 @@ class Processor:
 
     def _run(self) -> None:
         take = self._fetcher.take
+        over = False  # whether a job was taken before, and its slot is to be freed
         while True:
             try:
-                held = take()
+                was_over, over = over, False
+                held = take(was_over)
                 if held is None:
                     return
-                self._process(held)
+                over = True  # also if this fails
+                over = self._process(held)
             except Shutdown:
                 return  # the job was put back; this thread is not needed any more
             except Exception:  # noqa: BLE001 - ours, and the thread must live
                 # A bug of ours must not cost the process a thread. The job stays held.
                 _log.exception("processor failed, which is a bug; it goes on")
 
-    def _process(self, held: Held) -> None:
-        handed_over = False
+    def _process(self, held: Held) -> bool:
+        """Return whether the job is over; else a task runs it."""
         try:
-            try:
-                job = decode(held.text, held.queue)
-            except MalformedPayload as error:
-                _log.error("payload in queue %s is buried as it is: %s", held.queue, error)
-                self._fetcher.settle(held, Unreadable(error), seconds=0.0)
-                return
-            if held.recovered and self._conclusion.buries(held, job, self._fetcher):
-                return
-            routine = self._routines.find(job)
-            if routine.native is not None and self._tasks is not None:
-                self._tasks.submit(held, job, routine, routine.native)
-                handed_over = True
-                return
-            # In a context of its own, as a task has one: what it sets is not for the next job.
-            copy_context().run(self._perform, held, job, routine)
-        finally:
-            if not handed_over:
-                self._fetcher.free()
+            job = decode(held.text, held.queue)
+        except MalformedPayload as error:
+            _log.error("payload in queue %s is buried as it is: %s", held.queue, error)
+            self._fetcher.settle(held, Unreadable(error), seconds=0.0)
+            return True
+        if held.recovered and self._conclusion.buries(held, job, self._fetcher):
+            return True
+        routine = self._routines.find(job)
+        if routine.native is not None and self._tasks is not None:
+            self._tasks.submit(held, job, routine, routine.native)
+            return False
+        # In a context of its own, as a task has one: what it sets is not for the next job.
+        copy_context().run(self._perform, held, job, routine)
+        return True
 
     def _perform(self, held: Held, job: Job, routine: Routine) -> None:
         self._run_at = time.time()

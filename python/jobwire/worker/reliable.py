@@ -4,8 +4,9 @@ There is no fetching thread. Of the threads without a job one has the turn: it f
 and for the others, takes the first job and leaves the rest in a buffer. So the thread that runs a
 job is the one that waited for it. It keeps the turn while its jobs are so quick that waking another
 thread would cost more than they do, and passes it on before a job that may take longer; should a
-quick one turn out long, the settler's thread takes the turn away. Outcomes travel with the next
-fetch.
+quick one turn out long, the settler's thread takes the turn away. While all slots are in use, one
+more thread has the turn and fetches ahead, and who has run a job helps itself to the next. Outcomes
+travel with the next fetch.
 """
 
 from __future__ import annotations
@@ -92,6 +93,8 @@ class ReliableFetcher:
         self._identity = identity
         self._order = order
         self._slots = slots
+        # A capsule for one job at a time gets one thread, so that its jobs may rely on that.
+        self.most_threads = slots + 1 if slots > 1 else 1
         self._numbers = numbers
         self._settler = settler
         self._renew_lease = renew_lease
@@ -100,7 +103,7 @@ class ReliableFetcher:
         self._outage = Outage("fetching", self._closed)
         lock = threading.Lock()  # over everything from here to the blank line
         self._turn_passed = threading.Condition(lock)
-        self._slot_freed = threading.Condition(lock)
+        self._leader_wanted = threading.Condition(lock)
         self._lock = lock
         self._leader: int | None = None  # the thread that has the turn
         self._leader_runs_since = 0.0  # monotonic; 0: it does not run a job
@@ -120,18 +123,25 @@ class ReliableFetcher:
         """Have `call` called when there is no thread to pass the turn to."""
         self._call_help = call
 
-    def take(self) -> Held | None:
+    def take(self, over: bool) -> Held | None:
         """Return the next job, waiting for one; None once closed. [FETCH-5]"""
-        held = self._take()
+        held = self._take(over)
         if held is None:
             self._settler.poke()  # no fetch will come for the last outcomes
         return held
 
-    def _take(self) -> Held | None:
+    def _take(self, over: bool) -> Held | None:
         me = threading.get_ident()
         with self._lock:
-            if self._leader != me and not self._follow(me):
-                return None
+            self._busy -= over
+            if self._leader != me:
+                held = self._pop_beside()
+                if held is not None:
+                    return held
+                if over:
+                    self._tell_freed()
+                if not self._follow(me):
+                    return None
             held = self._pop()
             if held is not None:
                 return held
@@ -155,11 +165,10 @@ class ReliableFetcher:
             self._pass_turn(me)
 
     def free(self) -> None:
-        """A job that was taken is over: its slot can be used again."""
+        """A job that was taken is over, and the thread that ran it does not come for another."""
         with self._lock:
             self._busy -= 1
-            if self._busy == self._slots - 1:
-                self._slot_freed.notify()
+            self._tell_freed()
 
     def settle(self, held: Held, outcome: Outcome, *, seconds: float) -> None:
         """Store the outcome of a job. Returns at once; the job stays held until it is stored."""
@@ -188,7 +197,7 @@ class ReliableFetcher:
         with self._lock:
             waiting = self._leader is not None and not self._leader_runs_since
             self._turn_passed.notify_all()
-            self._slot_freed.notify_all()
+            self._leader_wanted.notify_all()
         if not waiting:  # else the leader closes it, whose it is
             self._wakeup.close()
         try:
@@ -200,18 +209,40 @@ class ReliableFetcher:
     # -- the turn; with the lock held
 
     def _pop(self) -> Held | None:
-        """Take a job from the buffer, if there is one, it is fresh, and a slot is free.
-
-        Only who has the turn does that: the others would rather wait than get into its way.
-        """
+        """Take a job from the buffer, as who has the turn."""
         self._leader_runs_since = 0.0
-        if not self._buffer or self._busy >= self._slots or self._closed.is_set():
-            return None
-        if _waking() - self._filled_at >= ASLEEP:
+        if not self._startable():
             return None
         self._leader_runs_since = time.monotonic()
         self._busy += 1
         return self._buffer.popleft()
+
+    def _pop_beside(self) -> Held | None:
+        """Take a job from the buffer while who has the turn waits for a slot to be free.
+
+        Not while it runs quick jobs: the others would rather wait than get into its way.
+        """
+        if self._leader is None or self._leader_runs_since or not self._startable():
+            return None
+        self._busy += 1
+        held = self._buffer.popleft()
+        if not self._buffer:
+            self._leader_wanted.notify()  # to fetch ahead again
+        return held
+
+    def _startable(self) -> bool:
+        """Whether there is a job in the buffer, it is fresh, and a slot is free."""
+        return (
+            bool(self._buffer)
+            and self._busy < self._slots
+            and not self._closed.is_set()
+            and _waking() - self._filled_at < ASLEEP
+        )
+
+    def _tell_freed(self) -> None:
+        """One slot more is free."""
+        if self._busy == self._slots - 1:
+            self._leader_wanted.notify()
 
     def _follow(self, me: int) -> bool:
         """Wait for the turn; return False once closed."""
@@ -270,7 +301,7 @@ class ReliableFetcher:
             if not wanted:
                 if self._settler.pending:
                     self._settler.poke()
-                self._slot_freed.wait(SAFETY_NET)
+                self._leader_wanted.wait(SAFETY_NET)
                 return
             old = bool(self._buffer)
         if old:

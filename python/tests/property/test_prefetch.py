@@ -42,10 +42,10 @@ class Job:
 
 @dataclass(eq=False)
 class Process:
-    """One process. `threads`: jobs occupy threads, so that with all busy there is none to lead."""
+    """One process. `alone`: its one thread runs the jobs, so that meanwhile there is none to lead."""
 
     slots: int
-    threads: bool
+    alone: bool
     prefetch: Prefetch
     routines: dict[str, Routine]
     buffer: deque[Job] = field(default_factory=deque)
@@ -68,7 +68,7 @@ class Fleet:
         self.processes = [
             Process(
                 slots,
-                threads,
+                threads and slots == 1,
                 Prefetch(slots),
                 {kind: Routine(None, lambda job: None) for kind in KINDS},
             )
@@ -113,7 +113,7 @@ class Fleet:
 
     def _step(self, process: Process) -> None:
         """Let whoever leads do what it does: `ReliableFetcher._take` and `_fill`."""
-        while process.leading is None and (process.free or not process.threads):
+        while process.leading is None and (process.free or not process.alone):
             if process.buffer and process.free:
                 self._start(process, process.buffer.popleft())
                 continue
