@@ -107,6 +107,7 @@ class ReliableFetcher:
         self._lock = lock
         self._leader: int | None = None  # the thread that has the turn
         self._leader_runs_since = 0.0  # monotonic; 0: it does not run a job
+        self._fetching = False
         self._buffer: deque[Held] = deque()
         self._filled_at = 0.0  # of `_waking`
         self._busy = 0
@@ -288,7 +289,7 @@ class ReliableFetcher:
                 self._give_back()
             except RedisTrouble as error:
                 _log.warning("prefetched jobs not returned yet: %s", error)
-        active = self._buffer or self._leader_runs_since
+        active = self._buffer or self._leader_runs_since or self._fetching
         return TICK if active else None
 
     # -- fetching; only who has the turn
@@ -309,7 +310,11 @@ class ReliableFetcher:
             self._give_back()
         self._reclaim()
         queues = self._order.pick(random.shuffle)
-        fetched = self._fetch(queues, wanted)
+        self._fetching = True
+        try:
+            fetched = self._fetch(queues, wanted)
+        finally:
+            self._fetching = False
         self._prefetch.got(len(fetched.jobs), wanted=wanted)
         self._report_broken(fetched.broken, whole=len(fetched.jobs) < wanted)
         if not fetched.lease:

@@ -147,9 +147,11 @@ class Settler:
                 self._stop.wait(PAUSE)
 
     def _turn(self) -> None:
-        # Whoever still saw the flag up has left something for the chores to find.
-        self.watching = False
         patience = self._look_after()
+        if patience is None or patience > TICK:
+            self.watching = False
+            # Whoever still saw the flag up has left something for the chores to find.
+            patience = self._look_after()
         if patience is not None and patience <= TICK:
             self.watching = True
             self._stop.wait(patience)
