@@ -77,8 +77,16 @@ class Line:
 
     def ask(self, commands: Sequence[Words]) -> list[Any]:
         """Send commands in one write; return their replies."""
+        self.send(commands)
+        return self.receive(len(commands))
+
+    def send(self, commands: Sequence[Words]) -> None:
+        """Send commands in one write. Their replies have to be received before anything else."""
         self._socket.sendall(_packed(commands))
-        return [self._read() for _ in commands]
+
+    def receive(self, count: int) -> list[Any]:
+        """Return the next replies."""
+        return [self._read() for _ in range(count)]
 
     def _read(self) -> Any:
         while True:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import redis
 
@@ -17,6 +17,7 @@ from jobwire.wire import Local, Message, Op, dialogue
 __all__ = ["SyncRedis"]
 
 T = TypeVar("T")
+_Talk: TypeAlias = Generator[Message | Local, Any, T]
 
 
 class SyncRedis:
@@ -51,8 +52,36 @@ class SyncRedis:
             RedisTrouble: See there which kind says what about the state in Redis.
         """
         talk = dialogue(op, script)
+        return self._converse(talk, partial(next, talk))
+
+    def start(self, op: Op[T]) -> Callable[[], T]:
+        """Send an operation's first message; return what reads the reply and does the rest.
+
+        So the server works while this process does other things. What is returned has to be
+        called, once: until then it has a connection to itself. It returns and raises what `run`
+        would have.
+        """
+        talk = dialogue(op, script)
+        message = next(talk)
+        assert type(message) is Message
         try:
-            message = next(talk)
+            line = self._send(message)
+        except Exception as error:  # noqa: BLE001 - the operation may know better
+            return partial(self._converse, talk, partial(talk.throw, error))
+
+        def receive() -> Message | Local:
+            try:
+                replies = self._receive(line, message)
+            except Exception as error:  # noqa: BLE001 - the operation may know better
+                return talk.throw(error)
+            return talk.send(replies)
+
+        return partial(self._converse, talk, receive)
+
+    def _converse(self, talk: _Talk[T], first: Callable[[], Message | Local]) -> T:
+        """Do what a dialogue asks for, from what `first` has it ask for, to its end."""
+        try:
+            message = first()
             while True:
                 try:
                     replies = message.call() if type(message) is Local else self._answer(message)
@@ -71,6 +100,9 @@ class SyncRedis:
         self._lines.renew()
 
     def _answer(self, message: Message) -> list[Any]:
+        return self._receive(self._send(message), message)
+
+    def _send(self, message: Message) -> Line:
         if message.fresh:
             self._lines.renew()
         try:
@@ -78,15 +110,26 @@ class SyncRedis:
         except (redis.RedisError, NoLineFree, *LOST) as error:
             raise _connect.unreachable(self.url, error) from error
         try:
-            replies = line.ask(message.commands)
+            line.send(message.commands)
         except BaseException as error:
-            # Replies may still be under way: nobody else may read them. [ENV-5]
-            self._lines.drop(line)
-            if isinstance(error, LOST):
-                raise _connect.no_reply(self.url, error) from error
+            self._give_up(line, error)
+            raise
+        return line
+
+    def _receive(self, line: Line, message: Message) -> list[Any]:
+        try:
+            replies = line.receive(len(message.commands))
+        except BaseException as error:
+            self._give_up(line, error)
             raise
         self._lines.back(line)
         return replies
+
+    def _give_up(self, line: Line, error: BaseException) -> None:
+        # Replies may still be under way: nobody else may read them. [ENV-5]
+        self._lines.drop(line)
+        if isinstance(error, LOST):
+            raise _connect.no_reply(self.url, error) from error
 
 
 def _open(url: str, role: str, connect: Callable[[], Any]) -> Line:

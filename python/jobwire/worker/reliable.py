@@ -5,7 +5,8 @@ and for the others, takes the first job and leaves the rest in a buffer. So the 
 job is the one that waited for it. It keeps the turn while its jobs are so quick that waking another
 thread would cost more than they do, and passes it on before a job that may take longer; should a
 quick one turn out long, the settler's thread takes the turn away. While all slots are in use, one
-more thread has the turn and fetches ahead, and who has run a job helps itself to the next. Outcomes
+more thread has the turn and fetches ahead, and who has run a job helps itself to the next. Who
+runs quick jobs asks for more before it needs them, and reads the answer when it does. Outcomes
 travel with the next fetch.
 """
 
@@ -17,6 +18,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
 
 from jobwire._sync import SyncRedis
 from jobwire.beat import LEASE
@@ -43,6 +47,17 @@ _log = logging.getLogger("jobwire.worker")
 def _waking() -> float:
     """Return seconds that go on while the machine is suspended, where the system has such."""
     return time.clock_gettime(_CLOCK)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A fetch under way: its jobs are held, and not known yet."""
+
+    queues: Sequence[str]
+    numbers: range  # as many as jobs were asked for
+    at: float  # of `_waking`
+    ahead: bool  # nobody waits for it
+    reply: Callable[[], Any]
 
 
 class Numbers:
@@ -107,6 +122,8 @@ class ReliableFetcher:
         self._lock = lock
         self._leader: int | None = None  # the thread that has the turn
         self._leader_runs_since = 0.0  # monotonic; 0: it does not run a job
+        self._asked: deque[_Asked] = deque()  # whose answers nobody has begun to read
+        self._asked_at = 0.0  # of `_waking`, the last of them
         self._fetching = False
         self._buffer: deque[Held] = deque()
         self._filled_at = 0.0  # of `_waking`
@@ -144,8 +161,11 @@ class ReliableFetcher:
                 if not self._follow(me):
                     return None
             held = self._pop()
-            if held is not None:
-                return held
+            meanwhile = 0 if held is None else self._wanted_meanwhile()
+        if held is not None:
+            if meanwhile:
+                self._ask_ahead(meanwhile)
+            return held
         while not self._closed.is_set():
             with self._outage:
                 self._fill()
@@ -154,6 +174,7 @@ class ReliableFetcher:
             if held is not None:
                 return held
         self._wakeup.close()
+        self._return_all()
         self._pass_turn(me)
         return None
 
@@ -201,11 +222,7 @@ class ReliableFetcher:
             self._leader_wanted.notify_all()
         if not waiting:  # else the leader closes it, whose it is
             self._wakeup.close()
-        try:
-            self._give_back()
-        except RedisTrouble as error:
-            # They stay held, and are recovered when this process is gone.
-            _log.warning("%d prefetched jobs not returned: %s", len(self._buffer), error)
+        self._return_all()
 
     # -- the turn; with the lock held
 
@@ -230,6 +247,12 @@ class ReliableFetcher:
         if not self._buffer:
             self._leader_wanted.notify()  # to fetch ahead again
         return held
+
+    def _wanted_meanwhile(self) -> int:
+        """Return how many jobs to ask for while quick ones run; only where the settler watches."""
+        if self._asked or not self._settler.watching:
+            return 0
+        return self._prefetch.wanted_meanwhile(len(self._buffer))
 
     def _startable(self) -> bool:
         """Whether there is a job in the buffer, it is fresh, and a slot is free."""
@@ -283,13 +306,17 @@ class ReliableFetcher:
                 stuck = self._leader == leader and self._leader_runs_since == since
             if stuck:
                 self._pass_turn(leader)
-        if self._buffer and self._prefetch.goes_back(_waking() - self._filled_at):
+        now = _waking()
+        if (self._buffer and self._prefetch.goes_back(now - self._filled_at)) or (
+            self._asked and self._prefetch.goes_back(now - self._asked_at)
+        ):
             self._prefetch.went_back()  # all threads are busy with long jobs
             try:
                 self._give_back()
             except RedisTrouble as error:
                 _log.warning("prefetched jobs not returned yet: %s", error)
-        active = self._buffer or self._leader_runs_since or self._fetching
+        # Quick jobs let nobody else run Python, so that this may see nothing but their fetches.
+        active = self._buffer or self._leader_runs_since or self._fetching or self._asked
         return TICK if active else None
 
     # -- fetching; only who has the turn
@@ -297,37 +324,67 @@ class ReliableFetcher:
     def _fill(self) -> None:
         """Fetch into the buffer, or wait for there to be something to fetch."""
         with self._lock:
+            asked = self._asked.popleft() if self._asked else None
             free = self._busy < self._slots
             wanted = self._prefetch.wanted(busy=self._busy, buffered=bool(self._buffer))
-            if not wanted:
+            if asked is None and not wanted:
                 if self._settler.pending:
                     self._settler.poke()
                 self._leader_wanted.wait(SAFETY_NET)
                 return
             old = bool(self._buffer)
-        if old:
-            # Paused for long: these may be others' by now. Only what is still held goes back.
-            self._give_back()
-        self._reclaim()
+        if asked is None:
+            if old:
+                # Paused for long: these may be others' by now. Only what is still held goes back.
+                self._give_back()
+            self._reclaim()
+            asked = self._ask(wanted, ahead=False)
+        fetched = self._stock(asked)
+        if fetched.jobs:
+            if len(fetched.jobs) > 1 or not free:
+                self._settler.poke()
+        elif free and fetched.lease:
+            self._wait(asked.queues, fetched.broken, fetched.paused)
+
+    def _ask(self, count: int, *, ahead: bool) -> _Asked:
+        """Send a fetch."""
+        first = self._numbers.reserve(count)
         queues = self._order.pick(random.shuffle)
+        script = script_fetch(self._keys, self._identity, queues, count=count, sequence=first)
+        numbers, at = range(first, first + count), _waking()
+        return _Asked(queues, numbers, at, ahead, self._settler.send_with(script))
+
+    def _ask_ahead(self, count: int) -> None:
+        """Send a fetch whose answer is read when the buffer is empty."""
+        asked = self._ask(count, ahead=True)
+        self._asked_at = asked.at
+        self._asked.append(asked)
+        if self._closed.is_set():
+            self._return_all()
+
+    def _stock(self, asked: _Asked) -> Fetched:
+        """Read the answer to a fetch, and put its jobs into the buffer."""
         self._fetching = True
         try:
-            fetched = self._fetch(queues, wanted)
+            fetched = read_fetched(asked.reply())
+        except NoReply:
+            self._unanswered.append((time.monotonic(), asked.numbers))
+            raise
         finally:
             self._fetching = False
-        self._prefetch.got(len(fetched.jobs), wanted=wanted)
+        now = _waking()
+        wanted, took = len(asked.numbers), now - asked.at
+        self._prefetch.got(len(fetched.jobs), wanted=wanted, seconds=took)
         self._report_broken(fetched.broken, whole=len(fetched.jobs) < wanted)
         if not fetched.lease:
             _log.warning("lease lost: this process was silent for too long; renewing it")
             self._renew_lease()
-        elif fetched.jobs:
-            with self._lock:
-                self._buffer.extend(fetched.jobs)
-                self._filled_at = _waking()
-            if len(fetched.jobs) > 1 or not free:
-                self._settler.poke()
-        elif free:
-            self._wait(queues, fetched.broken, fetched.paused)
+        with self._lock:
+            if not self._buffer:
+                # An answer that was read late is as old as the question.
+                self._filled_at = asked.at if asked.ahead or took >= ASLEEP else now
+            self._buffer.extend(fetched.jobs)
+        return fetched
 
     def _wait(
         self, queues: Sequence[str], broken: Mapping[str, str], paused: Collection[str]
@@ -340,15 +397,6 @@ class ReliableFetcher:
         if broken and not usable:
             patience = 1.0
         self._wakeup.wait(usable, patience, changes=[self._keys.paused] if paused else ())
-
-    def _fetch(self, queues: Sequence[str], count: int) -> Fetched:
-        number = self._numbers.reserve(count)
-        script = script_fetch(self._keys, self._identity, queues, count=count, sequence=number)
-        try:
-            return read_fetched(self._settler.send_with(script))
-        except NoReply:
-            self._unanswered.append((time.monotonic(), range(number, number + count)))
-            raise
 
     def _reclaim(self) -> None:
         """Return what unanswered fetches took: held in our name and known to nobody. [REL-8]
@@ -364,8 +412,19 @@ class ReliableFetcher:
         self._reclaimed_at = now
         self._unanswered = [each for each in self._unanswered if now - each[0] < LEASE]
 
+    def _return_all(self) -> None:
+        """Return what nobody has started, as far as Redis can be used."""
+        try:
+            self._give_back()
+        except RedisTrouble as error:
+            # They stay held, and are recovered when this process is gone.
+            _log.warning("prefetched jobs not returned: %s", error)
+
     def _give_back(self) -> None:
-        """Return all buffered jobs; they were never started. [FETCH-5]"""
+        """Return all jobs that were fetched, or are being so, and never started. [FETCH-5]"""
+        with suppress(IndexError):
+            while True:
+                self._stock(self._asked.popleft())
         with self._lock:
             jobs = list(self._buffer)
             self._buffer.clear()

@@ -124,15 +124,23 @@ class Settler:
         self._thread.join(timeout=PAUSE)
         return left
 
-    def send_with(self, script: Script) -> Any:
-        """Send what has gathered and `script` in one round trip; return the script's reply.
+    def send_with(self, script: Script) -> Callable[[], Any]:
+        """Send what has gathered and `script` in one message; return what reads the reply.
+
+        What is returned has to be called, once. It returns the script's reply.
 
         Raises:
-            RedisTrouble: Of the script. What becomes of the outcomes is the settler's business.
+            RedisTrouble: When it is called, of the script. What becomes of the outcomes is the
+                settler's business.
         """
-        reply = self._exchange(self._gather(), script)
-        if isinstance(reply, ErrorReply):
-            raise RedisRefused(reply.message)
+        arrive = self._send(self._gather(), script)
+
+        def reply() -> Any:
+            found = arrive()
+            if isinstance(found, ErrorReply):
+                raise RedisRefused(found.message)
+            return found
+
         return reply
 
     def _unsettled(self) -> int:
@@ -176,7 +184,7 @@ class Settler:
         """Send what no fetch has come for."""
         with suppress(RedisTrouble):  # they are kept, and it is reported
             while self._pending and time.monotonic() - self._gathered_at >= TICK:
-                self._exchange(self._gather(), None)
+                self._send(self._gather(), None)()
 
     def _gather(self) -> list[_Entry]:
         self._gathered_at = time.monotonic()
@@ -193,19 +201,22 @@ class Settler:
         entries = self._take(self._again)
         self._again_at = 0.0
         with suppress(RedisTrouble):  # they are kept
-            self._exchange(entries, None)
+            self._send(entries, None)()
         if self._again_at == 0.0:
             self._report_recovery()
 
-    def _exchange(self, entries: Sequence[_Entry], extra: Script | None) -> Any:
-        """Send outcomes that were taken, and a script; return its reply, perhaps an error.
+    def _send(self, entries: Sequence[_Entry], extra: Script | None) -> Callable[[], Any]:
+        """Send outcomes that were taken, and a script; return what waits for its reply.
+
+        That returns the reply, perhaps an error.
 
         Raises:
-            RedisTrouble: The message got no answer, or the script went alone and was refused.
+            RedisTrouble: When it is called: the message got no answer, or the script went alone
+                and was refused.
         """
         joblog.flush()  # first: what the log does not say of a killed process runs again
         if not entries and extra is not None:
-            return self._redis.run(once(extra))
+            return self._redis.start(once(extra))
         groups = _group(entries)
         day = utc_day(time.time())
         steps: list[Command | Script] = [self._script(group, day) for group in groups]
@@ -216,18 +227,23 @@ class Settler:
         )
         if extra is not None:
             steps.append(extra)
-        try:
-            replies = self._redis.run(once(Batch(steps)))
-        except Exception as error:
-            self._keep(entries, str(error))
-            raise
-        for group, reply in zip(groups, replies, strict=False):
-            if isinstance(reply, ErrorReply):
-                self._keep(group, reply.message)
-            else:
-                self._report_lost(group, reply)
-                self._arrived(group)
-        return replies[-1] if extra is not None else None
+        answer = self._redis.start(once(Batch(steps)))
+
+        def arrive() -> Any:
+            try:
+                replies = answer()
+            except Exception as error:
+                self._keep(entries, str(error))
+                raise
+            for group, reply in zip(groups, replies, strict=False):
+                if isinstance(reply, ErrorReply):
+                    self._keep(group, reply.message)
+                else:
+                    self._report_lost(group, reply)
+                    self._arrived(group)
+            return replies[-1] if extra is not None else None
+
+        return arrive
 
     def _arrived(self, entries: Sequence[_Entry]) -> None:
         """Entries are on their way no more."""

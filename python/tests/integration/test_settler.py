@@ -186,7 +186,7 @@ def test_an_outcome_goes_along_with_a_fetch(server: Server, settler: Settler) ->
     client.lpush(KEYS.queue("q"), "next")
     for each in hold(server, 1, 2, 3):
         settler.add(each, Done())
-    reply = settler.send_with(script_fetch(KEYS, ME, ["q"], count=1, sequence=9))
+    reply = settler.send_with(script_fetch(KEYS, ME, ["q"], count=1, sequence=9))()
     assert [job.field for job in read_fetched(reply).jobs] == ["9:q"]
     assert not settler.pending
     assert left(server) == 1

@@ -122,14 +122,14 @@ def test_a_hundred_outcomes_are_one_call(server: Server, name: str, outcome: Out
     redis.run(once(command("HSET", KEYS.process("me"), "info", "{}")))
     settler = Settler(redis, KEYS, "me", lambda: Grave(time.time()))
     held = redis.run(fetch(KEYS, "me", ["default"], count=100, sequence=1)).jobs
-    settler.send_with(script_fetch(KEYS, "me", ["none"], count=1, sequence=500))  # has it loaded
+    settler.send_with(script_fetch(KEYS, "me", ["none"], count=1, sequence=500))()  # has it loaded
     for number in (1, 2):
         for each in held:
             text = json.dumps({"class": "Nothing", "jid": each.field}).encode()
             settler.add(each, Retry(text, 1e9, 0) if isinstance(outcome, Retry) else outcome)
         following = script_fetch(KEYS, "me", ["default"], count=100, sequence=1000 * number)
         with counted(server) as counts:
-            held = read_fetched(settler.send_with(following)).jobs
+            held = read_fetched(settler.send_with(following)()).jobs
         # Theirs, and the fetch; the first time the server does not know the script.
         assert counts["evalsha"] == (3 if number == 1 else 2)
     client = server.client()

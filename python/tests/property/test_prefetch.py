@@ -1,8 +1,8 @@
 """Who waits for whom: processes that take jobs ahead, in simulated time, by the real decisions.
 
 What is simulated is `ReliableFetcher` around `Prefetch`: one thread leads, fetches and runs quick
-jobs itself; every few milliseconds the settler's thread takes the turn from who is stuck, and
-returns what waits too long. Round trips take no time here.
+jobs itself, asking for more before it needs them; every few milliseconds the settler's thread takes
+the turn from who is stuck, and returns what waits too long. Round trips take no time here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jobwire.worker.prefetch import LIMIT, QUICK, STALE, Prefetch
+from jobwire.worker.prefetch import LIMIT, NEAR, QUICK, STALE, Prefetch
 from jobwire.worker.routine import Routine
 from jobwire.worker.settler import TICK
 
@@ -40,6 +40,15 @@ class Job:
     passed_over: float = 0.0  # seconds in a buffer while another process had a free slot
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A fetch whose answer nobody has read."""
+
+    jobs: Sequence[Job]
+    wanted: int
+    at: float
+
+
 @dataclass(eq=False)
 class Process:
     """One process. `alone`: its one thread runs the jobs, so that meanwhile there is none to lead."""
@@ -50,6 +59,7 @@ class Process:
     routines: dict[str, Routine]
     buffer: deque[Job] = field(default_factory=deque)
     filled: float = 0.0
+    asked: Asked | None = None
     running: set[Job] = field(default_factory=set)
     leading: Job | None = None  # what the leader runs without having passed the turn
     leading_since: float = 0.0
@@ -57,6 +67,20 @@ class Process:
     @property
     def free(self) -> bool:
         return len(self.running) < self.slots
+
+    @property
+    def waiting(self) -> list[Job]:
+        """What is taken and not started."""
+        return [*self.buffer, *(self.asked.jobs if self.asked else ())]
+
+    def read(self, now: float) -> None:
+        """Read the answer to what was asked: `ReliableFetcher._stock`."""
+        if self.asked is not None:
+            asked, self.asked = self.asked, None
+            self.prefetch.got(len(asked.jobs), wanted=asked.wanted, seconds=now - asked.at)
+            if not self.buffer:
+                self.filled = asked.at
+            self.buffer.extend(asked.jobs)
 
 
 class Fleet:
@@ -88,7 +112,7 @@ class Fleet:
         for number, each in enumerate(self.processes):
             self.at(number * TICK / len(self.processes), each, None)
         waiting = sum(event[2] is None for event in self._events)
-        while waiting or self.queue or any(p.buffer or p.running for p in self.processes):
+        while waiting or self.queue or any(p.waiting or p.running for p in self.processes):
             when, _, process, job = heapq.heappop(self._events)
             self._pass(when)
             if process is None:
@@ -101,13 +125,13 @@ class Fleet:
             for each in self.processes:
                 self._step(each)
             assert not self.queue or not any(
-                p.free and p.leading is None and not p.buffer for p in self.processes
+                p.free and p.leading is None and not p.waiting for p in self.processes
             ), "a job is left in the queue though a process has nothing to do"
 
     def _pass(self, when: float) -> None:
         for process in self.processes:
             others = any(p.free and p.leading is None for p in self.processes if p is not process)
-            for job in process.buffer if others else ():
+            for job in process.waiting if others else ():
                 job.passed_over += when - self.now
         self.now = when
 
@@ -116,6 +140,12 @@ class Fleet:
         while process.leading is None and (process.free or not process.alone):
             if process.buffer and process.free:
                 self._start(process, process.buffer.popleft())
+                meanwhile = process.prefetch.wanted_meanwhile(len(process.buffer))
+                if meanwhile and process.asked is None:
+                    process.asked = self._fetch(meanwhile)
+                continue
+            if process.asked is not None:
+                process.read(self.now)
                 continue
             wanted = process.prefetch.wanted(
                 busy=len(process.running), buffered=bool(process.buffer)
@@ -123,14 +153,16 @@ class Fleet:
             assert 0 <= wanted <= process.slots + LIMIT
             if not wanted:
                 return
-            jobs = [self.queue.popleft() for _ in range(min(wanted, len(self.queue)))]
-            process.prefetch.got(len(jobs), wanted=wanted)
-            if not jobs:
+            process.asked = self._fetch(wanted)
+            if not process.asked.jobs:
+                process.read(self.now)
                 return
-            for job in jobs:
-                job.fetched = self.now
-            process.buffer.extend(jobs)
-            process.filled = self.now
+
+    def _fetch(self, wanted: int) -> Asked:
+        jobs = [self.queue.popleft() for _ in range(min(wanted, len(self.queue)))]
+        for job in jobs:
+            job.fetched = self.now
+        return Asked(jobs, wanted, self.now)
 
     def _start(self, process: Process, job: Job) -> None:
         self._left(process, job)
@@ -152,8 +184,12 @@ class Fleet:
         if process.leading is not None and self.now - process.leading_since > TICK:
             process.leading = None
             self.stuck = max(self.stuck, self.now - process.leading_since)
-        if process.buffer and process.prefetch.goes_back(self.now - process.filled):
+        late = process.prefetch.goes_back
+        if (process.buffer and late(self.now - process.filled)) or (
+            process.asked is not None and late(self.now - process.asked.at)
+        ):
             process.prefetch.went_back()
+            process.read(self.now)
             for job in reversed(process.buffer):
                 self._left(process, job)
                 self.queue.appendleft(job)
@@ -235,7 +271,7 @@ def test_nothing_is_taken_ahead_before_jobs_have_proved_quick() -> None:
     wanted = prefetch.wanted(busy=0, buffered=False)
     assert 5 < wanted <= 5 + 50
     assert prefetch.wanted(busy=5, buffered=False) == 0  # the queue may not have that many
-    prefetch.got(wanted, wanted=wanted)
+    prefetch.got(wanted, wanted=wanted, seconds=0.0)
     assert prefetch.wanted(busy=5, buffered=False) == wanted - 5
     assert prefetch.wanted(busy=5, buffered=True) == 0
     prefetch.went_back()
@@ -243,12 +279,30 @@ def test_nothing_is_taken_ahead_before_jobs_have_proved_quick() -> None:
     assert prefetch.wanted(busy=4, buffered=False) <= 2
 
 
+def test_more_is_asked_for_while_quick_jobs_run_where_the_server_is_near() -> None:
+    prefetch = Prefetch(5)
+    for _ in range(200):
+        prefetch.ran(0.00001)
+    assert prefetch.wanted(busy=0, buffered=False) == 5 + LIMIT // 2
+    assert prefetch.wanted_meanwhile(0) == 0  # the queue may not have that many
+    prefetch.got(10, wanted=10, seconds=2 * NEAR)
+    assert prefetch.wanted_meanwhile(0) == 0  # what is under way for long is kept from others
+    prefetch.got(10, wanted=10, seconds=NEAR / 2)
+    assert prefetch.wanted_meanwhile(LIMIT) == 0
+    assert prefetch.wanted_meanwhile(LIMIT // 2) == LIMIT // 2
+    for _ in range(200):
+        prefetch.ran(2 * QUICK)
+    assert prefetch.wanted_meanwhile(0) == 0  # another thread has the turn, and time
+
+
 @pytest.mark.parametrize("seconds", [0.00001, 0.001, 0.1, 5.0])
 def test_what_is_taken_ahead_is_expected_to_be_run_at_once(seconds: float) -> None:
-    """However many slots there are, and however quick the jobs."""
+    """However many slots there are; quick jobs are run one after the other."""
     prefetch = Prefetch(10)
     for _ in range(200):
         prefetch.ran(seconds)
-    ahead = prefetch.wanted(busy=0, buffered=False) - 10
+    wanted = prefetch.wanted(busy=0, buffered=False)
+    prefetch.got(wanted, wanted=wanted, seconds=0.0)
+    ahead = wanted - 10 + prefetch.wanted_meanwhile(0)
     assert ahead <= LIMIT
-    assert ahead * seconds / 10 <= 0.005 + 1e-9
+    assert ahead * seconds / (1 if seconds < QUICK else 10) <= 0.005 + 1e-9
