@@ -136,13 +136,15 @@ def edit(
         drop: Fields to remove.
     """
     fields: dict[str, Any] = _decode_raw(text)  # those that stay are written as they are
-    missing = {field: value for field, value in (defaults or {}).items() if field not in fields}
-    if missing:
+    if defaults and not defaults.keys() <= fields.keys():
+        missing = {field: value for field, value in defaults.items() if field not in fields}
         fields = missing | fields
     for field in drop:
         fields.pop(field, None)
     fields.update(changes)
-    return msgspec.json.format(encode(fields), indent=-1)
+    edited = encode(fields)
+    # Most payloads have no white space anywhere, and a look is quicker than to write them again.
+    return edited if len(edited.split(None, 1)) == 1 else msgspec.json.format(edited, indent=-1)
 
 
 def _depth(text: bytes) -> int:

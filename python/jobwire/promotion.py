@@ -15,6 +15,7 @@ from jobwire.wire import Arg, Op, Script, command
 __all__ = ["Promoted", "first_wait", "next_wait", "promote_batch", "promoted"]
 
 BATCH = 500  # members in one call of a script: a few milliseconds of the server
+_DEFAULTS = {"retry": True, "queue": "default"}
 AVERAGE_INTERVAL = 5.0  # seconds between two looks by anybody [SCHED-8]
 
 
@@ -48,22 +49,15 @@ def promoted(text: bytes, *, now: float, generation: Generation) -> tuple[str, b
     Raises:
         MalformedPayload: It cannot be decoded, or no queue can be made out. [SCHED-9]
     """
-    job = decode(text, queue="")
-    queue = job.get("queue")
-    if "queue" not in job.fields:
-        queue = "default"
+    fields = decode(text, queue="").fields
+    queue = fields.get("queue", "default")
     if not isinstance(queue, str) or not queue:
         raise MalformedPayload("SCHED-9", "queue", f"{queue!r} is no queue name")
-    moved = edit(
-        text,
-        {
-            **({} if "created_at" in job.fields else {"created_at": stamp(now, generation)}),
-            "enqueued_at": stamp(now, generation),
-        },
-        defaults={"retry": True, "queue": "default"},
-        drop=("at",),
-    )
-    return queue, moved
+    moment = stamp(now, generation)
+    changes = {"enqueued_at": moment}
+    if "created_at" not in fields:
+        changes = {"created_at": moment, **changes}
+    return queue, edit(text, changes, defaults=_DEFAULTS, drop=("at",))
 
 
 def promote_batch(

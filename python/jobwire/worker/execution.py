@@ -51,7 +51,8 @@ class Conclusion:
 
     def began(self, held: Held) -> None:
         """Log that the current job starts."""
-        event(_log, logging.INFO, "start", returned=held.returned or None)
+        if _log.isEnabledFor(logging.INFO):
+            event(_log, logging.INFO, "start", returned=held.returned or None)
 
     def end(
         self,
@@ -66,7 +67,8 @@ class Conclusion:
         """The current job is over; `error` is what it raised. May block if `may_block` says so."""
         after = routine.finish(job) if routine.finish is not None else None
         if error is None:
-            ended(_log, logging.INFO, "done", elapsed=round(seconds, 3))
+            if _log.isEnabledFor(logging.INFO):
+                ended(_log, logging.INFO, "done", elapsed=round(seconds, 3))
             tally.record(job.display_class, seconds * 1000, False)
             fetcher.settle(held, DONE if after is None else Done(after), seconds=seconds)
         elif isinstance(error, Interrupted):

@@ -15,16 +15,17 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any, Literal, TextIO
 
 from jobwire.current import current_job
-from jobwire.payload import encode
+from jobwire.payload import Job, encode
 
 __all__ = ["HumanFormatter", "JsonFormatter", "LogFormat", "ended", "event", "flush", "set_up"]
 
 LogFormat = Literal["human", "json"]
+_OPTIONAL = ("bid", "tags")
 _EXTRAS = ("elapsed", "returned")
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 _CONTROL |= {ord(char): repr(char)[1:-1] for char in "\t\n\r"}
@@ -124,9 +125,11 @@ class _Lines(logging.StreamHandler[TextIO]):
             text = "".join(kept[:count]) + text
             del kept[:count]
         # A log that cannot be written, as to a full disk, must not cost the job that it is about.
-        with suppress(OSError, ValueError):
+        try:
             self.stream.write(text)
             self.stream.flush()
+        except (OSError, ValueError):
+            pass
 
 
 class _Formatter(logging.Formatter):
@@ -175,6 +178,7 @@ class HumanFormatter(_Formatter):
     def __init__(self, *, pid: bool = False) -> None:
         super().__init__()
         self._prefix = f"{os.getpid()}/" if pid else ""
+        self._who = lru_cache(maxsize=256)(self._level_and_thread)
 
     def line(
         self,
@@ -186,10 +190,17 @@ class HumanFormatter(_Formatter):
         trace: str = "",
     ) -> str:
         """Return one line; a traceback follows it."""
-        tid = self._prefix + _tid(thread)
-        head = f"{_timestamp(created)} {level:<7} {tid} {message}{_words(extra)}"
-        head = _visible(head)
+        job = current_job()
+        words = "" if job is None else _words(job)
+        for name in _EXTRAS:
+            value = extra.get(name)
+            if value is not None:
+                words += f" {name}={_visible(str(value))}"
+        head = f"{_timestamp(created)} {self._who(level, thread)} {_visible(message)}{words}"
         return f"{head}\n{trace}" if trace else head
+
+    def _level_and_thread(self, level: str, thread: str) -> str:
+        return _visible(f"{level:<7} {self._prefix}{_tid(thread)}")
 
 
 class JsonFormatter(_Formatter):
@@ -212,49 +223,46 @@ class JsonFormatter(_Formatter):
             "lvl": level,
             "msg": _encodable(message),
         }
-        if context := _context(extra):
+        job = current_job()
+        context = {} if job is None else _context(job)
+        for name in _EXTRAS:
+            value = extra.get(name)
+            if value is not None:
+                context[name] = value
+        if context:
             entry["ctx"] = context
         if trace:
             entry["error"] = _encodable(trace)
         return encode(entry).decode()
 
 
-def _context(extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a line says besides its message: job, time it took, times put back before."""
-    context: dict[str, Any] = {}
-    job = current_job()
-    if job is not None:
-        context = {"class": job.display_class, "jid": job.jid, "queue": job.queue}
-        for field in ("bid", "tags"):
-            if job.get(field):
-                context[field] = job[field]
-    for name in _EXTRAS:
-        value = extra.get(name)
-        if value is not None:
-            context[name] = value
+def _context(job: Job) -> dict[str, Any]:
+    """Return what a line says about its job."""
+    context: dict[str, Any] = {"class": job.display_class, "jid": job.jid, "queue": job.queue}
+    for field in _OPTIONAL:
+        if value := job.get(field):
+            context[field] = value
     return context
 
 
-def _words(extra: Mapping[str, Any]) -> str:
+@lru_cache(maxsize=1)  # most lines are about the job that the line before was about
+def _words(job: Job) -> str:
     """Return the same for people."""
-    job = current_job()
-    if job is None or job.get("bid") or job.get("tags"):
-        return "".join(f" {name}={_word(value)}" for name, value in _context(extra).items())
     words = f" class={job.display_class} jid={job.jid} queue={job.queue}"
-    for name in _EXTRAS:
-        value = extra.get(name)
-        if value is not None:
-            words += f" {name}={_word(value)}"
-    return words
-
-
-@lru_cache(maxsize=4)
-def _second(moment: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment))
+    for field in _OPTIONAL:
+        if value := job.get(field):
+            words += f" {field}={_word(value)}"
+    return _visible(words)
 
 
 def _timestamp(created: float) -> str:
-    return f"{_second(int(created))}.{int(created * 1000) % 1000:03d}Z"
+    return _moment(int(created * 1000))
+
+
+@lru_cache(maxsize=4)  # there are many lines a millisecond, if they matter
+def _moment(milliseconds: int) -> str:
+    seconds, fraction = divmod(milliseconds, 1000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{fraction:03d}Z"
 
 
 def _thread() -> str:

@@ -143,7 +143,7 @@ class Processor:
     def _perform(self, held: Held, job: Job, routine: Routine) -> None:
         self._run_at = time.time()
         self._held = held
-        token = current.set(job)
+        current.set(job)
         try:
             self._fetcher.running(routine.seconds)
             self._conclusion.began(held)
@@ -157,7 +157,6 @@ class Processor:
                 _log.warning("interrupted; the job was put back and will run again")
             raise
         finally:
-            current.reset(token)
             self._held = None
 
     def _execute(self, job: Job, routine: Routine) -> BaseException | None:

@@ -121,7 +121,7 @@ class ReliableFetcher:
         self._leader_wanted = threading.Condition(lock)
         self._lock = lock
         self._leader: int | None = None  # the thread that has the turn
-        self._leader_runs_since = 0.0  # monotonic; 0: it does not run a job
+        self._leader_runs_since = 0.0  # of `_waking`; 0: it does not run a job
         self._asked: deque[_Asked] = deque()  # whose answers nobody has begun to read
         self._asked_at = 0.0  # of `_waking`, the last of them
         self._fetching = False
@@ -228,10 +228,11 @@ class ReliableFetcher:
 
     def _pop(self) -> Held | None:
         """Take a job from the buffer, as who has the turn."""
-        self._leader_runs_since = 0.0
-        if not self._startable():
+        now = _waking()
+        if not self._startable(now):
+            self._leader_runs_since = 0.0
             return None
-        self._leader_runs_since = time.monotonic()
+        self._leader_runs_since = now
         self._busy += 1
         return self._buffer.popleft()
 
@@ -240,7 +241,9 @@ class ReliableFetcher:
 
         Not while it runs quick jobs: the others would rather wait than get into its way.
         """
-        if self._leader is None or self._leader_runs_since or not self._startable():
+        if self._leader is None or self._leader_runs_since:
+            return None
+        if not self._startable(_waking()):
             return None
         self._busy += 1
         held = self._buffer.popleft()
@@ -254,13 +257,13 @@ class ReliableFetcher:
             return 0
         return self._prefetch.wanted_meanwhile(len(self._buffer))
 
-    def _startable(self) -> bool:
+    def _startable(self, now: float) -> bool:
         """Whether there is a job in the buffer, it is fresh, and a slot is free."""
         return (
             bool(self._buffer)
             and self._busy < self._slots
+            and now - self._filled_at < ASLEEP
             and not self._closed.is_set()
-            and _waking() - self._filled_at < ASLEEP
         )
 
     def _tell_freed(self) -> None:
@@ -300,13 +303,12 @@ class ReliableFetcher:
 
     def _look_after(self) -> float | None:
         """Take the turn from who is busy, and jobs from the buffer that wait too long."""
-        leader, since = self._leader, self._leader_runs_since
-        if leader is not None and since and time.monotonic() - since > TICK:
+        leader, since, now = self._leader, self._leader_runs_since, _waking()
+        if leader is not None and since and now - since > TICK:
             with self._lock:
                 stuck = self._leader == leader and self._leader_runs_since == since
             if stuck:
                 self._pass_turn(leader)
-        now = _waking()
         if (self._buffer and self._prefetch.goes_back(now - self._filled_at)) or (
             self._asked and self._prefetch.goes_back(now - self._asked_at)
         ):
