@@ -18,7 +18,7 @@ import hiredis
 
 from jobwire.wire import Arg, ErrorReply
 
-__all__ = ["LOST", "AsyncLine", "Line", "Words"]
+__all__ = ["LOST", "AsyncLine", "Line", "Words", "packed"]
 
 Words = tuple[Arg, ...]
 
@@ -31,7 +31,8 @@ _PUSH = getattr(hiredis, "PushNotification", ())  # what RESP3 may send unasked
 _pack: Any = hiredis.pack_command  # takes what `Arg` has, whatever its stub says
 
 
-def _packed(commands: Iterable[Words]) -> bytes:
+def packed(commands: Iterable[Words]) -> bytes:
+    """Return commands as they are sent."""
     return b"".join(map(_pack, commands))
 
 
@@ -77,12 +78,12 @@ class Line:
 
     def ask(self, commands: Sequence[Words]) -> list[Any]:
         """Send commands in one write; return their replies."""
-        self.send(commands)
+        self.send(packed(commands))
         return self.receive(len(commands))
 
-    def send(self, commands: Sequence[Words]) -> None:
-        """Send commands in one write. Their replies have to be received before anything else."""
-        self._socket.sendall(_packed(commands))
+    def send(self, message: bytes) -> None:
+        """Send packed commands. Their replies have to be received before anything else."""
+        self._socket.sendall(message)
 
     def receive(self, count: int) -> list[Any]:
         """Return the next replies."""
@@ -160,7 +161,7 @@ class AsyncLine(asyncio.Protocol):
                 self._timer = self.loop.call_later(self._timeout, self._check)
         if not self._unsent:
             self.loop.call_soon(self._flush)
-        self._unsent.append(_packed(commands))
+        self._unsent.append(packed(commands))
         answer: asyncio.Future[list[Any]] = self.loop.create_future()
         self._calls.append(_Call(answer, len(commands)))
         try:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 import redis
 
 from jobwire import _connect
-from jobwire._line import LOST, Line
+from jobwire._line import LOST, Line, packed
 from jobwire._lines import Lines, NoLineFree
 from jobwire._scripts import script
 from jobwire.wire import Local, Message, Op, dialogue
@@ -61,22 +61,30 @@ class SyncRedis:
         called, once: until then it has a connection to itself. It returns and raises what `run`
         would have.
         """
+        return self.prepare(op)()
+
+    def prepare(self, op: Op[T]) -> Callable[[], Callable[[], T]]:
+        """Return what starts an operation, once, when there is no time to lose."""
         talk = dialogue(op, script)
         message = next(talk)
         assert type(message) is Message
-        try:
-            line = self._send(message)
-        except Exception as error:  # noqa: BLE001 - the operation may know better
-            return partial(self._converse, talk, partial(talk.throw, error))
+        text, count = packed(message.commands), len(message.commands)
 
-        def receive() -> Message | Local:
+        def start() -> Callable[[], T]:
             try:
-                replies = self._receive(line, message)
+                line = self._send(text)
+            except Exception as error:  # noqa: BLE001 - the operation may know better
+                return partial(self._converse, talk, partial(talk.throw, error))
+            return partial(self._converse, talk, partial(receive, line))
+
+        def receive(line: Line) -> Message | Local:
+            try:
+                replies = self._receive(line, count)
             except Exception as error:  # noqa: BLE001 - the operation may know better
                 return talk.throw(error)
             return talk.send(replies)
 
-        return partial(self._converse, talk, receive)
+        return start
 
     def _converse(self, talk: _Talk[T], first: Callable[[], Message | Local]) -> T:
         """Do what a dialogue asks for, from what `first` has it ask for, to its end."""
@@ -100,25 +108,25 @@ class SyncRedis:
         self._lines.renew()
 
     def _answer(self, message: Message) -> list[Any]:
-        return self._receive(self._send(message), message)
-
-    def _send(self, message: Message) -> Line:
         if message.fresh:
             self._lines.renew()
+        return self._receive(self._send(packed(message.commands)), len(message.commands))
+
+    def _send(self, text: bytes) -> Line:
         try:
             line = self._lines.lend()
         except (redis.RedisError, NoLineFree, *LOST) as error:
             raise _connect.unreachable(self.url, error) from error
         try:
-            line.send(message.commands)
+            line.send(text)
         except BaseException as error:
             self._give_up(line, error)
             raise
         return line
 
-    def _receive(self, line: Line, message: Message) -> list[Any]:
+    def _receive(self, line: Line, count: int) -> list[Any]:
         try:
-            replies = line.receive(len(message.commands))
+            replies = line.receive(count)
         except BaseException as error:
             self._give_up(line, error)
             raise

@@ -28,6 +28,7 @@ from jobwire.errors import NoReply, RedisTrouble
 from jobwire.keys import Keys
 from jobwire.ordering import QueueOrder
 from jobwire.reliable import Fetched, Held, put_back, read_fetched, reclaim, script_fetch
+from jobwire.wire import Script, once
 from jobwire.worker.fetcher import Outcome
 from jobwire.worker.outage import Outage
 from jobwire.worker.prefetch import Prefetch
@@ -346,15 +347,20 @@ class ReliableFetcher:
             if len(fetched.jobs) > 1 or not free:
                 self._settler.poke()
         elif free and fetched.lease:
-            self._wait(asked.queues, fetched.broken, fetched.paused)
+            self._wait(wanted, asked.queues, fetched.broken, fetched.paused)
 
     def _ask(self, count: int, *, ahead: bool) -> _Asked:
-        """Send a fetch."""
+        """Send a fetch, and with it what outcomes there are."""
+        numbers, queues, script = self._next_fetch(count)
+        at = _waking()
+        return _Asked(queues, numbers, at, ahead, self._settler.send_with(script))
+
+    def _next_fetch(self, count: int) -> tuple[range, Sequence[str], Script]:
+        """Return the numbers that its jobs will have, the queues it looks at, and the call."""
         first = self._numbers.reserve(count)
         queues = self._order.pick(random.shuffle)
         script = script_fetch(self._keys, self._identity, queues, count=count, sequence=first)
-        numbers, at = range(first, first + count), _waking()
-        return _Asked(queues, numbers, at, ahead, self._settler.send_with(script))
+        return range(first, first + count), queues, script
 
     def _ask_ahead(self, count: int) -> None:
         """Send a fetch whose answer is read when the buffer is empty."""
@@ -389,16 +395,30 @@ class ReliableFetcher:
         return fetched
 
     def _wait(
-        self, queues: Sequence[str], broken: Mapping[str, str], paused: Collection[str]
+        self,
+        wanted: int,
+        queues: Sequence[str],
+        broken: Mapping[str, str],
+        paused: Collection[str],
     ) -> None:
-        """Wait for a push to a queue that can be used, or for one to be resumed."""
+        """Wait for a push to a queue that can be used, or for one to be resumed.
+
+        The next fetch is made ready before, so that it can go out right behind the notice.
+        """
         usable = [
             self._keys.queue(name) for name in queues if name not in broken and name not in paused
         ]
         patience = RECLAIM_EVERY if self._unanswered else SAFETY_NET
         if broken and not usable:
             patience = 1.0
-        self._wakeup.wait(usable, patience, changes=[self._keys.paused] if paused else ())
+        numbers, order, script = self._next_fetch(wanted)
+        send = self._redis.prepare(once(script))
+
+        def noticed() -> None:
+            self._asked.append(_Asked(order, numbers, _waking(), False, send()))
+
+        changes = [self._keys.paused] if paused else ()
+        self._wakeup.wait(usable, patience, noticed=noticed, changes=changes)
 
     def _reclaim(self) -> None:
         """Return what unanswered fetches took: held in our name and known to nobody. [REL-8]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import hiredis
@@ -149,12 +149,23 @@ class Wakeup:
         self._watched: frozenset[bytes] = frozenset()  # changes of which will be noticed
 
     def wait(
-        self, queue_keys: Sequence[str], timeout: float, *, changes: Sequence[str] = ()
+        self,
+        queue_keys: Sequence[str],
+        timeout: float,
+        *,
+        noticed: Callable[[], None],
+        changes: Sequence[str] = (),
     ) -> None:
         """Return when one of the lists may have jobs, or after `timeout` seconds.
 
         Also when one of the keys in `changes` is written to, whatever it holds. The first wait
         for a change returns at once: the write may have come since the caller looked. [REL-9]
+
+        Args:
+            queue_keys: The lists.
+            timeout: Seconds.
+            noticed: Called at once when a notice has come.
+            changes: The other keys.
         """
         if not self._watch.tracking:
             self._stop.wait(min(POLL, timeout))
@@ -162,6 +173,8 @@ class Wakeup:
         try:
             if not self._something(queue_keys, changes):
                 self._watch.wait(timeout)
+                if self._watch.noticed:
+                    noticed()
                 if not self._watch.noticed.isdisjoint(self._watched):
                     self._watched = frozenset()
         except redis.ResponseError:

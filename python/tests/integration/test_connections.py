@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,9 @@ import pytest
 from jobwire import App, AsyncClient, Client, ConfigError, MaybeWritten, RedisUnreachable
 from jobwire._async import AsyncRedis
 from jobwire._sync import SyncRedis
+from jobwire.errors import NoReply, RedisRefused
+from jobwire.keys import Keys
+from jobwire.reliable import script_fetch
 from jobwire.wire import Batch, Op, command, once
 from tests.conftest import ServerFactory
 from tests.integration.clients import KINDS, Connect, connecting
@@ -435,6 +439,55 @@ def test_a_client_for_several_event_loops(server: Server) -> None:
 
     for _ in range(2):
         assert asyncio.run(ask()) == b"x"
+
+
+# Under way
+
+
+def test_what_was_started_is_finished_when_there_is_time(server: Server) -> None:
+    """Others use the server meanwhile, over connections of their own."""
+    with closing(SyncRedis(server.url)) as redis:
+        finish = redis.start(command_twice("a"))
+        assert redis.run(echo("b")) == b"b"
+        assert finish() == b"aa"
+        assert names(server).total() == 2
+        assert redis.prepare(echo("c"))()() == b"c"
+        assert names(server).total() == 2
+
+
+def command_twice(text: str) -> Op[bytes]:
+    first: bytes = yield command("ECHO", text)
+    second: bytes = yield command("ECHO", text)
+    return first + second
+
+
+def test_a_script_that_was_started_is_loaded_where_it_is_missing(server: Server) -> None:
+    """LUA-3: whoever finishes does what `run` would have done."""
+    keys = Keys()
+    with closing(SyncRedis(server.url)) as redis:
+        step = script_fetch(keys, "me", ["default"], count=1, sequence=1)
+        assert redis.start(once(step))() is None  # no lease, and so no job
+
+
+def test_what_goes_wrong_under_way_is_told_at_its_end(server: Server) -> None:
+    """ENV-5: as `run` tells it, and the connection is not used again."""
+    with closing(SyncRedis(server.url)) as redis:
+        refused = redis.start(once(command("NONSENSE")))
+        cut = redis.start(echo("x"))
+        idle = redis.start(echo("y"))
+        assert idle() == b"y"
+        with pytest.raises(RedisRefused, match="NONSENSE"):
+            refused()
+        server.kill()
+        unreachable = redis.start(echo("z"))
+        with pytest.raises(RedisUnreachable):
+            unreachable()
+        assert cut() == b"x"  # it had been answered
+        server.restart()
+        started = redis.start(once(command("BLPOP", "nothing", 0)))
+        server.kill()
+        with pytest.raises(NoReply):
+            started()
 
 
 # Trouble while connecting

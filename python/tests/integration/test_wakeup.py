@@ -33,7 +33,10 @@ class Waiting:
     def __init__(self, wakeup: Wakeup, server: Server, keys: list[str], timeout: float) -> None:
         self.client = server.client()
         before = tracking(self.client)
-        self._thread = threading.Thread(target=wakeup.wait, args=(keys, timeout))
+        self.noticed = 0
+        self._thread = threading.Thread(
+            target=wakeup.wait, args=(keys, timeout), kwargs={"noticed": self._notice}
+        )
         self._thread.start()
         if not self.client.exists(*keys):
             wait_until(lambda: tracking(self.client) > before or asked(self.client) > 1)
@@ -44,9 +47,16 @@ class Waiting:
         assert not self._thread.is_alive(), f"no wake-up within {timeout} s"
         return time.monotonic() - self.began
 
+    def _notice(self) -> None:
+        self.noticed += 1
+
     @property
     def waits(self) -> bool:
         return self._thread.is_alive()
+
+
+def nothing() -> None:
+    pass
 
 
 def tracking(client: Any) -> int:
@@ -65,6 +75,7 @@ def test_a_push_to_any_of_the_lists_ends_the_wait(any_server: Server, wakeup: Wa
         assert waiting.waits
         client.lpush(f"queue:{name}", "x")
         waiting.end(5)
+        assert waiting.noticed == 1
         assert client.llen(f"queue:{name}") == 1
         client.delete(f"queue:{name}")
 
@@ -76,7 +87,7 @@ def test_a_change_of_another_key_ends_it(any_server: Server, wakeup: Wakeup) -> 
     client.lpush("queue:a", "x")
 
     def wait(keys: list[str], timeout: float) -> None:
-        wakeup.wait(keys, timeout, changes=["jobwire:paused"])
+        wakeup.wait(keys, timeout, noticed=nothing, changes=["jobwire:paused"])
 
     for keys in (["queue:b"], []):
         began = time.monotonic()
@@ -123,7 +134,7 @@ def test_jobs_that_are_there_already_end_it_at_once(any_server: Server, wakeup: 
     """REL-1: nothing is lost between a fetch that found nothing and the wait."""
     any_server.client().lpush("queue:b", "x")
     began = time.monotonic()
-    wakeup.wait(["queue:a", "queue:b"], 10)
+    wakeup.wait(["queue:a", "queue:b"], 10, noticed=nothing)
     assert time.monotonic() - began < 1
 
 
@@ -132,7 +143,7 @@ def test_it_ends_after_its_time_and_when_told_to(
 ) -> None:
     """FETCH-5: a quiet worker does not wait for the next job."""
     began = time.monotonic()
-    wakeup.wait(["queue:a"], 0.1)
+    wakeup.wait(["queue:a"], 0.1, noticed=nothing)
     assert 0.09 < time.monotonic() - began < 2
     waiting = Waiting(wakeup, any_server, ["queue:a"], 30)
     stop.set()
@@ -162,7 +173,7 @@ def test_without_tracking_it_polls(any_server: Server, stop: threading.Event) ->
     wakeup = Wakeup(url, stop)
     began = time.monotonic()
     for _ in range(3):
-        wakeup.wait(["queue:a"], 30)
+        wakeup.wait(["queue:a"], 30, noticed=nothing)
     assert time.monotonic() - began < 2
     assert asked(client) == 0
     wakeup.close()

@@ -28,7 +28,7 @@ from jobwire.retry import Retry
 from jobwire.wire import command, once
 from jobwire.worker.fetcher import DONE, Outcome
 from jobwire.worker.poller import Poller
-from jobwire.worker.reliable import SAFETY_NET
+from jobwire.worker.reliable import SAFETY_NET, ReliableFetcher
 from jobwire.worker.settler import Settler
 from tests.servers import Server, wait_until
 from tests.workers import running
@@ -74,6 +74,28 @@ def test_quick_jobs_share_their_round_trips(server: Server) -> None:
     with counted(server) as counts, running(app, server, concurrency=10):
         wait_for_all(lambda: int(client.get("stat:processed") or 0) == jobs)
     assert counts["evalsha"] <= 0.05 * jobs
+
+
+def test_a_thread_that_runs_quick_jobs_keeps_the_turn(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """REL-1: to wake another thread costs more than a quick job does."""
+    jobs = 5_000
+    passed: list[int] = []
+    pass_turn = ReliableFetcher._pass_turn
+
+    def count(fetcher: ReliableFetcher, leader: int) -> None:
+        passed.append(leader)
+        pass_turn(fetcher, leader)
+
+    monkeypatch.setattr(ReliableFetcher, "_pass_turn", count)
+    push(server, "Nothing", jobs)
+    app = App()
+    app.job(name="Nothing")(lambda number: None)
+    client = server.client()
+    with running(app, server, concurrency=10):
+        wait_for_all(lambda: int(client.get("stat:processed") or 0) == jobs)
+    assert len(passed) <= 0.05 * jobs
 
 
 def wait_for_all(done: Callable[[], bool]) -> None:

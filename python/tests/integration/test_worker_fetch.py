@@ -15,7 +15,9 @@ import pytest
 from jobwire import App
 from jobwire.config import CapsuleConfig, FetchMode
 from jobwire.worker import basic
+from jobwire.worker.prefetch import Prefetch
 from jobwire.worker.processor import Processor
+from jobwire.worker.reliable import ReliableFetcher
 from tests.servers import Server, wait_until
 from tests.workers import running
 
@@ -321,6 +323,84 @@ def test_jobs_fetched_ahead_go_back_when_they_would_wait(server: Server) -> None
         gate.open.set()
         wait_until(lambda: len(quick) == 303)
     assert quick[300:] == [1, 2, 3]
+
+
+def test_what_was_asked_for_ahead_goes_back_too(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FETCH-6, REL-1: behind a long job nothing waits, whether its fetch was read or not."""
+    late = threading.Event()
+    goes_back = Prefetch.goes_back
+    monkeypatch.setattr(
+        Prefetch, "goes_back", staticmethod(lambda waited: late.is_set() and goes_back(waited))
+    )
+    gate = Gate()
+    done: list[Any] = []
+
+    @gate.app.job(name="Quick")
+    def quick(number: int) -> None:
+        done.append(number)
+        time.sleep(0.0001)  # lets other threads run
+
+    def texts(name: str, *args: object) -> list[str]:
+        return [json.dumps({"class": name, "args": [arg]}) for arg in args]
+
+    client = server.client()
+    with running(gate.app, server, concurrency=1) as launcher:
+        client.lpush("queue:default", *texts("Quick", *range(300)))
+        wait_until(lambda: len(done) == 300)  # has learned that jobs are quick
+        done.clear()
+        more = [*texts("Quick", *range(10)), *texts("Take", "long"), *texts("Quick", *range(400))]
+        client.lpush("queue:default", *more)
+        wait_until(lambda: gate.entered)
+        held = client.hlen(f"jobwire:private:{launcher.identity}")
+        fetcher = launcher._capsules[0]._fetcher
+        assert isinstance(fetcher, ReliableFetcher)
+        assert fetcher._asked, "nothing was asked for ahead"
+        assert held > len(fetcher._buffer) + 1
+        late.set()
+        wait_until(lambda: len(queue(server)) == 400, what="all to go back")
+        assert [json.loads(text)["args"] for text in queue(server)] == [
+            [number] for number in reversed(range(400))
+        ]
+        gate.open.set()
+        wait_until(lambda: len(done) == 410)
+    assert done == [*range(10), *range(400)]
+
+
+def test_the_next_job_is_there_when_one_ends(server: Server) -> None:
+    """REL-1: with every slot in use, one thread more fetches ahead."""
+    app = App()
+    client = server.client()
+    held: list[int] = []
+
+    @app.job(name="Take")
+    def take(number: int) -> None:
+        time.sleep(0.005)
+        held.append(client.hlen(f"jobwire:private:{launcher.identity}"))
+
+    push(server, "default", *range(200))
+    with running(app, server, concurrency=4) as launcher:
+        wait_until(lambda: len(held) == 200)
+        assert launcher.stop() == 0
+    assert sum(count > 4 for count in held) > 50
+    assert max(held) <= 4 + 4 + 4  # running, ahead, and outcomes on their way
+
+
+def test_a_capsule_for_one_job_at_a_time_has_one_thread(server: Server) -> None:
+    """So that its jobs may keep what belongs to a thread."""
+    app = App()
+    threads: list[int] = []
+
+    @app.job(name="Take")
+    def take(number: int) -> None:
+        time.sleep(0.002)
+        threads.append(threading.get_ident())
+
+    push(server, "default", *range(50))
+    with running(app, server, concurrency=1):
+        wait_until(lambda: len(threads) == 50)
+    assert len(set(threads)) == 1
 
 
 def test_capsules_have_queues_and_threads_of_their_own(server: Server) -> None:

@@ -237,3 +237,29 @@ def test_dump_shows_every_thread_and_task(server: Server, caplog: pytest.LogCapt
     assert any("in stuck_here" in stack for name, stack in stacks.items() if "default-" in name)
     assert "thread jobwire-heart" in stacks
     assert any("in stuck_there" in stack for name, stack in stacks.items() if "task" in name)
+
+
+def test_who_leaves_waits_for_what_its_heart_is_doing(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BEAT-7: or the heart would open connections again after they were closed."""
+    monkeypatch.setattr(heart, "PERIOD", 0.01)
+    monkeypatch.setattr(heart, "GRACE", 20.0)
+    entered, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        entered.set()
+        assert go_on.wait(20)
+
+    with running(App(), server) as launcher:
+        beating = launcher._heart
+        monkeypatch.setattr(beating, "_on_beat", hold)
+        assert entered.wait(20)
+        leaving = threading.Thread(target=beating.close)
+        leaving.start()
+        wait_until(lambda: not server.client().scard("processes"))
+        assert leaving.is_alive()
+        go_on.set()
+        leaving.join(20)
+        assert not leaving.is_alive()
+        assert not beating._thread.is_alive()

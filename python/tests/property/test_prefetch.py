@@ -51,7 +51,7 @@ class Asked:
 
 @dataclass(eq=False)
 class Process:
-    """One process. `alone`: its one thread runs the jobs, so that meanwhile there is none to lead."""
+    """One process. `alone`: its one thread runs the jobs, and meanwhile there is none to lead."""
 
     slots: int
     alone: bool
