@@ -116,7 +116,7 @@ def test_settle_and_fetch(measure: Bench, client: Client, redis: SyncRedis) -> N
         for each in jobs:
             settler.add(each, DONE)
         step = script_fetch(KEYS, ME, ["default"], count=JOBS, sequence=next(_numbers))
-        jobs = read_fetched(settler.send_with(step)).jobs
+        jobs = read_fetched(settler.send_with(step)()).jobs
         return len(jobs)
 
     assert measure(lambda: fill(client), exchange) == JOBS

@@ -5,10 +5,7 @@ Counted here and not by the server, whose counters have what everybody else asks
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-from jobwire._line import AsyncLine, Line, Words
+from jobwire._line import AsyncLine, Line
 
 __all__ = ["count_trips"]
 
@@ -17,20 +14,20 @@ def count_trips() -> list[int]:
     """Count round trips from now on; return the list whose only item is their number.
 
     Those of the connection that waits for notices (`worker/wakeup.py`) are left out: nobody is
-    kept waiting by them.
+    kept waiting by them. Those whose answer is read later count: they may be.
     """
     made = [0]
-    ask, flush = Line.ask, AsyncLine._flush
+    send, flush = Line.send, AsyncLine._flush
 
-    def counted_ask(self: Line, commands: Sequence[Words]) -> list[Any]:
+    def counted_send(self: Line, message: bytes) -> None:
         made[0] += 1
-        return ask(self, commands)
+        send(self, message)
 
     def counted_flush(self: AsyncLine) -> None:
         made[0] += 1
         flush(self)
 
     # Nothing else in this process uses the classes: it is the bench, or a worker of it.
-    setattr(Line, "ask", counted_ask)  # noqa: B010
+    setattr(Line, "send", counted_send)  # noqa: B010
     setattr(AsyncLine, "_flush", counted_flush)  # noqa: B010
     return made

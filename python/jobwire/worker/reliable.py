@@ -336,13 +336,17 @@ class ReliableFetcher:
                 self._leader_wanted.wait(SAFETY_NET)
                 return
             old = bool(self._buffer)
-        if asked is None:
-            if old:
-                # Paused for long: these may be others' by now. Only what is still held goes back.
-                self._give_back()
-            self._reclaim()
-            asked = self._ask(wanted, ahead=False)
-        fetched = self._stock(asked)
+        self._fetching = True
+        try:
+            if asked is None:
+                if old:
+                    # Paused for long: these may be others' by now. What is still held goes back.
+                    self._give_back()
+                self._reclaim()
+                asked = self._ask(wanted, ahead=False)
+            fetched = self._stock(asked)
+        finally:
+            self._fetching = False
         if fetched.jobs:
             if len(fetched.jobs) > 1 or not free:
                 self._settler.poke()
@@ -372,14 +376,11 @@ class ReliableFetcher:
 
     def _stock(self, asked: _Asked) -> Fetched:
         """Read the answer to a fetch, and put its jobs into the buffer."""
-        self._fetching = True
         try:
             fetched = read_fetched(asked.reply())
         except NoReply:
             self._unanswered.append((time.monotonic(), asked.numbers))
             raise
-        finally:
-            self._fetching = False
         now = _waking()
         wanted, took = len(asked.numbers), now - asked.at
         self._prefetch.got(len(fetched.jobs), wanted=wanted, seconds=took)
