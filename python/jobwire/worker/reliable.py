@@ -57,7 +57,7 @@ class _Asked:
     queues: Sequence[str]
     numbers: range  # as many as jobs were asked for
     at: float  # of `_waking`
-    ahead: bool  # nobody waits for it
+    ahead: bool  # while there are jobs to run, so that nobody waits for it
     reply: Callable[[], Any]
 
 
@@ -123,13 +123,13 @@ class ReliableFetcher:
         self._lock = lock
         self._leader: int | None = None  # the thread that has the turn
         self._leader_runs_since = 0.0  # of `_waking`; 0: it does not run a job
-        self._asked: deque[_Asked] = deque()  # whose answers nobody has begun to read
-        self._asked_at = 0.0  # of `_waking`, the last of them
-        self._fetching = False
         self._buffer: deque[Held] = deque()
         self._filled_at = 0.0  # of `_waking`
         self._busy = 0
 
+        self._asked: deque[_Asked] = deque()  # whose answers nobody has begun to read
+        self._asked_at = 0.0  # of `_waking`, the last of them
+        self._fetching = False
         self._followers = 0
         self._call_help: Callable[[], None] = lambda: None
         self._prefetch = Prefetch(slots)
@@ -327,7 +327,7 @@ class ReliableFetcher:
     def _fill(self) -> None:
         """Fetch into the buffer, or wait for there to be something to fetch."""
         with self._lock:
-            asked = self._asked.popleft() if self._asked else None
+            asked = self._next_asked()
             free = self._busy < self._slots
             wanted = self._prefetch.wanted(busy=self._busy, buffered=bool(self._buffer))
             if asked is None and not wanted:
@@ -368,11 +368,21 @@ class ReliableFetcher:
 
     def _ask_ahead(self, count: int) -> None:
         """Send a fetch whose answer is read when the buffer is empty."""
-        asked = self._ask(count, ahead=True)
-        self._asked_at = asked.at
-        self._asked.append(asked)
+        self._expect(self._ask(count, ahead=True))
         if self._closed.is_set():
             self._return_all()
+
+    def _expect(self, asked: _Asked) -> None:
+        """Have an answer read later, by whoever needs it first."""
+        self._asked_at = asked.at
+        self._asked.append(asked)
+
+    def _next_asked(self) -> _Asked | None:
+        """Return what was asked first and not read, to read it now."""
+        try:
+            return self._asked.popleft()
+        except IndexError:
+            return None
 
     def _stock(self, asked: _Asked) -> Fetched:
         """Read the answer to a fetch, and put its jobs into the buffer."""
@@ -416,7 +426,7 @@ class ReliableFetcher:
         send = self._redis.prepare(once(script))
 
         def noticed() -> None:
-            self._asked.append(_Asked(order, numbers, _waking(), False, send()))
+            self._expect(_Asked(order, numbers, _waking(), False, send()))
 
         changes = [self._keys.paused] if paused else ()
         self._wakeup.wait(usable, patience, noticed=noticed, changes=changes)
@@ -445,9 +455,9 @@ class ReliableFetcher:
 
     def _give_back(self) -> None:
         """Return all jobs that were fetched, or are being so, and never started. [FETCH-5]"""
-        with suppress(IndexError):
-            while True:
-                self._stock(self._asked.popleft())
+        while (asked := self._next_asked()) is not None:
+            with suppress(RedisTrouble):  # it took nothing, or what it took is reclaimed
+                self._stock(asked)
         with self._lock:
             jobs = list(self._buffer)
             self._buffer.clear()
