@@ -11,7 +11,7 @@ import msgspec
 from jobwire.arguments import MAX_DEPTH
 from jobwire.errors import MalformedPayload
 
-__all__ = ["Job", "decode", "edit", "encode"]
+__all__ = ["Job", "can_append", "decode", "edit", "encode"]
 
 encode = msgspec.json.Encoder().encode
 """Compact JSON as Ruby writes it: raw UTF-8, no white space, `/` as it is. [PAY-2] [PAY-6]
@@ -145,6 +145,21 @@ def edit(
     edited = encode(fields)
     # Most payloads have no white space anywhere, and a look is quicker than to write them again.
     return edited if len(edited.split(None, 1)) == 1 else msgspec.json.format(edited, indent=-1)
+
+
+def can_append(text: bytes, fields: Mapping[str, Any]) -> bool:
+    """Whether a new last field can be put in front of the closing brace, just as `edit` would.
+
+    That is, there is no white space to remove, no name to spell anew, and no field stands there
+    twice. White space and colons inside of values may make this say no where yes were true.
+
+    Args:
+        text: A payload that `decode` accepted.
+        fields: What it has.
+    """
+    return (
+        0 < len(fields) == text.count(b'":') and b"\\" not in text and len(text.split(None, 1)) == 1
+    )
 
 
 def _depth(text: bytes) -> int:

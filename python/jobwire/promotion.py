@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from jobwire.errors import MalformedPayload
 from jobwire.graves import Grave, grave_key
 from jobwire.keys import Keys
-from jobwire.payload import decode, edit
+from jobwire.payload import can_append, decode, edit, encode
 from jobwire.times import Generation, stamp
 from jobwire.wire import Arg, Op, Script, command
 
@@ -16,6 +16,8 @@ __all__ = ["Promoted", "first_wait", "next_wait", "promote_batch", "promoted"]
 
 BATCH = 500  # members in one call of a script: a few milliseconds of the server
 _DEFAULTS = {"retry": True, "queue": "default"}
+_USUAL = {"created_at", *_DEFAULTS}  # with these, and without the others, one field is new
+_RARE = ("at", "enqueued_at")
 AVERAGE_INTERVAL = 5.0  # seconds between two looks by anybody [SCHED-8]
 
 
@@ -54,6 +56,8 @@ def promoted(text: bytes, *, now: float, generation: Generation) -> tuple[str, b
     if not isinstance(queue, str) or not queue:
         raise MalformedPayload("SCHED-9", "queue", f"{queue!r} is no queue name")
     moment = stamp(now, generation)
+    if fields.keys() >= _USUAL and fields.keys().isdisjoint(_RARE) and can_append(text, fields):
+        return queue, b'%b,"enqueued_at":%b}' % (text[:-1], encode(moment))
     changes = {"enqueued_at": moment}
     if "created_at" not in fields:
         changes = {"created_at": moment, **changes}

@@ -317,6 +317,10 @@ def peers(directory: Path, names: Sequence[str] = PEERS) -> list[Team]:
         if reason := each.missing():
             sys.stderr.write(f"without {each.package}: {reason}\n")
             continue
-        each.install()
+        try:
+            each.install()
+        except subprocess.CalledProcessError as error:  # it has said why; the others go on
+            sys.stderr.write(f"without {each.package}: cannot be installed ({error})\n")
+            continue
         found.append(each)
     return found

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from jobwire.arguments import check_args
 from jobwire.errors import MalformedPayload
-from jobwire.payload import decode, edit, encode
+from jobwire.payload import can_append, decode, edit, encode
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 SCALARS = (
@@ -71,6 +71,35 @@ def test_what_is_written_reads_back(value: dict[str, Any]) -> None:
     text = encode(value)
     assert exact(decode(text, "q").fields) == exact(value)
     assert exact(json.loads(text)) == exact(value)
+
+
+@given(data=st.data(), value=OBJECTS)
+def test_a_field_is_appended_as_edit_does_it(data: st.DataObject, value: dict[str, Any]) -> None:
+    """PAY-7: where that is said to be possible; fields that stand there twice included."""
+    twice = data.draw(st.booleans())
+    spelling = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    text = data.draw(st.just(spelling) | spelled(value)).encode()
+    if twice and value:
+        text = text[:-1] + b"," + spelling[1:].encode()
+    fields = decode(text, "q").fields
+    if "new" not in fields and can_append(text, fields):
+        assert text[:-1] + b',"new":1}' == edit(text, {"new": 1})
+        assert not twice
+
+
+def test_where_a_field_can_be_appended() -> None:
+    """PAY-7: the usual payload is one of those."""
+    usual = b'{"retry":true,"queue":"low","class":"A","args":[1,"x",[]],"jid":"j"}'
+    assert can_append(usual, decode(usual, "q").fields)
+    for text in (
+        b"{}",
+        b'{"a": 1}',
+        b'{"a":1,"a":2}',
+        b'{"a":{"b":1}}',
+        b'{"a":"\\":"}',
+        b'{"\\u0041":1}',
+    ):
+        assert not can_append(text, decode(text, "q").fields), text
 
 
 @given(value=OBJECTS)
