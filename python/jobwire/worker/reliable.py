@@ -313,11 +313,12 @@ class ReliableFetcher:
         if (self._buffer and self._prefetch.goes_back(now - self._filled_at)) or (
             self._asked and self._prefetch.goes_back(now - self._asked_at)
         ):
-            self._prefetch.went_back()  # all threads are busy with long jobs
             try:
                 self._give_back()
             except RedisTrouble as error:
                 _log.warning("prefetched jobs not returned yet: %s", error)
+            # All threads are busy with long jobs. Last, for an answer may have been read above.
+            self._prefetch.went_back()
         # Quick jobs let nobody else run Python, so that this may see nothing but their fetches.
         active = self._buffer or self._leader_runs_since or self._fetching or self._asked
         return TICK if active else None

@@ -188,8 +188,8 @@ class Fleet:
         if (process.buffer and late(self.now - process.filled)) or (
             process.asked is not None and late(self.now - process.asked.at)
         ):
-            process.prefetch.went_back()
             process.read(self.now)
+            process.prefetch.went_back()
             for job in reversed(process.buffer):
                 self._left(process, job)
                 self.queue.appendleft(job)
