@@ -341,14 +341,17 @@ def test_what_was_asked_for_ahead_goes_back_too(
 
     @gate.app.job(name="Quick")
     def quick(number: int) -> None:
+        if not done:  # only where the settler watches is anything asked for ahead
+            wait_until(lambda: fetcher._settler.watching)
         done.append(number)
-        time.sleep(0.0001)  # lets other threads run
 
     def texts(name: str, *args: object) -> list[str]:
         return [json.dumps({"class": name, "args": [arg]}) for arg in args]
 
     client = server.client()
     with running(gate.app, server, concurrency=1) as launcher:
+        fetcher = launcher._capsules[0]._fetcher
+        assert isinstance(fetcher, ReliableFetcher)
         client.lpush("queue:default", *texts("Quick", *range(300)))
         wait_until(lambda: len(done) == 300)  # has learned that jobs are quick
         done.clear()
@@ -356,8 +359,6 @@ def test_what_was_asked_for_ahead_goes_back_too(
         client.lpush("queue:default", *more)
         wait_until(lambda: gate.entered)
         held = client.hlen(f"jobwire:private:{launcher.identity}")
-        fetcher = launcher._capsules[0]._fetcher
-        assert isinstance(fetcher, ReliableFetcher)
         assert fetcher._asked, "nothing was asked for ahead"
         assert held > len(fetcher._buffer) + 1
         late.set()
