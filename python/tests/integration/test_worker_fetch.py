@@ -342,7 +342,7 @@ def test_what_was_asked_for_ahead_goes_back_too(
     @gate.app.job(name="Quick")
     def quick(number: int) -> None:
         if not done:  # only where the settler watches is anything asked for ahead
-            wait_until(lambda: fetcher._settler.watching)
+            wait_until(lambda: settler.watching)
         done.append(number)
 
     def texts(name: str, *args: object) -> list[str]:
@@ -352,6 +352,7 @@ def test_what_was_asked_for_ahead_goes_back_too(
     with running(gate.app, server, concurrency=1) as launcher:
         fetcher = launcher._capsules[0]._fetcher
         assert isinstance(fetcher, ReliableFetcher)
+        settler = fetcher._settler
         client.lpush("queue:default", *texts("Quick", *range(300)))
         wait_until(lambda: len(done) == 300)  # has learned that jobs are quick
         done.clear()
