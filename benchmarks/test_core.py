@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from jobwire.normalize import Options, draft, seal
-from jobwire.ordering import QueueOrder
-from jobwire.payload import decode, edit, encode
-from jobwire.promotion import promoted
-from jobwire.retry import Failure, after_failure
-from jobwire.template import Template
+from jobwire.protocol.normalize import Options, draft, seal
+from jobwire.protocol.ordering import QueueOrder
+from jobwire.protocol.payload import decode, edit, encode
+from jobwire.protocol.promotion import promoted
+from jobwire.protocol.retry import Failure, after_failure
+from jobwire.protocol.template import Template
 
 NOW = 1_795_191_255.424
 JID = "e34de6da087912413162142e"

@@ -9,14 +9,21 @@ from typing import Any
 import pytest
 
 from jobwire import Client
-from jobwire._sync import SyncRedis
-from jobwire.graves import Grave
-from jobwire.keys import Keys
-from jobwire.promotion import promote_batch
-from jobwire.reliable import Held, fetch, read_fetched, script_done, script_fetch, script_retry
-from jobwire.wire import command, once
-from jobwire.worker.fetcher import DONE
-from jobwire.worker.settler import Settler
+from jobwire.connection.sync import SyncRedis
+from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.promotion import promote_batch
+from jobwire.protocol.reliable import (
+    Held,
+    fetch,
+    read_fetched,
+    script_done,
+    script_fetch,
+    script_retry,
+)
+from jobwire.protocol.wire import command, once
+from jobwire.worker.background.outcome_writer import Settler
+from jobwire.worker.fetch.source import DONE
 from tests.servers import Server
 
 JOBS = 100

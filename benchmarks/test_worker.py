@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from jobwire import App
-from jobwire._sync import SyncRedis
-from jobwire.keys import Keys
-from jobwire.metrics import Metrics
-from jobwire.reliable import Held
-from jobwire.worker.aloop import AsyncLoop
-from jobwire.worker.execution import Conclusion
-from jobwire.worker.fetcher import Outcome
-from jobwire.worker.iterating import Iterations
-from jobwire.worker.processor import Processor
-from jobwire.worker.routine import Routines
+from jobwire.connection.sync import SyncRedis
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.metrics import Metrics
+from jobwire.protocol.reliable import Held
+from jobwire.worker.execute.compiled_job import Routines
+from jobwire.worker.execute.event_loop import AsyncLoop
+from jobwire.worker.execute.iterating import Iterations
+from jobwire.worker.execute.outcome_policy import Conclusion
+from jobwire.worker.execute.processor import Processor
+from jobwire.worker.fetch.source import Outcome
 
 JOBS = 1_000  # of one round: a figure is for so many
 

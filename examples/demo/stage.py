@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from redis import Redis
 
-from jobwire import embedded
+from jobwire.connection import embedded
 
 __all__ = ["Interrupted", "Stage", "WorkerFailed", "end_in_good_order", "open_stage"]
 

@@ -1,9 +1,10 @@
 """Client and worker for the Redis wire protocol that Sidekiq speaks."""
 
-from jobwire.aio import AsyncClient
-from jobwire.app import App
-from jobwire.client import Client
-from jobwire.current import current_job
+from jobwire.application.aio import AsyncClient
+from jobwire.application.app import App
+from jobwire.application.client import Client
+from jobwire.application.current import current_job
+from jobwire.application.jobtype import JobType
 from jobwire.errors import (
     ConfigError,
     InvalidJob,
@@ -15,8 +16,7 @@ from jobwire.errors import (
     Shutdown,
     TryAgain,
 )
-from jobwire.jobtype import JobType
-from jobwire.payload import Job
+from jobwire.protocol.payload import Job
 
 __all__ = [
     "App",

@@ -27,7 +27,7 @@ from collections.abc import (
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from jobwire.iteration import Cursor
+from jobwire.protocol.iteration import Cursor
 
 __all__ = [
     "aover_rows",

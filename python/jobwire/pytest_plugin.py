@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from jobwire.app import App
+    from jobwire.application.app import App
     from jobwire.testing import Jobs, Server, Worker
 
 __all__ = [
@@ -75,7 +75,7 @@ def jobwire_inline(jobwire_app: App) -> Iterator[Jobs]:
 @pytest.fixture(scope="session")
 def _jobwire_session_server() -> Iterator[Server]:
     from jobwire import testing
-    from jobwire.embedded import EmbeddedUnavailable
+    from jobwire.connection.embedded import EmbeddedUnavailable
 
     url = os.environ.get(URL) or None
     if url is not None and "PYTEST_XDIST_WORKER" in os.environ:

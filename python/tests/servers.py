@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import redis
 
-from jobwire import embedded
+from jobwire.connection import embedded
 
 T = TypeVar("T")
 

@@ -16,8 +16,9 @@ from unittest.mock import patch
 import redis
 
 from jobwire import App
-from jobwire.config import CapsuleConfig, WorkerConfig
-from jobwire.worker import Launcher, wakeup
+from jobwire.application.config import CapsuleConfig, WorkerConfig
+from jobwire.worker import Launcher
+from jobwire.worker.fetch import wakeup
 from tests.servers import Keeper, Server, wait_until
 
 PYTHON = Path(__file__).resolve().parents[1]

@@ -5,7 +5,9 @@ JOBWIRE_MUTATE names one of the functions.
 
 from __future__ import annotations
 
-from jobwire import _line, _lines, pushing
+from jobwire.connection import connection as _line
+from jobwire.connection import pool as _lines
+from jobwire.protocol import pushing
 
 
 def keep_connection() -> None:

@@ -14,11 +14,11 @@ from typing import Any
 import redis
 
 import jobwire
-from jobwire.config import CapsuleConfig, WorkerConfig
+from jobwire.application.config import CapsuleConfig, WorkerConfig
 from jobwire.inspect import Inspector
 from jobwire.iterables import over_sequence
-from jobwire.iteration import Cursor
-from jobwire.worker import process
+from jobwire.protocol.iteration import Cursor
+from jobwire.worker.process import process
 
 RUN = os.environ["JOBWIRE_RUN"]
 # Gates may stay shut for longer than redis-py waits by default.

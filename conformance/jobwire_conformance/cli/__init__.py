@@ -16,7 +16,7 @@ from jobwire_conformance.errors import ConformError, SuiteFault
 __all__ = ["COMMANDS", "conform"]
 
 COMMANDS = {
-    "watch": "jobwire_conformance.watch:watch",
+    "watch": "jobwire_conformance.cli.watch:watch",
     "init": "jobwire_conformance.cli.init:init",
     "doctor": "jobwire_conformance.cli.doctor:doctor",
     "check": "jobwire_conformance.cli.check:check",

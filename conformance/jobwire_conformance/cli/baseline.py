@@ -50,10 +50,12 @@ def baseline(
 
     Exit status: 0 the file is up to date; 3, 4, 5, 64 as of `check`, and nothing was written.
     """
-    from jobwire_conformance import baseline as baselines
-    from jobwire_conformance import borrowed, cases, run, verdicts
+    from jobwire_conformance.cases import case as cases
     from jobwire_conformance.cli._settings import DEVIATIONS, settings
     from jobwire_conformance.reports.terminal import Terminal
+    from jobwire_conformance.run import baseline as baselines
+    from jobwire_conformance.run import run, verdicts
+    from jobwire_conformance.sandbox import external_server as borrowed
 
     if redis is not None and (lanes > 1 or server is not None):
         raise Usage("--redis is one server, and has room for one lane; leave out --lanes, --server")

@@ -99,11 +99,15 @@ def check(
     FILE is the implementation's jobwire.toml. Deviations that it knows of are in
     jobwire.deviations.toml beside it.
     """
-    from jobwire_conformance import borrowed, cases, mutants, reports, run, sets, verdicts
+    from jobwire_conformance import reports
+    from jobwire_conformance.cases import case as cases
     from jobwire_conformance.cli._settings import DEVIATIONS, settings
+    from jobwire_conformance.mutation import mutants
     from jobwire_conformance.reports.events import Events, Together
     from jobwire_conformance.reports.results import Results, dump, small, stored_as
     from jobwire_conformance.reports.terminal import Terminal, closing, errors
+    from jobwire_conformance.run import run, sets, verdicts
+    from jobwire_conformance.sandbox import external_server as borrowed
 
     if redis is not None and (lanes > 1 or server is not None):
         raise Usage("--redis is one server, and has room for one lane; leave out --lanes, --server")

@@ -39,7 +39,7 @@ def doctor(
     jobwire.toml.
     """
     from jobwire_conformance import config
-    from jobwire_conformance.doctor import diagnose
+    from jobwire_conformance.setup.doctor import diagnose
 
     settings = config.load(file or config_path)
     end_at_term()

@@ -18,7 +18,7 @@ def explain(what: str, as_json: bool) -> int:
     Of a requirement: its text, the reason, what Sidekiq does, the cases that check it, the
     mistakes that those find, and an example of the wire. Of a case: its steps and checks.
     """
-    from jobwire_conformance.explain import explained, page
+    from jobwire_conformance.reports.explain import explained, page
 
     found = explained(what)
     if as_json:

@@ -101,8 +101,10 @@ def explore(
 
     Exit status: 0 nothing was found; 1 something was; the others are those of `check`.
     """
-    from jobwire_conformance import config, mutants, verdicts
+    from jobwire_conformance import config
     from jobwire_conformance.cli._settings import DEVIATIONS, settings
+    from jobwire_conformance.mutation import mutants
+    from jobwire_conformance.run import verdicts
 
     meant = settings(what, config_path, generation)
     other = None if differential is None else config.load(differential)

@@ -9,7 +9,7 @@ import click
 
 from jobwire_conformance.data import CLAIMS
 from jobwire_conformance.errors import Usage
-from jobwire_conformance.init import LANGUAGES, Wish, guess, write
+from jobwire_conformance.setup.init import LANGUAGES, Wish, guess, write
 
 __all__ = ["init"]
 

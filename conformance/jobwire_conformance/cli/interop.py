@@ -62,7 +62,8 @@ def interop(
     import json
 
     from jobwire_conformance import config
-    from jobwire_conformance.interop import kept, report, run
+    from jobwire_conformance.interop import report, run
+    from jobwire_conformance.interop import result_store as kept
 
     configs = [config.load(path) for path in files]
     names = [each.name for each in configs]

@@ -19,7 +19,7 @@ from jobwire_conformance.cli._options import (
 from jobwire_conformance.errors import Usage
 
 if TYPE_CHECKING:
-    from jobwire_conformance.kills import Kill
+    from jobwire_conformance.mutation.kills import Kill
 
 __all__ = ["kills"]
 
@@ -65,7 +65,9 @@ def kills(
 
     The implementation has to pass the suite without them. Exit status 1 if one survives.
     """
-    from jobwire_conformance import cases, config, kills, mutants
+    from jobwire_conformance import config
+    from jobwire_conformance.cases import case as cases
+    from jobwire_conformance.mutation import kills, mutants
     from jobwire_conformance.reports.kills import closing, markdown
 
     settings = config.load(config_path)

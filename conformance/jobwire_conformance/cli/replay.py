@@ -53,8 +53,9 @@ def replay(
     """
     from dataclasses import replace as changed
 
-    from jobwire_conformance import borrowed, config
-    from jobwire_conformance import replay as replays
+    from jobwire_conformance import config
+    from jobwire_conformance.run import replay as replays
+    from jobwire_conformance.sandbox import external_server as borrowed
 
     if redis is not None and server is not None:
         raise Usage("--redis is a server already; leave out --server")

@@ -28,7 +28,11 @@ def trace(as_json: bool, as_set: bool, root: Path | None) -> int:
     With --strict, hold the requirements against what the runs in conformance/reports executed and
     what the mutants in conformance/kills.json came to. Exit status 1 if there is anything to say.
     """
-    from jobwire_conformance import cases, data, obligations, sets, strict
+    from jobwire_conformance import data
+    from jobwire_conformance.cases import case as cases
+    from jobwire_conformance.cases import obligations
+    from jobwire_conformance.reports import audit as strict
+    from jobwire_conformance.run import sets
 
     if root is not None:
         tree = strict.load(root)

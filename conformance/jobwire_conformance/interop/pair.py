@@ -11,10 +11,10 @@ from typing import Any
 
 from jobwire_conformance.config import Config
 from jobwire_conformance.interop.pool import POOL, Item, text_of
-from jobwire_conformance.lane import Lane
-from jobwire_conformance.link import Link
-from jobwire_conformance.processes import Keeper, Store
-from jobwire_conformance.worker import Worker
+from jobwire_conformance.sandbox.processes import Keeper, Store
+from jobwire_conformance.sandbox.sandbox import Lane
+from jobwire_conformance.sandbox.worker import Worker
+from jobwire_conformance.wire.link import Link
 
 __all__ = ["Fate", "Handover", "Pair", "hand_over", "push_and_perform"]
 

@@ -12,8 +12,8 @@ from typing import TypeVar
 from jobwire_conformance.config import Config
 from jobwire_conformance.errors import ConformError, EnvironmentFault, SuiteFault
 from jobwire_conformance.interop.pair import Handover, Pair, hand_over, push_and_perform
-from jobwire_conformance.lane import side_by_side
-from jobwire_conformance.processes import Keeper, Server, server_program
+from jobwire_conformance.sandbox.processes import Keeper, Server, server_program
+from jobwire_conformance.sandbox.sandbox import side_by_side
 
 __all__ = ["Found", "run"]
 

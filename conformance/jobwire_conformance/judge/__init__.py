@@ -9,12 +9,12 @@ import math
 from collections.abc import Iterable
 
 from jobwire_conformance.judge.jobs import Jobs
+from jobwire_conformance.judge.key_rules import Manners
 from jobwire_conformance.judge.ledger import Finding, Grade, Ledger
-from jobwire_conformance.judge.manners import Manners
-from jobwire_conformance.judge.presence import Presence
+from jobwire_conformance.judge.process_rules import Presence
 from jobwire_conformance.judge.record import Record, decoded
 from jobwire_conformance.judge.stream import Bench, Step, Unit, effects, script_call
-from jobwire_conformance.resp import Refusal
+from jobwire_conformance.wire.resp import Refusal
 
 __all__ = ["VISIBLE", "Finding", "Grade", "Judge", "Ledger", "Record", "decoded"]
 

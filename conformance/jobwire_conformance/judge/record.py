@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobwire_conformance.resp import ProtocolError, Refusal, decode
+from jobwire_conformance.wire.resp import ProtocolError, Refusal, decode
 
 __all__ = ["Record", "decoded"]
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from jobwire_conformance.judge.ledger import Finding, Ledger
 from jobwire_conformance.judge.memory import Memory
 from jobwire_conformance.judge.record import Record
-from jobwire_conformance.resp import Refusal
+from jobwire_conformance.wire.resp import Refusal
 
 __all__ = [
     "Bench",

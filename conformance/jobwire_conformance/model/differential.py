@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobwire_conformance.lane import Lane
-from jobwire_conformance.match import TIMES
+from jobwire_conformance.cases.match import TIMES
+from jobwire_conformance.cases.values import members
 from jobwire_conformance.model.actions import Act
 from jobwire_conformance.model.trial import Trial
-from jobwire_conformance.values import members
+from jobwire_conformance.sandbox.sandbox import Lane
 
 __all__ = ["Difference", "Differential"]
 

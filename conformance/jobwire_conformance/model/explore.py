@@ -13,19 +13,19 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from jobwire_conformance import cases
+from jobwire_conformance.cases import case as cases
 from jobwire_conformance.config import Config
 from jobwire_conformance.errors import ConformError
-from jobwire_conformance.faults import Rule
-from jobwire_conformance.lane import Lane
-from jobwire_conformance.model import found
+from jobwire_conformance.model import shrunk_case as found
 from jobwire_conformance.model.actions import Act
 from jobwire_conformance.model.differential import Difference, Differential
 from jobwire_conformance.model.machine import machine
 from jobwire_conformance.model.trial import Failure, Trial
-from jobwire_conformance.processes import Keeper, Server, Store, server_program
-from jobwire_conformance.replay import replay
-from jobwire_conformance.run import suite_version
+from jobwire_conformance.run.replay import replay
+from jobwire_conformance.run.run import suite_version
+from jobwire_conformance.sandbox.processes import Keeper, Server, Store, server_program
+from jobwire_conformance.sandbox.sandbox import Lane
+from jobwire_conformance.wire.faults import Rule
 
 __all__ = ["REPLAYS", "Explored", "Options", "explore"]
 

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from jobwire_conformance.cases import Case
-from jobwire_conformance.lane import Lane
+from jobwire_conformance.cases.case import Case
 from jobwire_conformance.model.actions import Act
 from jobwire_conformance.model.model import Step, script
-from jobwire_conformance.play import Play
+from jobwire_conformance.run.play import Play
+from jobwire_conformance.sandbox.sandbox import Lane
 
 __all__ = ["Failure", "Trial"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from html import escape
 
+from jobwire_conformance.reports.claim_status import bundles, states
 from jobwire_conformance.reports.results import Results
-from jobwire_conformance.reports.standing import bundles, states
 
 __all__ = ["badge_json", "badge_svg"]
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jobwire_conformance.cases import Case
+from jobwire_conformance.cases.case import Case
 from jobwire_conformance.reports.results import Results
-from jobwire_conformance.run import Watcher, check_data
-from jobwire_conformance.verdicts import Verdict
+from jobwire_conformance.run.run import Watcher, check_data
+from jobwire_conformance.run.verdicts import Verdict
 
 __all__ = ["Events", "Together"]
 

@@ -7,11 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from jobwire_conformance import data
 from jobwire_conformance.data import CLAIMS, Requirement
-from jobwire_conformance.reports.diagram import diagram
-from jobwire_conformance.reports.lossmap import FATES, rows
-from jobwire_conformance.reports.page import cell, facts, inline, page, pill, pre, tag
-from jobwire_conformance.reports.results import Check, Claim, Loss, Results, TraceLine
-from jobwire_conformance.reports.standing import (
+from jobwire_conformance.reports.claim_status import (
     BUNDLES,
     WORDS,
     bundles,
@@ -21,8 +17,12 @@ from jobwire_conformance.reports.standing import (
     states,
     worst,
 )
+from jobwire_conformance.reports.diagram import diagram
+from jobwire_conformance.reports.lossmap import FATES, rows
+from jobwire_conformance.reports.page import cell, facts, inline, page, pill, pre, tag
+from jobwire_conformance.reports.results import Check, Claim, Loss, Results, TraceLine
 from jobwire_conformance.reports.text import command, reply, value
-from jobwire_conformance.verdicts import FAILURES
+from jobwire_conformance.run.verdicts import FAILURES
 
 __all__ = ["report_page"]
 

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 from jobwire_conformance.reports.results import Results
 from jobwire_conformance.reports.text import plain
-from jobwire_conformance.verdicts import FAILURES
+from jobwire_conformance.run.verdicts import FAILURES
 
 __all__ = ["junit"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from jobwire_conformance.kills import Kill, Table, obligations
+from jobwire_conformance.mutation.kills import Kill, Table, obligations
 
 __all__ = ["closing", "markdown"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from jobwire_conformance.reports.claim_status import WORDS, bundles, called, counts, held, states
 from jobwire_conformance.reports.lossmap import FATES, rows
 from jobwire_conformance.reports.results import Results
-from jobwire_conformance.reports.standing import WORDS, bundles, called, counts, held, states
 from jobwire_conformance.reports.text import cell
 
 __all__ = ["loss_table", "summary_page", "table"]

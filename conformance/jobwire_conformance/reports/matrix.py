@@ -8,12 +8,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from jobwire_conformance import data, sets
+from jobwire_conformance import data
 from jobwire_conformance.data import CLAIMS
 from jobwire_conformance.errors import Usage
+from jobwire_conformance.reports.claim_status import State, called, held, states, worst
 from jobwire_conformance.reports.results import Check, Results, load
-from jobwire_conformance.reports.standing import State, called, held, states, worst
-from jobwire_conformance.run import every_case
+from jobwire_conformance.run import sets
+from jobwire_conformance.run.run import every_case
 
 __all__ = ["SYMBOLS", "Column", "Matrix", "Note", "find", "required"]
 

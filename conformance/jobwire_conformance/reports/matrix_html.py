@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jobwire_conformance import data
+from jobwire_conformance.reports.claim_status import bundles
 from jobwire_conformance.reports.lossmap import FATES, rows
 from jobwire_conformance.reports.matrix import SYMBOLS, Column, Matrix
 from jobwire_conformance.reports.page import cell, inline, page, pill, tag
-from jobwire_conformance.reports.standing import bundles
 
 __all__ = ["matrix_html"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from jobwire_conformance import data
+from jobwire_conformance.reports.claim_status import bundles
 from jobwire_conformance.reports.lossmap import FATES, WINDOWS, rows
 from jobwire_conformance.reports.markdown import table
 from jobwire_conformance.reports.matrix import SYMBOLS, Column, Matrix
-from jobwire_conformance.reports.standing import bundles
 from jobwire_conformance.reports.text import cell
 
 __all__ = ["loss_maps_page", "matrix_page"]

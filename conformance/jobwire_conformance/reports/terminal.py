@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 from jobwire_conformance import data
-from jobwire_conformance.cases import Case
-from jobwire_conformance.checks import Line
+from jobwire_conformance.cases.case import Case
+from jobwire_conformance.reports.claim_status import WORDS, called, counts, states
 from jobwire_conformance.reports.results import Results
-from jobwire_conformance.reports.standing import WORDS, called, counts, states
 from jobwire_conformance.reports.text import one_line, visible
-from jobwire_conformance.resp import Refusal, decode
-from jobwire_conformance.verdicts import Verdict
+from jobwire_conformance.run.checks import Line
+from jobwire_conformance.run.verdicts import Verdict
+from jobwire_conformance.wire.resp import Refusal, decode
 
 __all__ = ["Terminal", "closing", "errors"]
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from jobwire_conformance.reports.results import TraceLine
-from jobwire_conformance.resp import Refusal, decode
+from jobwire_conformance.wire.resp import Refusal, decode
 
 __all__ = ["cell", "command", "one_line", "plain", "reply", "value", "visible"]
 

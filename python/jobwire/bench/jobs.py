@@ -7,7 +7,7 @@ import json
 import sys
 import time
 
-from jobwire.app import App
+from jobwire.application.app import App
 
 __all__ = ["WAIT", "make_app"]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from jobwire.aio import AsyncClient
+from jobwire.application.aio import AsyncClient
 from jobwire.bench.jobs import WAIT
 from jobwire.bench.result import BUSY, Result, Surroundings, limit_of, percentile
 from jobwire.bench.stage import Stage, Worker

@@ -16,12 +16,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Self
 
+from jobwire.application.client import Client
 from jobwire.bench.trips import count_trips
-from jobwire.client import Client
 from jobwire.errors import JobwireError, RedisTrouble
-from jobwire.keys import Keys
-from jobwire.server import check_server
-from jobwire.wire import Arg, command, once
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.server import check_server
+from jobwire.protocol.wire import Arg, command, once
 
 __all__ = ["BenchFailed", "Stage", "Worker"]
 

@@ -5,7 +5,7 @@ Counted here and not by the server, whose counters have what everybody else asks
 
 from __future__ import annotations
 
-from jobwire._line import AsyncLine, Line
+from jobwire.connection.connection import AsyncLine, Line
 
 __all__ = ["count_trips"]
 

@@ -14,10 +14,10 @@ import sys
 import threading
 import time
 
+from jobwire.application.config import CapsuleConfig, WorkerConfig
 from jobwire.bench.jobs import make_app, say
 from jobwire.bench.trips import count_trips
-from jobwire.config import CapsuleConfig, WorkerConfig
-from jobwire.worker import process
+from jobwire.worker.process import process
 
 __all__: list[str] = []
 

@@ -9,7 +9,7 @@ import click
 
 import jobwire
 from jobwire.settings import Settings
-from jobwire.worker.notify import SUPERVISOR
+from jobwire.worker.process.notify import SUPERVISOR
 
 __all__ = ["greet"]
 

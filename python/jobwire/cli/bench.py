@@ -15,10 +15,10 @@ import click
 from rich.console import Console
 
 import jobwire
-from jobwire._connect import safe_url
 from jobwire.cli.exits import EXIT_UNEXPECTED
 from jobwire.cli.inspect_output import Column, Sheet, show
 from jobwire.cli.options import find_redis, redis_option
+from jobwire.connection.connect import safe_url
 
 __all__ = ["bench"]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from jobwire._connect import check_url, safe_url
+from jobwire.application.config import CapsuleConfig
 from jobwire.cli.loading import app_of
 from jobwire.cli.options import redis_of, unnamed_redis, worker_options, worker_settings
-from jobwire.config import CapsuleConfig
+from jobwire.connection.connect import check_url, safe_url
 from jobwire.settings import SETTINGS, Settings, Value, written
 
 __all__ = ["config"]

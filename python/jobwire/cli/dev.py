@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from jobwire.app import App
+from jobwire.application.app import App
 from jobwire.cli.banner import greet
 from jobwire.cli.loading import app_of
 from jobwire.cli.options import redis_of, set_up_log, worker_options, worker_settings
@@ -36,7 +36,7 @@ def dev(**options: Any) -> int:
     app = app_of(settings)
     if "default" not in settings["capsules"]:
         settings = settings.otherwise("queues", _queues(app), SOURCE)
-    from jobwire.worker import process
+    from jobwire.worker.process import process
 
     with ExitStack() as stack:
         url, source = redis_of(app, settings) or _own_server(stack)
@@ -51,7 +51,7 @@ def _queues(app: App) -> dict[str, int]:
 
 
 def _own_server(stack: ExitStack) -> tuple[str, str]:
-    from jobwire import embedded
+    from jobwire.connection import embedded
 
     server = stack.enter_context(embedded.start(Path.cwd()))
     click.echo(f"jobwire dev: Valkey at {server.url}, data in ./.jobwire", err=True)

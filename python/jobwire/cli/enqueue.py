@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from jobwire._connect import safe_url
+from jobwire.application.client import Client
 from jobwire.cli.options import find_redis, redis_option
-from jobwire.client import Client
-from jobwire.normalize import Options
-from jobwire.times import When
+from jobwire.connection.connect import safe_url
+from jobwire.protocol.normalize import Options
+from jobwire.protocol.times import When
 
 __all__ = ["enqueue"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 from redis.exceptions import AuthenticationError
 
-from jobwire.embedded import EmbeddedError
+from jobwire.connection.embedded import EmbeddedError
 from jobwire.errors import JobwireError, MaybeWritten, RedisTrouble, RedisUnreachable
-from jobwire.server import UnfitServer
+from jobwire.protocol.server import UnfitServer
 
 __all__ = ["AppNotLoaded", "report"]
 

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from jobwire.cli.inspect_output import Column, Sheet, ago, clean, cut, duration
 from jobwire.inspect import Entry, Filter, Holding, Inspector, IterationState, SetName
-from jobwire.metrics import BOUNDS
-from jobwire.times import Generation
+from jobwire.protocol.metrics import BOUNDS
+from jobwire.protocol.times import Generation
 
 __all__ = [
     "entry_record",

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import click
 
-from jobwire.app import App
+from jobwire.application.app import App
 from jobwire.cli.exits import AppNotLoaded
 from jobwire.settings import Settings
 

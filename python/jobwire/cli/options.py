@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import click
 
 import jobwire
-from jobwire.app import App
-from jobwire.config import DEFAULT_URL, redis_url
+from jobwire.application.app import App
+from jobwire.application.config import DEFAULT_URL, redis_url
 from jobwire.settings import SETTINGS, Setting, Settings, resolve
-from jobwire.worker.joblog import set_up
-from jobwire.worker.notify import SUPERVISOR
+from jobwire.worker.execute.joblog import set_up
+from jobwire.worker.process.notify import SUPERVISOR
 
 __all__ = [
     "find_redis",
@@ -56,7 +56,7 @@ def redis_of(app: App | None, settings: Settings) -> tuple[str, str] | None:
 
 def unnamed_redis() -> tuple[str, str]:
     """Return the URL of the Redis to use where nobody named one, and why that one."""
-    from jobwire import embedded
+    from jobwire.connection import embedded
 
     if running := embedded.find(Path.cwd()):
         return running, "the server of 'jobwire dev' in this directory"

@@ -65,7 +65,7 @@ def spec(ctx: click.Context, as_json: bool) -> None:
 @click.pass_context
 def _show(ctx: click.Context, ids: tuple[str, ...], as_json: bool) -> None:
     """Print requirements."""
-    from jobwire import _data
+    from jobwire.connection import data as _data
 
     document, _ = _read(_data.path("SPEC.md"))
     known = document.by_id
@@ -170,7 +170,7 @@ def trace(root: Path, write: bool) -> int:
 
 
 def _read_all(as_json: bool) -> None:
-    from jobwire import _data
+    from jobwire.connection import data as _data
 
     if as_json:
         click.echo(_data.path("schema/requirements.json").read_text("utf-8"), nl=False)

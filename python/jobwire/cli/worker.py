@@ -29,7 +29,7 @@ def worker(**options: Any) -> int:
     config = settings.worker()
     greet(settings)
     set_up_log(settings)
-    from jobwire.worker import process, supervisor
+    from jobwire.worker.process import process, supervisor
 
     if supervisor.wanted(config):
         return supervisor.run(config)

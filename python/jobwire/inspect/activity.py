@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 
 from jobwire.errors import ConfigError
 from jobwire.inspect.reading import ask, items, problems, text
-from jobwire.keys import Keys
-from jobwire.metrics import (
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.metrics import (
     Totals,
     histogram_key,
     marks_key,
@@ -19,8 +19,8 @@ from jobwire.metrics import (
     read_rollup,
     tens_key,
 )
-from jobwire.times import Generation
-from jobwire.wire import Command, Op, command
+from jobwire.protocol.times import Generation
+from jobwire.protocol.wire import Command, Op, command
 
 __all__ = ["Activity", "JobActivity", "Mark", "activity", "job_activity"]
 
@@ -46,8 +46,8 @@ class JobActivity:
         class_name: `wrapped` where the payload has it, else `class`.
         total: All of them.
         series: Bucket to its executions; buckets without any are left out.
-        histograms: Minute to how many took how long, see `jobwire.metrics.BOUNDS`; only where
-            one class was asked for, by minutes.
+        histograms: Minute to counts by duration (`jobwire.protocol.metrics.BOUNDS`); only for one
+            class, by minutes.
     """
 
     class_name: str

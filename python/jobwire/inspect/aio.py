@@ -7,10 +7,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
-from jobwire import beat, metrics
-from jobwire._async import AsyncRedis
-from jobwire.client import url_or_default
-from jobwire.graves import Grave
+from jobwire.application.client import url_or_default
+from jobwire.connection.aio import AsyncRedis
 from jobwire.inspect import activity, processes, progress, sets, summary
 from jobwire.inspect.activity import Activity
 from jobwire.inspect.entry import Entry, SetName
@@ -20,9 +18,12 @@ from jobwire.inspect.progress import IterationState
 from jobwire.inspect.sets import Action, Progress, Swept
 from jobwire.inspect.summary import Day, QueueSummary, Stats
 from jobwire.inspect.walking import ListWalk, Scan, Walk
-from jobwire.keys import Keys
-from jobwire.times import Generation, When, instant
-from jobwire.wire import Op
+from jobwire.protocol import heartbeat as beat
+from jobwire.protocol import metrics
+from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.times import Generation, When, instant
+from jobwire.protocol.wire import Op
 
 __all__ = ["AsyncInspector"]
 

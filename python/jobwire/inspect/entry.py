@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from jobwire import times
 from jobwire.errors import MalformedPayload
 from jobwire.inspect import display
 from jobwire.inspect.reading import decode_json, text
-from jobwire.payload import decode
+from jobwire.protocol import times
+from jobwire.protocol.payload import decode
 
 __all__ = ["QUEUE", "Entry", "SetName", "backtrace_lines", "entry"]
 

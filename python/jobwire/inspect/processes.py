@@ -10,10 +10,10 @@ from jobwire.errors import ConfigError
 from jobwire.inspect.entry import Entry, entry
 from jobwire.inspect.reading import ask, decode_json, items, name, number, raw, text, whole
 from jobwire.inspect.summary import members
-from jobwire.keys import Keys
-from jobwire.payload import encode
-from jobwire.reliable import private_queue
-from jobwire.wire import Batch, Op, command
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.payload import encode
+from jobwire.protocol.reliable import private_queue
+from jobwire.protocol.wire import Batch, Op, command
 
 __all__ = [
     "CapsuleInfo",

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobwire.inspect.reading import ask, decode_json, items, name, number, text, whole
-from jobwire.keys import Keys
-from jobwire.wire import Batch, Op, command
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.wire import Batch, Op, command
 
 __all__ = ["IterationState", "cancel", "find_states", "states"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from jobwire.errors import RedisRefused
-from jobwire.wire import Arg, Batch, Command, ErrorReply, Op
+from jobwire.protocol.wire import Arg, Batch, Command, ErrorReply, Op
 
 __all__ = [
     "ask",

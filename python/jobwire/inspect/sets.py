@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from jobwire.errors import ConfigError, MalformedPayload, RedisRefused
-from jobwire.graves import Grave, grave_key
 from jobwire.inspect.entry import QUEUE, Entry, SetName, entry
 from jobwire.inspect.filters import Filter
 from jobwire.inspect.reading import ask, items, raw, score
 from jobwire.inspect.walking import ListWalk, Scan, SetWalk, Walk
-from jobwire.keys import Keys
-from jobwire.payload import edit
-from jobwire.promotion import promoted
-from jobwire.pushing import detect_generation
-from jobwire.times import Generation, epoch
-from jobwire.wire import Arg, Batch, Op, Script, command
+from jobwire.protocol.dead_set import Grave, grave_key
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.payload import edit
+from jobwire.protocol.promotion import promoted
+from jobwire.protocol.pushing import detect_generation
+from jobwire.protocol.times import Generation, epoch
+from jobwire.protocol.wire import Arg, Batch, Op, Script, command
 
 __all__ = [
     "Action",

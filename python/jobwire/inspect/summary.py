@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from jobwire.errors import ConfigError
 from jobwire.inspect.entry import QUEUE, entry
 from jobwire.inspect.reading import ask, items, name, problems, raw, whole
-from jobwire.keys import Keys
-from jobwire.times import utc_day
-from jobwire.wire import Op, command
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.times import utc_day
+from jobwire.protocol.wire import Op, command
 
 __all__ = [
     "Day",

@@ -11,8 +11,8 @@ from typing import Any
 
 from jobwire.inspect.entry import QUEUE, Entry, entry
 from jobwire.inspect.reading import ask, items, raw, score, whole
-from jobwire.keys import Keys
-from jobwire.wire import Op, command
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.wire import Op, command
 
 __all__ = ["PAGE", "ListWalk", "Scan", "SetWalk", "Walk"]
 

@@ -1,6 +1,6 @@
 """Where a worker's settings come from: command line, environment, file, default."""
 
-from jobwire.settings.effective import Settings, Value, resolve
+from jobwire.settings.resolve import Settings, Value, resolve
 from jobwire.settings.table import OTHER_VARIABLES, SETTINGS, Setting, written
 
 __all__ = ["OTHER_VARIABLES", "SETTINGS", "Setting", "Settings", "Value", "resolve", "written"]

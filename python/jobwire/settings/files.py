@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobwire.errors import ConfigError
-from jobwire.settings import in_toml, in_yaml, sidekiq
-from jobwire.settings.kinds import Entry, did_you_mean
+from jobwire.settings import sidekiq
+from jobwire.settings import toml as in_toml
+from jobwire.settings import yaml as in_yaml
 from jobwire.settings.table import SETTINGS
+from jobwire.settings.types import Entry, did_you_mean
 from jobwire.settings.variables import Tag, hide_tags
 
 __all__ = ["OURS", "File", "find", "read"]

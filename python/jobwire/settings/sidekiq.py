@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jobwire.settings.kinds import Entry, did_you_mean
 from jobwire.settings.table import SETTINGS
+from jobwire.settings.types import Entry, did_you_mean
 
 __all__ = ["NAMES", "translate"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
-from jobwire.config import CapsuleConfig, WorkerConfig
-from jobwire.settings import kinds
-from jobwire.settings.kinds import Kind
+from jobwire.application.config import CapsuleConfig, WorkerConfig
+from jobwire.settings import types as kinds
+from jobwire.settings.types import Kind
 
 __all__ = ["OTHER_VARIABLES", "SETTINGS", "Setting", "written"]
 

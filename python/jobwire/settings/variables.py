@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobwire.errors import ConfigError
-from jobwire.settings.kinds import Entry, MisplacedError, Text
+from jobwire.settings.types import Entry, MisplacedError, Text
 
 __all__ = ["Tag", "fill", "hide_tags"]
 

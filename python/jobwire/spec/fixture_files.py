@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from jobwire import _data
+from jobwire.connection import data as _data
 from jobwire.spec.verdicts import Part, Verdict, judge
 
 __all__ = ["Judged", "entries", "judge_entry", "shape_problems"]

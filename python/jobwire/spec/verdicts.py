@@ -11,9 +11,9 @@ from decimal import Decimal
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
-from jobwire import _data
+from jobwire.connection import data as _data
 from jobwire.errors import MalformedPayload
-from jobwire.payload import decode
+from jobwire.protocol.payload import decode
 
 __all__ = ["PARTS", "Part", "Verdict", "can_judge", "generation_of", "judge", "rules"]
 

@@ -12,17 +12,17 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from jobwire import times
-from jobwire.app import App
-from jobwire.current import running
-from jobwire.iterabletype import IterableSpec
-from jobwire.jobtype import JobType
-from jobwire.normalize import Sealed
-from jobwire.payload import Job, decode, edit, encode
-from jobwire.times import When
-from jobwire.worker.aloop import AsyncLoop
-from jobwire.worker.iterating import Iterations
-from jobwire.worker.routine import Routine, Routines
+from jobwire.application.app import App
+from jobwire.application.current import running
+from jobwire.application.iterabletype import IterableSpec
+from jobwire.application.jobtype import JobType
+from jobwire.protocol import times
+from jobwire.protocol.normalize import Sealed
+from jobwire.protocol.payload import Job, decode, edit, encode
+from jobwire.protocol.times import When
+from jobwire.worker.execute.compiled_job import Routine, Routines
+from jobwire.worker.execute.event_loop import AsyncLoop
+from jobwire.worker.execute.iterating import Iterations
 
 __all__ = ["EnqueuedJob", "Jobs", "fake", "inline"]
 

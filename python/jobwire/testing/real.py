@@ -12,15 +12,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from jobwire import embedded
-from jobwire._sync import SyncRedis
-from jobwire.app import App
-from jobwire.config import CapsuleConfig, WorkerConfig
+from jobwire.application.app import App
+from jobwire.application.config import CapsuleConfig, WorkerConfig
+from jobwire.connection import embedded
+from jobwire.connection.sync import SyncRedis
 from jobwire.errors import ConfigError
 from jobwire.inspect import Inspector
-from jobwire.keys import Keys
-from jobwire.payload import Job
-from jobwire.wire import Batch, Op, command, once
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.payload import Job
+from jobwire.protocol.wire import Batch, Op, command, once
 from jobwire.worker import Launcher
 
 __all__ = ["Server", "Worker", "real", "server", "worker"]

@@ -1,10 +1,11 @@
 """The worker: takes jobs from queues and runs them.
 
-In boot order: `Launcher` owns everything; `Heart` keeps the lease and recovers orphans; a
-`Capsule` owns threads of `Processor`, which take jobs from a `Fetcher` and hand outcomes back to
-it; `Poller` promotes due jobs.
+In boot order: `Launcher` owns everything; the heartbeat keeps the lease and recovers orphans; a
+`Capsule` owns threads of `Processor`, which take jobs from a source and record their outcomes;
+`Poller` promotes due jobs.
 """
 
-from jobwire.worker.launcher import Launcher
+from jobwire.application.config import CapsuleConfig, WorkerConfig
+from jobwire.worker.process.launcher import Launcher
 
-__all__ = ["Launcher"]
+__all__ = ["CapsuleConfig", "Launcher", "WorkerConfig"]

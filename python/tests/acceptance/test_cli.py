@@ -19,7 +19,7 @@ import pytest
 import redis
 
 import jobwire as package
-from jobwire import embedded
+from jobwire.connection import embedded
 from tests.conftest import ServerFactory
 from tests.servers import Keeper, Server, wait_until
 from tests.workers import Workers, environment, jobwire

@@ -74,7 +74,7 @@ def test_one_requirement_with_all_that_cites_it() -> None:
         "The default delay **MUST** be",
         "\nWhy: ",
         "\nSeen in: ",
-        "\ncode    python/jobwire/retry.py::retry_delay\n",
+        "\ncode    python/jobwire/protocol/retry.py::retry_delay\n",
         "python/tests/unit/test_retry.py::test_delay\n",
     ):
         assert words in ended.stdout
@@ -89,7 +89,7 @@ def test_requirements_as_json() -> None:
     for arguments in (("RETRY-4", "--json"), ("--json", "RETRY-4")):
         one = json.loads(jobwire("spec", *arguments).stdout)
         assert (one["id"], one["keyword"], one["test"]) == ("RETRY-4", "MUST", "state")
-        assert one["cited"]["code"] == ["python/jobwire/retry.py::retry_delay"]
+        assert one["cited"]["code"] == ["python/jobwire/protocol/retry.py::retry_delay"]
         assert one["why"]
     two = json.loads(jobwire("spec", "RETRY-4", "REL-2", "--json").stdout)
     assert [one["id"] for one in two] == ["RETRY-4", "REL-2"]

@@ -26,7 +26,7 @@ NOT_NEEDED = frozenset(
     [
         *("rich", "pygments", "yaml", "jsonschema", "pytest", "jobwire_conformance"),
         *("jobwire.bench", "jobwire.inspect", "jobwire.spec", "jobwire.testing"),
-        "jobwire.worker.isolation",
+        "jobwire.worker.execute.isolation",
     ]
 )
 
@@ -45,5 +45,5 @@ def test_a_worker_loads_nothing_that_only_other_commands_need(
     wait_until((tmp_path / "loaded").exists, 30, "the worker's first beat")
     loaded = set((tmp_path / "loaded").read_text().split())
     packages = loaded | {name.partition(".")[0] for name in loaded}
-    assert "jobwire.worker.launcher" in loaded
+    assert "jobwire.worker.process.launcher" in loaded
     assert NOT_NEEDED & packages == set()

@@ -27,9 +27,10 @@ from typing import Any
 import redis
 from rich.console import Console
 
-from jobwire import Client, poison
+from jobwire import Client
 from jobwire.errors import MaybeWritten, RedisTrouble
-from jobwire_conformance.proxy import Switchboard
+from jobwire.protocol import poison
+from jobwire_conformance.wire.proxy import Switchboard
 from tests.chaos import jobs as kinds
 from tests.chaos import plan
 from tests.chaos.audit import Account, audit

@@ -13,7 +13,7 @@ import redis
 
 from jobwire import App, current_job
 from jobwire.iterables import over_sequence
-from jobwire.iteration import Cursor
+from jobwire.protocol.iteration import Cursor
 
 RECORD = "CHAOS_RECORD"  # the environment variable with that Redis's URL
 FINISHED = "finished"  # list: number of the job and pid of the worker, at each success

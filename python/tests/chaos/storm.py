@@ -13,8 +13,8 @@ from typing import Any
 
 import redis
 
-from jobwire_conformance.faults import Cut, Kill, Refuse, Rule
-from jobwire_conformance.proxy import Proxy, Switchboard
+from jobwire_conformance.wire.faults import Cut, Kill, Refuse, Rule
+from jobwire_conformance.wire.proxy import Proxy, Switchboard
 from tests.chaos import jobs
 from tests.chaos.plan import LONG_PAUSE
 from tests.servers import Server

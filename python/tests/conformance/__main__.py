@@ -21,12 +21,16 @@ from typing import cast
 
 import click
 
-from jobwire_conformance import cases, config, kills, mutants, run, strict, verdicts
+from jobwire_conformance import config
+from jobwire_conformance.cases import case as cases
 from jobwire_conformance.config import Config, Generation
 from jobwire_conformance.errors import ConformError
+from jobwire_conformance.mutation import kills, mutants
+from jobwire_conformance.reports import audit as strict
 from jobwire_conformance.reports.drift import drift
 from jobwire_conformance.reports.results import Results, dump, load, small, stored_as
 from jobwire_conformance.reports.terminal import Terminal, closing
+from jobwire_conformance.run import run, verdicts
 from tests.conformance.pages import KILLS, PAGES, ROOT, STORE, pages, stale_pages
 from tests.interop.conftest import missing
 from tests.interop.sidekiq import GENERATIONS

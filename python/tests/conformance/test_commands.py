@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from jobwire_conformance import cases, data, mutants, sets
+from jobwire_conformance import data
+from jobwire_conformance.cases import case as cases
 from jobwire_conformance.cli import COMMANDS
+from jobwire_conformance.mutation import mutants
+from jobwire_conformance.run import sets
 from tests.conformance.suite import GOOD, REFERENCE, ROOT, adapter, run
 
 
@@ -77,7 +80,7 @@ def test_a_requirement_is_explained() -> None:
 
 
 def test_every_requirement_and_every_case_can_be_explained() -> None:
-    from jobwire_conformance.explain import explained, page
+    from jobwire_conformance.reports.explain import explained, page
 
     for id_, rule in data.requirements().items():
         found = explained(id_)
@@ -198,7 +201,8 @@ def test_what_came_later_does_not_count(tmp_path: Path, monkeypatch: pytest.Monk
     old["claims"]["client/core"].remove("push-head#PUSH-1")
     (tmp_path / "0.9.json").write_text(json.dumps({**old, "spec": "0.9"}))
     monkeypatch.setattr(data, "sets_directory", lambda: tmp_path)
-    from jobwire_conformance import config, run
+    from jobwire_conformance import config
+    from jobwire_conformance.run import run
     from tests.conformance.test_suite import Quiet
 
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from jobwire_conformance import config, data, init
+from jobwire_conformance import config, data
 from jobwire_conformance.data import CLAIMS
 from jobwire_conformance.errors import Usage
+from jobwire_conformance.setup import init
 
 ROOT = Path(__file__).resolve().parents[3]
 INTERPRETERS = {"python": "python3", "ruby": "ruby", "javascript": "node", "shell": "sh"}

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from jobwire_conformance import cases, data, obligations
-from jobwire_conformance.match import Scope, matches
-from jobwire_conformance.values import plain
+from jobwire_conformance import data
+from jobwire_conformance.cases import case as cases
+from jobwire_conformance.cases import obligations
+from jobwire_conformance.cases.match import Scope, matches
+from jobwire_conformance.cases.values import plain
 from tests.conformance.test_suite import ROOT, bad, load, outcome_of, reference
 
 

@@ -19,7 +19,7 @@ import pytest
 from jobwire_conformance.data import requirements
 from jobwire_conformance.judge import VISIBLE, Grade, Judge, Record
 from jobwire_conformance.judge.ledger import documented_deviations
-from jobwire_conformance.resp import Refusal
+from jobwire_conformance.wire.resp import Refusal
 
 ROOT = Path(__file__).resolve().parents[3]
 NOW = 1795192067.25

@@ -17,18 +17,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 from jsonschema import Draft202012Validator
 
-from jobwire_conformance import cases, config, data, mutants
+from jobwire_conformance import config, data
+from jobwire_conformance.cases import case as cases
 from jobwire_conformance.config import Config
 from jobwire_conformance.data import CLAIMS
 from jobwire_conformance.errors import AdapterFault
-from jobwire_conformance.faults import Rewrite, Rule
-from jobwire_conformance.model import found
+from jobwire_conformance.model import shrunk_case as found
 from jobwire_conformance.model.actions import Act, Impossible
 from jobwire_conformance.model.explore import REPLAYS, Explored, Options, explore
 from jobwire_conformance.model.machine import machine
 from jobwire_conformance.model.model import Model, Step, script
 from jobwire_conformance.model.pools import BOUNDARIES, SHARE, values
 from jobwire_conformance.model.trial import Failure
+from jobwire_conformance.mutation import mutants
+from jobwire_conformance.wire.faults import Rewrite, Rule
 from tests.servers import valkey_program
 
 ROOT = Path(__file__).resolve().parents[3]

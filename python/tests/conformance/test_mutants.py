@@ -13,9 +13,12 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from jobwire_conformance import cases, config, data, kills, mutants, strict
+from jobwire_conformance import config, data
+from jobwire_conformance.cases import case as cases
 from jobwire_conformance.errors import SuiteFault
-from jobwire_conformance.mutants import Mutant
+from jobwire_conformance.mutation import kills, mutants
+from jobwire_conformance.mutation.mutants import Mutant
+from jobwire_conformance.reports import audit as strict
 from jobwire_conformance.reports.kills import closing, markdown
 from tests.servers import valkey_program
 

@@ -16,6 +16,7 @@ import pytest
 
 from jobwire_conformance import data, reports
 from jobwire_conformance.errors import Usage
+from jobwire_conformance.reports.claim_status import BUNDLES, bundles
 from jobwire_conformance.reports.drift import drift
 from jobwire_conformance.reports.matrix import Column, find, required
 from jobwire_conformance.reports.results import (
@@ -28,7 +29,6 @@ from jobwire_conformance.reports.results import (
     small,
     stored_as,
 )
-from jobwire_conformance.reports.standing import BUNDLES, bundles
 from tests.conformance import browser, hostile
 from tests.conformance.pages import stale_pages
 from tests.servers import valkey_program

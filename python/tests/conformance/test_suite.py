@@ -14,11 +14,15 @@ from xml.etree import ElementTree
 import pytest
 from jsonschema import Draft202012Validator
 
-from jobwire_conformance import cases, config, data, mutants, obligations, run
-from jobwire_conformance.cases import Case
+from jobwire_conformance import config, data
+from jobwire_conformance.cases import case as cases
+from jobwire_conformance.cases import obligations
+from jobwire_conformance.cases.case import Case
 from jobwire_conformance.config import Config
 from jobwire_conformance.errors import SuiteFault, Usage
-from jobwire_conformance.verdicts import Deviation, Verdict
+from jobwire_conformance.mutation import mutants
+from jobwire_conformance.run import run
+from jobwire_conformance.run.verdicts import Deviation, Verdict
 from tests.conformance.suite import adapter
 from tests.servers import valkey_program
 

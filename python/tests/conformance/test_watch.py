@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import redis
 
-from jobwire_conformance import resp
+from jobwire_conformance.wire import resp
 from tests.conftest import ServerFactory
 from tests.servers import Server, wait_until
 from tests.workers import environment

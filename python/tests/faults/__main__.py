@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.progress import Progress
 
-from jobwire.config import FetchMode
+from jobwire.application.config import FetchMode
 from tests.faults.guarantees import PAGE, render
 from tests.faults.runs import Bench, Result, Run, faulty_runs
 from tests.faults.scenarios import SCENARIOS

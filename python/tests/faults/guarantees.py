@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from jobwire.config import FetchMode
+from jobwire.application.config import FetchMode
 from tests.faults.runs import FAULTS, FEW, Result
 from tests.faults.scenarios import SCENARIOS, Scenario
 

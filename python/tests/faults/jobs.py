@@ -10,7 +10,7 @@ import redis
 
 from jobwire import App, current_job
 from jobwire.iterables import over_sequence
-from jobwire.iteration import Cursor
+from jobwire.protocol.iteration import Cursor
 
 STARTED = "started"  # hash: jid -> runs begun
 ENDED = "ended"  # hash: jid -> runs that came to their end, failed ones too

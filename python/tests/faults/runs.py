@@ -22,11 +22,11 @@ from typing import Any
 
 import redis
 
-from jobwire._scripts import script
-from jobwire.config import FetchMode
-from jobwire_conformance.call import name_of
-from jobwire_conformance.faults import Action, Cut, Kill, Refuse, Rule
-from jobwire_conformance.proxy import Switchboard
+from jobwire.application.config import FetchMode
+from jobwire.connection.scripts import script
+from jobwire_conformance.wire.call import name_of
+from jobwire_conformance.wire.faults import Action, Cut, Kill, Refuse, Rule
+from jobwire_conformance.wire.proxy import Switchboard
 from tests.faults import jobs, pushes
 from tests.faults.scenarios import Scenario
 from tests.servers import Keeper, Server, valkey_program, wait_until

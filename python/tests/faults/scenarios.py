@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from jobwire.config import FetchMode
+from jobwire.application.config import FetchMode
 from tests.faults import jobs
 from tests.servers import wait_until
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobwire.config import FetchMode
+from jobwire.application.config import FetchMode
 from tests.faults import guarantees
 from tests.faults.runs import FAULTS, ROOT, Bench, Point, Result, Run, faulty_runs
 from tests.faults.scenarios import SCENARIOS, Scenario

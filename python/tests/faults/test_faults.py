@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobwire_conformance.faults import Cut, Faults, Refuse, Rule
+from jobwire_conformance.wire.faults import Cut, Faults, Refuse, Rule
 
 CUT = Cut("before")
 

@@ -16,9 +16,9 @@ from contextlib import closing
 import pytest
 import redis
 
-from jobwire_conformance import resp
-from jobwire_conformance.faults import Action, Cut, Delay, Kill, Refuse, Rule
-from jobwire_conformance.proxy import Proxy, Switchboard
+from jobwire_conformance.wire import resp
+from jobwire_conformance.wire.faults import Action, Cut, Delay, Kill, Refuse, Rule
+from jobwire_conformance.wire.proxy import Proxy, Switchboard
 from tests.servers import Server, wait_until
 
 

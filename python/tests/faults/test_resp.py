@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire_conformance import resp
-from jobwire_conformance.resp import ProtocolError, Refusal, Splitter
+from jobwire_conformance.wire import resp
+from jobwire_conformance.wire.resp import ProtocolError, Refusal, Splitter
 
 # (frame, what it says): both versions, and what clients in the wild never see.
 FRAMES: list[tuple[bytes, Any]] = [

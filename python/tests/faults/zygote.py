@@ -23,21 +23,21 @@ from typing import Any
 
 import redis
 
-from jobwire.config import CapsuleConfig, WorkerConfig
-from jobwire.worker import process
-from jobwire.worker.joblog import set_up
-from jobwire.worker.outage import Outage
+from jobwire.application.config import CapsuleConfig, WorkerConfig
+from jobwire.worker.execute.joblog import set_up
+from jobwire.worker.fetch.outage import Outage
+from jobwire.worker.process import process
 from tests.faults import jobs
 from tests.faults.pushes import PUSHES
 
 # What would make every run wait for seconds and has no say in whether jobs are lost. A name that
 # is gone costs time, nothing else.
 HASTE: dict[str, dict[str, float]] = {
-    "jobwire.worker.wakeup": {"SLICE": 0.02, "POLL": 0.02},
-    "jobwire.worker.settler": {"PAUSE": 0.1},
-    "jobwire.worker.reliable": {"RECLAIM_EVERY": 0.1, "SAFETY_NET": 1.0},
-    "jobwire.worker.basic": {"BLOCK": 0.2, "PAUSE": 0.1},
-    "jobwire.pushing": {"SLICE": 20, "SCHEDULED_SLICE": 5},
+    "jobwire.worker.fetch.wakeup": {"SLICE": 0.02, "POLL": 0.02},
+    "jobwire.worker.background.outcome_writer": {"PAUSE": 0.1},
+    "jobwire.worker.fetch.reliable": {"RECLAIM_EVERY": 0.1, "SAFETY_NET": 1.0},
+    "jobwire.worker.fetch.basic": {"BLOCK": 0.2, "PAUSE": 0.1},
+    "jobwire.protocol.pushing": {"SLICE": 20, "SCHEDULED_SLICE": 5},
 }
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
 from jobwire import AsyncClient, Client
-from jobwire.wire import Op
+from jobwire.protocol.wire import Op
 from tests.servers import Server, redis_program, valkey_program
 
 T = TypeVar("T")

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobwire._sync import SyncRedis
-from jobwire.beat import LEASE, Pulse, Work, beat, prune, retire
-from jobwire.keys import Keys
+from jobwire.connection.sync import SyncRedis
+from jobwire.protocol.heartbeat import LEASE, Pulse, Work, beat, prune, retire
+from jobwire.protocol.keys import Keys
 from tests.conftest import ServerFactory
 from tests.integration.clients import PROGRAMS, everything, listening
 from tests.servers import Server

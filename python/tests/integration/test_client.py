@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from jobwire import App, AsyncClient, Client, InvalidJob, _data
-from jobwire.keys import Keys
-from jobwire.normalize import Item
-from jobwire.wire import Op, command
+from jobwire import App, AsyncClient, Client, InvalidJob
+from jobwire.connection import data as _data
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.normalize import Item
+from jobwire.protocol.wire import Op, command
 from tests.conftest import ServerFactory
 from tests.integration.clients import KINDS, Connect, connecting, everything, listening
 from tests.servers import Server

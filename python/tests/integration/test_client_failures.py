@@ -24,12 +24,12 @@ from jobwire import (
     RedisTrouble,
     RedisUnreachable,
 )
-from jobwire._line import Line
+from jobwire.connection.connection import Line
 from jobwire.errors import NoReply
-from jobwire.keys import Keys
-from jobwire.normalize import Item
-from jobwire.reliable import fetch
-from jobwire.wire import Batch, Op, command
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.normalize import Item
+from jobwire.protocol.reliable import fetch
+from jobwire.protocol.wire import Batch, Op, command
 from tests.conftest import ServerFactory
 from tests.integration.clients import KINDS, Connect, connecting, everything, listening
 from tests.servers import Server, wait_until

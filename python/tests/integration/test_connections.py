@@ -20,12 +20,12 @@ from typing import Any
 import pytest
 
 from jobwire import App, AsyncClient, Client, ConfigError, MaybeWritten, RedisUnreachable
-from jobwire._async import AsyncRedis
-from jobwire._sync import SyncRedis
+from jobwire.connection.aio import AsyncRedis
+from jobwire.connection.sync import SyncRedis
 from jobwire.errors import NoReply, RedisRefused
-from jobwire.keys import Keys
-from jobwire.reliable import script_fetch
-from jobwire.wire import Batch, Op, command, once
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.reliable import script_fetch
+from jobwire.protocol.wire import Batch, Op, command, once
 from tests.conftest import ServerFactory
 from tests.integration.clients import KINDS, Connect, connecting
 from tests.servers import Server, wait_until

@@ -1,4 +1,4 @@
-"""jobwire.embedded: one server per directory, shared, durable, and never left behind."""
+"""jobwire.connection.embedded: one server per directory, shared, durable, and never left behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from jobwire import embedded
+from jobwire.connection import embedded
 from jobwire.errors import JobwireError
 from tests.servers import Server, wait_until
 

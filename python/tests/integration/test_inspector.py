@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 
-from jobwire import Client, reliable
-from jobwire._sync import SyncRedis
+from jobwire import Client
+from jobwire.connection.sync import SyncRedis
 from jobwire.errors import ConfigError, MalformedPayload, RedisRefused
-from jobwire.graves import Grave
 from jobwire.inspect import AsyncInspector, Filter, Inspector, Swept, sets
-from jobwire.keys import Keys
-from jobwire.metrics import Metrics
-from jobwire.wire import Batch, Local, Script, once
+from jobwire.protocol import reliable
+from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.metrics import Metrics
+from jobwire.protocol.wire import Batch, Local, Script, once
 from tests.interop.commands import commands
 from tests.servers import Server
 

@@ -1,4 +1,4 @@
-"""jobwire.worker.isolation: jobs in processes of their own, which crash, hang, and are reused."""
+"""jobwire.worker.execute.isolation: jobs in child processes, which crash, hang, and are reused."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ import pytest
 from jobwire import App, Job, Shutdown
 from jobwire.cli.loading import load_app
 from jobwire.errors import ConfigError, JobCrashed, JobFailed, JobTimeout
-from jobwire.payload import decode, encode
-from jobwire.worker import isolation as module
-from jobwire.worker.failure import describe
-from jobwire.worker.isolation import Isolation
+from jobwire.protocol.payload import decode, encode
+from jobwire.worker.execute import isolation as module
+from jobwire.worker.execute.failure import describe
+from jobwire.worker.execute.isolation import Isolation
 from tests.apps.isolated import app
 from tests.servers import wait_until
 from tests.workers import environment
@@ -284,9 +284,9 @@ def test_closing_ends_running_jobs_too(tmp_path: Path) -> None:
 
 PROGRAM = """
 import os, sys, threading
-from jobwire.payload import decode
-from jobwire.worker.isolation import Isolation
-from jobwire.worker.joblog import set_up
+from jobwire.protocol.payload import decode
+from jobwire.worker.execute.isolation import Isolation
+from jobwire.worker.execute.joblog import set_up
 from tests.apps.isolated import app
 
 set_up(sys.argv[1], "info")

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from jobwire import App
-from jobwire.config import FetchMode
+from jobwire.application.config import FetchMode
 from jobwire.errors import Shutdown
 from jobwire.iterables import over_sequence
-from jobwire.iteration import Cursor, cancel
-from jobwire.keys import Keys
-from jobwire.metrics import minute_key, read_rollup
-from jobwire.payload import Job
-from jobwire.worker import basic
+from jobwire.protocol.iteration import Cursor, cancel
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.metrics import minute_key, read_rollup
+from jobwire.protocol.payload import Job
+from jobwire.worker.fetch import basic
 from tests.servers import Server, wait_until
 from tests.workers import running
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from jobwire._sync import SyncRedis
+from jobwire.application.iterabletype import IterableSpec, define_iterable
+from jobwire.connection.sync import SyncRedis
 from jobwire.errors import NoReply, RedisRefused, RedisUnreachable, Shutdown
 from jobwire.iterables import over_sequence
-from jobwire.iterabletype import IterableSpec, define_iterable
-from jobwire.iteration import (
+from jobwire.protocol.iteration import (
     STATE_TTL,
     Cursor,
     Interrupted,
@@ -25,10 +25,10 @@ from jobwire.iteration import (
     load,
     save,
 )
-from jobwire.keys import Keys
-from jobwire.payload import Job, decode
-from jobwire.wire import Command, Op, once
-from jobwire.worker.iterating import Iterations
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.payload import Job, decode
+from jobwire.protocol.wire import Command, Op, once
+from jobwire.worker.execute.iterating import Iterations
 from tests.servers import Server
 
 KEYS = Keys()

@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from jobwire._sync import SyncRedis
-from jobwire.graves import Grave
-from jobwire.keys import Keys
-from jobwire.promotion import BATCH
-from jobwire.worker.poller import Poller
+from jobwire.connection.sync import SyncRedis
+from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.promotion import BATCH
+from jobwire.worker.background.poller import Poller
 from tests.servers import Server, wait_until
 
 

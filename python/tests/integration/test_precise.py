@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from jobwire._sync import SyncRedis
-from jobwire.graves import Grave
-from jobwire.keys import Keys
-from jobwire.worker import poller as module
-from jobwire.worker.poller import Poller
+from jobwire.connection.sync import SyncRedis
+from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.keys import Keys
+from jobwire.worker.background import poller as module
+from jobwire.worker.background.poller import Poller
 from tests.integration.clients import listening
 from tests.servers import Server, wait_until
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from jobwire._sync import SyncRedis
-from jobwire.graves import Grave
-from jobwire.keys import Keys
-from jobwire.promotion import Promoted, promote_batch
-from jobwire.times import Generation
+from jobwire.connection.sync import SyncRedis
+from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.promotion import Promoted, promote_batch
+from jobwire.protocol.times import Generation
 from tests.conftest import ServerFactory
 from tests.integration.clients import PROGRAMS, everything, listening
 from tests.servers import Server

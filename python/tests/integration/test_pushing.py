@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import pytest
 
 from jobwire import RedisRefused
-from jobwire._sync import SyncRedis
-from jobwire.keys import Keys
-from jobwire.normalize import Sealed
-from jobwire.producer import Producer
-from jobwire.pushing import detect_generation, push, push_bulk
+from jobwire.application.producer import Producer
+from jobwire.connection.sync import SyncRedis
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.normalize import Sealed
+from jobwire.protocol.pushing import detect_generation, push, push_bulk
 from tests.integration.clients import everything, listening
 from tests.servers import Server
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jobwire import App, Client
-from jobwire.config import FetchMode
+from jobwire.application.config import FetchMode
 from jobwire.errors import RedisRefused, RedisTrouble
 from tests.conftest import ServerFactory
 from tests.servers import Server, wait_until

@@ -24,10 +24,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from jobwire._sync import SyncRedis
-from jobwire.graves import Grave
-from jobwire.keys import Keys
-from jobwire.reliable import (
+from jobwire.connection.sync import SyncRedis
+from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.reliable import (
     REMEMBER_RETURNED,
     fetch,
     put_back,
@@ -38,8 +38,8 @@ from jobwire.reliable import (
     script_done,
     script_retry,
 )
-from jobwire.stats import Deliveries, deliveries
-from jobwire.wire import Script, once
+from jobwire.protocol.stats import Deliveries, deliveries
+from jobwire.protocol.wire import Script, once
 from tests.servers import Server
 
 KEYS = Keys()

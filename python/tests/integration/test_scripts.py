@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 
-from jobwire import RedisRefused, _data
-from jobwire._scripts import script
-from jobwire._sync import SyncRedis
-from jobwire.graves import Grave, bury
-from jobwire.keys import Keys
-from jobwire.payload import decode
-from jobwire.poison import MAX_RECOVERIES, poisoned
-from jobwire.promotion import promote_batch
-from jobwire.reliable import (
+from jobwire import RedisRefused
+from jobwire.connection import data as _data
+from jobwire.connection.scripts import script
+from jobwire.connection.sync import SyncRedis
+from jobwire.protocol.dead_set import Grave, bury
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.payload import decode
+from jobwire.protocol.poison import MAX_RECOVERIES, poisoned
+from jobwire.protocol.promotion import promote_batch
+from jobwire.protocol.reliable import (
     MOVES,
     REMEMBER_RETURNED,
     fetch,
@@ -34,8 +35,8 @@ from jobwire.reliable import (
     script_fetch,
     script_retry,
 )
-from jobwire.stats import DAY_TTL, Deliveries, count, deliveries
-from jobwire.wire import Batch, Op, Script, Step
+from jobwire.protocol.stats import DAY_TTL, Deliveries, count, deliveries
+from jobwire.protocol.wire import Batch, Op, Script, Step
 from tests.conftest import ServerFactory
 from tests.debian_servers import SERVERS, DebianServer
 from tests.integration.clients import PROGRAMS, everything, listening

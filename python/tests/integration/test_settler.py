@@ -1,4 +1,4 @@
-"""jobwire.worker.settler: outcomes are stored in batches, and none waits for another."""
+"""jobwire.worker.background.outcome_writer: outcomes are stored in batches; none waits."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from jobwire._sync import SyncRedis
+from jobwire.connection.sync import SyncRedis
 from jobwire.errors import MalformedPayload
-from jobwire.graves import Grave
-from jobwire.keys import Keys
-from jobwire.reliable import Held, read_fetched, script_fetch
-from jobwire.retry import Bury, Discard, Retry
-from jobwire.worker.fetcher import Done, Outcome, Unreadable
-from jobwire.worker.settler import Settler
+from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.reliable import Held, read_fetched, script_fetch
+from jobwire.protocol.retry import Bury, Discard, Retry
+from jobwire.worker.background.outcome_writer import Settler
+from jobwire.worker.fetch.source import Done, Outcome, Unreadable
 from tests.servers import Server, wait_until
 
 KEYS = Keys("app:")

@@ -17,11 +17,11 @@ from unittest.mock import patch
 import pytest
 
 from jobwire import App, AsyncClient, Client, ConfigError, testing
-from jobwire.config import CapsuleConfig
+from jobwire.application.config import CapsuleConfig
 from jobwire.inspect import Inspector
-from jobwire.iteration import Cursor
+from jobwire.protocol.iteration import Cursor
 from jobwire.testing import Worker
-from jobwire.worker import wakeup
+from jobwire.worker.fetch import wakeup
 from tests.servers import Server, wait_until
 from tests.workers import environment
 

@@ -1,4 +1,4 @@
-"""jobwire.worker.wakeup: an idle worker notices a push at once, and asks for nothing meanwhile."""
+"""jobwire.worker.fetch.wakeup: an idle worker notices a push at once and polls nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from jobwire.worker.wakeup import Wakeup, Watch
+from jobwire.worker.fetch.wakeup import Wakeup, Watch
 from tests.servers import Server, wait_until
 
 

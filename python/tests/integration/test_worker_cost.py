@@ -18,19 +18,19 @@ import msgspec
 import pytest
 
 from jobwire import App, Client
-from jobwire._sync import SyncRedis
-from jobwire.beat import PERIOD
-from jobwire.graves import Grave
-from jobwire.keys import Keys
-from jobwire.promotion import AVERAGE_INTERVAL, BATCH
-from jobwire.reliable import fetch, read_fetched, script_fetch
-from jobwire.retry import Retry
-from jobwire.wire import command, once
-from jobwire.worker import prefetch
-from jobwire.worker.fetcher import DONE, Outcome
-from jobwire.worker.poller import Poller
-from jobwire.worker.reliable import SAFETY_NET, ReliableFetcher
-from jobwire.worker.settler import Settler
+from jobwire.connection.sync import SyncRedis
+from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.heartbeat import PERIOD
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.promotion import AVERAGE_INTERVAL, BATCH
+from jobwire.protocol.reliable import fetch, read_fetched, script_fetch
+from jobwire.protocol.retry import Retry
+from jobwire.protocol.wire import command, once
+from jobwire.worker.background.outcome_writer import Settler
+from jobwire.worker.background.poller import Poller
+from jobwire.worker.fetch import prefetch
+from jobwire.worker.fetch.reliable import SAFETY_NET, ReliableFetcher
+from jobwire.worker.fetch.source import DONE, Outcome
 from tests.servers import Server, wait_until
 from tests.workers import running
 

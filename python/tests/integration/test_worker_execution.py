@@ -14,10 +14,10 @@ import pytest
 
 import jobwire
 from jobwire import App, current_job
-from jobwire.config import FetchMode
+from jobwire.application.config import FetchMode
 from jobwire.errors import Shutdown
-from jobwire.payload import Job
-from jobwire.worker import basic
+from jobwire.protocol.payload import Job
+from jobwire.worker.fetch import basic
 from tests.servers import Server, wait_until
 from tests.workers import running
 
@@ -163,7 +163,14 @@ def test_nothing_is_imported_or_evaluated(server: Server) -> None:
     """SEC-1: a payload can only name registered jobs."""
     before = set(sys.modules)
     assert "antigravity" not in before
-    names = ["antigravity", "os.system", "builtins.eval", "jobwire.app.App", "__import__", "App"]
+    names = [
+        "antigravity",
+        "os.system",
+        "builtins.eval",
+        "jobwire.App",
+        "__import__",
+        "App",
+    ]
     push(
         server,
         *(json.dumps({"class": n, "args": ["antigravity"], "retry": True}) for n in names),

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from jobwire import App
-from jobwire.config import CapsuleConfig, FetchMode
-from jobwire.worker import basic, prefetch
-from jobwire.worker.prefetch import Prefetch
-from jobwire.worker.processor import Processor
-from jobwire.worker.reliable import ReliableFetcher
+from jobwire.application.config import CapsuleConfig, FetchMode
+from jobwire.worker.execute.processor import Processor
+from jobwire.worker.fetch import basic, prefetch
+from jobwire.worker.fetch.prefetch import Prefetch
+from jobwire.worker.fetch.reliable import ReliableFetcher
 from tests.servers import Server, wait_until
 from tests.workers import running
 

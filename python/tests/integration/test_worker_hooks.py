@@ -16,11 +16,11 @@ from unittest.mock import patch
 import pytest
 
 from jobwire import App, JobType, TryAgain, current_job
-from jobwire.config import FetchMode
+from jobwire.application.config import FetchMode
 from jobwire.errors import ConfigError
-from jobwire.payload import Job
-from jobwire.worker import basic
-from jobwire.worker.processor import Processor
+from jobwire.protocol.payload import Job
+from jobwire.worker.execute.processor import Processor
+from jobwire.worker.fetch import basic
 from tests.apps import isolated
 from tests.servers import Server, wait_until
 from tests.workers import running

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from jobwire import App
-from jobwire.config import FetchMode
-from jobwire.iteration import Cursor
-from jobwire.payload import Job
-from jobwire.worker import basic
+from jobwire.application.config import FetchMode
+from jobwire.protocol.iteration import Cursor
+from jobwire.protocol.payload import Job
+from jobwire.worker.fetch import basic
 from tests.servers import Server, wait_until
 from tests.workers import running
 

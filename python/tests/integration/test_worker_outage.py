@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from jobwire import App
-from jobwire._scripts import script
-from jobwire._sync import SyncRedis
-from jobwire.config import FetchMode
+from jobwire.application.config import FetchMode
+from jobwire.connection.scripts import script
+from jobwire.connection.sync import SyncRedis
 from jobwire.errors import NoReply
-from jobwire.wire import Message
-from jobwire.worker import basic, heart, launcher
+from jobwire.protocol.wire import Message
+from jobwire.worker.background import heartbeat as heart
+from jobwire.worker.fetch import basic
+from jobwire.worker.process import launcher
 from tests.conftest import ServerFactory
 from tests.servers import Server, wait_until
 from tests.workers import running

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobwire import App
-from jobwire.payload import Job
+from jobwire.protocol.payload import Job
 from tests.servers import Server, wait_until
 from tests.workers import running
 

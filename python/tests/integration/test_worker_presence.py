@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from jobwire import App
-from jobwire.beat import PERIOD
-from jobwire.config import FetchMode
-from jobwire.worker import basic, heart
+from jobwire.application.config import FetchMode
+from jobwire.protocol.heartbeat import PERIOD
+from jobwire.worker.background import heartbeat as heart
+from jobwire.worker.fetch import basic
 from tests.servers import Server, wait_until
 from tests.workers import running
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from jobwire import App
-from jobwire.config import FetchMode
-from jobwire.promotion import first_wait, next_wait
-from jobwire.worker import basic, poller
+from jobwire.application.config import FetchMode
+from jobwire.protocol.promotion import first_wait, next_wait
+from jobwire.worker.background import poller
+from jobwire.worker.fetch import basic
 from tests.servers import Server, wait_until
 from tests.workers import running
 

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from jobwire import App
-from jobwire.config import FetchMode
-from jobwire.worker import basic, heart, poller
+from jobwire.application.config import FetchMode
+from jobwire.worker.background import heartbeat as heart
+from jobwire.worker.background import poller
+from jobwire.worker.fetch import basic
 from tests.servers import Server, wait_until
 from tests.workers import running
 

@@ -13,7 +13,7 @@ import redis
 
 from jobwire import App, current_job
 from jobwire.iterables import over_sequence
-from jobwire.iteration import Cursor
+from jobwire.protocol.iteration import Cursor
 
 
 class ShoutError(Exception):

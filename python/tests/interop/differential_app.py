@@ -13,7 +13,7 @@ from typing import Any
 import redis
 
 from jobwire import App, current_job
-from jobwire.payload import Job
+from jobwire.protocol.payload import Job
 
 
 class Trouble:

@@ -18,7 +18,7 @@ from typing import Any, cast
 import msgspec
 import redis
 
-from jobwire.times import read
+from jobwire.protocol.times import read
 from tests.interop.scenarios import KNOWN, Scenario
 from tests.interop.shapes import exact
 from tests.servers import wait_until

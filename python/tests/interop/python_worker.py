@@ -14,7 +14,7 @@ from typing import cast
 
 import redis
 
-from jobwire.config import CapsuleConfig, FetchMode, WorkerConfig, parse_queues
+from jobwire.application.config import CapsuleConfig, FetchMode, WorkerConfig, parse_queues
 from jobwire.worker import Launcher
 from tests.interop.app import ReportingApp, make_app
 from tests.servers import wait_until

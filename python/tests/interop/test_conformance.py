@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from jobwire_conformance import cases, config, run
-from jobwire_conformance.cases import Case
-from jobwire_conformance.verdicts import Verdict
+from jobwire_conformance import config
+from jobwire_conformance.cases import case as cases
+from jobwire_conformance.cases.case import Case
+from jobwire_conformance.run import run
+from jobwire_conformance.run.verdicts import Verdict
 from tests.interop.conftest import chroots
 from tests.servers import valkey_program
 

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 import redis
 
-from jobwire import Client, _data
+from jobwire import Client
+from jobwire.connection import data as _data
 from tests.interop.driver import Driver
 from tests.interop.python_worker import worker_threads
 from tests.interop.shapes import SEED, Shapes, differences, spelled_alike

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import redis
 
-from jobwire import _data
+from jobwire.connection import data as _data
 from jobwire.inspect import Entry, Inspector
-from jobwire.times import Generation
+from jobwire.protocol.times import Generation
 from tests.interop.driver import Driver, Record
 from tests.interop.sidekiq import GENERATIONS, RealSidekiq
 from tests.servers import Server

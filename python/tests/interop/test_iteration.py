@@ -11,13 +11,13 @@ from typing import Any, cast
 import pytest
 import redis
 
-from jobwire._sync import SyncRedis
+from jobwire.application.iterabletype import define_iterable
+from jobwire.connection.sync import SyncRedis
 from jobwire.iterables import over_csv, over_sequence
-from jobwire.iterabletype import define_iterable
-from jobwire.iteration import Cursor, Interrupted, State, cancel, load, save
-from jobwire.keys import Keys
-from jobwire.payload import decode, encode
-from jobwire.worker.iterating import Iterations
+from jobwire.protocol.iteration import Cursor, Interrupted, State, cancel, load, save
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.payload import decode, encode
+from jobwire.worker.execute.iterating import Iterations
 from tests.interop.driver import Driver
 from tests.interop.python_worker import worker_threads
 from tests.interop.sidekiq import RealSidekiq, results

@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 import redis
 
-from jobwire._sync import SyncRedis
-from jobwire.keys import Keys
-from jobwire.metrics import (
+from jobwire.connection.sync import SyncRedis
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.metrics import (
     Metrics,
     Totals,
     histogram_key,
@@ -22,7 +22,7 @@ from jobwire.metrics import (
     read_rollup,
     tens_key,
 )
-from jobwire.times import Generation
+from jobwire.protocol.times import Generation
 from tests.interop.driver import Driver
 from tests.interop.python_worker import worker_threads
 from tests.interop.sidekiq import RealSidekiq

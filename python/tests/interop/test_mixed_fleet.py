@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from jobwire import Client
-from jobwire.config import FetchMode
+from jobwire.application.config import FetchMode
 from tests.interop.driver import Driver
 from tests.interop.python_worker import worker_threads
 from tests.interop.sidekiq import RealSidekiq, results

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from jobwire_conformance import cases, config, run, verdicts
+from jobwire_conformance import config
+from jobwire_conformance.cases import case as cases
 from jobwire_conformance.interop import run as pairs
+from jobwire_conformance.run import run, verdicts
 from tests.interop.test_conformance import Quiet
 from tests.servers import valkey_program
 

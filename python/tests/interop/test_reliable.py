@@ -12,13 +12,13 @@ import pytest
 import redis
 
 from jobwire import Client
-from jobwire._sync import SyncRedis
-from jobwire.graves import Grave, bury
-from jobwire.keys import Keys
-from jobwire.payload import decode
-from jobwire.poison import poisoned
-from jobwire.wire import once
-from jobwire.worker.poller import Poller
+from jobwire.connection.sync import SyncRedis
+from jobwire.protocol.dead_set import Grave, bury
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.payload import decode
+from jobwire.protocol.poison import poisoned
+from jobwire.protocol.wire import once
+from jobwire.worker.background.poller import Poller
 from tests.interop.driver import Driver
 from tests.interop.sidekiq import RealSidekiq, results
 from tests.servers import Server, wait_until

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 import redis
 
-from jobwire.times import read
+from jobwire.protocol.times import read
 from tests.interop.app import make_app
 from tests.interop.driver import Driver
 from tests.interop.python_worker import worker_threads

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from jobwire import Client
-from jobwire.worker import heart
+from jobwire.worker.background import heartbeat as heart
 from tests.interop.driver import Driver
 from tests.interop.python_worker import worker_threads
 from tests.interop.sidekiq import open_gate

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.arguments import check_args
 from jobwire.errors import MalformedPayload
-from jobwire.payload import can_append, decode, edit, encode
+from jobwire.protocol.arguments import check_args
+from jobwire.protocol.payload import can_append, decode, edit, encode
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 SCALARS = (

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jobwire.worker.prefetch import LIMIT, NEAR, QUICK, STALE, Prefetch
-from jobwire.worker.routine import Routine
-from jobwire.worker.settler import TICK
+from jobwire.worker.background.outcome_writer import TICK
+from jobwire.worker.execute.compiled_job import Routine
+from jobwire.worker.fetch.prefetch import LIMIT, NEAR, QUICK, STALE, Prefetch
 
 KINDS = {
     # What its jobs take, in seconds: most of them, and those that are the surprise.

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobwire._scripts import script
-from jobwire._sync import SyncRedis
-from jobwire.graves import Grave, bury
-from jobwire.keys import Keys
-from jobwire.promotion import Promoted, promote_batch
-from jobwire.wire import dialogue, once
+from jobwire.connection.scripts import script
+from jobwire.connection.sync import SyncRedis
+from jobwire.protocol.dead_set import Grave, bury
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.promotion import Promoted, promote_batch
+from jobwire.protocol.wire import dialogue, once
 from tests.servers import Server
 
 KEYS = Keys()

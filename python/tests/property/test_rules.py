@@ -11,14 +11,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from jobwire import times
 from jobwire.errors import InvalidJob
-from jobwire.normalize import Sealed
-from jobwire.ordering import QueueOrder
-from jobwire.promotion import first_wait, next_wait
-from jobwire.pushing import bulk_times, slices
-from jobwire.retry import retry_delay
-from jobwire.times import Generation
+from jobwire.protocol import times
+from jobwire.protocol.normalize import Sealed
+from jobwire.protocol.ordering import QueueOrder
+from jobwire.protocol.promotion import first_wait, next_wait
+from jobwire.protocol.pushing import bulk_times, slices
+from jobwire.protocol.retry import retry_delay
+from jobwire.protocol.times import Generation
 
 DICE = st.floats(0, 1, exclude_max=True)
 NOW = st.floats(1_000_000_000, 4_000_000_000)

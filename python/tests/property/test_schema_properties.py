@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobwire.errors import MalformedPayload
-from jobwire.payload import decode
-from jobwire.promotion import promoted
-from jobwire.retry import Bury, Failure, Retry, after_failure
+from jobwire.protocol.payload import decode
+from jobwire.protocol.promotion import promoted
+from jobwire.protocol.retry import Bury, Failure, Retry, after_failure
 from tests.schema_strategies import TEXT, VALUES, payloads, text
 from tests.schemas import ABSENT, blames, mutant, problems
 

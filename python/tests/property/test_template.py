@@ -1,4 +1,4 @@
-"""jobwire.template: what it makes is what `draft` and `seal` make."""
+"""jobwire.protocol.template: what it makes is what `draft` and `seal` make."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobwire.application.producer import Producer
 from jobwire.errors import InvalidJob
-from jobwire.keys import Keys
-from jobwire.normalize import draft, seal
-from jobwire.producer import Producer
-from jobwire.template import Template
-from jobwire.times import Generation
-from jobwire.wire import Batch, Command
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.normalize import draft, seal
+from jobwire.protocol.template import Template
+from jobwire.protocol.times import Generation
+from jobwire.protocol.wire import Batch, Command
 
 JID = "0123456789abcdef01234567"
 texts = st.text(st.characters(codec="utf-8"), max_size=12)

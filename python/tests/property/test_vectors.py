@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire import _data
-from jobwire.ordering import QueueOrder
-from jobwire.promotion import next_wait
-from jobwire.retry import retry_delay
+from jobwire.connection import data as _data
+from jobwire.protocol.ordering import QueueOrder
+from jobwire.protocol.promotion import next_wait
+from jobwire.protocol.retry import retry_delay
 
 
 def load(kind: str) -> list[dict[str, Any]]:

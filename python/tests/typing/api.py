@@ -23,7 +23,7 @@ from jobwire import (
     current_job,
     testing,
 )
-from jobwire.normalize import Item
+from jobwire.protocol.normalize import Item
 
 app = App("redis://localhost:6379/0", generation="auto", strict_args="raise")
 App(generation=6)  # type: ignore[arg-type]

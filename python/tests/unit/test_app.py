@@ -1,4 +1,4 @@
-"""jobwire.app: defining jobs and what `enqueue` refuses before anything is sent."""
+"""jobwire.application.app: defining jobs and what `enqueue` refuses before anything is sent."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from uuid import UUID
 import pytest
 
 from jobwire import App, ConfigError, InvalidJob, current_job, testing
-from jobwire.current import running
-from jobwire.jobtype import JobType
-from jobwire.payload import decode
+from jobwire.application.current import running
+from jobwire.application.jobtype import JobType
+from jobwire.protocol.payload import decode
 
 NOWHERE = "redis://127.0.0.1:1/0"  # nobody listens: what gets here was not refused
 

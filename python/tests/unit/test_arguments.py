@@ -1,4 +1,4 @@
-"""jobwire.arguments: which Python values may be job arguments."""
+"""jobwire.protocol.arguments: which Python values may be job arguments."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from jobwire.arguments import MAX_DEPTH, check_args
 from jobwire.errors import InvalidJob
+from jobwire.protocol.arguments import MAX_DEPTH, check_args
 
 
 class Text(str):

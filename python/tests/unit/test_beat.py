@@ -1,4 +1,4 @@
-"""jobwire.beat: the texts by which a process shows itself."""
+"""jobwire.protocol.heartbeat: the texts by which a process shows itself."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from jobwire import _data
-from jobwire.beat import CapsuleShape, Pulse, Work, beat, process_info
-from jobwire.keys import Keys
-from jobwire.ordering import QueueOrder
-from jobwire.wire import Batch, Command
+from jobwire.connection import data as _data
+from jobwire.protocol.heartbeat import CapsuleShape, Pulse, Work, beat, process_info
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.ordering import QueueOrder
+from jobwire.protocol.wire import Batch, Command
 
 NOW = 1_795_192_067.25
 IDENTITY = "web-1:42:0123456789ab"

@@ -1,4 +1,4 @@
-"""jobwire.chain: middleware in order."""
+"""jobwire.application.middleware: middleware in order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobwire.chain import Chain, is_async
+from jobwire.application.middleware import Chain, is_async
 from jobwire.errors import ConfigError
 
 Middleware = Callable[[Any, Callable[[], Any]], Any]

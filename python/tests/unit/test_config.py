@@ -1,4 +1,4 @@
-"""jobwire.config: settings are checked once, and errors name value, rule and fix."""
+"""jobwire.application.config: settings are checked once, and errors name value, rule and fix."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from jobwire._connect import check_url, safe_url
-from jobwire.config import CapsuleConfig, WorkerConfig, parse_queues, redis_url
+from jobwire.application.config import CapsuleConfig, WorkerConfig, parse_queues, redis_url
+from jobwire.connection.connect import check_url, safe_url
 from jobwire.errors import ConfigError
 
 ALL = {

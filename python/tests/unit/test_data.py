@@ -1,4 +1,4 @@
-"""jobwire._data: SPEC.md, schema/, lua/ and fixtures/ are found from a checkout."""
+"""jobwire.connection.data: SPEC.md, schema/, lua/ and fixtures/ are found from a checkout."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobwire import _data
+from jobwire.connection import data as _data
 from jobwire.errors import JobwireError
 
 ROOT = Path(__file__).resolve().parents[3]

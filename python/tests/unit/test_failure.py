@@ -1,10 +1,10 @@
-"""jobwire.worker.failure: any exception can be described."""
+"""jobwire.worker.execute.failure: any exception can be described."""
 
 from __future__ import annotations
 
 import pytest
 
-from jobwire.worker.failure import describe
+from jobwire.worker.execute.failure import describe
 
 
 class Odd(Exception):

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from jobwire import _data, times
+from jobwire.connection import data as _data
 from jobwire.errors import MalformedPayload
-from jobwire.keys import Keys
-from jobwire.payload import decode, edit
-from jobwire.pushing import detect_generation
-from jobwire.retry import Discard, Failure, after_failure
+from jobwire.protocol import times
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.payload import decode, edit
+from jobwire.protocol.pushing import detect_generation
+from jobwire.protocol.retry import Discard, Failure, after_failure
 
 FIXTURES = _data.path("fixtures")
 FILES = [

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from jobwire import _data, inspect
+from jobwire import inspect
 from jobwire.cli.inspect_output import Column, Sheet, _table, ago, clean, console, duration, to_json
+from jobwire.connection import data as _data
 from jobwire.inspect import Filter, aio, sync
 from jobwire.inspect.display import display_args, display_class
 from jobwire.inspect.entry import Entry, backtrace_lines, entry

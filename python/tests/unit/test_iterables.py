@@ -20,8 +20,8 @@ from jobwire.iterables import (
     over_rows,
     over_sequence,
 )
-from jobwire.iteration import Cursor, State
-from jobwire.payload import encode
+from jobwire.protocol.iteration import Cursor, State
+from jobwire.protocol.payload import encode
 
 LINES = b"one\nt\xc3\xbcwo\r\n\nlast"
 CSV = '\ufeffname,note\nAda,"two\nlines"\nGrace,\n"x,y",z\n'.encode()

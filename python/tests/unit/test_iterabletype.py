@@ -1,4 +1,4 @@
-"""jobwire.iterabletype: which functions are iterable jobs, and running them here and now."""
+"""jobwire.application.iterabletype: which functions are iterable; running them directly."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from jobwire.application.iterabletype import IterableOptions, define_iterable
 from jobwire.errors import ConfigError
-from jobwire.iterabletype import IterableOptions, define_iterable
-from jobwire.iteration import Cursor
-from jobwire.normalize import Options
+from jobwire.protocol.iteration import Cursor
+from jobwire.protocol.normalize import Options
 
 
 def rebuild(cursor: Cursor, shop: int, *, fast: bool = False) -> Iterator[object]:

@@ -1,4 +1,4 @@
-"""jobwire.iteration: states that others wrote, and cursors that job code yields."""
+"""jobwire.protocol.iteration: states that others wrote, and cursors that job code yields."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobwire.iteration import Cursor, State
+from jobwire.protocol.iteration import Cursor, State
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""jobwire.worker.joblog: one event, one line."""
+"""jobwire.worker.execute.joblog: one event, one line."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from jobwire.current import running
-from jobwire.payload import Job
-from jobwire.worker.joblog import HumanFormatter, JsonFormatter, ended, event, flush, set_up
+from jobwire.application.current import running
+from jobwire.protocol.payload import Job
+from jobwire.worker.execute.joblog import HumanFormatter, JsonFormatter, ended, event, flush, set_up
 
 JOB = Job(b"{}", {"class": "Hard", "jid": "j1", "tags": ["a", "b"], "bid": "b1"}, "low")
 BOTH = pytest.mark.parametrize("formatter", [HumanFormatter(), JsonFormatter()])

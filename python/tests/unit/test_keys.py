@@ -1,4 +1,4 @@
-"""jobwire.keys: every key name of the protocol."""
+"""jobwire.protocol.keys: every key name of the protocol."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 from jobwire.errors import ConfigError
-from jobwire.keys import Keys
+from jobwire.protocol.keys import Keys
 
 IDENTITY = "web-1:42:0123456789ab"
 

@@ -111,12 +111,12 @@ def test_the_table_names_no_module_twice_or_in_vain() -> None:
         ("def f():\n    import random", 1),
         ("from os.path import join", 1),
         ("import redis.exceptions", 0),
-        ("from jobwire.client import Client", 1),
+        ("from jobwire.application.client import Client", 1),
         ("from jobwire import Client", 1),
         ("from jobwire import _sync", 1),
-        ("import jobwire.worker.launcher", 2),
+        ("import jobwire.worker.process.launcher", 2),
         ("from jobwire.cli.worker import worker", 3),
-        ("from jobwire.keys import Keys", 0),
+        ("from jobwire.protocol.keys import Keys", 0),
     ],
 )
 def test_planted_faults_are_found(source: str, layer: int) -> None:
@@ -129,9 +129,9 @@ def test_planted_faults_are_found(source: str, layer: int) -> None:
         ("import datetime", 1),
         ("from jobwire import times", 1),
         ("from jobwire.errors import ConfigError", 0),
-        ("import time\nimport redis\nfrom jobwire.keys import Keys", 2),
+        ("import time\nimport redis\nfrom jobwire.protocol.keys import Keys", 2),
         ("import threading\nfrom jobwire import Client", 3),
-        ("import click\nfrom jobwire.worker.launcher import Launcher", 4),
+        ("import click\nfrom jobwire.worker.process.launcher import Launcher", 4),
     ],
 )
 def test_lawful_imports_are_left_alone(source: str, layer: int) -> None:

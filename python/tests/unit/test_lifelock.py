@@ -1,4 +1,4 @@
-"""jobwire.worker.lifelock: only who has certainly ended is said to have. [REL-11]"""
+"""jobwire.worker.background.lifelock: only who has certainly ended is said to have. [REL-11]"""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.worker import lifelock
-from jobwire.worker.lifelock import LifeLock
+from jobwire.worker.background import lifelock
+from jobwire.worker.background.lifelock import LifeLock
 from tests.servers import wait_until
 
 PROGRAM = """
 import os, sys
 from pathlib import Path
-from jobwire.worker.lifelock import LifeLock
+from jobwire.worker.background.lifelock import LifeLock
 lock = LifeLock(sys.argv[1], scope=sys.argv[2], directory=Path(sys.argv[3]))
 lock.hold()
 if sys.argv[4:] and os.fork() == 0:

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from jobwire import _data
-from jobwire._scripts import script
+from jobwire.connection import data as _data
+from jobwire.connection.scripts import script
 
 SCRIPTS = {path.stem: path.read_text("utf-8") for path in sorted(_data.path("lua").glob("*.lua"))}
 SPEC = _data.path("SPEC.md").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""jobwire.metrics: names, encodings, and counts that are neither lost nor counted twice."""
+"""jobwire.protocol.metrics: names, encodings, and counts that are exact."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from jobwire.errors import NoReply, RedisRefused
-from jobwire.keys import Keys
-from jobwire.metrics import (
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.metrics import (
     BOUNDS,
     Metrics,
     Tally,
@@ -23,7 +23,7 @@ from jobwire.metrics import (
     read_rollup,
     tens_key,
 )
-from jobwire.wire import Arg, Batch, Command, Op, command
+from jobwire.protocol.wire import Arg, Batch, Command, Op, command
 
 KEYS = Keys()
 NOW = datetime(2025, 2, 4, 8, 4, 59, tzinfo=UTC).timestamp()

@@ -1,4 +1,4 @@
-"""jobwire.normalize: from what a caller asks for to the payload that is written."""
+"""jobwire.protocol.normalize: from what a caller asks for to the payload that is written."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from jobwire.application.producer import Producer
 from jobwire.errors import InvalidJob
-from jobwire.keys import Keys
-from jobwire.normalize import Item, check_options, draft, seal
-from jobwire.producer import Producer
-from jobwire.times import Generation
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.normalize import Item, check_options, draft, seal
+from jobwire.protocol.times import Generation
 
 NOW = 1_786_960_000.25
 JID = "9f2c1b7a4d3e5f60718293a4"

@@ -1,4 +1,4 @@
-"""jobwire.worker.notify: what systemd, a supervisor or a file are told."""
+"""jobwire.worker.process.notify: what systemd, a supervisor or a file are told."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.worker.notify import SUPERVISOR, Notifier
+from jobwire.worker.process.notify import SUPERVISOR, Notifier
 
 
 @pytest.fixture(params=["path", "abstract"])

@@ -9,10 +9,10 @@ import click
 import pytest
 
 from jobwire import App
+from jobwire.application.config import DEFAULT_URL, CapsuleConfig, WorkerConfig
 from jobwire.cli import options
 from jobwire.cli.exits import report
 from jobwire.cli.worker import worker
-from jobwire.config import DEFAULT_URL, CapsuleConfig, WorkerConfig
 from jobwire.errors import ConfigError, InvalidJob, MaybeWritten, RedisRefused, RedisUnreachable
 from jobwire.settings import OTHER_VARIABLES, SETTINGS, Settings
 

@@ -1,10 +1,10 @@
-"""jobwire.ordering: in which order a fetch looks at its queues."""
+"""jobwire.protocol.ordering: in which order a fetch looks at its queues."""
 
 from __future__ import annotations
 
 import pytest
 
-from jobwire.ordering import Mode, QueueOrder
+from jobwire.protocol.ordering import Mode, QueueOrder
 
 
 def reverse(names: list[str]) -> None:

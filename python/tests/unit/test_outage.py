@@ -1,4 +1,4 @@
-"""jobwire.worker.outage: growing pauses, and a line at either end."""
+"""jobwire.worker.fetch.outage: growing pauses, and a line at either end."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from jobwire.errors import RedisRefused, RedisUnreachable
-from jobwire.worker import outage
-from jobwire.worker.outage import Outage, next_pause
+from jobwire.worker.fetch import outage
+from jobwire.worker.fetch.outage import Outage, next_pause
 
 
 class Stop(threading.Event):

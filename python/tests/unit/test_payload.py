@@ -1,4 +1,4 @@
-"""jobwire.payload: JSON text in, fields out, and back without losing a byte."""
+"""jobwire.protocol.payload: JSON text in, fields out, and back without losing a byte."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobwire.errors import MalformedPayload
-from jobwire.payload import Job, decode, edit, encode
+from jobwire.protocol.payload import Job, decode, edit, encode
 
 FULL = (
     b'{"retry":true,"queue":"default","args":[1,"x"],"class":"HardJob",'

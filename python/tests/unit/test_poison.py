@@ -1,4 +1,4 @@
-"""jobwire.poison: what is stored of a job that ended its processes."""
+"""jobwire.protocol.poison: what is stored of a job that ended its processes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.payload import decode
-from jobwire.poison import poisoned
-from jobwire.times import Generation
+from jobwire.protocol.payload import decode
+from jobwire.protocol.poison import poisoned
+from jobwire.protocol.times import Generation
 
 NOW = 1_795_192_067.25
 TEXT = b'{"retry":5,"queue":"q","class":"Killer","args":[1.50,12345678901234567890],"dead":false'

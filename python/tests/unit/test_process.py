@@ -1,4 +1,4 @@
-"""jobwire.worker.process: what a signal does before anybody acts on it."""
+"""jobwire.worker.process.process: what a signal does before anybody acts on it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import signal
 import pytest
 
 from jobwire import App
-from jobwire.config import WorkerConfig
-from jobwire.worker.notify import Notifier
-from jobwire.worker.process import _Process
+from jobwire.application.config import WorkerConfig
+from jobwire.worker.process.notify import Notifier
+from jobwire.worker.process.process import _Process
 
 
 @pytest.fixture

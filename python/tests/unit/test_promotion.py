@@ -1,4 +1,4 @@
-"""jobwire.promotion: what a due payload becomes, and when to look for it."""
+"""jobwire.protocol.promotion: what a due payload becomes, and when to look for it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from jobwire.errors import MalformedPayload
-from jobwire.graves import Grave
-from jobwire.keys import Keys
-from jobwire.promotion import first_wait, next_wait, promote_batch, promoted
-from jobwire.times import Generation
-from jobwire.wire import Command, Script, Step
+from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.promotion import first_wait, next_wait, promote_batch, promoted
+from jobwire.protocol.times import Generation
+from jobwire.protocol.wire import Command, Script, Step
 
 NOW = 1_795_192_067.25
 

@@ -1,4 +1,4 @@
-"""jobwire.retry: what becomes of a job that failed."""
+"""jobwire.protocol.retry: what becomes of a job that failed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from jobwire.payload import decode
-from jobwire.retry import (
+from jobwire.protocol.payload import decode
+from jobwire.protocol.retry import (
     Bury,
     Discard,
     Failure,
@@ -19,7 +19,7 @@ from jobwire.retry import (
     encode_backtrace,
     retry_delay,
 )
-from jobwire.times import Generation
+from jobwire.protocol.times import Generation
 
 NOW = 1_795_192_067.25
 BOOM = Failure("ValueError", "boom", ["line 1", "line 2", "line 3"])

@@ -1,13 +1,13 @@
-"""jobwire.server: what INFO says decides whether a worker starts."""
+"""jobwire.protocol.server: what INFO says decides whether a worker starts."""
 
 from __future__ import annotations
 
 import pytest
 
 from jobwire.errors import RedisRefused
-from jobwire.keys import Keys
-from jobwire.server import UnfitServer, check_server, parse_info
-from jobwire.wire import command
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.server import UnfitServer, check_server, parse_info
+from jobwire.protocol.wire import command
 
 
 def check(fields: dict[str, str], namespace: str = "") -> tuple[str, str, int]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobwire.config import CapsuleConfig, WorkerConfig
+from jobwire.application.config import CapsuleConfig, WorkerConfig
 from jobwire.errors import ConfigError
 from jobwire.settings import SETTINGS, Settings, resolve
 

@@ -14,7 +14,7 @@ import pytest
 
 from jobwire import App, Client, ConfigError, InvalidJob, Job, current_job, testing
 from jobwire.errors import JobTimeout, UnknownJob
-from jobwire.iteration import Cursor
+from jobwire.protocol.iteration import Cursor
 from jobwire.testing import Jobs
 
 NOWHERE = "redis://127.0.0.1:1/0"  # whoever asks it is told so at once

@@ -1,4 +1,4 @@
-"""jobwire.times: two generations of writers, readers that accept both."""
+"""jobwire.protocol.times: two generations of writers, readers that accept both."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from jobwire import times
 from jobwire.errors import InvalidJob
-from jobwire.payload import encode
-from jobwire.times import Generation
+from jobwire.protocol import times
+from jobwire.protocol.payload import encode
+from jobwire.protocol.times import Generation
 
 NOW = 1_795_192_067.0
 HUGE = 10**400

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from jobwire import _data, times
+from jobwire.connection import data as _data
 from jobwire.errors import MalformedPayload
-from jobwire.ordering import QueueOrder
-from jobwire.payload import decode, encode
-from jobwire.promotion import first_wait, next_wait, promoted
-from jobwire.retry import encode_backtrace, retry_delay
+from jobwire.protocol import times
+from jobwire.protocol.ordering import QueueOrder
+from jobwire.protocol.payload import decode, encode
+from jobwire.protocol.promotion import first_wait, next_wait, promoted
+from jobwire.protocol.retry import encode_backtrace, retry_delay
 
 FIXTURES = _data.path("fixtures")
 OURS = "8.0-"

@@ -1,4 +1,4 @@
-"""jobwire.wire: how a conversation with Redis goes, without a socket."""
+"""jobwire.protocol.wire: how a conversation with Redis goes, without a socket."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from jobwire.errors import MaybeWritten, NoReply, RedisRefused, RedisTrouble, RedisUnreachable
-from jobwire.keys import Keys
-from jobwire.normalize import Sealed
-from jobwire.pushing import push, push_bulk
-from jobwire.wire import (
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.normalize import Sealed
+from jobwire.protocol.pushing import push, push_bulk
+from jobwire.protocol.wire import (
     Batch,
     Command,
     ErrorReply,

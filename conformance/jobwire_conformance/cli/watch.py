@@ -1,0 +1,68 @@
+"""`jobwire conform watch`: judge what an application says to Redis, without an adapter."""
+
+from __future__ import annotations
+
+import click
+
+__all__ = ["watch"]
+
+_CLAIMS = ("client/faults", "worker/reliable", "scheduler/reliable")
+
+
+@click.command(
+    context_settings={"allow_interspersed_args": False}, options_metavar="[OPTIONS] [--]"
+)
+@click.option(
+    "--redis",
+    metavar="URL",
+    help="The server to use, redis://...; by default one of its own, empty, for this run.",
+)
+@click.option(
+    "--listen",
+    metavar="PORT",
+    type=click.IntRange(0, 65535),
+    help="Where to listen, on 127.0.0.1. Without COMMAND: judge whoever connects, until Ctrl-C.",
+)
+@click.option(
+    "--env", "variables", metavar="NAME", multiple=True, help="Set this variable as well."
+)
+@click.option(
+    "--json",
+    "json_to",
+    metavar="FILE|-",
+    type=click.Path(dir_okay=False, allow_dash=True),
+    help="Write all findings and counts as JSON; to standard output for -.",
+)
+@click.option(
+    "--claim",
+    "claims",
+    multiple=True,
+    type=click.Choice(_CLAIMS),
+    help="Ask for the obligations of this profile too; otherwise breaking them is a note.",
+)
+@click.option("--namespace", metavar="PREFIX", default="", help="What is before every key.")
+@click.argument("command", metavar="[COMMAND]...", nargs=-1, type=click.UNPROCESSED)
+def watch(
+    redis: str | None,
+    listen: int | None,
+    variables: tuple[str, ...],
+    json_to: str | None,
+    claims: tuple[str, ...],
+    namespace: str,
+    command: tuple[str, ...],
+) -> int:
+    """Run an application and judge all that it says to Redis.
+
+    COMMAND gets the URL of a proxy in REDIS_URL and JOBWIRE_REDIS_URL. Every command passes
+    unchanged and is judged behind its back: payloads, keys, transactions, heartbeat, scripts.
+    Signals are passed on; the verdict comes when COMMAND ends.
+
+    Exit status: 0 nothing wrong seen; 1 violations; 3 COMMAND cannot be started, or never
+    connected; 4 no Redis, or the port is taken; 64 wrong usage.
+    """
+    from jobwire_conformance.watch.session import Wish, run
+
+    if not command and listen is None:
+        raise click.UsageError("name the COMMAND to run, or a port with --listen")
+    wish = Wish(command, redis, listen or 0, json_to, variables, claims, namespace)
+    return run(wish)

@@ -1,0 +1,242 @@
+"""How an application treats the server and its neighbours: scripts, blocking, reserved keys."""
+
+from __future__ import annotations
+
+import re
+
+from jobwire_conformance.judge.ledger import Finding
+from jobwire_conformance.judge.record import Record
+from jobwire_conformance.judge.stream import Bench, Step, Unit, canonical, script_call
+from jobwire_conformance.wire.resp import Refusal
+
+__all__ = ["Manners", "is_known_key"]
+
+_LEFT = ("LPOP", "BLPOP")
+_MOVES = ("LMOVE", "BLMOVE")
+_TAKES = ("BRPOP", "RPOP", "RPOPLPUSH", "BRPOPLPUSH", *_LEFT, *_MOVES)
+_RESERVED = (
+    *("b-", "lmtr-", "unique:", "queue:sq|", "cron_jobs:", "cron_job:"),
+    *("working:", "reliable-fetcher-"),
+)
+_RESERVED_WHOLE = frozenset(
+    [
+        "batches",
+        "batch-died",
+        "dear-leader",
+        "paused",
+        "super_processes",
+        "cron_jobs",
+        "interrupted",
+    ]
+)
+_WRITES = frozenset(
+    [
+        "SET",
+        "DEL",
+        "UNLINK",
+        "HSET",
+        "HMSET",
+        "HDEL",
+        "HINCRBY",
+        "SADD",
+        "SREM",
+        "LPUSH",
+        "RPUSH",
+        "ZADD",
+        "ZREM",
+        "LREM",
+        "EXPIRE",
+        "INCR",
+        "INCRBY",
+        "SETEX",
+        "SETNX",
+        "HSETNX",
+        "RENAME",
+    ]
+)
+# The table of keys: whoever adds others begins them with `jobwire:`. [KEY-5]
+_OURS = re.compile(
+    r"""queues|queue:.+|schedule|retry|dead|processes|process_cleanup|jobwire:.+
+    |stat:(?:processed|failed)(?::\d{4}-\d\d-\d\d)?|it-.+|deploylock-.+|\d{8}-marks
+    |j\|(?:\d{6}|\d{8})\|\d{1,2}:\d{1,2}|(?:h\|)?.+-\d{1,2}-\d{1,2}:\d{1,2}
+    |.+:\d+:[^:]+(?::work|:workers|-signals)?|profiles|.+-[0-9a-f]{24}""",
+    re.DOTALL | re.VERBOSE,
+)
+_CORE = frozenset(["queues", "schedule", "retry", "dead", "processes"])
+_LIBRARY = re.compile(rb"(?i)^SETINFO LIB-NAME redis-client\(sidekiq_v(\d+)\.")
+_AGAIN = 10.0  # seconds to load a script and call it again
+
+
+def is_known_key(key: str) -> bool:
+    """Whether a key is one of the protocol, an extension of it, or a reserved one."""
+    return bool(_OURS.fullmatch(key)) or _is_reserved(key)
+
+
+def _is_reserved(key: str) -> bool:
+    return key.startswith(_RESERVED) or key in _RESERVED_WHOLE
+
+
+class Manners:
+    """Checks of commands as such."""
+
+    def __init__(self, bench: Bench, *, alone: bool = False) -> None:
+        self._bench = bench
+        self._ledger = bench.ledger
+        self._alone = alone
+        self._texts: dict[str, bytes] = {}  # scripts by SHA-1
+        self._given_up: list[tuple[frozenset[bytes], float]] = []
+
+    def command(self, record: Record) -> None:
+        """Judge a command, whatever became of it."""
+        name, words = record.name, record.words
+        if name == "SCRIPT" and len(words) > 2 and words[1].upper() == b"LOAD":
+            self._loaded(record)
+        elif (script := script_call(words)) is not None:
+            if script.text is not None:
+                self._texts[script.sha] = script.text
+            self._scripted(record)
+        elif name in ("BRPOP", "BLPOP"):
+            self._blocking(record)
+        elif name == "CLIENT" and (match := _LIBRARY.search(b" ".join(words[1:]))):
+            self._ledger.sidekiq.add(int(match[1]))
+        if name == "KEYS" and len(words) > 1:
+            self._judge(
+                "INSP-1", False, record, "SMEMBERS or SSCAN queues", "KEYS, which blocks all"
+            )
+        elif name == "SCAN" and any(b"queue:" in word for word in words[1:]):
+            self._judge("INSP-1", False, record, "SMEMBERS or SSCAN queues", "SCAN for queue:*")
+        elif name in ("SMEMBERS", "SSCAN") and len(words) > 1:
+            if self._bench.key(words[1]) == "queues":
+                self._ledger.exercise("INSP-1")
+        elif name in ("FLUSHALL", "FLUSHDB"):
+            seen = f"{name}, which deletes the keys of all others too"
+            self._judge("KEY-6", False, record, "no key of others deleted", seen, doubtful=True)
+
+    def look(self, unit: Unit) -> None:
+        """Judge what was carried out as one."""
+        for step in unit.steps:
+            if len(step.words) < 2:
+                continue
+            key = self._bench.key(step.words[1])
+            if step.name in _TAKES:
+                self._fetched(step, key)
+            if step.name in _WRITES:
+                for word in step.words[1:] if step.name in ("DEL", "UNLINK") else step.words[1:2]:
+                    self._owned(step, self._bench.key(word))
+                self._namespaced(step)
+            elif (script := script_call(step.words)) is not None:
+                for word in script.keys:
+                    self._owned(step, self._bench.key(word))
+
+    def _owned(self, step: Step, key: str) -> None:
+        """Judge whether a key is one that this protocol lets anybody write. [KEY-5] [KEY-6]"""
+        doubtful, seen = not self._alone, f"{step.name} {key}"
+        if _is_reserved(key):
+            expected = "reserved keys left to their owners"
+            self._judge("KEY-6", False, step.record, expected, seen, doubtful=doubtful)
+        elif self._alone:
+            self._ledger.exercise("KEY-6")
+            expected = "a key of the table, or one that begins with jobwire:"
+            self._judge("KEY-5", _OURS.fullmatch(key), step.record, expected, seen)
+
+    def _namespaced(self, step: Step) -> None:
+        space = self._bench.namespace
+        if not space:
+            return
+        raw = step.words[1].decode("utf-8", "surrogateescape")
+        bare = raw in _CORE or raw.startswith("queue:")
+        if bare or raw.startswith(space):
+            self._judge("KEY-4", not bare, step.record, f"{space}{raw}", raw)
+
+    def _fetched(self, step: Step, key: str) -> None:
+        if not key.startswith("queue:"):
+            if key.startswith("queues:"):
+                self._judge("KEY-2", False, step.record, "the list queue:<name>", key)
+            return
+        left = step.name in _LEFT or (
+            step.name in _MOVES and step.words[3:4] and step.words[3].upper() == b"LEFT"
+        )
+        seen = f"{step.name}, from the head"
+        self._judge("FETCH-1", not left, step.record, "jobs from the tail (right side)", seen)
+
+    def _blocking(self, record: Record) -> None:
+        keys = frozenset(record.words[1:-1])
+        if not any(self._bench.key(key).startswith("queue:") for key in keys):
+            return
+        try:
+            timeout = float(record.words[-1])
+        except ValueError:
+            return
+        self._ledger.exercise("ENV-3")
+        if timeout == 0:
+            expected = "a timeout on the server's side that the client outlasts"
+            seen = "a wait without end, which a stop has to break"
+            self._accuse("ENV-3", record, expected, seen, doubtful=True)
+        if record.answered or record.seconds >= timeout > 0:
+            return
+        # Once may be a stop; twice after the same time, and going on, is a read timeout.
+        mine = [
+            other
+            for which, other in self._given_up
+            if which & keys and abs(other - record.seconds) < 0.1 * other + 0.05
+        ]
+        self._given_up = [*self._given_up[-20:], (keys, record.seconds)]
+        if mine and record.seconds > 0.2:
+            expected = f"a read timeout above the {timeout:g} s of the command"
+            seen = f"given up after {record.seconds:.2f} s, again and again"
+            self._accuse("ENV-3", record, expected, seen)
+
+    # -- scripts
+
+    def _loaded(self, record: Record) -> None:
+        if isinstance(record.reply, bytes):
+            self._texts[record.reply.decode("ascii", "replace").lower()] = record.words[2]
+
+    def _scripted(self, record: Record) -> None:
+        script = script_call(record.words)
+        assert script is not None
+        bench = self._bench
+        bench.promises.keep("script", script.sha)
+        if isinstance(record.reply, Refusal) and record.reply.message.startswith("NOSCRIPT"):
+            step = Step(record, record.name, record.words, record.reply)
+            expected, seen = (
+                "SCRIPT LOAD and the call again",
+                "an error NOSCRIPT, and no more of it",
+            )
+            bench.expect("script", script.sha, _AGAIN, "LUA-3", step, expected, seen)
+            return
+        if canonical(script.sha):
+            for rule in ("LUA-1", "LUA-2"):
+                self._ledger.exercise(rule)
+            return
+        keys = {bench.key(key) for key in script.keys}
+        touches = any(key in _CORE or key.startswith("queue:") for key in keys)
+        hidden = [
+            key
+            for word in script.arguments
+            if (key := bench.key(word)).startswith("queue:") and key not in keys
+        ]
+        if touches or hidden:
+            self._judge("LUA-2", not hidden, record, "every key in KEYS", f"{hidden[:1]} in ARGV")
+        text = self._texts.get(script.sha)
+        if touches and text is not None:
+            opaque = b"cjson" not in text and b"cmsgpack" not in text
+            seen = "cjson, which turns [] into {} and rounds integers"
+            self._judge("LUA-1", opaque, record, "payloads as opaque strings", seen)
+
+    def _accuse(
+        self, rule: str, record: Record, expected: str, seen: str, *, doubtful: bool = False
+    ) -> None:
+        self._ledger.accuse(Finding(rule, expected, seen, record, doubtful))
+
+    def _judge(
+        self,
+        rule: str,
+        holds: object,
+        record: Record,
+        expected: str,
+        seen: str,
+        *,
+        doubtful: bool = False,
+    ) -> None:
+        self._ledger.judge(rule, holds, record, expected, seen, doubtful=doubtful)

@@ -1,0 +1,1 @@
+"""Mutants: planted mistakes that the suite must find."""

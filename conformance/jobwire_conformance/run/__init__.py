@@ -1,0 +1,1 @@
+"""A run: plays cases in sandboxes, checks what happened, and gives verdicts."""

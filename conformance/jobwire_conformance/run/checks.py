@@ -1,0 +1,477 @@
+"""What a case looks at: each check compares what is there with what it has to be."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from jobwire_conformance.cases.match import Scope, matches, number, show, spelt_text
+from jobwire_conformance.cases.values import ABSENT, Absent, Spelt, members, plain
+from jobwire_conformance.errors import EnvironmentFault, SuiteFault, Unbound
+from jobwire_conformance.judge.key_rules import is_known_key
+from jobwire_conformance.run.metrics import Counted
+from jobwire_conformance.run.state import State, jid_of, struck
+from jobwire_conformance.sandbox.driver import Outcome
+from jobwire_conformance.sandbox.sandbox import Lane
+from jobwire_conformance.wire.call import Call
+from jobwire_conformance.wire.faults import Refuse, keys_of
+
+__all__ = ["WRITES", "Checks", "Finding", "Line", "Miss"]
+
+_ADDS = frozenset(b"LPUSH RPUSH ZADD HSET HMSET SADD SET EXPIRE".split())
+WRITES = frozenset(
+    b"LPUSH RPUSH LPOP RPOP LMOVE RPOPLPUSH BRPOP BLPOP BLMOVE BRPOPLPUSH BLMPOP LMPOP LREM ZADD "
+    b"ZREM ZINCRBY ZPOPMIN BZPOPMIN HSET HDEL HMSET SADD SREM SET DEL UNLINK INCR INCRBY HINCRBY "
+    b"EXPIRE ZREMRANGEBYSCORE ZREMRANGEBYRANK EVAL EVALSHA FCALL".split()
+)
+
+_SCRIPTS = frozenset(b"EVAL EVALSHA FCALL".split())
+_TOGETHER = 0.1  # seconds; what is sent at once may arrive in pieces
+# A command that is not among these may write: scripts too, unless they say that they do not.
+_READS = frozenset(
+    b"GET MGET STRLEN EXISTS TYPE TTL PTTL KEYS SCAN DBSIZE LLEN LINDEX LRANGE LPOS SCARD SMEMBERS "
+    b"SISMEMBER SMISMEMBER SSCAN ZCARD ZCOUNT ZRANGE ZREVRANGE ZRANGEBYSCORE ZREVRANGEBYSCORE "
+    b"ZRANK ZREVRANK ZSCORE ZMSCORE ZSCAN HGET HMGET HGETALL HKEYS HVALS HLEN HEXISTS HSCAN "
+    b"BITFIELD_RO GETBIT BITCOUNT MEMORY OBJECT EVAL_RO EVALSHA_RO FCALL_RO SCRIPT COMMAND INFO "
+    b"TIME PING ECHO AUTH HELLO CLIENT SELECT READONLY MULTI EXEC DISCARD WATCH UNWATCH QUIT "
+    b"RESET ROLE CONFIG LASTSAVE CLUSTER".split()
+)
+
+Line = tuple[str, Call]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found.
+
+    Attributes:
+        requirement: That it is about.
+        ok: Whether it holds.
+        message: What was expected and what was seen, if it does not.
+        expected: The same as data.
+        seen: The same as data.
+        lines: What passed on the wire around it.
+        blocked_by: What failed before it and made it impossible.
+        seconds: Since the check before.
+        trace: First and last of these lines in the trace; empty until it is written.
+        again: Case that shows it again, if it is not the one that it is said to be of.
+        by: Who is to blame; `adapter` if the driver or the worker program broke its rules.
+    """
+
+    requirement: str
+    ok: bool
+    message: str = ""
+    expected: object = None
+    seen: object = None
+    lines: Sequence[Line] = ()
+    blocked_by: str | None = None
+    seconds: float = 0.0
+    trace: list[int] = field(default_factory=list)
+    again: str | None = None
+    by: Literal["implementation", "adapter"] = "implementation"
+
+
+class Miss(Exception):
+    """Something is not as it must be."""
+
+    def __init__(self, what: str, expected: object, seen: object) -> None:
+        super().__init__(f"{what}: expected {show(expected)}, seen {show(seen)}")
+        self.expected = expected
+        self.seen = (
+            seen.value if isinstance(seen, Spelt) else None if isinstance(seen, Absent) else seen
+        )
+
+
+class Checks:
+    """The checks of one run of a case.
+
+    Args:
+        lane: Where.
+        state: What is in its Redis.
+        scope: What the matchers share.
+
+    Attributes:
+        answer: The driver's last one, if it was asked for anything.
+    """
+
+    def __init__(self, lane: Lane, state: State, scope: Scope) -> None:
+        self.answer: Outcome | None = None
+        self._lane = lane
+        self._state = state
+        self._scope = scope
+
+    def miss(self, step: Mapping[str, Any]) -> Miss | None:
+        self._scope.now = time.time()
+        try:
+            for part, judge in self._parts.items():
+                if part in step:
+                    judge(self, step)
+        except Miss as miss:
+            return miss
+        except Unbound as unbound:
+            return Miss(str(unbound), "a value that was seen before", ABSENT)
+        return None
+
+    def _must(self, what: str, matcher: Any, seen: Spelt | Absent, name: str = "") -> None:
+        if not matches(matcher, seen, self._scope, name):
+            raise Miss(what, matcher, seen)
+
+    def _list(self, step: Mapping[str, Any]) -> None:
+        key = self._state.key(step["list"])
+        found = self._range(key, b"list", "LRANGE", [])
+        self._members(step, key, found)
+
+    def _zset(self, step: Mapping[str, Any]) -> None:
+        key = self._state.key(step["zset"])
+        flat = self._range(key, b"zset", "ZRANGE", ["WITHSCORES"])
+        index = step.get("index", 0)
+        scores = flat[1::2]
+        if "score" in step:
+            seen = number(float(scores[index])) if _within(scores, index) else ABSENT
+            self._must(f"score {index} of {key}", step["score"], seen)
+        self._members(step, key, flat[::2])
+
+    def _range(self, key: str, kind: bytes, command: str, more: Sequence[str]) -> list[bytes]:
+        found = self._lane.link.call("TYPE", key)
+        if found == b"none":
+            return []
+        if found != kind:
+            raise Miss(f"the type of {key}", kind.decode(), found.decode())
+        members_: list[bytes] = self._lane.link.call(command, key, 0, -1, *more)
+        return members_
+
+    def _members(self, step: Mapping[str, Any], key: str, found: Sequence[bytes]) -> None:
+        if "len" in step:
+            self._must(f"members of {key}", step["len"], number(len(found)))
+        if "jids" in step:
+            jids = [jid_of(text) for text in found]
+            self._must(f"ids of the members of {key}", step["jids"], plain(jids))
+        if "payload" not in step and "raw" not in step:
+            return
+        index = step.get("index", 0)
+        if not _within(found, index):
+            raise Miss(f"member {index} of {key}", "one", ABSENT)
+        text = found[index].decode("utf-8", "surrogateescape")
+        if "raw" in step:
+            self._must(f"member {index} of {key}", step["raw"], spelt_text(text))
+        if "payload" in step:
+            try:
+                fields = members(text)
+            except ValueError:
+                raise Miss(f"member {index} of {key}", "a JSON object", text) from None
+            for name, matcher in step["payload"].items():
+                what = f"{name!r} of member {index} of {key}"
+                self._must(what, matcher, fields.get(name, ABSENT), name)
+
+    def _hash(self, step: Mapping[str, Any]) -> None:
+        key = self._state.key(step["hash"])
+        flat = self._lane.link.call("HGETALL", key)
+        texts = [text.decode("utf-8", "surrogateescape") for text in flat]
+        fields = dict(zip(texts[::2], texts[1::2], strict=True))
+        if "len" in step:
+            self._must(f"fields of {key}", step["len"], number(len(fields)))
+        for name, matcher in step.get("fields", {}).items():
+            # `*` is a field whose name nobody can know, like the id of an executor.
+            known = fields.get(self._state.named(name))
+            value = next(iter(fields.values()), None) if name == "*" else known
+            self._must(
+                f"{name!r} of {key}", matcher, ABSENT if value is None else spelt_text(value), name
+            )
+        self._ttl(step, key)
+
+    def _set(self, step: Mapping[str, Any]) -> None:
+        key = self._state.key(step["set"])
+        found = {
+            text.decode("utf-8", "surrogateescape")
+            for text in self._lane.link.call("SMEMBERS", key)
+        }
+        if "len" in step:
+            self._must(f"members of {key}", step["len"], number(len(found)))
+        for member in map(self._state.named, step.get("has", ())):
+            if member not in found:
+                raise Miss(f"members of {key}", f"{member} among them", sorted(found))
+        for member in map(self._state.named, step.get("lacks", ())):
+            if member in found:
+                raise Miss(f"members of {key}", f"no {member} among them", sorted(found))
+
+    def _key(self, step: Mapping[str, Any]) -> None:
+        key = self._state.key(step["key"])
+        if "exists" in step and bool(self._lane.link.call("EXISTS", key)) != step["exists"]:
+            raise Miss(f"whether {key} is there", step["exists"], not step["exists"])
+        if "value" in step:
+            value = self._lane.link.call("GET", key)
+            seen = ABSENT if value is None else spelt_text(value.decode("utf-8", "replace"))
+            self._must(key, step["value"], seen)
+        self._ttl(step, key)
+
+    def _ttl(self, step: Mapping[str, Any], key: str) -> None:
+        if "ttl" in step:
+            left = self._lane.link.call("PTTL", key)
+            self._must(
+                f"seconds that {key} lives",
+                step["ttl"],
+                number(left / 1000) if left >= 0 else ABSENT,
+            )
+
+    def _sent(self, step: Mapping[str, Any]) -> list[Call]:
+        process = step.get("process", "driver")
+        return [call for name, call in self._lane.calls() if name == process]
+
+    def _commands(self, step: Mapping[str, Any]) -> None:
+        sent = self._sent(step)
+        units = list(_units(sent)) if "together" in step else [sent]
+        left: list[Any] = min(
+            (self._left(step["commands"], unit) for unit in units), key=len, default=[[]]
+        )
+        if left:
+            names = [call.name.decode("utf-8", "replace") for call in sent]
+            where = " in one transaction" if "together" in step else ""
+            raise Miss(f"commands of {step.get('process', 'driver')}{where}", left[0], names[-40:])
+
+    def _left(self, patterns: Sequence[Any], calls: Sequence[Call]) -> list[Any]:
+        left = list(patterns)
+        for call in calls:
+            if left and self._like(left[0], call):
+                del left[0]
+        return left
+
+    def _like(self, pattern: Sequence[Any], call: Call) -> bool:
+        """Whether a command begins with words like these."""
+        prefix = self._lane.config.prefix  # of keys, which cases name without it
+        words = [word.decode("utf-8", "replace").removeprefix(prefix) for word in call.words]
+        words[0] = words[0].upper()
+        return len(words) >= len(pattern) and all(
+            matches(self._named(each), spelt_text(word), self._scope)
+            for each, word in zip(pattern, words, strict=False)
+        )
+
+    def _never(self, step: Mapping[str, Any]) -> None:
+        for call in self._sent(step):
+            for pattern in step["never"]:
+                if self._like(pattern, call):
+                    raise Miss("commands", f"never {show(pattern)}", _text(call))
+
+    def _writes(self, step: Mapping[str, Any]) -> None:
+        for call in self._sent(step):
+            if call.name not in _READS and not any(self._like(p, call) for p in step["writes"]):
+                allowed = show(step["writes"]) if step["writes"] else "none"
+                raise Miss("commands that write", allowed, _text(call))
+
+    def _metrics(self, step: Mapping[str, Any]) -> None:
+        found = Counted(self._lane.link, self._lane.config.prefix, self._scope)
+        for class_name, parts in step["metrics"].items():
+            for part, matcher in parts.items():
+                seen = found.part(class_name, part)
+                self._must(
+                    f"{part} of {class_name}", matcher, ABSENT if seen is None else plain(seen)
+                )
+
+    def _named(self, matcher: Any) -> Any:
+        return self._state.named(matcher) if isinstance(matcher, str) else matcher
+
+    def _burst(self, step: Mapping[str, Any]) -> None:
+        process = step.get("process", "driver")
+        calls = [call for name, call in self._lane.calls() if name == process]
+        self._must(
+            f"most jobs in one round trip of {process}", step["burst"], number(_burst(calls))
+        )
+
+    def _atomic(self, step: Mapping[str, Any]) -> None:
+        process = step.get("process", "driver")
+        keys = {self._state.key(key).encode() for key in step["atomic"]}
+        calls = [call for name, call in self._lane.calls() if name == process]
+        whole = False
+        for unit in _units(calls):
+            touched = {word for call in unit if call.name in WRITES for word in call.words} & keys
+            added = {word for call in unit if call.name in _ADDS for word in call.words} & keys
+            whole = whole or touched == keys
+            if added and touched != keys:
+                sent = [call.name.decode("utf-8", "replace") for call in unit]
+                raise Miss("one step", sorted(step["atomic"]), [sent, *map(bytes.decode, added)])
+        if not whole:
+            raise Miss("one step", sorted(step["atomic"]), ABSENT)
+
+    def _truthful(self, step: Mapping[str, Any]) -> None:
+        if self.answer is None:
+            raise SuiteFault("nothing was pushed that could be told truthfully")
+        key = self._state.key(step["truthful"])
+        kind = self._lane.link.call("TYPE", key)
+        jobs = self._lane.link.call("ZCARD" if kind == b"zset" else "LLEN", key)
+        outcome = self.answer["outcome"]
+        if (outcome == "ok" and not jobs) or (outcome == "rejected" and jobs):
+            said = f"{outcome!r}, and {jobs} in {key}"
+            raise Miss("the outcome", "one that is true", said)
+
+    def _ran(self, step: Mapping[str, Any]) -> None:
+        jid = self._state.named(step["ran"])
+        events = [e for e in self._state.events() if e.what == "begin" and e.jid == jid]
+        seen = plain(events[-1].args) if events else ABSENT
+        self._must(f"arguments of {jid}", step.get("args", {"$": "any"}), seen)
+
+    def _answered(self, step: Mapping[str, Any]) -> None:
+        if self.answer is None:
+            raise SuiteFault("nothing was asked that has an answer")
+        for name, matcher in step["answer"].items():
+            seen = plain(self.answer[name]) if name in self.answer else ABSENT
+            self._must(f"{name!r} of the answer", matcher, seen)
+
+    def _discarded(self, step: Mapping[str, Any]) -> None:
+        """A connection whose reader gave up is not used again before its reply has come."""
+        process = step.get("process", "driver")
+        calls = self._lane.calls()
+        held_back = struck(calls, process)
+        if not held_back:
+            raise Miss(f"answers to {process} that came late", "one at least", ABSENT)
+        for call, told in held_back:
+            for name, other in calls:
+                same = name == process and other.connection == call.connection
+                # What is sent together with it comes at once.
+                if same and call.at + _TOGETHER < other.at < told:
+                    words = [word.decode("utf-8", "replace") for word in other.words[:3]]
+                    what = f"connection {call.connection} of {process}, whose reply is missing"
+                    raise Miss(what, "not used again", words)
+
+    def _paced(self, step: Mapping[str, Any]) -> None:
+        """Who is refused does not ask again at once."""
+        process = step["process"]
+        times = [
+            call.at
+            for name, call in self._lane.calls()
+            if name == process and isinstance(call.action, Refuse)
+        ]
+        if len(times) < 3:
+            raise Miss(f"commands of {process} that were refused", "three at least", len(times))
+        pause = (times[-1] - times[0]) / (len(times) - 1)
+        if pause < step["paced"]:
+            raise Miss("the average pause between tries", f"{step['paced']} s", f"{pause:.4f} s")
+
+    def _grammar(self, step: Mapping[str, Any]) -> None:
+        """Nobody has keys of their own, but where the protocol lets them."""
+        prefix = self._lane.config.prefix
+        for raw in self._lane.link.call("KEYS", "*"):
+            key = raw.decode("utf-8", "surrogateescape")
+            if not key.startswith(prefix) or not is_known_key(key.removeprefix(prefix)):
+                raise Miss("a key", "one of the protocol, or one that begins with jobwire:", key)
+
+    def _patient(self, step: Mapping[str, Any]) -> None:
+        """No blocking fetch is given up before the server has answered it."""
+        process = step["process"]
+        worker = self._lane.workers[process]
+        blocking = [call for call in worker.fetches() if call.blocks]
+        for call in blocking:
+            if call.given_up and worker.idle_expected:
+                words = [word.decode("utf-8", "replace") for word in call.words]
+                raise Miss(f"what {process} waits for", "an answer", [*words, "given up"])
+        if blocking and not worker.waited():
+            raise Miss(f"what {process} waits for", "an answer that there is nothing", ABSENT)
+
+    def _pauses(self, step: Mapping[str, Any]) -> None:
+        """The pauses between looks at a key are as they have to be, and not all the same."""
+        key = self._state.key(step["of"]).encode()
+        process = step["process"]
+        times = [c.at for name, c in self._lane.calls() if name == process and key in c.words]
+        pauses = [after - before for before, after in itertools.pairwise(times)]
+        # Several commands of one look come together.
+        pauses = [pause for pause in pauses if pause > _TOGETHER]
+        for matcher, number_ in zip(step["pauses"], pauses, strict=False):
+            self._must(f"seconds between looks at {step['of']}", matcher, number(number_))
+        if len(pauses) < len(step["pauses"]):
+            wanted = len(step["pauses"])
+            raise Miss(f"pauses between looks at {step['of']}", wanted, len(pauses))
+        if len(pauses) > 2 and max(pauses) - min(pauses) < 0.02 * max(pauses):
+            raise Miss(f"pauses between looks at {step['of']}", "different ones", pauses)
+
+    def _declared(self, step: Mapping[str, Any]) -> None:
+        """Scripts touch no key but those in their KEYS."""
+        keys: set[bytes] = set()
+        sha, scripts = "", 0
+        for executed in self._lane.executed():
+            name = executed.words[0].upper() if executed.words else b""
+            if not executed.by_script:
+                if name in _SCRIPTS:
+                    keys = {*keys_of(executed.words)}
+                    sha = executed.words[1][:40].decode("utf-8", "replace")
+                    scripts += 1
+                continue
+            try:
+                touched = self._lane.link.call("COMMAND", "GETKEYS", *executed.words)
+            except EnvironmentFault:
+                continue  # a command without keys
+            if hidden := {*touched} - keys:
+                shown = sorted(key.decode("utf-8", "replace") for key in hidden)
+                raise Miss(f"keys that script {sha} touches", "all in KEYS", shown)
+        if not scripts:
+            raise Miss("scripts that were called", "one at least", ABSENT)
+
+    def _that(self, step: Mapping[str, Any]) -> None:
+        holds, seen = self._state.holds(step["that"])
+        if not holds:
+            raise Miss("", step["that"], seen)
+
+    _parts: Mapping[str, Callable[..., None]] = {
+        "list": _list,
+        "zset": _zset,
+        "hash": _hash,
+        "set": _set,
+        "key": _key,
+        "commands": _commands,
+        "never": _never,
+        "writes": _writes,
+        "metrics": _metrics,
+        "burst": _burst,
+        "atomic": _atomic,
+        "truthful": _truthful,
+        "discarded": _discarded,
+        "paced": _paced,
+        "grammar": _grammar,
+        "patient": _patient,
+        "pauses": _pauses,
+        "declared": _declared,
+        "ran": _ran,
+        "answer": _answered,
+        "that": _that,
+    }
+
+    def around(self, step: Mapping[str, Any]) -> list[Line]:
+        """Return up to six commands that have most to do with a check, the last ones."""
+        calls = self._lane.calls()
+        words = [str(step[part]) for part in ("list", "zset", "hash", "set", "key") if part in step]
+        keys = [self._state.key(word).encode() for word in words]
+        near = [line for line in calls if any(key in line[1].words for key in keys)]
+        return (near or calls)[-6:]
+
+
+def _text(call: Call) -> str:
+    return b" ".join(call.words).decode("utf-8", "replace")[:300]
+
+
+def _within(sequence: Sequence[object], index: int) -> bool:
+    return -len(sequence) <= index < len(sequence)
+
+
+def _units(calls: Sequence[Call]) -> Iterator[list[Call]]:
+    """Yield the commands of each transaction together, and all others by themselves."""
+    for connection in {call.connection for call in calls}:
+        unit: list[Call] = []
+        for call in (call for call in calls if call.connection == connection):
+            unit.append(call)
+            if not call.transaction:
+                yield unit
+                unit = []
+
+
+def _burst(calls: Sequence[Call]) -> int:
+    """Return how many payloads a process sent at most before it had to wait for a reply."""
+    most = 0
+    for connection in {call.connection for call in calls}:
+        jobs, answered = 0, 0.0
+        for call in (call for call in calls if call.connection == connection):
+            if call.at >= answered:
+                jobs = 0
+            jobs += sum(word.startswith(b"{") and b'"jid"' in word for word in call.words)
+            most = max(most, jobs)
+            answered = max(answered, call.answered or 0.0)
+    return most

@@ -1,0 +1,513 @@
+"""A run: cases over lanes, verdicts out of findings, everything ended in the end."""
+
+from __future__ import annotations
+
+import json
+import queue
+import random
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Protocol
+
+from jobwire_conformance import data
+from jobwire_conformance.cases.case import Case, load
+from jobwire_conformance.config import Config
+from jobwire_conformance.errors import AdapterFault, ConformError, SuiteFault
+from jobwire_conformance.run import crash, traffic
+from jobwire_conformance.run.checks import Finding
+from jobwire_conformance.run.play import Play
+from jobwire_conformance.run.sets import Frozen
+from jobwire_conformance.run.traffic import Traffic
+from jobwire_conformance.run.verdicts import (
+    Deviation,
+    Standing,
+    Verdict,
+    judge,
+    stale,
+    status,
+    summary,
+)
+from jobwire_conformance.sandbox.external_server import Borrowed, borrow
+from jobwire_conformance.sandbox.processes import Keeper, Server, Store, server_program
+from jobwire_conformance.sandbox.sandbox import Lane, side_by_side
+from jobwire_conformance.wire.call import Call
+from jobwire_conformance.wire.faults import Rule
+
+__all__ = ["Outcome", "Watcher", "check_data", "chosen", "run"]
+
+_WORST = {status: rank for rank, status in enumerate((5, 4, 64, 3, 1, 2, 0))}
+_FAULTS_IN_A_ROW = 3  # cases that the adapter ends, one finished after the other, until all ends
+
+
+class Watcher(Protocol):
+    """Is told how a run goes, from several threads, one at a time."""
+
+    def waiting(self, case: Case, what: str) -> None:
+        """A case waits for something."""
+
+    def finished(self, case: Case, verdicts: Sequence[Verdict], seconds: float) -> None:
+        """A case is over."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """All that a run found."""
+
+    config: Config
+    cases: Sequence[Case] = ()  # all that the suite has, whether they ran or not
+    again: str = ""  # the command that runs one case again, up to the name
+    variant: str = ""  # which of several ways to set the implementation up
+    seed: int = 0
+    frozen: Frozen | None = None  # the checks that count, if not all of the suite's
+    verdicts: list[Verdict] = field(default_factory=list)
+    losses: list[crash.Loss] = field(default_factory=list)
+    stale: list[Deviation] = field(default_factory=list)
+    unexplained: list[Deviation] = field(default_factory=list)
+    errors: list[ConformError] = field(default_factory=list)
+    version: str = ""
+    server: tuple[str, str] = ("redis", "unknown")
+    started: str = ""
+    seconds: float = 0.0
+    status: int = 0
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the run did not come to its end. A fault of the adapter ends only its case."""
+        return any(getattr(error, "case", None) is None for error in self.errors)
+
+    def as_data(self) -> dict[str, Any]:
+        """Return results.json. See schema/results.json."""
+        about = {"name": self.config.name, "version": self.version or "unknown"}
+        if self.variant:
+            about["variant"] = self.variant
+        for name in ("language", "source"):
+            if value := getattr(self.config, name):
+                about[name] = value
+        found = {
+            "results": 1,
+            "spec": data.spec_version() if self.frozen is None else self.frozen.spec,
+            "suite": suite_version(),
+            "driver": 1,
+            "implementation": about,
+            "claims": {
+                claim: {
+                    "met": standing.met and not self.stopped,
+                    "checks": dict(sorted(standing.counts.items())),
+                    "missing": [*standing.missing],
+                    "unchecked": [*standing.unchecked],
+                }
+                for claim, standing in self._standings().items()
+            },
+            "generation": self.config.generation,
+            "server": {"name": self.server[0], "version": self.server[1]},
+            "seed": self.seed,
+            "started": self.started,
+            "seconds": round(self.seconds, 3),
+            "status": self.status,
+            "checks": [check_data(verdict) for verdict in self.verdicts],
+            "loss_map": [_loss(loss) for loss in self.losses],
+            "errors": [_error(each) for each in self.errors],
+            "trace": "trace.jsonl",
+        }
+        if self.again:
+            found["again"] = self.again
+        return found
+
+    def _standings(self) -> Mapping[str, Standing]:
+        return summary(self.config.claims, self.verdicts, self.cases, self.config.generation)
+
+
+@cache
+def every_case() -> Sequence[Case]:
+    """Return all cases of the suite, read once."""
+    return load()
+
+
+def suite_version() -> str:
+    """Return the version of the suite, which comes with jobwire."""
+    try:
+        return version("jobwire")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def check_data(verdict: Verdict) -> dict[str, Any]:
+    """Return a check of results.json."""
+    finding = verdict.finding
+    found: dict[str, Any] = {
+        "case": verdict.case,
+        "requirement": finding.requirement,
+        "claim": verdict.claim,
+        "keyword": verdict.keyword,
+        "status": verdict.status,
+        "seconds": round(finding.seconds, 3),
+    }
+    if verdict.runs > 1:
+        found["runs"] = verdict.runs
+        if verdict.held:
+            found["held"] = verdict.held
+    if not finding.ok:
+        found |= {"message": finding.message or finding.blocked_by or "", "by": finding.by}
+        found |= {"expected": finding.expected, "seen": finding.seen}
+    if finding.blocked_by is not None:
+        found["blocked_by"] = finding.blocked_by
+    if finding.trace:
+        found["trace"] = finding.trace
+    if verdict.deviation is not None:
+        found["reason"] = verdict.deviation.reason
+        if verdict.deviation.issue:
+            found["issue"] = verdict.deviation.issue
+    return found
+
+
+def _loss(loss: crash.Loss) -> dict[str, Any]:
+    found: dict[str, Any] = {"case": loss.case, "point": loss.point, "side": loss.side}
+    if loss.window is not None:
+        found["window"] = loss.window
+    found["outcome"] = loss.outcome
+    if loss.trace is not None:
+        found["trace"] = [*loss.trace]
+    return found
+
+
+def _error(error: ConformError) -> dict[str, Any]:
+    if isinstance(error, AdapterFault) and error.case is not None:
+        return {"status": error.status, "message": error.problem, "case": error.case}
+    return {"status": error.status, "message": str(error)}
+
+
+def offered(cases: Sequence[Case], config: Config) -> list[Case]:
+    """Return the cases that need nothing but what the implementation offers."""
+    return [case for case in cases if set(case.needs) <= set(config.offers)]
+
+
+def chosen(
+    cases: Sequence[Case], claims: Sequence[str], generation: int, *, losses: bool = False
+) -> list[Case]:
+    """Return the cases that count for these claims and this generation.
+
+    Args:
+        cases: From these.
+        claims: Of the implementation.
+        generation: Of the implementation.
+        losses: With those that only tell where jobs are lost, because the implementation claims
+            the role, but not the profile that forbids it.
+    """
+    roles = {claim.partition("/")[0] for claim in claims}
+
+    def counts(case: Case) -> bool:
+        of = {claim for each in case.requirements for claim in case.counts_for(each)}
+        maps = losses and case.crash is not None
+        return any(claim in claims or (maps and claim.partition("/")[0] in roles) for claim in of)
+
+    return [case for case in cases if case.generation in (None, generation) and counts(case)]
+
+
+class _Trace:
+    """trace.jsonl, written case by case; nothing at all without a file."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._file = None if path is None else path.open("w", encoding="utf-8")
+        self._lines = 0
+
+    def add(
+        self, case: Case, calls: Sequence[tuple[str, Call]], crash: str | None = None
+    ) -> dict[int, int]:
+        """Write the commands of a case; return which call is on which line, from 0.
+
+        Args:
+            case: Which.
+            calls: The commands, with the process that sent each.
+            crash: Of a rerun in which a process was cut off: where.
+        """
+        places = {}
+        for name, call in calls:
+            places[id(call)] = self._lines
+            self._lines += 1
+            if self._file is not None:
+                line = {"case": case.name, "proc": name, **json.loads(call.as_json())}
+                line["ms"] = round((call.at - calls[0][1].at) * 1e3, 3)
+                line["sent"] = call.sent is not None
+                if crash is not None:
+                    line["crash"] = crash
+                self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        return places
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+class _Run:
+    def __init__(
+        self,
+        outcome: Outcome,
+        cases: Sequence[Case],
+        deviations: Sequence[Deviation],
+        watcher: Watcher,
+        patience: float,
+        trace: _Trace,
+        repeat: int,
+        in_a_row: bool,
+    ) -> None:
+        self._outcome = outcome
+        self._deviations = deviations
+        self._watcher = watcher
+        self._patience = patience
+        self._trace = trace
+        self._repeat = repeat
+        self._traffic = Traffic(outcome.config)
+        self._lock = threading.Lock()
+        self._row: list[str] = []  # names of the last cases, if the adapter ended all of them
+        self.finished: list[Case] = []
+        self._cases: queue.SimpleQueue[Case] = queue.SimpleQueue()
+        order = sorted(cases, key=lambda case: case.name)
+        random.Random(outcome.seed).shuffle(order)
+        if not in_a_row:
+            # The slow ones first, so that no lane has them left when the others are through.
+            order.sort(key=lambda case: (case.crash is None, case.pace is None))
+        for case in order:
+            self._cases.put(case)
+
+    def judge_traffic(self) -> None:
+        """Add what is to be said of all cases together."""
+        verdicts = self._scored(self._traffic.verdicts(self._deviations))
+        self._outcome.verdicts += verdicts
+        self._watcher.finished(self._traffic.case(), verdicts, 0.0)
+
+    def lane(
+        self,
+        keeper: Keeper,
+        servers: Callable[[], tuple[Store, Store]],
+        rewrites: Sequence[Rule],
+    ) -> None:
+        """Run cases until none is left, or something is in the way of all."""
+        try:
+            with Lane(keeper, self._outcome.config, servers, rewrites) as lane:
+                self._outcome.server = lane.server()
+                while not self._outcome.stopped:
+                    try:
+                        case = self._cases.get_nowait()
+                    except queue.Empty:
+                        break
+                    self._one(lane, case)
+                unknown = not (self._outcome.version or self._outcome.errors)
+                if unknown and self._outcome.config.driver is not None:
+                    lane.driver.hello()
+                    self._outcome.version = lane.version
+        except ConformError as error:
+            with self._lock:
+                self._outcome.errors.append(error)
+        except Exception:  # noqa: BLE001  in a thread of its own nobody else would hear of it
+            with self._lock:
+                self._outcome.errors.append(
+                    SuiteFault(
+                        f"a mistake in the suite; please report it:\n{traceback.format_exc()}"
+                    )
+                )
+
+    def _one(self, lane: Lane, case: Case) -> None:
+        began = time.monotonic()
+        waits = lambda what: self._tell(case, what)  # noqa: E731
+        runs: list[list[Finding]] = []
+        fault: AdapterFault | None = None
+        try:
+            for _ in range(self._repeat):
+                lane.reset()
+                runs.append(self._play(lane, case, waits))
+        except AdapterFault as error:
+            if self._outcome.stopped:
+                raise  # its processes are gone, by no fault of theirs
+            fault = AdapterFault(error.problem, case.name)
+            runs.append(self._ended(lane, case, fault))
+        except ConformError as error:
+            raise type(error)(f"in case {case.name}: {error}") from None
+        claims = self._outcome.config.claims
+        verdicts = self._scored(judge(case, runs[0], claims, self._deviations, again=runs[1:]))
+        with self._lock:
+            self._outcome.version = self._outcome.version or lane.version
+            self._outcome.verdicts += verdicts
+            self.finished.append(case)
+            self._watcher.finished(case, verdicts, time.monotonic() - began)
+            self._count(fault)
+        if fault is not None:
+            lane.renew()
+
+    def _ended(self, lane: Lane, case: Case, fault: AdapterFault) -> list[Finding]:
+        """Return what is to be said of a case that the adapter has ended: none of it was tried."""
+        with self._lock:
+            # Those of a rerun are no part of what else is written of the case.
+            rerun = None if case.crash is None else "ended by the adapter"
+            places = self._trace.add(case, lane.calls(), rerun).values()
+        lines = [min(places), max(places)] if places else []
+        why = fault.problem.partition("\n")[0]
+        return [
+            Finding(requirement, False, blocked_by=why, trace=[*lines], by="adapter")
+            for requirement in case.requirements
+        ]
+
+    def _count(self, fault: AdapterFault | None) -> None:
+        """Keep in mind whether the adapter ended a case; if it does so again and again, end all."""
+        if fault is None:
+            self._row.clear()
+            return
+        assert fault.case is not None
+        self._outcome.errors.append(fault)
+        self._row.append(fault.case)
+        left = self._cases.qsize()
+        if len(self._row) == _FAULTS_IN_A_ROW and left:
+            self._outcome.errors.append(
+                AdapterFault(
+                    f"{len(self._row)} cases in a row ended by the adapter: "
+                    f"{', '.join(self._row)}; {left} more were not run.\n  What to do: "
+                    "`jobwire conform doctor` looks at the adapter alone."
+                )
+            )
+
+    def _play(self, lane: Lane, case: Case, waits: Any) -> list[Finding]:
+        findings = Play(lane, case, patience=self._patience, waits=waits).run()
+        with self._lock:
+            lines = lane.calls()
+            places = self._trace.add(case, lines)
+            _place(self._traffic.look(case, lines), places)
+        _place(findings, places)
+        if case.crash is not None and all(finding.ok for finding in findings):
+            lane.reset()
+
+            def keep(where: str, failed: Sequence[Finding]) -> tuple[int, int] | None:
+                with self._lock:
+                    places = self._trace.add(case, lane.calls(), where)
+                if not places:
+                    return None
+                lines = min(places.values()), max(places.values())
+                for finding in failed:
+                    finding.trace[:] = lines
+                return lines
+
+            more, losses = crash.run(lane, case, patience=self._patience, waits=waits, keep=keep)
+            findings += more
+            with self._lock:
+                self._outcome.losses += losses
+        elif case.crash is not None:
+            failed = next(finding for finding in findings if not finding.ok)
+            findings += [
+                Finding(each, False, blocked_by=f"{case.name}#{failed.requirement}")
+                for each in case.crash["check"]
+            ]
+        return findings
+
+    def _scored(self, verdicts: list[Verdict]) -> list[Verdict]:
+        """Take those out of the score that came after the frozen set."""
+        frozen = self._outcome.frozen
+        for verdict in verdicts:
+            if frozen is not None and not frozen.has(verdict):
+                verdict.status = "added-after"
+        return verdicts
+
+    def _tell(self, case: Case, what: str) -> None:
+        with self._lock:
+            self._watcher.waiting(case, what)
+
+
+def _place(findings: Sequence[Finding], places: dict[int, int]) -> None:
+    for finding in findings:
+        numbers = [places[id(call)] for _, call in finding.lines if id(call) in places]
+        if numbers:
+            finding.trace[:] = [min(numbers), max(numbers)]
+
+
+def _left_out(outcome: Outcome, ran: Sequence[Case]) -> set[str]:
+    """Return the ids of deviations that are about more than what ran.
+
+    Those are the requirements that have checks in other cases of what the implementation claims;
+    where there are any, also whatever the traffic of all cases shows.
+    """
+    names = {case.name for case in ran}
+    config = outcome.config
+    others = [case for case in outcome.cases if case.name not in names]
+    left = chosen(others, [*config.claims, *config.unasked], config.generation)
+    found = {requirement for case in left for requirement in case.requirements}
+    if left:
+        found.update(traffic.REQUIREMENTS)
+        found.update(f"{traffic.NAME}#{requirement}" for requirement in traffic.REQUIREMENTS)
+    return found
+
+
+def run(
+    config: Config,
+    cases: Sequence[Case],
+    deviations: Sequence[Deviation],
+    *,
+    watcher: Watcher,
+    lanes: int = 1,
+    patience: float = 20.0,
+    program: str | None = None,
+    redis: Borrowed | None = None,
+    rewrites: Sequence[Rule] = (),
+    trace: Path | None = None,
+    again: str = "",
+    variant: str = "",
+    seed: int = 0,
+    repeat: int = 1,
+    frozen: Frozen | None = None,
+) -> Outcome:
+    """Run cases and return everything that was found.
+
+    Args:
+        config: Of the implementation.
+        cases: Those to run.
+        deviations: What the implementation declares.
+        watcher: Told how it goes.
+        lanes: How many cases at a time.
+        patience: Seconds until something that has to happen must have.
+        program: Of the servers; None for the first one that there is.
+        redis: A server to use instead, in a single lane.
+        rewrites: Mistakes that every process is to make.
+        trace: Where to write all commands.
+        again: The command that runs one case again, up to the name.
+        variant: Which of several ways to set the implementation up this is.
+        seed: Of the order of the cases.
+        repeat: How often each case is run.
+        frozen: The checks that count; None for all.
+    """
+    cases = offered(cases, config)
+    outcome = Outcome(config, offered(every_case(), config), again, variant, seed, frozen)
+    outcome.unexplained = [each for each in deviations if each.unexplained]
+    outcome.started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    began = time.monotonic()
+    lines = _Trace(trace)
+    work = _Run(outcome, cases, deviations, watcher, patience, lines, repeat, in_a_row=lanes == 1)
+    try:
+        found = None if redis else server_program(program)
+        with Keeper() as keeper:
+
+            def servers() -> tuple[Store, Store]:
+                if redis is not None:
+                    return borrow(keeper, redis)
+                assert found is not None
+                return Server(keeper, found), Server(keeper, found)
+
+            count = max(1, min(lanes, len(cases)))
+            side_by_side(
+                keeper, count, lambda: work.lane(keeper, servers, rewrites), outcome.errors
+            )
+    except ConformError as error:
+        outcome.errors.append(error)
+    finally:
+        lines.close()
+    work.judge_traffic()
+    outcome.verdicts.sort(key=lambda verdict: (verdict.case, verdict.claim))
+    outcome.losses.sort(key=lambda loss: loss.case)
+    outcome.stale = stale(deviations, outcome.verdicts, _left_out(outcome, work.finished))
+    outcome.seconds = time.monotonic() - began
+    wrong = bool(outcome.stale or outcome.unexplained)
+    statuses = [status(outcome.verdicts, stale_or_unknown=wrong)]
+    statuses += [error.status for error in outcome.errors]
+    outcome.status = min(statuses, key=lambda each: _WORST[each])
+    return outcome

@@ -1,0 +1,351 @@
+"""What is in Redis and what happened, as cases ask for it: predicates, and the way to rest."""
+
+from __future__ import annotations
+
+import base64
+import json
+import operator
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from jobwire_conformance.cases.match import TIMES, Scope, moment, written_time
+from jobwire_conformance.cases.values import members
+from jobwire_conformance.errors import SuiteFault, Unbound
+from jobwire_conformance.sandbox.processes import wait_for
+from jobwire_conformance.sandbox.sandbox import Lane
+from jobwire_conformance.sandbox.worker import Event
+from jobwire_conformance.wire.call import Call
+from jobwire_conformance.wire.faults import Delay
+
+__all__ = ["State", "jid_of", "struck"]
+
+SETS = ("schedule", "retry", "dead")
+_COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+_PREDICATE = re.compile(r"\s*([a-z]+)\(([^)]*)\)\s*(==|!=|<=|>=|<|>)\s*(.+?)\s*")
+_IDENTITY = re.compile(rb"[^:\s]+:[0-9]+:[0-9a-f]{12}")
+_FIRST_BEAT = 15.0  # seconds
+_STEADY = 0.01  # seconds between two looks that must be the same
+
+
+class State:
+    """The Redis of a lane, seen through one run of a case."""
+
+    def __init__(self, lane: Lane, scope: Scope) -> None:
+        self.lane = lane
+        self.scope = scope
+
+    # -- names
+
+    def named(self, text: str) -> str:
+        """Put identities of processes and bound values in the place of `{name}`."""
+
+        def value(found: re.Match[str]) -> str:
+            name = found[1]
+            if name in self.lane.workers:
+                return self.identity(name)
+            if name in self.scope.bound:
+                return str(self.scope.bound[name])
+            raise Unbound(f"nothing has the name {name!r}")
+
+        return re.sub(r"\{([a-z][a-z0-9_]*)\}", value, text)
+
+    def key(self, text: str) -> str:
+        """Return the key that a case means."""
+        return self.lane.config.prefix + self.named(text)
+
+    def identity(self, name: str) -> str:
+        """Return the identity that a process has given itself; a text without sense if none.
+
+        It is the one that is, or was, registered and that this process has sent. A process may
+        fetch before it registers, so the first beat is waited for.
+        """
+        worker = self.lane.workers[name]
+        found: list[str] = []
+
+        def said() -> bool:
+            # In the order in which they were sent: later it may speak of other processes too.
+            words = [word for call in worker.proxy.snapshot() for word in call.words]
+            known = set(self.lane.link.call("SMEMBERS", f"{self.lane.config.prefix}processes"))
+            found[:] = [word.decode() for word in words if word in known]
+            if worker.group.status is not None or not worker.idle_expected:
+                # Perhaps not registered any more: a word that is named like one.
+                found[:] = [w.decode() for w in words if w in known or _IDENTITY.fullmatch(w)]
+            return bool(found) or worker.group.status is not None
+
+        wait_for(said, _FIRST_BEAT)
+        return found[0] if found else "(no identity)"
+
+    # -- writing
+
+    def seed(self, seed: Mapping[str, Any]) -> None:
+        """Write one key."""
+        link, now = self.lane.link, time.time()
+        key = self.key(next(str(seed[verb]) for verb in _SEEDS if verb in seed))
+        texts = self._texts(seed, now)
+        if "zadd" in seed:
+            score = moment(seed["score"], now)
+            link.call("ZADD", key, *(word for text in texts for word in (score, text)))
+        elif "lpush" in seed:
+            link.call("LPUSH", key, *texts)
+            bare = str(seed["lpush"])
+            if bare.startswith("queue:") and seed.get("registered", True):
+                link.call("SADD", self.key("queues"), self.named(bare.removeprefix("queue:")))
+        elif "hset" in seed:
+            link.call("HSET", key, *[each for pair in seed["fields"].items() for each in pair])
+        elif "sadd" in seed:
+            link.call("SADD", key, *map(self.named, seed["members"]))
+        elif "del" in seed:
+            link.call("DEL", key)
+        else:
+            link.call("SET", key, seed["value"])
+        if "ttl" in seed:
+            link.call("PEXPIRE", key, int(seed["ttl"] * 1000))
+
+    def _texts(self, seed: Mapping[str, Any], now: float) -> list[bytes]:
+        """Return the payloads; in several, `{n}` is the number of each."""
+        if "base64" in seed:
+            return [base64.b64decode(seed["base64"])]
+        if not ("raw" in seed or "job" in seed):
+            return []
+        text = self._text(seed, now)
+        if "times" not in seed:
+            return [text.encode()]
+        numbers = range(1, seed["times"] + 1)
+        return [text.replace("{n}", str(number)).encode() for number in numbers]
+
+    def _text(self, seed: Mapping[str, Any], now: float) -> str:
+        if "raw" in seed:
+            return str(seed["raw"])
+        job = {
+            name: written_time(moment(value["of"], now), value["generation"])
+            if isinstance(value, dict) and value.get("$") == "time"
+            else value
+            for name, value in seed["job"].items()
+        }
+        return json.dumps(job, ensure_ascii=False, separators=(",", ":"))
+
+    def warp(self, seconds: float, patterns: list[str]) -> None:
+        """Make the data older: scores, times in payloads, expiries."""
+        link = self.lane.link
+        wanted = [re.compile(".*".join(map(re.escape, self.key(p).split("*")))) for p in patterns]
+        for raw in link.call("KEYS", "*"):
+            key = raw.decode("utf-8", "surrogateescape")
+            if wanted and not any(pattern.fullmatch(key) for pattern in wanted):
+                continue
+            if link.call("TYPE", raw) == b"zset":
+                for member, score in _pairs(link.call("ZRANGE", raw, 0, -1, "WITHSCORES")):
+                    link.calls(
+                        [
+                            ("ZREM", raw, member),
+                            ("ZADD", raw, float(score) - seconds, _aged(member, seconds)),
+                        ]
+                    )
+            left = link.call("PTTL", raw)
+            if left >= 0:
+                link.call("PEXPIRE", raw, max(1, left - int(seconds * 1000)))
+
+    # -- looking
+
+    def events(self) -> list[Event]:
+        """Return what all jobs reported, in order."""
+        found = [event for worker in self.lane.workers.values() for event in worker.events()]
+        return sorted(found, key=lambda event: event.at)
+
+    def holds(self, predicate: str) -> tuple[bool, str]:
+        """Return whether a predicate holds, and what is instead of what it says."""
+        seen = []
+        every = True
+        for part in predicate.split(" and "):
+            found = _PREDICATE.fullmatch(part)
+            if found is None:
+                raise SuiteFault(f"no predicate: {part!r}")
+            name, argument, compare, wanted = found.groups()
+            value = self._value(name, self.named(argument.strip()))
+            other = self.named(wanted)
+            holds = _COMPARE[compare](value, int(other) if isinstance(value, int) else other)
+            seen.append(f"{name}({argument}) is {value}")
+            every = every and holds
+        return every, ", ".join(seen)
+
+    def number(self, name: str, argument: str) -> int:
+        """Return what a function of predicates that counts says."""
+        return int(self._value(name, argument))
+
+    def _value(self, name: str, argument: str) -> int | str:
+        match name:
+            case "performed":
+                return sum(e.jid == argument and e.what == "end" and e.ok for e in self.events())
+            case "began":
+                return sum(e.jid == argument and e.what == "begin" for e in self.events())
+            case "started":
+                return ",".join(str(e.jid) for e in self.events() if e.what == "begin")
+            case "items":
+                begun = [e for e in self.events() if e.jid == argument and e.what == "begin"]
+                return ",".join(json.dumps(e.args[0] if e.args else None) for e in begun)
+            case "copies":
+                return len(self._places(argument))
+            case "place":
+                return ",".join(self._places(argument)) or "nowhere"
+            case "order":
+                prefix = f"{self.lane.config.prefix}queue:"
+                found = self.lane.link.call("LRANGE", prefix + argument, 0, -1)
+                return ",".join(str(jid_of(text)) for text in found)
+            case "stat":
+                found = self.lane.link.call("GET", f"{self.lane.config.prefix}stat:{argument}")
+                return int(found or 0)
+            case "share":
+                name, prefix, first = argument.split(",")
+                return self._share(name, prefix, int(first))
+            case "life":
+                return ",".join(self._life(argument))
+            case "waited":
+                return len(self.lane.workers[argument].waited())
+            case "struck":
+                return len(struck(self.lane.calls(), argument))
+            case "looks":
+                calls = self.lane.workers[argument].proxy.snapshot()
+                keys = {self.key("schedule").encode(), self.key("retry").encode()}
+                return sum(call.reply is not None and bool(keys & {*call.words}) for call in calls)
+            case "exit":
+                status = self.lane.workers[argument].group.status
+                return "running" if status is None else str(status)
+        raise SuiteFault(f"there is no predicate {name!r}")
+
+    def _share(self, name: str, prefix: str, first: int) -> int:
+        """Return how many percent of the first jobs in a process have such an id; -1: too few."""
+        events = self.lane.workers[name].events()
+        jids = [str(event.jid) for event in events if event.what == "begin"][:first]
+        if len(jids) < first:
+            return -1
+        return round(100 * sum(jid.startswith(prefix) for jid in jids) / first)
+
+    def _life(self, jid: str) -> list[str]:
+        """Return what was reported of a job, and when a worker put it among the dead, in order."""
+        dead, word = self.key("dead").encode(), jid.encode()
+        steps = [(event.at, event.what) for event in self.events() if event.jid == jid]
+        for _, call in self.lane.calls():
+            refused = call.reply is None or call.reply.startswith(b"-")
+            if dead in call.words and not refused and any(word in each for each in call.words):
+                steps.append((call.at, "dead"))
+        return [what for _, what in sorted(steps)]
+
+    def _places(self, jid: str) -> list[str]:
+        return [place for place, text in self._payloads() if jid_of(text) == jid]
+
+    def _payloads(self) -> Iterator[tuple[str, bytes]]:
+        """Yield every payload, wherever it is, with the name of the key."""
+        link, prefix = self.lane.link, self.lane.config.prefix
+        for raw in sorted(link.call("KEYS", "*")):
+            key = raw.decode("utf-8", "surrogateescape").removeprefix(prefix)
+            kind = link.call("TYPE", raw)
+            if kind == b"list":
+                yield from ((key, text) for text in link.call("LRANGE", raw, 0, -1))
+            elif kind == b"zset":
+                yield from ((key, text) for text in link.call("ZRANGE", raw, 0, -1))
+            elif kind == b"hash" and not key.endswith((":work", ":workers")):
+                yield from ((key, text) for text in link.call("HVALS", raw) if text[:1] == b"{")
+
+    # -- rest
+
+    def unrest(self) -> str | None:
+        """Return what is still going on; None if nothing is."""
+        awake = [w for w in self.lane.workers.values() if w.group.status is None]
+        for worker in awake:
+            if why := worker.unrest():
+                return why
+        working = [worker for worker in awake if worker.idle_expected]
+        for worker in working:
+            for queue in worker.queues:
+                key = f"{self.lane.config.prefix}queue:{queue}"
+                if self.lane.link.call("TYPE", key) == b"list":
+                    return f"jobs wait in {key}"
+        if working and "scheduler/core" in self.lane.config.claims:
+            for name in ("schedule", "retry"):
+                key = self.lane.config.prefix + name
+                if self.lane.link.call("ZCOUNT", key, "-inf", time.time()):
+                    return f"members of {key} are due"
+        return None
+
+    def settle(self, seconds: float) -> str | None:
+        """Wait until nothing goes on; return what still does if that takes too long."""
+        deadline = time.monotonic() + seconds
+        before: object = None
+        while True:
+            why = self.unrest()
+            now = None if why else self._digest()
+            if now is not None and now == before:
+                return None
+            before = now
+            if time.monotonic() > deadline:
+                return why or "the keys change all the time"
+            time.sleep(_STEADY)
+
+    def _digest(self) -> object:
+        link, prefix = self.lane.link, self.lane.config.prefix
+        sizes = [("ZCARD", prefix + name) for name in SETS]
+        queues = sorted(link.call("SMEMBERS", f"{prefix}queues"))
+        kinds = [("TYPE", prefix.encode() + b"queue:" + queue) for queue in queues]
+        return [*link.calls([*sizes, *kinds, ("DBSIZE",)]), len(self.events())]
+
+
+_SEEDS = ("zadd", "lpush", "hset", "sadd", "set", "del")
+
+
+def struck(calls: Sequence[tuple[str, Call]], process: str) -> list[tuple[Call, float]]:
+    """Return the commands of a process whose answers were held back, and when they came.
+
+    Only those for which that is over: infinity if the connection was given up before.
+    """
+    found = []
+    for name, call in calls:
+        if name == process and isinstance(call.action, Delay):
+            late = call.action.seconds if call.action.side == "after" else 0.0
+            told = call.answered + late if call.answered is not None else float("inf")
+            if call.given_up:
+                found.append((call, float("inf")))
+            elif told < time.monotonic():
+                found.append((call, told))
+    return found
+
+
+def _pairs(reply: list[Any]) -> Iterator[tuple[bytes, bytes]]:
+    return zip(reply[::2], reply[1::2], strict=True)
+
+
+def jid_of(text: bytes) -> str | None:
+    """Return the id in a payload, if it is one and has one."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    jid = found.get("jid") if isinstance(found, dict) else None
+    return jid if isinstance(jid, str) else None
+
+
+def _aged(member: bytes, seconds: float) -> bytes:
+    """Return a payload whose times are so much earlier, otherwise byte for byte the same."""
+    try:
+        text = member.decode()
+        fields = members(text)
+    except ValueError:
+        return member
+    for name in TIMES:
+        spelt = fields.get(name)
+        if spelt is None or spelt.kind not in ("integer", "float"):
+            continue
+        older = (
+            str(spelt.value - int(seconds * 1000))
+            if spelt.kind == "integer"
+            else repr(spelt.value - seconds)
+        )
+        text = text.replace(f'"{name}":{spelt.raw}', f'"{name}":{older}')
+    return text.encode()

@@ -1,0 +1,1 @@
+"""Sandboxes: the servers, proxies and processes that a case runs against."""

@@ -1,0 +1,274 @@
+"""Talk to a driver: JSON lines, and no trust. What is wrong with them is an adapter fault."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import time
+from collections.abc import Mapping
+from subprocess import TimeoutExpired
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from jobwire_conformance import data
+from jobwire_conformance.config import Config
+from jobwire_conformance.config import Driver as Settings
+from jobwire_conformance.errors import AdapterFault, SuiteFault
+from jobwire_conformance.sandbox.processes import Group, Keeper, Log
+
+__all__ = ["Driver", "Outcome"]
+
+_LONGEST = 8 * 1024 * 1024  # bytes of one answer
+_RESULTS = {
+    "hello": "greeting",
+    "push": "pushed",
+    "push_bulk": "pushed_bulk",
+    "act": "nothing",
+    "bye": "nothing",
+    **dict.fromkeys(["queue", "set", "find"], "members"),
+    **{name: name for name in ("queues", "stats", "processes", "work")},
+}
+
+Outcome = dict[str, Any]
+"""`outcome` is ok, rejected, unknown or unsupported; beside it is what the answer holds."""
+
+
+def _validator(definition: str) -> Draft202012Validator:
+    whole = data.schema("driver")
+    return Draft202012Validator({"$ref": f"#/$defs/{definition}", "$defs": whole["$defs"]})
+
+
+class Driver:
+    """The driver of one lane; started at the first request.
+
+    Args:
+        keeper: Who kills it if the suite cannot.
+        config: Of the implementation.
+        settings: Its section `driver`.
+        url: The Redis that it uses.
+        generation: That it writes, or `auto`.
+        log: Gets what it writes to standard error.
+        timeout: Seconds that it is asked to wait for a reply.
+    """
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        config: Config,
+        settings: Settings,
+        *,
+        url: str,
+        generation: int | str,
+        log: Log,
+        timeout: float | None = None,
+    ) -> None:
+        self._keeper = keeper
+        self._directory = config.path.parent
+        self._settings = settings
+        self._url = url
+        self._environment = {
+            "JOBWIRE_REDIS_URL": url,
+            "JOBWIRE_GENERATION": str(generation),
+            **({} if timeout is None else {"JOBWIRE_TIMEOUT": f"{timeout:g}"}),
+        }
+        self._log = log
+        self._group: Group | None = None
+        self._number = 0
+        self._buffer = b""
+        self._checks = {
+            name: _validator(name) for name in {"request", "response", *_RESULTS.values()}
+        }
+        self.version = ""
+        self.operations: frozenset[str] = frozenset()
+
+    def ask(self, op: str, **members: Any) -> Outcome:
+        """Return what became of a request.
+
+        Raises:
+            AdapterFault: The driver breaks the rules.
+        """
+        if not self.operations and op != "hello":
+            self.hello()
+        return self._ask(op, members)
+
+    def hello(self) -> None:
+        """Open the conversation."""
+        said = self._ask("hello", {"driver": 1, "redis_url": self._url})
+        if said["outcome"] != "ok":
+            raise self._fault("it refused hello", "answer hello with driver, version and ops")
+        self.version = said["version"]
+        self.operations = frozenset(said["ops"]) | {"hello"}
+
+    def leave(self, seconds: float) -> int | None:
+        """Say goodbye; return the exit status, or None if it does not end within so long."""
+        group = self._group
+        if group is None:
+            return 0
+        self._ask("bye", {})
+        try:
+            return group.popen.wait(seconds)
+        except TimeoutExpired:
+            return None
+        finally:
+            self._end()
+
+    @property
+    def log(self) -> Log:
+        """What it writes to standard error."""
+        return self._log
+
+    def close(self) -> None:
+        """Say goodbye, shortly, and end it."""
+        if self._group is not None and self._group.status is None and self.operations:
+            try:
+                self._send({"id": self._number + 1, "op": "bye"}, time.monotonic() + 1)
+                self._group.popen.wait(1)
+            except (AdapterFault, OSError, TimeoutExpired):
+                pass  # it is killed anyway
+        self._end()
+
+    def _end(self) -> None:
+        if self._group is not None:
+            self._group.kill()
+            self._group = None
+
+    def _ask(self, op: str, members: Mapping[str, Any]) -> Outcome:
+        self._number += 1
+        request = {"id": self._number, "op": op, **members}
+        for problem in self._checks["request"].iter_errors(request):
+            raise SuiteFault(f"a case asks the driver for what does not exist: {problem.message}")
+        if self._group is None or self._settings.oneshot:
+            self._start()
+        deadline = time.monotonic() + self._settings.timeout
+        self._send(request, deadline)
+        answer = self._settings.garble(self._receive(op, deadline))
+        if self._settings.oneshot:
+            self._end()
+        return self._judge(request, answer)
+
+    def _start(self) -> None:
+        self._end()
+        self._buffer = b""
+        command = self._settings.command
+        try:
+            self._group = Group(
+                self._keeper,
+                command,
+                environment=self._environment,
+                directory=self._directory,
+                log=self._log,
+                pipes=True,
+            )
+        except OSError as error:
+            raise AdapterFault(
+                f"the driver cannot be started: {error}; look at [driver] command, which runs in "
+                f"{self._directory}"
+            ) from None
+        assert self._group.popen.stdin is not None
+        assert self._group.popen.stdout is not None
+        os.set_blocking(self._group.popen.stdin.fileno(), False)
+        os.set_blocking(self._group.popen.stdout.fileno(), False)
+
+    def _send(self, request: Mapping[str, Any], deadline: float) -> None:
+        assert self._group is not None
+        assert self._group.popen.stdin is not None
+        pipe = self._group.popen.stdin.fileno()
+        # A number that no double holds; the suite itself reads it as an infinity.
+        text = json.dumps(request, separators=(",", ":")).replace("Infinity", "1e400")
+        left = text.encode() + b"\n"
+        while left:
+            wait = deadline - time.monotonic()
+            if wait <= 0 or not select.select([], [pipe], [], wait)[1]:
+                raise self._fault(
+                    f"it did not read the request for {self._settings.timeout:g} s",
+                    "read standard input a line at a time",
+                )
+            try:
+                left = left[os.write(pipe, left) :]
+            except BlockingIOError:
+                continue
+            except OSError:
+                raise self._died() from None
+
+    def _receive(self, op: str, deadline: float) -> bytes:
+        assert self._group is not None
+        assert self._group.popen.stdout is not None
+        pipe = self._group.popen.stdout.fileno()
+        while b"\n" not in self._buffer:
+            wait = deadline - time.monotonic()
+            if wait <= 0 or not select.select([pipe], [], [], wait)[0]:
+                raise self._fault(
+                    f"no answer to {op!r} within {self._settings.timeout:g} s",
+                    "answer each request with one line, and flush standard output after it",
+                )
+            try:
+                more = os.read(pipe, 1 << 20)
+            except BlockingIOError:
+                continue
+            if not more:
+                raise self._died()
+            self._buffer += more
+            if len(self._buffer) > _LONGEST:
+                raise self._fault(
+                    f"more than {_LONGEST >> 20} MiB without an end of line",
+                    "write nothing but answers to standard output, logs to standard error",
+                )
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        if self._buffer:
+            raise self._fault(
+                f"something follows the answer to {op!r}: {self._buffer[:100]!r}",
+                "write one line for each request, and logs to standard error",
+            )
+        return line
+
+    def _judge(self, request: Mapping[str, Any], line: bytes) -> Outcome:
+        advice = "write nothing but answers to standard output, logs to standard error"
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            raise self._fault(f"an answer is not JSON: {line[:200]!r}", advice) from None
+        what = request["what"] if request["op"] == "inspect" else request["op"]
+        if isinstance(answer, dict) and "ok" in answer:  # says more than that nothing fits
+            self._conforms(_RESULTS[what], answer["ok"], line)
+        self._conforms("response", answer, line)
+        if answer["id"] != request["id"]:
+            raise self._fault(
+                f"request {request['id']} was answered with the id {answer['id']}",
+                "repeat the id of the request, and answer in order",
+            )
+        if "unsupported" in answer:
+            return {"outcome": "unsupported"}
+        if "error" in answer:
+            return {"outcome": answer["error"]["kind"], **answer["error"]}
+        return {"outcome": "ok", **answer["ok"]}
+
+    def _conforms(self, definition: str, value: object, line: bytes) -> None:
+        for problem in self._checks[definition].iter_errors(value):
+            place = "".join(f"/{part}" for part in problem.absolute_path)
+            raise self._fault(
+                f"an answer does not fit #/$defs/{definition} of schema/driver.json: "
+                f"{f'{place}: ' if place else ''}{problem.message[:300]}\n  it was {line[:300]!r}",
+                "compare it with the examples in that file",
+            )
+
+    def _died(self) -> AdapterFault:
+        assert self._group is not None
+        try:
+            status: object = self._group.popen.wait(2)
+        except TimeoutExpired:
+            status = "unknown, it only closed a pipe"
+        return self._fault(
+            f"it ended (exit status {status}) instead of answering",
+            "read requests until `bye` or the end of standard input; if one is an answer and an "
+            'exit, set mode = "oneshot"',
+        )
+
+    def _fault(self, problem: str, advice: str) -> AdapterFault:
+        log = self._group.tail() if self._group is not None else "    (it does not run)"
+        self._end()
+        return AdapterFault(
+            f"the driver of the implementation is at fault: {problem}.\n  What to do: {advice}.\n"
+            f"  Its standard error ends so:\n{log}"
+        )

@@ -1,0 +1,327 @@
+"""A lane: servers, driver and workers that one case at a time is run with."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Self
+from urllib.parse import quote
+
+from jobwire_conformance.config import Config
+from jobwire_conformance.errors import ConformError, EnvironmentFault, Usage
+from jobwire_conformance.sandbox.driver import Driver
+from jobwire_conformance.sandbox.monitor import Executed, Monitor
+from jobwire_conformance.sandbox.processes import Keeper, Log, Server, Store, server_program
+from jobwire_conformance.sandbox.worker import Worker
+from jobwire_conformance.wire.call import Call
+from jobwire_conformance.wire.faults import Rule
+from jobwire_conformance.wire.proxy import Proxy, Switchboard
+
+__all__ = ["DEFAULTS", "Lane", "side_by_side"]
+
+DEFAULTS = {"poll": 0.2, "beat": 1.0, "grace": 5.0}  # seconds, where a case gives no other
+
+
+class Lane:
+    """Everything that a case needs, and nothing of another one.
+
+    Args:
+        config: Of the implementation.
+        servers: Makes two: the one that is watched, and the one that jobs report to.
+        rewrites: Makes the rules that every process is under, to try the suite itself.
+    """
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        config: Config,
+        servers: Callable[[], tuple[Store, Store]],
+        rewrites: Sequence[Rule] = (),
+    ) -> None:
+        self.config = config
+        self._keeper = keeper
+        self._rewrites = rewrites
+        self._stack = ExitStack()
+        self._workers: dict[str, Worker] = {}
+        self._run = ""
+        self._users: dict[str, str] = {}  # name -> password
+        self._case = ExitStack()  # what one case has added
+        self._monitor: Monitor | None = None
+        try:
+            self._server, self._control = servers()
+            self._stack.callback(self._server.close)
+            self._stack.callback(self._control.close)
+            self._board = self._stack.enter_context(Switchboard())
+            self.link = self._server.link()
+            self._stack.callback(self.link.close)
+            self.control = self._control.link()
+            self._stack.callback(self.control.close)
+            self.driver_proxy = self._proxy()
+        except BaseException:
+            self._stack.close()
+            raise
+        self._driver: Driver | None = None
+
+    # -- what a case adds, until the next one
+
+    def user(self, name: str, password: str) -> None:
+        """Let nobody connect who does not log in as this user."""
+        allowed = ("~*", "&*", "+@all")
+        self.link.call("ACL", "SETUSER", name, "reset", "on", f">{password}", *allowed)
+        self._case.callback(self.link.call, "ACL", "DELUSER", name)
+        self.link.call("ACL", "SETUSER", "default", "off")
+        self._case.callback(self.link.call, "ACL", "SETUSER", "default", "on")
+        self._users[name] = password
+        self._case.callback(self._users.clear)
+
+    def monitor(self) -> None:
+        """Listen to what the server carries out from now on."""
+        self._monitor = Monitor(self._server.host, self._server.port)
+        self._case.callback(self._monitor.close)
+
+    def executed(self) -> list[Executed]:
+        """Return what the server has carried out since `monitor`."""
+        assert self._monitor is not None
+        return self._monitor.executed(self.link)
+
+    def cluster(self) -> None:
+        """Have a server in cluster mode, with all slots, instead of the usual one."""
+        server, link = self._server, self.link
+        self._server = other = Server(self._keeper, self._program(), cluster=True)
+        self._case.callback(setattr, self, "_server", server)
+        self._case.callback(other.close)
+        self.link = other.link()
+        self._case.callback(setattr, self, "link", link)
+        self._case.callback(self.link.close)
+
+    def fresh_driver(
+        self,
+        *,
+        rules: Sequence[Rule] = (),
+        generation: str | None = None,
+        user: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Have a driver of the case's own, set up in another way."""
+        usual, proxy = self._driver, self.driver_proxy
+        self.driver_proxy = self._proxy(rules)
+        self._case.callback(setattr, self, "driver_proxy", proxy)
+        self._case.callback(self.driver_proxy.close)
+        self._driver = self._new_driver(generation, user, timeout)
+        self._case.callback(setattr, self, "_driver", usual)
+        self._case.callback(self._driver.close)
+
+    def _program(self) -> str:
+        return self._server.program if isinstance(self._server, Server) else server_program(None)
+
+    def _url(self, proxy: Proxy, user: str | None) -> str:
+        url = proxy.url(self._server.database)
+        if user is None:
+            return url
+        # A plus is lawful there, and means itself. [ENV-7]
+        secret = ":".join(quote(each, safe="+") for each in (user, self._users[user]))
+        return url.replace("://", f"://{secret}@", 1)
+
+    def _proxy(self, rules: Sequence[Rule] = (), *, lockstep: bool = False) -> Proxy:
+        return self._board.open(
+            self._server.host,
+            self._server.port,
+            rules=[*map(_again, self._rewrites), *rules],
+            lockstep=lockstep,
+            greeting=self._server.greeting,
+        )
+
+    def server(self) -> tuple[str, str]:
+        """Return which server it is, and its version."""
+        info = dict(
+            line.split(":", 1)
+            for line in self.link.call("INFO", "server").decode().splitlines()
+            if ":" in line
+        )
+        if "valkey_version" in info:
+            return "valkey", info["valkey_version"]
+        return "redis", info["redis_version"]
+
+    @property
+    def driver(self) -> Driver:
+        """The driver.
+
+        Raises:
+            Usage: The implementation has none.
+        """
+        if self._driver is None:
+            self._driver = self._new_driver()
+        return self._driver
+
+    @property
+    def version(self) -> str:
+        """What the driver has said that it is; empty if nobody has asked yet."""
+        return "" if self._driver is None else self._driver.version
+
+    def _new_driver(
+        self,
+        generation: str | None = None,
+        user: str | None = None,
+        timeout: float | None = None,
+    ) -> Driver:
+        if self.config.driver is None:
+            raise Usage(f"{self.config.path}: there is no [driver], which this check needs")
+        return Driver(
+            self._keeper,
+            self.config,
+            self.config.driver,
+            url=self._url(self.driver_proxy, user),
+            generation=generation or self.config.generation,
+            log=Log(),
+            timeout=timeout,
+        )
+
+    @property
+    def workers(self) -> dict[str, Worker]:
+        """The processes of the case so far, those that ended too."""
+        return self._workers
+
+    @property
+    def run(self) -> str:
+        """The name of this run of a case, in the keys of the control Redis."""
+        return self._run
+
+    def heal(self, name: str) -> None:
+        """Let nothing more go wrong with what a process sends, but for its own mistakes."""
+        proxy = self.driver_proxy if name == "driver" else self._workers[name].proxy
+        proxy.clear()
+        for rule in self._rewrites:
+            proxy.add(_again(rule))
+
+    def reset(self) -> None:
+        """Forget the case before."""
+        for worker in self._workers.values():
+            worker.close()
+        self._workers.clear()
+        self._case.close()
+        self._server.clear(self.link)
+        self._control.clear(self.control)
+        self.heal("driver")
+        self.driver_proxy.forget()
+        self._run = secrets.token_hex(4)
+
+    def renew(self) -> None:
+        """Forget the case before and its driver, which broke the rules; the next one is new."""
+        self.reset()
+        if self._driver is not None:
+            self._driver.close()
+            self._driver = None
+        # What the old one has sent at last is not to arrive in the next case.
+        self.driver_proxy.close()
+        self.driver_proxy = self._proxy()
+
+    def start(
+        self,
+        name: str,
+        queues: Sequence[str],
+        *,
+        concurrency: int = 1,
+        rules: Sequence[Rule] = (),
+        lockstep: bool = False,
+        generation: str | None = None,
+        user: str | None = None,
+        precise: bool | None = None,
+        wait: bool = True,
+        **knobs: float,
+    ) -> Worker:
+        """Start a worker and wait until it fetches; or do not wait.
+
+        Raises:
+            AdapterFault: It does not.
+            Usage: The implementation has none.
+        """
+        settings = self.config.worker
+        if settings is None:
+            raise Usage(f"{self.config.path}: there is no [worker], which this check needs")
+        proxy = self._proxy(rules, lockstep=lockstep)
+        control = self._board.open(
+            self._control.host, self._control.port, greeting=self._control.greeting
+        )
+        paces = {**DEFAULTS, **knobs}
+        worker = Worker(
+            self._keeper,
+            self.config,
+            settings,
+            name=name,
+            queues=queues,
+            proxy=proxy,
+            control=control,
+            concurrency=concurrency,
+            environment={
+                "JOBWIRE_REDIS_URL": self._url(proxy, user),
+                "JOBWIRE_CONTROL_URL": control.url(self._control.database),
+                "JOBWIRE_RUN": self._run,
+                "JOBWIRE_QUEUES": ",".join(queues),
+                "JOBWIRE_CONCURRENCY": str(concurrency),
+                "JOBWIRE_GENERATION": generation or str(self.config.generation),
+                **({} if precise is None else {"JOBWIRE_PRECISE": str(int(precise))}),
+                **{f"JOBWIRE_{knob.upper()}": f"{value:g}" for knob, value in paces.items()},
+            },
+            log=Log(),
+        )
+        self._workers[name] = worker
+        if wait:
+            worker.wait_ready()
+        return worker
+
+    def calls(self) -> list[tuple[str, Call]]:
+        """Return what passed since the last reset, with the process that sent it, in order."""
+        found = [("driver", call) for call in self.driver_proxy.snapshot()]
+        for name, worker in self._workers.items():
+            found += [(name, call) for call in worker.proxy.snapshot()]
+        return sorted(found, key=lambda pair: pair[1].at)
+
+    def close(self) -> None:
+        """End everything that was started."""
+        try:
+            for worker in self._workers.values():
+                worker.close()
+            self._case.close()
+            if self._driver is not None:
+                self._driver.close()
+        finally:
+            self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _again(rule: Rule) -> Rule:
+    """Return a rule that has counted nothing yet."""
+    return Rule(rule.action, rule.label, rule.connection, rule.nth, rule.times, rule.fits)
+
+
+def side_by_side(
+    keeper: Keeper, count: int, lane: Callable[[], None], errors: list[ConformError]
+) -> None:
+    """Run so many lanes in threads, to their end; interrupted, end their processes first.
+
+    Args:
+        keeper: Of their processes.
+        count: How many.
+        lane: What each does. It stops when `errors` has something.
+        errors: Gets one when they are interrupted.
+    """
+    threads = [threading.Thread(target=lane, daemon=True) for _ in range(count)]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    except BaseException:
+        # Without its processes each lane is at its end at once, and cleans up.
+        errors.append(EnvironmentFault("interrupted"))
+        keeper.close()
+        for thread in threads:
+            thread.join(10)
+        raise

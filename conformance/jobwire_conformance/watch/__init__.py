@@ -1,0 +1,1 @@
+"""Watching an application: judges its commands without an adapter."""

@@ -1,0 +1,1 @@
+"""The connection between an implementation and Redis: RESP, proxy and faults."""

@@ -1,0 +1,94 @@
+"""A command on its way through the proxy, as it came, and what became of it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jobwire_conformance.wire.faults import Action
+
+__all__ = ["Call", "name_of"]
+
+_BLOCKING = frozenset(
+    b"BLPOP BRPOP BLMOVE BRPOPLPUSH BLMPOP BZPOPMIN BZPOPMAX BZMPOP WAIT WAITAOF".split()
+)
+
+
+def name_of(words: Sequence[bytes]) -> str:
+    """Return the name of a command, the label of those who give no other."""
+    return words[0].decode("utf-8", "replace").upper() if words else ""
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One command on its way, and what became of it.
+
+    Attributes:
+        sequence: Counted from 1 over all connections.
+        connection: Counted from 1.
+        words: The command.
+        label: What the proxy calls it.
+        frame: The command as it came.
+        at: When it came, by the monotonic clock.
+        transaction: Whether it is between MULTI and EXEC.
+        action: What was done to it, if anything.
+        sent: When it went on to the server, by the monotonic clock; None if it did not.
+        reply: The frame of the answer; None while, or if, none came.
+        answered: When that came, by the monotonic clock.
+        decided: Whether `action` is final.
+        instead: The frame to answer with in place of the server's.
+        given_up: Whether the connection ended before the answer was passed on.
+    """
+
+    sequence: int
+    connection: int
+    words: Sequence[bytes]
+    label: str
+    frame: bytes
+    at: float
+    transaction: bool = False
+    action: Action | None = None
+    sent: float | None = None
+    reply: bytes | None = None
+    answered: float | None = None
+    decided: bool = False
+    instead: bytes | None = None
+    given_up: bool = False
+
+    @property
+    def name(self) -> bytes:
+        """The command's name."""
+        return self.words[0].upper() if self.words else b""
+
+    @property
+    def blocks(self) -> bool:
+        """Whether the answer may take its time."""
+        if self.name in (b"XREAD", b"XREADGROUP"):
+            return any(word.upper() == b"BLOCK" for word in self.words)
+        return self.name in _BLOCKING
+
+    def as_json(self) -> str:
+        """Return a line for a trace; what is no UTF-8 is base64, in an object of its own."""
+        taken = None if self.answered is None else round((self.answered - self.at) * 1e6)
+        return json.dumps(
+            {
+                "seq": self.sequence,
+                "conn": self.connection,
+                "label": self.label,
+                "argv": [_readable(word) for word in self.words],
+                "reply": None if self.reply is None else _readable(self.reply),
+                "us": taken,
+                "tx": self.transaction,
+                "fault": None if self.action is None else type(self.action).__name__.lower(),
+            }
+        )
+
+
+def _readable(text: bytes) -> Any:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(text).decode()}

@@ -1,0 +1,96 @@
+"""The suite's own connection to a Redis: exact bytes in, exact bytes out."""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from jobwire_conformance.errors import EnvironmentFault
+from jobwire_conformance.wire.resp import ProtocolError, Refusal, Splitter, command, decode
+
+__all__ = ["Link"]
+
+
+class Link:
+    """One connection, for one thread at a time.
+
+    Args:
+        port: Of the server.
+        timeout: Seconds to wait for a reply.
+        host: Of the server.
+        greeting: A command to begin with: AUTH, where a password is needed.
+        name: What messages call the server.
+    """
+
+    def __init__(
+        self,
+        port: int,
+        timeout: float = 10.0,
+        *,
+        host: str = "127.0.0.1",
+        greeting: bytes = b"",
+        name: str = "the suite's own Redis",
+    ) -> None:
+        self._name = name
+        try:
+            self._socket = socket.create_connection((host, port), timeout)
+        except OSError as error:
+            raise EnvironmentFault(
+                f"{name} cannot be reached at {host}:{port}: {error.strerror or error}"
+            ) from None
+        self._splitter = Splitter()
+        self._frames: deque[bytes] = deque()
+        if greeting:
+            self._exchange([greeting], ["AUTH"])
+
+    def call(self, *words: bytes | str | int | float) -> Any:
+        """Return what a command is answered with.
+
+        Raises:
+            EnvironmentFault: The server refused, or is gone.
+        """
+        return self.calls([words])[0]
+
+    def calls(self, commands: list[tuple[bytes | str | int | float, ...]]) -> list[Any]:
+        """Return the replies to commands that are sent together; see `call`."""
+        frames = [command(*[_word(word) for word in words]) for words in commands]
+        return self._exchange(frames, [str(words[0]) for words in commands])
+
+    def _exchange(self, frames: Sequence[bytes], names: Sequence[str]) -> list[Any]:
+        try:
+            self._socket.sendall(b"".join(frames))
+            replies = [self._read() for _ in frames]
+        except OSError as error:
+            raise EnvironmentFault(f"{self._name} does not answer: {error}") from None
+        except ProtocolError as error:
+            raise EnvironmentFault(f"{self._name} is no Redis: {error}") from None
+        for reply, name in zip(replies, names, strict=True):
+            if isinstance(reply, Refusal):
+                raise EnvironmentFault(
+                    f"{self._name} refused {name}: {reply.message}{_hint(reply)}"
+                )
+        return replies
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def _read(self) -> Any:
+        while not self._frames:
+            data = self._socket.recv(65536)
+            if not data:
+                raise ConnectionResetError("connection closed")
+            self._frames += self._splitter.feed(data)
+        return decode(self._frames.popleft())
+
+
+def _word(word: bytes | str | int | float) -> bytes | str:
+    return word if isinstance(word, bytes | str) else repr(word)
+
+
+def _hint(refusal: Refusal) -> str:
+    if refusal.message.startswith("NOAUTH"):
+        return "; put the password into the URL: redis://:PASSWORD@HOST:PORT"
+    return ""

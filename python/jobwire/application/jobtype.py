@@ -1,0 +1,229 @@
+"""A kind of job: a function with a wire class, options and hooks."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, Unpack
+
+from jobwire.application.iterabletype import IterableSpec
+from jobwire.errors import ConfigError
+from jobwire.protocol.normalize import Options, check_options
+from jobwire.protocol.payload import Job
+from jobwire.protocol.retry import Choice
+from jobwire.protocol.times import When
+
+if TYPE_CHECKING:
+    from jobwire.application.app import App
+
+__all__ = ["ExhaustedHook", "JobType", "RetryHook", "place"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+RetryHook: TypeAlias = Callable[[int, BaseException, Job], Choice]
+"""`(retries counted, error, job) -> seconds, "discard", "kill" or None`. [RETRY-11] [RETRY-12]"""
+
+ExhaustedHook: TypeAlias = Callable[[Job, BaseException], Literal["discard"] | None]
+"""`(job, error)`, before it goes to the dead set; "discard" keeps it out. [RETRY-13]"""
+
+
+class JobType(Generic[P, R]):
+    """A kind of job: a function with a wire class and options. Made by `App.job`.
+
+    Calling it runs the function here and now; the `enqueue` methods push it for a worker. The
+    methods that begin with `a` are the asyncio twins.
+
+    Attributes:
+        name: Wire class.
+        function: What runs it.
+        defaults: Options of every job of this kind.
+        timeout: Seconds that one execution may take; None for as long as it likes.
+        isolated: Whether it runs in a process of its own.
+        iterable: What makes it iterable, if it is.
+        is_async: Whether the function is `async def`.
+        retry_hook: What `retry_in` was given.
+        exhausted_hook: What `exhausted` was given.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        name: str,
+        function: Callable[P, R],
+        options: Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        isolated: bool = False,
+        iterable: IterableSpec | None = None,
+    ) -> None:
+        self.app = app
+        self.name = name
+        self.function = function
+        self.defaults = dict(options)
+        self.timeout = timeout
+        self.isolated = isolated
+        self.iterable = iterable
+        self.retry_hook: RetryHook | None = None
+        self.exhausted_hook: ExhaustedHook | None = None
+        self.is_async = inspect.iscoroutinefunction(function)
+        self._signature = inspect.signature(function)
+        self._counts = _check_signature(name, self._signature)
+        self.__doc__ = function.__doc__
+        self.__wrapped__ = function
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<JobType {self.name}>"
+
+    def options(self, **options: Unpack[Options]) -> JobType[P, R]:
+        """Return the same job with some options changed: `job.options(queue="low").enqueue(1)`."""
+        check_options(options)
+        changed = copy.copy(self)
+        changed.defaults = {**self.defaults, **options}
+        return changed
+
+    def retry_in(self, hook: RetryHook) -> RetryHook:
+        """Have `hook` choose what follows a failure that is not the last. A decorator.
+
+            @fetch_page.retry_in
+            def _(count, error, job):
+                return 60 * (count + 1) if isinstance(error, TooManyRequests) else None
+
+        It answers how many seconds to wait (some are added, as always, so that jobs spread),
+        "discard" to forget the job, "kill" to send it to the dead set, or None for the default
+        delay. An error in it is logged and means None. [RETRY-11] [RETRY-12]
+        """
+        self.retry_hook = hook
+        return hook
+
+    def exhausted(self, hook: ExhaustedHook) -> ExhaustedHook:
+        """Have `hook` called when retries are used up, before the job is buried. A decorator.
+
+        It may answer "discard" to keep the job out of the dead set. An error in it is logged
+        and changes nothing. [RETRY-13]
+        """
+        self.exhausted_hook = hook
+        return hook
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
+        """Push a job to run now; return its id, or None if middleware stopped it.
+
+        Raises:
+            TypeError: The arguments do not fit the function.
+            InvalidJob, RedisTrouble: See `Client.push`.
+        """
+        return self.app.client.push(self.name, self._bind(args, kwargs), **self._options())
+
+    def enqueue_in(self, delay: When, *args: P.args, **kwargs: P.kwargs) -> str | None:
+        """Push a job to run after a delay: seconds or a timedelta. [SCHED-2] [SCHED-3]"""
+        return self.app.client.push_in(
+            delay, self.name, self._bind(args, kwargs), **self._options()
+        )
+
+    def enqueue_at(self, when: When, *args: P.args, **kwargs: P.kwargs) -> str | None:
+        """Push a job to run at a time: an aware datetime or epoch seconds. [SCHED-2] [SCHED-3]"""
+        return self.enqueue_in(when, *args, **kwargs)
+
+    def enqueue_bulk(
+        self,
+        args_list: Iterable[Sequence[Any]],
+        *,
+        at: When | Sequence[When] | None = None,
+        spread_interval: float | None = None,
+    ) -> list[str | None]:
+        """Push a job for each list of arguments; see `Client.push_bulk`."""
+        return self.app.client.push_bulk(
+            self.name,
+            self._bind_each(args_list),
+            at=at,
+            spread_interval=spread_interval,
+            **self._options(),
+        )
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
+        """Push a job to run now; see `enqueue`."""
+        bound = self._bind(args, kwargs)
+        return await self.app.aclient.push(self.name, bound, **self._options())
+
+    async def aenqueue_in(self, delay: When, *args: P.args, **kwargs: P.kwargs) -> str | None:
+        """Push a job to run after a delay; see `enqueue_in`."""
+        bound = self._bind(args, kwargs)
+        return await self.app.aclient.push_in(delay, self.name, bound, **self._options())
+
+    async def aenqueue_at(self, when: When, *args: P.args, **kwargs: P.kwargs) -> str | None:
+        """Push a job to run at a time; see `enqueue_at`."""
+        return await self.aenqueue_in(when, *args, **kwargs)
+
+    async def aenqueue_bulk(
+        self,
+        args_list: Iterable[Sequence[Any]],
+        *,
+        at: When | Sequence[When] | None = None,
+        spread_interval: float | None = None,
+    ) -> list[str | None]:
+        """Push a job for each list of arguments; see `enqueue_bulk`."""
+        return await self.app.aclient.push_bulk(
+            self.name,
+            self._bind_each(args_list),
+            at=at,
+            spread_interval=spread_interval,
+            **self._options(),
+        )
+
+    def _options(self) -> Options:
+        return self.defaults  # type: ignore[return-value]  # checked when it was defined
+
+    def _bind_each(self, args_list: Iterable[Sequence[Any]]) -> list[list[Any]]:
+        bound = []
+        for index, args in enumerate(args_list):
+            if isinstance(args, str | bytes) or not isinstance(args, Sequence):
+                raise TypeError(
+                    f"{self.name}: job {index}: {args!r} is not a list of arguments; "
+                    "give one for each job, [[1], [2]] rather than [1, 2]"
+                )
+            bound.append(self._bind(args, {}))
+        return bound
+
+    def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """Return arguments as the list that the wire has, refusing what would not fit."""
+        if not kwargs and len(args) in self._counts:
+            return list(args)  # as nearly always, and binding takes longer than the rest
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.name}: {error}") from None
+        if kwargs:
+            bound.apply_defaults()  # a gap before a keyword is filled with the default
+        if bound.kwargs:
+            names = ", ".join(bound.kwargs)
+            raise TypeError(f"{self.name}: {names} cannot be passed; a job has a list of arguments")
+        return list(bound.args)
+
+
+def _check_signature(name: str, signature: inspect.Signature) -> range:
+    """Return how many positional arguments fit, for sure and without binding them."""
+    least = most = 0
+    for parameter in signature.parameters.values():
+        required = parameter.default is inspect.Parameter.empty
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and required:
+            raise ConfigError(
+                f"job {name!r}: parameter {parameter.name!r} is keyword-only, but a job's "
+                "arguments are a list; make it positional or give it a default"
+            )
+        if parameter.kind in (
+            inspect.Parameter.POSITIONAL_ONLY,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        ):
+            most += 1
+            least += required
+    return range(least, most + 1)
+
+
+def place(function: Callable[..., Any]) -> str:
+    """Return where a function is defined, for messages."""
+    module = getattr(function, "__module__", "?")
+    return f"{module}.{getattr(function, '__qualname__', repr(function))}"

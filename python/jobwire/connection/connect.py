@@ -1,0 +1,294 @@
+"""Where the server is: a URL becomes connections, opened and greeted by redis-py."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
+
+import redis
+import redis.asyncio
+import redis.asyncio.retry
+import redis.asyncio.sentinel
+import redis.exceptions
+import redis.sentinel
+from redis.backoff import NoBackoff
+from redis.connection import parse_url
+from redis.retry import Retry
+
+from jobwire.errors import ConfigError, NoReply, RedisUnreachable
+from jobwire.protocol.wire import ErrorReply
+
+__all__ = [
+    "TIMEOUT",
+    "async_opener",
+    "check_greeting",
+    "check_url",
+    "greeting",
+    "no_reply",
+    "opener",
+    "safe_url",
+    "unreachable",
+]
+
+TIMEOUT = 5.0  # seconds; longer than any blocking command we send [ENV-3]
+SENTINEL_TIMEOUT = 1.0  # seconds for one sentinel's answer: there are others to ask
+SENTINEL_PORT = 26379
+
+_SENTINEL = ("redis+sentinel", "rediss+sentinel")
+_SCHEMES = ("redis", "rediss", "unix", *_SENTINEL)
+# What may stand after the "?". Anything else is a mistake, or would change what replies look like.
+_OPTIONS = frozenset(
+    [
+        *("db", "username", "password", "client_name", "protocol"),
+        *("socket_timeout", "socket_connect_timeout", "socket_keepalive"),
+        *("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile", "ssl_password"),
+        *("ssl_cert_reqs", "ssl_check_hostname"),
+    ]
+)
+_SENTINEL_OPTIONS = frozenset(["sentinel_username", "sentinel_password"])
+# A peer that vanished without a word is noticed within a minute, even if nobody speaks.
+_KEEPALIVE = {
+    getattr(socket, name): value
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+    if hasattr(socket, name)
+}
+
+
+def check_url(url: str) -> str:
+    """Return the URL if it can be one of a Redis server. User and password in it are
+    percent-encoded, and redis-py decodes them. [ENV-7]
+
+    Raises:
+        ConfigError: Unknown scheme or unusable parts.
+    """
+    try:
+        parts = urlsplit(url)
+        hosts = _hosts(parts.netloc) if parts.scheme in _SENTINEL else [("", parts.port)]
+    except ValueError as error:
+        raise ConfigError(f"Redis URL {safe_url(url)!r}: {error}") from None
+    shown = f"Redis URL {safe_url(url)!r}"
+    if parts.scheme not in _SCHEMES:
+        raise ConfigError(
+            f"{shown} must begin with redis://, rediss:// or unix://, like "
+            "redis://localhost:6379/0; with Sentinel: redis+sentinel://host1,host2/mymaster/0"
+        )
+    if parts.scheme == "unix":
+        if not parts.path:
+            raise ConfigError(f"{shown} names no socket; write unix:///path/to/redis.sock")
+    else:
+        path = parts.path.strip("/")
+        if parts.scheme in _SENTINEL:
+            service, _, path = path.partition("/")
+            if not (service and all(host for host, _ in hosts)):
+                raise ConfigError(
+                    f"{shown} must name sentinels and the primary that they watch, like "
+                    "redis+sentinel://host1:26379,host2:26379/mymaster/0"
+                )
+        if path and not (path.isascii() and path.isdigit()):
+            raise ConfigError(f"{shown}: the path {parts.path!r} is no database number; write /0")
+        if any(port == 0 for _, port in hosts):
+            raise ConfigError(f"{shown}: port 0 cannot be connected to")
+    _check_options(shown, parts.scheme, parts.query)
+    return url
+
+
+def _check_options(shown: str, scheme: str, query: str) -> None:
+    known = _OPTIONS | _SENTINEL_OPTIONS if scheme in _SENTINEL else _OPTIONS
+    for name, value in parse_qsl(query):
+        if name not in known:
+            raise ConfigError(
+                f"{shown}: unknown option {name!r}; known: {', '.join(sorted(known))}"
+            )
+        if name == "protocol" and value not in ("2", "3"):
+            raise ConfigError(f"{shown}: protocol {value!r} is neither 2 nor 3")
+        if name == "ssl_cert_reqs" and value not in ("none", "optional", "required"):
+            raise ConfigError(f"{shown}: ssl_cert_reqs {value!r}; write none, optional or required")
+        if name.startswith("ssl_") and not scheme.startswith("rediss"):
+            raise ConfigError(f"{shown}: {name} is for TLS; write rediss:// instead of redis://")
+    try:
+        _parsed(f"redis://localhost?{query}")
+    except ValueError as error:
+        raise ConfigError(f"{shown}: {error}") from None
+
+
+def _parsed(url: str) -> dict[str, Any]:
+    options: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call,unused-ignore]
+    return options
+
+
+def _hosts(netloc: str) -> list[tuple[str, int | None]]:
+    """Return host and port of each sentinel."""
+    found = []
+    for each in netloc.rpartition("@")[2].split(","):
+        parts = urlsplit(f"//{each}")
+        found.append((parts.hostname or "", parts.port))
+    return found
+
+
+def safe_url(url: str) -> str:
+    """Return the URL as it may be shown: without the passwords. [SEC-2]"""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "(unreadable)"
+    netloc = parts.netloc
+    if "@" in netloc:
+        user, _, host = netloc.rpartition("@")
+        netloc = f"{user.partition(':')[0]}:***@{host}"
+    query = re.sub(r"((?:^|&)(?:\w+_)?password=)[^&]*", r"\1***", parts.query)
+    if (netloc, query) == (parts.netloc, parts.query):
+        return url
+    return urlunsplit(parts._replace(netloc=netloc, query=query))
+
+
+def greeting(url: str, role: str) -> list[tuple[str, ...]]:
+    """Return the commands with which we introduce ourselves, unless the URL has a name for us."""
+    named = dict(parse_qsl(urlsplit(url).query)).get("client_name")
+    return [("CLIENT", "SETNAME", named or f"jobwire-{role}:{os.getpid()}")]
+
+
+def check_greeting(replies: Sequence[Any]) -> None:
+    """Raise what makes a connection useless. A server that wants no names is no reason. [ENV-9]"""
+    for reply in replies:
+        if isinstance(reply, ErrorReply):
+            if reply.says("NOAUTH"):
+                raise redis.exceptions.AuthenticationError(reply.message)
+            if reply.says("max number of clients") or reply.says("DENIED"):
+                raise ConnectionRefusedError(reply.message)
+
+
+def opener(url: str, *, timeout: float, protocol: int | None = None) -> Callable[[], Any]:
+    """Return a function that opens a new connection, blocking. It raises `RedisError`.
+
+    Args:
+        url: Where the server is; names are looked up, and sentinels asked, for each connection.
+        timeout: Seconds to wait for a connection, and for a reply.
+        protocol: Version of RESP, whatever the URL says.
+    """
+    no_retry = Retry(NoBackoff(), 0)
+    make, watchers = _maker(
+        url,
+        redis.ConnectionPool,
+        (redis.sentinel.Sentinel, redis.sentinel.SentinelConnectionPool),
+        {**_defaults(timeout), "retry": no_retry},
+        {} if protocol is None else {"protocol": protocol},
+    )
+
+    def connect() -> Any:
+        connection = make()
+        try:
+            connection.connect()
+        finally:
+            for each in watchers:
+                each.connection_pool.disconnect(inuse_connections=False)
+        return connection
+
+    return connect
+
+
+def async_opener(url: str, *, timeout: float) -> Callable[[], Any]:
+    """Return the same for asyncio: the function's result is to be awaited."""
+    no_retry = redis.asyncio.retry.Retry(NoBackoff(), 0)
+    make, watchers = _maker(
+        url,
+        redis.asyncio.ConnectionPool,
+        (redis.asyncio.sentinel.Sentinel, redis.asyncio.sentinel.SentinelConnectionPool),
+        {**_defaults(timeout), "retry": no_retry},
+        {},
+    )
+
+    async def connect() -> Any:
+        connection = make()
+        try:
+            await connection.connect()
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        finally:
+            for each in watchers:
+                await each.connection_pool.disconnect(inuse_connections=False)
+        return connection
+
+    return connect
+
+
+def _defaults(timeout: float) -> dict[str, Any]:
+    """Return how every connection is opened.
+
+    No automatic repetition: only an operation knows whether it may be done twice. [PUSH-8]
+    RESP2: it is understood everywhere. [ENV-4]
+    """
+    return {
+        "protocol": 2,
+        "socket_timeout": timeout,
+        "socket_connect_timeout": timeout,
+        "socket_keepalive": True,
+        "socket_keepalive_options": _KEEPALIVE,
+    }
+
+
+def _maker(
+    url: str,
+    plain: Any,
+    sentinel: tuple[Any, Any],
+    options: dict[str, Any],
+    forced: dict[str, Any],
+) -> tuple[Callable[[], Any], list[Any]]:
+    """Return a function that makes an unconnected connection, and the clients of the sentinels.
+
+    The pools of redis-py know how to read a URL and how to ask sentinels; nothing is pooled, and
+    no connection to a sentinel is kept.
+    """
+    watchers: list[Any] = []
+    parts = urlsplit(url)
+    scheme = parts.scheme.removesuffix("+sentinel")
+    if scheme == "rediss":
+        options["ssl_check_hostname"] = "ssl_cert_reqs=none" not in parts.query
+    if scheme == "unix":
+        options = {name: each for name, each in options.items() if "keepalive" not in name}
+    if scheme == parts.scheme:
+        pool = plain.from_url(url, **options)
+    else:
+        service, _, database = parts.path.strip("/").partition("/")
+        user, at, _ = parts.netloc.rpartition("@")
+        given = _parsed(f"{scheme}://{user}{at}/{database or 0}?{parts.query}")
+        given.pop("connection_class", None)
+        greeting = {
+            name: given.pop(f"sentinel_{name}")
+            for name in ("username", "password")
+            if f"sentinel_{name}" in given
+        }
+        options = {**options, **given}
+        tls = {name: each for name, each in options.items() if name.startswith("ssl_")}
+        if scheme == "rediss":
+            tls["ssl"] = True
+        short = min(SENTINEL_TIMEOUT, options["socket_timeout"])
+        asking = {
+            **{"socket_timeout": short, "socket_connect_timeout": short},
+            **{"retry": options["retry"], "protocol": options["protocol"]},
+            **greeting,
+            **tls,
+        }
+        hosts = [(host, port or SENTINEL_PORT) for host, port in _hosts(parts.netloc)]
+        manager = sentinel[0](hosts, sentinel_kwargs=asking)
+        watchers = manager.sentinels
+        pool = sentinel[1](service, manager, **{**options, **tls})
+    settings = {**pool.connection_kwargs, **forced}
+    settings.pop("client_name", None)  # our own greeting survives a refusal
+    return lambda: pool.connection_class(**settings), watchers
+
+
+def unreachable(url: str, error: Exception) -> RedisUnreachable:
+    """Return the error for a connection that could not be made."""
+    reason = str(error) or type(error).__name__
+    return RedisUnreachable(f"cannot use Redis at {safe_url(url)}: {reason}")
+
+
+def no_reply(url: str, error: Exception) -> NoReply:
+    """Return the error for a connection that failed between command and reply."""
+    reason = str(error) or type(error).__name__
+    return NoReply(f"no reply from Redis at {safe_url(url)}: {reason}")

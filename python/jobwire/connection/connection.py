@@ -1,0 +1,232 @@
+"""The short way to the server: hiredis over a socket that redis-py has connected.
+
+redis-py knows how to get there (addresses, TLS, Sentinel, greeting), and its way through a
+command is long. A line takes over an open connection and does one thing: messages out, replies
+in. Errors that the server sends are values (`ErrorReply`); whatever else goes wrong is one of
+`LOST`, and leaves a line that nobody may use again. [ENV-5]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import hiredis
+
+from jobwire.protocol.wire import Arg, ErrorReply
+
+__all__ = ["LOST", "AsyncLine", "Line", "Words", "packed"]
+
+Words = tuple[Arg, ...]
+
+LOST = (OSError, hiredis.HiredisError)
+"""What an exchange raises when there is no telling what the server did."""
+
+CHUNK = 65_536  # bytes to read at once
+_MORE = object()  # what hiredis returns when a reply is not all there
+_PUSH = getattr(hiredis, "PushNotification", ())  # what RESP3 may send unasked
+_pack: Any = hiredis.pack_command  # takes what `Arg` has, whatever its stub says
+
+
+def packed(commands: Iterable[Words]) -> bytes:
+    """Return commands as they are sent."""
+    return b"".join(map(_pack, commands))
+
+
+def _reader() -> Any:
+    as_value: Any = ErrorReply  # no exception, as the stub has it: errors are replies
+    return hiredis.Reader(replyError=as_value, notEnoughData=_MORE)
+
+
+def _plain(reply: Any) -> Any:
+    """Return a RESP3 reply as RESP2 has it, which is what the core reads. [ENV-4]"""
+    kind = type(reply)
+    if kind is dict:
+        return [_plain(each) for pair in reply.items() for each in pair]
+    if kind in (list, set):
+        return [_plain(each) for each in reply]
+    if kind is float:
+        return repr(reply).removesuffix(".0").encode()
+    return int(reply) if kind is bool else reply
+
+
+class Line:
+    """A connection for one thread at a time.
+
+    Args:
+        connection: An open one of redis-py. It is the line's from now on.
+
+    Attributes:
+        era: Of its pool, which uses no line of an earlier one.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        self.era: object = None
+        self._connection = connection
+        self._socket = connection._sock
+        self._reader = _reader()
+        self._resp3 = connection.protocol == 3
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+
+    def quiet(self) -> bool:
+        """Whether nothing has come that nobody asked for: the end of the connection, say."""
+        return not self._poll.poll(0)
+
+    def ask(self, commands: Sequence[Words]) -> list[Any]:
+        """Send commands in one write; return their replies."""
+        self.send(packed(commands))
+        return self.receive(len(commands))
+
+    def send(self, message: bytes) -> None:
+        """Send packed commands. Their replies have to be received before anything else."""
+        self._socket.sendall(message)
+
+    def receive(self, count: int) -> list[Any]:
+        """Return the next replies."""
+        return [self._read() for _ in range(count)]
+
+    def _read(self) -> Any:
+        while True:
+            reply = self._reader.gets()
+            if reply is _MORE:
+                chunk = self._socket.recv(CHUNK)
+                if not chunk:
+                    raise ConnectionResetError("connection closed by the server")
+                self._reader.feed(chunk)
+            elif not isinstance(reply, _PUSH):
+                return _plain(reply) if self._resp3 else reply
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.disconnect()
+
+
+class _Call:
+    """Commands under way, and their replies as they come."""
+
+    __slots__ = ("answer", "missing", "replies")
+
+    def __init__(self, answer: asyncio.Future[list[Any]], missing: int) -> None:
+        self.answer = answer
+        self.missing = missing
+        self.replies: list[Any] = []
+
+
+class AsyncLine(asyncio.Protocol):
+    """A connection that any number of tasks share: what they ask in one turn of the loop goes out
+    in one write, and replies come in the order of the questions.
+
+    Args:
+        connection: An open one of redis-py, of the running loop. It is the line's from now on.
+        timeout: Seconds without a byte after which replies are given up.
+    """
+
+    def __init__(self, connection: Any, timeout: float) -> None:
+        self._connection = connection
+        self._timeout = timeout
+        self._resp3 = connection.protocol == 3
+        self._reader = _reader()
+        self._calls: deque[_Call] = deque()
+        self._unsent: list[bytes] = []
+        self._heard = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._retired = False
+        self.loop = asyncio.get_running_loop()
+        self._transport: Any = connection._writer.transport
+        self._transport.set_protocol(self)
+        self._poll = select.poll()
+        self._poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
+
+    @property
+    def open(self) -> bool:
+        """Whether it takes questions: it leads to a server, as far as can be seen."""
+        if self._retired or self._transport.is_closing():
+            return False
+        return bool(self._calls) or not self._poll.poll(0)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is gone, with all that it was asked."""
+        return bool(self._transport.is_closing())
+
+    async def ask(self, commands: Sequence[Words]) -> list[Any]:
+        """Send commands; return their replies."""
+        if not self._calls:
+            self._heard = self.loop.time()
+            if self._timer is None:
+                self._timer = self.loop.call_later(self._timeout, self._check)
+        if not self._unsent:
+            self.loop.call_soon(self._flush)
+        self._unsent.append(packed(commands))
+        answer: asyncio.Future[list[Any]] = self.loop.create_future()
+        self._calls.append(_Call(answer, len(commands)))
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self.retire()  # what nobody waits for is still to come [ENV-5]
+            raise
+
+    def retire(self) -> None:
+        """Take no more questions; hang up when those that were asked are answered."""
+        self._retired = True
+        if not self._calls:
+            self.close()
+
+    def close(self, error: Exception | None = None) -> None:
+        """Hang up at once. Whoever waits for a reply gets the error."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._unsent.clear()
+        self._transport.abort()
+        self._connection._reader = self._connection._writer = None  # or it hangs up once more
+        calls, self._calls = self._calls, deque()
+        for call in calls:
+            if not call.answer.done():
+                call.answer.set_exception(error or ConnectionAbortedError("connection closed"))
+
+    def _flush(self) -> None:
+        if self._unsent:
+            self._transport.write(b"".join(self._unsent))
+            self._unsent.clear()
+
+    def _check(self) -> None:
+        self._timer = None
+        if not self._calls:
+            return
+        left = self._heard + self._timeout - self.loop.time()
+        if left > 0:
+            self._timer = self.loop.call_later(left, self._check)
+        else:
+            self.close(TimeoutError(f"nothing came for {self._timeout:g} s"))
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = self.loop.time()
+        reader = self._reader
+        try:
+            reader.feed(data)
+            while (reply := reader.gets()) is not _MORE:
+                if isinstance(reply, _PUSH):
+                    continue
+                call = self._calls[0]
+                call.replies.append(_plain(reply) if self._resp3 else reply)
+                call.missing -= 1
+                if not call.missing:
+                    self._calls.popleft()
+                    if not call.answer.done():
+                        call.answer.set_result(call.replies)
+        except (hiredis.HiredisError, IndexError) as error:  # no Redis, or an answer to nothing
+            self.close(ConnectionAbortedError(f"unexpected bytes: {error}"))
+        if self._retired and not self._calls:
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._calls or not self.closed:
+            self.close(exc or ConnectionResetError("connection closed by the server"))
+
+    # Writing is never held back: every task waits for its reply, so what is buffered is what
+    # the waiting tasks hold anyway.

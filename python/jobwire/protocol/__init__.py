@@ -1,0 +1,1 @@
+"""The protocol as values: no clock, no randomness, no socket, no thread."""

@@ -1,0 +1,241 @@
+"""From what a caller asks for to the payload that is written. [PUSH-3] to [PUSH-7]
+
+Two steps, because client middleware runs between them: `draft` makes an item, a plain dict of
+wire fields that middleware may change; `seal` checks the item again and turns it into bytes.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypedDict
+
+from jobwire.errors import InvalidJob
+from jobwire.protocol.arguments import StrictArgs, check_args, check_value
+from jobwire.protocol.payload import encode
+from jobwire.protocol.times import Generation, epoch, stamp
+
+__all__ = [
+    "AsyncClientMiddleware",
+    "ClientMiddleware",
+    "Item",
+    "Options",
+    "Sealed",
+    "check_options",
+    "draft",
+    "seal",
+]
+
+Item = dict[str, Any]
+"""Wire fields of a job that is about to be pushed; `at` is an epoch second or absent."""
+
+ClientMiddleware = Callable[[Item, Callable[[], Item | None]], Item | None]
+"""`(item, call_next) -> item`: change the item and return `call_next()`; None stops it. [PUSH-7]"""
+
+AsyncClientMiddleware = Callable[
+    [Item, Callable[[], Awaitable[Item | None]]], Awaitable[Item | None]
+]
+"""The same as `async def`, for jobs that are enqueued from asyncio; it awaits `call_next()`."""
+
+_LOG_LEVELS = ("debug", "info", "warn", "error", "fatal")
+MAX_RETRY_FOR = 1_000_000_000  # seconds; a number above is an epoch time by mistake
+
+
+class Options(TypedDict, total=False):
+    """What can be said about a job besides its class and arguments. None is written as null."""
+
+    queue: str
+    """Bare queue name; default `"default"`."""
+    retry: bool | int | None
+    """True: up to the worker's limit (25). A number: so many retries, 0 meaning dead at the first
+    failure. False: no retry and no grave. None: the worker's definition of the job decides."""
+    retry_for: int | float | None
+    """Seconds after the first failure during which it is retried, instead of a number."""
+    retry_queue: str | None
+    """Queue of the retries, if not the job's own."""
+    dead: bool
+    """False: forget the job when its retries are used up."""
+    backtrace: bool | int
+    """Store the traceback with a failure: all lines, or so many."""
+    tags: Sequence[str]
+    """Labels that Sidekiq's web page and logs show."""
+    log_level: str | int
+    """Log level while Sidekiq runs this job; our worker carries it along, unused."""
+
+
+DEFAULTS: Options = {"retry": True, "queue": "default"}
+"""Always written, so that no reader has to guess. [PUSH-6]"""
+
+
+class Sealed(NamedTuple):
+    """A payload ready to be written: to the schedule if `at` is set, else to its queue."""
+
+    jid: str
+    queue: str
+    at: float | None
+    text: bytes
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Refuse an option that is unknown or has an impossible value. [PUSH-4]"""
+    for name, value in options.items():
+        check = _CHECKS.get(name)
+        if check is None:
+            near = difflib.get_close_matches(name, _CHECKS, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(_CHECKS)}"
+            raise InvalidJob("PUSH-4", name, f"no such option{hint}")
+        problem = check(value)
+        if problem:
+            raise InvalidJob("PUSH-4", name, f"{value!r} {problem}")
+
+
+def draft(
+    class_name: str,
+    args: Sequence[Any],
+    options: Mapping[str, Any],
+    *,
+    jid: str,
+    now: float,
+    generation: Generation,
+    at: float | None = None,
+    fields: Mapping[str, Any] | None = None,
+    strict: StrictArgs = "raise",
+) -> Item:
+    """Return a checked item in the order in which Sidekiq writes its fields. [PAY-11]
+
+    Args:
+        class_name: Wire class, such as `HardJob` or `Reports::Monthly`.
+        args: Positional arguments.
+        options: As in `Options`, defaults already laid under.
+        jid: The job id.
+        now: Epoch seconds.
+        generation: How to write times.
+        at: Epoch second to run at; None for at once.
+        fields: Further payload fields, written as they are.
+        strict: What to do with arguments that JSON does not have.
+
+    Raises:
+        InvalidJob: Nothing may be written.
+    """
+    check_options(options)
+    item: Item = {**DEFAULTS, **options}
+    if item.get("retry_for") is not None:
+        item["retry_for"] = int(item["retry_for"])
+    if item.get("tags") is not None:
+        item["tags"] = list(item["tags"])
+    item.update(fields or {})
+    checked = check_args(args, strict=strict)
+    if at is None:
+        item |= {"args": checked, "class": class_name}
+    else:
+        item |= {"class": class_name, "args": checked, "at": epoch(at)}
+    item["jid"] = jid
+    item.setdefault("created_at", stamp(now, generation))
+    _check_item(item)
+    return item
+
+
+def seal(item: Item, *, now: float, generation: Generation) -> Sealed:
+    """Check an item after middleware and encode it. [PUSH-3] [PUSH-7] [SCHED-1]"""
+    _check_item(item)
+    body = dict(item)
+    at = body.pop("at", None)
+    if at is None:
+        body["enqueued_at"] = stamp(now, generation)
+    else:
+        at = epoch(at)
+        body.pop("enqueued_at", None)
+    for field, value in body.items():
+        if type(field) is not str:
+            raise InvalidJob("PUSH-5", "", f"field name {field!r} is no text")
+        check_value(value, field, depth=2)
+    try:
+        text = encode(body)
+    except ValueError as error:
+        # Python spells no integer of more than 4,300 digits, to keep attackers from long sums.
+        raise InvalidJob("PAY-5", "", f"cannot be written: {error}") from error
+    return Sealed(item["jid"], item["queue"], at, text)
+
+
+def _check_item(item: Item) -> None:
+    """Refuse what middleware, or a caller's own fields, can have spoilt. [PUSH-4] [PAY-12]"""
+    for field in ("class", "args", "jid", *DEFAULTS):
+        if field not in item:
+            raise InvalidJob("PUSH-4", field, "is missing")
+    for field, problem in (("class", _class_name), ("jid", _name)):
+        if wrong := problem(item[field]):
+            raise InvalidJob("PUSH-4", field, f"{item[field]!r} {wrong}")
+    if not isinstance(item["args"], list):
+        raise InvalidJob("PAY-12", "args", f"is {type(item['args']).__name__}, not a list")
+    check_options({field: value for field, value in item.items() if field in _CHECKS})
+
+
+def _class_name(value: object) -> str:
+    return (
+        ""
+        if isinstance(value, str) and value.strip() == value and value
+        else ('is not a class name; give text like "HardJob" or "Reports::Monthly"')
+    )
+
+
+def _name(value: object) -> str:
+    return "" if isinstance(value, str) and value else "is not a non-empty text"
+
+
+def _optional_name(value: object) -> str:
+    return "" if value is None else _name(value)
+
+
+def _retry(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return ""
+    if isinstance(value, int) and value >= 0:
+        return ""
+    return "is not True, False, None or a number of retries from 0"
+
+
+def _retry_for(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "is not a number of seconds"
+    if not 0 <= value <= MAX_RETRY_FOR:
+        return f"is not between 0 and {MAX_RETRY_FOR} seconds; it is a duration, not a time"
+    return ""
+
+
+def _flag(value: object) -> str:
+    return "" if value is None or isinstance(value, bool) else "is not True or False"
+
+
+def _backtrace(value: object) -> str:
+    if value is None or (isinstance(value, int) and value >= 0):
+        return ""
+    return "is not True, False or a line count"
+
+
+def _tags(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return "" if all(isinstance(tag, str) for tag in value) else "holds a tag that is no text"
+    return 'is not a list of texts, like ["billing"]'
+
+
+def _log_level(value: object) -> str:
+    # Sidekiq 8 loses a job whose level it does not know.
+    if value is None or value in _LOG_LEVELS or (type(value) is int and 0 <= value <= 5):
+        return ""
+    return f"is not one of {', '.join(_LOG_LEVELS)}, or 0 to 5"
+
+
+_CHECKS: dict[str, Callable[[object], str]] = {
+    "queue": _name,
+    "retry": _retry,
+    "retry_for": _retry_for,
+    "retry_queue": _optional_name,
+    "dead": _flag,
+    "backtrace": _backtrace,
+    "tags": _tags,
+    "log_level": _log_level,
+}

@@ -1,0 +1,163 @@
+"""Writing jobs to Redis. [PUSH-1] [PUSH-2] [PUSH-8] [BULK-1] to [BULK-6]"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from jobwire.errors import InvalidJob, MaybeWritten, NoReply, RedisRefused, RedisTrouble
+from jobwire.protocol import times
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.normalize import Sealed
+from jobwire.protocol.times import Generation
+from jobwire.protocol.wire import Batch, Command, Confirm, ErrorReply, Op, command
+
+__all__ = ["bulk_times", "detect_generation", "push", "push_bulk", "slices"]
+
+SLICE = 1_000  # jobs per round trip [BULK-1]
+SCHEDULED_SLICE = 100
+SHORTEST_SPREAD = 5.0  # seconds [BULK-4]
+
+
+def push(keys: Keys, jobs: Sequence[Sealed], confirm: Confirm | None = None) -> Op[None]:
+    """Write jobs in one transaction: all of them or none. [PUSH-2]
+
+    Raises:
+        RedisUnreachable: None was written.
+        RedisRefused: None was written but those in `written`, because a key is of another type.
+        MaybeWritten: No answer came; all of them may have been written, or none. Or replicas did
+            not confirm in time; a failover may take all of them back. [PUSH-8]
+    """
+    queues: dict[str, list[bytes]] = {}
+    schedule: list[str | float | bytes] = []
+    for _, queue, at, text in jobs:
+        if at is not None:
+            schedule += (at, text)
+        elif queue in queues:
+            queues[queue].append(text)
+        else:
+            queues[queue] = [text]
+    commands: list[Command] = []
+    if queues:
+        commands.append(command("SADD", keys.queues, *queues))
+        commands += (command("LPUSH", keys.queue(name), *texts) for name, texts in queues.items())
+    if schedule:
+        commands.append(command("ZADD", keys.schedule, *schedule))
+    try:
+        if len(commands) == 1 and confirm is None:
+            yield commands[0]
+        else:
+            yield Batch(commands, atomic=True, confirm=confirm)
+    except NoReply as error:
+        unsure = MaybeWritten(f"{error}; the job may have been written")
+        unsure.unsure = tuple(job.jid for job in jobs)
+        raise unsure from error
+    except RedisRefused as error:
+        stored = {
+            each.args[1]
+            for each, reply in zip(commands, error.replies, strict=False)
+            if not isinstance(reply, ErrorReply)
+        }
+        error.written = tuple(
+            job.jid
+            for job in jobs
+            if (keys.queue(job.queue) if job.at is None else keys.schedule) in stored
+        )
+        raise
+
+
+def push_bulk(keys: Keys, jobs: Sequence[Sealed], confirm: Confirm | None = None) -> Op[None]:
+    """Write many jobs, one transaction a slice. [BULK-1] [BULK-5]
+
+    Raises:
+        RedisTrouble: A slice failed. Its `written` names the jobs that exist all the same. [BULK-6]
+    """
+    written: list[str] = []
+    for part in slices(jobs):
+        try:
+            yield from push(keys, part, confirm)
+        except RedisTrouble as error:
+            error.written = (*written, *error.written)
+            raise
+        written += (job.jid for job in part)
+
+
+def slices(jobs: Sequence[Sealed]) -> Iterator[Sequence[Sealed]]:
+    """Cut jobs into what goes out at once, in order. [BULK-1]
+
+    A slice with a scheduled job in it is a short one: adding to a sorted set costs the server
+    more than adding to a list.
+    """
+    start = 0
+    while start < len(jobs):
+        part = jobs[start : start + SLICE]
+        if any(job.at is not None for job in part):
+            part = part[:SCHEDULED_SLICE]
+        yield part
+        start += len(part)
+
+
+def bulk_times(
+    count: int,
+    *,
+    at: float | Sequence[float] | None,
+    spread_interval: float | None,
+    now: float,
+    draws: Sequence[float],
+) -> list[float | None]:
+    """Return when each job of a bulk push runs; None for at once. [BULK-3] [BULK-4]
+
+    Args:
+        count: How many jobs.
+        at: One epoch second for all, or one for each.
+        spread_interval: Seconds over which to spread them, at least 5.
+        now: Epoch seconds.
+        draws: A uniform draw in [0, 1) for each job, for spreading.
+    """
+    if spread_interval is not None:
+        if at is not None:
+            raise InvalidJob("BULK-4", "spread_interval", "cannot be combined with at")
+        is_number = type(spread_interval) in (int, float)
+        if not (is_number and 0 < spread_interval < times.MILLISECONDS_FROM):
+            raise InvalidJob(
+                "BULK-4", "spread_interval", f"{spread_interval!r} is not a positive number"
+            )
+        width = max(float(spread_interval), SHORTEST_SPREAD)
+        return [now + draw * width for draw in draws]
+    if at is None:
+        return [None] * count
+    if isinstance(at, int | float):
+        return [times.epoch(at)] * count
+    if len(at) != count:
+        raise InvalidJob(
+            "BULK-3", "at", f"has {len(at)} times for {count} jobs; give one, or one for each"
+        )
+    return [times.epoch(each, field=f"at[{index}]") for index, each in enumerate(at)]
+
+
+def detect_generation(keys: Keys) -> Op[Generation]:
+    """Ask the registered processes which generation to write. [GEN-5]"""
+    identities: Sequence[bytes] = yield command("SMEMBERS", keys.processes)
+    if not identities:
+        return 8
+    infos: list[Any] = yield Batch(
+        # A name that is no UTF-8 finds nothing, and so has no say either.
+        [
+            command("HGET", keys.process(each.decode("utf-8", "replace")), "info")
+            for each in sorted(identities)
+        ]
+    )
+    return times.detect(_objects(infos))
+
+
+def _objects(texts: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """Decode what can be decoded; a stale or damaged entry has no say."""
+    for text in texts:
+        try:
+            info = msgspec.json.decode(text) if isinstance(text, bytes) else None
+        except msgspec.DecodeError:
+            continue
+        if isinstance(info, dict):
+            yield info

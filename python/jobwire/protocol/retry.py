@@ -1,0 +1,198 @@
+"""What becomes of a job that failed. [RETRY-1] to [RETRY-8], [DEAD-4]"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from jobwire.protocol.payload import Job, edit, encode
+from jobwire.protocol.times import Generation, read, stamp
+
+__all__ = [
+    "DEFAULT_MAX_RETRIES",
+    "Bury",
+    "Choice",
+    "Discard",
+    "Failure",
+    "Retry",
+    "after_failure",
+    "encode_backtrace",
+    "retry_delay",
+    "scrub",
+    "wants_backtrace",
+]
+
+DEFAULT_MAX_RETRIES = 25
+MOST_RETRIES = 200  # the delay after that many is 50 years
+MESSAGE_LIMIT = 10_000  # characters, not bytes [RETRY-3]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error, reduced to what a payload can hold."""
+
+    error_class: str
+    message: str
+    backtrace: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Store `text` in the retry set, due at epoch second `at`. [RETRY-9]"""
+
+    text: bytes
+    at: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    """Store `text` in the dead set. [DEAD-1]
+
+    Attributes:
+        text: The payload.
+        counted: Whether an execution of it has ended.
+    """
+
+    text: bytes
+    counted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Store nothing: the job asked for no retry, or for no grave. [RETRY-1] [DEAD-4]
+
+    Attributes:
+        text: The payload that death handlers see; it is stored nowhere. Empty if the job wanted no
+            retry from the start, so that its failure left no trace in it.
+        exhausted: Whether it had retries and they are used up, so that its hook is called.
+    """
+
+    text: bytes = field(default=b"", compare=False)
+    exhausted: bool = field(default=False, compare=False)
+
+
+Choice: TypeAlias = float | Literal["discard", "kill"] | None
+"""What a job's own hook answers: seconds to wait, or its fate; None for the default delay."""
+
+
+def retry_delay(retry_count: int, *, dice: float, chosen: float | None = None) -> float:
+    """Return how long to wait before a retry. [RETRY-4] [RETRY-11]
+
+    Args:
+        retry_count: Retries already counted; 0 after the first failure.
+        dice: Uniform draw in [0, 1).
+        chosen: Seconds instead of the formula's, if above 0.
+
+    Returns:
+        Seconds: `retry_count**4 + 15`, or what was chosen, plus a whole number below
+        `10 * (retry_count + 1)`.
+
+    Raises:
+        ValueError: If `retry_count` is negative.
+    """
+    if retry_count < 0:
+        raise ValueError(f"retry_count is negative: {retry_count}")
+    delay = retry_count**4 + 15 if chosen is None or chosen <= 0 else chosen
+    return delay + int(dice * 10 * (retry_count + 1))
+
+
+def after_failure(
+    job: Job,
+    failure: Failure,
+    *,
+    now: float,
+    dice: float,
+    generation: Generation,
+    default_retry: object = None,
+    max_retries: int = DEFAULT_MAX_RETRIES,
+    choose: Callable[[int], Choice] | None = None,
+) -> Retry | Bury | Discard:
+    """Decide where a failed job goes, and what is stored there.
+
+    Args:
+        job: As fetched.
+        failure: Why.
+        now: Epoch seconds.
+        dice: Uniform draw in [0, 1).
+        generation: How to write times.
+        default_retry: The `retry` of the job's definition, for a payload without one; None for a
+            class that nobody defined. [RETRY-1]
+        max_retries: What `retry: true` means.
+        choose: The job's own hook, given the retries counted so far; asked unless the job is
+            exhausted. [RETRY-11] [RETRY-12]
+    """
+    changes: dict[str, Any] = {}
+    retry = job.get("retry")
+    if retry is None:
+        retry = default_retry
+        changes["retry"] = retry
+    if retry is None or retry is False:
+        return Discard()
+
+    elsewhere = job.get("retry_queue")
+    changes["queue"] = elsewhere if isinstance(elsewhere, str) and elsewhere else job.queue
+    changes["error_message"] = scrub(failure.message)
+    changes["error_class"] = failure.error_class
+    if job.retry_count is None:
+        count = 0
+        changes["failed_at"] = stamp(now, generation)
+        changes["retry_count"] = count
+    else:
+        count = job.retry_count + 1
+        changes["retry_count"] = count
+        changes["retried_at"] = stamp(now, generation)
+    if wants_backtrace(job):
+        wanted = job["backtrace"]
+        lines = failure.backtrace if wanted is True else failure.backtrace[: _whole(wanted)]
+        changes["error_backtrace"] = encode_backtrace(lines)
+
+    text = edit(job.text, changes)
+    exhausted = _exhausted(job, count, retry, now=now, max_retries=max_retries)
+    choice: Choice = "kill" if exhausted else choose(count) if choose else None
+    if choice == "discard":
+        return Discard(text)
+    if choice == "kill":
+        return Discard(text, exhausted=True) if job.get("dead") is False else Bury(text)
+    # A payload may claim any count: the delay stays a number that a score can hold.
+    delay = retry_delay(min(max(count, 0), MOST_RETRIES), dice=dice, chosen=choice)
+    return Retry(text, at=now + delay, count=count)
+
+
+def wants_backtrace(job: Job) -> bool:
+    """Whether a failure's backtrace is stored; with 0, none of its lines. [RETRY-8]"""
+    wanted = job.get("backtrace")
+    return wanted is not None and wanted is not False
+
+
+def encode_backtrace(lines: Sequence[str]) -> str:
+    """Return lines as `error_backtrace` holds them: base64 of zlib of a JSON array. [RETRY-8]"""
+    text = encode([scrub(line) for line in lines])
+    return base64.b64encode(zlib.compress(text)).decode("ascii")
+
+
+def _exhausted(job: Job, count: int, retry: object, *, now: float, max_retries: int) -> bool:
+    retry_for = job.get("retry_for")
+    if retry_for is not None and retry_for is not False:  # 0 counts: Ruby's idea of truth
+        # A first failure is now, whatever the payload came with. [RETRY-2]
+        failed_at = None if job.retry_count is None else read(job.get("failed_at"))
+        since = now if failed_at is None else failed_at
+        # Strictly after in Sidekiq, but 0 must bury at the first failure, clock ticks or not.
+        return since + _whole(retry_for) <= now  # [RETRY-6]
+    limit = retry if type(retry) is int else max_retries
+    return count >= limit  # [RETRY-5]
+
+
+def _whole(value: object) -> int:
+    return min(int(value), 10**12) if isinstance(value, int | float) else 0
+
+
+def scrub(text: str) -> str:
+    """Cut to the limit and make it something that UTF-8 can carry. [RETRY-3]"""
+    cut = text[:MESSAGE_LIMIT]
+    if cut.isascii():
+        return cut
+    return cut.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,0 +1,73 @@
+"""Whether a server will do: version, eviction, cluster mode. [ENV-1] [ENV-2] [ENV-8] [ENV-9]"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jobwire.errors import ConfigError, RedisRefused
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.wire import Op, command
+
+__all__ = ["ServerInfo", "UnfitServer", "check_server", "parse_info"]
+
+OLDEST_REDIS = (6, 2)  # the scripts need RPOP with a count and ZRANGE with BYSCORE
+
+
+class UnfitServer(ConfigError):
+    """The server answers, but jobs cannot be kept in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """What a worker wants to know of the server it uses."""
+
+    product: str
+    version: str
+    warnings: tuple[str, ...] = ()
+
+
+def check_server(keys: Keys) -> Op[ServerInfo]:
+    """Return what the server says of itself.
+
+    Raises:
+        UnfitServer: It is too old, or a cluster that this namespace cannot live on.
+    """
+    try:
+        text: bytes = yield command("INFO")
+    except RedisRefused as error:
+        return ServerInfo("Redis", "?", (f"cannot check the server, INFO was refused: {error}",))
+    return parse_info(_fields(text.decode("utf-8", "replace")), namespace=keys.namespace)
+
+
+def parse_info(fields: Mapping[str, str], *, namespace: str) -> ServerInfo:
+    """Judge the fields of INFO; see `check_server`."""
+    version = fields.get("redis_version", "")
+    valkey = fields.get("valkey_version")
+    product = "Valkey" if valkey else "Redis"
+    if version and _numbers(version) < OLDEST_REDIS:
+        raise UnfitServer(
+            f"{product} {version} is too old: jobwire needs Redis 6.2 or Valkey 7.2, or newer"
+        )
+    if fields.get("cluster_enabled") == "1" and not ("{" in namespace and "}" in namespace):
+        raise UnfitServer(
+            "the server is a cluster, over which Sidekiq's key names cannot be spread; "
+            "use a namespace with a hash tag, like '{shard-01}:'"
+        )
+    warnings = []
+    policy = fields.get("maxmemory_policy", "")
+    if policy not in ("", "noeviction"):
+        warnings.append(
+            f"maxmemory-policy is {policy}, so the server may delete jobs when memory is short; "
+            "set it to noeviction"
+        )
+    return ServerInfo(product, valkey or version or "?", tuple(warnings))
+
+
+def _fields(text: str) -> dict[str, str]:
+    pairs = (line.partition(":") for line in text.splitlines() if not line.startswith("#"))
+    return {name: value for name, _, value in pairs}
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())

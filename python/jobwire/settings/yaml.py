@@ -1,0 +1,106 @@
+"""Settings in YAML, as people write it for Python or for Ruby. Needs PyYAML."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobwire.errors import ConfigError
+from jobwire.settings.types import Entry
+
+__all__ = ["read"]
+
+
+def read(text: str, file: str) -> dict[str, Entry]:
+    """Return the entries of a document; an empty one has none.
+
+    Plain words with a colon in front are symbols in Ruby: keys and values lose it.
+
+    Raises:
+        ConfigError: PyYAML is missing, or it is not YAML, or no mapping.
+    """
+    try:
+        import yaml
+    except ImportError:
+        raise ConfigError(
+            f"{file}: reading YAML needs PyYAML: pip install 'jobwire[yaml]' (TOML needs nothing)"
+        ) from None
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return {}
+        entry = _Reader(yaml, loader, file).entry(node)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f":{mark.line + 1}" if mark else ""
+        raise ConfigError(f"{file}{line}: not YAML: {error.problem}") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{file}: not YAML: {error}") from None
+    if entry.value is None:
+        return {}
+    if not isinstance(entry.value, dict):
+        raise ConfigError(f"{file}:{entry.line}: the file holds no mapping, like: concurrency: 5")
+    return entry.value
+
+
+class _Reader:
+    """Makes entries of PyYAML's nodes, which know their lines."""
+
+    def __init__(self, yaml: Any, loader: Any, file: str) -> None:
+        self._yaml = yaml
+        self._loader = loader
+        self._file = file
+        self._inside: set[int] = set()  # ids of nodes, for an alias may name its own parent
+
+    def entry(self, node: Any) -> Entry:
+        line = node.start_mark.line + 1
+        if id(node) in self._inside:
+            raise ConfigError(f"{self._file}:{line}: an alias holds itself")
+        self._inside.add(id(node))
+        try:
+            return Entry(self._value(node), line)
+        finally:
+            self._inside.discard(id(node))
+
+    def _value(self, node: Any) -> Any:
+        match node:
+            case self._yaml.MappingNode():
+                return self._mapping(node)
+            case self._yaml.SequenceNode():
+                return [self.entry(item).value for item in node.value]
+        try:
+            value = self._loader.construct_object(node)
+        except (AttributeError, LookupError, ValueError):  # PyYAML's way to refuse 2001-13-45
+            line = node.start_mark.line + 1
+            raise ConfigError(
+                f"{self._file}:{line}: {node.value!r} is no value of YAML; put it in quotes"
+            ) from None
+        if isinstance(value, str) and node.style is None:
+            return _without_colon(value)
+        return value
+
+    def _mapping(self, node: Any) -> dict[str, Entry]:
+        seen: dict[str, int] = {}
+        for key, _ in node.value:
+            if key.tag == "tag:yaml.org,2002:merge":
+                continue
+            line = key.start_mark.line + 1
+            name = self.entry(key).value
+            if not isinstance(name, str):
+                raise ConfigError(f"{self._file}:{line}: the key {key.value!r} is not text")
+            if name in seen:
+                raise ConfigError(
+                    f"{self._file}:{line}: {name} stands on line {seen[name]} already; keep one"
+                )
+            seen[name] = line
+        self._loader.flatten_mapping(node)  # brings in what << names, before what is written here
+        found: dict[str, Entry] = {}
+        for key, value in node.value:
+            inner = self.entry(value)
+            found[self.entry(key).value] = Entry(inner.value, key.start_mark.line + 1)
+        return found
+
+
+def _without_colon(word: str) -> str:
+    rest = word.removeprefix(":")
+    return rest if rest[:1].isalpha() or rest[:1] == "_" else word

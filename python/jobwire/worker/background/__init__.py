@@ -1,0 +1,1 @@
+"""Background threads of a worker: heartbeat, poller, outcome writer, periodic checks."""

@@ -1,0 +1,168 @@
+"""The thread that keeps the lease, shows what runs, and looks after the dead. [BEAT-1] [REL-5]"""
+
+from __future__ import annotations
+
+import logging
+import resource
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from jobwire.connection.connect import safe_url
+from jobwire.connection.sync import SyncRedis
+from jobwire.errors import RedisTrouble
+from jobwire.protocol.heartbeat import PERIOD, Pulse, Work, beat, prune, retire
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.reliable import recover, resign
+from jobwire.protocol.wire import command, once
+from jobwire.worker.background.lifelock import LifeLock
+from jobwire.worker.fetch.outage import Outage
+
+__all__ = ["Heart", "rss"]
+
+_log = logging.getLogger("jobwire.worker")
+
+GRACE = 1.0  # seconds that its thread has to notice the end
+
+
+class Heart:
+    """Beats at once when started, then every ten seconds.
+
+    Args:
+        redis: Where.
+        keys: Key names.
+        identity: Who.
+        info: Returns the static part of the heartbeat.
+        concurrency: Jobs at a time.
+        works: Returns what runs now.
+        quiet: Returns whether fetching has stopped.
+        on_signal: Called with the name of a signal that somebody sent through Redis. [SIG-4]
+        on_beat: Called with every beat, for what else has to be done regularly.
+        recovers: Whether to put back jobs of dead processes. [REL-4]
+
+    Attributes:
+        turned: When its thread last came round, monotonic seconds: what it does may fail, as when
+            Redis is away, but has to end.
+    """
+
+    def __init__(
+        self,
+        redis: SyncRedis,
+        keys: Keys,
+        identity: str,
+        *,
+        info: bytes,
+        concurrency: int,
+        works: Callable[[], Mapping[str, Work]],
+        quiet: Callable[[], bool],
+        on_signal: Callable[[str], None],
+        on_beat: Callable[[], None],
+        recovers: bool,
+    ) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._identity = identity
+        self._info = info
+        self._concurrency = concurrency
+        self._works = works
+        self._quiet = quiet
+        self._on_signal = on_signal
+        self._on_beat = on_beat
+        self._recovers = recovers
+        self._life = LifeLock(identity, scope=f"{safe_url(redis.url)} {keys.namespace}")
+        self._stop = threading.Event()
+        self._one_at_a_time = threading.Lock()
+        self._outage = Outage("heartbeat", self._stop, pause=0.0)
+        self.turned = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="jobwire-heart", daemon=True)
+
+    def start(self) -> None:
+        """Beat once, raising if Redis cannot be used, then start the thread."""
+        if self._recovers:
+            self._life.hold()  # before there is anything that could be recovered
+        try:
+            self.beat()
+            self._look_after()
+        except BaseException:
+            self._life.release()
+            raise
+        self._thread.start()
+
+    def beat(self) -> None:
+        """Renew the lease now. [REL-3]"""
+        with self._one_at_a_time:
+            if self._stop.is_set():
+                return
+            asked = time.perf_counter()
+            self._redis.run(once(command("PING")))
+            pulse = Pulse(
+                now=time.time(),
+                works=self._works(),
+                quiet=self._quiet(),
+                rss=rss(),
+                rtt_us=int((time.perf_counter() - asked) * 1e6),
+            )
+            signal = self._redis.run(
+                beat(self._keys, self._identity, self._info, self._concurrency, pulse)
+            )
+        if signal is not None:
+            self._on_signal(signal)
+
+    def close(self) -> None:
+        """Stop beating and leave the list of processes. [BEAT-7]"""
+        self._stop.set()
+        try:
+            with self._one_at_a_time:  # a beat under way would put us back on the list
+                self._redis.run(retire(self._keys, self._identity))
+                if self._recovers:
+                    self._redis.run(resign(self._keys, self._identity, now=time.time()))
+                    self._life.release()
+        finally:
+            if self._thread.is_alive():
+                self._thread.join(GRACE)  # or what it looks after would open connections again
+
+    def _run(self) -> None:
+        while not self._stop.wait(PERIOD):
+            self.turned = time.monotonic()
+            with self._outage:
+                self.beat()
+                self._look_after()
+
+    def _look_after(self) -> None:
+        self._on_beat()
+        if self._stop.is_set():
+            return
+        if forgotten := self._redis.run(prune(self._keys)):
+            _log.info("forgot %d processes whose heartbeat ended", forgotten)
+        if self._recovers:
+            self._recover()
+
+    def _recover(self) -> None:
+        ended = self._life.ended()
+        recovered = self._redis.run(
+            recover(self._keys, own=self._identity, now=time.time(), ended=ended)
+        )
+        for identity, count in recovered.items():
+            _log.warning("put back %d jobs of process %s, which died", count, identity)
+        for identity in ended:
+            self._life.forget(identity)
+
+    def leave_quietly(self) -> None:
+        """As `close`, when Redis may be gone."""
+        try:
+            self.close()
+        except RedisTrouble as error:
+            _log.warning("could not leave the list of processes: %s", error)
+
+
+def rss() -> int:
+    """Return resident memory in KiB; the peak where the system tells no more."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak // 1024 if sys.platform == "darwin" else peak
+    line = next((line for line in status.splitlines() if line.startswith("VmRSS:")), "0 0")
+    return int(line.split()[1])

@@ -1,0 +1,1 @@
+"""Execution of jobs: threads, tasks, child processes, and the outcome of each job."""

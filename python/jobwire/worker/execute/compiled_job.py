@@ -1,0 +1,230 @@
+"""How jobs of one class are run here: function, middleware and wrappers, put together once."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from jobwire.application.app import App, Around, ServerMiddleware
+from jobwire.application.iterabletype import IterableSpec
+from jobwire.application.jobtype import JobType
+from jobwire.application.middleware import is_async
+from jobwire.errors import JobTimeout, UnknownJob
+from jobwire.protocol.payload import Job
+from jobwire.protocol.wire import Command
+from jobwire.worker.execute.event_loop import AsyncLoop
+from jobwire.worker.execute.interruption import blocked
+from jobwire.worker.execute.iterating import Iterations
+
+if TYPE_CHECKING:
+    from jobwire.worker.execute.isolation import Isolation
+
+__all__ = ["Routine", "Routines"]
+
+_UNKNOWN = math.inf
+_Call = Callable[[Job], Any]
+_AsyncCall = Callable[[Job], Coroutine[Any, Any, Any]]
+
+
+class Routine:
+    """One class of jobs.
+
+    Attributes:
+        definition: None for a class that nobody has registered.
+        call: Runs a job to its end, through all middleware. [EXEC-6]
+        native: The same for the event loop; None if the job has to have a thread.
+        timeout: Seconds after which the thread that runs it has to be interrupted.
+        finish: Returns what has to be sent with the outcome of a job that succeeded. Called once
+            for each job.
+        seconds: Moving average of its run time; long before the first.
+    """
+
+    __slots__ = ("call", "definition", "finish", "native", "seconds", "timeout")
+
+    def __init__(
+        self,
+        definition: JobType[..., Any] | None,
+        call: _Call,
+        *,
+        native: _AsyncCall | None = None,
+        timeout: float | None = None,
+        finish: Callable[[Job], Command | None] | None = None,
+    ) -> None:
+        self.finish = finish
+        self.definition = definition
+        self.native = native
+        self.call = call
+        self.timeout = timeout
+        self.seconds = _UNKNOWN
+
+    def took(self, seconds: float) -> None:
+        """Learn from one execution."""
+        if self.seconds == _UNKNOWN:
+            self.seconds = seconds
+        else:
+            self.seconds += 0.2 * (seconds - self.seconds)
+
+
+class Routines:
+    """The routines of a process, each made when its first job comes.
+
+    Args:
+        app: The jobs that can be run; nothing else can. [SEC-1] [EXEC-2]
+        loop: Where `async def` functions run.
+        isolation: Where isolated jobs run; None if there are none.
+        iterations: Runs iterable jobs.
+    """
+
+    def __init__(
+        self, app: App, loop: AsyncLoop, isolation: Isolation | None, iterations: Iterations
+    ) -> None:
+        self._jobs = app.jobs
+        self._middleware: Sequence[ServerMiddleware] = tuple(app.server_middleware)
+        self._around: Sequence[Around] = tuple(app.around)
+        self._loop = loop
+        self._isolation = isolation
+        self._iterations = iterations
+        self._known: dict[str, Routine] = {}
+
+    def find(self, job: Job) -> Routine:
+        """Return the routine of a job's class; one that raises `UnknownJob` if there is none."""
+        name = job.class_name
+        routine = self._known.get(name)
+        if routine is None:
+            definition = self._jobs.get(name)
+            if definition is None:
+                # Not kept: the names of unknown classes have no end. And behind no middleware,
+                # which might skip what has to fail. [EXEC-2]
+                return Routine(None, self._refuse)
+            routine = self._known[name] = self._make(definition)
+        return routine
+
+    def _make(self, definition: JobType[..., Any]) -> Routine:
+        function, timeout = definition.function, definition.timeout
+        if definition.isolated and self._isolation is not None:
+            # Its process enters the wrappers, for it is there that its code runs.
+            return Routine(
+                definition, self._through(partial(_isolated, self._isolation, definition))
+            )
+        if definition.iterable is not None:
+            return self._make_iterable(definition, definition.iterable)
+        if not definition.is_async:
+            call = self._in_thread(lambda job: function(*job.args))
+            return Routine(definition, call, timeout=timeout)
+
+        def coroutine(job: Job) -> Any:
+            awaitable = function(*job.args)
+            return awaitable if timeout is None else _limited(awaitable, timeout)
+
+        return self._make_async(definition, coroutine)
+
+    def _make_async(
+        self,
+        definition: JobType[..., Any],
+        coroutine: _AsyncCall,
+        finish: Callable[[Job], Command | None] | None = None,
+    ) -> Routine:
+        if all(map(is_async, self._middleware)):
+            native = self._in_loop(coroutine)
+            call: _Call = lambda job: self._loop.run(native(job))  # noqa: E731
+            return Routine(definition, call, native=native, finish=finish)
+        # Sync middleware has to see the job end before it goes on, so it takes a thread.
+        call = self._in_thread(lambda job: self._loop.run(coroutine(job)))
+        return Routine(definition, call, finish=finish)
+
+    def _make_iterable(self, definition: JobType[..., Any], spec: IterableSpec) -> Routine:
+        commands: dict[int, Command] = {}  # of jobs that run, by their identity here
+
+        def on_finish(job: Job) -> Callable[[Command], None]:
+            return partial(commands.__setitem__, id(job))
+
+        def finish(job: Job) -> Command | None:
+            return commands.pop(id(job), None)
+
+        run, arun = self._iterations.run, self._iterations.arun
+        if spec.is_async:
+            return self._make_async(
+                definition, lambda job: arun(job, spec, on_finish=on_finish(job)), finish
+            )
+        call = self._in_thread(lambda job: run(job, spec, on_finish=on_finish(job)))
+        return Routine(definition, call, finish=finish)
+
+    def _refuse(self, job: Job) -> None:
+        known = ", ".join(sorted(self._jobs)) or "none"
+        raise UnknownJob(
+            f"no job is registered for class {job.get('class')!r}; known here: {known}"
+        )
+
+    def _in_thread(self, core: _Call) -> _Call:
+        return self._through(self._wrapped(core))
+
+    def _through(self, inside: _Call) -> _Call:
+        """Put the middleware around something that runs in a thread."""
+        if not self._middleware:
+            return inside
+
+        def layer(index: int, job: Job) -> Any:
+            if index == len(self._middleware):
+                return inside(job)
+            middleware, call_next = self._middleware[index], partial(layer, index + 1, job)
+            if is_async(middleware):
+                return self._loop.run_around(partial(middleware, job), call_next)
+            return middleware(job, call_next)
+
+        return partial(layer, 0)
+
+    def _in_loop(self, core: _AsyncCall) -> _AsyncCall:
+        inside = self._awrapped(core)
+        if not self._middleware:
+            return inside
+
+        async def layer(index: int, job: Job) -> Any:
+            if index == len(self._middleware):
+                return await inside(job)
+            return await self._middleware[index](job, partial(layer, index + 1, job))
+
+        return partial(layer, 0)
+
+    def _wrapped(self, core: _Call) -> _Call:
+        if not self._around:
+            return core
+
+        def wrapped(job: Job) -> Any:
+            with ExitStack() as stack:
+                for around in self._around:
+                    stack.enter_context(around(job))
+                return core(job)
+
+        return wrapped
+
+    def _awrapped(self, core: _AsyncCall) -> _AsyncCall:
+        if not self._around:
+            return core
+
+        async def wrapped(job: Job) -> Any:
+            with ExitStack() as stack:
+                for around in self._around:
+                    stack.enter_context(around(job))
+                return await core(job)
+
+        return wrapped
+
+
+def _isolated(isolation: Isolation, definition: JobType[..., Any], job: Job) -> None:
+    with blocked(partial(isolation.interrupt, threading.get_ident())):
+        isolation.run(job, definition, definition.timeout)
+
+
+async def _limited(awaitable: Awaitable[Any], seconds: float) -> Any:
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            return await awaitable
+    except TimeoutError:
+        if limit.expired():
+            raise JobTimeout(f"ran longer than its time limit of {seconds:g} s") from None
+        raise

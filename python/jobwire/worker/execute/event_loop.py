@@ -1,0 +1,151 @@
+"""The event loop that runs `async def` jobs, in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine
+from queue import SimpleQueue
+from typing import Any
+
+from jobwire.worker.execute.interruption import blocked
+
+__all__ = ["AsyncLoop"]
+
+CLOSING = 1.0  # seconds that tasks get which jobs have left behind
+CLEANUP = 3.0  # seconds that a cancelled job gets for its finally blocks
+
+
+class AsyncLoop:
+    """Started with the first job that needs it, so that a sync worker pays nothing."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def call(self, callback: Callable[[asyncio.AbstractEventLoop], object]) -> None:
+        """Have `callback(loop)` called in the loop soon."""
+        loop = self._started()
+        loop.call_soon_threadsafe(callback, loop)
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine in the loop, in a copy of this thread's context; wait for its result.
+
+        An interruption of this thread cancels it.
+        """
+        ended = threading.Event()
+
+        async def watched() -> Any:
+            try:
+                return await coroutine
+            finally:
+                ended.set()
+
+        future = self._submit(watched())
+        try:
+            with blocked(future.cancel):
+                return future.result()
+        except concurrent.futures.CancelledError:
+            ended.wait(CLEANUP)  # its finally blocks run in the loop
+            raise
+
+    def run_around(
+        self, around: Callable[[Callable[[], Any]], Awaitable[Any]], inner: Callable[[], Any]
+    ) -> Any:
+        """Await `around(call_next)` in the loop, where `call_next` runs `inner` in this thread."""
+        requests: SimpleQueue[asyncio.Future[Any] | None] = SimpleQueue()
+
+        async def call_next() -> Any:
+            answer = asyncio.get_running_loop().create_future()
+            requests.put(answer)
+            return await answer
+
+        async def whole() -> Any:
+            try:
+                return await around(call_next)
+            finally:
+                requests.put(None)
+
+        future = self._submit(whole())
+        loop = self._started()
+        while True:
+            with blocked(future.cancel):
+                request = requests.get()
+            if request is None:
+                return future.result()
+            try:
+                result = inner()
+            except BaseException as error:  # noqa: BLE001 - handed on, not handled
+                loop.call_soon_threadsafe(_answer, request, None, error)
+            else:
+                loop.call_soon_threadsafe(_answer, request, result, None)
+
+    def stacks(self) -> dict[str, str]:
+        """Return where each task is, by its name, for the log."""
+        loop = self._loop
+        if loop is None:
+            return {}
+        return {task.get_name(): _stack(task) for task in asyncio.all_tasks(loop)}
+
+    def close(self, last: Callable[[], Awaitable[None]]) -> None:
+        """Cancel what still runs in the loop, await `last` there, and end it."""
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is None or thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(_wind_up(loop, last), loop)
+        thread.join(2 * CLOSING)
+        if not thread.is_alive():  # a task that blocks the loop keeps it
+            loop.close()
+
+    def _submit(self, coroutine: Coroutine[Any, Any, Any]) -> concurrent.futures.Future[Any]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._started())
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        loop = self._loop
+        if loop is not None:
+            return loop
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, name="jobwire-asyncio", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+
+def _answer(request: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if request.done():  # cancelled meanwhile
+        return
+    if error is None:
+        request.set_result(result)
+    elif isinstance(error, StopIteration):  # which no future can hold
+        request.set_exception(RuntimeError(f"raised {error!r}"))
+    else:
+        request.set_exception(error)
+
+
+def _stack(task: asyncio.Task[Any]) -> str:
+    """Return what a task waits in. (`Task.get_stack` knows only its outermost frame.)"""
+    frames = []
+    waiting: Any = task.get_coro()
+    while (frame := getattr(waiting, "cr_frame", None)) is not None:
+        frames.append((frame, frame.f_lineno))
+        waiting = waiting.cr_await
+    return "".join(traceback.StackSummary.extract(frames).format()).rstrip()
+
+
+async def _wind_up(loop: asyncio.AbstractEventLoop, last: Callable[[], Awaitable[None]]) -> None:
+    try:
+        if left := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in left:
+                task.cancel()
+            await asyncio.wait(left, timeout=CLOSING)
+        await last()
+    finally:
+        loop.stop()

@@ -1,0 +1,39 @@
+"""An exception as a payload can hold it. [RETRY-3] [RETRY-8]"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from jobwire.errors import JobFailed
+from jobwire.protocol.retry import Failure
+
+__all__ = ["describe"]
+
+
+def describe(error: BaseException, *, backtrace: bool = True) -> Failure:
+    """Return class, message and backtrace of an error, whatever its `str()` does.
+
+    Args:
+        error: Which.
+        backtrace: False, where nobody wants it, saves making one.
+    """
+    if isinstance(error, JobFailed):
+        return Failure(error.error_class, error.message, error.backtrace)
+    try:
+        message = str(error)
+    except BaseException:  # noqa: BLE001 - somebody else's __str__, even one that exits
+        message = "!!! ERROR MESSAGE THREW AN ERROR !!!"
+    kind = type(error)
+    lines = _lines(error.__traceback__) if backtrace else []
+    prefix = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return Failure(f"{prefix}{kind.__qualname__}", message, lines)
+
+
+def _lines(trace: TracebackType | None) -> list[str]:
+    """Return where each call was, innermost first. (`traceback` would read the source files.)"""
+    lines = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        lines.append(f"{code.co_filename}:{trace.tb_lineno}:in '{code.co_name}'")
+        trace = trace.tb_next
+    return lines[::-1]

@@ -1,0 +1,119 @@
+"""Runs iterable jobs for a worker. [ITER-3] to [ITER-7]"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from jobwire.application.iterabletype import IterableSpec, Stage, aperform, perform
+from jobwire.connection.sync import SyncRedis
+from jobwire.protocol.iteration import Ask, Run, Store, Warn
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.payload import Job
+from jobwire.protocol.wire import Command
+
+__all__ = ["Iterations"]
+
+_log = logging.getLogger("jobwire.worker")
+
+
+class Iterations:
+    """What all iterable jobs of a process share. Safe to use from many threads.
+
+    Args:
+        redis: Where the states are.
+        keys: Key names.
+        stopping: Returns whether the worker is quiet or stops, so that jobs have to give way.
+        max_runtime: Seconds after which a job gives way in any case; None for as long as it
+            likes. A job's own setting comes first. [ITER-11]
+        clock: Returns seconds, of a clock that is never set.
+    """
+
+    def __init__(
+        self,
+        redis: SyncRedis,
+        keys: Keys,
+        *,
+        stopping: Callable[[], bool],
+        max_runtime: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._stopping = stopping
+        self._max_runtime = max_runtime
+        self._clock = clock
+
+    def run(
+        self,
+        job: Job,
+        spec: IterableSpec,
+        *,
+        on_finish: Callable[[Command], None] | None = None,
+    ) -> None:
+        """Go through the items of a job, from its cursor on, until all are done.
+
+        Args:
+            job: The job; without a jid it has no state, and cannot give way.
+            spec: Its definition.
+            on_finish: Called with the command that deletes the state of the complete job, for a
+                worker that sends it with the job's outcome. Without, it is sent here: a crash
+                before the outcome is stored then repeats the job from its beginning. [ITER-6]
+
+        Raises:
+            Interrupted: The state is saved; the job goes back to its queue. [ITER-4]
+            RedisTrouble: The state could not be read or deleted.
+            Exception: What the job raised; the state is saved. [ITER-10]
+        """
+        stage = Stage(spec, tuple(job.args))
+
+        def take(ask: Ask) -> Any:
+            match ask:
+                case Store(op):
+                    return self._redis.run(op)
+                case Warn(problem):
+                    return _log.warning("%s", problem)
+            return stage.take(ask)
+
+        try:
+            perform(self._run(job, spec, on_finish).steps(), take)
+        finally:
+            stage.end()
+
+    async def arun(
+        self,
+        job: Job,
+        spec: IterableSpec,
+        *,
+        on_finish: Callable[[Command], None] | None = None,
+    ) -> None:
+        """The same for an async job, in its event loop; see `run`."""
+        stage = Stage(spec, tuple(job.args))
+
+        async def take(ask: Ask) -> Any:
+            match ask:
+                case Store(op):
+                    return await asyncio.to_thread(self._redis.run, op)
+                case Warn(problem):
+                    return _log.warning("%s", problem)
+            return await stage.atake(ask)
+
+        try:
+            await aperform(self._run(job, spec, on_finish).steps(), take)
+        finally:
+            await stage.aend()
+
+    def _run(
+        self, job: Job, spec: IterableSpec, on_finish: Callable[[Command], None] | None
+    ) -> Run:
+        return Run(
+            job.jid,
+            self._keys,
+            clock=self._clock,
+            stopping=self._stopping,
+            max_runtime=self._max_runtime if spec.max_runtime is None else spec.max_runtime,
+            on_finish=on_finish,
+        )

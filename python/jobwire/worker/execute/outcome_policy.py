@@ -1,0 +1,231 @@
+"""The end of an execution: what it means, who is told, what is logged. [RETRY-1] to [RETRY-13]"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeGuard, TypeVar
+
+from jobwire.application.app import App
+from jobwire.application.current import running
+from jobwire.application.jobtype import JobType
+from jobwire.errors import JobCrashed, JobFailed, TryAgain
+from jobwire.protocol.iteration import Interrupted
+from jobwire.protocol.metrics import Tally
+from jobwire.protocol.payload import Job, decode, edit
+from jobwire.protocol.poison import poisoned
+from jobwire.protocol.reliable import Held
+from jobwire.protocol.retry import (
+    Bury,
+    Choice,
+    Discard,
+    Retry,
+    after_failure,
+    scrub,
+    wants_backtrace,
+)
+from jobwire.protocol.times import Generation, stamp
+from jobwire.worker.execute.compiled_job import Routine
+from jobwire.worker.execute.failure import describe
+from jobwire.worker.execute.joblog import ended, event
+from jobwire.worker.fetch.source import DONE, Again, Done, Fetcher
+
+__all__ = ["Conclusion"]
+
+_log = logging.getLogger("jobwire.worker")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """Turns what happened to a job into its outcome, and stores it.
+
+    Args:
+        app: Whose handlers are called.
+        generation: Returns how to write times.
+        max_retries: What `retry: true` means.
+        poison_limit: How often a job may have been recovered from a process that died.
+    """
+
+    app: App
+    generation: Callable[[], Generation]
+    max_retries: int
+    poison_limit: int
+
+    def began(self, held: Held) -> None:
+        """Log that the current job starts."""
+        if _log.isEnabledFor(logging.INFO):
+            event(_log, logging.INFO, "start", returned=held.returned or None)
+
+    def end(
+        self,
+        held: Held,
+        job: Job,
+        routine: Routine,
+        error: BaseException | None,
+        seconds: float,
+        fetcher: Fetcher,
+        tally: Tally,
+    ) -> None:
+        """The current job is over; `error` is what it raised. May block if `may_block` says so."""
+        after = routine.finish(job) if routine.finish is not None else None
+        if error is None:
+            if _log.isEnabledFor(logging.INFO):
+                ended(_log, logging.INFO, "done", elapsed=round(seconds, 3))
+            tally.record(job.display_class, seconds * 1000, False)
+            fetcher.settle(held, DONE if after is None else Done(after), seconds=seconds)
+        elif isinstance(error, Interrupted):
+            ended(_log, logging.INFO, "gave way; it goes on later", elapsed=round(seconds, 3))
+            tally.record(job.display_class, seconds * 1000, False)
+            text = edit(held.text, {"enqueued_at": stamp(time.time(), self.generation())})
+            fetcher.settle(held, Again(text), seconds=seconds)
+        else:
+            self._fail(held, routine.definition, error, seconds, fetcher, tally)
+
+    def buries(self, held: Held, job: Job, fetcher: Fetcher) -> bool:
+        """Bury a job that has taken too many processes down with it; say whether. [REL-10]"""
+        outcome = poisoned(
+            job,
+            held.recovered,
+            now=time.time(),
+            generation=self.generation(),
+            limit=self.poison_limit,
+        )
+        if outcome is None:
+            return False
+        error = JobCrashed(decode(outcome.text, job.queue)["error_message"])
+        with running(job):
+            _log.error("buried: %s", error)
+        if not self.app.death_handlers:
+            fetcher.settle(held, outcome, seconds=0.0)
+        elif fetcher.store(held, outcome, seconds=0.0):
+            self._announce_death(job, outcome, error)
+        return True
+
+    def may_block(self, error: BaseException | None) -> bool:
+        """Whether `end` may wait for an outcome to be stored, because somebody is told of it."""
+        return error is not None and bool(self.app.death_handlers)
+
+    def _fail(
+        self,
+        held: Held,
+        definition: JobType[..., Any] | None,
+        error: BaseException,
+        seconds: float,
+        fetcher: Fetcher,
+        tally: Tally,
+    ) -> None:
+        job = decode(held.text, held.queue)  # as fetched, whatever was done to it [EXEC-5]
+        outcome = self._outcome(job, definition, error, seconds)
+        if definition is not None:  # names of unknown classes have no end
+            tally.record(job.display_class, seconds * 1000, True)
+        if isinstance(outcome, Retry) or not self.app.death_handlers:
+            fetcher.settle(held, outcome, seconds=seconds)
+        elif fetcher.store(held, outcome, seconds=seconds):
+            self._announce_death(job, outcome, error)
+        if _expected(error, outcome):
+            return
+        if self.app.error_handlers:
+            fetcher.hurry()  # the outcome must not wait for an error tracker
+        for handler in self.app.error_handlers:
+            _contained("error handler", partial(handler, error, job))
+
+    def _outcome(
+        self, job: Job, definition: JobType[..., Any] | None, error: BaseException, seconds: float
+    ) -> Retry | Bury | Discard:
+        failure = describe(error, backtrace=wants_backtrace(job))
+        default_retry = None if definition is None else definition.defaults.get("retry")
+        outcome = after_failure(
+            job,
+            failure,
+            now=time.time(),
+            dice=random.random(),
+            generation=self.generation(),
+            default_retry=True if default_retry is None and definition else default_retry,
+            max_retries=self.max_retries,
+            choose=_chooser(definition, error, job),
+        )
+        if isinstance(outcome, Bury) or (isinstance(outcome, Discard) and outcome.exhausted):
+            outcome = _last_word(outcome, definition, error, job)
+        problem = f"fail: {failure.error_class}: {scrub(failure.message):.1000s}"
+        level = logging.INFO if _expected(error, outcome) else logging.WARNING
+        ended(_log, level, f"{problem}; {_fate(outcome)}", elapsed=round(seconds, 3))
+        _log.debug("traceback", exc_info=error)
+        return outcome
+
+    def _announce_death(self, job: Job, outcome: Bury | Discard, error: BaseException) -> None:
+        """Call the death handlers, once the job's place is stored. [RETRY-13]"""
+        text = outcome.text or job.text
+        if isinstance(outcome, Discard) and outcome.text:
+            text = edit(text, {"discarded_at": stamp(time.time(), self.generation())})
+        dead = decode(text, job.queue)
+        for handler in self.app.death_handlers:
+            _contained("death handler", partial(handler, dead, error))
+
+
+def _chooser(
+    definition: JobType[..., Any] | None, error: BaseException, job: Job
+) -> Callable[[int], Choice] | None:
+    hook = None if definition is None else definition.retry_hook
+    if hook is None:
+        return None
+
+    def choose(count: int) -> Choice:
+        choice = _contained("retry_in", lambda: hook(count, error, job))
+        if choice is None or choice in ("discard", "kill"):
+            return choice
+        if _is_seconds(choice):
+            return choice
+        _log.error("retry_in: %.100r is no number of seconds, 'discard' or 'kill'; ignored", choice)
+        return None
+
+    return choose
+
+
+def _is_seconds(value: object) -> TypeGuard[float]:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value)
+
+
+def _last_word(
+    outcome: Bury | Discard, definition: JobType[..., Any] | None, error: BaseException, job: Job
+) -> Bury | Discard:
+    """Ask the exhausted hook. [RETRY-13]"""
+    hook = None if definition is None else definition.exhausted_hook
+    if hook is None:
+        return outcome
+    seen = decode(outcome.text, job.queue)
+    if _contained("exhausted", lambda: hook(seen, error)) == "discard":
+        return Discard(outcome.text)
+    return outcome
+
+
+def _expected(error: BaseException, outcome: Retry | Bury | Discard) -> bool:
+    """Whether nobody has to hear of a failure: the job foresaw it, and is tried again."""
+    foreseen = isinstance(error, TryAgain) or (isinstance(error, JobFailed) and error.expected)
+    return foreseen and isinstance(outcome, Retry)
+
+
+def _contained(what: str, call: Callable[[], T]) -> T | None:
+    """Call somebody's hook; its error is logged, and means None."""
+    try:
+        return call()
+    except BaseException:  # noqa: BLE001 - a broken hook must cost neither job nor thread
+        _log.exception("%s failed and is ignored", what)
+        return None
+
+
+def _fate(outcome: Retry | Bury | Discard) -> str:
+    match outcome:
+        case Retry(at=at, count=count):
+            return f"retry {count + 1} in {at - time.time():.0f} s"
+        case Bury():
+            return "no retry left, moved to the dead set"
+        case Discard():
+            return "dropped, as the job asks for"

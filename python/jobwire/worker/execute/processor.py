@@ -1,0 +1,194 @@
+"""A thread that takes jobs and runs them, one at a time. [EXEC-1] to [EXEC-7]"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextvars import copy_context
+
+from jobwire.application.current import current, running
+from jobwire.errors import JobTimeout, MalformedPayload, Shutdown
+from jobwire.protocol.heartbeat import Work
+from jobwire.protocol.metrics import Tally
+from jobwire.protocol.payload import Job, decode
+from jobwire.protocol.reliable import Held
+from jobwire.worker.execute.compiled_job import Routine, Routines
+from jobwire.worker.execute.interruption import strike, take_back
+from jobwire.worker.execute.outcome_policy import Conclusion
+from jobwire.worker.execute.tasks import Tasks
+from jobwire.worker.fetch.source import Fetcher, Unreadable
+
+__all__ = ["Processor"]
+
+_log = logging.getLogger("jobwire.worker")
+
+
+class Processor:
+    """One thread of a capsule.
+
+    Args:
+        tid: Its name in work records.
+        name: Its name in the log.
+        fetcher: Where the jobs come from.
+        tasks: Where async jobs go that need no thread; None to run them here.
+        routines: How to run them.
+        conclusion: What to do at their end.
+        tally: Counts them.
+        watch: Called when a job with a time limit starts.
+    """
+
+    def __init__(
+        self,
+        tid: str,
+        name: str,
+        fetcher: Fetcher,
+        *,
+        tasks: Tasks | None,
+        routines: Routines,
+        conclusion: Conclusion,
+        tally: Tally,
+        watch: Callable[[], None],
+    ) -> None:
+        self.tid = tid
+        self._fetcher = fetcher
+        self._tasks = tasks
+        self._routines = routines
+        self._conclusion = conclusion
+        self._tally = tally
+        self._watch = watch
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._held: Held | None = None
+        self._run_at = 0.0
+        self._guard = threading.Lock()  # over the three below
+        self._inside = False  # in the job's own code, where an interruption may strike
+        self._struck: type[BaseException] | None = None
+        self._expires = 0.0  # monotonic; 0: never
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the thread to end; return whether it did, or has not even begun."""
+        if self._thread.is_alive():
+            self._thread.join(max(timeout, 0))
+        return not self._thread.is_alive()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    @property
+    def held(self) -> Held | None:
+        """The job in progress."""
+        return self._held
+
+    @property
+    def work(self) -> Work | None:
+        """The job in progress, as others may see it. [BEAT-5]"""
+        held = self._held
+        return None if held is None else Work(held.queue, held.text, self._run_at)
+
+    @property
+    def expires(self) -> float:
+        """Monotonic time at which the job in progress reaches its time limit; 0 for none."""
+        return self._expires
+
+    def interrupt(self, error: type[BaseException]) -> None:
+        """Raise `error` inside the job in progress, if there is one. [SIG-5] [RETRY-10]"""
+        with self._guard:
+            if self._inside and self._thread.ident is not None:
+                self._struck = error
+                self._expires = 0.0
+                strike(self._thread.ident, error)
+
+    def _run(self) -> None:
+        take = self._fetcher.take
+        over = False  # whether a job was taken before, and its slot is to be freed
+        while True:
+            try:
+                was_over, over = over, False
+                held = take(was_over)
+                if held is None:
+                    return
+                over = True  # also if this fails
+                over = self._process(held)
+            except Shutdown:
+                return  # the job was put back; this thread is not needed any more
+            except Exception:  # noqa: BLE001 - ours, and the thread must live
+                # A bug of ours must not cost the process a thread. The job stays held.
+                _log.exception("processor failed, which is a bug; it goes on")
+
+    def _process(self, held: Held) -> bool:
+        """Return whether the job is over; else a task runs it."""
+        try:
+            job = decode(held.text, held.queue)
+        except MalformedPayload as error:
+            _log.error("payload in queue %s is buried as it is: %s", held.queue, error)
+            self._fetcher.settle(held, Unreadable(error), seconds=0.0)
+            return True
+        if held.recovered and self._conclusion.buries(held, job, self._fetcher):
+            return True
+        routine = self._routines.find(job)
+        if routine.native is not None and self._tasks is not None:
+            self._tasks.submit(held, job, routine, routine.native)
+            return False
+        # In a context of its own, as a task has one: what it sets is not for the next job.
+        copy_context().run(self._perform, held, job, routine)
+        return True
+
+    def _perform(self, held: Held, job: Job, routine: Routine) -> None:
+        self._run_at = time.time()
+        self._held = held
+        current.set(job)
+        try:
+            self._fetcher.running(routine.seconds)
+            self._conclusion.began(held)
+            started = time.perf_counter()
+            error = self._execute(job, routine)
+            seconds = time.perf_counter() - started
+            routine.took(seconds)
+            self._conclusion.end(held, job, routine, error, seconds, self._fetcher, self._tally)
+        except Shutdown:
+            with running(job):
+                _log.warning("interrupted; the job was put back and will run again")
+            raise
+        finally:
+            self._held = None
+
+    def _execute(self, job: Job, routine: Routine) -> BaseException | None:
+        """Run the job; return what it raised."""
+        try:
+            with self._guard:
+                self._inside = True
+                self._struck = None
+            if routine.timeout is not None:
+                self._expires = time.monotonic() + routine.timeout
+                self._watch()
+            try:
+                routine.call(job)
+            finally:
+                with self._guard:
+                    self._inside = False
+                    self._expires = 0.0
+                    if self._struck is not None:
+                        take_back(threading.get_ident())
+        except BaseException as error:
+            # The one place that runs user code: SystemExit and its like come from the job too,
+            # and must not end the worker; a Shutdown that nobody sent is the job's own as well.
+            if self._struck is Shutdown:
+                raise Shutdown from error
+            if self._struck is JobTimeout:
+                return _timed_out(routine, error)
+            return error
+        return None
+
+
+def _timed_out(routine: Routine, error: BaseException) -> JobTimeout:
+    """Return the error with the words that an interruption cannot carry."""
+    seconds = routine.timeout or 0.0
+    told = JobTimeout(f"ran longer than its time limit of {seconds:g} s")
+    return told.with_traceback(error.__traceback__)

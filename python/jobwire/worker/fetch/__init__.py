@@ -1,0 +1,1 @@
+"""Sources of jobs: reliable fetch, basic fetch, and the wait for new jobs."""

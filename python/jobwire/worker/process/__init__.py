@@ -1,0 +1,1 @@
+"""The worker as a process: launcher, capsules, signals, supervisor."""

@@ -1,0 +1,146 @@
+"""A capsule: some queues, and threads and tasks of their own that serve them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+
+from jobwire.errors import JobTimeout, Shutdown
+from jobwire.protocol.heartbeat import CapsuleShape, Work
+from jobwire.protocol.metrics import Metrics
+from jobwire.protocol.ordering import QueueOrder
+from jobwire.worker.background.outcome_writer import Settler
+from jobwire.worker.execute.compiled_job import Routines
+from jobwire.worker.execute.event_loop import AsyncLoop
+from jobwire.worker.execute.outcome_policy import Conclusion
+from jobwire.worker.execute.processor import Processor
+from jobwire.worker.execute.tasks import Tasks
+from jobwire.worker.fetch.source import Fetcher
+
+__all__ = ["Capsule"]
+
+_log = logging.getLogger("jobwire.worker")
+
+
+class Capsule:
+    """Owns what runs the jobs of some queues.
+
+    Args:
+        name: Shown to others.
+        order: Its queues.
+        concurrency: Jobs at a time.
+        fetcher: Where the jobs come from.
+        routines: Shared by all capsules.
+        conclusion: Shared by all capsules.
+        metrics: Shared by all capsules.
+        loop: Shared by all capsules.
+        settler: Looks after time limits.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        order: QueueOrder,
+        concurrency: int,
+        fetcher: Fetcher,
+        *,
+        routines: Routines,
+        conclusion: Conclusion,
+        metrics: Metrics,
+        loop: AsyncLoop,
+        settler: Settler,
+    ) -> None:
+        self.shape = CapsuleShape(name, concurrency, order)
+        self._fetcher = fetcher
+        self._lock = threading.Lock()
+        self._processors: list[Processor] = []
+        prefix = f"{os.getpid():x}-{name}-"
+        self._tasks = Tasks(f"{prefix}a", loop, fetcher, conclusion, metrics.tally())
+
+        def make(number: int) -> Processor:
+            return Processor(
+                f"{prefix}{number}",
+                f"jobwire-{name}-{number}",
+                fetcher,
+                tasks=None if fetcher.needs_all_threads else self._tasks,
+                routines=routines,
+                conclusion=conclusion,
+                tally=metrics.tally(),
+                watch=settler.poke,
+            )
+
+        self._make = make
+        fetcher.on_help_wanted(self._add_thread)
+        settler.add_chore(self._enforce_time_limits)
+
+    def start(self) -> None:
+        """Start the first threads; more come when there is work for them."""
+        for _ in range(self._fetcher.most_threads if self._fetcher.needs_all_threads else 1):
+            self._add_thread()
+
+    @property
+    def alive(self) -> bool:
+        """Whether any thread runs."""
+        return any(processor.alive for processor in self._processors)
+
+    @property
+    def busy(self) -> bool:
+        """Whether any job runs, or somebody is being told of its end."""
+        return any(processor.held for processor in self._processors) or bool(self._tasks.held())
+
+    def works(self) -> dict[str, Work]:
+        """Return what runs, by thread or task. [BEAT-5]"""
+        works = ((processor.tid, processor.work) for processor in self._processors)
+        in_threads = {tid: work for tid, work in works if work is not None}
+        return in_threads | self._tasks.works()
+
+    def quiet(self) -> None:
+        """Start no more jobs. [SIG-2] [FETCH-5]"""
+        self._fetcher.close()
+
+    def wait(self, deadline: float) -> bool:
+        """Wait for the running jobs until a monotonic time; return whether all ended."""
+        ended = [processor.join(deadline - time.monotonic()) for processor in self._processors]
+        return self._tasks.wait(deadline) and all(ended)
+
+    def put_back(self) -> int:
+        """Return the jobs in progress to their queues; say how many. They still run. [SIG-5]"""
+        held = [each for each in (processor.held for processor in self._processors) if each]
+        held += self._tasks.held()
+        return self._fetcher.put_back(held) if held else 0
+
+    def interrupt(self) -> None:
+        """Raise `Shutdown` in the jobs in progress; cancel the async ones."""
+        for processor in self._processors:
+            processor.interrupt(Shutdown)
+        self._tasks.interrupt()
+
+    def _add_thread(self) -> None:
+        with self._lock:
+            number = len(self._processors)
+            if number >= self._fetcher.most_threads:
+                return
+            processor = self._make(number)
+            # First: it may have a job, with a time limit, before this goes on.
+            self._processors.append(processor)
+            try:
+                processor.start()
+            except RuntimeError as error:  # a limit of the system; those that there are go on
+                self._processors.pop()
+                if not self._processors:
+                    raise
+                _log.error("only %d threads can be had: %s", number, error)
+
+    def _enforce_time_limits(self) -> float | None:
+        """Interrupt the jobs that are over their limit; return when the next one will be."""
+        now = time.monotonic()
+        waits = []
+        for processor in self._processors:
+            if expires := processor.expires:
+                if expires <= now:
+                    processor.interrupt(JobTimeout)
+                else:
+                    waits.append(expires - now)
+        return min(waits, default=None)

@@ -1,0 +1,310 @@
+"""The launcher owns a worker process: boots it, quiets it, stops it."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import secrets
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import jobwire
+from jobwire.application.app import App
+from jobwire.application.client import make_producer, url_or_default
+from jobwire.application.config import WorkerConfig
+from jobwire.application.lifecycle import Callback, Event
+from jobwire.connection.sync import SyncRedis
+from jobwire.errors import RedisTrouble
+from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.heartbeat import LEASE, Work, process_info
+from jobwire.protocol.metrics import Metrics
+from jobwire.protocol.ordering import QueueOrder
+from jobwire.protocol.server import ServerInfo, check_server
+from jobwire.protocol.times import Generation
+from jobwire.worker.background.heartbeat import Heart
+from jobwire.worker.background.outcome_writer import Settler
+from jobwire.worker.background.poller import Poller
+from jobwire.worker.execute.compiled_job import Routines
+from jobwire.worker.execute.event_loop import CLEANUP, AsyncLoop
+from jobwire.worker.execute.iterating import Iterations
+from jobwire.worker.execute.outcome_policy import Conclusion
+from jobwire.worker.fetch.basic import BasicFetcher, Tally
+from jobwire.worker.fetch.reliable import Numbers, ReliableFetcher
+from jobwire.worker.fetch.source import Fetcher
+from jobwire.worker.process.capsule import Capsule
+
+if TYPE_CHECKING:
+    from jobwire.worker.execute.isolation import Isolation
+
+__all__ = ["Launcher"]
+
+SETTLE = 5.0  # seconds for the last outcomes to be stored
+
+_log = logging.getLogger("jobwire.worker")
+
+
+class Launcher:
+    """A worker: `start`, perhaps `quiet`, then `stop`.
+
+    Args:
+        app: The jobs that can be run, and the Redis to use.
+        config: How.
+        on_signal: Called with the name of a signal that somebody sent through Redis. [SIG-4]
+
+    Attributes:
+        identity: `<host>:<pid>:<12 hex digits>`, its name in Redis. [BEAT-6]
+    """
+
+    def __init__(
+        self, app: App, config: WorkerConfig, *, on_signal: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self.app = app
+        self.config = config
+        hostname = os.environ.get("DYNO") or socket.gethostname()
+        self.identity = f"{hostname}:{os.getpid()}:{secrets.token_hex(6)}"
+        self._producer = make_producer(app.namespace, app.generation, app.strict_args, ())
+        self._keys = self._producer.keys
+        self._redis = SyncRedis(url_or_default(app.url), role="worker")
+        self._generation: Generation = 8
+        self._tally = Tally()
+        self._quiet = threading.Event()
+        self._settler = Settler(self._redis, self._keys, self.identity, self._grave)
+        self._numbers = Numbers()
+        self._metrics = Metrics()
+        self._loop = AsyncLoop()
+        self._isolation = _isolation(app, config)
+        iterations = Iterations(
+            self._redis,
+            self._keys,
+            stopping=self._quiet.is_set,
+            max_runtime=config.max_iteration_runtime,
+        )
+        routines = Routines(app, self._loop, self._isolation, iterations)
+        conclusion = Conclusion(
+            app, lambda: self._generation, config.max_retries, config.poison_limit
+        )
+        self._capsules = []
+        for name, each in config.capsules.items():
+            order = QueueOrder(each.queues)
+            capsule = Capsule(
+                name,
+                order,
+                each.concurrency,
+                self._fetcher(order, each.concurrency),
+                routines=routines,
+                conclusion=conclusion,
+                metrics=self._metrics,
+                loop=self._loop,
+                settler=self._settler,
+            )
+            self._capsules.append(capsule)
+        self._beaten_at = 0.0  # monotonic
+        self._heart = Heart(
+            self._redis,
+            self._keys,
+            self.identity,
+            info=process_info(
+                identity=self.identity,
+                hostname=hostname,
+                pid=os.getpid(),
+                started_at=time.time(),
+                tag=config.tag,
+                labels=config.labels,
+                capsules=[capsule.shape for capsule in self._capsules],
+                version=f"jobwire {jobwire.__version__}",
+            ),
+            concurrency=config.concurrency,
+            works=self.works,
+            quiet=self._quiet.is_set,
+            on_signal=on_signal,
+            on_beat=self._on_beat,
+            recovers=config.fetch == "reliable",
+        )
+        self._poller = Poller(
+            self._redis,
+            self._keys,
+            interval=config.poll_interval,
+            precise=config.precise,
+            generation=lambda: self._generation,
+            grave=self._grave,
+        )
+
+    @property
+    def url(self) -> str:
+        """Which Redis."""
+        return self._redis.url
+
+    @property
+    def turned(self) -> float:
+        """When the heart's thread last came round, monotonic seconds."""
+        return self._heart.turned
+
+    @property
+    def busy(self) -> bool:
+        """Whether any job runs here, handlers of its end included."""
+        return any(capsule.busy for capsule in self._capsules)
+
+    def works(self) -> Mapping[str, Work]:
+        """Return what runs now, by thread id."""
+        return {tid: work for each in self._capsules for tid, work in each.works().items()}
+
+    def start(self) -> ServerInfo:
+        """Check the server, then start; returns when jobs are being fetched.
+
+        Raises:
+            UnfitServer: It is too old, for example. [ENV-1]
+            RedisTrouble: It cannot be used.
+            ConfigError: Isolated jobs cannot be run.
+            Exception: What a callback for `startup` raised.
+        """
+        with ExitStack() as undo:  # half a start is none
+            undo.callback(self._redis.close)
+            info = self._redis.run(check_server(self._keys))
+            for warning in info.warnings:
+                _log.warning(warning)
+            self._generation = self._redis.run(self._producer.generation())
+            for callback in self.app.events.callbacks("startup"):
+                self._call(callback)
+            if self._isolation is not None:
+                undo.callback(self._isolation.close)
+                self._isolation.start()
+            self._settler.start()
+            undo.callback(self._settler.close, 0)
+            self._heart.start()  # before the first fetch: a fetch needs a lease [REL-3]
+            undo.pop_all()
+        for capsule in self._capsules:
+            capsule.start()
+        self._poller.start()
+        return info
+
+    def quiet(self) -> None:
+        """Start no more jobs, and promote none; what runs goes on. Not to be undone. [SIG-2]"""
+        if self._quiet.is_set():
+            return
+        self._quiet.set()
+        _log.info("quiet: no more jobs are started")
+        self._poller.close(timeout=0)
+        for capsule in self._capsules:
+            capsule.quiet()
+        self._fire("quiet")
+
+    def stop(self) -> int:
+        """Stop within `config.timeout` plus a few seconds; return how many jobs were put back.
+
+        Jobs that do not end in time are put back first, to run next, and then interrupted, so
+        that no instant exists at which one is nowhere. [SIG-5]
+        """
+        deadline = time.monotonic() + self.config.timeout
+        self.quiet()
+        self._fire("shutdown")
+        self._poller.close(timeout=max(deadline - time.monotonic(), 0))
+        put_back = 0
+        ended = [capsule.wait(deadline) for capsule in self._capsules]
+        if not all(ended):
+            put_back = self._hard_stop()
+        left = self._settler.close(SETTLE)
+        if left:
+            _log.error("outcomes of %d jobs could not be stored; they run again", left)
+        try:
+            self._on_beat()
+        except RedisTrouble as error:
+            _log.warning("last statistics lost: %s", error)
+        self._heart.leave_quietly()
+        if self._isolation is not None:
+            self._isolation.close()
+        self._fire("exit")
+        self._loop.close(self.app.aclose)
+        self._redis.close()
+        if not any(capsule.alive for capsule in self._capsules):
+            # An interruption may have struck a job inside of logging, whose lock it then keeps
+            # for ever: with such threads left, who logs may never return.
+            _log.info("stopped")
+        return put_back
+
+    def dump(self) -> None:
+        """Write where every thread and task is to the log. [SIG-3]"""
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        for ident, frame in sys._current_frames().items():
+            stack = "".join(traceback.format_stack(frame)).rstrip()
+            _log.warning("thread %s", names.get(ident, ident), extra={"stack": stack})
+        for name, stack in self._loop.stacks().items():
+            _log.warning("task %s", name, extra={"stack": stack})
+
+    def _hard_stop(self) -> int:
+        count = 0
+        for capsule in self._capsules:
+            try:
+                count += capsule.put_back()
+            except RedisTrouble as error:
+                _log.error("unfinished jobs were not put back: %s", error)
+        _log.warning("time is up: %d unfinished jobs were put back", count)
+        for capsule in self._capsules:
+            capsule.interrupt()
+        cleanup = time.monotonic() + CLEANUP
+        for capsule in self._capsules:
+            capsule.wait(cleanup)
+        return count
+
+    def _on_beat(self) -> None:
+        now = time.monotonic()
+        if not self._beaten_at or now - self._beaten_at > LEASE:
+            self._fire("heartbeat")  # new in Redis, or there again
+        self._beaten_at = now
+        self._fire("beat")
+        self._generation = self._redis.run(self._producer.generation())
+        self._tally.flush(self._redis, self._keys)
+        self._redis.run(
+            self._metrics.flush(self._keys, now=time.time(), generation=self._generation)
+        )
+
+    def _fire(self, event: Event) -> None:
+        """Call what the application has for an event; errors are logged."""
+        for callback in self.app.events.callbacks(event):
+            try:
+                self._call(callback)
+            except BaseException:  # noqa: BLE001 - the worker goes on, even if it was sys.exit
+                _log.exception("callback for %s failed", event)
+
+    def _call(self, callback: Callback) -> None:
+        result = callback()
+        if inspect.iscoroutine(result):
+            self._loop.run(result)
+
+    def _grave(self) -> Grave:
+        return Grave(time.time(), self.config.dead_limit, self.config.dead_max_age)
+
+    def _fetcher(self, order: QueueOrder, slots: int) -> Fetcher:
+        if self.config.fetch == "basic":
+            return BasicFetcher(
+                *(self._redis, self._keys, order),
+                slots=slots,
+                tally=self._tally,
+                grave=self._grave,
+            )
+        return ReliableFetcher(
+            self._redis,
+            self._keys,
+            self.identity,
+            order,
+            slots=slots,
+            numbers=self._numbers,
+            settler=self._settler,
+            renew_lease=lambda: self._heart.beat(),
+        )
+
+
+def _isolation(app: App, config: WorkerConfig) -> Isolation | None:
+    """Return where isolated jobs run, if there are any; who has none does not load it."""
+    isolated = [job for job in app.jobs.values() if job.isolated]
+    if not isolated:
+        return None
+    from jobwire.worker.execute.isolation import Isolation
+
+    return Isolation(isolated, size=config.concurrency)
