@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobwire.protocol.normalize import Options, draft, seal
+from jobwire.protocol.normalize import Options, build, finalize
 from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.payload import decode, edit, encode
 from jobwire.protocol.promotion import promoted
@@ -23,23 +23,23 @@ OPTIONS: Options = {"queue": "default", "retry": 5}
 
 
 def payload(args: list[Any], **fields: Any) -> bytes:
-    item = draft("HardJob", args, OPTIONS, jid=JID, now=NOW, generation=8)
-    text = seal(item, now=NOW, generation=8).text
+    item = build("HardJob", args, OPTIONS, jid=JID, now=NOW, generation=8)
+    text = finalize(item, now=NOW, generation=8).text
     return edit(text, fields) if fields else text
 
 
 @SIZES
 def test_draft_and_seal(benchmark: Any, args: list[Any]) -> None:
     def push() -> bytes:
-        item = draft("HardJob", args, OPTIONS, jid=JID, now=NOW, generation=8)
-        return seal(item, now=NOW, generation=8).text
+        item = build("HardJob", args, OPTIONS, jid=JID, now=NOW, generation=8)
+        return finalize(item, now=NOW, generation=8).text
 
     assert benchmark(push) == payload(args)
 
 
 @SIZES
 def test_template(benchmark: Any, args: list[Any]) -> None:
-    item = draft("HardJob", args, OPTIONS, jid=JID, now=NOW, generation=8)
+    item = build("HardJob", args, OPTIONS, jid=JID, now=NOW, generation=8)
     template = Template(item, now=NOW, generation=8)
 
     def push() -> bytes:
@@ -69,7 +69,7 @@ def test_after_failure(benchmark: Any, count: int | None, backtrace: bool) -> No
     fields = {} if count is None else {"retry_count": count, "failed_at": 1_795_191_255_424}
     job = decode(payload(SMALL, backtrace=backtrace, **fields), "default")
     failure = Failure("ValueError", "boom", [f"jobs.py:{n}:in run" for n in range(30)])
-    benchmark(after_failure, job, failure, now=NOW, dice=0.5, generation=8)
+    benchmark(after_failure, job, failure, now=NOW, jitter=0.5, generation=8)
 
 
 @pytest.mark.parametrize(
@@ -83,6 +83,6 @@ def test_queue_order(benchmark: Any, weights: dict[str, int]) -> None:
 
 @SIZES
 def test_promoted(benchmark: Any, args: list[Any]) -> None:
-    item = draft("HardJob", args, OPTIONS, jid=JID, now=NOW, generation=8, at=NOW + 60)
-    text = seal(item, now=NOW, generation=8).text
+    item = build("HardJob", args, OPTIONS, jid=JID, now=NOW, generation=8, at=NOW + 60)
+    text = finalize(item, now=NOW, generation=8).text
     assert benchmark(promoted, text, now=NOW + 61, generation=8)[0] == "default"

@@ -10,11 +10,11 @@ import pytest
 
 from jobwire import Client
 from jobwire.connection.sync import SyncRedis
-from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.promotion import promote_batch
 from jobwire.protocol.reliable import (
-    Held,
+    InFlightJob,
     fetch,
     read_fetched,
     script_done,
@@ -68,11 +68,11 @@ def fill(client: Client) -> None:
 _numbers = iter(range(1, 10**9, 1_000))
 
 
-def take(redis: SyncRedis) -> Sequence[Held]:
+def take(redis: SyncRedis) -> Sequence[InFlightJob]:
     return redis.run(fetch(KEYS, ME, ["default"], count=JOBS, sequence=next(_numbers))).jobs
 
 
-def held(client: Client, redis: SyncRedis) -> Sequence[Held]:
+def held(client: Client, redis: SyncRedis) -> Sequence[InFlightJob]:
     fill(client)
     return take(redis)
 
@@ -86,7 +86,7 @@ def test_fetch(measure: Bench, client: Client, redis: SyncRedis) -> None:
 
 
 def test_done(measure: Bench, client: Client, redis: SyncRedis) -> None:
-    def done(jobs: Sequence[Held]) -> Any:
+    def done(jobs: Sequence[InFlightJob]) -> Any:
         fields = [each.field for each in jobs]
         return redis.run(once(script_done(KEYS, ME, fields, failed=False, day=DAY)))
 
@@ -94,7 +94,7 @@ def test_done(measure: Bench, client: Client, redis: SyncRedis) -> None:
 
 
 def test_retry(measure: Bench, client: Client, redis: SyncRedis) -> None:
-    def retry(jobs: Sequence[Held]) -> Any:
+    def retry(jobs: Sequence[InFlightJob]) -> Any:
         moves = [(each.field, 1e9, each.text) for each in jobs]
         return redis.run(once(script_retry(KEYS, ME, moves, day=DAY)))
 
@@ -107,7 +107,9 @@ def test_promote(measure: Bench, client: Client, redis: SyncRedis) -> None:
 
     def promote(_: object) -> int:
         now = time.time()
-        work = promote_batch(KEYS, KEYS.schedule, now=now, generation=8, grave=Grave(now))
+        work = promote_batch(
+            KEYS, KEYS.schedule, now=now, generation=8, dead_limits=DeadSetLimits(now)
+        )
         return redis.run(work).moved
 
     assert measure(due, promote) == JOBS
@@ -115,7 +117,7 @@ def test_promote(measure: Bench, client: Client, redis: SyncRedis) -> None:
 
 def test_settle_and_fetch(measure: Bench, client: Client, redis: SyncRedis) -> None:
     """A worker under load: the outcomes of a hundred go out with the fetch of the next."""
-    settler = Settler(redis, KEYS, ME, lambda: Grave(time.time()))
+    settler = Settler(redis, KEYS, ME, lambda: DeadSetLimits(time.time()))
     jobs = held(client, redis)
 
     def exchange(_: object) -> int:

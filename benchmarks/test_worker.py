@@ -11,11 +11,11 @@ from jobwire import App
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import Metrics
-from jobwire.protocol.reliable import Held
-from jobwire.worker.execute.compiled_job import Routines
+from jobwire.protocol.reliable import InFlightJob
+from jobwire.worker.execute.compiled_job import JobTable
 from jobwire.worker.execute.event_loop import AsyncLoop
 from jobwire.worker.execute.iterating import Iterations
-from jobwire.worker.execute.outcome_policy import Conclusion
+from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.execute.processor import Processor
 from jobwire.worker.fetch.source import Outcome
 
@@ -28,23 +28,23 @@ class Memory:
     needs_all_threads = False
     most_threads = 1
 
-    def __init__(self, jobs: Sequence[Held]) -> None:
+    def __init__(self, jobs: Sequence[InFlightJob]) -> None:
         self._jobs = iter(jobs)
         self.settled = 0
 
     def on_help_wanted(self, call: Callable[[], None]) -> None:
         pass
 
-    def take(self, over: bool) -> Held | None:
+    def take(self, over: bool) -> InFlightJob | None:
         return next(self._jobs, None)
 
     def running(self, seconds: float) -> None:
         pass
 
-    def settle(self, held: Held, outcome: Outcome, *, seconds: float) -> None:
+    def settle(self, held: InFlightJob, outcome: Outcome, *, seconds: float) -> None:
         self.settled += 1
 
-    def store(self, held: Held, outcome: Outcome, *, seconds: float) -> bool:
+    def store(self, held: InFlightJob, outcome: Outcome, *, seconds: float) -> bool:
         self.settled += 1
         return True
 
@@ -54,7 +54,7 @@ class Memory:
     def free(self) -> None:
         pass
 
-    def put_back(self, held: Sequence[Held]) -> int:
+    def put_back(self, held: Sequence[InFlightJob]) -> int:
         return 0
 
     def close(self) -> None:
@@ -90,11 +90,11 @@ def test_a_thousand_jobs_of_one_processor(
 
     furnish(app)
     text = b'{"retry":true,"queue":"default","class":"%b","args":[1],"jid":"1"}'
-    held = Held("1:default", "default", text % class_name.encode())
+    held = InFlightJob("1:default", "default", text % class_name.encode())
     redis = SyncRedis("redis://localhost:1/0")  # not used, and so not connected
     iterations = Iterations(redis, Keys(), stopping=lambda: False)
-    routines = Routines(app, AsyncLoop(), None, iterations)
-    conclusion = Conclusion(app, lambda: 8, 25, 3)
+    job_table = JobTable(app, AsyncLoop(), None, iterations)
+    outcome_policy = OutcomePolicy(app, lambda: 8, 25, 3)
     metrics = Metrics()
 
     def prepare() -> tuple[tuple[Memory], dict[str, Any]]:
@@ -104,8 +104,8 @@ def test_a_thousand_jobs_of_one_processor(
         processor = Processor(
             *("t1", "bench", fetcher),
             tasks=None,
-            routines=routines,
-            conclusion=conclusion,
+            job_table=job_table,
+            outcome_policy=outcome_policy,
             tally=metrics.tally(),
             watch=lambda: None,
         )

@@ -168,11 +168,11 @@ def effects(record: Record, script: Script) -> list[Step]:
         case "retry":
             for at in range(2, len(args) - 2, 3):
                 add(b"ZADD", keys[1], args[at + 1], args[at + 2])
-        case "bury" if len(args) >= 6:
+        case "kill" if len(args) >= 6:
             add(b"ZADD", keys[1], args[3], args[2])
             add(b"ZREMRANGEBYSCORE", keys[1], b"-inf", args[4])
             add(b"ZREMRANGEBYRANK", keys[1], b"0", b"-" + args[5])
-        case "again" if len(args) >= 4:
+        case "requeue" if len(args) >= 4:
             add(b"SADD", keys[9], args[2])
             add(b"LPUSH", keys[1], args[3])
         case "promote":

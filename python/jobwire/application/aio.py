@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from jobwire.application.client import make_confirm, make_producer, url_or_default
-from jobwire.application.delivery import Outlet
+from jobwire.application.delivery import Transport
 from jobwire.application.producer import GenerationSetting
 from jobwire.connection.aio import AsyncRedis
 from jobwire.protocol.arguments import StrictArgs
@@ -37,11 +37,11 @@ class AsyncClient:
         middleware: Sequence[ClientMiddleware | AsyncClientMiddleware] = (),
         timeout: float = 5.0,
         wait_replicas: int = 0,
-        outlet: Outlet | None = None,
+        transport: Transport | None = None,
     ) -> None:
         confirm = make_confirm(wait_replicas, timeout)
         self._producer = make_producer(
-            namespace, generation, strict_args, middleware, confirm, outlet
+            namespace, generation, strict_args, middleware, confirm, transport
         )
         self.redis = AsyncRedis(url_or_default(url), timeout=timeout)
 

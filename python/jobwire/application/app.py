@@ -14,11 +14,11 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, Unpack, over
 from jobwire.application.aio import AsyncClient
 from jobwire.application.client import Client
 from jobwire.application.config import LONGEST
-from jobwire.application.delivery import Outlet
+from jobwire.application.delivery import Transport
 from jobwire.application.iterabletype import IterableOptions, define_iterable
 from jobwire.application.jobtype import JobType, place
 from jobwire.application.lifecycle import Callback, Event, Events
-from jobwire.application.middleware import Chain
+from jobwire.application.middleware import MiddlewareChain
 from jobwire.application.producer import GenerationSetting
 from jobwire.application.propagation import Propagation
 from jobwire.errors import ConfigError, PayloadError
@@ -111,15 +111,17 @@ class App:
         self.generation: GenerationSetting = generation
         self.strict_args: StrictArgs = strict_args
         self.wait_replicas = wait_replicas
-        self.client_middleware: Chain[ClientMiddleware | AsyncClientMiddleware] = Chain(
-            client_middleware
+        self.client_middleware: MiddlewareChain[ClientMiddleware | AsyncClientMiddleware] = (
+            MiddlewareChain(client_middleware)
         )
-        self.server_middleware: Chain[ServerMiddleware] = Chain(server_middleware)
+        self.server_middleware: MiddlewareChain[ServerMiddleware] = MiddlewareChain(
+            server_middleware
+        )
         self.around: list[Around] = []
         self.death_handlers: list[DeathHandler] = []
         self.error_handlers: list[ErrorHandler] = []
         self.events = Events()
-        self.outlet = Outlet()
+        self.transport = Transport()
         self.jobs: dict[str, JobType[..., Any]] = {}
         self._lock = threading.Lock()
         self._via: ContextVar[str | None] = ContextVar("via", default=None)
@@ -314,7 +316,7 @@ class App:
             "strict_args": self.strict_args,
             "middleware": self.client_middleware,
             "wait_replicas": self.wait_replicas,
-            "outlet": self.outlet,
+            "outlet": self.transport,
         }
 
     @contextmanager

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from jobwire.application.config import DEFAULT_URL, redis_url
-from jobwire.application.delivery import Outlet
+from jobwire.application.delivery import Transport
 from jobwire.application.producer import GenerationSetting, Producer
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import ConfigError
@@ -45,7 +45,7 @@ def make_producer(
     strict_args: StrictArgs,
     middleware: Sequence[ClientMiddleware | AsyncClientMiddleware],
     confirm: Confirm | None = None,
-    outlet: Outlet | None = None,
+    transport: Transport | None = None,
 ) -> Producer:
     """Return a producer with the real clock and dice, for either client."""
     return Producer(
@@ -58,7 +58,7 @@ def make_producer(
         draw=random.random,
         new_jids=new_jids,
         confirm=confirm,
-        outlet=outlet,
+        transport=transport,
         warn=_log.warning,
     )
 
@@ -107,11 +107,11 @@ class Client:
         middleware: Sequence[ClientMiddleware | AsyncClientMiddleware] = (),
         timeout: float = 5.0,
         wait_replicas: int = 0,
-        outlet: Outlet | None = None,
+        transport: Transport | None = None,
     ) -> None:
         confirm = make_confirm(wait_replicas, timeout)
         self._producer = make_producer(
-            namespace, generation, strict_args, middleware, confirm, outlet
+            namespace, generation, strict_args, middleware, confirm, transport
         )
         self.redis = SyncRedis(
             url_or_default(url), timeout=timeout, max_connections=MAX_CONNECTIONS

@@ -7,26 +7,26 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
 
-from jobwire.protocol.normalize import Sealed
+from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.wire import Local, Op
 
-__all__ = ["Delivery", "Outlet", "hand_over"]
+__all__ = ["Delivery", "Transport", "deliver"]
 
 
 class Delivery(Protocol):
     """Takes in place of Redis what is ready to be written."""
 
-    def deliver(self, jobs: Sequence[Sealed]) -> None:
+    def deliver(self, jobs: Sequence[ReadyPayload]) -> None:
         """Take jobs that were pushed together."""
 
-    async def adeliver(self, jobs: Sequence[Sealed]) -> None:
+    async def adeliver(self, jobs: Sequence[ReadyPayload]) -> None:
         """The same from asyncio."""
 
     def cancel(self, jid: str) -> None:
         """Take the wish that an iterable job ends. [ITER-7]"""
 
 
-class Outlet:
+class Transport:
     """What stands in the place of Redis, if anything.
 
     Attributes:
@@ -39,7 +39,7 @@ class Outlet:
         self.diverted: list[Delivery] = []
 
     @contextmanager
-    def divert(self, delivery: Delivery) -> Iterator[None]:
+    def override(self, delivery: Delivery) -> Iterator[None]:
         """Put something in the place of Redis, for all threads and event loops."""
         self.diverted.append(delivery)
         try:
@@ -48,7 +48,7 @@ class Outlet:
             self.diverted.remove(delivery)
 
 
-def hand_over(outlet: Outlet, jobs: Sequence[Sealed]) -> Op[None]:
+def deliver(transport: Transport, jobs: Sequence[ReadyPayload]) -> Op[None]:
     """Deliver jobs to what stands in the place of Redis."""
-    delivery = outlet.diverted[-1]
+    delivery = transport.diverted[-1]
     yield Local(partial(delivery.deliver, jobs), partial(delivery.adeliver, jobs))

@@ -9,7 +9,7 @@ from typing import Any, Generic, Self, TypeVar, cast, overload
 
 from jobwire.errors import ConfigError
 
-__all__ = ["Chain", "arun", "is_async", "run"]
+__all__ = ["MiddlewareChain", "arun", "is_async", "run"]
 
 M = TypeVar("M", bound=Callable[..., Any])
 
@@ -29,7 +29,7 @@ class _Fresh:
         return self.kind.__qualname__
 
 
-class Chain(Sequence[M], Generic[M]):
+class MiddlewareChain(Sequence[M], Generic[M]):
     """A list of middleware: functions, other callables, or classes.
 
     A function is called with the subject (client: the item; server: the job) and `call_next`. Of

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Literal
 
 from jobwire.application import middleware as chain
-from jobwire.application.delivery import Outlet, hand_over
+from jobwire.application.delivery import Transport, deliver
 from jobwire.errors import ConfigError, InvalidJob, NoReply, RedisUnreachable
 from jobwire.protocol import iteration, times
 from jobwire.protocol.arguments import StrictArgs, check_args
@@ -15,10 +15,10 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import (
     AsyncClientMiddleware,
     ClientMiddleware,
-    Item,
-    Sealed,
-    draft,
-    seal,
+    JobFields,
+    ReadyPayload,
+    build,
+    finalize,
 )
 from jobwire.protocol.pushing import bulk_times, detect_generation, push, push_bulk
 from jobwire.protocol.template import Template
@@ -62,7 +62,7 @@ class Producer:
         draw: Callable[[], float],
         new_jids: Callable[[int], Sequence[str]] | None = None,
         confirm: Confirm | None = None,
-        outlet: Outlet | None = None,
+        transport: Transport | None = None,
         warn: Callable[[str], object] = lambda _: None,
     ) -> None:
         if generation not in ("auto", 7, 8):
@@ -76,7 +76,7 @@ class Producer:
         self._new_jid = new_jid
         self._new_jids = new_jids or (lambda count: [new_jid() for _ in range(count)])
         self._confirm = confirm
-        self._outlet = Outlet() if outlet is None else outlet
+        self._transport = Transport() if transport is None else transport
         self._warn = warn
         self._templates: dict[tuple[object, ...], Template] = {}
         self._draw = draw
@@ -89,7 +89,7 @@ class Producer:
         known = self._known_generation(now)
         if known is not None:
             return known
-        if self._outlet.diverted:
+        if self._transport.diverted:
             return 8  # there is nobody to ask
         try:
             found = yield from detect_generation(self.keys)
@@ -131,8 +131,8 @@ class Producer:
         now = self._clock()
         moment = _moment(at, now=now, soon=soon)
         generation = self._known_generation(now) or (yield from self.generation())
-        sealed: Sealed | None
-        item: Item | None = None
+        ready: ReadyPayload | None
+        item: JobFields | None = None
         try:
             if self._strict == "warn":
                 args = self._accept(class_name, args)
@@ -141,9 +141,9 @@ class Producer:
                 template = self._template(class_name, options, moment, now, generation)
             if template is not None:
                 tail = template.tail(now)
-                sealed = template.job(args, self._new_jid(), tail, at=moment, strict=self._strict)
+                ready = template.job(args, self._new_jid(), tail, at=moment, strict=self._strict)
             else:
-                item = draft(
+                item = build(
                     class_name,
                     args,
                     options,
@@ -157,14 +157,14 @@ class Producer:
         except InvalidJob as error:
             raise _of(class_name, error) from None
         if item is not None:
-            sealed = yield from self._pass(item, now=now, generation=generation)
-        if sealed is None:
+            ready = yield from self._pass(item, now=now, generation=generation)
+        if ready is None:
             return None
-        if self._outlet.diverted:
-            yield from hand_over(self._outlet, [sealed])
+        if self._transport.diverted:
+            yield from deliver(self._transport, [ready])
         else:
-            yield from push(self.keys, [sealed], self._confirm)
-        return sealed.jid
+            yield from push(self.keys, [ready], self._confirm)
+        return ready.jid
 
     def push_bulk(
         self,
@@ -193,7 +193,7 @@ class Producer:
         generation = yield from self.generation()
         checked = _checked_fields(fields)
         jids = self._new_jids(len(every))
-        jobs: list[Sealed | None] = []
+        jobs: list[ReadyPayload | None] = []
         template: Template | None = None
         tail = b""
         for args, moment, jid in zip(every, moments, jids, strict=True):
@@ -203,7 +203,7 @@ class Producer:
                 if template is not None:
                     jobs.append(template.job(args, jid, tail, at=moment, strict=self._strict))
                     continue
-                item = draft(
+                item = build(
                     class_name,
                     args,
                     options,
@@ -222,8 +222,8 @@ class Producer:
                 template = Template(item, now=now, generation=generation)
                 tail = template.tail(now)
         passed = [job for job in jobs if job is not None]
-        if self._outlet.diverted:
-            yield from hand_over(self._outlet, passed)
+        if self._transport.diverted:
+            yield from deliver(self._transport, passed)
         else:
             yield from push_bulk(self.keys, passed, self._confirm)
         return [None if job is None else job.jid for job in jobs]
@@ -231,8 +231,8 @@ class Producer:
     def cancel(self, jid: str) -> Op[int]:
         """Ask an iterable job to end; return the epoch second of the first such wish. [ITER-7]"""
         now = self._clock()
-        if self._outlet.diverted:
-            self._outlet.diverted[-1].cancel(jid)
+        if self._transport.diverted:
+            self._transport.diverted[-1].cancel(jid)
             return int(now)
         return (yield from iteration.cancel(self.keys, jid, now=now))
 
@@ -263,7 +263,7 @@ class Producer:
         except TypeError:  # a list of tags, or nothing that could be written
             return None
         if found is None and _REMEMBERED.issuperset(kinds):
-            item = draft(
+            item = build(
                 class_name,
                 (),
                 options,
@@ -278,7 +278,9 @@ class Producer:
             self._templates[key] = found
         return found
 
-    def _pass(self, item: Item, *, now: float, generation: Generation) -> Op[Sealed | None]:
+    def _pass(
+        self, item: JobFields, *, now: float, generation: Generation
+    ) -> Op[ReadyPayload | None]:
         """Send an item through the middleware; None if that stopped it. [PUSH-7]"""
         if self.middleware:
             through = (self.middleware, item, lambda: item)
@@ -286,7 +288,7 @@ class Producer:
             if passed is None:
                 return None
             item = passed
-        return seal(item, now=now, generation=generation)
+        return finalize(item, now=now, generation=generation)
 
 
 _WRITTEN = ("class", "args", "jid", "at", "queue", "retry", "enqueued_at")  # by parameter or push

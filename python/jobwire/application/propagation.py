@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from jobwire.errors import ConfigError
-from jobwire.protocol.normalize import Item
+from jobwire.protocol.normalize import JobFields
 from jobwire.protocol.payload import Job
 
 __all__ = ["Propagation"]
@@ -28,7 +28,9 @@ class Propagation:
         self._field = field
         self._variables = dict(variables)
 
-    def attach(self, item: Item, call_next: Callable[[], Item | None]) -> Item | None:
+    def attach(
+        self, item: JobFields, call_next: Callable[[], JobFields | None]
+    ) -> JobFields | None:
         """Client middleware: put the values of this moment into the item."""
         missing = object()
         values = {name: var.get(missing) for name, var in self._variables.items()}

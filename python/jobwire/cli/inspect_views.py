@@ -10,7 +10,7 @@ from typing import Any
 from rich.text import Text
 
 from jobwire.cli.inspect_output import Column, Sheet, ago, clean, cut, duration
-from jobwire.inspect import Entry, Filter, Holding, Inspector, IterationState, SetName
+from jobwire.inspect import Entry, Filter, InFlightSummary, Inspector, IterationState, SetName
 from jobwire.protocol.metrics import BOUNDS
 from jobwire.protocol.times import Generation
 
@@ -249,7 +249,7 @@ def holdings(inspector: Inspector, now: float) -> Sheet:
     """Show what processes of the reliable profile hold."""
     found = inspector.holdings()
     saved = inspector.recoveries()
-    pairs: list[tuple[Holding, tuple[str, Entry] | None]] = []
+    pairs: list[tuple[InFlightSummary, tuple[str, Entry] | None]] = []
     for each in found:
         pairs += ((each, job) for job in each.jobs or (None,))
 

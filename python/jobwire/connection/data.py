@@ -6,6 +6,8 @@ from pathlib import Path
 
 from jobwire.errors import JobwireError
 
+__all__ = ["path"]
+
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 

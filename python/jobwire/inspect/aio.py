@@ -13,14 +13,14 @@ from jobwire.inspect import activity, processes, progress, sets, summary
 from jobwire.inspect.activity import Activity
 from jobwire.inspect.entry import Entry, SetName
 from jobwire.inspect.filters import Filter
-from jobwire.inspect.processes import Holding, ProcessInfo, Recoveries, Work
+from jobwire.inspect.processes import InFlightSummary, ProcessInfo, Recoveries, Work
 from jobwire.inspect.progress import IterationState
 from jobwire.inspect.sets import Action, Progress, Swept
 from jobwire.inspect.summary import Day, QueueSummary, Stats
 from jobwire.inspect.walking import ListWalk, Scan, Walk
 from jobwire.protocol import heartbeat as beat
 from jobwire.protocol import metrics
-from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.times import Generation, When, instant
 from jobwire.protocol.wire import Op
@@ -143,7 +143,7 @@ class AsyncInspector:
 
     async def kill(self, entry: Entry) -> bool:
         """Move an entry to the dead set; see `Inspector.kill`."""
-        return await self._run(sets.kill(self._keys, entry, Grave(self._clock())))
+        return await self._run(sets.kill(self._keys, entry, DeadSetLimits(self._clock())))
 
     async def reschedule(self, entry: Entry, at: When) -> bool:
         """Change when an entry is due; see `Inspector.reschedule`."""
@@ -166,7 +166,7 @@ class AsyncInspector:
                 self._keys,
                 name,
                 action,
-                grave=Grave(self._clock()),
+                dead_limits=DeadSetLimits(self._clock()),
                 only=only or Filter(),
                 progress=progress,
             )
@@ -206,7 +206,7 @@ class AsyncInspector:
         """
         return await self._run(beat.prune(self._keys))
 
-    async def holdings(self, *, most: int = 100) -> list[Holding]:
+    async def holdings(self, *, most: int = 100) -> list[InFlightSummary]:
         """Return what each process of the reliable profile holds, `most` jobs of each;
         see `Inspector.holdings`.
         """

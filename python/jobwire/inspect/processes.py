@@ -17,7 +17,7 @@ from jobwire.protocol.wire import Batch, Op, command
 
 __all__ = [
     "CapsuleInfo",
-    "Holding",
+    "InFlightSummary",
     "ProcessInfo",
     "Recoveries",
     "Signal",
@@ -108,7 +108,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class InFlightSummary:
     """What one process of the reliable profile holds. [REL-1]
 
     Attributes:
@@ -190,7 +190,7 @@ def signal(keys: Keys, identity: str, what: Signal) -> Op[None]:
     yield Batch([command("LPUSH", key, what), command("EXPIRE", key, SIGNAL_TTL)], atomic=True)
 
 
-def holdings(keys: Keys, *, most: int) -> Op[list[Holding]]:
+def holdings(keys: Keys, *, most: int) -> Op[list[InFlightSummary]]:
     """Return what each process of the reliable profile holds, `most` jobs of each. [REL-1]"""
     names, _ = yield from members(keys.owners)
     found = []
@@ -210,7 +210,7 @@ def holdings(keys: Keys, *, most: int) -> Op[list[Holding]]:
             )
             if not whole(cursor):
                 break
-        found.append(Holding(identity, alive == 1, whole(size), jobs[:most]))
+        found.append(InFlightSummary(identity, alive == 1, whole(size), jobs[:most]))
     return found
 
 

@@ -12,7 +12,7 @@ from jobwire.inspect.entry import QUEUE, Entry, SetName, entry
 from jobwire.inspect.filters import Filter
 from jobwire.inspect.reading import ask, items, raw, score
 from jobwire.inspect.walking import ListWalk, Scan, SetWalk, Walk
-from jobwire.protocol.dead_set import Grave, grave_key
+from jobwire.protocol.dead_set import DeadSetLimits, dead_key
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import edit
 from jobwire.protocol.promotion import promoted
@@ -168,9 +168,9 @@ def move_to_queue(keys: Keys, one: Entry, *, now: float, count: bool) -> Op[bool
     return bool(moved)
 
 
-def kill(keys: Keys, one: Entry, grave: Grave) -> Op[bool]:
+def kill(keys: Keys, one: Entry, dead_limits: DeadSetLimits) -> Op[bool]:
     """Move an entry to the dead set, which is trimmed; say whether it was there. [INSP-7]"""
-    moved, _ = yield from _bury(keys, _own_set(keys, one), grave)([one])
+    moved, _ = yield from _kill(keys, _own_set(keys, one), dead_limits)([one])
     return bool(moved)
 
 
@@ -196,7 +196,7 @@ def sweep(
     name: SetName,
     action: Action,
     *,
-    grave: Grave,
+    dead_limits: DeadSetLimits,
     only: Filter,
     progress: Progress | None = None,
 ) -> Op[Swept]:
@@ -213,14 +213,18 @@ def sweep(
     key = set_key(keys, name)
     act: _Act
     if action == "kill":
-        act = _bury(keys, key, grave)
+        act = _kill(keys, key, dead_limits)
     elif action == "delete":
         act = _remove(key)
     else:
         generation = yield from detect_generation(keys)
-        act = _enqueue(keys, key, now=grave.now, generation=generation, count=action == "retry")
+        act = _enqueue(
+            keys, key, now=dead_limits.now, generation=generation, count=action == "retry"
+        )
     total: int = yield command("ZCARD", key)
-    return (yield from _sweep(SetWalk(key, name, rising=True), total, act, grave, only, progress))
+    return (
+        yield from _sweep(SetWalk(key, name, rising=True), total, act, dead_limits, only, progress)
+    )
 
 
 def sweep_queue(
@@ -234,7 +238,9 @@ def sweep_queue(
         return sum(count for count in counts if type(count) is int), 0
 
     total: int = yield command("LLEN", key)
-    return (yield from _sweep(ListWalk(keys, queue), total, act, Grave(now), only, progress))
+    return (
+        yield from _sweep(ListWalk(keys, queue), total, act, DeadSetLimits(now), only, progress)
+    )
 
 
 def clear_set(keys: Keys, name: SetName) -> Op[int]:
@@ -270,13 +276,18 @@ def pause(keys: Keys, queue: str, *, paused: bool) -> Op[bool]:
 
 
 def _sweep(
-    way: Walk, total: int, act: _Act, grave: Grave, only: Filter, progress: Progress | None
+    way: Walk,
+    total: int,
+    act: _Act,
+    dead_limits: DeadSetLimits,
+    only: Filter,
+    progress: Progress | None,
 ) -> Op[Swept]:
     swept = Swept(total)
     while swept.seen < total and (page := (yield from way.next())):
         # What was changed can come back with a later score, as by a worker that fails at once.
         page = page[: total - swept.seen]
-        meant = [each for each in page if only.matches(each, now=grave.now)]
+        meant = [each for each in page if only.matches(each, now=dead_limits.now)]
         done, left = (yield from act(meant)) if meant else (0, 0)
         swept = replace(
             swept,
@@ -311,16 +322,18 @@ def _remove(key: str) -> _Act:
     return act
 
 
-def _bury(keys: Keys, key: str, grave: Grave) -> _Act:
+def _kill(keys: Keys, key: str, dead_limits: DeadSetLimits) -> _Act:
     def act(page: Sequence[Entry]) -> Op[tuple[int, int]]:
         moved = 0
-        where = [grave_key(keys, each.fault) if each.fault else keys.dead for each in page]
+        where = [dead_key(keys, each.fault) if each.fault else keys.dead for each in page]
         for target in dict.fromkeys(where):
             members = [
                 each.payload for each, there in zip(page, where, strict=True) if there == target
             ]
             gone: Sequence[bytes] = yield Script(
-                "bury_due", [key, target], [grave.now, grave.oldest, grave.limit, *members]
+                "kill_due",
+                [key, target],
+                [dead_limits.now, dead_limits.oldest, dead_limits.limit, *members],
             )
             moved += len(gone)
         return moved, 0

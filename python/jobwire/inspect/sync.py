@@ -13,14 +13,14 @@ from jobwire.inspect import activity, processes, progress, sets, summary
 from jobwire.inspect.activity import Activity
 from jobwire.inspect.entry import Entry, SetName
 from jobwire.inspect.filters import Filter
-from jobwire.inspect.processes import Holding, ProcessInfo, Recoveries, Work
+from jobwire.inspect.processes import InFlightSummary, ProcessInfo, Recoveries, Work
 from jobwire.inspect.progress import IterationState
 from jobwire.inspect.sets import Action, Progress, Swept
 from jobwire.inspect.summary import Day, QueueSummary, Stats
 from jobwire.inspect.walking import ListWalk, Scan, Walk
 from jobwire.protocol import heartbeat as beat
 from jobwire.protocol import metrics
-from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.times import Generation, When, instant
 from jobwire.protocol.wire import Op
@@ -158,7 +158,7 @@ class Inspector:
 
     def kill(self, entry: Entry) -> bool:
         """Move an entry to the dead set; False if it was gone. [INSP-7]"""
-        return self._run(sets.kill(self._keys, entry, Grave(self._clock())))
+        return self._run(sets.kill(self._keys, entry, DeadSetLimits(self._clock())))
 
     def reschedule(self, entry: Entry, at: When) -> bool:
         """Change when an entry is due; False if it was gone. [INSP-8]
@@ -194,7 +194,7 @@ class Inspector:
                 self._keys,
                 name,
                 action,
-                grave=Grave(self._clock()),
+                dead_limits=DeadSetLimits(self._clock()),
                 only=only or Filter(),
                 progress=progress,
             )
@@ -230,7 +230,7 @@ class Inspector:
         """Forget processes whose hash has expired, at most once a minute; how many. [BEAT-8]"""
         return self._run(beat.prune(self._keys))
 
-    def holdings(self, *, most: int = 100) -> list[Holding]:
+    def holdings(self, *, most: int = 100) -> list[InFlightSummary]:
         """Return what each process of the reliable profile holds, `most` jobs of each. [REL-1]"""
         return self._run(processes.holdings(self._keys, most=most))
 

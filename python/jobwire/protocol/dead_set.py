@@ -8,13 +8,13 @@ from jobwire.errors import MalformedPayload
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Batch, command
 
-__all__ = ["Grave", "bury", "grave_key"]
+__all__ = ["DeadSetLimits", "dead_key", "kill"]
 
 MAX_AGE = 15_552_000.0  # seconds, 180 days
 MAX_JOBS = 10_000
 
 
-def grave_key(keys: Keys, problem: MalformedPayload) -> str:
+def dead_key(keys: Keys, problem: MalformedPayload) -> str:
     """Return the set for bytes that are no payload. [EXEC-3] [EXEC-4]
 
     JSON that is no object must not get into the dead set: Sidekiq's API cannot list a set that
@@ -24,7 +24,7 @@ def grave_key(keys: Keys, problem: MalformedPayload) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Grave:
+class DeadSetLimits:
     """A burial at epoch second `now`, and what it leaves of older ones.
 
     The set keeps `limit - 1` jobs: Sidekiq's own off-by-one, kept on purpose. [DEAD-3]
@@ -40,13 +40,13 @@ class Grave:
         return self.now - self.max_age
 
 
-def bury(key: str, text: bytes, grave: Grave) -> Batch:
+def kill(key: str, text: bytes, dead_limits: DeadSetLimits) -> Batch:
     """Put a payload into the dead set or its like, for a worker that holds nothing in Redis."""
     return Batch(
         [
-            command("ZADD", key, grave.now, text),
-            command("ZREMRANGEBYSCORE", key, "-inf", grave.oldest),
-            command("ZREMRANGEBYRANK", key, 0, -grave.limit),
+            command("ZADD", key, dead_limits.now, text),
+            command("ZREMRANGEBYSCORE", key, "-inf", dead_limits.oldest),
+            command("ZREMRANGEBYRANK", key, 0, -dead_limits.limit),
         ],
         atomic=True,
     )

@@ -15,7 +15,7 @@ __all__ = [
     "LEASE",
     "PERIOD",
     "CapsuleShape",
-    "Pulse",
+    "HeartbeatSample",
     "Work",
     "beat",
     "process_info",
@@ -57,7 +57,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
+class HeartbeatSample:
     """What changes from beat to beat.
 
     Attributes:
@@ -114,14 +114,16 @@ def process_info(
     return encode(info)
 
 
-def beat(keys: Keys, identity: str, info: bytes, concurrency: int, pulse: Pulse) -> Op[str | None]:
+def beat(
+    keys: Keys, identity: str, info: bytes, concurrency: int, sample: HeartbeatSample
+) -> Op[str | None]:
     """Renew the lease and show what runs; return a signal that somebody sent. [BEAT-1] [BEAT-3]
     [SIG-4]
     """
     names = (keys.work(identity), keys.old_work(identity))
     work: list[Command] = [command("UNLINK", *names)]
-    if pulse.works:
-        records = [part for tid, each in pulse.works.items() for part in (tid, each.record())]
+    if sample.works:
+        records = [part for tid, each in sample.works.items() for part in (tid, each.record())]
         for name in names:
             work += (command("HSET", name, *records), command("EXPIRE", name, LEASE))
     yield Batch(work, atomic=True)
@@ -130,11 +132,11 @@ def beat(keys: Keys, identity: str, info: bytes, concurrency: int, pulse: Pulse)
     fields: dict[str, Arg] = {
         "info": info,
         "concurrency": concurrency,
-        "busy": len(pulse.works),
-        "beat": pulse.now,
-        "rtt_us": pulse.rtt_us,
-        "quiet": "true" if pulse.quiet else "false",
-        "rss": pulse.rss,
+        "busy": len(sample.works),
+        "beat": sample.now,
+        "rtt_us": sample.rtt_us,
+        "quiet": "true" if sample.quiet else "false",
+        "rss": sample.rss,
     }
     replies = yield Batch(
         [

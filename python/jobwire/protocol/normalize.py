@@ -1,7 +1,7 @@
 """From what a caller asks for to the payload that is written. [PUSH-3] to [PUSH-7]
 
-Two steps, because client middleware runs between them: `draft` makes an item, a plain dict of
-wire fields that middleware may change; `seal` checks the item again and turns it into bytes.
+Two steps, because client middleware runs between them: `build` makes an item, a plain dict of
+wire fields that middleware may change; `finalize` checks the item again and turns it into bytes.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from jobwire.protocol.times import Generation, epoch, stamp
 __all__ = [
     "AsyncClientMiddleware",
     "ClientMiddleware",
-    "Item",
+    "JobFields",
     "Options",
-    "Sealed",
+    "ReadyPayload",
+    "build",
     "check_options",
-    "draft",
-    "seal",
+    "finalize",
 ]
 
-Item = dict[str, Any]
+JobFields = dict[str, Any]
 """Wire fields of a job that is about to be pushed; `at` is an epoch second or absent."""
 
-ClientMiddleware = Callable[[Item, Callable[[], Item | None]], Item | None]
+ClientMiddleware = Callable[[JobFields, Callable[[], JobFields | None]], JobFields | None]
 """`(item, call_next) -> item`: change the item and return `call_next()`; None stops it. [PUSH-7]"""
 
 AsyncClientMiddleware = Callable[
-    [Item, Callable[[], Awaitable[Item | None]]], Awaitable[Item | None]
+    [JobFields, Callable[[], Awaitable[JobFields | None]]], Awaitable[JobFields | None]
 ]
 """The same as `async def`, for jobs that are enqueued from asyncio; it awaits `call_next()`."""
 
@@ -67,7 +67,7 @@ DEFAULTS: Options = {"retry": True, "queue": "default"}
 """Always written, so that no reader has to guess. [PUSH-6]"""
 
 
-class Sealed(NamedTuple):
+class ReadyPayload(NamedTuple):
     """A payload ready to be written: to the schedule if `at` is set, else to its queue."""
 
     jid: str
@@ -89,7 +89,7 @@ def check_options(options: Mapping[str, Any]) -> None:
             raise InvalidJob("PUSH-4", name, f"{value!r} {problem}")
 
 
-def draft(
+def build(
     class_name: str,
     args: Sequence[Any],
     options: Mapping[str, Any],
@@ -100,7 +100,7 @@ def draft(
     at: float | None = None,
     fields: Mapping[str, Any] | None = None,
     strict: StrictArgs = "raise",
-) -> Item:
+) -> JobFields:
     """Return a checked item in the order in which Sidekiq writes its fields. [PAY-11]
 
     Args:
@@ -118,7 +118,7 @@ def draft(
         InvalidJob: Nothing may be written.
     """
     check_options(options)
-    item: Item = {**DEFAULTS, **options}
+    item: JobFields = {**DEFAULTS, **options}
     if item.get("retry_for") is not None:
         item["retry_for"] = int(item["retry_for"])
     if item.get("tags") is not None:
@@ -135,7 +135,7 @@ def draft(
     return item
 
 
-def seal(item: Item, *, now: float, generation: Generation) -> Sealed:
+def finalize(item: JobFields, *, now: float, generation: Generation) -> ReadyPayload:
     """Check an item after middleware and encode it. [PUSH-3] [PUSH-7] [SCHED-1]"""
     _check_item(item)
     body = dict(item)
@@ -154,10 +154,10 @@ def seal(item: Item, *, now: float, generation: Generation) -> Sealed:
     except ValueError as error:
         # Python spells no integer of more than 4,300 digits, to keep attackers from long sums.
         raise InvalidJob("PAY-5", "", f"cannot be written: {error}") from error
-    return Sealed(item["jid"], item["queue"], at, text)
+    return ReadyPayload(item["jid"], item["queue"], at, text)
 
 
-def _check_item(item: Item) -> None:
+def _check_item(item: JobFields) -> None:
     """Refuse what middleware, or a caller's own fields, can have spoilt. [PUSH-4] [PAY-12]"""
     for field in ("class", "args", "jid", *DEFAULTS):
         if field not in item:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jobwire.protocol.payload import Job, edit
-from jobwire.protocol.retry import Bury
+from jobwire.protocol.retry import Kill
 from jobwire.protocol.times import Generation, stamp
 
 __all__ = ["ERROR_CLASS", "MAX_RECOVERIES", "poisoned"]
@@ -21,14 +21,14 @@ def poisoned(
     now: float,
     generation: Generation,
     limit: int = MAX_RECOVERIES,
-) -> Bury | None:
+) -> Kill | None:
     """Decide whether a job just fetched has ended too many processes to be run again. [REL-10]
 
     Whatever its `retry` and `dead` say: it did not fail, and what crashes workers needs a human.
 
     Args:
         job: As fetched.
-        recovered: How often it was recovered from a process that died: `Held.recovered`.
+        recovered: How often it was recovered from a process that died: `InFlightJob.recovered`.
         now: Epoch seconds.
         generation: How to write times.
         limit: How many recoveries are all right.
@@ -46,4 +46,4 @@ def poisoned(
         "error_class": ERROR_CLASS,
         "failed_at" if job.get("failed_at") is None else "retried_at": stamp(now, generation),
     }
-    return Bury(edit(job.text, changes), counted=False)
+    return Kill(edit(job.text, changes), counted=False)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from jobwire.errors import MalformedPayload
-from jobwire.protocol.dead_set import Grave, grave_key
+from jobwire.protocol.dead_set import DeadSetLimits, dead_key
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import can_append, decode, edit, encode
 from jobwire.protocol.times import Generation, stamp
@@ -70,7 +70,7 @@ def promote_batch(
     *,
     now: float,
     generation: Generation,
-    grave: Grave,
+    dead_limits: DeadSetLimits,
     skip: int = 0,
     limit: int = BATCH,
 ) -> Op[Promoted]:
@@ -100,27 +100,32 @@ def promote_batch(
     if moves:
         moved, stuck = yield Script("promote", [zset, keys.queues, *queue_keys], moves)
         result = replace(result, moved=moved, stuck=stuck)
-    for grave_name in dict.fromkeys(grave_key(keys, problem) for _, problem in bad):
-        there = [each for each in bad if grave_key(keys, each[1]) == grave_name]
+    for grave_name in dict.fromkeys(dead_key(keys, problem) for _, problem in bad):
+        there = [each for each in bad if dead_key(keys, each[1]) == grave_name]
         buried: Sequence[bytes] = yield Script(
-            "bury_due",
+            "kill_due",
             [zset, grave_name],
-            [grave.now, grave.oldest, grave.limit, *(member for member, _ in there)],
+            [
+                dead_limits.now,
+                dead_limits.oldest,
+                dead_limits.limit,
+                *(member for member, _ in there),
+            ],
         )
         mine = [each for each in there if each[0] in buried]
         result = replace(result, buried=[*result.buried, *mine])
     return result
 
 
-def first_wait(interval: float | None, *, dice: float) -> float:
+def first_wait(interval: float | None, *, jitter: float) -> float:
     """Return how long to wait before the first look, in seconds. [SCHED-8]
 
     Ten of them give a fleet that starts together time to register.
     """
-    return 10.0 + 5.0 * dice if interval is None else min(interval, 5.0) * dice
+    return 10.0 + 5.0 * jitter if interval is None else min(interval, 5.0) * jitter
 
 
-def next_wait(interval: float | None, *, processes: int, dice: float) -> float:
+def next_wait(interval: float | None, *, processes: int, jitter: float) -> float:
     """Return how long to wait before the next look, in seconds. [SCHED-8]
 
     Args:
@@ -130,4 +135,4 @@ def next_wait(interval: float | None, *, processes: int, dice: float) -> float:
     """
     count = max(processes, 1)
     average = count * AVERAGE_INTERVAL if interval is None else interval
-    return average * (dice + 0.5) if count < 10 else average * dice * 2
+    return average * (jitter + 0.5) if count < 10 else average * jitter * 2

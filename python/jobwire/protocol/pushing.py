@@ -10,7 +10,7 @@ import msgspec
 from jobwire.errors import InvalidJob, MaybeWritten, NoReply, RedisRefused, RedisTrouble
 from jobwire.protocol import times
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.normalize import Sealed
+from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.times import Generation
 from jobwire.protocol.wire import Batch, Command, Confirm, ErrorReply, Op, command
 
@@ -21,7 +21,7 @@ SCHEDULED_SLICE = 100
 SHORTEST_SPREAD = 5.0  # seconds [BULK-4]
 
 
-def push(keys: Keys, jobs: Sequence[Sealed], confirm: Confirm | None = None) -> Op[None]:
+def push(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None = None) -> Op[None]:
     """Write jobs in one transaction: all of them or none. [PUSH-2]
 
     Raises:
@@ -68,7 +68,7 @@ def push(keys: Keys, jobs: Sequence[Sealed], confirm: Confirm | None = None) -> 
         raise
 
 
-def push_bulk(keys: Keys, jobs: Sequence[Sealed], confirm: Confirm | None = None) -> Op[None]:
+def push_bulk(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None = None) -> Op[None]:
     """Write many jobs, one transaction a slice. [BULK-1] [BULK-5]
 
     Raises:
@@ -84,7 +84,7 @@ def push_bulk(keys: Keys, jobs: Sequence[Sealed], confirm: Confirm | None = None
         written += (job.jid for job in part)
 
 
-def slices(jobs: Sequence[Sealed]) -> Iterator[Sequence[Sealed]]:
+def slices(jobs: Sequence[ReadyPayload]) -> Iterator[Sequence[ReadyPayload]]:
     """Cut jobs into what goes out at once, in order. [BULK-1]
 
     A slice with a scheduled job in it is a short one: adding to a sorted set costs the server

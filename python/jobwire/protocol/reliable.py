@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from jobwire.errors import RedisRefused
-from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.heartbeat import retire
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.stats import DAY_TTL, stat_keys
@@ -23,7 +23,7 @@ from jobwire.protocol.wire import Arg, ErrorReply, Op, Script, command
 
 __all__ = [
     "Fetched",
-    "Held",
+    "InFlightJob",
     "fetch",
     "private_queue",
     "put_back",
@@ -31,10 +31,10 @@ __all__ = [
     "reclaim",
     "recover",
     "resign",
-    "script_again",
-    "script_bury",
     "script_done",
     "script_fetch",
+    "script_kill",
+    "script_requeue",
     "script_retry",
 ]
 
@@ -46,7 +46,7 @@ FORGET = 1000  # digests in one call
 # Structs, not dataclasses: one is made for each job, and one for each fetch.
 
 
-class Held(msgspec.Struct, frozen=True):
+class InFlightJob(msgspec.Struct, frozen=True):
     """One job in the private hash.
 
     Attributes:
@@ -75,7 +75,7 @@ class Fetched(msgspec.Struct, frozen=True):
         paused: Names of queues that were left alone because somebody paused them. [REL-9]
     """
 
-    jobs: Sequence[Held]
+    jobs: Sequence[InFlightJob]
     broken: Mapping[str, str]
     lease: bool = True
     paused: Collection[str] = ()
@@ -138,7 +138,7 @@ def read_fetched(reply: Any) -> Fetched:
     parts = iter(taken)
     for field, text, returned, recovered in zip(parts, parts, parts, parts, strict=True):
         name = field.decode()
-        jobs.append(Held(name, private_queue(name), text, int(returned), int(recovered)))
+        jobs.append(InFlightJob(name, private_queue(name), text, int(returned), int(recovered)))
     return Fetched(
         jobs,
         {
@@ -197,12 +197,12 @@ def script_retry(
     return Script("retry", [keys.private(identity), keys.retry, *_counted(keys, day)], moves)
 
 
-def script_bury(
+def script_kill(
     keys: Keys,
     identity: str,
     field: str,
     text: bytes,
-    grave: Grave,
+    dead_limits: DeadSetLimits,
     *,
     day: str,
     key: str | None = None,
@@ -215,13 +215,22 @@ def script_bury(
     its own, `key`. [EXEC-3] [EXEC-4]
     """
     return Script(
-        "bury",
+        "kill",
         [keys.private(identity), key or keys.dead, *_counted(keys, day)],
-        [DAY_TTL, field, text, grave.now, grave.oldest, grave.limit, int(counted), int(repeated)],
+        [
+            DAY_TTL,
+            field,
+            text,
+            dead_limits.now,
+            dead_limits.oldest,
+            dead_limits.limit,
+            int(counted),
+            int(repeated),
+        ],
     )
 
 
-def script_again(
+def script_requeue(
     keys: Keys,
     identity: str,
     field: str,
@@ -239,7 +248,7 @@ def script_again(
     Returns 1, or 0 if it was no longer held.
     """
     return Script(
-        "again",
+        "requeue",
         [keys.private(identity), keys.queue(queue), *_counted(keys, day), keys.queues],
         [DAY_TTL, field, queue, text, int(executed), int(failed), int(repeated)],
     )

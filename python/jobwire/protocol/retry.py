@@ -13,10 +13,10 @@ from jobwire.protocol.times import Generation, read, stamp
 
 __all__ = [
     "DEFAULT_MAX_RETRIES",
-    "Bury",
     "Choice",
     "Discard",
     "Failure",
+    "Kill",
     "Retry",
     "after_failure",
     "encode_backtrace",
@@ -49,7 +49,7 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
-class Bury:
+class Kill:
     """Store `text` in the dead set. [DEAD-1]
 
     Attributes:
@@ -79,7 +79,7 @@ Choice: TypeAlias = float | Literal["discard", "kill"] | None
 """What a job's own hook answers: seconds to wait, or its fate; None for the default delay."""
 
 
-def retry_delay(retry_count: int, *, dice: float, chosen: float | None = None) -> float:
+def retry_delay(retry_count: int, *, jitter: float, chosen: float | None = None) -> float:
     """Return how long to wait before a retry. [RETRY-4] [RETRY-11]
 
     Args:
@@ -97,7 +97,7 @@ def retry_delay(retry_count: int, *, dice: float, chosen: float | None = None) -
     if retry_count < 0:
         raise ValueError(f"retry_count is negative: {retry_count}")
     delay = retry_count**4 + 15 if chosen is None or chosen <= 0 else chosen
-    return delay + int(dice * 10 * (retry_count + 1))
+    return delay + int(jitter * 10 * (retry_count + 1))
 
 
 def after_failure(
@@ -105,12 +105,12 @@ def after_failure(
     failure: Failure,
     *,
     now: float,
-    dice: float,
+    jitter: float,
     generation: Generation,
     default_retry: object = None,
     max_retries: int = DEFAULT_MAX_RETRIES,
     choose: Callable[[int], Choice] | None = None,
-) -> Retry | Bury | Discard:
+) -> Retry | Kill | Discard:
     """Decide where a failed job goes, and what is stored there.
 
     Args:
@@ -156,9 +156,9 @@ def after_failure(
     if choice == "discard":
         return Discard(text)
     if choice == "kill":
-        return Discard(text, exhausted=True) if job.get("dead") is False else Bury(text)
+        return Discard(text, exhausted=True) if job.get("dead") is False else Kill(text)
     # A payload may claim any count: the delay stays a number that a score can hold.
-    delay = retry_delay(min(max(count, 0), MOST_RETRIES), dice=dice, chosen=choice)
+    delay = retry_delay(min(max(count, 0), MOST_RETRIES), jitter=jitter, chosen=choice)
     return Retry(text, at=now + delay, count=count)
 
 

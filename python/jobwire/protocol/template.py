@@ -11,7 +11,7 @@ from typing import Any
 
 from jobwire.errors import InvalidJob
 from jobwire.protocol.arguments import StrictArgs, check_args
-from jobwire.protocol.normalize import Item, Sealed, seal
+from jobwire.protocol.normalize import JobFields, ReadyPayload, finalize
 from jobwire.protocol.payload import encode
 from jobwire.protocol.times import Generation, epoch, stamp
 
@@ -22,7 +22,7 @@ class Template:
     """What all jobs of a kind have in common.
 
     Args:
-        item: One of them, as `normalize.draft` made it.
+        item: One of them, as `normalize.build` made it.
         now: When; `created_at` varies if it is that.
         generation: How times are written.
 
@@ -32,8 +32,8 @@ class Template:
 
     __slots__ = ("_generation", "_head", "_middle", "_times", "queue")
 
-    def __init__(self, item: Item, *, now: float, generation: Generation) -> None:
-        self.queue: str = seal(item, now=now, generation=generation).queue
+    def __init__(self, item: JobFields, *, now: float, generation: Generation) -> None:
+        self.queue: str = finalize(item, now=now, generation=generation).queue
         self._generation = generation
         times = [] if "at" in item else ["enqueued_at"]
         if item["created_at"] == stamp(now, generation):
@@ -54,8 +54,8 @@ class Template:
 
     def job(
         self, args: Sequence[Any], jid: str, tail: bytes, *, at: float | None, strict: StrictArgs
-    ) -> Sealed:
-        """Return one job, as `draft` and `seal` would make it.
+    ) -> ReadyPayload:
+        """Return one job, as `build` and `finalize` would make it.
 
         Args:
             args: Positional arguments.
@@ -73,10 +73,10 @@ class Template:
         except ValueError as error:
             raise InvalidJob("PAY-5", "", f"cannot be written: {error}") from error
         text = b"".join((self._head, written, self._middle, jid.encode(), tail))
-        return Sealed(jid, self.queue, None if at is None else epoch(at), text)
+        return ReadyPayload(jid, self.queue, None if at is None else epoch(at), text)
 
 
-def _until(fields: Item, last: str) -> list[str]:
+def _until(fields: JobFields, last: str) -> list[str]:
     names = list(fields)
     return names[: names.index(last)]
 

@@ -17,10 +17,10 @@ from jobwire.application.current import running
 from jobwire.application.iterabletype import IterableSpec
 from jobwire.application.jobtype import JobType
 from jobwire.protocol import times
-from jobwire.protocol.normalize import Sealed
+from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.payload import Job, decode, edit, encode
 from jobwire.protocol.times import When
-from jobwire.worker.execute.compiled_job import Routine, Routines
+from jobwire.worker.execute.compiled_job import CompiledJob, JobTable
 from jobwire.worker.execute.event_loop import AsyncLoop
 from jobwire.worker.execute.iterating import Iterations
 
@@ -48,10 +48,10 @@ class EnqueuedJob(Job):
 
     __slots__ = ("at",)
 
-    def __init__(self, sealed: Sealed) -> None:
-        read = decode(sealed.text, sealed.queue)
+    def __init__(self, ready: ReadyPayload) -> None:
+        read = decode(ready.text, ready.queue)
         super().__init__(read.text, read.fields, read.queue)
-        self.at = sealed.at
+        self.at = ready.at
 
     def __repr__(self) -> str:
         when = "" if self.at is None else f" at={self.at:.3f}"
@@ -173,11 +173,11 @@ class Jobs:
 
     # -- what clients call
 
-    def deliver(self, jobs: Sequence[Sealed]) -> None:
+    def deliver(self, jobs: Sequence[ReadyPayload]) -> None:
         """Collect what was pushed."""
         self._collect(jobs)
 
-    async def adeliver(self, jobs: Sequence[Sealed]) -> None:
+    async def adeliver(self, jobs: Sequence[ReadyPayload]) -> None:
         """Collect what was pushed."""
         self._collect(jobs)
 
@@ -189,7 +189,7 @@ class Jobs:
         """End the event loop in which async jobs ran, if there was one."""
         self._loop.close(self._app.aclose)
 
-    def _collect(self, jobs: Sequence[Sealed]) -> list[EnqueuedJob]:
+    def _collect(self, jobs: Sequence[ReadyPayload]) -> list[EnqueuedJob]:
         made = [EnqueuedJob(job) for job in jobs]
         with self._lock:
             self._waiting += made
@@ -225,9 +225,9 @@ class Jobs:
         self._waiting = [each for each in self._waiting if each is not job]
         self._performed.append(job)
 
-    def _routine(self, job: Job, loop: AsyncLoop) -> Routine:
+    def _routine(self, job: Job, loop: AsyncLoop) -> CompiledJob:
         # Made anew, so that middleware counts that a test has just added.
-        return Routines(self._app, loop, None, _Here()).find(job)
+        return JobTable(self._app, loop, None, _Here()).find(job)
 
     def _perform(self, enqueued: EnqueuedJob) -> None:
         job = _fetched(enqueued)
@@ -237,30 +237,30 @@ class Jobs:
                 # Perhaps it is ours, and a job in it waits for this one: it would for ever.
                 loop = AsyncLoop()
                 stack.callback(loop.close, self._app.aclose)
-            routine = self._routine(job, loop)
+            compiled = self._routine(job, loop)
             stack.enter_context(running(job))
-            copy_context().run(routine.call, job)  # a job's variables do not reach its caller
+            copy_context().run(compiled.call, job)  # a job's variables do not reach its caller
 
     async def _aperform(self, enqueued: EnqueuedJob) -> None:
         job = _fetched(enqueued)
-        routine = self._routine(job, _ThisLoop(asyncio.get_running_loop()))
+        compiled = self._routine(job, _ThisLoop(asyncio.get_running_loop()))
         with running(job):
-            if routine.native is not None:
-                ends = asyncio.create_task(routine.native(job))
+            if compiled.native is not None:
+                ends = asyncio.create_task(compiled.native(job))
             else:
-                ends = asyncio.create_task(asyncio.to_thread(routine.call, job))
+                ends = asyncio.create_task(asyncio.to_thread(compiled.call, job))
         await ends
 
 
 class _InlineJobs(Jobs):
     """Runs each job when it is enqueued."""
 
-    def deliver(self, jobs: Sequence[Sealed]) -> None:
+    def deliver(self, jobs: Sequence[ReadyPayload]) -> None:
         for job in self._collect(jobs):
             if self._takes(job):
                 self._perform(job)
 
-    async def adeliver(self, jobs: Sequence[Sealed]) -> None:
+    async def adeliver(self, jobs: Sequence[ReadyPayload]) -> None:
         for job in self._collect(jobs):
             if self._takes(job):
                 await self._aperform(job)
@@ -303,7 +303,7 @@ def inline(app: App) -> Iterator[Jobs]:
 @contextmanager
 def _diverted(app: App, jobs: Jobs) -> Iterator[Jobs]:
     try:
-        with app.outlet.divert(jobs):
+        with app.transport.override(jobs):
             yield jobs
     finally:
         jobs.close()

@@ -82,7 +82,7 @@ def test_one_requirement_with_all_that_cites_it() -> None:
     two = jobwire("spec", "RETRY-4", "REL-2").stdout
     assert two.startswith(ended.stdout)
     assert "\nscript  lua/" in two
-    assert " lua/bury.lua\n" in two
+    assert " lua/kill.lua\n" in two
 
 
 def test_requirements_as_json() -> None:

@@ -34,8 +34,8 @@ def test_a_job_that_kills_its_workers_is_put_aside(server: Server, workers: Work
     wait_until(lambda: client.zcard("dead") == 1, 30, "the burial")
     wait_until(lambda: client.get("stat:processed") == b"1", 30, "the other job")
     [text] = client.zrange("dead", 0, -1)
-    grave = json.loads(text)
-    assert (grave["jid"], grave["error_class"]) == (jid, "jobwire.PoisonPill")
-    assert "retry_count" not in grave
+    dead_limits = json.loads(text)
+    assert (dead_limits["jid"], dead_limits["error_class"]) == (jid, "jobwire.PoisonPill")
+    assert "retry_count" not in dead_limits
     assert not client.exists("queue:default", "stat:failed", "jobwire:returned")
     assert last.process.poll() is None

@@ -50,37 +50,37 @@ class Job:
 
 def jobs(count: int, *, seed: int, seconds: float) -> list[Job]:
     """Return the jobs of a run that lasts so many seconds."""
-    dice = random.Random(f"jobs {seed}")
-    return [_job(number, dice, seconds) for number in range(count)]
+    jitter = random.Random(f"jobs {seed}")
+    return [_job(number, jitter, seconds) for number in range(count)]
 
 
-def _job(number: int, dice: random.Random, seconds: float) -> Job:
-    queue = dice.choice(["high", "low"])
-    draw = dice.random()
+def _job(number: int, jitter: random.Random, seconds: float) -> Job:
+    queue = jitter.choice(["high", "low"])
+    draw = jitter.random()
     if draw < 0.55:
         return Job(number, "Quick", [number], queue)
     if draw < 0.65:
-        return Job(number, "Quick", [number], queue, after=dice.uniform(0, seconds / 2))
+        return Job(number, "Quick", [number], queue, after=jitter.uniform(0, seconds / 2))
     if draw < 0.70:
-        return Job(number, "Slow", [number, round(dice.uniform(0.05, 0.8), 3)], queue)
+        return Job(number, "Slow", [number, round(jitter.uniform(0.05, 0.8), 3)], queue)
     if draw < 0.73:
-        return Job(number, "Walk", [number, dice.randint(1, 40)], queue)
+        return Job(number, "Walk", [number, jitter.randint(1, 40)], queue)
     if draw < 0.83:
-        return Job(number, "Async", [number, round(dice.uniform(0.0, 0.2), 3)], queue)
+        return Job(number, "Async", [number, round(jitter.uniform(0.0, 0.2), 3)], queue)
     if draw < 0.95:
-        return Job(number, "Flaky", [number, dice.choice([1, 1, 2])], queue)
+        return Job(number, "Flaky", [number, jitter.choice([1, 1, 2])], queue)
     return Job(number, "Doomed", [number], queue)
 
 
 def disturbances(*, seed: int, seconds: float) -> Iterator[tuple[float, str, random.Random]]:
     """Yield seconds from the start, what happens then, and dice for how."""
-    dice = random.Random(f"disturbances {seed}")
-    at = dice.expovariate(1 / GAP)
+    jitter = random.Random(f"disturbances {seed}")
+    at = jitter.expovariate(1 / GAP)
     long_pause = seconds / 5 if seconds > 2 * LONG_PAUSE else float("inf")
     while at < seconds:
         if at > long_pause:
             long_pause = float("inf")
-            yield at, "long_pause", dice
-        (what,) = dice.choices([*DISTURBANCES], [*DISTURBANCES.values()])
-        yield at, what, dice
-        at += dice.expovariate(1 / GAP)
+            yield at, "long_pause", jitter
+        (what,) = jitter.choices([*DISTURBANCES], [*DISTURBANCES.values()])
+        yield at, what, jitter
+        at += jitter.expovariate(1 / GAP)

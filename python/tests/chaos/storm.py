@@ -112,11 +112,11 @@ class Storm:
         for slot in self.slots:
             slot.look_after()
 
-    def happen(self, what: str, dice: random.Random) -> None:
+    def happen(self, what: str, jitter: random.Random) -> None:
         """Let one thing happen to somebody."""
-        slot = dice.choice(self.slots)
+        slot = jitter.choice(self.slots)
         self.counts[what] += 1
-        getattr(self, f"_{what}")(slot, dice)
+        getattr(self, f"_{what}")(slot, jitter)
 
     def calm(self) -> None:
         """Let everybody come to their senses."""
@@ -141,10 +141,10 @@ class Storm:
 
     # -- what can happen
 
-    def _kill(self, slot: Slot, dice: random.Random) -> None:
+    def _kill(self, slot: Slot, jitter: random.Random) -> None:
         slot.send(signal.SIGKILL)
 
-    def _kill_at_command(self, slot: Slot, dice: random.Random) -> None:
+    def _kill_at_command(self, slot: Slot, jitter: random.Random) -> None:
         process = slot.worker.process
 
         def end() -> None:
@@ -153,51 +153,51 @@ class Storm:
             with suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
 
-        action = Kill("before", end) if dice.random() < 0.5 else Kill("after", end)
-        slot.proxy.add(Rule(action, nth=dice.randint(1, 60)))
+        action = Kill("before", end) if jitter.random() < 0.5 else Kill("after", end)
+        slot.proxy.add(Rule(action, nth=jitter.randint(1, 60)))
 
-    def _terminate(self, slot: Slot, dice: random.Random) -> None:
+    def _terminate(self, slot: Slot, jitter: random.Random) -> None:
         slot.send(signal.SIGTERM)
 
-    def _pause(self, slot: Slot, dice: random.Random) -> None:
-        self._sleep(slot, dice.uniform(0.2, 3.0))
+    def _pause(self, slot: Slot, jitter: random.Random) -> None:
+        self._sleep(slot, jitter.uniform(0.2, 3.0))
 
-    def _long_pause(self, slot: Slot, dice: random.Random) -> None:
+    def _long_pause(self, slot: Slot, jitter: random.Random) -> None:
         self._sleep(slot, LONG_PAUSE)
 
     def _sleep(self, slot: Slot, seconds: float) -> None:
         slot.send(signal.SIGSTOP)
         slot.wakes_at = max(slot.wakes_at, time.monotonic() + seconds)
 
-    def _cut(self, slot: Slot, dice: random.Random) -> None:
+    def _cut(self, slot: Slot, jitter: random.Random) -> None:
         slot.proxy.cut()
 
-    def _cut_at_command(self, slot: Slot, dice: random.Random) -> None:
-        action = Cut("before") if dice.random() < 0.5 else Cut("after")
-        proxy = dice.choice([slot.proxy, slot.proxy, self.enqueuing])
-        proxy.add(Rule(action, nth=dice.randint(1, 60)))
+    def _cut_at_command(self, slot: Slot, jitter: random.Random) -> None:
+        action = Cut("before") if jitter.random() < 0.5 else Cut("after")
+        proxy = jitter.choice([slot.proxy, slot.proxy, self.enqueuing])
+        proxy.add(Rule(action, nth=jitter.randint(1, 60)))
 
-    def _refuse_command(self, slot: Slot, dice: random.Random) -> None:
-        refusal = Refuse(dice.choice(ERRORS))
-        proxy = dice.choice([slot.proxy, slot.proxy, self.enqueuing])
-        proxy.add(Rule(refusal, nth=dice.randint(1, 60), times=dice.randint(1, 5)))
+    def _refuse_command(self, slot: Slot, jitter: random.Random) -> None:
+        refusal = Refuse(jitter.choice(ERRORS))
+        proxy = jitter.choice([slot.proxy, slot.proxy, self.enqueuing])
+        proxy.add(Rule(refusal, nth=jitter.randint(1, 60), times=jitter.randint(1, 5)))
 
-    def _refuse_connections(self, slot: Slot, dice: random.Random) -> None:
+    def _refuse_connections(self, slot: Slot, jitter: random.Random) -> None:
         proxy = slot.proxy
         proxy.refuse(True)
         proxy.cut()
-        threading.Timer(dice.uniform(0.2, 2.0), proxy.refuse, [False]).start()
+        threading.Timer(jitter.uniform(0.2, 2.0), proxy.refuse, [False]).start()
 
-    def _flush_scripts(self, slot: Slot, dice: random.Random) -> None:
+    def _flush_scripts(self, slot: Slot, jitter: random.Random) -> None:
         with redis.Redis.from_url(self.server.url) as client:
             client.script_flush()
 
-    def _restart_redis(self, slot: Slot, dice: random.Random) -> None:
+    def _restart_redis(self, slot: Slot, jitter: random.Random) -> None:
         self.server.stop()
-        time.sleep(dice.uniform(0, 1.0))
+        time.sleep(jitter.uniform(0, 1.0))
         self.server.start()
 
-    def _crash_redis(self, slot: Slot, dice: random.Random) -> None:
+    def _crash_redis(self, slot: Slot, jitter: random.Random) -> None:
         self.server.kill()
-        time.sleep(dice.uniform(0, 1.0))
+        time.sleep(jitter.uniform(0, 1.0))
         self.server.start()

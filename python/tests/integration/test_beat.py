@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from jobwire.connection.sync import SyncRedis
-from jobwire.protocol.heartbeat import LEASE, Pulse, Work, beat, prune, retire
+from jobwire.protocol.heartbeat import LEASE, HeartbeatSample, Work, beat, prune, retire
 from jobwire.protocol.keys import Keys
 from tests.conftest import ServerFactory
 from tests.integration.clients import PROGRAMS, everything, listening
@@ -33,14 +33,14 @@ def shell(any_server: Server) -> Iterator[SyncRedis]:
     made.close()
 
 
-def pulse(*works: str, quiet: bool = False) -> Pulse:
-    return Pulse(NOW, dict.fromkeys(works, WORK), quiet=quiet, rss=34_496, rtt_us=105)
+def sample(*works: str, quiet: bool = False) -> HeartbeatSample:
+    return HeartbeatSample(NOW, dict.fromkeys(works, WORK), quiet=quiet, rss=34_496, rtt_us=105)
 
 
 def test_a_beat_is_two_transactions(any_server: Server, shell: SyncRedis) -> None:
     """BEAT-1, BEAT-5 and SIG-4: no reader sees half a process."""
     with listening(any_server) as heard:
-        shell.run(beat(KEYS, ME, b"{}", 5, pulse("t1", "t2")))
+        shell.run(beat(KEYS, ME, b"{}", 5, sample("t1", "t2")))
         names = [line.name for line in heard()]
     assert names == [
         *("MULTI", "UNLINK", "HSET", "EXPIRE", "HSET", "EXPIRE", "EXEC"),
@@ -50,7 +50,7 @@ def test_a_beat_is_two_transactions(any_server: Server, shell: SyncRedis) -> Non
 
 def test_the_fields_of_the_hash(any_server: Server, shell: SyncRedis) -> None:
     """BEAT-3: the texts that Sidekiq's readers expect. GEN-4: beat in seconds."""
-    shell.run(beat(KEYS, ME, b'{"pid":42}', 5, pulse("t1", "t2", quiet=True)))
+    shell.run(beat(KEYS, ME, b'{"pid":42}', 5, sample("t1", "t2", quiet=True)))
     client = any_server.client()
     assert client.hgetall(ME) == {
         b"info": b'{"pid":42}',
@@ -62,14 +62,14 @@ def test_the_fields_of_the_hash(any_server: Server, shell: SyncRedis) -> None:
         b"rss": b"34496",
     }
     assert client.smembers("processes") == {ME.encode()}
-    shell.run(beat(KEYS, ME, b"{}", 5, pulse()))
+    shell.run(beat(KEYS, ME, b"{}", 5, sample()))
     assert client.hget(ME, "quiet") == b"false"
     assert client.hget(ME, "busy") == b"0"
 
 
 def test_work_records(any_server: Server, shell: SyncRedis) -> None:
     """BEAT-5 and GEN-4: the bare queue, the payload as a string, whole seconds."""
-    shell.run(beat(KEYS, ME, b"{}", 5, pulse("t1", "t2")))
+    shell.run(beat(KEYS, ME, b"{}", 5, sample("t1", "t2")))
     records = any_server.client().hgetall(f"{ME}:work")
     assert any_server.client().hgetall(f"{ME}:workers") == records  # for readers of 6.4.1
     assert set(records) == {b"t1", b"t2"}
@@ -83,10 +83,10 @@ def test_work_records(any_server: Server, shell: SyncRedis) -> None:
 def test_work_records_are_rewritten(any_server: Server, shell: SyncRedis) -> None:
     """BEAT-5: what is over is gone at the next beat."""
     client = any_server.client()
-    shell.run(beat(KEYS, ME, b"{}", 5, pulse("t1", "t2")))
-    shell.run(beat(KEYS, ME, b"{}", 5, pulse("t2")))
+    shell.run(beat(KEYS, ME, b"{}", 5, sample("t1", "t2")))
+    shell.run(beat(KEYS, ME, b"{}", 5, sample("t2")))
     assert client.hkeys(f"{ME}:work") == [b"t2"]
-    shell.run(beat(KEYS, ME, b"{}", 5, pulse()))
+    shell.run(beat(KEYS, ME, b"{}", 5, sample()))
     assert not client.exists(f"{ME}:work", f"{ME}:workers")
 
 
@@ -94,7 +94,7 @@ def test_the_lease(any_server: Server, shell: SyncRedis) -> None:
     """BEAT-1 and REL-3: 60 s, renewed by every beat; the work record has as long."""
     client = any_server.client()
     for _ in range(2):
-        shell.run(beat(KEYS, ME, b"{}", 5, pulse("t1")))
+        shell.run(beat(KEYS, ME, b"{}", 5, sample("t1")))
         for key in (ME, f"{ME}:work", f"{ME}:workers"):
             assert LEASE - 5 <= client.ttl(key) <= LEASE == 60
             client.expire(key, 3)
@@ -106,7 +106,7 @@ def test_one_signal_a_beat(any_server: Server, shell: SyncRedis) -> None:
     client.lpush(f"{ME}-signals", "TTIN")
     client.lpush(f"{ME}-signals", "TERM")
     client.lpush(f"{ME}-signals", b"\xff")
-    said = [shell.run(beat(KEYS, ME, b"{}", 5, pulse())) for _ in range(4)]
+    said = [shell.run(beat(KEYS, ME, b"{}", 5, sample())) for _ in range(4)]
     assert said == ["TTIN", "TERM", "\ufffd", None]
 
 
@@ -114,7 +114,7 @@ def test_a_clean_exit(any_server: Server, shell: SyncRedis) -> None:
     """BEAT-7: off the list, without work; the hash is left to expire."""
     client = any_server.client()
     client.sadd("processes", "another")
-    shell.run(beat(KEYS, ME, b"{}", 5, pulse("t1")))
+    shell.run(beat(KEYS, ME, b"{}", 5, sample("t1")))
     shell.run(retire(KEYS, ME))
     assert client.smembers("processes") == {b"another"}
     assert not client.exists(f"{ME}:work", f"{ME}:workers")
@@ -124,7 +124,7 @@ def test_a_clean_exit(any_server: Server, shell: SyncRedis) -> None:
 def test_pruning(any_server: Server, shell: SyncRedis) -> None:
     """BEAT-8: names without a hash, once a minute for all."""
     client = any_server.client()
-    shell.run(beat(KEYS, ME, b"{}", 5, pulse()))
+    shell.run(beat(KEYS, ME, b"{}", 5, sample()))
     client.sadd("processes", "gone:1:ab", "gone:2:cd", b"\xff")
     assert shell.run(prune(KEYS)) == 3
     assert client.smembers("processes") == {ME.encode()}
@@ -139,7 +139,7 @@ def test_pruning(any_server: Server, shell: SyncRedis) -> None:
 def test_pruning_nothing(any_server: Server, shell: SyncRedis) -> None:
     """BEAT-8: an empty set, or one in which all are alive."""
     assert shell.run(prune(KEYS)) == 0
-    shell.run(beat(KEYS, ME, b"{}", 5, pulse()))
+    shell.run(beat(KEYS, ME, b"{}", 5, sample()))
     any_server.client().delete("process_cleanup")
     assert shell.run(prune(KEYS)) == 0
     assert any_server.client().smembers("processes") == {ME.encode()}
@@ -156,7 +156,7 @@ def test_a_namespace_is_kept_to(any_server: Server, shell: SyncRedis) -> None:
     """KEY-4: by beat, exit and pruning."""
     keys = Keys("app:")
     any_server.client().lpush(f"app:{ME}-signals", "TSTP")
-    assert shell.run(beat(keys, ME, b"{}", 5, pulse("t1"))) == "TSTP"
+    assert shell.run(beat(keys, ME, b"{}", 5, sample("t1"))) == "TSTP"
     shell.run(prune(keys))
     assert set(everything(any_server)) == {
         b"app:processes",

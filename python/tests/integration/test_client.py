@@ -17,7 +17,7 @@ import pytest
 from jobwire import App, AsyncClient, Client, InvalidJob
 from jobwire.connection import data as _data
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.normalize import Item
+from jobwire.protocol.normalize import JobFields
 from jobwire.protocol.wire import Op, command
 from tests.conftest import ServerFactory
 from tests.integration.clients import KINDS, Connect, connecting, everything, listening
@@ -346,7 +346,7 @@ def test_an_empty_bulk_says_nothing(server: Server, connect: Connect) -> None:
         assert heard() == []
 
 
-def route(item: Item, call_next: Callable[[], Item | None]) -> Item | None:
+def route(item: JobFields, call_next: Callable[[], JobFields | None]) -> JobFields | None:
     """Send numbers to queues of their own, keep 3 for later and stop 4."""
     [number] = item["args"]
     item["queue"] = f"q{number % 2}"
@@ -385,13 +385,13 @@ def test_middleware_is_nested(server: Server, connect: Connect) -> None:
     """PUSH-7: the first is the outermost, and what it returns counts."""
     calls = []
 
-    def outer(item: Item, call_next: Callable[[], Item | None]) -> Item | None:
+    def outer(item: JobFields, call_next: Callable[[], JobFields | None]) -> JobFields | None:
         calls.append("outer in")
         after = call_next()
         calls.append("outer out")
         return None if after is None else after | {"tags": ["outer"]}
 
-    def inner(item: Item, call_next: Callable[[], Item | None]) -> Item | None:
+    def inner(item: JobFields, call_next: Callable[[], JobFields | None]) -> JobFields | None:
         calls.append("inner")
         return call_next()
 

@@ -27,7 +27,7 @@ from jobwire import (
 from jobwire.connection.connection import Line
 from jobwire.errors import NoReply
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.normalize import Item
+from jobwire.protocol.normalize import JobFields
 from jobwire.protocol.reliable import fetch
 from jobwire.protocol.wire import Batch, Op, command
 from tests.conftest import ServerFactory
@@ -308,7 +308,7 @@ def test_a_queue_that_is_no_list(server: Server, connect: Connect) -> None:
     assert server.client().get("queue:default") == b"in the way"
 
 
-def to_own_queue(item: Item, call_next: Callable[[], Item | None]) -> Item | None:
+def to_own_queue(item: JobFields, call_next: Callable[[], JobFields | None]) -> JobFields | None:
     [item["queue"]] = item["args"]
     return call_next()
 

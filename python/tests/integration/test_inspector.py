@@ -17,7 +17,7 @@ from jobwire.connection.sync import SyncRedis
 from jobwire.errors import ConfigError, MalformedPayload, RedisRefused
 from jobwire.inspect import AsyncInspector, Filter, Inspector, Swept, sets
 from jobwire.protocol import reliable
-from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import Metrics
 from jobwire.protocol.wire import Batch, Local, Script, once
@@ -377,7 +377,7 @@ def test_retrying_very_many_takes_little_at_a_time(server: Server, client: Any) 
         pipe.zadd("retry", {payload(f"j{n:06}", retry_count=0): n for n in numbers})
     pipe.execute()
     shell = SyncRedis(server.url)
-    op = sets.sweep(Keys(), "retry", "retry", grave=Grave(NOW), only=Filter())
+    op = sets.sweep(Keys(), "retry", "retry", dead_limits=DeadSetLimits(NOW), only=Filter())
     longest_call = longest_reply = scripts = 0
     reply: Any = None
     try:

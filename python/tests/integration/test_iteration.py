@@ -448,13 +448,13 @@ def test_any_history(server: Server, seed: int) -> None:
 
     After a stop nothing comes twice, after a failure one item, after a crash at most 5 s of them.
     """
-    dice = random.Random(seed)
+    jitter = random.Random(seed)
     world = World(server, is_async=bool(seed % 2))
     count = 30
     done = 0  # items before this one are done
     slack = 0  # as many of them may come again
     for _ in range(100):
-        fate, at = dice.choice([world.stop, boom, crash]), dice.randrange(done, count + 6)
+        fate, at = jitter.choice([world.stop, boom, crash]), jitter.randrange(done, count + 6)
         world.stopping, world.at = False, {at: fate}
         ended: BaseException | None = None
         try:

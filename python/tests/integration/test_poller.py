@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from jobwire.connection.sync import SyncRedis
-from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.promotion import BATCH
 from jobwire.worker.background.poller import Poller
@@ -20,7 +20,11 @@ def polling(server: Server) -> Iterator[None]:
     """Run a poller that looks all the time."""
     redis = SyncRedis(server.url)
     poller = Poller(
-        redis, Keys(), interval=0.01, generation=lambda: 8, grave=lambda: Grave(time.time())
+        redis,
+        Keys(),
+        interval=0.01,
+        generation=lambda: 8,
+        dead_limits=lambda: DeadSetLimits(time.time()),
     )
     poller.start()
     try:

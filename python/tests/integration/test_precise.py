@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from jobwire.connection.sync import SyncRedis
-from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.worker.background import poller as module
 from jobwire.worker.background.poller import Poller
@@ -31,7 +31,7 @@ def polling(server: Server, *, url: str = "", interval: float | None = 3600.0) -
         interval=interval,
         precise=True,
         generation=lambda: 8,
-        grave=lambda: Grave(time.time()),
+        dead_limits=lambda: DeadSetLimits(time.time()),
     )
     poller.start()
     try:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jobwire.connection.sync import SyncRedis
-from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.promotion import Promoted, promote_batch
 from jobwire.protocol.times import Generation
@@ -45,7 +45,12 @@ def promote(
     keys: Keys = KEYS,
 ) -> Promoted:
     op = promote_batch(
-        keys, keys.namespace + zset, now=NOW, generation=generation, grave=Grave(NOW), limit=limit
+        keys,
+        keys.namespace + zset,
+        now=NOW,
+        generation=generation,
+        dead_limits=DeadSetLimits(NOW),
+        limit=limit,
     )
     return shell.run(op)
 
@@ -187,7 +192,7 @@ def test_promoters_of_the_other_kind_are_no_harm(any_server: Server, shell: Sync
     """SCHED-5: one that pops and then pushes takes a member before us; we push nothing."""
     client = any_server.client()
     client.zadd("schedule", {payload(1): 1, b"bad": 1})
-    op = promote_batch(KEYS, "schedule", now=NOW, generation=8, grave=Grave(NOW))
+    op = promote_batch(KEYS, "schedule", now=NOW, generation=8, dead_limits=DeadSetLimits(NOW))
     due = client.zrange("schedule", "-inf", NOW, byscore=True)
     step = next(op)
     assert step is not None

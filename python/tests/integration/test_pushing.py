@@ -12,7 +12,7 @@ from jobwire import RedisRefused
 from jobwire.application.producer import Producer
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.normalize import Sealed
+from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.pushing import detect_generation, push, push_bulk
 from tests.integration.clients import everything, listening
 from tests.servers import Server
@@ -27,20 +27,20 @@ def shell(server: Server) -> Iterator[SyncRedis]:
     made.close()
 
 
-def sealed(
+def ready(
     count: int, *, queue: str = "q", at: float | None = None, first: int = 0
-) -> list[Sealed]:
+) -> list[ReadyPayload]:
     numbers = range(first, first + count)
-    return [Sealed(f"{n}", queue, at, b'{"n":%d}' % n) for n in numbers]
+    return [ReadyPayload(f"{n}", queue, at, b'{"n":%d}' % n) for n in numbers]
 
 
 def test_a_push_of_all_kinds_at_once(server: Server, shell: SyncRedis) -> None:
     """BULK-5, PUSH-2 and KEY-4: each job to its place, in one transaction."""
     jobs = [
-        *sealed(2, queue="a"),
-        *sealed(1, queue="b", first=2),
-        *sealed(2, at=5.25, first=3),
-        *sealed(1, queue="a", first=5),
+        *ready(2, queue="a"),
+        *ready(1, queue="b", first=2),
+        *ready(2, at=5.25, first=3),
+        *ready(1, queue="a", first=5),
     ]
     with listening(server) as heard:
         shell.run(push(KEYS, jobs))
@@ -57,14 +57,14 @@ def test_a_push_of_all_kinds_at_once(server: Server, shell: SyncRedis) -> None:
 def test_any_bytes_are_pushed(server: Server, shell: SyncRedis) -> None:
     """KEY-2: nothing on the way looks at payload or name."""
     text = bytes(range(256)) + b"\r\n"
-    shell.run(push(KEYS, [Sealed("1", "a b\r\n*", None, text)]))
+    shell.run(push(KEYS, [ReadyPayload("1", "a b\r\n*", None, text)]))
     assert server.client().lrange("n:queue:a b\r\n*", 0, -1) == [text]
     assert server.client().smembers("n:queues") == {b"a b\r\n*"}
 
 
 def test_mixed_slices(server: Server, shell: SyncRedis) -> None:
     """BULK-1: a slice with scheduled jobs in it has at most 100, and the order is kept."""
-    jobs = sealed(950) + sealed(120, at=4e9, first=950) + sealed(1_500, first=1_070)
+    jobs = ready(950) + ready(120, at=4e9, first=950) + ready(1_500, first=1_070)
     with listening(server) as heard:
         shell.run(push_bulk(KEYS, jobs))
         lines = heard()
@@ -89,7 +89,7 @@ def test_a_transaction_that_fails_in_part_says_so(
 ) -> None:
     """PUSH-8: Redis rolls nothing back; `written` names the jobs that exist."""
     server.client().set(f"n:queue:{broken}", "in the way")
-    jobs = [*sealed(2, queue="a"), *sealed(2, queue="b", first=2), *sealed(1, at=5.0, first=4)]
+    jobs = [*ready(2, queue="a"), *ready(2, queue="b", first=2), *ready(1, at=5.0, first=4)]
     with pytest.raises(RedisRefused) as caught:
         shell.run(push(KEYS, jobs))
     lost = {"a": {"0", "1"}, "b": {"2", "3"}}[broken]
@@ -101,7 +101,7 @@ def test_a_broken_register_refuses_nothing_else(server: Server, shell: SyncRedis
     """PUSH-8: the job is in its queue, though inspectors will not find that."""
     server.client().set("n:queues", "in the way")
     with pytest.raises(RedisRefused, match="WRONGTYPE") as caught:
-        shell.run(push(KEYS, sealed(1)))
+        shell.run(push(KEYS, ready(1)))
     assert caught.value.written == ("0",)
     assert server.client().llen("n:queue:q") == 1
 

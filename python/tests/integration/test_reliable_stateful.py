@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 )
 
 from jobwire.connection.sync import SyncRedis
-from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.reliable import (
     REMEMBER_RETURNED,
@@ -33,9 +33,9 @@ from jobwire.protocol.reliable import (
     put_back,
     recover,
     resign,
-    script_again,
-    script_bury,
     script_done,
+    script_kill,
+    script_requeue,
     script_retry,
 )
 from jobwire.protocol.stats import Deliveries, deliveries
@@ -171,9 +171,9 @@ class Fleet(RuleBasedStateMachine):
         elif kind == "retry":
             step = script_retry(KEYS, name, [(entry, self.now, text)], day=DAY)
         elif kind == "bury":
-            step = script_bury(KEYS, name, entry, text, Grave(self.now), day=DAY)
+            step = script_kill(KEYS, name, entry, text, DeadSetLimits(self.now), day=DAY)
         else:
-            step = script_again(KEYS, name, entry, text, "a", day=DAY)
+            step = script_requeue(KEYS, name, entry, text, "a", day=DAY)
         reply = self.run(once(step))
         assert reply in ([], 1) if held else reply in ([entry.encode()], 0)
         self.lost += not held

@@ -16,7 +16,7 @@ from jobwire import RedisRefused
 from jobwire.connection import data as _data
 from jobwire.connection.scripts import script
 from jobwire.connection.sync import SyncRedis
-from jobwire.protocol.dead_set import Grave, bury
+from jobwire.protocol.dead_set import DeadSetLimits, kill
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import decode
 from jobwire.protocol.poison import MAX_RECOVERIES, poisoned
@@ -29,10 +29,10 @@ from jobwire.protocol.reliable import (
     read_fetched,
     recover,
     resign,
-    script_again,
-    script_bury,
     script_done,
     script_fetch,
+    script_kill,
+    script_requeue,
     script_retry,
 )
 from jobwire.protocol.stats import DAY_TTL, Deliveries, count, deliveries
@@ -314,15 +314,15 @@ def outcome(name: str, field: str, *, repeated: bool = False) -> Script:
         return script_done(KEYS, ME, [field], failed=True, day=DAY, repeated=repeated)
     if name == "retry":
         return script_retry(KEYS, ME, [(field, NOW + 15.5, b"new")], day=DAY, repeated=repeated)
-    if name == "again":
-        return script_again(
+    if name == "requeue":
+        return script_requeue(
             KEYS, ME, field, b"new", "a:b", day=DAY, executed=True, failed=True, repeated=repeated
         )
-    return script_bury(KEYS, ME, field, b"new", Grave(NOW), day=DAY, repeated=repeated)
+    return script_kill(KEYS, ME, field, b"new", DeadSetLimits(NOW), day=DAY, repeated=repeated)
 
 
-OUTCOMES = ("done", "retry", "bury", "again")
-STORED = {"retry": "retry", "bury": "dead", "again": "queue:a:b"}
+OUTCOMES = ("done", "retry", "kill", "requeue")
+STORED = {"retry": "retry", "kill": "dead", "requeue": "queue:a:b"}
 
 
 @pytest.mark.parametrize("name", OUTCOMES)
@@ -368,7 +368,7 @@ def test_an_outcome_is_stored_while_memory_is_short(shell: Shell, name: str) -> 
     shell.step(outcome(name, field))
     shell.plain.config_set("maxmemory", 0)
     assert not shell.plain.exists(PRIVATE)
-    if name == "again":
+    if name == "requeue":
         assert shell.queue("a:b") == [b"new"]
     elif name != "done":
         assert shell.plain.zrange(STORED[name], 0, -1) == [b"new"]
@@ -411,7 +411,7 @@ def test_many_retries_are_stored_in_one_call(shell: Shell) -> None:
 def test_bury_stores_and_counts(shell: Shell) -> None:
     """DEAD-1 and STAT-1: the score is now."""
     [field] = shell.hold(b"old")
-    call = script_bury(KEYS, ME, field, b"new", Grave(NOW), counted=True, day=DAY)
+    call = script_kill(KEYS, ME, field, b"new", DeadSetLimits(NOW), counted=True, day=DAY)
     assert shell.step(call) == 1
     assert shell.plain.zrange("dead", 0, -1, withscores=True) == [(b"new", NOW)]
     assert shell.numbers()["processed"] == shell.numbers()["failed"] == 1
@@ -421,54 +421,56 @@ def test_bury_stores_and_counts(shell: Shell) -> None:
 def test_what_cannot_be_read_is_buried_uncounted(shell: Shell) -> None:
     """EXEC-3 and EXEC-4: as its exact bytes."""
     [field] = shell.hold(BINARY)
-    shell.step(script_bury(KEYS, ME, field, BINARY, Grave(NOW), counted=False, day=DAY))
+    shell.step(script_kill(KEYS, ME, field, BINARY, DeadSetLimits(NOW), counted=False, day=DAY))
     assert shell.plain.zrange("dead", 0, -1) == [BINARY]
     assert shell.numbers() == {}
 
 
-def bury_held(shell: Shell, grave: Grave) -> None:
+def bury_held(shell: Shell, dead_limits: DeadSetLimits) -> None:
     [field] = shell.hold(b"new", first=shell.plain.incr("test:sequence"))
-    shell.step(script_bury(KEYS, ME, field, b"new", grave, counted=True, day=DAY))
+    shell.step(script_kill(KEYS, ME, field, b"new", dead_limits, counted=True, day=DAY))
 
 
-def bury_basic(shell: Shell, grave: Grave) -> None:
-    shell.run(one(bury(KEYS.dead, b"new", grave)))
+def bury_basic(shell: Shell, dead_limits: DeadSetLimits) -> None:
+    shell.run(one(kill(KEYS.dead, b"new", dead_limits)))
 
 
-def bury_due(shell: Shell, grave: Grave) -> None:
+def kill_due(shell: Shell, dead_limits: DeadSetLimits) -> None:
     shell.plain.zadd("retry", {b"new": 0})
     call = Script(
-        "bury_due", [KEYS.retry, KEYS.dead], [grave.now, grave.oldest, grave.limit, b"new"]
+        "kill_due",
+        [KEYS.retry, KEYS.dead],
+        [dead_limits.now, dead_limits.oldest, dead_limits.limit, b"new"],
     )
     assert shell.step(call) == [b"new"]
 
 
-@pytest.mark.parametrize("burial", [bury_held, bury_basic, bury_due])
+@pytest.mark.parametrize("burial", [bury_held, bury_basic, kill_due])
 def test_the_dead_set_is_trimmed_by_age(
-    shell: Shell, burial: Callable[[Shell, Grave], None]
+    shell: Shell, burial: Callable[[Shell, DeadSetLimits], None]
 ) -> None:
     """DEAD-2: 180 days, inclusive, at every insertion."""
     age = 15_552_000
     ages = {"older": age + 1, "as old": age, "younger": age - 1}
     shell.plain.zadd("dead", {name: NOW - seconds for name, seconds in ages.items()})
-    burial(shell, Grave(NOW))
+    burial(shell, DeadSetLimits(NOW))
     assert shell.plain.zrange("dead", 0, -1) == [b"younger", b"new"]
 
 
-@pytest.mark.parametrize("burial", [bury_held, bury_basic, bury_due])
+@pytest.mark.parametrize("burial", [bury_held, bury_basic, kill_due])
 def test_the_dead_set_is_trimmed_by_size(
-    shell: Shell, burial: Callable[[Shell, Grave], None]
+    shell: Shell, burial: Callable[[Shell, DeadSetLimits], None]
 ) -> None:
     """DEAD-3: one less than the limit stays, the youngest."""
     shell.plain.zadd("dead", {f"{n}": NOW - 100 + n for n in range(10)})
-    burial(shell, Grave(NOW, limit=5))
+    burial(shell, DeadSetLimits(NOW, limit=5))
     assert shell.plain.zrange("dead", 0, -1) == [b"7", b"8", b"9", b"new"]
 
 
 def test_the_default_size_is_9999(shell: Shell) -> None:
     """DEAD-3: as real Sidekiq leaves it."""
     shell.plain.zadd("dead", {f"{n}": NOW - 20_000 + n for n in range(10_500)})
-    bury_held(shell, Grave(NOW))
+    bury_held(shell, DeadSetLimits(NOW))
     assert shell.plain.zcard("dead") == 9_999
 
 
@@ -480,7 +482,7 @@ def test_again_is_a_push(shell: Shell, executed: bool, failed: bool) -> None:
     """ITER-4, KEY-1, KEY-2 and REL-7: at the head of its queue, registered; no return."""
     [field] = shell.hold(b"old", queue="a:b")
     shell.push("a:b", b"waiting")
-    call = script_again(KEYS, ME, field, BINARY, "a:b", day=DAY, executed=executed, failed=failed)
+    call = script_requeue(KEYS, ME, field, BINARY, "a:b", day=DAY, executed=executed, failed=failed)
     assert shell.step(call) == 1
     assert shell.queue("a:b") == [b"waiting", BINARY]
     assert shell.plain.smembers(KEYS.queues) == {b"a:b"}
@@ -625,10 +627,12 @@ def test_a_job_that_ends_its_processes_is_buried(shell: Shell) -> None:
     fate = poisoned(decode(held.text, held.queue), held.recovered, now=NOW, generation=8)
     assert fate is not None
     shell.step(
-        script_bury(KEYS, ME, held.field, fate.text, Grave(NOW), day=DAY, counted=fate.counted)
+        script_kill(
+            KEYS, ME, held.field, fate.text, DeadSetLimits(NOW), day=DAY, counted=fate.counted
+        )
     )
-    [grave] = shell.plain.zrange("dead", 0, -1)
-    assert json.loads(grave)["error_class"] == "jobwire.PoisonPill"
+    [dead] = shell.plain.zrange("dead", 0, -1)
+    assert json.loads(dead)["error_class"] == "jobwire.PoisonPill"
     assert shell.numbers() == {}
     assert not shell.plain.exists(PRIVATE, KEYS.returned, KEYS.returned_at, KEYS.queue("q"))
 
@@ -801,7 +805,7 @@ def test_a_late_owner_finds_its_jobs_gone(shell: Shell) -> None:
     assert shell.run(deliveries(KEYS)) == Deliveries(recovered=1, lost=5)
 
 
-# promote and bury_due; the rest of promotion is in test_promotion.py
+# promote and kill_due; the rest of promotion is in test_promotion.py
 
 
 def test_promote_moves_only_what_it_removed(shell: Shell) -> None:
@@ -855,20 +859,20 @@ def test_promotion_while_memory_is_short(shell: Shell) -> None:
     assert shell.queue("q") == [b"1"]
 
 
-def test_bury_due_moves_only_what_it_removed(shell: Shell) -> None:
+def test_kill_due_moves_only_what_it_removed(shell: Shell) -> None:
     """SCHED-9 and DEAD-1: the exact bytes, at the time of the burial."""
     shell.plain.zadd("schedule", {BINARY: 1})
-    call = Script("bury_due", [KEYS.schedule, KEYS.dead], [NOW, NOW - 5, 10_000, BINARY, b"gone"])
+    call = Script("kill_due", [KEYS.schedule, KEYS.dead], [NOW, NOW - 5, 10_000, BINARY, b"gone"])
     assert shell.step(call) == [BINARY]
     assert shell.step(call) == []
     assert everything(shell.server) == {b"dead": [(BINARY, NOW)]}
 
 
-def test_bury_due_changes_nothing_when_it_cannot_bury(shell: Shell) -> None:
+def test_kill_due_changes_nothing_when_it_cannot_kill(shell: Shell) -> None:
     """SCHED-9: the member stays."""
     shell.plain.zadd("schedule", {b"1": 1})
     shell.plain.set("dead", "in the way")
-    call = Script("bury_due", [KEYS.schedule, KEYS.dead], [NOW, NOW - 5, 10_000, b"1"])
+    call = Script("kill_due", [KEYS.schedule, KEYS.dead], [NOW, NOW - 5, 10_000, b"1"])
     with pytest.raises(RedisRefused, match="WRONGTYPE"):
         shell.step(call)
     assert shell.plain.zrange("schedule", 0, -1) == [b"1"]
@@ -903,10 +907,10 @@ def life(shell: Shell, keys: Keys) -> None:
     held = shell.run(fetch(keys, ME, queues, count=12, sequence=1)).jobs
     fields = [each.field for each in held]
     steps = [
-        script_again(keys, ME, fields[9], b"{}", "a:b", day=DAY, executed=True),
+        script_requeue(keys, ME, fields[9], b"{}", "a:b", day=DAY, executed=True),
         script_done(keys, ME, fields[:2], failed=True, day=DAY),
         script_retry(keys, ME, [(fields[2], NOW, b"{}")], day=DAY),
-        script_bury(keys, ME, fields[3], b"{}", Grave(NOW), counted=True, day=DAY),
+        script_kill(keys, ME, fields[3], b"{}", DeadSetLimits(NOW), counted=True, day=DAY),
     ]
     for step in steps:
         shell.run(one(step))
@@ -916,7 +920,7 @@ def life(shell: Shell, keys: Keys) -> None:
     assert shell.run(recover(keys, own="other", now=NOW)) == {ME: 3}
     shell.plain.zadd(keys.schedule, {b'{"queue":"a:b"}': 1, b"\xff": 1, b'{"queue":"new"}': 1})
     for zset in (keys.retry, keys.schedule):
-        shell.run(promote_batch(keys, zset, now=NOW, generation=8, grave=Grave(NOW)))
+        shell.run(promote_batch(keys, zset, now=NOW, generation=8, dead_limits=DeadSetLimits(NOW)))
     assert shell.plain.zcard(keys.schedule) == 0
 
 
@@ -969,7 +973,9 @@ def test_bytes_are_json_that_ruby_would_read(shell: Shell) -> None:
     text = b'{"retry":true,"queue":"q","args":[[],{},9007199254740993,1.0],"class":"A"}'
     [field] = shell.hold(text)
     shell.step(script_retry(KEYS, ME, [(field, 1, text)], day=DAY))
-    shell.run(promote_batch(KEYS, KEYS.retry, now=NOW, generation=8, grave=Grave(NOW)))
+    shell.run(
+        promote_batch(KEYS, KEYS.retry, now=NOW, generation=8, dead_limits=DeadSetLimits(NOW))
+    )
     [promoted] = shell.queue("q")
     assert promoted.startswith(text[:-1])
     assert json.loads(promoted)["args"] == [[], {}, 9007199254740993, 1.0]

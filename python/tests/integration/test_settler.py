@@ -11,10 +11,10 @@ import pytest
 
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import MalformedPayload
-from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.reliable import Held, read_fetched, script_fetch
-from jobwire.protocol.retry import Bury, Discard, Retry
+from jobwire.protocol.reliable import InFlightJob, read_fetched, script_fetch
+from jobwire.protocol.retry import Discard, Kill, Retry
 from jobwire.worker.background.outcome_writer import Settler
 from jobwire.worker.fetch.source import Done, Outcome, Unreadable
 from tests.servers import Server, wait_until
@@ -32,15 +32,15 @@ def redis(server: Server) -> Iterator[SyncRedis]:
 
 @pytest.fixture
 def settler(redis: SyncRedis) -> Iterator[Settler]:
-    settler = Settler(redis, KEYS, ME, lambda: Grave(time.time()))
+    settler = Settler(redis, KEYS, ME, lambda: DeadSetLimits(time.time()))
     settler.start()
     yield settler
     settler.close(0)
 
 
-def hold(server: Server, *numbers: int) -> list[Held]:
+def hold(server: Server, *numbers: int) -> list[InFlightJob]:
     """Put jobs into the private hash, as a fetch does."""
-    held = [Held(f"{n}:q", "q", b'{"n":%d}' % n) for n in numbers]
+    held = [InFlightJob(f"{n}:q", "q", b'{"n":%d}' % n) for n in numbers]
     entries: Any = {each.field: each.text for each in held}
     server.client().hset(KEYS.private(ME), mapping=entries)
     return held
@@ -59,7 +59,7 @@ def test_each_outcome_is_stored_where_it_belongs(server: Server, settler: Settle
     outcomes: list[Outcome] = [
         Done(),
         Retry(b"again", 5.5, 0),
-        Bury(b"buried"),
+        Kill(b"buried"),
         Discard(),
         Unreadable(MalformedPayload("EXEC-3", "", "broken")),
         Unreadable(MalformedPayload("EXEC-4", "", "no object")),
@@ -93,9 +93,9 @@ def test_what_is_not_held_any_more_is_dropped(
     server: Server, settler: Settler, caplog: pytest.LogCaptureFixture
 ) -> None:
     """REL-2: nothing is stored nor counted, and the log names the job."""
-    outcomes: list[Outcome] = [Done(), Retry(b"again", 5.5, 0), Bury(b"buried"), Discard()]
+    outcomes: list[Outcome] = [Done(), Retry(b"again", 5.5, 0), Kill(b"buried"), Discard()]
     for number, outcome in enumerate(outcomes):
-        settler.add(Held(f"{number}:q", "q", b"{}"), outcome)
+        settler.add(InFlightJob(f"{number}:q", "q", b"{}"), outcome)
     assert settler.close(5) == 0
     assert server.client().keys("app:*") == [b"app:jobwire:stat:lost"]
     assert count(server, "lost", of="jobwire:") == 4
@@ -138,7 +138,7 @@ def test_outcomes_wait_for_a_server_that_is_away(
     caplog.set_level(logging.INFO)
     server: Server = server_factory("--appendonly", "yes")
     redis = SyncRedis(server.url)
-    settler = Settler(redis, KEYS, ME, lambda: Grave(time.time()))
+    settler = Settler(redis, KEYS, ME, lambda: DeadSetLimits(time.time()))
     settler.start()
     held = hold(server, *range(10))
     server.stop()
@@ -149,7 +149,7 @@ def test_outcomes_wait_for_a_server_that_is_away(
     for each in held[5:]:
         settler.add(each, Retry(each.text, 1.0, 0))
     assert settler.close(0.0) == 10  # says how many are not stored, without waiting
-    again = Settler(redis, KEYS, ME, lambda: Grave(time.time()))
+    again = Settler(redis, KEYS, ME, lambda: DeadSetLimits(time.time()))
     again.start()
     for each in held:
         again.add(each, Done())
@@ -195,6 +195,6 @@ def test_an_outcome_goes_along_with_a_fetch(server: Server, settler: Settler) ->
 def test_who_stores_hears_whether_the_job_was_held(server: Server, settler: Settler) -> None:
     """RETRY-13: death handlers are called for jobs that were buried here, and for no others."""
     (held,) = hold(server, 1)
-    assert settler.store(held, Bury(b"{}"))
-    assert not settler.store(held, Bury(b"{}"))
+    assert settler.store(held, Kill(b"{}"))
+    assert not settler.store(held, Kill(b"{}"))
     assert server.client().zcard(KEYS.dead) == 1

@@ -19,7 +19,7 @@ import pytest
 
 from jobwire import App, Client
 from jobwire.connection.sync import SyncRedis
-from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.heartbeat import PERIOD
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.promotion import AVERAGE_INTERVAL, BATCH
@@ -147,7 +147,7 @@ def test_a_hundred_outcomes_are_one_call(server: Server, name: str, outcome: Out
     push(server, "Nothing", 200)
     redis = SyncRedis(server.url)
     redis.run(once(command("HSET", KEYS.process("me"), "info", "{}")))
-    settler = Settler(redis, KEYS, "me", lambda: Grave(time.time()))
+    settler = Settler(redis, KEYS, "me", lambda: DeadSetLimits(time.time()))
     held = redis.run(fetch(KEYS, "me", ["default"], count=100, sequence=1)).jobs
     settler.send_with(script_fetch(KEYS, "me", ["none"], count=1, sequence=500))()  # has it loaded
     for number in (1, 2):
@@ -201,7 +201,11 @@ def test_promoting_takes_two_round_trips_a_batch(server: Server) -> None:
 
 def make_poller(redis: SyncRedis) -> Poller:
     return Poller(
-        redis, KEYS, interval=None, generation=lambda: 8, grave=lambda: Grave(time.time())
+        redis,
+        KEYS,
+        interval=None,
+        generation=lambda: 8,
+        dead_limits=lambda: DeadSetLimits(time.time()),
     )
 
 
@@ -252,7 +256,7 @@ def test_an_idle_worker_is_hardly_seen(server: Server) -> None:
 def test_beats_and_looks_come_to_a_bounded_number_a_minute(server: Server) -> None:
     """BEAT-1, SCHED-8: what the span of the test above may have missed."""
     with running(App(), server) as launcher:
-        beat, look = launcher._heart, launcher._poller
+        beat, look = launcher._heartbeat, launcher._poller
         with counted(server) as beats:
             beat.beat()
             beat._look_after()

@@ -253,7 +253,7 @@ def test_who_leaves_waits_for_what_its_heart_is_doing(
         assert go_on.wait(20)
 
     with running(App(), server) as launcher:
-        beating = launcher._heart
+        beating = launcher._heartbeat
         monkeypatch.setattr(beating, "_on_beat", hold)
         assert entered.wait(20)
         leaving = threading.Thread(target=beating.close)

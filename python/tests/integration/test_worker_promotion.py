@@ -23,7 +23,7 @@ FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
 
 @pytest.fixture
 def _look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(poller, "first_wait", lambda _, dice: 0.0)
+    monkeypatch.setattr(poller, "first_wait", lambda _, jitter: 0.0)
     monkeypatch.setattr(basic, "BLOCK", 0.1)
 
 
@@ -160,12 +160,12 @@ def test_looks_are_as_far_apart_as_the_fleet_is_large(
     """SCHED-8: 10 s + 5 s*u first, then by the number of registered processes."""
     asked: list[tuple[Any, ...]] = []
 
-    def first(interval: float | None, *, dice: float) -> float:
-        asked.append((interval, first_wait(interval, dice=dice)))
+    def first(interval: float | None, *, jitter: float) -> float:
+        asked.append((interval, first_wait(interval, jitter=jitter)))
         return 0.0
 
-    def after(interval: float | None, *, processes: int, dice: float) -> float:
-        asked.append((interval, processes, next_wait(interval, processes=processes, dice=dice)))
+    def after(interval: float | None, *, processes: int, jitter: float) -> float:
+        asked.append((interval, processes, next_wait(interval, processes=processes, jitter=jitter)))
         return 0.01
 
     monkeypatch.setattr(poller, "first_wait", first)

@@ -287,7 +287,7 @@ def test_a_job_runs_once_more_than_its_retries(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """RETRY-5, RETRY-9: `retry: 2` is three runs, then the dead set; fields survive (PAY-7)."""
-    monkeypatch.setattr(poller, "first_wait", lambda _, dice: 0.0)
+    monkeypatch.setattr(poller, "first_wait", lambda _, jitter: 0.0)
     app = App()
     runs: list[Any] = []
 

@@ -13,7 +13,7 @@ import redis
 
 from jobwire import Client
 from jobwire.connection.sync import SyncRedis
-from jobwire.protocol.dead_set import Grave, bury
+from jobwire.protocol.dead_set import DeadSetLimits, kill
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import decode
 from jobwire.protocol.poison import poisoned
@@ -42,7 +42,7 @@ def test_precise_pollers_beside_two_of_sidekiqs(
                 interval=None,
                 precise=True,
                 generation=lambda: 8,
-                grave=lambda: Grave(time.time()),
+                dead_limits=lambda: DeadSetLimits(time.time()),
             )
             poller.start()
             stack.callback(shell.close)
@@ -74,7 +74,7 @@ def test_a_poison_pill_is_read_and_retried(
     fate = poisoned(decode(text, "default"), 4, now=time.time(), generation=8)
     assert fate is not None
     shell = SyncRedis(server.url)
-    shell.run(once(bury("dead", fate.text, Grave(time.time()))))
+    shell.run(once(kill("dead", fate.text, DeadSetLimits(time.time()))))
     shell.close()
     entry = "Sidekiq::DeadSet.new.first"
     seen = driver.eval(f"[{entry}.jid, {entry}['error_class'], {entry}['error_message']]")

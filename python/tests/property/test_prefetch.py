@@ -18,7 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jobwire.worker.background.outcome_writer import TICK
-from jobwire.worker.execute.compiled_job import Routine
+from jobwire.worker.execute.compiled_job import CompiledJob
 from jobwire.worker.fetch.prefetch import LIMIT, NEAR, QUICK, STALE, Prefetch
 
 KINDS = {
@@ -56,7 +56,7 @@ class Process:
     slots: int
     alone: bool
     prefetch: Prefetch
-    routines: dict[str, Routine]
+    job_table: dict[str, CompiledJob]
     buffer: deque[Job] = field(default_factory=deque)
     filled: float = 0.0
     asked: Asked | None = None
@@ -94,7 +94,7 @@ class Fleet:
                 slots,
                 threads and slots == 1,
                 Prefetch(slots),
-                {kind: Routine(None, lambda job: None) for kind in KINDS},
+                {kind: CompiledJob(None, lambda job: None) for kind in KINDS},
             )
             for slots, threads in shapes
         ]
@@ -168,13 +168,13 @@ class Fleet:
         self._left(process, job)
         job.starts += 1
         process.running.add(job)
-        if process.prefetch.keeps_turn(process.routines[job.kind].seconds):
+        if process.prefetch.keeps_turn(process.job_table[job.kind].seconds):
             process.leading, process.leading_since = job, self.now
         self.at(self.now + job.seconds, process, job)
 
     def _end(self, process: Process, job: Job) -> None:
         process.running.discard(job)
-        process.routines[job.kind].took(job.seconds)
+        process.job_table[job.kind].took(job.seconds)
         process.prefetch.ran(job.seconds)
         if process.leading is job:
             process.leading = None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from jobwire.connection.scripts import script
 from jobwire.connection.sync import SyncRedis
-from jobwire.protocol.dead_set import Grave, bury
+from jobwire.protocol.dead_set import DeadSetLimits, kill
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.promotion import Promoted, promote_batch
 from jobwire.protocol.wire import dialogue, once
@@ -47,8 +47,10 @@ class Promoter:
         self._message = next(self._talk)
 
     def _begin(self) -> Any:
-        grave = Grave(NOW)
-        op = promote_batch(KEYS, self._zset, now=NOW, generation=8, grave=grave, limit=3)
+        dead_limits = DeadSetLimits(NOW)
+        op = promote_batch(
+            KEYS, self._zset, now=NOW, generation=8, dead_limits=dead_limits, limit=3
+        )
         return dialogue(op, script)
 
     def step(self) -> None:
@@ -124,7 +126,7 @@ def test_a_grave_holds_the_newest_that_are_not_too_old(
     for passed, name in burials:
         now += passed
         text = b'{"n":%d}' % name
-        redis.run(once(bury(KEYS.dead, text, Grave(now, limit, max_age))))
+        redis.run(once(kill(KEYS.dead, text, DeadSetLimits(now, limit, max_age))))
         model[text] = now
         model = {text: at for text, at in model.items() if at > now - max_age}
         kept = sorted(model.items(), key=lambda item: (item[1], item[0]))[-(limit - 1) :]

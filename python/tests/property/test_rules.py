@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from jobwire.errors import InvalidJob
 from jobwire.protocol import times
-from jobwire.protocol.normalize import Sealed
+from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.promotion import first_wait, next_wait
 from jobwire.protocol.pushing import bulk_times, slices
@@ -26,10 +26,10 @@ NOW = st.floats(1_000_000_000, 4_000_000_000)
 SECONDS = st.floats(100_000_000, 99_999_999_998)
 
 
-@given(count=st.integers(0, 200), dice=DICE)
-def test_delay_stays_in_its_band(count: int, dice: float) -> None:
+@given(count=st.integers(0, 200), jitter=DICE)
+def test_delay_stays_in_its_band(count: int, jitter: float) -> None:
     """RETRY-4: count**4 + 15 seconds, plus a whole number below 10 * (count + 1)."""
-    jitter = retry_delay(count, dice=dice) - (count**4 + 15)
+    jitter = retry_delay(count, jitter=jitter) - (count**4 + 15)
     assert jitter == int(jitter)
     assert 0 <= jitter < 10 * (count + 1)
 
@@ -113,8 +113,8 @@ def chi_square(seen: Counter[str], expected: dict[str, float]) -> float:
 def test_first_places_follow_the_weights(weights: dict[str, int]) -> None:
     """FETCH-3: P(first) = weight / sum, 0 counting as 1; the rest likewise."""
     draws = 20_000
-    order, dice = QueueOrder(weights), random.Random(20261120)
-    picks = [order.pick(dice.shuffle) for _ in range(draws)]
+    order, jitter = QueueOrder(weights), random.Random(20261120)
+    picks = [order.pick(jitter.shuffle) for _ in range(draws)]
     tickets = {name: max(weight, 1) for name, weight in weights.items()}
     total = sum(tickets.values())
     first = Counter(pick[0] for pick in picks)
@@ -126,19 +126,23 @@ def test_first_places_follow_the_weights(weights: dict[str, int]) -> None:
     assert chi_square(second, expected) < 10.8
 
 
-@given(interval=st.none() | st.floats(0.01, 10_000), processes=st.integers(0, 10_000), dice=DICE)
-def test_waits_average_to_the_interval(interval: float | None, processes: int, dice: float) -> None:
+@given(interval=st.none() | st.floats(0.01, 10_000), processes=st.integers(0, 10_000), jitter=DICE)
+def test_waits_average_to_the_interval(
+    interval: float | None, processes: int, jitter: float
+) -> None:
     """SCHED-8: the draw is symmetric round A, which is 5 s for each process unless configured."""
     average = 5.0 * max(processes, 1) if interval is None else interval
-    wait = next_wait(interval, processes=processes, dice=dice)
+    wait = next_wait(interval, processes=processes, jitter=jitter)
     assert 0 <= wait <= 2 * average
-    mirrored = next_wait(interval, processes=processes, dice=1 - dice)
+    mirrored = next_wait(interval, processes=processes, jitter=1 - jitter)
     assert wait + mirrored == pytest.approx(2 * average)
-    assert 0 <= first_wait(interval, dice=dice) - (10 if interval is None else 0) <= 5  # rounded
+    assert (
+        0 <= first_wait(interval, jitter=jitter) - (10 if interval is None else 0) <= 5
+    )  # rounded
 
 
-def job(number: int, at: float | None) -> Sealed:
-    return Sealed(str(number), "q", at, b"")
+def job(number: int, at: float | None) -> ReadyPayload:
+    return ReadyPayload(str(number), "q", at, b"")
 
 
 JOBS = st.builds(
@@ -152,7 +156,7 @@ JOBS = st.builds(
 
 
 @given(jobs=JOBS)
-def test_slices_are_small_and_complete(jobs: list[Sealed]) -> None:
+def test_slices_are_small_and_complete(jobs: list[ReadyPayload]) -> None:
     """BULK-1: at most 1,000 a slice, 100 when one is scheduled; all jobs, in order."""
     parts = list(slices(jobs))
     assert [each for part in parts for each in part] == jobs

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jobwire.errors import MalformedPayload
 from jobwire.protocol.payload import decode
 from jobwire.protocol.promotion import promoted
-from jobwire.protocol.retry import Bury, Failure, Retry, after_failure
+from jobwire.protocol.retry import Failure, Kill, Retry, after_failure
 from tests.schema_strategies import TEXT, VALUES, payloads, text
 from tests.schemas import ABSENT, blames, mutant, problems
 
@@ -100,11 +100,11 @@ def test_a_failure_keeps_to_the_schema(
         decode(text(payload), "fetched"),
         failure,
         now=NOW,
-        dice=0.5,
+        jitter=0.5,
         generation=generation,
         default_retry=True,
     )
-    if not isinstance(outcome, Retry | Bury):
+    if not isinstance(outcome, Retry | Kill):
         assert payload["retry"] is False or payload["dead"] is False
         return
     place = "retry" if isinstance(outcome, Retry) else "dead"

@@ -1,4 +1,4 @@
-"""jobwire.protocol.template: what it makes is what `draft` and `seal` make."""
+"""jobwire.protocol.template: what it makes is what `build` and `finalize` make."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jobwire.application.producer import Producer
 from jobwire.errors import InvalidJob
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.normalize import draft, seal
+from jobwire.protocol.normalize import build, finalize
 from jobwire.protocol.template import Template
 from jobwire.protocol.times import Generation
 from jobwire.protocol.wire import Batch, Command
@@ -68,9 +68,11 @@ def test_a_template_makes_the_same_bytes(
 ) -> None:
     """PUSH-3, PUSH-6, PAY-11: whatever the options, fields and times."""
     common: dict[str, Any] = {"now": now, "generation": generation, "at": at, "fields": fields}
-    slow = seal(draft("Hard%b", args, options, jid=JID, **common), now=now, generation=generation)
+    slow = finalize(
+        build("Hard%b", args, options, jid=JID, **common), now=now, generation=generation
+    )
     template = Template(
-        draft("Hard%b", ["other"], options, jid="f" * 24, **common),
+        build("Hard%b", ["other"], options, jid="f" * 24, **common),
         now=now,
         generation=generation,
     )

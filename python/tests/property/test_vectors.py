@@ -30,11 +30,11 @@ EXTREMES = {
 }
 
 
-@given(vector=st.sampled_from(load("retry-delays")), dice=DICE)
-def test_every_delay_is_one_of_the_interval(vector: dict[str, Any], dice: float) -> None:
+@given(vector=st.sampled_from(load("retry-delays")), jitter=DICE)
+def test_every_delay_is_one_of_the_interval(vector: dict[str, Any], jitter: float) -> None:
     """[RETRY-4]"""
     delay = vector["delays"]["8.0-"]
-    drawn = retry_delay(vector["retry_count"], dice=dice)
+    drawn = retry_delay(vector["retry_count"], jitter=jitter)
     assert drawn in range(delay["min"], delay["max"] + 1, delay["step"])
 
 
@@ -51,11 +51,11 @@ def test_every_shuffle_is_dealt_from_the_top(data: st.DataObject, vector: dict[s
     assert [shuffled.index(queue) for queue in order] == sorted(map(shuffled.index, order))
 
 
-@given(case=st.sampled_from(sorted(EXTREMES, key=str)), dice=DICE)
-def test_every_wait_is_within_its_span(case: tuple[float | None, int], dice: float) -> None:
+@given(case=st.sampled_from(sorted(EXTREMES, key=str)), jitter=DICE)
+def test_every_wait_is_within_its_span(case: tuple[float | None, int], jitter: float) -> None:
     """[SCHED-8] Half to one and a half times the average for a few, 0 to twice for many."""
     configured, processes = case
     average = EXTREMES[case]
     few = processes < 10
-    wait = next_wait(configured, processes=processes, dice=dice)
+    wait = next_wait(configured, processes=processes, jitter=jitter)
     assert average * (0.5 if few else 0) <= wait <= average * (1.5 if few else 2)

@@ -23,7 +23,7 @@ from jobwire import (
     current_job,
     testing,
 )
-from jobwire.protocol.normalize import Item
+from jobwire.protocol.normalize import JobFields
 
 app = App("redis://localhost:6379/0", generation="auto", strict_args="raise")
 App(generation=6)  # type: ignore[arg-type]
@@ -119,16 +119,18 @@ async def enqueue_from_asyncio() -> None:
     assert_type(await fetch("https://example.org"), bytes)
 
 
-def stop_fours(item: Item, call_next: Callable[[], Item | None]) -> Item | None:
+def stop_fours(item: JobFields, call_next: Callable[[], JobFields | None]) -> JobFields | None:
     item["tags"] = ["checked"]
     return None if item["args"] == [4] else call_next()
 
 
-async def later(item: Item, call_next: Callable[[], Awaitable[Item | None]]) -> Item | None:
+async def later(
+    item: JobFields, call_next: Callable[[], Awaitable[JobFields | None]]
+) -> JobFields | None:
     return await call_next()
 
 
-def not_middleware(item: Item) -> Item:
+def not_middleware(item: JobFields) -> JobFields:
     return item
 
 

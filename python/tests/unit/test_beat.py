@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from jobwire.connection import data as _data
-from jobwire.protocol.heartbeat import CapsuleShape, Pulse, Work, beat, process_info
+from jobwire.protocol.heartbeat import CapsuleShape, HeartbeatSample, Work, beat, process_info
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.wire import Batch, Command
@@ -113,8 +113,8 @@ def test_work_record() -> None:
     Draft202012Validator(schema).validate(json.loads(record))
 
 
-def steps(pulse: Pulse) -> list[Batch]:
-    op = beat(Keys("n:"), IDENTITY, b"{info}", 6, pulse)
+def steps(sample: HeartbeatSample) -> list[Batch]:
+    op = beat(Keys("n:"), IDENTITY, b"{info}", 6, sample)
     first, second = next(op), op.send([1])
     assert isinstance(first, Batch)
     assert isinstance(second, Batch)
@@ -126,7 +126,9 @@ def steps(pulse: Pulse) -> list[Batch]:
 
 def test_the_words_of_a_beat() -> None:
     """BEAT-1, BEAT-3, BEAT-5 and SIG-4: two transactions, work first."""
-    work, process = steps(Pulse(NOW, {"t1": Work("q", b"{}", NOW)}, quiet=True, rss=7, rtt_us=5))
+    work, process = steps(
+        HeartbeatSample(NOW, {"t1": Work("q", b"{}", NOW)}, quiet=True, rss=7, rtt_us=5)
+    )
     assert (work.atomic, process.atomic) == (True, True)
     record = b'{"queue":"q","payload":"{}","run_at":1795192067}'
     assert work.steps == [
@@ -148,7 +150,7 @@ def test_the_words_of_a_beat() -> None:
 
 def test_an_idle_beat_has_no_work() -> None:
     """BEAT-5: without jobs the record is only removed."""
-    work, process = steps(Pulse(NOW, {}, quiet=False, rss=0, rtt_us=0))
+    work, process = steps(HeartbeatSample(NOW, {}, quiet=False, rss=0, rtt_us=0))
     names = (f"n:{IDENTITY}:work", f"n:{IDENTITY}:workers")
     assert work.steps == [Command(("UNLINK", *names))]
     hset = process.steps[1]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobwire.application.middleware import Chain, is_async
+from jobwire.application.middleware import MiddlewareChain, is_async
 from jobwire.errors import ConfigError
 
 Middleware = Callable[[Any, Callable[[], Any]], Any]
@@ -36,8 +36,8 @@ class Later(Counting):
     async def __call__(self, subject: Any, call_next: Callable[[], Any]) -> Any: ...
 
 
-def chain(*middleware: Middleware | type) -> Chain[Middleware]:
-    return Chain(middleware)
+def chain(*middleware: Middleware | type) -> MiddlewareChain[Middleware]:
+    return MiddlewareChain(middleware)
 
 
 def test_the_order_is_outermost_first() -> None:

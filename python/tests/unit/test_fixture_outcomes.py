@@ -131,7 +131,7 @@ def test_every_payload_can_fail(file: str) -> None:
                 decode(text, "default"),
                 Failure("E", "m"),
                 now=NOW,
-                dice=0.5,
+                jitter=0.5,
                 generation=generation,
                 default_retry=True,
             )

@@ -1,4 +1,4 @@
-"""Imports go downwards only, and the core does no I/O."""
+"""Imports go downwards only: one rule a folder."""
 
 from __future__ import annotations
 
@@ -8,131 +8,209 @@ from pathlib import Path
 import pytest
 
 import jobwire
+import jobwire_conformance
 
-PACKAGE = Path(jobwire.__file__).parent
-
-# Every module, or the package that it is in, has to be placed here.
-LAYERS: dict[int, set[str]] = {
-    0: {"errors", "config"},
-    1: {
-        *("keys", "times", "arguments", "payload", "normalize", "ordering", "retry", "wire"),
-        *("pushing", "reliable", "graves", "stats", "promotion", "beat", "producer", "server"),
-        *("poison", "template"),
-        *("chain", "current", "lifecycle", "propagation", "outlet"),
-        *("metrics", "iteration", "iterabletype"),
-    },
-    2: {
-        "_data",
-        "_scripts",
-        *("_connect", "_line", "_lines"),
-        "_sync",
-        "_async",
-        "client",
-        "aio",
-        "app",
-        "jobtype",
-        "embedded",
-        "iterables",
-        "inspect",
-    },
-    3: {"bench", "settings", "spec", "testing", "worker"},
-    4: {"cli", "pytest_plugin", "__main__"},
+# A folder, or a module at the top of a package, and what of its own package it may import.
+# "*" is everything below in this table; a folder may always import itself.
+JOBWIRE = {
+    "errors": "",
+    "protocol": "errors",
+    "connection": "errors protocol",
+    "application": "errors protocol connection",
+    "iterables": "protocol",
+    "inspect": "errors protocol connection application",
+    "settings": "errors application",
+    "worker/fetch": "errors protocol connection",
+    "worker/execute": "errors protocol connection application worker/fetch",
+    "worker/background": "errors protocol connection worker/fetch",
+    "worker/process": "*",
+    "worker": "worker/process application",
+    "spec": "errors protocol connection",
+    "testing": "*",
+    "bench": "*",
+    "cli": "*",
+    "pytest_plugin": "*",
+    "__main__": "cli",
 }
-LAYER = {name: layer for layer, names in LAYERS.items() for name in names}
-# The package's own module exports names of layers 0 to 2, so it is above those.
-FRONT = 2
-# In the core, time, randomness and replies are arguments.
+CONFORMANCE = {
+    "errors": "",
+    "data": "errors",
+    "config": "errors data",
+    "wire": "errors",
+    "cases": "errors data",
+    "judge": "data wire",
+    "sandbox": "errors data config wire",
+    "setup": "errors data config sandbox",
+    "watch": "errors data wire judge sandbox",
+    "interop": "errors data config wire sandbox",
+    "run": "errors data config wire cases judge sandbox",
+    "model": "errors data config wire cases sandbox run",
+    "mutation": "errors data config wire cases judge run",
+    "reports": "errors data wire cases run mutation",
+    "cli": "*",
+}
+PACKAGES = {
+    "jobwire": (Path(jobwire.__file__).parent, JOBWIRE),
+    "jobwire_conformance": (Path(jobwire_conformance.__file__).parent, CONFORMANCE),
+}
+
+# In the protocol, time, randomness and replies are arguments.
 IMPURE = {
-    *("redis", "asyncio", "threading", "socket", "os", "time", "random", "secrets", "logging"),
+    *("asyncio", "threading", "socket", "os", "time", "random", "secrets", "logging"),
     *("subprocess", "signal", "select", "selectors", "pathlib", "concurrent", "multiprocessing"),
 }
 
 
-def layer_of(path: Path) -> int | None:
-    name = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    return FRONT if name == "__init__" else LAYER.get(name)
+def room(module: str, rules: dict[str, str]) -> str | None:
+    """Return the room of a module, like `worker/fetch`; None for the front of the package."""
+    parts = module.split(".")[1:]
+    for length in (2, 1):
+        if "/".join(parts[:length]) in rules:
+            return "/".join(parts[:length])
+    return None
 
 
-def imports(source: str) -> set[str]:
+def allowed(name: str, rules: dict[str, str]) -> set[str]:
+    names = rules[name].split()
+    if names == ["*"]:
+        above = list(rules)
+        return set(above[: above.index(name)])
+    return {name, *names}
+
+
+def imports(source: str, modules: set[str]) -> set[str]:
     """Return every module that is imported, anywhere in the source."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "relative import"
-            module = node.module or ""
-            if module in ("jobwire", "jobwire.worker", "jobwire.cli"):
-                found.update(f"{module}.{alias.name}" for alias in node.names)
-            else:
-                found.add(module)
-    return found
+            base = node.module or ""
+            for alias in node.names:
+                full = f"{base}.{alias.name}"
+                names.add(full if full in modules else base)
+    return names
 
 
-def faults(source: str, layer: int) -> list[str]:
-    """Return what a module of this layer must not import."""
+def faults(source: str, name: str, package: str = "jobwire") -> list[str]:
+    """Return what a module in this room must not import."""
+    rules = PACKAGES[package][1]
     wrong = []
-    for module in sorted(imports(source)):
-        top, _, rest = module.partition(".")
-        if top == "jobwire":
-            target = LAYER.get(rest.partition(".")[0], FRONT)  # else a name of the front
-            if target > layer or (layer == 0 and target == 0 and rest != "errors"):
-                wrong.append(f"{module} is of layer {target}")
-        elif layer <= 1 and top in IMPURE:
-            wrong.append(f"{module} does I/O, tells time or throws dice")
+    for module in sorted(imports(source, MODULES)):
+        top = module.partition(".")[0]
+        if top == package:
+            target = room(module, rules)
+            if target is None:
+                if name in ("errors", "protocol", "connection", "application"):
+                    wrong.append(f"{module} is the front of the package, which is above {name}")
+            elif target != name and target not in allowed(name, rules):
+                wrong.append(f"{name} must not import {module}")
+        elif top == "jobwire" and package == "jobwire_conformance":
+            wrong.append(f"{module}: the suite must not import the reference")
+        elif top == "redis" and name != "connection":
+            wrong.append(f"{module}: only connection knows redis-py")
+        elif name in ("errors", "protocol") and top in IMPURE:
+            wrong.append(f"{module} does I/O, tells time or draws random numbers")
     return wrong
 
 
-MODULES = sorted(PACKAGE.rglob("*.py"))
+def paths(package: str) -> list[Path]:
+    base = PACKAGES[package][0]
+    return sorted(path for path in base.rglob("*.py") if "skeletons" not in path.parts)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_module_imports_downwards_only(path: Path) -> None:
-    layer = layer_of(path)
-    assert layer is not None, f"give {path.name} a layer in the table of this test"
-    assert faults(path.read_text("utf-8"), layer) == []
+def module_name(package: str, path: Path) -> str:
+    base = PACKAGES[package][0]
+    parts = path.relative_to(base.parent).with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
 
 
-def test_the_two_shells_do_not_know_each_other() -> None:
-    for one, other in (("_sync", "_async"), ("_async", "_sync"), ("client", "aio")):
-        assert f"jobwire.{other}" not in imports((PACKAGE / f"{one}.py").read_text("utf-8"))
-
-
-def test_the_table_names_no_module_twice_or_in_vain() -> None:
-    assert sum(map(len, LAYERS.values())) == len(LAYER)
-    there = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in MODULES}
-    assert set(LAYER) - there == set()
+ALL = [(package, path) for package in PACKAGES for path in paths(package)]
+MODULES = {module_name(package, path) for package, path in ALL}
 
 
 @pytest.mark.parametrize(
-    ("source", "layer"),
-    [
-        ("import time", 1),
-        ("def f():\n    import random", 1),
-        ("from os.path import join", 1),
-        ("import redis.exceptions", 0),
-        ("from jobwire.application.client import Client", 1),
-        ("from jobwire import Client", 1),
-        ("from jobwire import _sync", 1),
-        ("import jobwire.worker.process.launcher", 2),
-        ("from jobwire.cli.worker import worker", 3),
-        ("from jobwire.protocol.keys import Keys", 0),
-    ],
+    ("package", "path"), ALL, ids=[module_name(package, path) for package, path in ALL]
 )
-def test_planted_faults_are_found(source: str, layer: int) -> None:
-    assert faults(source, layer) != []
+def test_a_module_imports_downwards_only(package: str, path: Path) -> None:
+    name = module_name(package, path)
+    if name == package:
+        return  # the front exports names of the rooms below
+    place = room(name, PACKAGES[package][1])
+    assert place is not None, f"give {name} a room in the tables of this test"
+    assert faults(path.read_text("utf-8"), place, package) == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_rules_have_no_cycle(package: str) -> None:
+    """A room is listed below every room that may import it, so the table is its own proof."""
+    rules = PACKAGES[package][1]
+    order = list(rules)
+    for name in rules:
+        above = {other for other in allowed(name, rules) if order.index(other) > order.index(name)}
+        assert above == set(), f"{name} is listed below {sorted(above)}"
+
+
+def test_twins_do_not_know_each_other() -> None:
+    base = PACKAGES["jobwire"][0]
+    for one, other in (("sync", "aio"), ("aio", "sync")):
+        source = (base / "connection" / f"{one}.py").read_text("utf-8")
+        assert f"jobwire.connection.{other}" not in imports(source, MODULES)
+    client = (base / "application" / "client.py").read_text("utf-8")
+    assert "jobwire.application.aio" not in imports(client, MODULES)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_tables_name_no_room_in_vain(package: str) -> None:
+    base, rules = PACKAGES[package]
+    for name in rules:
+        assert (base / name).is_dir() or (base / f"{name}.py").is_file(), name
+
+
+def test_modules_import_each_other_in_no_circle() -> None:
+    """Not even for types: a circle makes two modules one."""
+    graph = {
+        module_name(package, path): imports(path.read_text("utf-8"), MODULES) & MODULES
+        for package, path in ALL
+    }
+    graph = {name: targets - {name, *PACKAGES} for name, targets in graph.items()}
+    while leaves := {name for name, targets in graph.items() if not targets & set(graph)}:
+        graph = {name: targets for name, targets in graph.items() if name not in leaves}
+    assert graph == {}, "these import each other in a circle, or are imported by one"
 
 
 @pytest.mark.parametrize(
-    ("source", "layer"),
+    ("source", "place"),
     [
-        ("import datetime", 1),
-        ("from jobwire import times", 1),
-        ("from jobwire.errors import ConfigError", 0),
-        ("import time\nimport redis\nfrom jobwire.protocol.keys import Keys", 2),
-        ("import threading\nfrom jobwire import Client", 3),
-        ("import click\nfrom jobwire.worker.process.launcher import Launcher", 4),
+        ("import time", "protocol"),
+        ("def f():\n    import random", "protocol"),
+        ("from os.path import join", "errors"),
+        ("import redis.exceptions", "cli"),
+        ("from redis import Redis", "protocol"),
+        ("from jobwire.application.client import Client", "protocol"),
+        ("from jobwire import Client", "protocol"),
+        ("from jobwire.connection import sync", "protocol"),
+        ("import jobwire.worker.process.launcher", "worker/fetch"),
+        ("from jobwire.worker.background import heartbeat", "worker/fetch"),
+        ("from jobwire.cli.worker import worker", "testing"),
+        ("from jobwire.protocol.keys import Keys", "errors"),
     ],
 )
-def test_lawful_imports_are_left_alone(source: str, layer: int) -> None:
-    assert faults(source, layer) == []
+def test_planted_faults_are_found(source: str, place: str) -> None:
+    assert faults(source, place) != []
+
+
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [
+        ("import datetime", "protocol"),
+        ("from jobwire.protocol import times", "protocol"),
+        ("from jobwire.errors import ConfigError", "protocol"),
+        ("import time\nimport redis\nfrom jobwire.protocol.keys import Keys", "connection"),
+        ("import threading\nfrom jobwire import Client", "testing"),
+        ("import click\nfrom jobwire.worker.process.launcher import Launcher", "cli"),
+    ],
+)
+def test_lawful_imports_are_left_alone(source: str, place: str) -> None:
+    assert faults(source, place) == []

@@ -11,23 +11,23 @@ import pytest
 from jobwire.application.producer import Producer
 from jobwire.errors import InvalidJob
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.normalize import Item, check_options, draft, seal
+from jobwire.protocol.normalize import JobFields, build, check_options, finalize
 from jobwire.protocol.times import Generation
 
 NOW = 1_786_960_000.25
 JID = "9f2c1b7a4d3e5f60718293a4"
 
 
-def make(args: list[Any] | None = None, generation: Generation = 8, **rest: Any) -> Item:
+def make(args: list[Any] | None = None, generation: Generation = 8, **rest: Any) -> JobFields:
     """Return the item of a HardJob; `rest` are options and draft's own parameters."""
     own: dict[str, Any] = {name: rest.pop(name) for name in ("at", "fields", "jid") if name in rest}
     name = rest.pop("class_name", "HardJob")
     given: dict[str, Any] = {"jid": JID, "now": NOW, "generation": generation} | own
-    return draft(name, [1, "x"] if args is None else args, rest, **given)
+    return build(name, [1, "x"] if args is None else args, rest, **given)
 
 
-def text(item: Item, generation: Generation = 8) -> bytes:
-    return seal(item, now=NOW, generation=generation).text
+def text(item: JobFields, generation: Generation = 8) -> bytes:
+    return finalize(item, now=NOW, generation=generation).text
 
 
 def test_first_push_of_generation_8() -> None:
@@ -48,9 +48,9 @@ def test_first_push_of_generation_7() -> None:
 
 def test_scheduled_push() -> None:
     """SCHED-1: without at and enqueued_at; PAY-11: class before args there."""
-    sealed = seal(make(at=NOW + 60, queue="low"), now=NOW, generation=8)
-    assert (sealed.at, sealed.queue, sealed.jid) == (NOW + 60, "low", JID)
-    assert sealed.text == (
+    ready = finalize(make(at=NOW + 60, queue="low"), now=NOW, generation=8)
+    assert (ready.at, ready.queue, ready.jid) == (NOW + 60, "low", JID)
+    assert ready.text == (
         b'{"retry":true,"queue":"low","class":"HardJob","args":[1,"x"],'
         b'"jid":"9f2c1b7a4d3e5f60718293a4","created_at":1786960000250}'
     )
@@ -164,11 +164,11 @@ def test_at_has_to_be_a_time(at: Any) -> None:
         make(at=at)
 
 
-def drop(field: str) -> Callable[[Item], None]:
+def drop(field: str) -> Callable[[JobFields], None]:
     return lambda item: item.pop(field)
 
 
-def put(field: Any, value: Any) -> Callable[[Item], None]:
+def put(field: Any, value: Any) -> Callable[[JobFields], None]:
     return lambda item: item.update({field: value})
 
 
@@ -192,7 +192,7 @@ def put(field: Any, value: Any) -> Callable[[Item], None]:
         (put(5, "x"), ""),
     ],
 )
-def test_items_that_middleware_spoils(spoil: Callable[[Item], None], field: str) -> None:
+def test_items_that_middleware_spoils(spoil: Callable[[JobFields], None], field: str) -> None:
     """PUSH-4, PUSH-7, PAY-8 and PAY-12: nothing impossible gets through."""
     item = make()
     spoil(item)
@@ -207,10 +207,10 @@ def test_middleware_decides_queue_and_time() -> None:
     item["queue"] = "other"
     item["at"] = NOW + 5
     item["enqueued_at"] = 5
-    sealed = seal(item, now=NOW, generation=8)
-    assert (sealed.queue, sealed.at) == ("other", NOW + 5)
-    assert b'"at"' not in sealed.text
-    assert b"enqueued_at" not in sealed.text
+    ready = finalize(item, now=NOW, generation=8)
+    assert (ready.queue, ready.at) == ("other", NOW + 5)
+    assert b'"at"' not in ready.text
+    assert b"enqueued_at" not in ready.text
 
 
 def test_enqueued_at_is_renewed_and_created_at_is_not() -> None:

@@ -46,8 +46,8 @@ def test_pauses_grow_with_the_outage_and_are_spread(
     lasted: float, least: float, most: float
 ) -> None:
     """ENV-6: at once at first, then less often, never all together."""
-    assert next_pause(lasted, dice=0.0) == pytest.approx(least)
-    assert next_pause(lasted, dice=1.0) == pytest.approx(most)
+    assert next_pause(lasted, jitter=0.0) == pytest.approx(least)
+    assert next_pause(lasted, jitter=1.0) == pytest.approx(most)
 
 
 def test_a_line_down_and_a_line_up(caplog: pytest.LogCaptureFixture, now: list[float]) -> None:

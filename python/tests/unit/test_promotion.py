@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobwire.errors import MalformedPayload
-from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.promotion import first_wait, next_wait, promote_batch, promoted
 from jobwire.protocol.times import Generation
@@ -80,7 +80,12 @@ def test_what_has_no_queue_cannot_be_promoted(text: bytes, rule: str) -> None:
 def run(due: list[bytes], *replies: Any) -> tuple[list[Step], Any]:
     """Let `promote_batch` find these members; return its steps and its result."""
     op = promote_batch(
-        Keys("n:"), "n:retry", now=NOW, generation=8, grave=Grave(NOW, limit=5), limit=7
+        Keys("n:"),
+        "n:retry",
+        now=NOW,
+        generation=8,
+        dead_limits=DeadSetLimits(NOW, limit=5),
+        limit=7,
     )
     steps: list[Step] = [next(op)]
     waiting = [due, *replies]
@@ -124,7 +129,7 @@ def test_a_bad_member_does_not_keep_the_others() -> None:
     good = b'{"queue":"a"}'
     steps, result = run([b"\xff", good, b"{", b"[]"], [1, 0], [b"\xff"], [])
     scripts = [step for step in steps if isinstance(step, Script)]
-    assert [step.name for step in scripts] == ["promote", "bury_due", "bury_due"]
+    assert [step.name for step in scripts] == ["promote", "kill_due", "bury_due"]
     assert [list(step.keys) for step in scripts[1:]] == [
         ["n:retry", "n:dead"],
         ["n:retry", "n:jobwire:unreadable"],
@@ -139,9 +144,9 @@ def test_a_bad_member_does_not_keep_the_others() -> None:
     ("interval", "dice", "seconds"),
     [(None, 0.0, 10.0), (None, 0.5, 12.5), (3.0, 0.0, 0.0), (3.0, 0.5, 1.5), (60.0, 0.5, 2.5)],
 )
-def test_first_wait(interval: float | None, dice: float, seconds: float) -> None:
+def test_first_wait(interval: float | None, jitter: float, seconds: float) -> None:
     """SCHED-8: 10 s + 5 s * u, or at most 5 s if the average is configured."""
-    assert first_wait(interval, dice=dice) == seconds
+    assert first_wait(interval, jitter=jitter) == seconds
 
 
 @pytest.mark.parametrize(
@@ -161,6 +166,6 @@ def test_first_wait(interval: float | None, dice: float, seconds: float) -> None
         (2.0, 10, 0.75, 3.0),
     ],
 )
-def test_next_wait(interval: float | None, processes: int, dice: float, seconds: float) -> None:
+def test_next_wait(interval: float | None, processes: int, jitter: float, seconds: float) -> None:
     """SCHED-8: A*u + A/2 below ten processes, 2*A*u from ten on; A is 5 s * N or configured."""
-    assert next_wait(interval, processes=processes, dice=dice) == seconds
+    assert next_wait(interval, processes=processes, jitter=jitter) == seconds

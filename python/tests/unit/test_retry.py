@@ -11,9 +11,9 @@ import pytest
 
 from jobwire.protocol.payload import decode
 from jobwire.protocol.retry import (
-    Bury,
     Discard,
     Failure,
+    Kill,
     Retry,
     after_failure,
     encode_backtrace,
@@ -30,18 +30,18 @@ def fail(
     failure: Failure = BOOM,
     *,
     generation: Generation = 8,
-    dice: float = 0.0,
+    jitter: float = 0.0,
     queue: str = "default",
     **settings: Any,
-) -> Retry | Bury | Discard:
+) -> Retry | Kill | Discard:
     """Return the decision for a payload with these fields."""
     text = fields if isinstance(fields, bytes) else json.dumps(fields).encode()
     return after_failure(
-        decode(text, queue), failure, now=NOW, dice=dice, generation=generation, **settings
+        decode(text, queue), failure, now=NOW, jitter=jitter, generation=generation, **settings
     )
 
 
-def stored(outcome: Retry | Bury | Discard) -> dict[str, Any]:
+def stored(outcome: Retry | Kill | Discard) -> dict[str, Any]:
     assert not isinstance(outcome, Discard)
     fields: dict[str, Any] = json.loads(outcome.text)
     return fields
@@ -85,8 +85,8 @@ LIMITS: list[tuple[dict[str, Any], type]] = [
     # first failure
     ({"retry": True}, Retry),
     ({"retry": 1}, Retry),
-    ({"retry": 0}, Bury),
-    ({"retry": -3}, Bury),
+    ({"retry": 0}, Kill),
+    ({"retry": -3}, Kill),
     ({"retry": False}, Discard),
     ({"retry": "yes"}, Retry),
     ({"retry": 1.0}, Retry),
@@ -96,14 +96,14 @@ LIMITS: list[tuple[dict[str, Any], type]] = [
     ({"retry": 0.0}, Retry),
     # later ones
     ({"retry": True, "retry_count": 23}, Retry),
-    ({"retry": True, "retry_count": 24}, Bury),
-    ({"retry": "yes", "retry_count": 24}, Bury),
+    ({"retry": True, "retry_count": 24}, Kill),
+    ({"retry": "yes", "retry_count": 24}, Kill),
     ({"retry": 26, "retry_count": 24}, Retry),
-    ({"retry": 1, "retry_count": 0}, Bury),
+    ({"retry": 1, "retry_count": 0}, Kill),
     ({"retry": 2, "retry_count": 0}, Retry),
-    ({"retry": 2, "retry_count": 1}, Bury),
+    ({"retry": 2, "retry_count": 1}, Kill),
     ({"retry": 1, "retry_count": -1}, Retry),
-    ({"retry": 0, "retry_count": 0}, Bury),
+    ({"retry": 0, "retry_count": 0}, Kill),
     ({"retry": False, "retry_count": 0}, Discard),
 ]
 
@@ -117,7 +117,7 @@ def test_retry_and_count(fields: dict[str, Any], kind: type) -> None:
 @pytest.mark.parametrize("fields", [{}, {"retry": None}])
 @pytest.mark.parametrize(
     ("definition", "kind"),
-    [(None, Discard), (False, Discard), (True, Retry), (2, Retry), (0, Bury)],
+    [(None, Discard), (False, Discard), (True, Retry), (2, Retry), (0, Kill)],
 )
 def test_without_retry_the_definition_decides(
     fields: dict[str, Any], definition: object, kind: type
@@ -137,22 +137,22 @@ def test_the_payloads_own_retry_goes_first() -> None:
 
 def test_the_default_limit_can_be_set() -> None:
     """RETRY-1: of `true`, not of a number."""
-    assert type(fail({"retry": True, "retry_count": 0}, max_retries=1)) is Bury
+    assert type(fail({"retry": True, "retry_count": 0}, max_retries=1)) is Kill
     assert type(fail({"retry": 5, "retry_count": 0}, max_retries=1)) is Retry
-    assert type(fail({"retry": True}, max_retries=0)) is Bury
+    assert type(fail({"retry": True}, max_retries=0)) is Kill
 
 
 AGO_MS = int(NOW * 1000) - 60_000
 TIME_LIMITS: list[tuple[dict[str, Any], type]] = [
-    ({"retry_for": 0}, Bury),
+    ({"retry_for": 0}, Kill),
     ({"retry_for": 10}, Retry),
     ({"retry_for": 61, "retry_count": 100, "failed_at": AGO_MS}, Retry),
-    ({"retry_for": 59, "retry_count": 0, "failed_at": AGO_MS}, Bury),
+    ({"retry_for": 59, "retry_count": 0, "failed_at": AGO_MS}, Kill),
     ({"retry_for": 61, "retry_count": 0, "failed_at": NOW - 60}, Retry),
-    ({"retry_for": 59, "retry_count": 0, "failed_at": NOW - 60}, Bury),
-    ({"retry_for": 59, "retry_count": 0, "failed_at": int(NOW) - 60}, Bury),
-    ({"retry_for": None, "retry_count": 24}, Bury),
-    ({"retry_for": False, "retry_count": 24}, Bury),
+    ({"retry_for": 59, "retry_count": 0, "failed_at": NOW - 60}, Kill),
+    ({"retry_for": 59, "retry_count": 0, "failed_at": int(NOW) - 60}, Kill),
+    ({"retry_for": None, "retry_count": 24}, Kill),
+    ({"retry_for": False, "retry_count": 24}, Kill),
     ({"retry_for": 10, "retry": 0}, Retry),
     ({"retry_for": 10, "retry": -1}, Retry),
     ({"retry_for": 10, "retry": False}, Discard),
@@ -241,14 +241,14 @@ def test_what_the_job_did_to_its_arguments_is_not_stored() -> None:
     job = decode(text, "default")
     job.args[0].append("wreck")
     job.fields["x"] = None
-    outcome = after_failure(job, BOOM, now=NOW, dice=0, generation=8)
+    outcome = after_failure(job, BOOM, now=NOW, jitter=0, generation=8)
     assert isinstance(outcome, Retry)
     assert outcome.text.startswith(text[:-1])
 
 
 @pytest.mark.parametrize(
     ("dead", "kind"),
-    [(False, Discard), (True, Bury), (None, Bury), (0, Bury), ("false", Bury)],
+    [(False, Discard), (True, Kill), (None, Kill), (0, Kill), ("false", Kill)],
 )
 def test_dead(dead: Any, kind: type) -> None:
     """DEAD-4: only the literal false counts. DEAD-1: else the exhausted job is buried."""
@@ -270,20 +270,20 @@ APPENDIX_B = {0: (15, 24), 1: (16, 35), 2: (31, 60), 5: (640, 699), 24: (331_791
 def test_delay(count: int) -> None:
     """RETRY-4: smallest and largest of SPEC.md's appendix B, in whole seconds."""
     smallest, largest = APPENDIX_B[count]
-    assert retry_delay(count, dice=0.0) == smallest
-    assert retry_delay(count, dice=0.999999999) == largest
-    draws = {retry_delay(count, dice=step / 10_000) for step in range(10_000)}
+    assert retry_delay(count, jitter=0.0) == smallest
+    assert retry_delay(count, jitter=0.999999999) == largest
+    draws = {retry_delay(count, jitter=step / 10_000) for step in range(10_000)}
     assert draws == set(range(smallest, largest + 1))
 
 
 def test_delay_uses_the_count_just_stored() -> None:
     """RETRY-4 and RETRY-9: c is the new retry_count; a count below 0 delays like 0."""
     for before, after in ((None, 0), (0, 1), (4, 5), (-1, 0), (-2, 0)):
-        outcome = fail({"retry": True, "retry_count": before}, dice=0.5)
+        outcome = fail({"retry": True, "retry_count": before}, jitter=0.5)
         assert isinstance(outcome, Retry)
-        assert outcome.at == NOW + retry_delay(after, dice=0.5)
+        assert outcome.at == NOW + retry_delay(after, jitter=0.5)
 
 
 def test_delay_refuses_a_negative_count() -> None:
     with pytest.raises(ValueError, match="retry_count is negative: -1"):
-        retry_delay(-1, dice=0.0)
+        retry_delay(-1, jitter=0.0)

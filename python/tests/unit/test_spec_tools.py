@@ -208,11 +208,11 @@ def test_drafts_change_freely_and_say_so() -> None:
 def test_released_hashes_survive_the_drafts_after() -> None:
     """Else two edits in one draft would hide the first."""
     released = record.build(read(RELEASED), None)
-    draft = record.build(read(edited(REWORDED, NEXT, text=RELEASED)), released)
-    assert draft["requirements"][0]["released"] == released["requirements"][0]["sha256"]
-    assert draft["requirements"][0]["sha256"] != released["requirements"][0]["sha256"]
+    build = record.build(read(edited(REWORDED, NEXT, text=RELEASED)), released)
+    assert build["requirements"][0]["released"] == released["requirements"][0]["sha256"]
+    assert build["requirements"][0]["sha256"] != released["requirements"][0]["sha256"]
     again = read(edited(("at the head", "anywhere"), NEXT, text=RELEASED))
-    assert [fault.lint for fault in lints.of_history(again, draft)] == ["permanent"]
+    assert [fault.lint for fault in lints.of_history(again, build)] == ["permanent"]
 
 
 def test_the_record_is_json_and_complete() -> None:

@@ -160,7 +160,7 @@ def test_fakes_nest_and_end_whatever_happens(shop: Shop) -> None:
             raise ZeroDivisionError
         shop.hard.enqueue(3)
     assert [[job.args[0] for job in jobs] for jobs in (outer, inner)] == [[1, 3], [2]]
-    assert shop.app.outlet.diverted == []
+    assert shop.app.transport.diverted == []
 
 
 def test_each_application_has_its_own(shop: Shop) -> None:

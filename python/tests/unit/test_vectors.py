@@ -44,10 +44,10 @@ def vectors(kind: str) -> pytest.MarkDecorator:
 def test_retry_delay_spans_the_interval(vector: dict[str, Any]) -> None:
     """[RETRY-4]"""
     count, delay = vector["retry_count"], vector["delays"][OURS]
-    assert retry_delay(count, dice=0.0) == delay["min"]
-    assert retry_delay(count, dice=ALMOST_ONE) == delay["max"]
+    assert retry_delay(count, jitter=0.0) == delay["min"]
+    assert retry_delay(count, jitter=ALMOST_ONE) == delay["max"]
     faces = 10 * (count + 1)
-    throws = {retry_delay(count, dice=(face + 0.5) / faces) for face in range(faces)}
+    throws = {retry_delay(count, jitter=(face + 0.5) / faces) for face in range(faces)}
     assert throws == set(range(delay["min"], delay["max"] + 1, delay["step"]))
 
 
@@ -224,10 +224,10 @@ def test_wait_between_looks(vector: dict[str, Any]) -> None:
     """[SCHED-8]"""
     configured, u = vector["configured"], vector["u"]
     if vector["look"] == "next":
-        wait = next_wait(configured, processes=vector["processes"], dice=u)
+        wait = next_wait(configured, processes=vector["processes"], jitter=u)
         assert wait == vector["wait"]["8.0.10-"]
         return
-    wait = first_wait(configured, dice=u)
+    wait = first_wait(configured, jitter=u)
     if configured is None:
         assert wait == vector["wait"]["6.5.7-"]
     else:  # at most: nobody who asked for short intervals waits longer for the first

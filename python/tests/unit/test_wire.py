@@ -8,7 +8,7 @@ import pytest
 
 from jobwire.errors import MaybeWritten, NoReply, RedisRefused, RedisTrouble, RedisUnreachable
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.normalize import Sealed
+from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.pushing import push, push_bulk
 from jobwire.protocol.wire import (
     Batch,
@@ -232,13 +232,13 @@ def test_a_failover_that_also_forgot_the_script() -> None:
     assert [message.fresh for message in sent] == [False, True, False]
 
 
-def sealed(count: int, at: float | None = None) -> list[Sealed]:
-    return [Sealed(f"jid-{n}", "default", at, f"payload-{n}".encode()) for n in range(count)]
+def ready(count: int, at: float | None = None) -> list[ReadyPayload]:
+    return [ReadyPayload(f"jid-{n}", "default", at, f"payload-{n}".encode()) for n in range(count)]
 
 
 def test_the_words_of_a_push() -> None:
     """PUSH-1: LPUSH. PUSH-2 and KEY-1: registered in the same transaction."""
-    _, sent = converse(push(Keys("n:"), sealed(2)), [b"OK", b"QUEUED", b"QUEUED", [1, 2]])
+    _, sent = converse(push(Keys("n:"), ready(2)), [b"OK", b"QUEUED", b"QUEUED", [1, 2]])
     assert words(sent[0]) == [
         ("MULTI",),
         ("SADD", "n:queues", "default"),
@@ -249,17 +249,17 @@ def test_the_words_of_a_push() -> None:
 
 def test_the_words_of_a_scheduled_push() -> None:
     """SCHED-1: one command; `queues` is not touched."""
-    _, sent = converse(push(Keys(), sealed(2, at=5.5)), [2])
+    _, sent = converse(push(Keys(), ready(2, at=5.5)), [2])
     assert words(sent[0]) == [("ZADD", "schedule", 5.5, b"payload-0", 5.5, b"payload-1")]
 
 
 def test_a_mixed_push_is_one_transaction() -> None:
     """BULK-5: each payload to its own queue, or to the schedule."""
     jobs = [
-        Sealed("1", "a", None, b"one"),
-        Sealed("2", "b", 7.0, b"two"),
-        Sealed("3", "b", None, b"three"),
-        Sealed("4", "a", None, b"four"),
+        ReadyPayload("1", "a", None, b"one"),
+        ReadyPayload("2", "b", 7.0, b"two"),
+        ReadyPayload("3", "b", None, b"three"),
+        ReadyPayload("4", "a", None, b"four"),
     ]
     _, sent = converse(push(Keys(), jobs), [b"OK", *[b"QUEUED"] * 4, [2, 2, 1, 1]])
     assert words(sent[0])[1:-1] == [
@@ -273,7 +273,7 @@ def test_a_mixed_push_is_one_transaction() -> None:
 def test_silence_after_a_push_is_no_answer() -> None:
     """PUSH-8: it may have been written, and the error has the ids."""
     with pytest.raises(MaybeWritten, match="may have been written") as caught:
-        converse(push(Keys(), sealed(2)), NoReply("no reply"))
+        converse(push(Keys(), ready(2)), NoReply("no reply"))
     assert (caught.value.written, caught.value.unsure) == ((), ("jid-0", "jid-1"))
 
 
@@ -290,7 +290,7 @@ def test_a_bulk_push_says_how_far_it_got(last: Answer, is_unsure: bool) -> None:
     """BULK-6: earlier slices are written; of this one it depends; the rest is in neither list."""
     first = [b"OK", b"QUEUED", b"QUEUED", [1, 1_000]]
     with pytest.raises(RedisTrouble) as caught:
-        converse(push_bulk(Keys(), sealed(2_500)), first, last)
+        converse(push_bulk(Keys(), ready(2_500)), first, last)
     second = tuple(f"jid-{n}" for n in range(1_000, 2_000))
     assert caught.value.written == tuple(f"jid-{n}" for n in range(1_000))
     assert caught.value.unsure == (second if is_unsure else ())

@@ -13,21 +13,21 @@ from pathlib import Path
 from jobwire.connection.connect import safe_url
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import RedisTrouble
-from jobwire.protocol.heartbeat import PERIOD, Pulse, Work, beat, prune, retire
+from jobwire.protocol.heartbeat import PERIOD, HeartbeatSample, Work, beat, prune, retire
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.reliable import recover, resign
 from jobwire.protocol.wire import command, once
 from jobwire.worker.background.lifelock import LifeLock
 from jobwire.worker.fetch.outage import Outage
 
-__all__ = ["Heart", "rss"]
+__all__ = ["HeartbeatThread", "rss"]
 
 _log = logging.getLogger("jobwire.worker")
 
 GRACE = 1.0  # seconds that its thread has to notice the end
 
 
-class Heart:
+class HeartbeatThread:
     """Beats at once when started, then every ten seconds.
 
     Args:
@@ -97,7 +97,7 @@ class Heart:
                 return
             asked = time.perf_counter()
             self._redis.run(once(command("PING")))
-            pulse = Pulse(
+            sample = HeartbeatSample(
                 now=time.time(),
                 works=self._works(),
                 quiet=self._quiet(),
@@ -105,7 +105,7 @@ class Heart:
                 rtt_us=int((time.perf_counter() - asked) * 1e6),
             )
             signal = self._redis.run(
-                beat(self._keys, self._identity, self._info, self._concurrency, pulse)
+                beat(self._keys, self._identity, self._info, self._concurrency, sample)
             )
         if signal is not None:
             self._on_signal(signal)

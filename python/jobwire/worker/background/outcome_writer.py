@@ -20,14 +20,20 @@ import msgspec
 
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import RedisRefused, RedisTrouble
-from jobwire.protocol.dead_set import Grave, grave_key
+from jobwire.protocol.dead_set import DeadSetLimits, dead_key
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.reliable import Held, script_again, script_bury, script_done, script_retry
-from jobwire.protocol.retry import Bury, Discard, Retry
+from jobwire.protocol.reliable import (
+    InFlightJob,
+    script_done,
+    script_kill,
+    script_requeue,
+    script_retry,
+)
+from jobwire.protocol.retry import Discard, Kill, Retry
 from jobwire.protocol.times import utc_day
 from jobwire.protocol.wire import Batch, Command, ErrorReply, Script, once
 from jobwire.worker.execute import joblog
-from jobwire.worker.fetch.source import Again, Done, Outcome, Unreadable
+from jobwire.worker.fetch.source import Done, Outcome, Requeue, Unreadable
 
 __all__ = ["TICK", "Settler"]
 
@@ -40,7 +46,7 @@ _log = logging.getLogger("jobwire.worker")
 
 
 class _Entry(msgspec.Struct, eq=False):  # quicker to make than a dataclass
-    held: Held
+    held: InFlightJob
     outcome: Outcome
     stored: threading.Event | None = None
     lost: bool = False  # it was not held any more
@@ -61,12 +67,12 @@ class Settler:
     """
 
     def __init__(
-        self, redis: SyncRedis, keys: Keys, identity: str, grave: Callable[[], Grave]
+        self, redis: SyncRedis, keys: Keys, identity: str, dead_limits: Callable[[], DeadSetLimits]
     ) -> None:
         self._redis = redis
         self._keys = keys
         self._identity = identity
-        self._grave = grave
+        self._dead_limits = dead_limits
         self._pending: deque[_Entry] = deque()  # not sent yet
         self._again: deque[_Entry] = deque()  # sent, not stored, in nobody's way
         self._again_at = 0.0
@@ -94,11 +100,11 @@ class Settler:
         if not self.watching:
             self._poked.set()
 
-    def add(self, held: Held, outcome: Outcome) -> None:
+    def add(self, held: InFlightJob, outcome: Outcome) -> None:
         """Store an outcome with the next fetch, or soon after the next `poke`."""
         self._pending.append(_Entry(held, outcome))
 
-    def store(self, held: Held, outcome: Outcome) -> bool:
+    def store(self, held: InFlightJob, outcome: Outcome) -> bool:
         """Store an outcome and wait for it; return whether the job was still held."""
         stored = threading.Event()
         entry = _Entry(held, outcome, stored)
@@ -289,15 +295,15 @@ class Settler:
                     if isinstance(each.outcome, Retry)
                 ]
                 return script_retry(keys, me, retries, day=day, repeated=repeated)
-            case Bury(text, counted):
-                return script_bury(
-                    *(keys, me, held.field, text, self._grave()),
+            case Kill(text, counted):
+                return script_kill(
+                    *(keys, me, held.field, text, self._dead_limits()),
                     day=day,
                     counted=counted,
                     repeated=repeated,
                 )
-            case Again(text):
-                return script_again(
+            case Requeue(text):
+                return script_requeue(
                     keys,
                     me,
                     held.field,
@@ -307,14 +313,14 @@ class Settler:
                     repeated=repeated,
                 )
             case Unreadable(problem):
-                return script_bury(
+                return script_kill(
                     keys,
                     me,
                     held.field,
                     held.text,
-                    self._grave(),
+                    self._dead_limits(),
                     day=day,
-                    key=grave_key(keys, problem),
+                    key=dead_key(keys, problem),
                     counted=False,
                     repeated=repeated,
                 )

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import redis
 
 from jobwire.connection.sync import SyncRedis
-from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.promotion import BATCH, first_wait, next_wait, promote_batch
 from jobwire.protocol.times import Generation
@@ -50,14 +50,14 @@ class Poller:
         interval: float | None,
         precise: bool = False,
         generation: Callable[[], Generation],
-        grave: Callable[[], Grave],
+        dead_limits: Callable[[], DeadSetLimits],
     ) -> None:
         self._redis = redis
         self._keys = keys
         self._interval = interval
         self._precise = precise
         self._generation = generation
-        self._grave = grave
+        self._dead_limits = dead_limits
         self._stop = threading.Event()
         self._sets = [
             (zset, Outage(f"promoting due jobs of {zset}", self._stop))
@@ -77,7 +77,7 @@ class Poller:
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        wait = 0.0 if self._precise else first_wait(self._interval, dice=random.random())
+        wait = 0.0 if self._precise else first_wait(self._interval, jitter=random.random())
         while not self._stop.wait(wait):
             now = time.time()
             next_due = self._watch_for(now) if self._precise else None
@@ -105,7 +105,7 @@ class Poller:
                     zset,
                     now=time.time(),
                     generation=self._generation(),
-                    grave=self._grave(),
+                    dead_limits=self._dead_limits(),
                     skip=stuck + taken,
                 )
             )
@@ -123,11 +123,11 @@ class Poller:
 
     def _next_wait(self) -> float:
         if self._interval is not None:
-            return next_wait(self._interval, processes=1, dice=random.random())
+            return next_wait(self._interval, processes=1, jitter=random.random())
         processes = 1
         with self._counting:
             processes = self._redis.run(once(command("SCARD", self._keys.processes)))
-        return next_wait(None, processes=processes, dice=random.random())
+        return next_wait(None, processes=processes, jitter=random.random())
 
     def _watch_for(self, now: float) -> float | None:
         """Have notices sent of new members; return when the next one is due, after `now`.

@@ -24,14 +24,14 @@ from jobwire.worker.execute.iterating import Iterations
 if TYPE_CHECKING:
     from jobwire.worker.execute.isolation import Isolation
 
-__all__ = ["Routine", "Routines"]
+__all__ = ["CompiledJob", "JobTable"]
 
 _UNKNOWN = math.inf
 _Call = Callable[[Job], Any]
 _AsyncCall = Callable[[Job], Coroutine[Any, Any, Any]]
 
 
-class Routine:
+class CompiledJob:
     """One class of jobs.
 
     Attributes:
@@ -70,7 +70,7 @@ class Routine:
             self.seconds += 0.2 * (seconds - self.seconds)
 
 
-class Routines:
+class JobTable:
     """The routines of a process, each made when its first job comes.
 
     Args:
@@ -89,33 +89,33 @@ class Routines:
         self._loop = loop
         self._isolation = isolation
         self._iterations = iterations
-        self._known: dict[str, Routine] = {}
+        self._known: dict[str, CompiledJob] = {}
 
-    def find(self, job: Job) -> Routine:
+    def find(self, job: Job) -> CompiledJob:
         """Return the routine of a job's class; one that raises `UnknownJob` if there is none."""
         name = job.class_name
-        routine = self._known.get(name)
-        if routine is None:
+        compiled = self._known.get(name)
+        if compiled is None:
             definition = self._jobs.get(name)
             if definition is None:
                 # Not kept: the names of unknown classes have no end. And behind no middleware,
                 # which might skip what has to fail. [EXEC-2]
-                return Routine(None, self._refuse)
-            routine = self._known[name] = self._make(definition)
-        return routine
+                return CompiledJob(None, self._refuse)
+            compiled = self._known[name] = self._make(definition)
+        return compiled
 
-    def _make(self, definition: JobType[..., Any]) -> Routine:
+    def _make(self, definition: JobType[..., Any]) -> CompiledJob:
         function, timeout = definition.function, definition.timeout
         if definition.isolated and self._isolation is not None:
             # Its process enters the wrappers, for it is there that its code runs.
-            return Routine(
+            return CompiledJob(
                 definition, self._through(partial(_isolated, self._isolation, definition))
             )
         if definition.iterable is not None:
             return self._make_iterable(definition, definition.iterable)
         if not definition.is_async:
             call = self._in_thread(lambda job: function(*job.args))
-            return Routine(definition, call, timeout=timeout)
+            return CompiledJob(definition, call, timeout=timeout)
 
         def coroutine(job: Job) -> Any:
             awaitable = function(*job.args)
@@ -128,16 +128,16 @@ class Routines:
         definition: JobType[..., Any],
         coroutine: _AsyncCall,
         finish: Callable[[Job], Command | None] | None = None,
-    ) -> Routine:
+    ) -> CompiledJob:
         if all(map(is_async, self._middleware)):
             native = self._in_loop(coroutine)
             call: _Call = lambda job: self._loop.run(native(job))  # noqa: E731
-            return Routine(definition, call, native=native, finish=finish)
+            return CompiledJob(definition, call, native=native, finish=finish)
         # Sync middleware has to see the job end before it goes on, so it takes a thread.
         call = self._in_thread(lambda job: self._loop.run(coroutine(job)))
-        return Routine(definition, call, finish=finish)
+        return CompiledJob(definition, call, finish=finish)
 
-    def _make_iterable(self, definition: JobType[..., Any], spec: IterableSpec) -> Routine:
+    def _make_iterable(self, definition: JobType[..., Any], spec: IterableSpec) -> CompiledJob:
         commands: dict[int, Command] = {}  # of jobs that run, by their identity here
 
         def on_finish(job: Job) -> Callable[[Command], None]:
@@ -152,7 +152,7 @@ class Routines:
                 definition, lambda job: arun(job, spec, on_finish=on_finish(job)), finish
             )
         call = self._in_thread(lambda job: run(job, spec, on_finish=on_finish(job)))
-        return Routine(definition, call, finish=finish)
+        return CompiledJob(definition, call, finish=finish)
 
     def _refuse(self, job: Job) -> None:
         known = ", ".join(sorted(self._jobs)) or "none"

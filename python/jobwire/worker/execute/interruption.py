@@ -7,17 +7,17 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["blocked", "strike", "take_back"]
+__all__ = ["blocked", "cancel_raise", "raise_in_thread"]
 
 _ways: dict[int, Callable[[], object]] = {}
 
 
 @contextmanager
-def blocked(way_out: Callable[[], object]) -> Iterator[None]:
+def blocked(waker: Callable[[], object]) -> Iterator[None]:
     """Say how to interrupt this thread while it waits for something outside of Python code."""
     ident = threading.get_ident()
     outer = _ways.get(ident)
-    _ways[ident] = way_out
+    _ways[ident] = waker
     try:
         yield
     finally:
@@ -27,20 +27,20 @@ def blocked(way_out: Callable[[], object]) -> Iterator[None]:
             _ways[ident] = outer
 
 
-def strike(ident: int, error: type[BaseException]) -> None:
+def raise_in_thread(ident: int, error: type[BaseException]) -> None:
     """Raise `error` in a thread, or use its way out if it waits.
 
     Delivered between two bytecodes: code that blocks in C without a way out is not reached.
     """
-    way_out = _ways.get(ident)
-    if way_out is None:
+    waker = _ways.get(ident)
+    if waker is None:
         _set(ident, ctypes.py_object(error))
     else:
-        way_out()
+        waker()
 
 
-def take_back(ident: int) -> None:
-    """Undo a `strike` that was not delivered yet."""
+def cancel_raise(ident: int) -> None:
+    """Undo a `raise_in_thread` that was not delivered yet."""
     _set(ident, None)
 
 

@@ -19,30 +19,30 @@ from jobwire.protocol.iteration import Interrupted
 from jobwire.protocol.metrics import Tally
 from jobwire.protocol.payload import Job, decode, edit
 from jobwire.protocol.poison import poisoned
-from jobwire.protocol.reliable import Held
+from jobwire.protocol.reliable import InFlightJob
 from jobwire.protocol.retry import (
-    Bury,
     Choice,
     Discard,
+    Kill,
     Retry,
     after_failure,
     scrub,
     wants_backtrace,
 )
 from jobwire.protocol.times import Generation, stamp
-from jobwire.worker.execute.compiled_job import Routine
+from jobwire.worker.execute.compiled_job import CompiledJob
 from jobwire.worker.execute.failure import describe
 from jobwire.worker.execute.joblog import ended, event
-from jobwire.worker.fetch.source import DONE, Again, Done, Fetcher
+from jobwire.worker.fetch.source import DONE, Done, Fetcher, Requeue
 
-__all__ = ["Conclusion"]
+__all__ = ["OutcomePolicy"]
 
 _log = logging.getLogger("jobwire.worker")
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Conclusion:
+class OutcomePolicy:
     """Turns what happened to a job into its outcome, and stores it.
 
     Args:
@@ -57,23 +57,23 @@ class Conclusion:
     max_retries: int
     poison_limit: int
 
-    def began(self, held: Held) -> None:
+    def began(self, held: InFlightJob) -> None:
         """Log that the current job starts."""
         if _log.isEnabledFor(logging.INFO):
             event(_log, logging.INFO, "start", returned=held.returned or None)
 
     def end(
         self,
-        held: Held,
+        held: InFlightJob,
         job: Job,
-        routine: Routine,
+        compiled: CompiledJob,
         error: BaseException | None,
         seconds: float,
         fetcher: Fetcher,
         tally: Tally,
     ) -> None:
         """The current job is over; `error` is what it raised. May block if `may_block` says so."""
-        after = routine.finish(job) if routine.finish is not None else None
+        after = compiled.finish(job) if compiled.finish is not None else None
         if error is None:
             if _log.isEnabledFor(logging.INFO):
                 ended(_log, logging.INFO, "done", elapsed=round(seconds, 3))
@@ -83,11 +83,11 @@ class Conclusion:
             ended(_log, logging.INFO, "gave way; it goes on later", elapsed=round(seconds, 3))
             tally.record(job.display_class, seconds * 1000, False)
             text = edit(held.text, {"enqueued_at": stamp(time.time(), self.generation())})
-            fetcher.settle(held, Again(text), seconds=seconds)
+            fetcher.settle(held, Requeue(text), seconds=seconds)
         else:
-            self._fail(held, routine.definition, error, seconds, fetcher, tally)
+            self._fail(held, compiled.definition, error, seconds, fetcher, tally)
 
-    def buries(self, held: Held, job: Job, fetcher: Fetcher) -> bool:
+    def kills(self, held: InFlightJob, job: Job, fetcher: Fetcher) -> bool:
         """Bury a job that has taken too many processes down with it; say whether. [REL-10]"""
         outcome = poisoned(
             job,
@@ -113,7 +113,7 @@ class Conclusion:
 
     def _fail(
         self,
-        held: Held,
+        held: InFlightJob,
         definition: JobType[..., Any] | None,
         error: BaseException,
         seconds: float,
@@ -137,20 +137,20 @@ class Conclusion:
 
     def _outcome(
         self, job: Job, definition: JobType[..., Any] | None, error: BaseException, seconds: float
-    ) -> Retry | Bury | Discard:
+    ) -> Retry | Kill | Discard:
         failure = describe(error, backtrace=wants_backtrace(job))
         default_retry = None if definition is None else definition.defaults.get("retry")
         outcome = after_failure(
             job,
             failure,
             now=time.time(),
-            dice=random.random(),
+            jitter=random.random(),
             generation=self.generation(),
             default_retry=True if default_retry is None and definition else default_retry,
             max_retries=self.max_retries,
             choose=_chooser(definition, error, job),
         )
-        if isinstance(outcome, Bury) or (isinstance(outcome, Discard) and outcome.exhausted):
+        if isinstance(outcome, Kill) or (isinstance(outcome, Discard) and outcome.exhausted):
             outcome = _last_word(outcome, definition, error, job)
         problem = f"fail: {failure.error_class}: {scrub(failure.message):.1000s}"
         level = logging.INFO if _expected(error, outcome) else logging.WARNING
@@ -158,7 +158,7 @@ class Conclusion:
         _log.debug("traceback", exc_info=error)
         return outcome
 
-    def _announce_death(self, job: Job, outcome: Bury | Discard, error: BaseException) -> None:
+    def _announce_death(self, job: Job, outcome: Kill | Discard, error: BaseException) -> None:
         """Call the death handlers, once the job's place is stored. [RETRY-13]"""
         text = outcome.text or job.text
         if isinstance(outcome, Discard) and outcome.text:
@@ -194,8 +194,8 @@ def _is_seconds(value: object) -> TypeGuard[float]:
 
 
 def _last_word(
-    outcome: Bury | Discard, definition: JobType[..., Any] | None, error: BaseException, job: Job
-) -> Bury | Discard:
+    outcome: Kill | Discard, definition: JobType[..., Any] | None, error: BaseException, job: Job
+) -> Kill | Discard:
     """Ask the exhausted hook. [RETRY-13]"""
     hook = None if definition is None else definition.exhausted_hook
     if hook is None:
@@ -206,7 +206,7 @@ def _last_word(
     return outcome
 
 
-def _expected(error: BaseException, outcome: Retry | Bury | Discard) -> bool:
+def _expected(error: BaseException, outcome: Retry | Kill | Discard) -> bool:
     """Whether nobody has to hear of a failure: the job foresaw it, and is tried again."""
     foreseen = isinstance(error, TryAgain) or (isinstance(error, JobFailed) and error.expected)
     return foreseen and isinstance(outcome, Retry)
@@ -221,11 +221,11 @@ def _contained(what: str, call: Callable[[], T]) -> T | None:
         return None
 
 
-def _fate(outcome: Retry | Bury | Discard) -> str:
+def _fate(outcome: Retry | Kill | Discard) -> str:
     match outcome:
         case Retry(at=at, count=count):
             return f"retry {count + 1} in {at - time.time():.0f} s"
-        case Bury():
+        case Kill():
             return "no retry left, moved to the dead set"
         case Discard():
             return "dropped, as the job asks for"

@@ -13,10 +13,10 @@ from jobwire.errors import JobTimeout, MalformedPayload, Shutdown
 from jobwire.protocol.heartbeat import Work
 from jobwire.protocol.metrics import Tally
 from jobwire.protocol.payload import Job, decode
-from jobwire.protocol.reliable import Held
-from jobwire.worker.execute.compiled_job import Routine, Routines
-from jobwire.worker.execute.interruption import strike, take_back
-from jobwire.worker.execute.outcome_policy import Conclusion
+from jobwire.protocol.reliable import InFlightJob
+from jobwire.worker.execute.compiled_job import CompiledJob, JobTable
+from jobwire.worker.execute.interruption import cancel_raise, raise_in_thread
+from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.execute.tasks import Tasks
 from jobwire.worker.fetch.source import Fetcher, Unreadable
 
@@ -46,20 +46,20 @@ class Processor:
         fetcher: Fetcher,
         *,
         tasks: Tasks | None,
-        routines: Routines,
-        conclusion: Conclusion,
+        job_table: JobTable,
+        outcome_policy: OutcomePolicy,
         tally: Tally,
         watch: Callable[[], None],
     ) -> None:
         self.tid = tid
         self._fetcher = fetcher
         self._tasks = tasks
-        self._routines = routines
-        self._conclusion = conclusion
+        self._job_table = job_table
+        self._outcome_policy = outcome_policy
         self._tally = tally
         self._watch = watch
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._held: Held | None = None
+        self._held: InFlightJob | None = None
         self._run_at = 0.0
         self._guard = threading.Lock()  # over the three below
         self._inside = False  # in the job's own code, where an interruption may strike
@@ -82,7 +82,7 @@ class Processor:
         return self._thread.is_alive()
 
     @property
-    def held(self) -> Held | None:
+    def held(self) -> InFlightJob | None:
         """The job in progress."""
         return self._held
 
@@ -103,7 +103,7 @@ class Processor:
             if self._inside and self._thread.ident is not None:
                 self._struck = error
                 self._expires = 0.0
-                strike(self._thread.ident, error)
+                raise_in_thread(self._thread.ident, error)
 
     def _run(self) -> None:
         take = self._fetcher.take
@@ -122,7 +122,7 @@ class Processor:
                 # A bug of ours must not cost the process a thread. The job stays held.
                 _log.exception("processor failed, which is a bug; it goes on")
 
-    def _process(self, held: Held) -> bool:
+    def _process(self, held: InFlightJob) -> bool:
         """Return whether the job is over; else a task runs it."""
         try:
             job = decode(held.text, held.queue)
@@ -130,28 +130,30 @@ class Processor:
             _log.error("payload in queue %s is buried as it is: %s", held.queue, error)
             self._fetcher.settle(held, Unreadable(error), seconds=0.0)
             return True
-        if held.recovered and self._conclusion.buries(held, job, self._fetcher):
+        if held.recovered and self._outcome_policy.kills(held, job, self._fetcher):
             return True
-        routine = self._routines.find(job)
-        if routine.native is not None and self._tasks is not None:
-            self._tasks.submit(held, job, routine, routine.native)
+        compiled = self._job_table.find(job)
+        if compiled.native is not None and self._tasks is not None:
+            self._tasks.submit(held, job, compiled, compiled.native)
             return False
         # In a context of its own, as a task has one: what it sets is not for the next job.
-        copy_context().run(self._perform, held, job, routine)
+        copy_context().run(self._perform, held, job, compiled)
         return True
 
-    def _perform(self, held: Held, job: Job, routine: Routine) -> None:
+    def _perform(self, held: InFlightJob, job: Job, compiled: CompiledJob) -> None:
         self._run_at = time.time()
         self._held = held
         current.set(job)
         try:
-            self._fetcher.running(routine.seconds)
-            self._conclusion.began(held)
+            self._fetcher.running(compiled.seconds)
+            self._outcome_policy.began(held)
             started = time.perf_counter()
-            error = self._execute(job, routine)
+            error = self._execute(job, compiled)
             seconds = time.perf_counter() - started
-            routine.took(seconds)
-            self._conclusion.end(held, job, routine, error, seconds, self._fetcher, self._tally)
+            compiled.took(seconds)
+            self._outcome_policy.end(
+                held, job, compiled, error, seconds, self._fetcher, self._tally
+            )
         except Shutdown:
             with running(job):
                 _log.warning("interrupted; the job was put back and will run again")
@@ -159,36 +161,36 @@ class Processor:
         finally:
             self._held = None
 
-    def _execute(self, job: Job, routine: Routine) -> BaseException | None:
+    def _execute(self, job: Job, compiled: CompiledJob) -> BaseException | None:
         """Run the job; return what it raised."""
         try:
             with self._guard:
                 self._inside = True
                 self._struck = None
-            if routine.timeout is not None:
-                self._expires = time.monotonic() + routine.timeout
+            if compiled.timeout is not None:
+                self._expires = time.monotonic() + compiled.timeout
                 self._watch()
             try:
-                routine.call(job)
+                compiled.call(job)
             finally:
                 with self._guard:
                     self._inside = False
                     self._expires = 0.0
                     if self._struck is not None:
-                        take_back(threading.get_ident())
+                        cancel_raise(threading.get_ident())
         except BaseException as error:
             # The one place that runs user code: SystemExit and its like come from the job too,
             # and must not end the worker; a Shutdown that nobody sent is the job's own as well.
             if self._struck is Shutdown:
                 raise Shutdown from error
             if self._struck is JobTimeout:
-                return _timed_out(routine, error)
+                return _timed_out(compiled, error)
             return error
         return None
 
 
-def _timed_out(routine: Routine, error: BaseException) -> JobTimeout:
+def _timed_out(compiled: CompiledJob, error: BaseException) -> JobTimeout:
     """Return the error with the words that an interruption cannot carry."""
-    seconds = routine.timeout or 0.0
+    seconds = compiled.timeout or 0.0
     told = JobTimeout(f"ran longer than its time limit of {seconds:g} s")
     return told.with_traceback(error.__traceback__)

@@ -13,17 +13,17 @@ from jobwire.application.current import current
 from jobwire.protocol.heartbeat import Work
 from jobwire.protocol.metrics import Tally
 from jobwire.protocol.payload import Job
-from jobwire.protocol.reliable import Held
-from jobwire.worker.execute.compiled_job import Routine
+from jobwire.protocol.reliable import InFlightJob
+from jobwire.worker.execute.compiled_job import CompiledJob
 from jobwire.worker.execute.event_loop import AsyncLoop
-from jobwire.worker.execute.outcome_policy import Conclusion
+from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.fetch.source import Fetcher
 
 __all__ = ["Tasks"]
 
 _log = logging.getLogger("jobwire.worker")
 _Call = Callable[[Job], Coroutine[Any, Any, Any]]
-_Entry = tuple[Held, Job, Routine, _Call]
+_Entry = tuple[InFlightJob, Job, CompiledJob, _Call]
 
 
 class Tasks:
@@ -38,23 +38,28 @@ class Tasks:
     """
 
     def __init__(
-        self, prefix: str, loop: AsyncLoop, fetcher: Fetcher, conclusion: Conclusion, tally: Tally
+        self,
+        prefix: str,
+        loop: AsyncLoop,
+        fetcher: Fetcher,
+        outcome_policy: OutcomePolicy,
+        tally: Tally,
     ) -> None:
         self._prefix = prefix
         self._loop = loop
         self._fetcher = fetcher
-        self._conclusion = conclusion
+        self._outcome_policy = outcome_policy
         self._tally = tally
         self._inbox: deque[_Entry] = deque()
         self._waking = False
         self._interrupted = False
         self._names: list[str] = []  # of slots that are free
         self._works: dict[str, Work] = {}
-        self._held: dict[asyncio.Task[None], Held] = {}
+        self._held: dict[asyncio.Task[None], InFlightJob] = {}
 
-    def submit(self, held: Held, job: Job, routine: Routine, call: _Call) -> None:
+    def submit(self, held: InFlightJob, job: Job, compiled: CompiledJob, call: _Call) -> None:
         """Run a job soon; its slot is freed at its end."""
-        self._inbox.append((held, job, routine, call))
+        self._inbox.append((held, job, compiled, call))
         if not self._waking:
             self._waking = True
             self._loop.call(self._start)
@@ -63,7 +68,7 @@ class Tasks:
         """Return what runs, by name. [BEAT-5]"""
         return self._works.copy()
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[InFlightJob]:
         """Return the jobs in progress, and those about to be."""
         return [*self._held.copy().values(), *(entry[0] for entry in self._inbox.copy())]
 
@@ -85,8 +90,8 @@ class Tasks:
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._waking = False
         while self._inbox:
-            held, job, routine, call = self._inbox.popleft()
-            task = loop.create_task(self._run(held, job, routine, call))
+            held, job, compiled, call = self._inbox.popleft()
+            task = loop.create_task(self._run(held, job, compiled, call))
             self._held[task] = held
             task.add_done_callback(self._ended)
 
@@ -104,11 +109,11 @@ class Tasks:
         for task in self._held:
             task.cancel()
 
-    async def _run(self, held: Held, job: Job, routine: Routine, call: _Call) -> None:
+    async def _run(self, held: InFlightJob, job: Job, compiled: CompiledJob, call: _Call) -> None:
         name = self._names.pop() if self._names else f"{self._prefix}{len(self._works)}"
         self._works[name] = Work(held.queue, held.text, time.time())
         current.set(job)  # the task has a context of its own
-        self._conclusion.began(held)
+        self._outcome_policy.began(held)
         error: BaseException | None = None
         started = time.perf_counter()
         try:
@@ -122,10 +127,10 @@ class Tasks:
         if error is not None and self._interrupted:
             _log.warning("interrupted; the job was put back and will run again")
             return
-        end = (held, job, routine, error, seconds, self._fetcher)
-        if self._conclusion.may_block(error):
+        end = (held, job, compiled, error, seconds, self._fetcher)
+        if self._outcome_policy.may_block(error):
             tally = Tally()  # one that only this thread writes
-            await asyncio.to_thread(self._conclusion.end, *end, tally)
+            await asyncio.to_thread(self._outcome_policy.end, *end, tally)
             self._tally.add(tally)
         else:
-            self._conclusion.end(*end, self._tally)
+            self._outcome_policy.end(*end, self._tally)

@@ -13,17 +13,17 @@ from typing import Any
 
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import RedisRefused, RedisTrouble
-from jobwire.protocol.dead_set import Grave, bury, grave_key
+from jobwire.protocol.dead_set import DeadSetLimits, dead_key, kill
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.ordering import QueueOrder
-from jobwire.protocol.reliable import Held
-from jobwire.protocol.retry import Bury, Discard, Retry
+from jobwire.protocol.reliable import InFlightJob
+from jobwire.protocol.retry import Discard, Kill, Retry
 from jobwire.protocol.stats import count
 from jobwire.protocol.times import utc_day
 from jobwire.protocol.wire import Batch, Step, command, once
 from jobwire.worker.execute import joblog
 from jobwire.worker.fetch.outage import Outage, next_pause
-from jobwire.worker.fetch.source import Again, Done, Outcome, Unreadable
+from jobwire.worker.fetch.source import Done, Outcome, Requeue, Unreadable
 
 __all__ = ["BasicFetcher", "Tally"]
 
@@ -87,14 +87,14 @@ class BasicFetcher:
         *,
         slots: int,
         tally: Tally,
-        grave: Callable[[], Grave],
+        dead_limits: Callable[[], DeadSetLimits],
     ) -> None:
         self.most_threads = slots
         self._redis = redis
         self._keys = keys
         self._order = order
         self._tally = tally
-        self._grave = grave
+        self._dead_limits = dead_limits
         self._closed = threading.Event()
         self._outage = Outage("fetching", self._closed)
         self._broken: set[str] = set()
@@ -104,14 +104,14 @@ class BasicFetcher:
         self._asking = threading.Lock()
         self._queues = {keys.queue(name).encode(): name for name in order.weights}
 
-    def take(self, over: bool) -> Held | None:
+    def take(self, over: bool) -> InFlightJob | None:
         """Return the next job, waiting for one; None once closed. [FETCH-5]"""
         while not self._closed.is_set():
             with self._outage:
                 reply = self._pop()
                 if reply is None:
                     continue
-                held = Held("", self._queues[reply[0]], reply[1])
+                held = InFlightJob("", self._queues[reply[0]], reply[1])
                 if not self._closed.is_set():
                     return held
                 self.put_back([held])
@@ -129,7 +129,7 @@ class BasicFetcher:
     def hurry(self) -> None:
         """Outcomes are stored at once."""
 
-    def store(self, held: Held, outcome: Outcome, *, seconds: float) -> bool:
+    def store(self, held: InFlightJob, outcome: Outcome, *, seconds: float) -> bool:
         """Store the outcome of a job; nobody else could have had it."""
         self.settle(held, outcome, seconds=seconds)
         return True
@@ -186,10 +186,10 @@ class BasicFetcher:
             _log.error("queue key %s is no list and is left out", key)
         self._broken = broken
 
-    def settle(self, held: Held, outcome: Outcome, *, seconds: float) -> None:
+    def settle(self, held: InFlightJob, outcome: Outcome, *, seconds: float) -> None:
         """Store the outcome of a job, trying until Redis takes it or the process stops."""
         joblog.flush()
-        if not isinstance(outcome, Unreadable | Again):
+        if not isinstance(outcome, Unreadable | Requeue):
             self._tally.add(failed=not isinstance(outcome, Done))
         step: Step
         match outcome:
@@ -201,15 +201,15 @@ class BasicFetcher:
                 return
             case Retry(text, at):
                 step = command("ZADD", self._keys.retry, at, text)
-            case Bury(text):
-                step = bury(self._keys.dead, text, self._grave())
-            case Again(text):
+            case Kill(text):
+                step = kill(self._keys.dead, text, self._dead_limits())
+            case Requeue(text):
                 step = command("LPUSH", self._keys.queue(held.queue), text)
             case Unreadable(problem):
-                step = bury(grave_key(self._keys, problem), held.text, self._grave())
+                step = kill(dead_key(self._keys, problem), held.text, self._dead_limits())
         self._insist(step, "outcome of a job not stored yet")
 
-    def put_back(self, held: Sequence[Held]) -> int:
+    def put_back(self, held: Sequence[InFlightJob]) -> int:
         """Return unfinished jobs to their queues, to run next; try for a while. [FETCH-6]
 
         Redis has no other copy, so where an answer was lost the job is put back once more.
@@ -239,7 +239,7 @@ class BasicFetcher:
                 if not reported:
                     _log.error("%s: %s", complaint, error)
                     reported = True
-                time.sleep(next_pause(now - began, dice=random.random()))
+                time.sleep(next_pause(now - began, jitter=random.random()))
 
     def close(self) -> None:
         """Take no more jobs. Blocked threads notice within two seconds."""

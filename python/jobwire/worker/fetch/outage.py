@@ -18,7 +18,7 @@ LONGEST = 5.0  # seconds between tries, however long it lasts
 _log = logging.getLogger("jobwire.worker")
 
 
-def next_pause(lasted: float, *, dice: float) -> float:
+def next_pause(lasted: float, *, jitter: float) -> float:
     """Return how long to wait before the next try, in seconds. [ENV-6]
 
     In step with the outage: what has lasted a second may well last another. Spread, so that a
@@ -28,7 +28,7 @@ def next_pause(lasted: float, *, dice: float) -> float:
         lasted: Seconds since the first failure.
         dice: Uniform draw in [0, 1).
     """
-    return min(max(lasted, FIRST), LONGEST) * (0.5 + dice / 2)
+    return min(max(lasted, FIRST), LONGEST) * (0.5 + jitter / 2)
 
 
 class Outage:
@@ -74,5 +74,5 @@ class Outage:
         elif since is None:
             self._since = time.monotonic()
             _log.error("%s failed and is tried again: %s", self._doing, error)
-        self._stop.wait(min(next_pause(lasted, dice=random.random()), self._longest))
+        self._stop.wait(min(next_pause(lasted, jitter=random.random()), self._longest))
         return True

@@ -27,7 +27,14 @@ from jobwire.errors import NoReply, RedisTrouble
 from jobwire.protocol.heartbeat import LEASE
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.ordering import QueueOrder
-from jobwire.protocol.reliable import Fetched, Held, put_back, read_fetched, reclaim, script_fetch
+from jobwire.protocol.reliable import (
+    Fetched,
+    InFlightJob,
+    put_back,
+    read_fetched,
+    reclaim,
+    script_fetch,
+)
 from jobwire.protocol.wire import Script, once
 from jobwire.worker.background.outcome_writer import TICK, Settler
 from jobwire.worker.fetch.outage import Outage
@@ -123,7 +130,7 @@ class ReliableFetcher:
         self._lock = lock
         self._leader: int | None = None  # the thread that has the turn
         self._leader_runs_since = 0.0  # of `_waking`; 0: it does not run a job
-        self._buffer: deque[Held] = deque()
+        self._buffer: deque[InFlightJob] = deque()
         self._filled_at = 0.0  # of `_waking`
         self._busy = 0
 
@@ -142,14 +149,14 @@ class ReliableFetcher:
         """Have `call` called when there is no thread to pass the turn to."""
         self._call_help = call
 
-    def take(self, over: bool) -> Held | None:
+    def take(self, over: bool) -> InFlightJob | None:
         """Return the next job, waiting for one; None once closed. [FETCH-5]"""
         held = self._take(over)
         if held is None:
             self._settler.poke()  # no fetch will come for the last outcomes
         return held
 
-    def _take(self, over: bool) -> Held | None:
+    def _take(self, over: bool) -> InFlightJob | None:
         me = threading.get_ident()
         with self._lock:
             self._busy -= over
@@ -193,7 +200,7 @@ class ReliableFetcher:
             self._busy -= 1
             self._tell_freed()
 
-    def settle(self, held: Held, outcome: Outcome, *, seconds: float) -> None:
+    def settle(self, held: InFlightJob, outcome: Outcome, *, seconds: float) -> None:
         """Store the outcome of a job. Returns at once; the job stays held until it is stored."""
         self._prefetch.ran(seconds)
         self._settler.add(held, outcome)
@@ -202,12 +209,12 @@ class ReliableFetcher:
         """See to it that settled outcomes are stored soon, though no fetch may come."""
         self._settler.poke()
 
-    def store(self, held: Held, outcome: Outcome, *, seconds: float) -> bool:
+    def store(self, held: InFlightJob, outcome: Outcome, *, seconds: float) -> bool:
         """Store the outcome of a job and wait for it; return whether the job was still ours."""
         self._prefetch.ran(seconds)
         return self._settler.store(held, outcome)
 
-    def put_back(self, held: Sequence[Held]) -> int:
+    def put_back(self, held: Sequence[InFlightJob]) -> int:
         """Return unfinished jobs to their queues; say how many were still ours. [SIG-5]"""
         fields = [each.field for each in held]
         return self._redis.run(
@@ -227,7 +234,7 @@ class ReliableFetcher:
 
     # -- the turn; with the lock held
 
-    def _pop(self) -> Held | None:
+    def _pop(self) -> InFlightJob | None:
         """Take a job from the buffer, as who has the turn."""
         now = _waking()
         if not self._startable(now):
@@ -237,7 +244,7 @@ class ReliableFetcher:
         self._busy += 1
         return self._buffer.popleft()
 
-    def _pop_beside(self) -> Held | None:
+    def _pop_beside(self) -> InFlightJob | None:
         """Take a job from the buffer while who has the turn waits for a slot to be free.
 
         Not while it runs quick jobs: the others would rather wait than get into its way.

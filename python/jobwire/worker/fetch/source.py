@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from jobwire.errors import MalformedPayload
-from jobwire.protocol.reliable import Held
-from jobwire.protocol.retry import Bury, Discard, Retry
+from jobwire.protocol.reliable import InFlightJob
+from jobwire.protocol.retry import Discard, Kill, Retry
 from jobwire.protocol.wire import Command
 
-__all__ = ["DONE", "Again", "Done", "Fetcher", "Outcome", "Unreadable"]
+__all__ = ["DONE", "Done", "Fetcher", "Outcome", "Requeue", "Unreadable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Requeue:
     """It gave way to others, and goes to the head of its queue with this text. [ITER-4]"""
 
     text: bytes
 
 
-Outcome: TypeAlias = Done | Retry | Bury | Discard | Unreadable | Again
+Outcome: TypeAlias = Done | Retry | Kill | Discard | Unreadable | Requeue
 
 
 class Fetcher(Protocol):
@@ -61,7 +61,7 @@ class Fetcher(Protocol):
     def on_help_wanted(self, call: Callable[[], None]) -> None:
         """Have `call` called when jobs may wait for one more thread."""
 
-    def take(self, over: bool) -> Held | None:
+    def take(self, over: bool) -> InFlightJob | None:
         """Return the next job, waiting for one; None once `close` was called. [FETCH-5]
 
         Args:
@@ -71,10 +71,10 @@ class Fetcher(Protocol):
     def running(self, seconds: float) -> None:
         """The thread that just took a job expects to be busy with it for so long."""
 
-    def settle(self, held: Held, outcome: Outcome, *, seconds: float) -> None:
+    def settle(self, held: InFlightJob, outcome: Outcome, *, seconds: float) -> None:
         """Store the outcome of a job that ran for so many seconds."""
 
-    def store(self, held: Held, outcome: Outcome, *, seconds: float) -> bool:
+    def store(self, held: InFlightJob, outcome: Outcome, *, seconds: float) -> bool:
         """Store an outcome, waiting for it; return whether the job was still ours."""
 
     def hurry(self) -> None:
@@ -83,7 +83,7 @@ class Fetcher(Protocol):
     def free(self) -> None:
         """A job that was taken is over, and the thread that ran it does not come for another."""
 
-    def put_back(self, held: Sequence[Held]) -> int:
+    def put_back(self, held: Sequence[InFlightJob]) -> int:
         """Return unfinished jobs to their queues, to run next; say how many. [FETCH-6]"""
 
     def close(self) -> None:

@@ -12,9 +12,9 @@ from jobwire.protocol.heartbeat import CapsuleShape, Work
 from jobwire.protocol.metrics import Metrics
 from jobwire.protocol.ordering import QueueOrder
 from jobwire.worker.background.outcome_writer import Settler
-from jobwire.worker.execute.compiled_job import Routines
+from jobwire.worker.execute.compiled_job import JobTable
 from jobwire.worker.execute.event_loop import AsyncLoop
-from jobwire.worker.execute.outcome_policy import Conclusion
+from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.execute.processor import Processor
 from jobwire.worker.execute.tasks import Tasks
 from jobwire.worker.fetch.source import Fetcher
@@ -46,8 +46,8 @@ class Capsule:
         concurrency: int,
         fetcher: Fetcher,
         *,
-        routines: Routines,
-        conclusion: Conclusion,
+        job_table: JobTable,
+        outcome_policy: OutcomePolicy,
         metrics: Metrics,
         loop: AsyncLoop,
         settler: Settler,
@@ -57,7 +57,7 @@ class Capsule:
         self._lock = threading.Lock()
         self._processors: list[Processor] = []
         prefix = f"{os.getpid():x}-{name}-"
-        self._tasks = Tasks(f"{prefix}a", loop, fetcher, conclusion, metrics.tally())
+        self._tasks = Tasks(f"{prefix}a", loop, fetcher, outcome_policy, metrics.tally())
 
         def make(number: int) -> Processor:
             return Processor(
@@ -65,8 +65,8 @@ class Capsule:
                 f"jobwire-{name}-{number}",
                 fetcher,
                 tasks=None if fetcher.needs_all_threads else self._tasks,
-                routines=routines,
-                conclusion=conclusion,
+                job_table=job_table,
+                outcome_policy=outcome_policy,
                 tally=metrics.tally(),
                 watch=settler.poke,
             )

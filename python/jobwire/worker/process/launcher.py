@@ -22,19 +22,19 @@ from jobwire.application.config import WorkerConfig
 from jobwire.application.lifecycle import Callback, Event
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import RedisTrouble
-from jobwire.protocol.dead_set import Grave
+from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.heartbeat import LEASE, Work, process_info
 from jobwire.protocol.metrics import Metrics
 from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.server import ServerInfo, check_server
 from jobwire.protocol.times import Generation
-from jobwire.worker.background.heartbeat import Heart
+from jobwire.worker.background.heartbeat import HeartbeatThread
 from jobwire.worker.background.outcome_writer import Settler
 from jobwire.worker.background.poller import Poller
-from jobwire.worker.execute.compiled_job import Routines
+from jobwire.worker.execute.compiled_job import JobTable
 from jobwire.worker.execute.event_loop import CLEANUP, AsyncLoop
 from jobwire.worker.execute.iterating import Iterations
-from jobwire.worker.execute.outcome_policy import Conclusion
+from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.fetch.basic import BasicFetcher, Tally
 from jobwire.worker.fetch.reliable import Numbers, ReliableFetcher
 from jobwire.worker.fetch.source import Fetcher
@@ -75,7 +75,7 @@ class Launcher:
         self._generation: Generation = 8
         self._tally = Tally()
         self._quiet = threading.Event()
-        self._settler = Settler(self._redis, self._keys, self.identity, self._grave)
+        self._settler = Settler(self._redis, self._keys, self.identity, self._dead_limits)
         self._numbers = Numbers()
         self._metrics = Metrics()
         self._loop = AsyncLoop()
@@ -86,8 +86,8 @@ class Launcher:
             stopping=self._quiet.is_set,
             max_runtime=config.max_iteration_runtime,
         )
-        routines = Routines(app, self._loop, self._isolation, iterations)
-        conclusion = Conclusion(
+        job_table = JobTable(app, self._loop, self._isolation, iterations)
+        outcome_policy = OutcomePolicy(
             app, lambda: self._generation, config.max_retries, config.poison_limit
         )
         self._capsules = []
@@ -98,15 +98,15 @@ class Launcher:
                 order,
                 each.concurrency,
                 self._fetcher(order, each.concurrency),
-                routines=routines,
-                conclusion=conclusion,
+                job_table=job_table,
+                outcome_policy=outcome_policy,
                 metrics=self._metrics,
                 loop=self._loop,
                 settler=self._settler,
             )
             self._capsules.append(capsule)
         self._beaten_at = 0.0  # monotonic
-        self._heart = Heart(
+        self._heartbeat = HeartbeatThread(
             self._redis,
             self._keys,
             self.identity,
@@ -133,7 +133,7 @@ class Launcher:
             interval=config.poll_interval,
             precise=config.precise,
             generation=lambda: self._generation,
-            grave=self._grave,
+            dead_limits=self._dead_limits,
         )
 
     @property
@@ -144,7 +144,7 @@ class Launcher:
     @property
     def turned(self) -> float:
         """When the heart's thread last came round, monotonic seconds."""
-        return self._heart.turned
+        return self._heartbeat.turned
 
     @property
     def busy(self) -> bool:
@@ -177,7 +177,7 @@ class Launcher:
                 self._isolation.start()
             self._settler.start()
             undo.callback(self._settler.close, 0)
-            self._heart.start()  # before the first fetch: a fetch needs a lease [REL-3]
+            self._heartbeat.start()  # before the first fetch: a fetch needs a lease [REL-3]
             undo.pop_all()
         for capsule in self._capsules:
             capsule.start()
@@ -216,7 +216,7 @@ class Launcher:
             self._on_beat()
         except RedisTrouble as error:
             _log.warning("last statistics lost: %s", error)
-        self._heart.leave_quietly()
+        self._heartbeat.leave_quietly()
         if self._isolation is not None:
             self._isolation.close()
         self._fire("exit")
@@ -277,8 +277,8 @@ class Launcher:
         if inspect.iscoroutine(result):
             self._loop.run(result)
 
-    def _grave(self) -> Grave:
-        return Grave(time.time(), self.config.dead_limit, self.config.dead_max_age)
+    def _dead_limits(self) -> DeadSetLimits:
+        return DeadSetLimits(time.time(), self.config.dead_limit, self.config.dead_max_age)
 
     def _fetcher(self, order: QueueOrder, slots: int) -> Fetcher:
         if self.config.fetch == "basic":
@@ -286,7 +286,7 @@ class Launcher:
                 *(self._redis, self._keys, order),
                 slots=slots,
                 tally=self._tally,
-                grave=self._grave,
+                dead_limits=self._dead_limits,
             )
         return ReliableFetcher(
             self._redis,
@@ -296,7 +296,7 @@ class Launcher:
             slots=slots,
             numbers=self._numbers,
             settler=self._settler,
-            renew_lease=lambda: self._heart.beat(),
+            renew_lease=lambda: self._heartbeat.beat(),
         )
 
 

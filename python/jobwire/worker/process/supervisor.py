@@ -152,11 +152,11 @@ class _Supervisor:
 
     def run(self) -> int:
         """Return the exit status."""
-        inlet, outlet = os.pipe()
+        inlet, transport = os.pipe()
         os.set_blocking(inlet, False)
-        os.set_blocking(outlet, False)
+        os.set_blocking(transport, False)
         self._selector.register(inlet, selectors.EVENT_READ)
-        signal.set_wakeup_fd(outlet, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(transport, warn_on_full_buffer=False)
         for name in _HANDLED:
             number = getattr(signal, f"SIG{name}")
             if name != "HUP" or signal.getsignal(number) is not signal.SIG_IGN:

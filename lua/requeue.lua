@@ -1,4 +1,4 @@
--- again.lua: a held job gives way and goes to the head of a queue, like a push.
+-- requeue.lua: a held job gives way and goes to the head of a queue, like a push.
 -- [REL-2] [REL-7] [REL-12] [ITER-4] [KEY-1] [STAT-1] [STAT-2]
 -- KEYS[1]  private hash of the process    KEYS[2]  queue list
 -- KEYS[3]  processed in all    KEYS[4]  processed on this day

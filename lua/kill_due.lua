@@ -1,4 +1,4 @@
--- bury_due.lua: move due members that are no payload to a grave as they are.
+-- kill_due.lua: move due members that are not a payload to the dead set as they are.
 -- [SCHED-9] [EXEC-4] [DEAD-2] [DEAD-3]
 -- KEYS[1]  schedule or retry set    KEYS[2]  dead set, or the set of JSON that is no object
 -- ARGV[1]  now, Unix seconds    ARGV[2]  score up to which the dead are forgotten

@@ -1,4 +1,4 @@
--- bury.lua: a held job goes to the dead set, which is trimmed.
+-- kill.lua: a held job goes to the dead set, which is trimmed.
 -- [REL-2] [REL-7] [REL-10] [REL-12] [DEAD-1] [DEAD-2] [DEAD-3] [STAT-1]
 -- KEYS[1]  private hash of the process    KEYS[2]  dead set: member = payload, score = time of death;
 --                                         or the set of JSON that is no object [EXEC-4]
