@@ -316,7 +316,7 @@ class App:
             "strict_args": self.strict_args,
             "middleware": self.client_middleware,
             "wait_replicas": self.wait_replicas,
-            "outlet": self.transport,
+            "transport": self.transport,
         }
 
     @contextmanager

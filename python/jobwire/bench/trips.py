@@ -5,7 +5,7 @@ Counted here and not by the server, whose counters have what everybody else asks
 
 from __future__ import annotations
 
-from jobwire.connection.connection import AsyncLine, Line
+from jobwire.connection.connection import AsyncConnection, Connection
 
 __all__ = ["count_trips"]
 
@@ -17,17 +17,17 @@ def count_trips() -> list[int]:
     kept waiting by them. Those whose answer is read later count: they may be.
     """
     made = [0]
-    send, flush = Line.send, AsyncLine._flush
+    send, flush = Connection.send, AsyncConnection._flush
 
-    def counted_send(self: Line, message: bytes) -> None:
+    def counted_send(self: Connection, message: bytes) -> None:
         made[0] += 1
         send(self, message)
 
-    def counted_flush(self: AsyncLine) -> None:
+    def counted_flush(self: AsyncConnection) -> None:
         made[0] += 1
         flush(self)
 
     # Nothing else in this process uses the classes: it is the bench, or a worker of it.
-    setattr(Line, "send", counted_send)  # noqa: B010
-    setattr(AsyncLine, "_flush", counted_flush)  # noqa: B010
+    setattr(Connection, "send", counted_send)  # noqa: B010
+    setattr(AsyncConnection, "_flush", counted_flush)  # noqa: B010
     return made

@@ -1,4 +1,4 @@
-"""The asyncio shell: as `_sync`, with the words async and await, and one connection for all."""
+"""The asyncio shell: answers the messages of a dialogue over one connection for all tasks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import redis
 
 from jobwire.connection import connect as _connect
-from jobwire.connection.connection import LOST, AsyncLine
+from jobwire.connection.connection import LOST, AsyncConnection
 from jobwire.connection.scripts import script
 from jobwire.protocol.wire import Local, Message, Op, dialogue
 
@@ -20,14 +20,14 @@ T = TypeVar("T")
 class AsyncRedis:
     """Runs operations, one round trip a message. Belongs to the event loop that it is used in.
 
-    All tasks share a connection: what they send in one turn of the loop goes out in one write.
-    When a task is cancelled while it waits, the connection takes no more, and is closed when the
-    others have their replies.
+    All tasks share a connection: the commands of one iteration of the loop go out in one write.
+    When a task is cancelled while it waits, the connection takes no more commands, and is closed
+    when the other tasks have their replies.
 
     Args:
-        url: Where the server is.
+        url: URL of the server.
         timeout: Seconds to wait for a connection, and for a reply.
-        max_connections: How many there may be, those included that wait for last replies.
+        max_connections: Largest number of connections, including those that wait for last replies.
         role: Named in the server's list of clients: `jobwire-<role>:<pid>`.
     """
 
@@ -48,18 +48,18 @@ class AsyncRedis:
         self._forget()
 
     def _forget(self) -> None:
-        self._line: AsyncLine | None = None
-        self._old: list[AsyncLine] = []
-        self._opening: asyncio.Task[AsyncLine] | None = None
+        self._connection: AsyncConnection | None = None
+        self._old: list[AsyncConnection] = []
+        self._opening: asyncio.Task[AsyncConnection] | None = None
 
     async def run(self, op: Op[T]) -> T:
         """Run an operation to its end and return its result.
 
         Raises:
-            RedisTrouble: See there which kind says what about the state in Redis.
+            RedisTrouble: Its subclass says what is known about the state in Redis.
         """
         talk = dialogue(op, script)
-        line: AsyncLine | None = None
+        connection: AsyncConnection | None = None
         try:
             message = next(talk)
             while True:
@@ -67,8 +67,8 @@ class AsyncRedis:
                     if type(message) is Local:
                         replies = await message.acall()
                     else:
-                        line = await self._usable(line if message.fresh else None)
-                        replies = await self._answer(line, message)
+                        connection = await self._usable(connection if message.fresh else None)
+                        replies = await self._answer(connection, message)
                 except Exception as error:  # noqa: BLE001 - the operation may know better
                     message = talk.throw(error)
                 else:
@@ -83,58 +83,60 @@ class AsyncRedis:
         """Close all connections. The next `run` opens new ones."""
         if self._loop is not asyncio.get_running_loop():
             return
-        opening, lines = self._opening, [*self._old, *([self._line] if self._line else [])]
+        opening, connections = self._opening, list(self._old)
+        if self._connection is not None:
+            connections.append(self._connection)
         self._forget()
         if opening is not None:
             opening.cancel()
             await asyncio.wait([opening])
-        for line in lines:
-            line.close()
-        await asyncio.sleep(0)  # sockets are closed in the loop's next turn
+        for connection in connections:
+            connection.close()
+        await asyncio.sleep(0)  # the loop closes sockets in its next iteration
 
-    async def _answer(self, line: AsyncLine, message: Message) -> list[Any]:
+    async def _answer(self, connection: AsyncConnection, message: Message) -> list[Any]:
         try:
-            return await line.ask(message.commands)
+            return await connection.ask(message.commands)
         except LOST as error:
             raise _connect.no_reply(self.url, error) from error
 
-    async def _usable(self, bad: AsyncLine | None) -> AsyncLine:
-        """Return the line to use, any but `bad`, which led to the wrong server."""
+    async def _usable(self, bad: AsyncConnection | None) -> AsyncConnection:
+        """Return a connection other than `bad`, which led to the wrong server."""
         loop = asyncio.get_running_loop()
-        if loop is not self._loop:  # also in a forked child: what its parent has open is not ours
+        if loop is not self._loop:  # also in a forked child: the connection is its parent's
             self._loop = loop
             self._forget()
-        line = self._line
-        if line is not None:
-            if line is not bad and line.open:
-                return line
-            self._line = None
-            line.retire()
-            self._old = [each for each in [*self._old, line] if not each.closed]
+        connection = self._connection
+        if connection is not None:
+            if connection is not bad and connection.open:
+                return connection
+            self._connection = None
+            connection.retire()
+            self._old = [each for each in [*self._old, connection] if not each.closed]
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(self._opened)
         try:
-            # Shared by all who wait for it, so it must not end with any of them.
+            # Several tasks may wait for it, so it must not end with one of them.
             return await asyncio.shield(self._opening)
         except (redis.RedisError, *LOST) as error:
             raise _connect.unreachable(self.url, error) from error
 
-    def _opened(self, task: asyncio.Task[AsyncLine]) -> None:
+    def _opened(self, task: asyncio.Task[AsyncConnection]) -> None:
         if self._opening is task:
             self._opening = None
         if not task.cancelled() and task.exception() is None:
-            self._line = task.result()
+            self._connection = task.result()
 
-    async def _open(self) -> AsyncLine:
+    async def _open(self) -> AsyncConnection:
         if len(self._old) >= self._most:
             raise ConnectionError(
                 f"all {self._most} connections wait for replies to tasks that were cancelled"
             )
-        line = AsyncLine(await self._connect(), self._timeout)
+        connection = AsyncConnection(await self._connect(), self._timeout)
         try:
-            _connect.check_greeting(await line.ask(_connect.greeting(self.url, self._role)))
+            _connect.check_greeting(await connection.ask(_connect.greeting(self.url, self._role)))
         except BaseException:
-            line.close()
+            connection.close()
             raise
-        return line
+        return connection

@@ -1,4 +1,4 @@
-"""Where the server is: a URL becomes connections, opened and greeted by redis-py."""
+"""From a URL to open connections, which redis-py opens and greets."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ __all__ = [
     "async_opener",
     "check_greeting",
     "check_url",
+    "detach",
+    "detach_async",
     "greeting",
     "no_reply",
     "opener",
@@ -34,13 +36,13 @@ __all__ = [
     "unreachable",
 ]
 
-TIMEOUT = 5.0  # seconds; longer than any blocking command we send [ENV-3]
-SENTINEL_TIMEOUT = 1.0  # seconds for one sentinel's answer: there are others to ask
+TIMEOUT = 5.0  # seconds; longer than any blocking command of a client or worker [ENV-3]
+SENTINEL_TIMEOUT = 1.0  # seconds; after that the next sentinel is asked
 SENTINEL_PORT = 26379
 
 _SENTINEL = ("redis+sentinel", "rediss+sentinel")
 _SCHEMES = ("redis", "rediss", "unix", *_SENTINEL)
-# What may stand after the "?". Anything else is a mistake, or would change what replies look like.
+# Options that may follow the "?". Others are a mistake, or would change the shape of replies.
 _OPTIONS = frozenset(
     [
         *("db", "username", "password", "client_name", "protocol"),
@@ -50,7 +52,7 @@ _OPTIONS = frozenset(
     ]
 )
 _SENTINEL_OPTIONS = frozenset(["sentinel_username", "sentinel_password"])
-# A peer that vanished without a word is noticed within a minute, even if nobody speaks.
+# With these, a dead peer is noticed within a minute even on an idle connection.
 _KEEPALIVE = {
     getattr(socket, name): value
     for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
@@ -59,8 +61,9 @@ _KEEPALIVE = {
 
 
 def check_url(url: str) -> str:
-    """Return the URL if it can be one of a Redis server. User and password in it are
-    percent-encoded, and redis-py decodes them. [ENV-7]
+    """Return the URL if it can name a Redis server. [ENV-7]
+
+    User and password in it are percent-encoded; redis-py decodes them.
 
     Raises:
         ConfigError: Unknown scheme or unusable parts.
@@ -89,7 +92,9 @@ def check_url(url: str) -> str:
                     "redis+sentinel://host1:26379,host2:26379/mymaster/0"
                 )
         if path and not (path.isascii() and path.isdigit()):
-            raise ConfigError(f"{shown}: the path {parts.path!r} is no database number; write /0")
+            raise ConfigError(
+                f"{shown}: the path {parts.path!r} is not a database number; write /0"
+            )
         if any(port == 0 for _, port in hosts):
             raise ConfigError(f"{shown}: port 0 cannot be connected to")
     _check_options(shown, parts.scheme, parts.query)
@@ -130,7 +135,7 @@ def _hosts(netloc: str) -> list[tuple[str, int | None]]:
 
 
 def safe_url(url: str) -> str:
-    """Return the URL as it may be shown: without the passwords. [SEC-2]"""
+    """Return the URL without its passwords, for messages. [SEC-2]"""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -146,13 +151,18 @@ def safe_url(url: str) -> str:
 
 
 def greeting(url: str, role: str) -> list[tuple[str, ...]]:
-    """Return the commands with which we introduce ourselves, unless the URL has a name for us."""
+    """Return the commands that name this client; the URL may give another name."""
     named = dict(parse_qsl(urlsplit(url).query)).get("client_name")
     return [("CLIENT", "SETNAME", named or f"jobwire-{role}:{os.getpid()}")]
 
 
 def check_greeting(replies: Sequence[Any]) -> None:
-    """Raise what makes a connection useless. A server that wants no names is no reason. [ENV-9]"""
+    """Raise the error of a refused login. A server that rejects CLIENT SETNAME is usable. [ENV-9]
+
+    Raises:
+        redis.exceptions.AuthenticationError: The server wants a password.
+        ConnectionRefusedError: The server has too many clients, or denies this one.
+    """
     for reply in replies:
         if isinstance(reply, ErrorReply):
             if reply.says("NOAUTH"):
@@ -280,6 +290,25 @@ def _maker(
     settings = {**pool.connection_kwargs, **forced}
     settings.pop("client_name", None)  # our own greeting survives a refusal
     return lambda: pool.connection_class(**settings), watchers
+
+
+def detach(opened: Any) -> tuple[socket.socket, bool, Callable[[], None]]:
+    """Return the socket of a blocking redis-py connection, whether it speaks RESP3, and its close.
+
+    This function and `detach_async` are the only ones that touch private attributes of redis-py.
+    """
+    return opened._sock, opened.protocol == 3, opened.disconnect
+
+
+def detach_async(opened: Any) -> tuple[Any, bool, Callable[[], None]]:
+    """Return the transport of an asyncio connection, whether it speaks RESP3, and its close."""
+    transport = opened._writer.transport
+
+    def abort() -> None:
+        transport.abort()
+        opened._reader = opened._writer = None  # or redis-py closes them a second time
+
+    return transport, opened.protocol == 3, abort
 
 
 def unreachable(url: str, error: Exception) -> RedisUnreachable:

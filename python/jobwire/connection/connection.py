@@ -1,9 +1,9 @@
-"""The short way to the server: hiredis over a socket that redis-py has connected.
+"""Open connections: hiredis over a socket that redis-py has connected.
 
-redis-py knows how to get there (addresses, TLS, Sentinel, greeting), and its way through a
-command is long. A line takes over an open connection and does one thing: messages out, replies
-in. Errors that the server sends are values (`ErrorReply`); whatever else goes wrong is one of
-`LOST`, and leaves a line that nobody may use again. [ENV-5]
+redis-py knows how to reach the server (addresses, TLS, Sentinel, greeting), but its path through
+a command is long. A `Connection` takes over the socket and does one thing: it sends messages and
+reads replies. Errors that the server sends are values (`ErrorReply`). Every other failure is one
+of `LOST` and leaves a connection that must not be used again. [ENV-5]
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from typing import Any
 
 import hiredis
 
+from jobwire.connection.connect import detach, detach_async
 from jobwire.protocol.wire import Arg, ErrorReply
 
-__all__ = ["LOST", "AsyncLine", "Line", "Words", "packed"]
+__all__ = ["LOST", "AsyncConnection", "Connection", "Words", "packed"]
 
 Words = tuple[Arg, ...]
 
 LOST = (OSError, hiredis.HiredisError)
-"""What an exchange raises when there is no telling what the server did."""
+"""The errors of an exchange after which it is unknown whether the server ran the commands."""
 
 CHUNK = 65_536  # bytes to read at once
-_MORE = object()  # what hiredis returns when a reply is not all there
-_PUSH = getattr(hiredis, "PushNotification", ())  # what RESP3 may send unasked
+_MORE = object()  # hiredis returns it while a reply is incomplete
+_PUSH = getattr(hiredis, "PushNotification", ())  # RESP3 sends these unasked
 _pack: Any = hiredis.pack_command  # takes what `Arg` has, whatever its stub says
 
 
@@ -37,7 +38,7 @@ def packed(commands: Iterable[Words]) -> bytes:
 
 
 def _reader() -> Any:
-    as_value: Any = ErrorReply  # no exception, as the stub has it: errors are replies
+    as_value: Any = ErrorReply  # the stub wants an exception, but errors are values here
     return hiredis.Reader(replyError=as_value, notEnoughData=_MORE)
 
 
@@ -53,27 +54,25 @@ def _plain(reply: Any) -> Any:
     return int(reply) if kind is bool else reply
 
 
-class Line:
+class Connection:
     """A connection for one thread at a time.
 
     Args:
-        connection: An open one of redis-py. It is the line's from now on.
+        opened: An open connection of redis-py, which this object takes over.
 
     Attributes:
-        era: Of its pool, which uses no line of an earlier one.
+        epoch: The epoch of its pool. The pool does not use connections of an earlier epoch.
     """
 
-    def __init__(self, connection: Any) -> None:
-        self.era: object = None
-        self._connection = connection
-        self._socket = connection._sock
+    def __init__(self, opened: Any) -> None:
+        self.epoch: object = None
+        self._socket, self._resp3, self._disconnect = detach(opened)
         self._reader = _reader()
-        self._resp3 = connection.protocol == 3
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
 
     def quiet(self) -> bool:
-        """Whether nothing has come that nobody asked for: the end of the connection, say."""
+        """Whether the server has sent nothing unasked, such as the end of the connection."""
         return not self._poll.poll(0)
 
     def ask(self, commands: Sequence[Words]) -> list[Any]:
@@ -101,8 +100,8 @@ class Line:
                 return _plain(reply) if self._resp3 else reply
 
     def close(self) -> None:
-        """Hang up."""
-        self._connection.disconnect()
+        """Close the connection."""
+        self._disconnect()
 
 
 class _Call:
@@ -116,19 +115,18 @@ class _Call:
         self.replies: list[Any] = []
 
 
-class AsyncLine(asyncio.Protocol):
-    """A connection that any number of tasks share: what they ask in one turn of the loop goes out
-    in one write, and replies come in the order of the questions.
+class AsyncConnection(asyncio.Protocol):
+    """A connection that any number of tasks share.
+
+    Commands of one iteration of the loop go out in one write; replies come in the same order.
 
     Args:
-        connection: An open one of redis-py, of the running loop. It is the line's from now on.
+        opened: An open connection of redis-py, of the running loop, which this object takes over.
         timeout: Seconds without a byte after which replies are given up.
     """
 
-    def __init__(self, connection: Any, timeout: float) -> None:
-        self._connection = connection
+    def __init__(self, opened: Any, timeout: float) -> None:
         self._timeout = timeout
-        self._resp3 = connection.protocol == 3
         self._reader = _reader()
         self._calls: deque[_Call] = deque()
         self._unsent: list[bytes] = []
@@ -136,21 +134,21 @@ class AsyncLine(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._retired = False
         self.loop = asyncio.get_running_loop()
-        self._transport: Any = connection._writer.transport
+        self._transport, self._resp3, self._abort = detach_async(opened)
         self._transport.set_protocol(self)
         self._poll = select.poll()
         self._poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
 
     @property
     def open(self) -> bool:
-        """Whether it takes questions: it leads to a server, as far as can be seen."""
+        """Whether it takes commands: it is not retired, and the server has not closed it."""
         if self._retired or self._transport.is_closing():
             return False
         return bool(self._calls) or not self._poll.poll(0)
 
     @property
     def closed(self) -> bool:
-        """Whether it is gone, with all that it was asked."""
+        """Whether it is closed; commands without a reply have failed."""
         return bool(self._transport.is_closing())
 
     async def ask(self, commands: Sequence[Words]) -> list[Any]:
@@ -167,23 +165,22 @@ class AsyncLine(asyncio.Protocol):
         try:
             return await answer
         except asyncio.CancelledError:
-            self.retire()  # what nobody waits for is still to come [ENV-5]
+            self.retire()  # the reply is still to come and has no reader now [ENV-5]
             raise
 
     def retire(self) -> None:
-        """Take no more questions; hang up when those that were asked are answered."""
+        """Take no more commands; close the connection after the last reply."""
         self._retired = True
         if not self._calls:
             self.close()
 
     def close(self, error: Exception | None = None) -> None:
-        """Hang up at once. Whoever waits for a reply gets the error."""
+        """Close at once. Tasks that wait for a reply get the error."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._unsent.clear()
-        self._transport.abort()
-        self._connection._reader = self._connection._writer = None  # or it hangs up once more
+        self._abort()
         calls, self._calls = self._calls, deque()
         for call in calls:
             if not call.answer.done():
@@ -219,7 +216,7 @@ class AsyncLine(asyncio.Protocol):
                     self._calls.popleft()
                     if not call.answer.done():
                         call.answer.set_result(call.replies)
-        except (hiredis.HiredisError, IndexError) as error:  # no Redis, or an answer to nothing
+        except (hiredis.HiredisError, IndexError) as error:  # not RESP, or a reply to no command
             self.close(ConnectionAbortedError(f"unexpected bytes: {error}"))
         if self._retired and not self._calls:
             self.close()
@@ -228,5 +225,5 @@ class AsyncLine(asyncio.Protocol):
         if self._calls or not self.closed:
             self.close(exc or ConnectionResetError("connection closed by the server"))
 
-    # Writing is never held back: every task waits for its reply, so what is buffered is what
+    # No flow control for writes: each task waits for its reply, so the buffer holds no more than
     # the waiting tasks hold anyway.

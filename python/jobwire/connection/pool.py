@@ -1,4 +1,4 @@
-"""The pool of the blocking shell: as many lines as threads use at a time, up to a limit."""
+"""The connection pool of the blocking shell."""
 
 from __future__ import annotations
 
@@ -7,125 +7,125 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from jobwire.connection.connection import Line
+from jobwire.connection.connection import Connection
 
-__all__ = ["Lines", "NoLineFree"]
-
-
-class NoLineFree(Exception):
-    """All lines were in use for too long."""
+__all__ = ["ConnectionPool", "PoolExhausted"]
 
 
-class Lines:
-    """Lends lines to threads, the last one used first, so that few are open.
+class PoolExhausted(Exception):
+    """All connections were in use for the whole timeout."""
 
-    Lending and taking back a line that is there needs no lock: `pop` and `append` of a list are
-    single steps, and whoever waits looks again after it has said that it waits.
+
+class ConnectionPool:
+    """Gives connections to threads, the last one used first, so that few are open.
+
+    `acquire` and `release` of an idle connection take no lock: `pop` and `append` of a list are
+    atomic, and a waiting thread looks again after it has announced that it waits.
 
     Args:
-        make: Opens a new one.
-        most: How many there may be.
-        timeout: Seconds to wait for one while others use them all.
+        make: Opens a new connection.
+        limit: The largest number of connections.
+        timeout: Seconds to wait for a connection while other threads use all of them.
     """
 
-    def __init__(self, make: Callable[[], Line], most: int, timeout: float) -> None:
+    def __init__(self, make: Callable[[], Connection], limit: int, timeout: float) -> None:
         self._make = make
-        self._most = most
+        self._limit = limit
         self._timeout = timeout
         self._begin()
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        self._era = object()  # lines of another one are not used again
-        self._idle: list[Line] = []
-        self._count = 0  # idle, lent, and being opened
+        self._epoch = object()  # connections of an earlier epoch are not used again
+        self._idle: list[Connection] = []
+        self._count = 0  # idle, in use, and being opened
         self._waiting = 0
         self._change = threading.Condition()
 
-    def lend(self) -> Line:
-        """Return a line for one exchange, to be given to `back` or to `drop`.
+    def acquire(self) -> Connection:
+        """Return a connection for one exchange; give it to `release` or `discard` afterwards.
 
         Raises:
-            NoLineFree: All are in use, and have been for so long.
-            Exception: Whatever opening one raises.
+            PoolExhausted: All connections were in use for the whole timeout.
+            Exception: The error of opening a new one.
         """
         if self._pid != os.getpid():
             self._begin()  # a forked child: what the parent has open is the parent's
         idle = self._idle
         while idle:
             try:
-                line = idle.pop()
+                connection = idle.pop()
             except IndexError:
                 break
-            if line.quiet():
-                return line
-            self.drop(line)
-        return self._one_more()
+            if connection.quiet():
+                return connection
+            self.discard(connection)
+        return self._open_or_wait()
 
-    def back(self, line: Line) -> None:
-        """Take a line back that can be used again."""
+    def release(self, connection: Connection) -> None:
+        """Take back a connection that can be used again."""
         idle = self._idle
-        if line.era is not self._era:
-            self.drop(line)
+        if connection.epoch is not self._epoch:
+            self.discard(connection)
             return
-        idle.append(line)
+        idle.append(connection)
         if idle is not self._idle:
             self._drain(idle)
         elif self._waiting:
             with self._change:
                 self._change.notify()
 
-    def drop(self, line: Line) -> None:
-        """Take a line back that cannot, or must not, be used again. [ENV-5]"""
-        line.close()
+    def discard(self, connection: Connection) -> None:
+        """Close a connection that cannot, or must not, be used again. [ENV-5]"""
+        connection.close()
         self._free()
 
     def renew(self) -> None:
-        """Close all that are idle, now, and all that are lent when they come back."""
-        self._era = object()
+        """Close idle connections now, and those in use when they are released."""
+        self._epoch = object()
         old, self._idle = self._idle, []
         self._drain(old)
 
-    def _one_more(self) -> Line:
-        found: list[Line] = []
+    def _open_or_wait(self) -> Connection:
+        released: list[Connection] = []
 
         def may_go_on() -> bool:
-            if self._count < self._most:
+            if self._count < self._limit:
                 self._count += 1
                 return True
             with suppress(IndexError):
-                found.append(self._idle.pop())
-            return bool(found)
+                released.append(self._idle.pop())
+            return bool(released)
 
         with self._change:
             self._waiting += 1
             try:
                 if not self._change.wait_for(may_go_on, self._timeout):
-                    raise NoLineFree(
-                        f"all {self._most} connections were in use for {self._timeout:g} s"
+                    raise PoolExhausted(
+                        f"all {self._limit} connections were in use for {self._timeout:g} s"
                     )
             finally:
                 self._waiting -= 1
-        if found:
-            return found[0]
-        era = self._era
+        if released:
+            return released[0]
+        epoch = self._epoch
         try:
-            line = self._make()
+            connection = self._make()
         except BaseException:
             self._free()
             raise
-        line.era = era
-        return line
+        connection.epoch = epoch
+        return connection
 
     def _free(self) -> None:
         with self._change:
             self._count -= 1
             self._change.notify()
 
-    def _drain(self, lines: list[Line]) -> None:
-        while lines:
+    def _drain(self, connections: list[Connection]) -> None:
+        while connections:
             try:
-                line = lines.pop()
+                connection = connections.pop()
             except IndexError:
                 return
-            self.drop(line)
+            self.discard(connection)

@@ -1,11 +1,11 @@
-"""The canonical Lua scripts, read once from `lua/`; none looks into a payload. [LUA-1] [LUA-3]"""
+"""The canonical Lua scripts, read once from `lua/`. [LUA-3]"""
 
 from __future__ import annotations
 
 import hashlib
 from functools import cache
 
-from jobwire.connection import data as _data
+from jobwire.connection import data
 from jobwire.protocol.wire import LuaScript
 
 __all__ = ["script"]
@@ -14,5 +14,5 @@ __all__ = ["script"]
 @cache
 def script(name: str) -> LuaScript:
     """Return `lua/<name>.lua` and the SHA-1 under which Redis knows it."""
-    source = (_data.path("lua") / f"{name}.lua").read_bytes()
+    source = (data.path("lua") / f"{name}.lua").read_bytes()
     return LuaScript(hashlib.sha1(source, usedforsecurity=False).hexdigest(), source)

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias, TypeVar
 import redis
 
 from jobwire.connection import connect as _connect
-from jobwire.connection.connection import LOST, Line, packed
-from jobwire.connection.pool import Lines, NoLineFree
+from jobwire.connection.connection import LOST, Connection, packed
+from jobwire.connection.pool import ConnectionPool, PoolExhausted
 from jobwire.connection.scripts import script
 from jobwire.protocol.wire import Local, Message, Op, dialogue
 
@@ -21,11 +21,10 @@ _Talk: TypeAlias = Generator[Message | Local, Any, T]
 
 
 class SyncRedis:
-    """Runs operations, one round trip a message. Safe to share between threads, and to take
-    along in a fork.
+    """Runs operations, one round trip a message. Safe to share between threads and after a fork.
 
     Args:
-        url: Where the server is.
+        url: URL of the server.
         timeout: Seconds to wait for a connection, and for a reply.
         max_connections: Size of the pool; threads beyond that wait, `timeout` seconds at most.
             By default there are as many as threads use at a time.
@@ -41,30 +40,29 @@ class SyncRedis:
         role: str = "client",
     ) -> None:
         self.url = _connect.check_url(url)
-        # Nothing below refers to this object: forgotten, it closes its connections at once.
+        # Nothing below refers to this object, so it closes its connections when it is collected.
         connect = _connect.opener(url, timeout=timeout)
-        self._lines = Lines(partial(_open, url, role, connect), max_connections, timeout)
+        self._pool = ConnectionPool(partial(_open, url, role, connect), max_connections, timeout)
 
     def run(self, op: Op[T]) -> T:
         """Run an operation to its end and return its result.
 
         Raises:
-            RedisTrouble: See there which kind says what about the state in Redis.
+            RedisTrouble: Its subclass says what is known about the state in Redis.
         """
         talk = dialogue(op, script)
         return self._converse(talk, partial(next, talk))
 
     def start(self, op: Op[T]) -> Callable[[], T]:
-        """Send an operation's first message; return what reads the reply and does the rest.
+        """Send an operation's first message; return the function that completes the operation.
 
-        So the server works while this process does other things. What is returned has to be
-        called, once: until then it has a connection to itself. It returns and raises what `run`
-        would have.
+        The server works while this process does other things. Call the returned function exactly
+        once: until then it holds a connection. It returns and raises the same as `run`.
         """
         return self.prepare(op)()
 
     def prepare(self, op: Op[T]) -> Callable[[], Callable[[], T]]:
-        """Return what starts an operation, once, when there is no time to lose."""
+        """Encode an operation's first message; return the function that sends it, as `start`."""
         talk = dialogue(op, script)
         message = next(talk)
         assert type(message) is Message
@@ -72,14 +70,14 @@ class SyncRedis:
 
         def start() -> Callable[[], T]:
             try:
-                line = self._send(text)
+                connection = self._send(text)
             except Exception as error:  # noqa: BLE001 - the operation may know better
                 return partial(self._converse, talk, partial(talk.throw, error))
-            return partial(self._converse, talk, partial(receive, line))
+            return partial(self._converse, talk, partial(receive, connection))
 
-        def receive(line: Line) -> Message | Local:
+        def receive(connection: Connection) -> Message | Local:
             try:
-                replies = self._receive(line, count)
+                replies = self._receive(connection, count)
             except Exception as error:  # noqa: BLE001 - the operation may know better
                 return talk.throw(error)
             return talk.send(replies)
@@ -87,7 +85,7 @@ class SyncRedis:
         return start
 
     def _converse(self, talk: _Talk[T], first: Callable[[], Message | Local]) -> T:
-        """Do what a dialogue asks for, from what `first` has it ask for, to its end."""
+        """Run a dialogue to its end, beginning with the message that `first` returns."""
         try:
             message = first()
             while True:
@@ -104,47 +102,47 @@ class SyncRedis:
             talk.close()
 
     def close(self) -> None:
-        """Close all connections, those in use when they are done. The next `run` opens new ones."""
-        self._lines.renew()
+        """Close all connections, busy ones after their exchange. The next `run` opens new ones."""
+        self._pool.renew()
 
     def _answer(self, message: Message) -> list[Any]:
         if message.fresh:
-            self._lines.renew()
+            self._pool.renew()
         return self._receive(self._send(packed(message.commands)), len(message.commands))
 
-    def _send(self, text: bytes) -> Line:
+    def _send(self, text: bytes) -> Connection:
         try:
-            line = self._lines.lend()
-        except (redis.RedisError, NoLineFree, *LOST) as error:
+            connection = self._pool.acquire()
+        except (redis.RedisError, PoolExhausted, *LOST) as error:
             raise _connect.unreachable(self.url, error) from error
         try:
-            line.send(text)
+            connection.send(text)
         except BaseException as error:
-            self._give_up(line, error)
+            self._give_up(connection, error)
             raise
-        return line
+        return connection
 
-    def _receive(self, line: Line, count: int) -> list[Any]:
+    def _receive(self, connection: Connection, count: int) -> list[Any]:
         try:
-            replies = line.receive(count)
+            replies = connection.receive(count)
         except BaseException as error:
-            self._give_up(line, error)
+            self._give_up(connection, error)
             raise
-        self._lines.back(line)
+        self._pool.release(connection)
         return replies
 
-    def _give_up(self, line: Line, error: BaseException) -> None:
-        # Replies may still be under way: nobody else may read them. [ENV-5]
-        self._lines.drop(line)
+    def _give_up(self, connection: Connection, error: BaseException) -> None:
+        # Its replies may still be under way, and no other thread may read them. [ENV-5]
+        self._pool.discard(connection)
         if isinstance(error, LOST):
             raise _connect.no_reply(self.url, error) from error
 
 
-def _open(url: str, role: str, connect: Callable[[], Any]) -> Line:
-    line = Line(connect())
+def _open(url: str, role: str, connect: Callable[[], Any]) -> Connection:
+    connection = Connection(connect())
     try:
-        _connect.check_greeting(line.ask(_connect.greeting(url, role)))
+        _connect.check_greeting(connection.ask(_connect.greeting(url, role)))
     except BaseException:
-        line.close()
+        connection.close()
         raise
-    return line
+    return connection

@@ -24,7 +24,7 @@ from jobwire import (
     RedisTrouble,
     RedisUnreachable,
 )
-from jobwire.connection.connection import Line
+from jobwire.connection.connection import Connection
 from jobwire.errors import NoReply
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import JobFields
@@ -434,10 +434,10 @@ def test_replies_that_nobody_waited_for_are_never_read(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ENV-5: struck between two replies, of which the second is still to come."""
-    read = Line._read
+    read = Connection._read
     replies: list[Any] = []
 
-    def struck(line: Line) -> Any:
+    def struck(line: Connection) -> Any:
         if replies:
             raise Interrupted
         replies.append(read(line))
@@ -447,7 +447,7 @@ def test_replies_that_nobody_waited_for_are_never_read(
         client.redis.run(echo("a connection to use"))
         hold_writes(server)
         with monkeypatch.context() as patched:
-            patched.setattr(Line, "_read", struck)
+            patched.setattr(Connection, "_read", struck)
             with pytest.raises(Interrupted):
                 client.redis.run(two_replies())
         assert replies == [b"first"]

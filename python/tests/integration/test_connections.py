@@ -362,7 +362,7 @@ def test_a_thread_does_not_wait_for_ever(server: Server) -> None:
     """PUSH-8: no connection became free, so nothing was sent."""
     redis = SyncRedis(server.url, max_connections=1, timeout=5)
     holding = threading.Thread(target=lambda: redis.run(once(command("BLPOP", "never", 2))))
-    redis._lines._timeout = 0.2  # that of the replies has to be longer
+    redis._pool._timeout = 0.2  # that of the replies has to be longer
     holding.start()
     wait_until(lambda: any("b" in each["flags"] for each in server.client().client_list()))
     with pytest.raises(RedisUnreachable, match="all 1 connections were in use"):

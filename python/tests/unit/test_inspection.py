@@ -16,7 +16,7 @@ from jobwire.inspect import Filter, aio, sync
 from jobwire.inspect.display import display_args, display_class
 from jobwire.inspect.entry import Entry, backtrace_lines, entry
 from jobwire.inspect.reading import decode_json, number, whole
-from tests.unit.test_layers import IMPURE, imports
+from tests.unit.test_layers import IMPURE, MODULES, imports
 
 NOW = 1_795_192_067.25
 OLD, NEW = (
@@ -217,5 +217,7 @@ def test_only_the_inspectors_themselves_are_impure() -> None:
     package = Path(inspect.__file__).parent
     for path in package.glob("*.py"):
         if path.stem not in ("sync", "aio", "__init__"):
-            tops = {module.partition(".")[0] for module in imports(path.read_text("utf-8"))}
+            tops = {
+                module.partition(".")[0] for module in imports(path.read_text("utf-8"), MODULES)
+            }
             assert tops & IMPURE == set(), path.name
