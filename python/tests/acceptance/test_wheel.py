@@ -74,8 +74,8 @@ def test_the_package_is_complete_and_nothing_else_is_packed(unpacked: Path) -> N
 
 
 def test_an_installed_wheel_finds_its_own_data(unpacked: Path) -> None:
-    program = "import sys; sys.path.insert(0, sys.argv[1]); from jobwire import _data\n"
-    program += "print(*map(_data.path, sys.argv[2:]), sep='\\n')"
+    program = "import sys; sys.path.insert(0, sys.argv[1]); from jobwire.connection import data\n"
+    program += "print(*map(data.path, sys.argv[2:]), sep='\\n')"
     found = subprocess.run(
         [sys.executable, "-I", "-c", program, unpacked, *DATA],
         check=True,

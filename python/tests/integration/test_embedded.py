@@ -22,7 +22,7 @@ from tests.servers import Server, wait_until
 # A process that uses the server of argv[1] until its standard input ends.
 USER = """
 import sys
-from jobwire import embedded
+from jobwire.connection import embedded
 server = embedded.start(sys.argv[1])
 print(server.pid, server.url, flush=True)
 sys.stdin.read()
@@ -33,7 +33,7 @@ class User:
     def __init__(self, directory: Path) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-c", USER, directory],
-            env={**os.environ, "PYTHONPATH": str(Path(embedded.__file__).parents[1])},
+            env={**os.environ, "PYTHONPATH": str(Path(embedded.__file__).parents[2])},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -141,7 +141,7 @@ def test_a_bad_member_does_not_keep_the_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("interval", "dice", "seconds"),
+    ("interval", "jitter", "seconds"),
     [(None, 0.0, 10.0), (None, 0.5, 12.5), (3.0, 0.0, 0.0), (3.0, 0.5, 1.5), (60.0, 0.5, 2.5)],
 )
 def test_first_wait(interval: float | None, jitter: float, seconds: float) -> None:
@@ -150,7 +150,7 @@ def test_first_wait(interval: float | None, jitter: float, seconds: float) -> No
 
 
 @pytest.mark.parametrize(
-    ("interval", "processes", "dice", "seconds"),
+    ("interval", "processes", "jitter", "seconds"),
     [
         (None, 0, 0.0, 2.5),
         (None, 1, 0.0, 2.5),
