@@ -15,8 +15,9 @@ from tests.workers import Workers
 JOBS = """
 import time
 import redis
-from jobwire import App, iteration
+from jobwire import App
 from jobwire.iterables import over_sequence
+from jobwire.protocol import iteration
 
 iteration.SAVE_EVERY = 0.2  # seconds, to save some
 app = App()

@@ -452,11 +452,12 @@ def test_systemd_hears_it_all(
 
 HANGING = """
 import threading, time
-from jobwire.worker import heart, notify, process
+from jobwire.worker.background import heartbeat
+from jobwire.worker.process import notify, process
 from tests.apps.recording import app
 
-heart.PERIOD, process.STALE, notify.PERIOD = 0.1, 1.0, 0.1
-look_after, begun = heart.Heart._look_after, []
+heartbeat.PERIOD, process.STALE, notify.PERIOD = 0.1, 1.0, 0.1
+look_after, begun = heartbeat.HeartbeatThread._look_after, []
 
 def hang(self):
     look_after(self)
@@ -465,11 +466,11 @@ def hang(self):
         open("stuck", "w").close()
         threading.Event().wait()
 
-heart.Heart._look_after = hang
+heartbeat.HeartbeatThread._look_after = hang
 """
 
 
-def test_a_heart_that_hangs_gives_no_sign_of_life(
+def test_a_heartbeat_that_hangs_gives_no_sign_of_life(
     server: Server, fleet: Fleet, tmp_path: Path
 ) -> None:
     """BEAT-2: the main thread's being well is not enough."""
