@@ -121,7 +121,9 @@ RULES = (
     ),
     Rule(
         "title",
-        re.compile(r"^[\s\"'\u201c]*(?:How|Which|What|Whether|Where|Who|Whom|Whose|Why|When)\b.*"),
+        re.compile(
+            r"^[\s\"'\u201c]*(?:How(?!-to\b)|Which|What|Whether|Where|Who|Whom|Whose|Why|When)\b.*"
+        ),
         'a noun phrase ("Filters that select entries", "True if ...", "Time of ...")',
         in_titles_only=True,
         in_questions=False,
