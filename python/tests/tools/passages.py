@@ -1,4 +1,4 @@
-"""Text that people read, cut out of Markdown, Python, Lua, shell and TOML files.
+"""Text that people read, cut out of Markdown, Python, Lua, shell, TOML and JSON files.
 
 A passage is one title, paragraph, table cell, comment or message, in one piece although it fills
 several lines. Code inside of it is replaced by X of the same length, so that no rule judges it and
@@ -27,6 +27,8 @@ RULER = re.compile(r"[-=#|: ]*")
 DIRECTIVE = re.compile(r"!|type:|noqa|pragma|fmt:|mypy:|ruff:|words: ok")
 SECTION_COMMENT = re.compile(r"-{2,} *")
 HASH_COMMENT = re.compile(r"(?:(?<=\s)|^)#+ ")
+# Keys of JSON and TOML with text for people: titles of cases, descriptions in schemas, reasons.
+TEXT_VALUE = re.compile(r'"?\b(title|description|reason)"?\s*[:=]\s*"((?:[^"\\]|\\.)*)"')
 FILE_NAME = re.compile(r"[\w./-]+\.\w+: +")
 
 
@@ -57,7 +59,10 @@ def passages(path: Path, source: str) -> Iterator[Passage]:
         yield from of_python(source)
     elif path.suffix == ".lua":
         yield from of_lua(source)
+    elif path.suffix == ".json":
+        yield from of_values(source)
     else:
+        yield from of_values(source)
         yield from of_comments(source.splitlines())
 
 
@@ -143,6 +148,13 @@ def of_comments(lines: Iterable[str], *, first: int = 1) -> Iterator[Passage]:
             yield from _joined(block)
             block = []
     yield from _joined(block)
+
+
+def of_values(source: str) -> Iterator[Passage]:
+    """Yield the values of the keys that hold text for people."""
+    for number, line in enumerate(source.splitlines(), start=1):
+        for found in TEXT_VALUE.finditer(line):
+            yield from _joined([(number, found[2])], is_title=found[1] == "title")
 
 
 def _docstring(constant: ast.Constant) -> Iterator[Passage]:

@@ -47,7 +47,7 @@ NO_SUBJECT = _words(
 )
 FINITE = _words(
     "is isn't are aren't was were has have had does do don't doesn't did can can't cannot could may"
-    " might must will would shall should"
+    " might must will would shall should need"
     " needs takes makes holds keeps gives knows says goes comes gets sees wants belongs means"
     " depends begins lasts stays lies loses contains appears exists happens becomes remains gave"
     " took went came got saw began lost kept made held knew said stood ran"
@@ -62,6 +62,7 @@ BODIES = _words(
 BECAUSE = (
     r"(?:[,;:]\s+for|(?:^|(?<=[.;:]\s))For)\s+"
     rf"(?:it|they|he|she|we|I|you|there|then|nothing|nobody)\s+(?!(?:{NO_SUBJECT})\b)\w+"
+    r"|,\s+for\s+(?:that|this|these|those)\s+(?:is|are|was|were|has|have|can|could|will|would)\b"
     rf"|,\s+for\s+(?:(?!(?:{RELATIVE}|{BODIES}|as|example|instance)\b)[\w'\u2019-]+\s+){{1,6}}?"
     rf"(?:{FINITE})\b"
 )
@@ -72,7 +73,7 @@ NOT_A_NOUN = _words(
     " and or but nor that if when while until since because so only also not then"
     " is are was were be been know knows known knew say says said tell tells told see sees saw ask"
     " asks decide decides show shows learn learns find finds"
-    " it him her them he she they this"
+    " it him her them he she they this suits helps serves lets gives concerns"
 )
 WHAT_AFTER = _words(
     "of by to for from with in on at about as than like after before without over under upon into"

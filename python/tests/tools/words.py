@@ -41,6 +41,7 @@ CLEAN: tuple[str, ...] = (
 
 SUFFIXES = frozenset({".md", ".py", ".lua", ".sh", ".toml", ".yml"})
 NAMES = frozenset({"Makefile", ".gitignore"})
+JSON = ("conformance/cases/", "conformance/mutants/", "schema/")  # the other JSON is data
 # The text of others, generated text, and texts that wait for an issue of their own.
 SKIPPED = (
     ".ci/requirements.txt",
@@ -96,15 +97,19 @@ def tracked(root: Path) -> list[str]:
     return sorted(
         name
         for name in listed
-        if (Path(name).suffix in SUFFIXES or Path(name).name in NAMES or is_script(name))
-        and not is_under(name, SKIPPED)
-        and (root / name).is_file()
+        if is_text(name) and not is_under(name, SKIPPED) and (root / name).is_file()
     )
 
 
-def is_script(name: str) -> bool:
-    """True for the programs of .ci/, which have no suffix."""
-    return name.startswith(".ci/") and not Path(name).suffix
+def is_text(name: str) -> bool:
+    """True if a file holds text to judge; the programs of .ci/ have no suffix."""
+    path = Path(name)
+    return (
+        path.suffix in SUFFIXES
+        or path.name in NAMES
+        or (path.suffix == ".json" and is_under(name, JSON))
+        or (not path.suffix and is_under(name, (".ci/",)))
+    )
 
 
 def is_under(name: str, prefixes: tuple[str, ...]) -> bool:

@@ -20,6 +20,7 @@ PLANTED = {
     "for-because": [
         "The key must show now, for a script is not rolled back.",
         "They are left out, for they change the server.",
+        "They need whole seconds, for that is the unit.",
         "It stops, for then others go short.",
         "Nothing is lost: for it was written before.",
         "The action may have failed in part, for Redis rolls nothing back.",
@@ -99,8 +100,10 @@ def found(source: str, name: str = "page.md") -> list[str]:
         ("module.py", 'raise ValueError("{}")\n'),
         ("script.lua", "-- script.lua: a title\n-- {}\n"),
         ("run.sh", "#!/bin/sh\n# {}\n"),
+        ("schema.json", '{"type": "string", "description": "A text. {}"}\n'),
+        ("deviations.toml", 'reason = "{}"\n'),
     ],
-    ids=["paragraph", "cell", "docstring", "comment", "message", "lua", "shell"],
+    ids=["paragraph", "cell", "docstring", "comment", "message", "lua", "shell", "json", "toml"],
 )
 def test_a_planted_fault_is_found(name: str, pattern: str, rule: str, sentence: str) -> None:
     assert found(pattern.replace("{}", sentence), name) == [rule]
@@ -117,6 +120,7 @@ def test_a_title_that_is_an_indirect_question_is_found(title: str) -> None:
     assert found(f"# Page\n\n## {title}\n") == ["title"]
     assert found(f'def f() -> None:\n    """{title}."""\n', "module.py") == ["title"]
     assert found(f"-- script.lua: {title}\n", "script.lua") == ["title"]
+    assert found(f'{{"title": "{title}"}}\n', "case.json") == ["title"]
 
 
 @pytest.mark.parametrize(
