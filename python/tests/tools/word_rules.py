@@ -81,6 +81,20 @@ WHAT_AFTER = _words(
     " onto off beyond unless"
 )
 
+# Private words of earlier days, and the terms that replace them.
+NAMES = {
+    r"bur(?:y|ies|ied|ying)": '"kill", "put into the dead set"',
+    r"graves?": '"dead set"',
+    r"dice": '"jitter", "random numbers"',
+    r"settlers?": '"outcome writer"',
+    r"chores?": '"periodic check"',
+    r"lanes?": '"sandbox"',
+    r"outlets?": '"delivery", "transport"',
+    r"(?:ha(?:s|ve|d)|ta(?:kes?|ken)|took|g[eo]ts?|gives?|pass(?:es|ed)?|keeps?|kept) the turn": (
+        '"is the leader", "the leader"'
+    ),
+}
+
 PERSON = "name the person, thread, process or program"
 RULES = (
     Rule(
@@ -147,6 +161,10 @@ RULES = (
             r"|nothing|figures?|measured|costs?|times) beside\b"
         ),
         '"compared with"',
+    ),
+    *(
+        Rule("name", re.compile(rf"(?<![\w-]){old}(?![\w-])", re.IGNORECASE), new)
+        for old, new in NAMES.items()
     ),
 )
 

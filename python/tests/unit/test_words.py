@@ -46,6 +46,12 @@ PLANTED = {
         "This holds for Ruby too.",
         "It is five times faster beside real Sidekiq.",
     ],
+    "name": [
+        "A failed job is buried.",
+        "The settler stores outcomes.",
+        "A thread that has the turn fetches.",
+        "Each lane has a server.",
+    ],
 }
 TITLES = [
     "How jobs are run",
@@ -76,6 +82,7 @@ LAWFUL = [
     "The answer to `who` is a number.",
     'The word "nobody" stands here as a name.',
     "There are too many jobs.",
+    "The mutant buries-all is killed, one process at its turn.",
     "The copies are all the same.",
     "A Python worker runs beside a Ruby worker.",
     "The turnaround takes a second.",
