@@ -36,6 +36,7 @@ CLEAN: tuple[str, ...] = (
     "docs/internals.md",
     "python/tests/tools/",
     "python/tests/unit/test_changelog.py",
+    "python/tests/unit/test_glossary.py",
     "python/tests/unit/test_internals.py",
 )
 
