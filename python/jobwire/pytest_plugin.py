@@ -1,4 +1,4 @@
-"""Fixtures for pytest; see docs/testing.md. Nothing is imported before a test asks for it."""
+"""Fixtures for pytest; see docs/how-to/testing.md. Nothing is imported before a test asks for it."""
 
 from __future__ import annotations
 

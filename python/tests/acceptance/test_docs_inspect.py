@@ -13,7 +13,7 @@ from jobwire.cli import cli
 from jobwire.inspect import AsyncInspector, Inspector
 from tests.servers import Server
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "inspect.md").read_text("utf-8")
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "inspect.md").read_text("utf-8")
 CODE = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 LINES = [
     line.partition(" | ")[0] for kind, code in CODE if kind == "sh" for line in code.splitlines()
@@ -52,6 +52,6 @@ def test_a_program_runs(server: Server, monkeypatch: pytest.MonkeyPatch, program
     if "await" in code or "async " in code:
         body = "".join(f"    {line}\n" for line in code.splitlines())
         code = f"import asyncio\nasync def main() -> None:\n{body}asyncio.run(main())\n"
-    exec(compile(code, "docs/inspect.md", "exec"), {})
+    exec(compile(code, "docs/how-to/inspect.md", "exec"), {})
     assert client.zcard("retry") + client.zcard("dead") < 2 or AsyncInspector.__name__ in code
     assert Inspector.__name__ in code

@@ -23,7 +23,7 @@ from tests.workers import running
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 GUIDE = (DOCS / "implementing.md").read_text(encoding="utf-8")
-CLIENTS = DOCS / "clients"
+CLIENTS = DOCS / "how-to" / "clients"
 
 # Stands in for redis-cli where none is installed: the same words in, the same text and status out.
 STAND_IN = """

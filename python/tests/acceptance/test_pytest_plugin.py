@@ -18,7 +18,7 @@ from tests.workers import environment
 pytest_plugins = "pytester"
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = (ROOT / "docs" / "testing.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "testing.md").read_text("utf-8")
 FILES = re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 APP = """

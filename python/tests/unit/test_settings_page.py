@@ -1,4 +1,4 @@
-"""docs/configuration.md: its table is the program's, and its examples mean what it says."""
+"""docs/reference/configuration.md: its table is the program's, and its examples mean what it says."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jobwire.settings import OTHER_VARIABLES, SETTINGS, Setting, resolve
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs/configuration.md").read_text("utf-8")
+PAGE = (Path(__file__).resolve().parents[3] / "docs/reference/configuration.md").read_text("utf-8")
 TABLE = re.compile(r"<!-- settings: .* -->\n\n(.*)\n<!-- end of settings -->", re.DOTALL)
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
