@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.servers import Server, wait_until
 from tests.workers import environment
 
@@ -180,6 +182,7 @@ def lesson(directory: Path, server: Server) -> Iterator[Lesson]:
         reader.end()
 
 
+@pytest.mark.slow
 def test_the_lesson_works_when_typed_in(tmp_path: Path, server: Server) -> None:
     played = []
     with lesson(tmp_path, server) as reader:
