@@ -1,4 +1,4 @@
-"""Fixtures for pytest; see docs/how-to/testing.md. Nothing is imported before a test asks for it."""
+"""Fixtures for pytest; see docs/how-to/testing.md. Imports wait until a test needs them."""
 
 from __future__ import annotations
 

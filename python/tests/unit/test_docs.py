@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs"
+CLIENTS = DOCS / "how-to" / "clients"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 DEFINITION = re.compile(r"^> \*\*\[([A-Z]+-[1-9]\d*)\]\*\*", re.MULTILINE)
@@ -186,7 +187,7 @@ def test_python_compiles(code: str) -> None:
     compile(code, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
-@pytest.mark.parametrize("path", sorted((DOCS / "how-to" / "clients").iterdir()), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(CLIENTS.iterdir()), ids=lambda path: path.name)
 def test_the_guide_shows_the_clients_as_they_are(path: Path) -> None:
     codes = [code for _, code in FENCE.findall(read(DOCS / "implementing.md"))]
     assert read(path) in codes

@@ -1,4 +1,4 @@
-"""docs/reference/configuration.md: its table is the program's, and its examples mean what it says."""
+"""docs/reference/configuration.md: its table is the program's, and its examples are accepted."""
 
 from __future__ import annotations
 
