@@ -29,7 +29,7 @@ EXAMPLES = {
 }
 TIMES = re.compile(r"2026-11-22T[\d:.]+Z")
 PLACEHOLDER = re.compile(rf"{'|'.join(map(re.escape, EXAMPLES))}|\.\.\.|{TIMES.pattern}|\s+")
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 class Lesson:
