@@ -35,7 +35,7 @@ HEAD = """\
 # Targets, and what was measured
 
 Made by `make bench ARGS='targets --peers --out docs/performance'`, not by hand; all samples are in
-[results.json](results.json). What the figures say, and what not: [performance](../performance.md).
+[results.json](results.json). What the figures say, and what not: [performance](../explanation/performance.md).
 
 """
 
@@ -221,7 +221,7 @@ def pages(results: Mapping[str, Any]) -> dict[str, str]:
     if others := report.others():
         parts += [
             "\n## Beside other queues\n\nMedian (least to most); settings and what they mean: ",
-            "[performance](../performance.md).\n\n",
+            "[performance](../explanation/performance.md).\n\n",
             others,
         ]
     found: dict[str, str] = {}

@@ -35,7 +35,7 @@ def _lines(table: Table) -> Iterator[str]:
         "",
         "Made by `jobwire conform kills`, which puts one mistake after the other into what",
         "an implementation says, and looks which checks fail. A mistake that no check of its",
-        "requirement notices survives. [What mutants are](../conformance.md#mutants)",
+        "requirement notices survives. [What mutants are](../how-to/conformance.md#mutants)",
         "",
         f"{table['started'][:10]}: {about['name']} {about['version']}, specification "
         f"{table['spec']}, suite {table['suite']}, {table['server']}, "

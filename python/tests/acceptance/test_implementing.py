@@ -1,4 +1,4 @@
-"""The small clients of docs/implementing.md push what a worker then runs, argument for argument."""
+"""A worker runs what the clients of docs/how-to/implementing.md push, argument for argument."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.servers import Server, wait_until
 from tests.workers import running
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
-GUIDE = (DOCS / "implementing.md").read_text(encoding="utf-8")
+GUIDE = (DOCS / "how-to" / "implementing.md").read_text(encoding="utf-8")
 CLIENTS = DOCS / "clients"
 
 # Stands in for redis-cli where none is installed: the same words in, the same text and status out.

@@ -1,4 +1,4 @@
-"""docs/guarantees.md: what was found out, as a page."""
+"""docs/explanation/guarantees.md: what was found out, as a page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.faults.scenarios import SCENARIOS, Scenario
 
 __all__ = ["CELLS", "PAGE", "introduction", "render", "rows"]
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "guarantees.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "explanation" / "guarantees.md"
 
 KEPT, TWICE, LOST, EITHER, ELSEWHERE = "kept", "kept, may run twice", "lost", "may be lost", "-"
 CELLS = {

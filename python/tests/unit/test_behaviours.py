@@ -1,4 +1,4 @@
-"""docs/behaviours.md: every behaviour once, and what it names is there."""
+"""docs/reference/behaviours.md: every behaviour once, and what it names is there."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ FLAGS = {
     *(part for each in SETTINGS.values() for flag in each.flags for part in flag.split("/")),
 }
 OBJECTS = {"App": App(), "Client": Client, "JobType": JobType}
+PAGE = DOCS / "reference" / "behaviours.md"
 REASON = re.compile(r"(?:later|advice): \S.{10,}")
 CODE = re.compile(r"`([^`]+)`")
 
@@ -68,11 +69,11 @@ def faults(row: list[str]) -> list[str]:
 
 
 def test_every_behaviour_is_there_once() -> None:
-    found = [each for row in rows(read(DOCS / "behaviours.md"), 4) for each in ids(row[0])]
+    found = [each for row in rows(read(PAGE), 4) for each in ids(row[0])]
     assert found == [f"S{number:03}" for number in range(1, 177)]
 
 
-@pytest.mark.parametrize("row", rows(read(DOCS / "behaviours.md"), 4), ids=lambda row: row[0])
+@pytest.mark.parametrize("row", rows(read(PAGE), 4), ids=lambda row: row[0])
 def test_what_a_row_names_is_there(row: list[str]) -> None:
     assert faults(row) == []
 

@@ -103,11 +103,11 @@ def fences(language: str) -> dict[str, str]:
     }
 
 
-# -- docs/faq.md
+# -- docs/reference/faq.md
 
 
 def test_every_answer_names_requirements_that_exist() -> None:
-    questions = rows(read(DOCS / "faq.md"), 3)
+    questions = rows(read(DOCS / "reference" / "faq.md"), 3)
     assert len(questions) >= 50
     assert without_id(questions, IDS) == []
     assert [row[0] for row in questions if not row[0].endswith("?")] == []
@@ -125,11 +125,11 @@ def test_a_question_without_a_known_id_is_found() -> None:
         assert without_id(rows(page.format(cell), 3), frozenset({"AREA-1"})) == wrong
 
 
-# -- docs/traps.md
+# -- docs/reference/traps.md
 
 
 def test_every_trap_is_answered() -> None:
-    traps = rows(read(DOCS / "traps.md"), 3)
+    traps = rows(read(DOCS / "reference" / "traps.md"), 3)
     assert [row[0] for row in traps] == [str(number) for number in range(1, 95)]
     assert unanswered(traps, IDS) == []
 
@@ -188,5 +188,5 @@ def test_python_compiles(code: str) -> None:
 
 @pytest.mark.parametrize("path", sorted((DOCS / "clients").iterdir()), ids=lambda path: path.name)
 def test_the_guide_shows_the_clients_as_they_are(path: Path) -> None:
-    codes = [code for _, code in FENCE.findall(read(DOCS / "implementing.md"))]
+    codes = [code for _, code in FENCE.findall(read(DOCS / "how-to" / "implementing.md"))]
     assert read(path) in codes
