@@ -17,7 +17,7 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 DEFINITION = re.compile(r"^> \*\*\[([A-Z]+-[1-9]\d*)\]\*\*", re.MULTILINE)
 IDS = frozenset(DEFINITION.findall((ROOT / "SPEC.md").read_text(encoding="utf-8")))
 AREAS = sorted({identifier.partition("-")[0] for identifier in IDS})
-# In brackets anything counts; elsewhere an area has to exist, so that "UTF-8" is no citation.
+# In brackets anything counts; elsewhere an area has to exist, so that "UTF-8" is not a citation.
 CITATION = re.compile(rf"(?<=\[)[A-Z]+-\d+(?=\])|(?<![\w-])(?:{'|'.join(AREAS)})-\d+(?![\w-])")
 
 FENCE = re.compile(r"^```([\w-]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
