@@ -71,7 +71,7 @@ class Scenario:
         return self.start != "worker"
 
     def means_anything(self, fetch: FetchMode) -> bool:
-        """True if the way of fetching makes a difference."""
+        """True if the scenario applies to this way of fetching."""
         return fetch == "reliable" or (self.basic and not self.is_client)
 
 
