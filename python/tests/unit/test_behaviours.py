@@ -81,7 +81,7 @@ def test_what_a_row_names_is_there(row: list[str]) -> None:
 @pytest.mark.parametrize(
     ("places", "shown", "right"),
     [
-        ("`errors.py` `reference/faq.md` `lua/fetch.lua` `-q` `App.wrap`", "later: in a year or so", True),
+        ("`errors.py` `lua/fetch.lua` `-q` `App.wrap`", "later: in a year or so", True),
         ("`errors.py`", "`unit/test_app.py::test_there_is_one_client` otherwise: so", True),
         ("`errors.py`", "`unit/test_app.py::test_there_is_none`", False),
         ("`errors.py`", "`unit/test_nothing.py::test_it`", False),
