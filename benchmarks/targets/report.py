@@ -85,7 +85,7 @@ class Report:
         """Return the targets in Markdown."""
         shown = self.columns()
         lines = [
-            f"| | what | {' | '.join(shown.values())} | target | reached |",
+            f"| | figure | {' | '.join(shown.values())} | target | reached |",
             f"| --- | --- |{' --- |' * len(shown)} --- | --- |",
         ]
         for target in TARGETS:
@@ -131,7 +131,7 @@ class Report:
         if not shown.keys() - ours.keys():
             return ""
         lines = [
-            f"| | what | {' | '.join(shown)} |",
+            f"| | figure | {' | '.join(shown)} |",
             f"| --- | --- |{' --- |' * len(shown)}",
         ]
         for target in TARGETS:

@@ -32,12 +32,21 @@ CLEAN: tuple[str, ...] = (
     "docs/CONTRIBUTING.md",
     "docs/README.md",
     "docs/SECURITY.md",
+    "docs/explanation/",
     "docs/glossary.md",
+    "docs/how-to/conformance.md",
+    "docs/how-to/implementing.md",
     "docs/internals.md",
+    "docs/reference/behaviours.md",
+    "docs/reference/faq.md",
+    "docs/reference/traps.md",
+    "fixtures/README.md",
+    "lua/",
     "python/tests/tools/",
     "python/tests/unit/test_changelog.py",
     "python/tests/unit/test_glossary.py",
     "python/tests/unit/test_internals.py",
+    "schema/README.md",
 )
 
 SUFFIXES = frozenset({".md", ".py", ".lua", ".sh", ".toml", ".yml"})
