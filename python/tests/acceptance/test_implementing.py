@@ -239,7 +239,7 @@ def test_javascript_client_refuses(server: Server) -> None:
     lines = printed.splitlines()
     assert len(lines) == 19
     assert [line for line in lines if not line.startswith("TypeError: ")] == []
-    assert lines[0] == 'TypeError: args[0]["at"][0]: NaN is no JSON number'
+    assert lines[0] == 'TypeError: args[0]["at"][0]: NaN is not a JSON number'
     assert server.client().llen("queue:default") == 1  # the one that is as deep as it may be
 
 
