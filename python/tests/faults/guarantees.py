@@ -66,7 +66,7 @@ and every one of these faults, which strikes at exactly this command:
 
 If the process is gone, the test ends its lease, which saves a minute. Then a healthy worker runs
 the jobs that are left, and the test counts all jobs, in Redis and in a record that the jobs keep in
-another place. A process that was not killed has to recover without help. `make test` injects
+another place. A process that was not killed has to recover without help. `make thorough` injects
 faults into commands that change data, `make faults` into all commands.
 
 | outcome | meaning |
