@@ -1,4 +1,4 @@
--- done.lua: jobs are over and leave nothing behind: acknowledge and count them.
+-- done.lua: acknowledge and count finished jobs that are not stored anywhere else.
 -- [REL-2] [REL-7] [REL-12] [STAT-1] [STAT-2]
 -- KEYS[1]  private hash of the process
 -- KEYS[2]  processed in all    KEYS[3]  processed on this day
@@ -25,7 +25,7 @@ for i = 4, #ARGV do
 end
 local count = #ARGV - 3 - #lost
 if count > 0 then
-  -- pcall here: a broken counter must not make a finished job look unfinished.
+  -- pcall: a broken counter must not make a finished job look unfinished.
   redis.pcall("INCRBY", KEYS[2], count)
   redis.pcall("INCRBY", KEYS[3], count)
   redis.pcall("EXPIRE", KEYS[3], ARGV[1])

@@ -15,8 +15,8 @@
 if redis.call("EXISTS", KEYS[2]) == 0 then
   return false
 end
--- From the first RPOP on nothing may fail, for a script is not rolled back. So a private key of
--- another type has to show now.
+-- After the first RPOP no command may fail, because a script is not rolled back. So detect a
+-- private key of another type now.
 redis.call("HLEN", KEYS[1])
 local wanted = tonumber(ARGV[2])
 local sequence = tonumber(ARGV[3])
@@ -32,14 +32,14 @@ for i = 6, #KEYS do
     paused[#paused + 1] = name
   end
   while wanted > 0 and paused[#paused] ~= name do
-    -- One at a time if some were returned, to look at each before the next is taken.
-    -- pcall: a key of another type must not keep the other queues from being served.
+    -- Take one at a time if some were returned, to examine each before the next is taken.
+    -- pcall: a key of another type must not stop the service of the other queues.
     local payloads = redis.pcall("RPOP", KEYS[i], any_returned and 1 or wanted)
     if not payloads then
       break
     end
     if payloads.err then
-      -- Not the key is at fault, but a server after a failover: the caller has to know.
+      -- The fault is not the key but a server after a failover, and the caller has to know.
       if string.find(payloads.err, "READONLY") or string.find(payloads.err, "NOREPLICAS") then
         return payloads
       end
@@ -64,7 +64,7 @@ for i = 6, #KEYS do
       taken[#taken + 1] = times[1] or "0"
       taken[#taken + 1] = times[2] or "0"
       if times[2] then
-        wanted = 0 -- it may end its process again: none shall wait behind it and be blamed, too
+        wanted = 0 -- it may end its process again, and a job behind it would be counted as well
       end
     end
     for from = 1, #entries, 1000 do -- more than a few thousand values do not fit into one call

@@ -1,10 +1,10 @@
--- forget.lua: forget how often jobs were returned to their queues, long after the last time. [REL-7]
+-- forget.lua: delete the counts of returned jobs, long after their last return. [REL-7]
 -- KEYS[1]  hash of unfinished jobs: SHA-1 of the payload -> times returned to its queue,
 --          `<SHA-1>:recovered` -> how many of these were recoveries
 -- KEYS[2]  sorted set: SHA-1 -> when it was returned last
 -- ARGV[1]  time up to which they are forgotten    ARGV[2]  how many at most
 -- Returns  how many were forgotten
--- pcall: what only counts must not keep anybody from working.
+-- pcall: a broken counter must not stop a worker.
 local old = redis.pcall("ZRANGE", KEYS[2], "-inf", ARGV[1], "BYSCORE", "LIMIT", 0, ARGV[2])
 for _, digest in ipairs(old) do
   redis.pcall("HDEL", KEYS[1], digest, digest .. ":recovered")

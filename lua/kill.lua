@@ -1,7 +1,7 @@
--- kill.lua: a held job goes to the dead set, which is trimmed.
+-- kill.lua: move a held job to the dead set, and trim the set.
 -- [REL-2] [REL-7] [REL-10] [REL-12] [DEAD-1] [DEAD-2] [DEAD-3] [STAT-1]
 -- KEYS[1]  private hash of the process    KEYS[2]  dead set: member = payload, score = time of death;
---                                         or the set of JSON that is no object [EXEC-4]
+--                                         or the set of JSON that is not an object [EXEC-4]
 -- KEYS[3]  processed in all    KEYS[4]  processed on this day
 -- KEYS[5]  failed in all       KEYS[6]  failed on this day
 -- KEYS[7]  hash of unfinished jobs: SHA-1 of the payload -> times returned to its queue,
@@ -15,11 +15,11 @@
 -- ARGV[8]  1 if this call was made before and got no reply, else 0
 -- Returns  1, or 0 if the job was not held any more and nothing was stored
 
--- Nothing may fail after the entry is gone: a script is not rolled back. Out of memory cannot, once
--- something was written; a key of another type can.
+-- No command may fail after the entry is gone, because a script is not rolled back. After a write
+-- the memory limit cannot make one fail, but a key of another type can.
 local kind = redis.call("TYPE", KEYS[2]).ok
 if kind ~= "zset" and kind ~= "none" then
-  return redis.error_reply("WRONGTYPE " .. KEYS[2] .. " is no sorted set")
+  return redis.error_reply("WRONGTYPE " .. KEYS[2] .. " is not a sorted set")
 end
 local fetched = redis.call("HGET", KEYS[1], ARGV[2])
 if not fetched then

@@ -1,12 +1,12 @@
--- kill_due.lua: move due members that are not a payload to the dead set as they are.
+-- kill_due.lua: move due members that are not payloads to the dead set, byte for byte.
 -- [SCHED-9] [EXEC-4] [DEAD-2] [DEAD-3]
--- KEYS[1]  schedule or retry set    KEYS[2]  dead set, or the set of JSON that is no object
+-- KEYS[1]  schedule or retry set    KEYS[2]  dead set, or the set of JSON that is not an object
 -- ARGV[1]  now, Unix seconds    ARGV[2]  score up to which the dead are forgotten
 -- ARGV[3]  size limit           ARGV[4..]  members (exact bytes)
 -- Returns  the members that this call moved
 local kind = redis.call("TYPE", KEYS[2]).ok
 if kind ~= "zset" and kind ~= "none" then
-  return redis.error_reply("WRONGTYPE " .. KEYS[2] .. " is no sorted set")
+  return redis.error_reply("WRONGTYPE " .. KEYS[2] .. " is not a sorted set")
 end
 local moved = {}
 for i = 4, #ARGV do

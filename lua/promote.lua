@@ -2,7 +2,7 @@
 -- KEYS[1]  schedule or retry set    KEYS[2]  set of queue names    KEYS[3..]  queue lists
 -- ARGV[1..]  fours: member (exact bytes), number of its queue (1 is KEYS[3]), queue name,
 --            payload to push
--- Returns  {how many this call moved, how many stay because their queue is no list};
+-- Returns  {how many this call moved, how many stay because their queue is not a list};
 --          the others were taken by another promoter
 local moved, stuck = 0, 0
 local usable, registered = {}, {}
@@ -13,7 +13,7 @@ for i = 1, #ARGV, 4 do
     local kind = redis.call("TYPE", queue).ok
     usable[number] = kind == "list" or kind == "none"
   end
-  -- A member whose queue is no list stays: a script is not rolled back when a command fails.
+  -- A member whose queue is not a list stays, because a script is not rolled back.
   if not usable[number] then
     if redis.call("ZSCORE", KEYS[1], ARGV[i]) then
       stuck = stuck + 1

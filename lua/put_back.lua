@@ -16,7 +16,7 @@ for i = 3, #ARGV, 2 do
   local queue = KEYS[4 + tonumber(ARGV[i + 1])]
   local kind = redis.call("TYPE", queue).ok
   local payload = redis.call("HGET", KEYS[1], ARGV[i])
-  -- A job whose queue is no list stays held: a script is not rolled back when a command fails.
+  -- A job whose queue is not a list stays held, because a script is not rolled back.
   if payload and (kind == "list" or kind == "none") then
     redis.call("HDEL", KEYS[1], ARGV[i])
     redis.call("RPUSH", queue, payload)

@@ -1,4 +1,4 @@
--- requeue.lua: a held job gives way and goes to the head of a queue, like a push.
+-- requeue.lua: push a held job that gives way to the head of a queue.
 -- [REL-2] [REL-7] [REL-12] [ITER-4] [KEY-1] [STAT-1] [STAT-2]
 -- KEYS[1]  private hash of the process    KEYS[2]  queue list
 -- KEYS[3]  processed in all    KEYS[4]  processed on this day
@@ -14,11 +14,11 @@
 -- ARGV[7]  1 if this call was made before and got no reply, else 0
 -- Returns  1, or 0 if the job was not held any more and nothing was pushed
 
--- Nothing may fail after the entry is gone: a script is not rolled back. Out of memory cannot, once
--- something was written; a key of another type can.
+-- No command may fail after the entry is gone, because a script is not rolled back. After a write
+-- the memory limit cannot make one fail, but a key of another type can.
 local kind = redis.call("TYPE", KEYS[2]).ok
 if kind ~= "list" and kind ~= "none" then
-  return redis.error_reply("WRONGTYPE " .. KEYS[2] .. " is no list")
+  return redis.error_reply("WRONGTYPE " .. KEYS[2] .. " is not a list")
 end
 local fetched = redis.call("HGET", KEYS[1], ARGV[2])
 if not fetched then

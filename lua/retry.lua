@@ -1,4 +1,4 @@
--- retry.lua: held jobs failed and go to the retry set, each or none of its steps.
+-- retry.lua: move held jobs that failed to the retry set, each one completely or not at all.
 -- [REL-2] [REL-7] [REL-12] [RETRY-9] [STAT-1] [STAT-2]
 -- KEYS[1]  private hash of the process    KEYS[2]  retry set: member = payload, score = due time
 -- KEYS[3]  processed in all    KEYS[4]  processed on this day
@@ -13,11 +13,11 @@
 --            payload to store
 -- Returns  the fields that were not held any more; nothing was stored for those
 
--- Nothing may fail after an entry is gone: a script is not rolled back. Out of memory cannot, once
--- something was written; a key of another type can.
+-- No command may fail after an entry is gone, because a script is not rolled back. After a write
+-- the memory limit cannot make one fail, but a key of another type can.
 local kind = redis.call("TYPE", KEYS[2]).ok
 if kind ~= "zset" and kind ~= "none" then
-  return redis.error_reply("WRONGTYPE " .. KEYS[2] .. " is no sorted set")
+  return redis.error_reply("WRONGTYPE " .. KEYS[2] .. " is not a sorted set")
 end
 local lost = {}
 local any_returned = redis.call("EXISTS", KEYS[7]) == 1

@@ -5,7 +5,7 @@
 
 All on one server that nobody else uses, in turn, so that what disturbs, disturbs all. Needs what
 `make interop` needs, without which Sidekiq is left out, and for Sidekiq with YJIT what
-`.ci/ruby-yjit` builds. What the figures say and what not: docs/performance.md.
+`.ci/ruby-yjit` builds. docs/explanation/performance.md explains the figures.
 
 Exit status: 0 all was measured; 1 a sample failed, which was named, and the others are kept; 2
 wrong usage.

@@ -1,4 +1,4 @@
-"""What was measured, as a table for people, JSON for programs, and plots."""
+"""The measured figures as a table for people, JSON for programs, and plots."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from benchmarks.targets.stage import Stage
 
 __all__ = ["DISTURBED", "Report", "pages", "surroundings", "write"]
 
-DISTURBED = 0.3  # cores that others used: a sample with more is no figure
+DISTURBED = 0.3  # cores that others used: a sample with more is not a figure
 BUSY = """
 
-**The machine was busy with other things, most of the time.** CPU for each job holds all the same,
-ratios by and large, rates and latencies do not: they are what a calm machine exceeds."""
+**The machine was busy with other work most of the time.** CPU for each job is reliable
+nevertheless, and ratios are roughly right. Rates and latencies are not: a calm machine is
+better."""
 PLOTS = (
     ("drain", "no-op jobs drained a second, 1 process"),
     ("failing", "raising jobs stored for retry a second"),
@@ -32,10 +33,10 @@ PLOTS = (
     ("one", "jobs enqueued one by one a second"),
 )
 HEAD = """\
-# Targets, and what was measured
+# Targets and measured figures
 
 Made by `make bench ARGS='targets --peers --out docs/performance'`, not by hand; all samples are in
-[results.json](results.json). What the figures say, and what not: [performance](../performance.md).
+[results.json](results.json). [Performance](../explanation/performance.md) explains the figures.
 
 """
 
@@ -84,7 +85,7 @@ class Report:
         """Return the targets in Markdown."""
         shown = self.columns()
         lines = [
-            f"| | what | {' | '.join(shown.values())} | target | reached |",
+            f"| | figure | {' | '.join(shown.values())} | target | reached |",
             f"| --- | --- |{' --- |' * len(shown)} --- | --- |",
         ]
         for target in TARGETS:
@@ -104,7 +105,7 @@ class Report:
         return {known[word]: LABELS.get(word, word) for word in wanted if word in known}
 
     def cpu(self) -> str:
-        """Return what a job costs the workers, in Markdown: little depends on what others do."""
+        """Return the CPU of the workers for a job, in Markdown; other programs change it little."""
         shown = self.columns()
         lines = [
             f"| CPU of the workers, µs a job | {' | '.join(shown.values())} |",
@@ -130,7 +131,7 @@ class Report:
         if not shown.keys() - ours.keys():
             return ""
         lines = [
-            f"| | what | {' | '.join(shown)} |",
+            f"| | figure | {' | '.join(shown)} |",
             f"| --- | --- |{' --- |' * len(shown)}",
         ]
         for target in TARGETS:
@@ -147,7 +148,7 @@ def unversioned(team: str) -> str:
 
 
 def title(target: Target) -> str:
-    """Return what is measured, and in what."""
+    """Return the title of a target with its unit."""
     return f"{target.title}{f', {target.unit}' if target.unit else ''}"
 
 
@@ -192,7 +193,7 @@ def surroundings(stage: Stage, rubies: Mapping[str, str], *, minutes: int) -> di
 
 
 def write(directory: Path, report: Report, around: Mapping[str, Any]) -> None:
-    """Write results.json and what is made from it."""
+    """Write results.json and the pages that are made from it."""
     directory.mkdir(exist_ok=True)
     results = {"surroundings": around, "samples": report.samples}
     (directory / "results.json").write_text(_json(results))
@@ -201,7 +202,7 @@ def write(directory: Path, report: Report, around: Mapping[str, Any]) -> None:
 
 
 def pages(results: Mapping[str, Any]) -> dict[str, str]:
-    """Return targets.md and the plots, by their names, from what results.json holds."""
+    """Return targets.md and the plots, by their names, from the content of results.json."""
     report, around = Report(), results["surroundings"]
     report.samples = list(results["samples"])
     calm = 1 - report.disturbed()
@@ -210,7 +211,7 @@ def pages(results: Mapping[str, Any]) -> dict[str, str]:
         f"Median (least to most) of {report.repeats()}. {around['cores']} virtual cores, ",
         f"on which everything ran; {around['server']}, {around['python']}, {around['system']}, ",
         f"{around['date']}. ",
-        f"While {calm:.0%} of the samples were taken, others used less than {DISTURBED} cores.",
+        f"During {calm:.0%} of the samples, other programs used less than {DISTURBED} cores.",
         *(f" {team} ran on {ruby}." for team, ruby in around.get("rubies", {}).items()),
         "" if calm >= 0.5 else BUSY,
         "\n\n",
@@ -220,8 +221,8 @@ def pages(results: Mapping[str, Any]) -> dict[str, str]:
         parts += ["\n", cpu]
     if others := report.others():
         parts += [
-            "\n## Beside other queues\n\nMedian (least to most); settings and what they mean: ",
-            "[performance](../performance.md).\n\n",
+            "\n## Comparison with other queues\n\nMedian (least to most). ",
+            "[Performance](../explanation/performance.md) explains the settings.\n\n",
             others,
         ]
     found: dict[str, str] = {}

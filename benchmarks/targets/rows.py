@@ -177,7 +177,7 @@ TARGETS = [
     *(
         Target(
             *(10, f"jobs that wait for 10 ms, {slots} threads", f"waiting_{slots}", "ideal", "%"),
-            *(f"{share} % of what threads that only wait could do", (Bar(share),)),
+            *(f"{share} % of the rate of threads that only wait", (Bar(share),)),
         )
         for slots, share in ((10, 97), (50, 96), (100, 94))
     ),

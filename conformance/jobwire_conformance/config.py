@@ -69,7 +69,7 @@ def load(path: Path) -> Config:
     except FileNotFoundError:
         raise Usage(
             f"{path} does not exist; it says what the implementation claims and how its programs "
-            "are started: see docs/conformance.md"
+            "are started: see docs/how-to/conformance.md"
         ) from None
     except (OSError, ValueError) as error:
         raise Usage(f"{path}: {error}") from None

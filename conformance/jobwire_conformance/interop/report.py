@@ -177,7 +177,7 @@ def markdown(found: Found) -> str:
     pairs, handovers = _tables(found)
     server = " ".join(found.server)
     lines = [
-        "# Who works with whom",
+        "# Implementations in pairs",
         "",
         f"Written by `jobwire conform interop`, specification {data.spec_version()}, {server}.",
         "",
@@ -191,25 +191,25 @@ def markdown(found: Found) -> str:
         lines.append(f"| {' | '.join(map(str, row))} |")
     lines += [
         "",
-        "## Push and perform",
+        "## Push and run",
         "",
-        f"Each client (row) pushes {len(POOL)} jobs with arguments that some language has trouble "
-        "with, each worker (column) performs them. A cell counts the jobs that ran once, with "
-        "arguments equal to those asked for to the type and the last digit; those that the client "
-        "refuses to push are left out.",
+        f"Each client (row) pushes {len(POOL)} jobs with arguments that cause trouble in some",
+        "language. Each worker (column) runs them. A cell counts the jobs that ran once, with",
+        "arguments equal in type and to the last digit to those that were pushed. Jobs that the",
+        "client refuses to push are left out.",
         "",
         *_marked(pairs),
         "",
         "## Fail and retry",
         "",
-        "A job fails in one worker (row), which then ends; another one (column) has to retry it. "
-        "`changed`: it did, but something of the job is not as it has to be.",
+        "A job fails in one worker (row), which then ends. Another worker (column) has to retry",
+        "it. `changed` means that it did, but a part of the job is wrong.",
         "",
         *_marked(handovers),
     ]
     notes = _notes(found)
     if notes:
-        lines += ["", "## What is behind it"]
+        lines += ["", "## Details"]
     for name, texts in notes.items():
         lines += ["", f"### {name}", "", *(f"- {_escaped(each)}" for each in texts)]
     return "\n".join(lines) + "\n"

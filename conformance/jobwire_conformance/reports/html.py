@@ -243,8 +243,8 @@ def _losses(results: Results, trace: Sequence[TraceLine]) -> Iterator[str]:
         return
     yield '<h2 id="losses">Loss map</h2>'
     yield (
-        "<p>What became of a job when the process that had it was cut off, just before and just "
-        "after each command that changed something.</p>"
+        "<p>Fate of a job when its process was cut off, immediately before and after each command "
+        "with an effect.</p>"
     )
     yield '<div class="scroll"><table><thead><tr><th scope="col">Window</th>'
     yield "".join(

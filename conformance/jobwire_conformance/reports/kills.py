@@ -31,17 +31,18 @@ def markdown(table: Table) -> str:
 def _lines(table: Table) -> Iterator[str]:
     about, kills = table["implementation"], table["mutants"]
     yield from (
-        "# Which mistakes the suite finds",
+        "# Mistakes that the suite finds",
         "",
-        "Made by `jobwire conform kills`, which puts one mistake after the other into what",
-        "an implementation says, and looks which checks fail. A mistake that no check of its",
-        "requirement notices survives. [What mutants are](../conformance.md#mutants)",
+        "Made by `jobwire conform kills`. It puts one mistake (a",
+        "[mutant](../how-to/conformance.md#mutants)) after the other into the traffic of an",
+        "implementation, and runs the checks. A mutant survives if no check of its requirement",
+        "fails.",
         "",
         f"{table['started'][:10]}: {about['name']} {about['version']}, specification "
         f"{table['spec']}, suite {table['suite']}, {table['server']}, "
         f"{table['seconds']:.0f} s. {closing(table)}.",
         "",
-        "## Alive",
+        "## Survivors",
         "",
     )
     alive = [*_alive(kills)]
@@ -50,7 +51,7 @@ def _lines(table: Table) -> Iterator[str]:
         yield f"- `{each['mutant']}` for {each['requirement']}: {each['fate']}{why}"
     for tally in obligations(kills).values():
         if not tally.killed:
-            yield f"- {tally.id} has no mutant that is killed"
+            yield f"- {tally.id} does not have a killed mutant"
     if not alive and all(tally.killed for tally in obligations(kills).values()):
         yield "None."
     yield from ("", "## Table", "", "| Requirement | Mutant | Killed by |", "| --- | --- | --- |")

@@ -12,16 +12,16 @@ __all__ = ["FATES", "WINDOWS", "Row", "rows"]
 
 FATES: Mapping[Fate, str] = {
     "kept": "it ran once",
-    "lost": "it never ran, and nothing of it is left",
-    "duplicated": "it ran more than once, or ran and is still there",
-    "stuck": "it is there, and nobody runs it",
+    "lost": "it never ran, and Redis does not hold it",
+    "duplicated": "it ran more than once, or ran and is still in Redis",
+    "stuck": "Redis holds it, and no worker runs it",
 }
 """What can become of a job, and what that means."""
 
 WINDOWS: Mapping[str, str] = {
     "LW-1": "from the fetch to the storing of the outcome",
     "LW-2": "from the removal of a due job to its push",
-    "LW-3": "from an inspector's removal to the push or burial that follows",
+    "LW-3": "from an inspector's removal to the push or kill that follows",
 }
 """The loss windows of SPEC.md, section 20."""
 

@@ -23,12 +23,12 @@ Mark = Literal["met", "as-far", "failed", "deviation", "part", "none", "unclaime
 SYMBOLS: Mapping[str, tuple[str, str]] = {
     "pass": ("✓", "holds"),
     "met": ("✓", "met: every obligation that the suite can check ran and holds"),
-    "as-far": ("(✓)", "met as far as that run went: other specification, or fewer checks"),
+    "as-far": ("(✓)", "met in a run with another specification or fewer checks"),
     "fail": ("✗", "does not hold"),
     "failed": ("✗", "not met"),
-    "blocked": ("✗", "could not be tried, since what it builds on failed"),
+    "blocked": ("✗", "could not be tried, because an earlier step failed"),
     "flaky": ("✗", "holds in some runs only"),
-    "deviation": ("≠", "does not hold, and the implementation says why"),
+    "deviation": ("≠", "does not hold, and the implementation gives a reason"),
     "stale": ("✓!", "holds, though it is declared as a deviation"),
     "warn": ("!", "a recommendation that is not followed"),
     "info": ("i", "a permission that is not used"),
@@ -37,7 +37,7 @@ SYMBOLS: Mapping[str, tuple[str, str]] = {
     "none": ("?", "not checked"),
     "unclaimed": ("·", "not claimed"),
     "not-claimed": ("·", "not claimed"),
-    "added-after": ("+", "checked by what does not count yet for that version"),
+    "added-after": ("+", "checked by a check that does not count yet for that version"),
 }
 """Status to its sign, and what that means."""
 

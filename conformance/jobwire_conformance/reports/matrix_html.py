@@ -34,7 +34,7 @@ def matrix_html(matrix: Matrix) -> str:
 
 
 def _legend() -> Iterator[str]:
-    yield "<details><summary>What the signs mean</summary><ul>"
+    yield "<details><summary>Meaning of the signs</summary><ul>"
     seen = set()
     for status, (sign, meaning) in SYMBOLS.items():
         if (sign, meaning) not in seen:
@@ -129,7 +129,7 @@ def _cell(status: str, note: str, why: str = "") -> str:
 
 def _losses(matrix: Matrix) -> Iterator[str]:
     yield '<h2 id="losses">Loss maps</h2>'
-    yield "<p>What became of a job when its process was cut off, at how many points.</p>"
+    yield "<p>Fate of a job when its process was cut off, with the number of points.</p>"
     yield '<div class="cards">'
     for column in matrix.columns:
         found = rows(column.results)
@@ -162,7 +162,7 @@ def _losses(matrix: Matrix) -> Iterator[str]:
 
 
 def _notes(matrix: Matrix) -> Iterator[str]:
-    yield '<h2 id="why">What is not met, and why</h2>'
+    yield '<h2 id="why">Requirements that are not met</h2>'
     if not any(column.notes for column in matrix.columns):
         yield "<p>Everything that was checked holds.</p>"
     for number, column in enumerate(matrix.columns):

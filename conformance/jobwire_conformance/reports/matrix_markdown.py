@@ -17,7 +17,7 @@ __all__ = ["loss_maps_page", "matrix_page"]
 def matrix_page(matrix: Matrix) -> str:
     """Return the page."""
     lines = ["# Conformance matrix", ""]
-    lines += [f"Requirements of jobwire {data.spec_version()}. What the signs mean:", ""]
+    lines += [f"Requirements of jobwire {data.spec_version()}. Meaning of the signs:", ""]
     lines += _legend()
     lines += ["", "## Implementations", "", *_implementations(matrix), "", "## Claims", ""]
     lines += table(
@@ -31,7 +31,7 @@ def matrix_page(matrix: Matrix) -> str:
         lines += ["", f"## {claim}", "", *_requirements(matrix, claim)]
         if unchecked := matrix.unchecked(claim):
             lines += ["", f"Not checked for this claim yet: {', '.join(unchecked)}."]
-    lines += ["", "## What is not met, and why", ""]
+    lines += ["", "## Requirements that are not met", ""]
     for column in matrix.columns:
         lines += [*_notes(column)]
     return "\n".join(lines).rstrip() + "\n"
@@ -42,8 +42,8 @@ def loss_maps_page(matrix: Matrix) -> str:
     lines = [
         "# Loss maps",
         "",
-        "What became of a job when the process that had it was cut off, just before and just",
-        "after each command that changed something: at how many such points it was",
+        "For each map the suite cut off the process of a job immediately before and after each",
+        "command with an effect. The columns count the points at which the job was",
         "",
         *(f"- {fate}: {meaning}" for fate, meaning in FATES.items()),
     ]
@@ -74,7 +74,7 @@ def loss_maps_page(matrix: Matrix) -> str:
             if loss["outcome"] != "kept"
         ]
         if bad:
-            lines += ["", *table(["Implementation", "Case", "Cut off", "The job"], bad)]
+            lines += ["", *table(["Implementation", "Case", "Cut off", "Fate"], bad)]
     without = [column.title for column, of in found if not of]
     if without:
         lines += ["", f"No map: {', '.join(map(cell, without))}."]
@@ -86,7 +86,7 @@ def _legend() -> list[str]:
     for sign, meaning in SYMBOLS.values():
         if meaning not in meanings.setdefault(sign, []):
             meanings[sign].append(meaning)
-    return table(["Sign", "Means"], ([sign, "; ".join(of)] for sign, of in meanings.items()))
+    return table(["Sign", "Meaning"], ([sign, "; ".join(of)] for sign, of in meanings.items()))
 
 
 def _implementations(matrix: Matrix) -> list[str]:

@@ -10,9 +10,9 @@ const SCRIPT = "redis.call('SADD', KEYS[1], ARGV[1]) return redis.call('LPUSH', 
 export function json(value, path, level) {
   const refuse = (why) => { throw new TypeError(`${path}: ${String(value)} ${why}`) }
   if (value === null || typeof value === 'boolean' || typeof value === 'bigint') return `${value}`
-  if (typeof value === 'string') return value.isWellFormed() ? JSON.stringify(value) : refuse('is no Unicode')
+  if (typeof value === 'string') return value.isWellFormed() ? JSON.stringify(value) : refuse('is not Unicode')
   if (typeof value === 'number') {
-    if (!Number.isFinite(value)) refuse('is no JSON number') // [PAY-4]
+    if (!Number.isFinite(value)) refuse('is not a JSON number') // [PAY-4]
     if (Number.isInteger(value) && !Number.isSafeInteger(value)) refuse('is rounded, use a BigInt') // [PAY-5]
     return Object.is(value, -0) ? '-0.0' : `${value}` // [PAY-6]
   }
@@ -24,10 +24,10 @@ export function json(value, path, level) {
   return `{${Object.entries(value).map(([k, v]) => `${json(k, path, level)}:${inner(v, k)}`).join(',')}}`
 }
 
-// Resolves to the jid when the job exists; an error says whether it may exist all the same. [PUSH-8]
+// Resolves to the jid when the job exists; an error says whether it may exist. [PUSH-8]
 export function push(klass, args, { queue = 'default', retry = true, at, host = '127.0.0.1', port = 6379 } = {}) {
-  for (const name of [klass, queue]) if (typeof name !== 'string' || !name) throw new TypeError('a name is no text')
-  if (!Array.isArray(args)) throw new TypeError('args is no array')
+  for (const name of [klass, queue]) if (typeof name !== 'string' || !name) throw new TypeError('a name is not text')
+  if (!Array.isArray(args)) throw new TypeError('args is not an array')
   if (typeof retry !== 'boolean' && !(Number.isSafeInteger(retry) && retry >= 0)) throw new TypeError('retry')
   if (at !== undefined && !(typeof at === 'number' && at >= 0 && at < 1e11)) throw new TypeError('at is not in seconds')
   const jid = randomBytes(12).toString('hex')

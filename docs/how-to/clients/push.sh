@@ -4,7 +4,7 @@
 #   push.sh HardJob '[1,"two"]'                      now
 #   push.sh HardJob '[1,"two"]' low 1798761600       then, in seconds since 1970
 #
-# ARGS is one JSON array as compact text (`jq -c` makes it); a shell cannot check what is inside.
+# ARGS is one JSON array as compact text (`jq -c` makes it); a shell cannot check its contents.
 # REDIS_CLI says how to call redis-cli, options included. Prints the jid. Exit status: 0 written,
 # 1 may have been written, 2 not written. [PUSH-8]
 set -eu
@@ -16,7 +16,7 @@ refuse() { echo "push.sh: not written: $*" >&2; exit 2; }
 for name in "$class" "$queue"; do # both go into JSON text unquoted
   case $name in '' | *[!A-Za-z0-9:_.-]*) refuse "cannot use the name '$name'" ;; esac
 done
-case $args in '['*']') ;; *) refuse 'ARGS is no JSON array' ;; esac
+case $args in '['*']') ;; *) refuse 'ARGS is not a JSON array' ;; esac
 case $at in *[!0-9]* | ????????????*) refuse 'AT is not in seconds since 1970' ;; esac # [SCHED-4]
 
 jid=$(od -An -N12 -tx1 /dev/urandom | tr -d ' \n')

@@ -91,7 +91,7 @@ def limit_of(
         return "cores, if the server is here"
     if load is not None and load > cores:
         return "other work on this machine"
-    return "Python and server in turn"
+    return "Python and server, alternately"
 
 
 def percentile(values: Sequence[float], share: float) -> float:

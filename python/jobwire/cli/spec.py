@@ -150,9 +150,10 @@ def extract(root: Path, write: bool) -> int:
 def trace(root: Path, write: bool) -> int:
     """Make docs/traceability.md and its index: which file cites which requirement.
 
-    With --write also lua/README.md, the SHA-1 and the contract of each script.
+    With --write also lua/README.md, the SHA-1 and the contract of each script, and the table of
+    mistakes in SPEC.md.
     """
-    from jobwire.spec import citations, scripts
+    from jobwire.spec import citations, scripts, traps
     from jobwire.spec import trace as pages
 
     document, _ = _checkout(root)
@@ -162,6 +163,7 @@ def trace(root: Path, write: bool) -> int:
     found = citations.cited(root)
     texts = {"docs/traceability.md": pages.page(document, found)}
     if write:
+        texts["SPEC.md"] = traps.updated(root)
         texts["schema/traceability.json"] = pages.index(found)
         if not [*scripts.undescribed(root, document)]:  # the check says which
             texts["lua/README.md"] = scripts.page(root, document)

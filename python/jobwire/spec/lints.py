@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jobwire.spec import examples, oracle, record, scripts, trace
+from jobwire.spec import examples, oracle, record, scripts, trace, traps
 from jobwire.spec.citations import Citations
 from jobwire.spec.document import CITATION, KEYWORDS, Document, Requirement, keywords_of
 
@@ -108,6 +108,12 @@ def of_records(
                 "is not what the files say that cite requirements; "
                 "to repair: jobwire spec trace --write",
             )
+    if traps.outdated(root):
+        yield Fault(
+            "SPEC.md",
+            "out-of-date",
+            f"section 26 differs from {traps.PAGE}; to repair: jobwire spec trace --write",
+        )
     if missing := list(scripts.undescribed(root, document)):
         for name, section in missing:
             yield Fault(f"lua/{name}.lua", "script", f"has no row in section {section} of SPEC.md")

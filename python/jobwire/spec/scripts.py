@@ -1,4 +1,4 @@
-"""lua/README.md: the name by which a server knows each script, beside what SPEC.md says of it."""
+"""lua/README.md: the SHA-1 of each script, and its contract from SPEC.md."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def page(root: Path, document: Document) -> str:
         "",
         "Made by `jobwire spec trace --write`; `jobwire spec check` fails when it is out of date.",
         "",
-        "One atomic step each. The header of a script says what its keys and arguments are, and",
-        "[SPEC.md](../SPEC.md) what it promises, in sections 18 and 19.",
+        "Each script is one atomic step. Its header describes its keys and arguments. Sections 18",
+        "and 19 of [SPEC.md](../SPEC.md) describe its guarantees.",
         "",
-        "| Script | SHA-1 | What it does |",
+        "| Script | SHA-1 | Purpose |",
         "| --- | --- | --- |",
     ]
     names = sorted(_names(root), key=[*contracts].index)
@@ -50,12 +50,12 @@ def page(root: Path, document: Document) -> str:
         if (acts_if := conditions[name][0]) != "the same":  # as the row before it
             condition = acts_if
         lines.append(f"| {name} | {' | '.join(contracts[name])} | {condition} |")
-    lines += ["", "## What a crash leaves", "", *_paragraph(document, "A crash of the caller")]
+    lines += ["", "## State after a crash", "", *_paragraph(document, "A crash of the caller")]
     return "\n".join(lines) + "\n"
 
 
 def undescribed(root: Path, document: Document) -> Iterator[tuple[str, str]]:
-    """Yield the scripts that a table of SPEC.md leaves out, and the section it is in."""
+    """Yield the scripts that a table of SPEC.md leaves out, and the section of the table."""
     for cells, section in ((_CONTRACT, "18"), (_CONDITION, "19")):
         known = _rows(document, cells)
         yield from ((name, section) for name in _names(root) if name not in known)

@@ -195,13 +195,13 @@ def test_wrong_usage_is_one_line() -> None:
     [
         ({"client_cpu": 0.3, "server_cpu": 0.95}, "the server's core"),
         ({"client_cpu": 0.95}, "Python's core"),
-        ({"client_cpu": 0.95, "processes": 2}, "Python and server in turn"),
+        ({"client_cpu": 0.95, "processes": 2}, "Python and server, alternately"),
         ({"client_cpu": 1.9, "processes": 2}, "Python's cores"),
         ({"waiting": 0.7}, "round trips"),
         ({"waiting": 0.7, "server_cpu": None, "load": 9.0}, "round trips"),
         ({"client_cpu": 1.1, "processes": 2, "server_cpu": 0.7}, "cores, if the server is here"),
         ({"load": 2.5}, "other work on this machine"),
-        ({"load": 1.5}, "Python and server in turn"),
+        ({"load": 1.5}, "Python and server, alternately"),
     ],
 )
 def test_the_limit_is_what_is_used_up(used: dict[str, Any], limit: str) -> None:

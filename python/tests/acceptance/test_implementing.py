@@ -1,4 +1,4 @@
-"""The small clients of docs/implementing.md push what a worker then runs, argument for argument."""
+"""A worker runs what the clients of docs/how-to/implementing.md push, argument for argument."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.servers import Server, wait_until
 from tests.workers import running
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
-GUIDE = (DOCS / "implementing.md").read_text(encoding="utf-8")
+GUIDE = (DOCS / "how-to" / "implementing.md").read_text(encoding="utf-8")
 CLIENTS = DOCS / "how-to" / "clients"
 
 # Stands in for redis-cli where none is installed: the same words in, the same text and status out.
@@ -239,7 +239,7 @@ def test_javascript_client_refuses(server: Server) -> None:
     lines = printed.splitlines()
     assert len(lines) == 19
     assert [line for line in lines if not line.startswith("TypeError: ")] == []
-    assert lines[0] == 'TypeError: args[0]["at"][0]: NaN is no JSON number'
+    assert lines[0] == 'TypeError: args[0]["at"][0]: NaN is not a JSON number'
     assert server.client().llen("queue:default") == 1  # the one that is as deep as it may be
 
 

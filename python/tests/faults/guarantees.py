@@ -1,4 +1,4 @@
-"""docs/guarantees.md: what was found out, as a page."""
+"""docs/explanation/guarantees.md: the results of the fault runs, as a page."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tests.faults.scenarios import SCENARIOS, Scenario
 
 __all__ = ["CELLS", "PAGE", "introduction", "render", "rows"]
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "guarantees.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "explanation" / "guarantees.md"
 
 KEPT, TWICE, LOST, EITHER, ELSEWHERE = "kept", "kept, may run twice", "lost", "may be lost", "-"
 CELLS = {
-    KEPT: "every job is finished, or dead for its own reason; each ran as often as called for",
-    TWICE: "the same, but a job ran once more than called for",
+    KEPT: "every job is finished, or dead for its own reason, and ran as often as it should",
+    TWICE: "the same, but a job ran once more than it should",
     LOST: "a job was lost",
-    EITHER: "in some runs a job was lost: it depends on what else was going on",
-    ELSEWHERE: "the process did not get there in that run",
+    EITHER: "a job was lost in some runs, depending on the other work of the process",
+    ELSEWHERE: "the process did not reach this command in that run",
 }
 _MODES: dict[FetchMode, str] = {
     "reliable": "## Reliable fetch",
@@ -28,54 +28,56 @@ _MODES: dict[FetchMode, str] = {
 }
 _SAYS: dict[FetchMode, str] = {
     "reliable": """\
-Nothing is lost, stuck or invented at any point.
+No fault loses a job, leaves it stuck or invents one.
 
-A job runs twice in one case only: its process was killed after the job's last line and before
-its outcome was stored. The job is then still in the private hash of the dead process, so it is
-recovered and run again. Nothing on this side of the job can know that it had ended; whoever
-cannot bear it makes the job idempotent. The tests accept a second run only for jobs that the
-killed process held and that had ended.""",
+A job runs twice in one case only: its process is killed after the last line of the job and before
+its outcome is stored. The job is then still in the private hash of the dead process, so another
+worker recovers it and runs it again. A queue cannot know that the job had ended. A job that must
+not run twice has to be idempotent. The tests accept a second run only for jobs that the killed
+process held and that had ended.""",
     "basic": """\
-BRPOP, as Sidekiq does it: from the reply of the fetch to the storing of the outcome a job is in the
-memory of one process (LW-1). Jobs are lost when that process is killed meanwhile, wherever it is,
-and when the connection ends between BRPOP and its reply; nowhere else. Promotion and pushes are the
-same as above. A retry whose ZADD was carried out but not answered is stored again, as is a job that
-a stopping worker puts back with RPUSH, and may then run twice.""",
+Basic fetch uses BRPOP, as Sidekiq does. From the reply of the fetch to the storing of the outcome,
+a job exists only in the memory of one process (LW-1). Two faults lose jobs: the process is killed
+in this time, or the connection ends between BRPOP and its reply. No other fault loses a job.
+Promotion and pushes work as they do with reliable fetch. A retry whose ZADD took effect but got no
+reply is stored again, and so is a job that a stopping worker puts back with RPUSH. Such a job may
+run twice.""",
 }
 
 
 def introduction() -> str:
-    """Return what stands before the tables."""
+    """Return the text before the tables."""
     legend = "\n".join(f"| {cell} | {meaning} |" for cell, meaning in CELLS.items())
     return f"""\
-# What a crash at every command does
+# Guarantees under a fault at every command
 
 Made by `make faults ARGS=--write`, not by hand.
 
-A real process works behind a proxy that sees every command on its way to Redis. Once it works
-undisturbed, so that its commands are known. Then it works again for every single command and
-every one of these, at exactly this command:
+The tests run a real process behind a proxy that sees every command on its way to Redis. The first
+run has no faults and records the commands. Then the process runs again for every recorded command
+and every one of these faults, which strikes at exactly this command:
 
-- **cut before**, **cut after**: the connection ends before the server sees the command; or after
-  it was carried out, but before the answer
-- **OOM**, **READONLY**: the server refuses the command: out of memory; after a failover
-- **kill before**, **kill after**: the process is killed with signal 9, the command not seen, or
-  carried out and not answered
+- **cut before**: the connection ends before the server sees the command
+- **cut after**: the connection ends after the command took effect and before its reply
+- **OOM**: the server refuses the command because it is out of memory
+- **READONLY**: the server refuses the command after a failover
+- **kill before**: signal 9 kills the process before the server sees the command
+- **kill after**: signal 9 kills the process after the command took effect and before its reply
 
-Then the lease of a process that is gone is ended by hand, to save a minute; a healthy worker
-finishes what is there; and the jobs are counted, in Redis and in a record that the jobs
-themselves keep elsewhere. A process that was not killed has to come to its senses alone.
-`make test` does this for commands that change something, `make faults` for all.
+If the process is gone, the test ends its lease, which saves a minute. Then a healthy worker runs
+the jobs that are left, and the test counts all jobs, in Redis and in a record that the jobs keep in
+another place. A process that was not killed has to recover without help. `make thorough` injects
+faults into commands that change data, `make faults` into all commands.
 
 | outcome | meaning |
 | --- | --- |
 {legend}
 
-A row stands for all commands of that name in the scenario. Of a command that a worker repeats for
-as long as it lives the first {FEW} are struck, of scripts all. `SCRIPT LOAD` and the first call
-of each script belong together: the servers are new and know no scripts. Pauses between two
-tries are shortened. What `make chaos` does, at random and for as long as you like, is beyond
-these tables: several faults at once, paused processes, a Redis that is restarted or killed.
+A row stands for all commands of that name in the scenario. Scripts have faults at every call. A
+command that a worker repeats all the time has faults at its first {FEW} calls. `SCRIPT LOAD` and
+the first call of each script belong together, because the servers are new and know no scripts.
+Pauses between two tries are shortened. `make chaos` goes further than these tables: it combines
+faults at random for any length of time, pauses processes, and restarts or kills Redis.
 """
 
 

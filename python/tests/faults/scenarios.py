@@ -1,4 +1,4 @@
-"""What a process is made to do while something goes wrong. One entry a scenario."""
+"""Scenarios: the work that a process does while faults are injected."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Seed:
     """A job that is there at the beginning.
 
     Attributes:
-        kind: Its class, one of `jobs`; None for something that is no job.
+        kind: Its class, one of `jobs`; None for a payload that is not a job.
         place: Where it is; an orphan is held by a process that died.
-        raw: What it is, if it is no job.
+        raw: The payload, if it is not a job.
     """
 
     kind: str | None = "Quick"
@@ -45,14 +45,14 @@ class Scenario:
 
     Attributes:
         name: In the table.
-        title: What happens, for readers.
+        title: One sentence for readers, without capital and full stop.
         seeds: The jobs that are there.
-        start: `worker`, or which of `pushes.PUSHES` a client does.
+        start: `worker`, or the push of `pushes.PUSHES` that a client does.
         settings: Of the worker.
         drive: Called when the worker was started, to send signals for example.
-        boot: Whether what a worker does before its first fetch is meant, or what comes then.
-        ends: Whether the process ends by itself or by what `drive` does.
-        basic: Whether basic fetch has anything like it.
+        boot: True if faults hit the commands before the first fetch, False if those after it.
+        ends: True if the process ends by itself or because of `drive`.
+        basic: True if basic fetch has such a scenario.
     """
 
     name: str
@@ -67,11 +67,11 @@ class Scenario:
 
     @property
     def is_client(self) -> bool:
-        """Whether the process under test pushes jobs instead of running them."""
+        """True if the process under test pushes jobs instead of running them."""
         return self.start != "worker"
 
     def means_anything(self, fetch: FetchMode) -> bool:
-        """Whether it makes a difference how the worker fetches."""
+        """True if the scenario applies to this way of fetching."""
         return fetch == "reliable" or (self.basic and not self.is_client)
 
 
@@ -102,16 +102,16 @@ SCENARIOS: dict[str, Scenario] = {
             "a worker fetches jobs of two queues and runs them",
             [Seed(), Seed("Async"), Seed(), Seed("Async"), Seed()],
         ),
-        Scenario("retry", "jobs fail, wait in the retry set, succeed", [Seed("Flaky")] * 2),
+        Scenario("retry", "jobs fail, wait in the retry set, then succeed", [Seed("Flaky")] * 2),
         Scenario("dead", "jobs fail for the last time", [Seed("Doomed")] * 2),
         Scenario(
             "unreadable",
-            "what is no job is buried",
+            "a worker moves payloads that are not jobs to the dead set",
             [Seed(None, raw=b'{"class":'), Seed(None, raw=b"[1, 2]"), Seed()],
         ),
         Scenario(
             "promotion",
-            "due jobs move to their queues, what is no job to the dead",
+            "due jobs move to their queues, and members that are not jobs to the dead set",
             [
                 *[Seed(place="schedule")] * 3,
                 Seed(None, place="schedule", raw=b'{"class":"Quick","args":[],"queue":""}'),
@@ -119,7 +119,7 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         Scenario(
             "graceful stop",
-            "TERM; running jobs end in time, others stay",
+            "the worker gets TERM; running jobs end in time, the others stay in their queues",
             [Seed("Hold")] * 2 + [Seed()] * 3,
             settings={"timeout": 8.0},
             drive=_stop_gracefully,
@@ -127,7 +127,7 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         Scenario(
             "hard stop",
-            "TERM; running jobs do not end in time, are put back and interrupted",
+            "the worker gets TERM; it puts back and interrupts jobs that do not end in time",
             [Seed("Hold")] * 2 + [Seed()] * 3,
             settings={"timeout": 0.1},
             drive=_stop_hard,
@@ -135,14 +135,14 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         Scenario(
             "orphan recovery",
-            "a worker starts and puts back the jobs of one that died",
+            "a worker starts and puts back the jobs of a process that died",
             [*[Seed(place="orphan")] * 3, Seed()],
             boot=True,
             basic=False,
         ),
         Scenario(
             "iteration",
-            "TERM; iterable jobs give way between two items and go on elsewhere",
+            "the worker gets TERM; iterable jobs stop between two items and continue elsewhere",
             [Seed("Walk")] * 2 + [Seed()],
             drive=_term_while_running,
             ends=True,

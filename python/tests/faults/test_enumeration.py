@@ -58,7 +58,7 @@ def test_basic_fetch_puts_a_job_back_though_a_connection_ends(bench: Bench) -> N
     assert result.lost == []
 
 
-# -- docs/guarantees.md
+# -- docs/explanation/guarantees.md
 
 
 def test_the_page_has_every_scenario_and_knows_its_words() -> None:

@@ -28,7 +28,8 @@ KINDS = {
     "medium": (0.01, 1.0),
     "long": (3.0, 0.001),
 }
-BOUND = STALE + 2 * TICK  # seconds in one process's buffer, as docs/performance.md promises
+# Seconds in one process's buffer, as docs/explanation/performance.md promises.
+BOUND = STALE + 2 * TICK
 
 
 @dataclass(eq=False)

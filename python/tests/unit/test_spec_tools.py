@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jobwire.spec import fixture_files, lints, oracle, record, scripts, trace, verdicts
+from jobwire.spec import fixture_files, lints, oracle, record, scripts, trace, traps, verdicts
 from jobwire.spec.citations import cited
 from jobwire.spec.document import Document, read
 
@@ -416,6 +416,32 @@ def test_generated_files_that_are_out_of_date_are_found(
     found = list(lints.of_records(checkout, document_of(checkout), cited(checkout), made))
     assert [fault.place for fault in found] == stale
     assert all("to repair: jobwire spec " in fault.problem for fault in found)
+
+
+TRAPS = """\
+| # | Mistake | Result | Requirements |
+| --- | --- | --- | --- |
+| 1 | Seldom. | Little. | KEY-1 |
+| **2** | `a \\| b` fails. | Much. | KEY-1, KEY-2; note: with a note that stays behind |
+"""
+MISTAKES = "| Mistake | What happens | See |\n| --- | --- | --- |\n"
+
+
+def test_the_frequent_traps_are_copied_into_the_document(checkout: Path) -> None:
+    """No requirement: SPEC.md and docs/reference/traps.md must not drift apart."""
+    spec = checkout / "SPEC.md"
+    spec.write_text(f"{SPEC}\n{MISTAKES}| old | old | KEY-1 |\n\nAfter it.\n", "utf-8")
+    made = make_records(checkout)
+    page = checkout / traps.PAGE
+    page.parent.mkdir(parents=True)
+    page.write_text(TRAPS, "utf-8")
+    found = list(lints.of_records(checkout, document_of(checkout), cited(checkout), made))
+    assert ("SPEC.md", "out-of-date") in [(fault.place, fault.lint) for fault in found]
+    spec.write_text(traps.updated(checkout), "utf-8")
+    assert spec.read_text("utf-8").endswith(
+        f"\n{MISTAKES}| `a \\| b` fails. | Much. | KEY-1, KEY-2 |\n\nAfter it.\n"
+    )
+    assert not traps.outdated(checkout)
 
 
 def test_the_page_of_scripts_has_what_a_server_calls_them(checkout: Path) -> None:

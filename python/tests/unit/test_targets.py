@@ -152,7 +152,7 @@ def test_a_table_has_medians_and_spreads() -> None:
 
 def test_a_team_without_figures_has_no_column() -> None:
     report = measured("drain", jobwire=[{"rate": 1.0}], plain=[{"rate": 1.0}])
-    assert "| what | jobwire | Sidekiq without YJIT | target |" in report.table()
+    assert "| figure | jobwire | Sidekiq without YJIT | target |" in report.table()
     assert report.others() == ""
     assert report.repeats() == "1 sample"
 

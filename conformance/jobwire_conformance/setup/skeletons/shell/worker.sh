@@ -1,6 +1,7 @@
 #!/bin/sh
 # Worker of `jobwire conform`: starts our worker with the five standard jobs, in whatever language
-# they are written; docs/conformance.md of jobwire says what they do. `exec` lets it get SIGTERM.
+# they are written; docs/how-to/conformance.md of jobwire says what they do. `exec` lets it get
+# SIGTERM.
 
 : "${JOBWIRE_REDIS_URL:=redis://127.0.0.1:6379/0}"
 : "${JOBWIRE_QUEUES:=default}" # `a:5`: 5 is a weight; without any: strict
