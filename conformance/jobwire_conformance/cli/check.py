@@ -16,6 +16,7 @@ from jobwire_conformance.cli._options import (
     generation_option,
     patience_option,
     redis_option,
+    sandboxes_option,
     server_option,
 )
 from jobwire_conformance.errors import Usage
@@ -33,9 +34,7 @@ __all__ = ["check"]
 @click.option(
     "--spec", metavar="VERSION", help="The checks of this version; later ones do not count."
 )
-@click.option(
-    "--lanes", default=1, type=click.IntRange(1, 64), help="Cases at a time. [default: 1]"
-)
+@sandboxes_option("Cases")
 @click.option(
     "--repeat",
     default=1,
@@ -96,7 +95,7 @@ def check(
 ) -> int:
     """Check the claims of an implementation; with CLAIM, like client/core, only these.
 
-    FILE is the implementation's jobwire.toml. Deviations that it knows of are in
+    FILE is the implementation's conformance.toml. Deviations that it knows of are in
     jobwire.deviations.toml beside it.
     """
     from jobwire_conformance import reports
@@ -110,7 +109,9 @@ def check(
     from jobwire_conformance.sandbox import external_server as borrowed
 
     if redis is not None and (lanes > 1 or server is not None):
-        raise Usage("--redis is one server, and has room for one lane; leave out --lanes, --server")
+        raise Usage(
+            "--redis is one server, and has room for one sandbox; leave out --sandboxes, --server"
+        )
     found_server = None if redis is None else borrowed.parse(redis)
     meant = settings(what, config_path, generation)
     deviations = verdicts.load_deviations(meant.path.with_name(DEVIATIONS))

@@ -14,6 +14,7 @@ from jobwire_conformance.cli._options import (
     config_option,
     end_at_term,
     patience_option,
+    sandboxes_option,
     server_option,
 )
 from jobwire_conformance.errors import Usage
@@ -32,9 +33,7 @@ __all__ = ["kills"]
 @click.option(
     "--all", "everything", is_flag=True, help="Run every case about a mutant's requirements. Slow."
 )
-@click.option(
-    "--lanes", default=1, type=click.IntRange(1, 64), help="Mutants at a time. [default: 1]"
-)
+@sandboxes_option("Mutants")
 @patience_option
 @server_option
 @click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")

@@ -1,6 +1,7 @@
 """Keep docs/conformance up to date. See .ci/conformance.
 
-    python -m tests.conformance [--only reference|sidekiq|kills]... [--lanes N] [--pages | --check]
+    python -m tests.conformance [--only reference|sidekiq|kills]... [--sandboxes N]
+                                [--pages | --check]
 
 Exit status: 0 done, or nothing has changed; 1 something has; others as of `jobwire conform check`.
 """
@@ -40,7 +41,7 @@ from tests.servers import valkey_program
 REFERENCE = ROOT / "conformance" / "drivers" / "python"
 
 WAYS: Sequence[tuple[str, Generation]] = (
-    *(("jobwire.toml", 8), ("jobwire.toml", 7), ("basic.toml", 8), ("basic.toml", 7)),
+    *(("conformance.toml", 8), ("conformance.toml", 7), ("basic.toml", 8), ("basic.toml", 7)),
     *(("asyncio.toml", 8), ("asyncio-basic.toml", 8)),
 )
 CHECKED = WAYS[0], WAYS[2]  # both ways to fetch: enough to see that something has changed
@@ -178,7 +179,7 @@ def _tell(path: Path, lines: Sequence[str], results: Results) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance")
     parser.add_argument("--only", choices=("reference", "sidekiq", "kills"), action="append")
-    parser.add_argument("--lanes", type=int, default=3, help="cases side by side")
+    parser.add_argument("--sandboxes", type=int, default=3, help="cases side by side")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--pages", action="store_true", help="only make the pages again")
     what.add_argument("--check", action="store_true", help="only say what has changed")
@@ -186,15 +187,15 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and clean up on the way
     try:
         if options.check:
-            return check(options.lanes)
+            return check(options.sandboxes)
         which = () if options.pages else options.only or ("reference", "sidekiq", "kills")
         for name, results_of_all in (("reference", reference), ("sidekiq", sidekiq)):
-            for results in results_of_all(options.lanes) if name in which else ():
+            for results in results_of_all(options.sandboxes) if name in which else ():
                 path = STORE / stored_as(results)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(dump(small(results)))
         if "kills" in which:
-            kill(options.lanes)
+            kill(options.sandboxes)
         PAGES.mkdir(exist_ok=True)
         for name, content in pages().items():
             (PAGES / name).write_bytes(content)

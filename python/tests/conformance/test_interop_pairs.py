@@ -149,9 +149,17 @@ def test_what_is_not_tried_again_stays(tmp_path: Path) -> None:
     kept.write_text(json.dumps(before), "utf-8")  # so that nothing found now looks like it
 
     shutil.copytree(DRIVERS / "python", tmp_path / "adapter")
-    other = tmp_path / "adapter" / "jobwire.toml"
+    other = tmp_path / "adapter" / "conformance.toml"
     other.write_text(other.read_text("utf-8").replace('name = "jobwire"', 'name = "newcomer"'))
-    words = ["interop", str(DRIVERS / "python"), str(other), "--only", "newcomer", "--lanes", "2"]
+    words = [
+        "interop",
+        str(DRIVERS / "python"),
+        str(other),
+        "--only",
+        "newcomer",
+        "--sandboxes",
+        "2",
+    ]
     outcome = CliRunner().invoke(conform, [*words, *options], standalone_mode=False)
     assert outcome.return_value == 1  # for the lost job
     assert "jobwire pushes, jobwire performs" not in outcome.stderr
