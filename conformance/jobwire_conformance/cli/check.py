@@ -61,7 +61,7 @@ __all__ = ["check"]
     "--store",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Write the results for a matrix to DIR/IMPLEMENTATION/VERSION.json.",
+    help="Write a summary for a matrix to DIR/IMPLEMENTATION/VERSION.json.",
 )
 @click.option(
     "--variant", default="", metavar="TEXT", help="Which way it is set up, if of several."
@@ -102,8 +102,9 @@ def check(
     from jobwire_conformance.cases import case as cases
     from jobwire_conformance.cli._settings import DEVIATIONS, settings
     from jobwire_conformance.mutation import mutants
+    from jobwire_conformance.reports import summary as summaries
     from jobwire_conformance.reports.events import Events, Together
-    from jobwire_conformance.reports.results import Results, dump, small, stored_as
+    from jobwire_conformance.reports.results import Results, dump
     from jobwire_conformance.reports.terminal import Terminal, closing, errors
     from jobwire_conformance.run import run, sets, verdicts
     from jobwire_conformance.sandbox import external_server as borrowed
@@ -164,7 +165,7 @@ def check(
     if events is not None:
         events.ended(found)
     if store is not None:
-        reports.put(store / stored_as(found), dump(small(found)))
+        reports.put(store / summaries.stored_as(found), summaries.dump(found))
     if as_json:
         click.echo(dump(found), nl=False)
     click.echo(closing(found), err=as_json)

@@ -64,7 +64,7 @@ def kills(
 
     The implementation has to pass the suite without them. Exit status 1 if one survives.
     """
-    from jobwire_conformance import config
+    from jobwire_conformance import compact, config
     from jobwire_conformance.cases import case as cases
     from jobwire_conformance.mutation import kills, mutants
     from jobwire_conformance.reports.kills import closing, markdown
@@ -98,12 +98,11 @@ def kills(
         everything=everything,
         tell=tell,
     )
-    text = json.dumps(table, indent=2, ensure_ascii=False) + "\n"
     if store is not None:
-        store.write_text(text, "utf-8")
+        store.write_bytes(compact.dump(table))
     if page is not None:
         page.write_text(markdown(table), "utf-8")
     if as_json:
-        click.echo(text, nl=False)
+        click.echo(json.dumps(table, indent=2, ensure_ascii=False))
     click.echo(closing(table), err=as_json)
     return 1 if any(each["fate"] == "survived" for each in table["mutants"]) else 0

@@ -9,7 +9,6 @@ Exit status: 0 done, or nothing has changed; 1 something has; others as of `jobw
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import signal
@@ -22,17 +21,18 @@ from typing import cast
 
 import click
 
-from jobwire_conformance import config
+from jobwire_conformance import compact, config, reports
 from jobwire_conformance.cases import case as cases
 from jobwire_conformance.config import Config, Generation
 from jobwire_conformance.errors import ConformError
 from jobwire_conformance.mutation import kills, mutants
 from jobwire_conformance.reports import audit as strict
+from jobwire_conformance.reports import summary
 from jobwire_conformance.reports.drift import drift
-from jobwire_conformance.reports.results import Results, dump, load, small, stored_as
+from jobwire_conformance.reports.results import Results
 from jobwire_conformance.reports.terminal import Terminal, closing
 from jobwire_conformance.run import run, verdicts
-from tests.conformance.pages import KILLS, PAGES, ROOT, STORE, pages, stale_pages
+from tests.conformance.pages import BUILT, KILLS, PAGES, ROOT, STORE, pages, stale_pages
 from tests.interop.conftest import missing
 from tests.interop.sidekiq import GENERATIONS
 from tests.interop.test_conformance import inside, is_about
@@ -128,6 +128,16 @@ def results_of(
     return results
 
 
+def keep(results: Results) -> None:
+    """Write the summary, which is committed, and the full reports, which are not."""
+    path = summary.stored_as(results)
+    reports.put(STORE / path, summary.dump(results))
+    directory = BUILT / path.with_suffix("")
+    reports.write_results(directory, results)
+    reports.write(directory, results)
+    click.echo(f"the full reports are in {directory.relative_to(ROOT)}", err=True)
+
+
 def kill(lanes: int) -> None:
     """Try all mutants with the reference, and keep what they come to."""
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -141,18 +151,18 @@ def kill(lanes: int) -> None:
         lanes=lanes,
         tell=lambda found, _: click.echo(f"{found[0]['mutant']}: {found[0]['fate']}", err=True),
     )
-    KILLS.write_text(json.dumps(table, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    KILLS.write_bytes(compact.dump(table))
 
 
 def check(lanes: int) -> int:
     """Say what is no longer as it is kept."""
     changed = [f"docs/conformance/{name} is not up to date" for name in stale_pages()]
     for way, now in zip(CHECKED, reference(lanes, CHECKED), strict=True):
-        path = STORE / stored_as(now)
+        path = STORE / summary.stored_as(now)
         if not path.exists():
             changed.append(f"{path.relative_to(ROOT)} is not there")
             continue
-        before = load(path)
+        before = summary.load(path)
         if differs := [*drift(before, now)]:
             # Side by side on a busy machine, time runs out now and then: what has really changed
             # is so again, one case at a time.
@@ -191,9 +201,7 @@ def main() -> int:
         which = () if options.pages else options.only or ("reference", "sidekiq", "kills")
         for name, results_of_all in (("reference", reference), ("sidekiq", sidekiq)):
             for results in results_of_all(options.sandboxes) if name in which else ():
-                path = STORE / stored_as(results)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(dump(small(results)))
+                keep(results)
         if "kills" in which:
             kill(options.sandboxes)
         PAGES.mkdir(exist_ok=True)
