@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from tests.schemas import GENERATIONS, ROOT, load, problems
 
-DATA = {"requirements", "traceability"}  # made from the specification
+DATA = {"requirements"}  # made from the specification
 SCHEMAS = [p for p in sorted((ROOT / "schema").glob("*.json")) if p.stem not in DATA]
 # That one is about files of this repository; all others are versioned with the specification.
 VERSIONED = [path for path in SCHEMAS if path.stem != "fixture"]

@@ -1,0 +1,38 @@
+"""What a wheel has that no checkout holds: the index of citations of the specification."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+_INDEX = "traceability.json"
+
+
+class CitationsHook(BuildHookInterface):
+    """Makes the index from the sources, before the wheel is built."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Write the index to build/, and have it packed beside the specification."""
+        if version == "editable":  # that runs from the checkout, and reads its files
+            return
+        root = Path(self.root)
+        index = root / "build" / _INDEX
+        index.parent.mkdir(exist_ok=True)
+        index.write_text(_citations(root), "utf-8")
+        build_data["force_include"][str(index)] = f"jobwire/_data/{_INDEX}"
+
+
+def _citations(root: Path) -> str:
+    """Return the index, without what jobwire needs to be imported whole."""
+    package = ModuleType("jobwire")
+    package.__path__ = [str(root / "python" / "jobwire")]
+    sys.modules["jobwire"] = package
+    citations = importlib.import_module("jobwire.spec.citations")
+    trace = importlib.import_module("jobwire.spec.trace")
+    text: str = trace.index(citations.cited(root))
+    return text
