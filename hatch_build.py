@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
@@ -16,15 +17,21 @@ _INDEX = "traceability.json"
 class CitationsHook(BuildHookInterface):
     """Makes the index from the sources, before the wheel is built."""
 
+    _directory: TemporaryDirectory[str] | None = None  # two builds at a time share no file
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Write the index to build/, and have it packed beside the specification."""
+        """Write the index to a file, and have it packed beside the specification."""
         if version == "editable":  # that runs from the checkout, and reads its files
             return
-        root = Path(self.root)
-        index = root / "build" / _INDEX
-        index.parent.mkdir(exist_ok=True)
-        index.write_text(_citations(root), "utf-8")
+        self._directory = TemporaryDirectory()
+        index = Path(self._directory.name) / _INDEX
+        index.write_text(_citations(Path(self.root)), "utf-8")
         build_data["force_include"][str(index)] = f"jobwire/_data/{_INDEX}"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove the file, which is in the wheel now."""
+        if self._directory is not None:
+            self._directory.cleanup()
 
 
 def _citations(root: Path) -> str:
