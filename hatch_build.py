@@ -1,4 +1,4 @@
-"""What a wheel has that no checkout holds: the index of citations of the specification."""
+"""The index of citations of the specification, which is made for a wheel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CitationsHook(BuildHookInterface):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Write the index to a file, and have it packed beside the specification."""
-        if version == "editable":  # that runs from the checkout, and reads its files
+        if version == "editable":  # an editable install reads the files of its checkout
             return
         self._directory = TemporaryDirectory()
         index = Path(self._directory.name) / _INDEX
@@ -35,7 +35,7 @@ class CitationsHook(BuildHookInterface):
 
 
 def _citations(root: Path) -> str:
-    """Return the index, without what jobwire needs to be imported whole."""
+    """Return the index. Importing the whole of jobwire would need its dependencies."""
     package = ModuleType("jobwire")
     package.__path__ = [str(root / "python" / "jobwire")]
     sys.modules["jobwire"] = package

@@ -17,9 +17,9 @@ __all__ = ["GENERATIONS", "NAME", "Config", "Driver", "Generation", "Worker", "l
 Generation = Literal[7, 8]
 GENERATIONS: Mapping[str, Generation] = {"7": 7, "8": 8}
 NAME = "conformance.toml"
-"""What the file is called."""
+"""Name of the file."""
 OLD_NAME = "jobwire.toml"
-"""What it was called before; a worker's settings have this name."""
+"""Its former name, which the settings of a worker have."""
 _ROLES_OF_WORKERS = ("worker", "scheduler")
 
 
@@ -84,8 +84,8 @@ def load(path: Path) -> Config:
         raise Usage(f"{path}: {error}") from None
     if path.name == OLD_NAME and "implementation" in found:
         raise Usage(
-            f"{path}: the suite's settings are called {NAME}; rename this file: {OLD_NAME} is for "
-            "the settings of a worker"
+            f"{path}: the name of the suite's settings is {NAME}; rename this file: "
+            f"{OLD_NAME} is for the settings of a worker"
         )
     top = _Table(path, "", found)
     about = top.table("implementation", required=True)
@@ -112,7 +112,7 @@ def load(path: Path) -> Config:
 
 
 def _is_settings(path: Path) -> bool:
-    """Return whether a file is there that has the suite's settings."""
+    """Return whether a file exists and has the suite's settings."""
     try:
         return "implementation" in tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError):

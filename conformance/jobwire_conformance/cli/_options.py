@@ -52,18 +52,18 @@ server_option = click.option(
 )
 
 
-def sandboxes_option(what: str) -> Callable[[_Command], _Command]:
-    """Return the option that says how much runs at a time, each in a sandbox of its own.
+def sandboxes_option(items: str) -> Callable[[_Command], _Command]:
+    """Return the option for the number of sandboxes.
 
     Args:
-        what: Runs in a sandbox, like `Cases`.
+        items: Name of the items that run in sandboxes, like `Cases`.
     """
     return click.option(
         "--sandboxes",
         "lanes",
         default=1,
         type=click.IntRange(1, 64),
-        help=f"{what} at a time, each with servers of its own. [default: 1]",
+        help=f"{items} at a time, each with servers of its own. [default: 1]",
     )
 
 

@@ -1,4 +1,4 @@
-"""What earlier runs found of pairs, in a file: what was not tried again stays."""
+"""Results of pairs in a file. Results of pairs that are not tried again stay."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def _pair(pair: Mapping[str, Any], versions: Mapping[str, str]) -> Pair:
 
 
 def save(path: Path, found: Found) -> None:
-    """Write everything that was found, for the next run: a line for each pair.
+    """Write all results for the next run: a line for each pair.
 
-    A pair lists the payloads that did not arrive intact, those with the same fate together;
-    without a list, that is the fate of all payloads.
+    A pair lists the payloads that did not arrive intact, grouped by fate. A fate without a list of
+    payloads is that of all payloads.
     """
     about = report.as_data(found)
     path.write_bytes(

@@ -99,7 +99,7 @@ class Column:
 
     @cached_property
     def notes(self) -> Mapping[tuple[str, str], Note]:
-        """Requirement and status to what there is to say, in the order of the specification."""
+        """Requirement and status to its note, in the order of the specification."""
         first: dict[tuple[str, str], Check] = {}
         for check in self.results["checks"]:
             if not held(check):

@@ -91,7 +91,7 @@ class Error(TypedDict):
 
 
 class Summary(TypedDict):
-    """What is kept of a run for a matrix: what it was about, and each verdict."""
+    """The part of a run that a matrix needs: its subject and its verdicts."""
 
     spec: str
     suite: str
@@ -167,7 +167,7 @@ def load(path: Path) -> Results:
 
 
 def read(path: Path) -> Any:
-    """Return what is in a JSON file.
+    """Return the content of a JSON file.
 
     Raises:
         Usage: It cannot be read, or is not JSON.
@@ -191,9 +191,9 @@ def checked(path: Path, found: Any, kind: str, called: str) -> Any:
 
     Args:
         path: Of the file, for messages.
-        found: What is in it.
+        found: Its content.
         kind: Name of the schema, and of the member that holds the version of the format.
-        called: What such a file is called.
+        called: Name for such files in messages.
 
     Raises:
         Usage: It is something else, or of another version of the format.
@@ -202,7 +202,7 @@ def checked(path: Path, found: Any, kind: str, called: str) -> Any:
 
     schema = data.schema(kind)
     if not isinstance(found, dict) or kind not in found:
-        raise Usage(f"{path} is no {called} of `jobwire conform check`: {kind!r} is not in it")
+        raise Usage(f"{path} is not a {called} of `jobwire conform check`: {kind!r} is not in it")
     if found[kind] != 1:
         raise Usage(
             f"{path}: its format is {str(found[kind])[:40]}, and this suite reads 1; "

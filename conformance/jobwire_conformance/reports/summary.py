@@ -1,4 +1,4 @@
-"""Summaries: what is committed of a run, in a line for each case."""
+"""Summaries of runs, which are committed: a line for each case."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ _ABOUT = ("implementation", "generation", "spec", "suite", "server", "started")
 
 
 def why(check: Check) -> str:
-    """Return why a check is not green, in words."""
+    """Return the reason that a check is not green."""
     return check.get("reason") or check.get("message") or check.get("blocked_by") or ""
 
 
 def dump(run: Summary) -> bytes:
     """Return the file. See schema/summary.json.
 
-    Of what is said about a requirement with one status, only the first is in it: that is what a
-    matrix shows.
+    It holds the first reason for each requirement and status, because a matrix shows only that.
     """
     found: dict[str, Any] = {"summary": 1}
     found |= {name: cast(Any, run)[name] for name in _ABOUT if name in run}
@@ -67,7 +66,7 @@ def _losses(losses: Iterable[Loss]) -> list[dict[str, Any]]:
 
 
 def load(path: Path) -> Summary:
-    """Return what a file says of a run: a summary, or a results.json or its directory.
+    """Return the summary of a run from its file, or from a results.json or its directory.
 
     Raises:
         Usage: It cannot be read, or is something else, or of another version of the format.
@@ -118,7 +117,7 @@ def _points(losses: Iterable[Mapping[str, Any]]) -> Iterator[Loss]:
 
 
 def stored_as(run: Summary) -> Path:
-    """Return where a summary is kept: `<implementation>/<version>[-<variant>][-g7].json`."""
+    """Return the path in a store: `<implementation>/<version>[-<variant>][-g7].json`."""
     about = run["implementation"]
     parts: Iterable[str] = (about["version"], about.get("variant", ""))
     if run.get("generation", 8) != 8:

@@ -51,7 +51,7 @@ def find(directory: Path) -> Path | None:
 
 
 def _counts(path: Path) -> bool:
-    """Whether it has settings: a pyproject.toml is there for other things as well."""
+    """True if it has settings; a pyproject.toml may have none."""
     if path.suffix != ".toml" or not path.is_file():
         return path.is_file()
     if path.name != "pyproject.toml":

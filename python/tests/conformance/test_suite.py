@@ -351,7 +351,7 @@ def test_a_mistake_in_the_settings_is_named(text: str, says: str, tmp_path: Path
 
 
 def test_the_old_name_of_the_settings_is_refused(tmp_path: Path) -> None:
-    """jobwire.toml is the worker's."""
+    """jobwire.toml is for the settings of a worker."""
     old = tmp_path / "jobwire.toml"
     old.write_text('[implementation]\nname = "x"\nclaims = ["client/core"]')
     for path in (tmp_path, old):
