@@ -1,4 +1,4 @@
-"""`jobwire.toml`: what an implementation claims, and how it is started."""
+"""`conformance.toml`: what an implementation claims, and how it is started."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from typing import Any, Literal, cast
 from jobwire_conformance.data import CLAIMS, OFFERS
 from jobwire_conformance.errors import Usage
 
-__all__ = ["GENERATIONS", "Config", "Driver", "Generation", "Worker", "load"]
+__all__ = ["GENERATIONS", "NAME", "Config", "Driver", "Generation", "Worker", "load"]
 
 Generation = Literal[7, 8]
 GENERATIONS: Mapping[str, Generation] = {"7": 7, "8": 8}
+NAME = "conformance.toml"
+"""Name of the file."""
+OLD_NAME = "jobwire.toml"
+"""Its former name, which the settings of a worker have."""
 _ROLES_OF_WORKERS = ("worker", "scheduler")
 
 
@@ -41,7 +45,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What `jobwire.toml` says."""
+    """What `conformance.toml` says."""
 
     path: Path
     name: str
@@ -63,16 +67,26 @@ def load(path: Path) -> Config:
         Usage: The file, or something in it, is not as it should be.
     """
     if path.is_dir():
-        path = path / "jobwire.toml"
+        path = path / NAME
     try:
         found = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
+        if _is_settings(old := path.with_name(OLD_NAME)):
+            raise Usage(
+                f"{path} does not exist, and {old} has [implementation]; rename it to {NAME}: "
+                f"{OLD_NAME} is for the settings of a worker"
+            ) from None
         raise Usage(
             f"{path} does not exist; it says what the implementation claims and how its programs "
             "are started: see docs/how-to/conformance.md"
         ) from None
     except (OSError, ValueError) as error:
         raise Usage(f"{path}: {error}") from None
+    if path.name == OLD_NAME and "implementation" in found:
+        raise Usage(
+            f"{path}: the name of the suite's settings is {NAME}; rename this file: "
+            f"{OLD_NAME} is for the settings of a worker"
+        )
     top = _Table(path, "", found)
     about = top.table("implementation", required=True)
     config = Config(
@@ -95,6 +109,14 @@ def load(path: Path) -> Config:
         if getattr(config, section) is None:
             raise Usage(f"{path}: the claims of a {role} need a section [{section}] with a command")
     return config
+
+
+def _is_settings(path: Path) -> bool:
+    """Return whether a file exists and has the suite's settings."""
+    try:
+        return "implementation" in tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
 
 
 def _claims(about: _Table) -> tuple[str, ...]:

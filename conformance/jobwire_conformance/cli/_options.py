@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import click
 
@@ -15,17 +16,20 @@ __all__ = [
     "generation_option",
     "patience_option",
     "redis_option",
+    "sandboxes_option",
     "server_option",
 ]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 config_option = click.option(
     "-C",
     "--config",
     "config_path",
     type=click.Path(path_type=Path),
-    default="jobwire.toml",
+    default="conformance.toml",
     metavar="FILE",
-    help="What the implementation claims and how it is started. [default: jobwire.toml]",
+    help="What the implementation claims and how it is started. [default: conformance.toml]",
 )
 
 generation_option = click.option(
@@ -46,6 +50,21 @@ redis_option = click.option(
 server_option = click.option(
     "--server", metavar="PROGRAM", help="redis-server or valkey-server to use."
 )
+
+
+def sandboxes_option(items: str) -> Callable[[_Command], _Command]:
+    """Return the option for the number of sandboxes.
+
+    Args:
+        items: Name of the items that run in sandboxes, like `Cases`.
+    """
+    return click.option(
+        "--sandboxes",
+        "lanes",
+        default=1,
+        type=click.IntRange(1, 64),
+        help=f"{items} at a time, each with servers of its own. [default: 1]",
+    )
 
 
 def end_at_term() -> None:

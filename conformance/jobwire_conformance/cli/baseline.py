@@ -13,6 +13,7 @@ from jobwire_conformance.cli._options import (
     generation_option,
     patience_option,
     redis_option,
+    sandboxes_option,
     server_option,
 )
 from jobwire_conformance.errors import Usage
@@ -24,9 +25,7 @@ __all__ = ["baseline"]
 @click.argument("what", nargs=-1, metavar="[FILE] [CLAIM]...")
 @config_option
 @generation_option
-@click.option(
-    "--lanes", default=1, type=click.IntRange(1, 64), help="Cases at a time. [default: 1]"
-)
+@sandboxes_option("Cases")
 @click.option("--reason", metavar="TEXT", help="Of all new entries, if one is true of all.")
 @click.option("--dry-run", is_flag=True, help="Say what would change, and write nothing.")
 @patience_option
@@ -58,7 +57,9 @@ def baseline(
     from jobwire_conformance.sandbox import external_server as borrowed
 
     if redis is not None and (lanes > 1 or server is not None):
-        raise Usage("--redis is one server, and has room for one lane; leave out --lanes, --server")
+        raise Usage(
+            "--redis is one server, and has room for one sandbox; leave out --sandboxes, --server"
+        )
     if reason is not None and (not reason.strip() or reason.lstrip().startswith("TODO")):
         raise Usage("--reason has to say why it fails")
     store = None if redis is None else borrowed.parse(redis)

@@ -16,6 +16,7 @@ from jobwire_conformance.cli._options import (
     generation_option,
     patience_option,
     redis_option,
+    sandboxes_option,
     server_option,
 )
 from jobwire_conformance.errors import Usage
@@ -33,9 +34,7 @@ __all__ = ["check"]
 @click.option(
     "--spec", metavar="VERSION", help="The checks of this version; later ones do not count."
 )
-@click.option(
-    "--lanes", default=1, type=click.IntRange(1, 64), help="Cases at a time. [default: 1]"
-)
+@sandboxes_option("Cases")
 @click.option(
     "--repeat",
     default=1,
@@ -62,7 +61,7 @@ __all__ = ["check"]
     "--store",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Write the results for a matrix to DIR/IMPLEMENTATION/VERSION.json.",
+    help="Write a summary for a matrix to DIR/IMPLEMENTATION/VERSION.json.",
 )
 @click.option(
     "--variant", default="", metavar="TEXT", help="Which way it is set up, if of several."
@@ -96,21 +95,24 @@ def check(
 ) -> int:
     """Check the claims of an implementation; with CLAIM, like client/core, only these.
 
-    FILE is the implementation's jobwire.toml. Deviations that it knows of are in
+    FILE is the implementation's conformance.toml. Deviations that it knows of are in
     jobwire.deviations.toml beside it.
     """
     from jobwire_conformance import reports
     from jobwire_conformance.cases import case as cases
     from jobwire_conformance.cli._settings import DEVIATIONS, settings
     from jobwire_conformance.mutation import mutants
+    from jobwire_conformance.reports import summary as summaries
     from jobwire_conformance.reports.events import Events, Together
-    from jobwire_conformance.reports.results import Results, dump, small, stored_as
+    from jobwire_conformance.reports.results import Results, dump
     from jobwire_conformance.reports.terminal import Terminal, closing, errors
     from jobwire_conformance.run import run, sets, verdicts
     from jobwire_conformance.sandbox import external_server as borrowed
 
     if redis is not None and (lanes > 1 or server is not None):
-        raise Usage("--redis is one server, and has room for one lane; leave out --lanes, --server")
+        raise Usage(
+            "--redis is one server, and has room for one sandbox; leave out --sandboxes, --server"
+        )
     found_server = None if redis is None else borrowed.parse(redis)
     meant = settings(what, config_path, generation)
     deviations = verdicts.load_deviations(meant.path.with_name(DEVIATIONS))
@@ -163,7 +165,7 @@ def check(
     if events is not None:
         events.ended(found)
     if store is not None:
-        reports.put(store / stored_as(found), dump(small(found)))
+        reports.put(store / summaries.stored_as(found), summaries.dump(found))
     if as_json:
         click.echo(dump(found), nl=False)
     click.echo(closing(found), err=as_json)

@@ -36,7 +36,7 @@ def doctor(
     """Look at the driver and the worker, not at the protocol, and say what to do.
 
     Exit status: 0 the adapter is in order; 3 it is not; 4 no Redis; 64 wrong usage, or a mistake in
-    jobwire.toml.
+    conformance.toml.
     """
     from jobwire_conformance import config
     from jobwire_conformance.setup.doctor import diagnose

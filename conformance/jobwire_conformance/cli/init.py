@@ -36,7 +36,7 @@ def init(
     claims: tuple[str, ...],
     generation: str | None,
 ) -> int:
-    """Write jobwire.toml and an adapter to fill in, a driver and a worker, into DIR.
+    """Write conformance.toml and an adapter to fill in, a driver and a worker, into DIR.
 
     What is not given is asked for on a terminal. Nothing is overwritten.
     """

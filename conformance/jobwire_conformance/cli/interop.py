@@ -6,7 +6,12 @@ from pathlib import Path
 
 import click
 
-from jobwire_conformance.cli._options import end_at_term, patience_option, server_option
+from jobwire_conformance.cli._options import (
+    end_at_term,
+    patience_option,
+    sandboxes_option,
+    server_option,
+)
 from jobwire_conformance.errors import Usage
 
 __all__ = ["interop"]
@@ -26,9 +31,7 @@ __all__ = ["interop"]
     metavar="FILE",
     help="Keep what was found there; what it has of pairs that are not tried now stays.",
 )
-@click.option(
-    "--lanes", default=1, type=click.IntRange(1, 64), help="Pairs at a time. [default: 1]"
-)
+@sandboxes_option("Pairs")
 @patience_option
 @server_option
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
@@ -51,8 +54,8 @@ def interop(
 ) -> int:
     """Let each client push for each worker, and each worker retry what another one failed.
 
-    FILES are the jobwire.toml of two or more implementations; one is tried with itself. What they
-    claim, and their deviations, do not count here.
+    FILES are the conformance.toml of two or more implementations; one is tried with itself. What
+    they claim, and their deviations, do not count here.
 
     With --only and --keep, what changed is tried again, and the page still has everything.
 

@@ -14,6 +14,7 @@ from jobwire_conformance.cli._options import (
     config_option,
     end_at_term,
     patience_option,
+    sandboxes_option,
     server_option,
 )
 from jobwire_conformance.errors import Usage
@@ -32,9 +33,7 @@ __all__ = ["kills"]
 @click.option(
     "--all", "everything", is_flag=True, help="Run every case about a mutant's requirements. Slow."
 )
-@click.option(
-    "--lanes", default=1, type=click.IntRange(1, 64), help="Mutants at a time. [default: 1]"
-)
+@sandboxes_option("Mutants")
 @patience_option
 @server_option
 @click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
@@ -65,7 +64,7 @@ def kills(
 
     The implementation has to pass the suite without them. Exit status 1 if one survives.
     """
-    from jobwire_conformance import config
+    from jobwire_conformance import compact, config
     from jobwire_conformance.cases import case as cases
     from jobwire_conformance.mutation import kills, mutants
     from jobwire_conformance.reports.kills import closing, markdown
@@ -99,12 +98,11 @@ def kills(
         everything=everything,
         tell=tell,
     )
-    text = json.dumps(table, indent=2, ensure_ascii=False) + "\n"
     if store is not None:
-        store.write_text(text, "utf-8")
+        store.write_bytes(compact.dump(table))
     if page is not None:
         page.write_text(markdown(table), "utf-8")
     if as_json:
-        click.echo(text, nl=False)
+        click.echo(json.dumps(table, indent=2, ensure_ascii=False))
     click.echo(closing(table), err=as_json)
     return 1 if any(each["fate"] == "survived" for each in table["mutants"]) else 0

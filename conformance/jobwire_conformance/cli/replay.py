@@ -47,7 +47,8 @@ def replay(
     """Run one case so often, and print every command that passed in it.
 
     The case is one of the suite's, or a file like found-1a2b3c.json. Deviations do not count here,
-    nor does what jobwire.toml claims. The log is that of the first run that failed, or of the last.
+    nor does what conformance.toml claims. The log is that of the first run that failed, or of the
+    last.
 
     Exit status: 0 it held every time; 1 it did not; the others are those of `check`.
     """

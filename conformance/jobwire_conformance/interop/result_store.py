@@ -1,4 +1,4 @@
-"""What earlier runs found of pairs, in a file: what was not tried again stays."""
+"""Results of pairs in a file. Results of pairs that are not tried again stay."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jobwire_conformance import compact
 from jobwire_conformance.errors import Usage
 from jobwire_conformance.interop import report
 from jobwire_conformance.interop.pair import Fate, Handover, Pair
@@ -31,13 +32,14 @@ def load(path: Path) -> tuple[list[Pair], list[Handover]]:
     try:
         found = json.loads(path.read_text("utf-8"))
         versions = {each["name"]: each["version"] or "" for each in found["implementations"]}
-        pairs = [_pair(each, versions) for each in found["pairs"] if _is_of_today(each)]
+        today = found["payloads"] == [*_ITEMS]
+        pairs = [_pair(each, versions) for each in found["pairs"] if today or "error" in each]
         handovers = [
             Handover(
                 each["failing"],
                 each["retrying"],
-                [(problem["by"], problem["what"]) for problem in each["problems"]],
-                each["error"],
+                [(problem["by"], problem["what"]) for problem in each.get("problems", ())],
+                each.get("error"),
             )
             for each in found["handovers"]
         ]
@@ -49,26 +51,55 @@ def load(path: Path) -> tuple[list[Pair], list[Handover]]:
     return pairs, handovers
 
 
-def _is_of_today(pair: Mapping[str, Any]) -> bool:
-    return bool(pair["error"]) or {job["payload"] for job in pair["jobs"]} == _ITEMS.keys()
-
-
 def _pair(pair: Mapping[str, Any], versions: Mapping[str, str]) -> Pair:
-    fates = [
-        Fate(
-            _ITEMS[job["payload"]],
-            job["status"],
-            job.get("by"),
-            job.get("expected", ""),
-            job.get("seen", ""),
-        )
-        for job in pair["jobs"]
-    ]
-    client = pair["client"]
-    return Pair(client, pair["worker"], fates, pair["error"], versions[client])
+    client, error = pair["client"], pair.get("error")
+    fates = {} if error else {name: Fate(item, "intact") for name, item in _ITEMS.items()}
+    for wrong in pair.get("wrong", ()):
+        for name in wrong.get("payloads", _ITEMS):
+            fates[name] = Fate(
+                *(_ITEMS[name], wrong["status"]),
+                *(wrong.get("by"), wrong.get("expected", ""), wrong.get("seen", "")),
+            )
+    return Pair(client, pair["worker"], [*fates.values()], error, versions[client])
 
 
 def save(path: Path, found: Found) -> None:
-    """Write everything that was found, for the next run."""
-    text = json.dumps(report.as_data(found), ensure_ascii=False, indent=1)
-    path.write_text(f"{text}\n", "utf-8")
+    """Write all results for the next run: a line for each pair.
+
+    A pair lists the payloads that did not arrive intact, grouped by fate. A fate without a list of
+    payloads is that of all payloads.
+    """
+    about = report.as_data(found)
+    path.write_bytes(
+        compact.dump(
+            {
+                "kept": 1,
+                **{name: about[name] for name in ("spec", "server", "implementations")},
+                "payloads": [*_ITEMS],
+                "pairs": [_compact(pair) for pair in found.pairs],
+                "handovers": [
+                    {name: value for name, value in each.items() if value}
+                    for each in about["handovers"]
+                ],
+            }
+        )
+    )
+
+
+def _compact(pair: Pair) -> dict[str, Any]:
+    entry: dict[str, Any] = {"client": pair.client, "worker": pair.worker}
+    if pair.error:
+        entry["error"] = pair.error
+    groups: dict[tuple[str, str | None, str, str], list[str]] = {}
+    for fate in pair.fates:
+        if fate.status != "intact":
+            key = fate.status, fate.by, fate.expected, fate.seen
+            groups.setdefault(key, []).append(fate.item.name)
+    wrong = []
+    for (status, by, expected, seen), names in groups.items():
+        said = {"status": status, "by": by, "expected": expected, "seen": seen}
+        whole = len(names) == len(_ITEMS)
+        wrong.append(said if whole else {**said, "payloads": names})
+    if wrong:
+        entry["wrong"] = wrong
+    return entry

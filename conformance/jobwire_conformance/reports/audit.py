@@ -16,8 +16,8 @@ from typing import Any, cast
 from jobwire_conformance.data import Requirement, requirements_of
 from jobwire_conformance.errors import Usage
 from jobwire_conformance.mutation.kills import Kill, Table
-from jobwire_conformance.reports.results import Results
-from jobwire_conformance.reports.results import load as load_results
+from jobwire_conformance.reports.results import Summary
+from jobwire_conformance.reports.summary import load as load_summary
 
 __all__ = ["Tree", "faults", "load"]
 
@@ -39,7 +39,7 @@ class Tree:
     requirements: Mapping[str, Requirement]
     cases: Mapping[str, Sequence[str]]
     mutants: Mapping[str, Sequence[str]]
-    results: Sequence[Results]
+    results: Sequence[Summary]
     kills: Sequence[Kill]
 
 
@@ -60,7 +60,7 @@ def load(root: Path) -> Tree:
         mutants={
             path.stem: _json(path)["kills"] for path in sorted((suite / "mutants").glob("*.json"))
         },
-        results=[load_results(path) for path in sorted((suite / "reports").rglob("*.json"))],
+        results=[load_summary(path) for path in sorted((suite / "reports").rglob("*.json"))],
         kills=kills["mutants"],
     )
 

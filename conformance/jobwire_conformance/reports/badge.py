@@ -6,7 +6,7 @@ import json
 from html import escape
 
 from jobwire_conformance.reports.claim_status import bundles, states
-from jobwire_conformance.reports.results import Results
+from jobwire_conformance.reports.results import Summary
 
 __all__ = ["badge_json", "badge_svg"]
 
@@ -16,14 +16,14 @@ _WIDTH = 6.6  # of a character of 11 px Verdana or DejaVu Sans, on average
 _PADDING = 6
 
 
-def badge_json(results: Results) -> bytes:
+def badge_json(results: Summary) -> bytes:
     """Return the answer of an endpoint for shields.io."""
     message, color = _says(results)
     found = {"schemaVersion": 1, "label": _LABEL, "message": message, "color": color}
     return (json.dumps(found, ensure_ascii=False, indent=2) + "\n").encode()
 
 
-def badge_svg(results: Results) -> bytes:
+def badge_svg(results: Summary) -> bytes:
     """Return the same as a picture."""
     message, color = _says(results)
     left = round(len(_LABEL) * _WIDTH + 2 * _PADDING)
@@ -43,7 +43,7 @@ aria-label="{title}">
 """.encode()
 
 
-def _says(results: Results) -> tuple[str, str]:
+def _says(results: Summary) -> tuple[str, str]:
     """Return the message, and a colour by the name that shields.io has for it."""
     found = states(results)
     kinds = set(found.values())

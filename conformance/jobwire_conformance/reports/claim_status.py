@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from jobwire_conformance.reports.results import Check, Claim, Results
+from jobwire_conformance.reports.results import Check, Claim, Summary
 from jobwire_conformance.run.verdicts import FAILURES
 
 __all__ = ["BUNDLES", "State", "bundles", "called", "counts", "held", "state", "states", "worst"]
@@ -52,7 +52,7 @@ def state(claim: Claim) -> State:
     return "part" if claim["checks"] else "none"
 
 
-def states(results: Results) -> dict[str, State]:
+def states(results: Summary) -> dict[str, State]:
     """Return the same for each claim; of a run that did not end, nothing is met."""
     found = {name: state(claim) for name, claim in results["claims"].items()}
     if any("case" not in error for error in results.get("errors", ())):
@@ -65,7 +65,7 @@ def counts(claim: Claim) -> str:
     return ", ".join(f"{number} {status}" for status, number in sorted(claim["checks"].items()))
 
 
-def bundles(results: Results) -> list[str]:
+def bundles(results: Summary) -> list[str]:
     """Return the bundles of which every claim is met."""
     found = states(results)
     return [name for name, of in BUNDLES.items() if all(found.get(claim) == "met" for claim in of)]
@@ -86,7 +86,7 @@ def worst(checks: Iterable[Check]) -> Check | None:
     return min(checks, key=lambda check: (_RANK[check["status"]], held(check)), default=None)
 
 
-def called(results: Results) -> str:
+def called(results: Summary) -> str:
     """Return what a run was about, in a line."""
     about = results["implementation"]
     name = f"{about['name']} {about['version']}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from jobwire_conformance.reports.results import Results
+from jobwire_conformance.reports.results import Summary
 
 __all__ = ["drift", "stable"]
 
 
-def stable(results: Results) -> Mapping[str, str]:
+def stable(results: Summary) -> Mapping[str, str]:
     """Return what has to be the same in every run: name to value."""
     found = {"specification": results["spec"], "generation": str(results.get("generation", 8))}
     for name, claim in results["claims"].items():
@@ -21,7 +21,7 @@ def stable(results: Results) -> Mapping[str, str]:
     return found
 
 
-def drift(before: Results, now: Results) -> Iterator[str]:
+def drift(before: Summary, now: Summary) -> Iterator[str]:
     """Yield a line for each difference."""
     old, new = stable(before), stable(now)
     for name in sorted({*old, *new}):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jobwire_conformance.reports.results import Fate, Loss, Results
+from jobwire_conformance.reports.results import Fate, Loss, Summary
 
 __all__ = ["FATES", "WINDOWS", "Row", "rows"]
 
@@ -43,7 +43,7 @@ class Row:
     points: Sequence[Loss]
 
 
-def rows(results: Results) -> list[Row]:
+def rows(results: Summary) -> list[Row]:
     """Return the map, with a row for each window that the run looked at."""
     groups: dict[str, list[Loss]] = {}
     for loss in results.get("loss_map", ()):

@@ -12,7 +12,8 @@ from jobwire_conformance import data
 from jobwire_conformance.data import CLAIMS
 from jobwire_conformance.errors import Usage
 from jobwire_conformance.reports.claim_status import State, called, held, states, worst
-from jobwire_conformance.reports.results import Check, Results, load
+from jobwire_conformance.reports.results import Check, Summary
+from jobwire_conformance.reports.summary import load, why
 from jobwire_conformance.run import sets
 from jobwire_conformance.run.run import every_case
 
@@ -61,7 +62,7 @@ class Note:
 class Column:
     """One implementation, as one file of results tells of it."""
 
-    results: Results
+    results: Summary
 
     @property
     def title(self) -> str:
@@ -98,14 +99,16 @@ class Column:
 
     @cached_property
     def notes(self) -> Mapping[tuple[str, str], Note]:
-        """Requirement and status to what there is to say about it."""
-        found: dict[tuple[str, str], Note] = {}
+        """Requirement and status to its note, in the order of the specification."""
+        first: dict[tuple[str, str], Check] = {}
         for check in self.results["checks"]:
-            key = check["requirement"], check["status"]
-            if not held(check) and key not in found:
-                why = check.get("reason") or check.get("message") or check.get("blocked_by") or ""
-                found[key] = Note(len(found) + 1, check, why)
-        return found
+            if not held(check):
+                first.setdefault((check["requirement"], check["status"]), check)
+        order = {id_: number for number, id_ in enumerate(data.requirements())}
+        keys = sorted(first, key=lambda key: (order.get(key[0], len(order)), key))
+        return {
+            key: Note(number, first[key], why(first[key])) for number, key in enumerate(keys, 1)
+        }
 
     def ids(self, claim: str) -> set[str]:
         """Return the requirements that were checked for a claim."""
@@ -187,7 +190,7 @@ def find(paths: Iterable[Path]) -> tuple[Matrix, list[str]]:
     Raises:
         Usage: A file is none of ours, or there is none.
     """
-    latest: dict[tuple[str, ...], tuple[Path, Results]] = {}
+    latest: dict[tuple[str, ...], tuple[Path, Summary]] = {}
     remarks = []
     for path in _files(paths):
         results = load(path)
@@ -216,7 +219,7 @@ def _files(paths: Iterable[Path]) -> Iterable[Path]:
             yield path
 
 
-def _age(results: Results) -> str:
+def _age(results: Summary) -> str:
     return results["started"]
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, cast
@@ -18,8 +17,8 @@ from jobwire_conformance import data
 from jobwire_conformance.errors import Usage
 
 __all__ = [
-    *("Check", "Claim", "Loss", "Results", "TraceLine"),
-    *("dump", "load", "load_trace", "small", "stored_as"),
+    *("Check", "Claim", "Loss", "Results", "Summary", "TraceLine"),
+    *("checked", "dump", "load", "load_trace", "read"),
 ]
 
 Fate = Literal["kept", "lost", "duplicated", "stuck"]
@@ -50,7 +49,7 @@ class Check(TypedDict):
     case: str
     requirement: str
     claim: str
-    keyword: str
+    keyword: NotRequired[str]
     status: str
     held: NotRequired[int]
     runs: NotRequired[int]
@@ -91,24 +90,29 @@ class Error(TypedDict):
     case: NotRequired[str]
 
 
-class Results(TypedDict):
-    """results.json. See schema/results.json."""
+class Summary(TypedDict):
+    """The part of a run that a matrix needs: its subject and its verdicts."""
 
-    results: int
     spec: str
     suite: str
-    driver: int
     implementation: Implementation
     claims: dict[str, Claim]
     generation: NotRequired[int]
     server: Server
-    seed: int
     started: str
-    seconds: NotRequired[float]
-    status: int
     checks: list[Check]
     loss_map: NotRequired[list[Loss]]
     errors: NotRequired[list[Error]]
+
+
+class Results(Summary):
+    """results.json. See schema/results.json."""
+
+    results: int
+    driver: int
+    seed: int
+    seconds: NotRequired[float]
+    status: int
     again: NotRequired[str]
     trace: NotRequired[str]
 
@@ -159,8 +163,17 @@ def load(path: Path) -> Results:
     """
     if path.is_dir():
         path = path / "results.json"
+    return cast(Results, checked(path, read(path), "results", "results.json"))
+
+
+def read(path: Path) -> Any:
+    """Return the content of a JSON file.
+
+    Raises:
+        Usage: It cannot be read, or is not JSON.
+    """
     try:
-        found = json.loads(path.read_bytes())
+        return json.loads(path.read_bytes())
     except FileNotFoundError:
         raise Usage(
             f"{path} does not exist; `jobwire conform check --report DIR` writes DIR/results.json"
@@ -171,28 +184,36 @@ def load(path: Path) -> Results:
         raise Usage(
             f"{path} is not JSON ({error}); it has to be a results.json of `jobwire conform check`"
         ) from None
-    return _checked(path, found)
 
 
-def _checked(path: Path, found: Any) -> Results:
+def checked(path: Path, found: Any, kind: str, called: str) -> Any:
+    """Return the content of a file that fits its schema.
+
+    Args:
+        path: Of the file, for messages.
+        found: Its content.
+        kind: Name of the schema, and of the member that holds the version of the format.
+        called: Name for such files in messages.
+
+    Raises:
+        Usage: It is something else, or of another version of the format.
+    """
     from jsonschema import Draft202012Validator
 
-    if not isinstance(found, dict) or "results" not in found or "checks" not in found:
+    schema = data.schema(kind)
+    if not isinstance(found, dict) or kind not in found:
+        raise Usage(f"{path} is not a {called} of `jobwire conform check`: {kind!r} is not in it")
+    if found[kind] != 1:
         raise Usage(
-            f"{path} is no results.json of `jobwire conform check`: "
-            "'results' and 'checks' are not in it"
-        )
-    if found["results"] != 1:
-        raise Usage(
-            f"{path}: its format is {str(found['results'])[:40]}, and this suite reads 1; "
+            f"{path}: its format is {str(found[kind])[:40]}, and this suite reads 1; "
             "use the version of jobwire that wrote it, or check again with this one"
         )
-    for problem in Draft202012Validator(data.schema("results")).iter_errors(found):
+    for problem in Draft202012Validator(schema).iter_errors(found):
         place = "/".join(map(str, problem.absolute_path)) or "the whole"
         raise Usage(
-            f"{path}: {place}: {problem.message[:200]}; see schema/results.json, or check again"
+            f"{path}: {place}: {problem.message[:200]}; see schema/{kind}.json, or check again"
         )
-    return cast(Results, found)
+    return found
 
 
 def load_trace(directory: Path, results: Results) -> list[TraceLine]:
@@ -247,30 +268,3 @@ def _bytes(value: Any) -> bytes:
         return base64.b64decode(value["base64"])
     except binascii.Error as error:
         raise ValueError(str(error)) from None
-
-
-def small(results: Results) -> Results:
-    """Return results as they are kept for a matrix: without what only its trace explains."""
-    found = cast(Results, _without(results, "trace", "again"))
-    found["checks"] = [_without(check, "trace", "seconds") for check in results["checks"]]
-    if "loss_map" in results:
-        found["loss_map"] = [_without(loss, "trace") for loss in results["loss_map"]]
-    return found
-
-
-def _without(entry: Any, *names: str) -> Any:
-    return {key: value for key, value in entry.items() if key not in names}
-
-
-def stored_as(results: Results) -> Path:
-    """Return where small results are kept: `<implementation>/<version>[-<variant>][-g7].json`."""
-    about = results["implementation"]
-    parts: Iterable[str] = (about["version"], about.get("variant", ""))
-    if results.get("generation", 8) != 8:
-        parts = (*parts, f"g{results['generation']}")
-    stem = "-".join(_file_name(part) for part in parts if part)
-    return Path(_file_name(about["name"])) / f"{stem}.json"
-
-
-def _file_name(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._+]+", "-", text).strip("-.").lower() or "unknown"

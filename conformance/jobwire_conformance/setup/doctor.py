@@ -89,7 +89,7 @@ def diagnose(
                 if not there:
                     yield Item(name, "left out", f"there is no section [{name}]")
                 elif not needed[name] & roles:
-                    yield Item(name, "left out", "no claim of jobwire.toml needs it")
+                    yield Item(name, "left out", "no claim of conformance.toml needs it")
                 else:
                     yield from _guarded(name, look)
 
@@ -172,7 +172,7 @@ class _Driver(_Look):
                 "bad",
                 f"hello lists {', '.join(sorted(has)) or 'none'}, and the claims need "
                 f"{', '.join(lacks)}",
-                "fill them in and list them in hello, or take the claim out of jobwire.toml",
+                "fill them in and list them in hello, or take the claim out of conformance.toml",
             )
         else:
             yield Item("driver has the operations", "ok", ", ".join(sorted(has)))
@@ -381,7 +381,7 @@ class _Worker(_Look):
         self._begins("worker: a due job")
         fixed = self._lane.config.worker.fixed if self._lane.config.worker else {}
         if "poll" in fixed:
-            return Item(what, "left out", f"fixed at {fixed['poll']:g} s in jobwire.toml")
+            return Item(what, "left out", f"fixed at {fixed['poll']:g} s in conformance.toml")
         began = time.monotonic()
         jid = self._push("JobwireEcho", [], due=True)
         events = self._await(worker, jid, bool)

@@ -1,4 +1,4 @@
-"""Start an adapter: a `jobwire.toml`, and a driver and a worker with one gap each to fill in."""
+"""Start an adapter: `conformance.toml`, and a driver and a worker with one gap each to fill in."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def write(wish: Wish) -> list[Path]:
         Usage: That, or they cannot be written.
     """
     kit = LANGUAGES[wish.language]
-    texts = {"jobwire.toml": _settings(wish, kit)}
+    texts = {"conformance.toml": _settings(wish, kit)}
     for source, target in kit.files.items():
         texts[target] = (_SKELETONS / wish.language / source).read_text("utf-8")
     there = [name for name in texts if (wish.directory / name).exists()]

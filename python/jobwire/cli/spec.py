@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,7 +73,7 @@ def _show(ctx: click.Context, ids: tuple[str, ...], as_json: bool) -> None:
     for name in ids:
         if name.upper() not in known:
             raise click.UsageError(_unknown(name, [*known]), ctx.parent)
-    index = json.loads(_data.path("schema/traceability.json").read_text("utf-8"))
+    index = _citations()
     chosen = [known[name.upper()] for name in dict.fromkeys(ids)]
     if as_json or ctx.obj:
         found = [_as_data(requirement, index) for requirement in chosen]
@@ -104,8 +105,9 @@ def check(root: Path, as_json: bool) -> int:
             *lints.of_document(document),
             *lints.of_history(document, before),
             *lints.of_citations(document, found),
+            *lints.of_gaps(document, found),
             *lints.of_oracle(document, found),
-            *lints.of_records(root, document, found, before),
+            *lints.of_records(root, document, before),
         ]
     if as_json:
         click.echo(json.dumps([fault._asdict() for fault in faults], indent=2))
@@ -148,10 +150,11 @@ def extract(root: Path, write: bool) -> int:
 @_root_option
 @_write_option
 def trace(root: Path, write: bool) -> int:
-    """Make docs/traceability.md and its index: which file cites which requirement.
+    """Make a page that says which file cites which requirement.
 
-    With --write also lua/README.md, the SHA-1 and the contract of each script, and the table of
-    mistakes in SPEC.md.
+    With --write it goes to build/traceability.md, and as data to build/traceability.json; both are
+    not committed. --write also makes lua/README.md, the SHA-1 and the contract of each script, and
+    the table of mistakes in SPEC.md.
     """
     from jobwire.spec import citations, scripts, traps
     from jobwire.spec import trace as pages
@@ -161,10 +164,10 @@ def trace(root: Path, write: bool) -> int:
         click.echo(document, err=True)
         return 1
     found = citations.cited(root)
-    texts = {"docs/traceability.md": pages.page(document, found)}
+    texts = {"build/traceability.md": pages.page(document, found)}
     if write:
         texts["SPEC.md"] = traps.updated(root)
-        texts["schema/traceability.json"] = pages.index(found)
+        texts["build/traceability.json"] = pages.index(found)
         if not [*scripts.undescribed(root, document)]:  # the check says which
             texts["lua/README.md"] = scripts.page(root, document)
     _save(root, texts, write)
@@ -189,6 +192,22 @@ def _read_all(as_json: bool) -> None:
         # A terminal has nowhere to jump to.
         console.print(Markdown(re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text)))
     click.echo_via_pager(capture.get())
+
+
+def _citations() -> Mapping[str, Mapping[str, list[str]]]:
+    """Return id to kind to places: in this checkout, or in the one that the wheel was built from.
+
+    They are not committed: a checkout reads its files, a wheel has the index.
+    """
+    from jobwire.connection import data as _data
+    from jobwire.spec import citations
+
+    if (root := _data.checkout()) is not None:
+        return citations.cited(root)
+    found: dict[str, dict[str, list[str]]] = json.loads(
+        _data.path("traceability.json").read_text("utf-8")
+    )
+    return found
 
 
 def _read(path: Path) -> tuple[Document, str]:
@@ -251,7 +270,7 @@ def _unknown(name: str, ids: list[str]) -> str:
     return f"there is no requirement or command {name}{hint}"
 
 
-def _as_data(requirement: Requirement, index: dict[str, Any]) -> dict[str, Any]:
+def _as_data(requirement: Requirement, index: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "id": requirement.id,
         "claims": list(requirement.claims),
@@ -268,7 +287,7 @@ def _as_data(requirement: Requirement, index: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _print(requirement: Requirement, kinds: dict[str, list[str]]) -> None:
+def _print(requirement: Requirement, kinds: Mapping[str, list[str]]) -> None:
     from rich.console import Console
     from rich.markdown import Markdown
 

@@ -6,9 +6,15 @@ from pathlib import Path
 
 from jobwire.errors import JobwireError
 
-__all__ = ["path"]
+__all__ = ["checkout", "path"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
+_PACKED = _PACKAGE / "_data"
+
+
+def checkout() -> Path | None:
+    """Return the top of the checkout that this runs from; None if it runs from a wheel."""
+    return None if _PACKED.is_dir() else _PACKAGE.parents[1]
 
 
 def path(name: str) -> Path:
@@ -20,8 +26,7 @@ def path(name: str) -> Path:
     Raises:
         JobwireError: If it is not there, which only a damaged installation can cause.
     """
-    packed = _PACKAGE / "_data"
-    found = (packed if packed.is_dir() else _PACKAGE.parents[1]) / name
+    found = (checkout() or _PACKED) / name
     if not found.exists():
         raise JobwireError(f"{found} is missing: install jobwire again, from a wheel or a checkout")
     return found

@@ -1,4 +1,4 @@
-"""The canonical Lua scripts, read once from `lua/`. [LUA-3]"""
+"""The canonical Lua scripts, read once from `lua/`; none decodes a payload. [LUA-1] [LUA-3]"""
 
 from __future__ import annotations
 

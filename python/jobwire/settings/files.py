@@ -18,7 +18,7 @@ __all__ = ["OURS", "File", "find", "read"]
 
 OURS = ("jobwire.toml", "jobwire.yml", "jobwire.yaml", "pyproject.toml")
 _TABLE = ("tool", "jobwire")
-_CONFORMANCE = ("implementation",)  # the table by which the suite's jobwire.toml is known
+_CONFORMANCE = ("implementation",)  # a table of conformance.toml, which was called jobwire.toml
 _KINDS = ".toml, .yml, .yaml, .yml.erb or .yaml.erb"
 
 
@@ -51,13 +51,13 @@ def find(directory: Path) -> Path | None:
 
 
 def _counts(path: Path) -> bool:
-    """Whether it has settings: files of these names are there for other things, too."""
+    """True if it has settings; a pyproject.toml may have none."""
     if path.suffix != ".toml" or not path.is_file():
         return path.is_file()
+    if path.name != "pyproject.toml":
+        return True
     text = path.read_text("utf-8-sig", errors="replace")
-    if path.name == "pyproject.toml":
-        return "jobwire" in text and in_toml.read(text, path.name, _TABLE) is not None
-    return not _is_conformance(text, path.name)
+    return "jobwire" in text and in_toml.read(text, path.name, _TABLE) is not None
 
 
 def _is_conformance(text: str, name: str) -> bool:
@@ -86,7 +86,7 @@ def read(path: Path) -> File:
             if _is_conformance(text, shown):
                 raise ConfigError(
                     f"{shown}: is for the conformance suite, as its [implementation] says; "
-                    "a worker's settings need a file of their own, such as jobwire.yml"
+                    "rename it to conformance.toml"
                 )
             table = _TABLE if path.name == "pyproject.toml" else ()
             found = in_toml.read(text, shown, table)

@@ -11,7 +11,15 @@ from jobwire.spec import examples, oracle, record, scripts, trace, traps
 from jobwire.spec.citations import Citations
 from jobwire.spec.document import CITATION, KEYWORDS, Document, Requirement, keywords_of
 
-__all__ = ["Fault", "of_citations", "of_document", "of_history", "of_oracle", "of_records"]
+__all__ = [
+    "Fault",
+    "of_citations",
+    "of_document",
+    "of_gaps",
+    "of_history",
+    "of_oracle",
+    "of_records",
+]
 
 # RFC 2119, upper case only.
 _KEYWORD = re.compile(r"\b(?:MUST|SHALL|SHOULD|MAY|REQUIRED|RECOMMENDED|OPTIONAL)\b")
@@ -75,15 +83,24 @@ def of_citations(document: Document, citations: Citations) -> Iterator[Fault]:
                     )
 
 
+def of_gaps(document: Document, citations: Citations) -> Iterator[Fault]:
+    """Check that code implements each requirement, and that a test checks it if one can."""
+    for kind in ("code", "test"):
+        for requirement in trace.without(kind, document, citations):
+            yield Fault(
+                f"SPEC.md:{requirement.line}",
+                f"no-{kind}",
+                f"{requirement.id}: no {kind} cites it; cite it where it belongs",
+            )
+
+
 def of_oracle(document: Document, citations: Citations) -> Iterator[Fault]:
     """Check that real Sidekiq was asked, and that differences of its generations are told."""
     for requirement, lint, problem in oracle.faults(document, citations):
         yield Fault(f"SPEC.md:{requirement.line}", lint, f"{requirement.id}: {problem}")
 
 
-def of_records(
-    root: Path, document: Document, citations: Citations, before: dict[str, Any] | None
-) -> Iterator[Fault]:
+def of_records(root: Path, document: Document, before: dict[str, Any] | None) -> Iterator[Fault]:
     """Check that the generated files are up to date."""
     if _differs(root / "schema/requirements.json", record.render(record.build(document, before))):
         how = "; ".join(
@@ -97,17 +114,6 @@ def of_records(
             f"is not what SPEC.md says{f' ({how})' if how else ''}; "
             "to repair: jobwire spec extract --write",
         )
-    for name, text in (
-        ("schema/traceability.json", trace.index(citations)),
-        ("docs/traceability.md", trace.page(document, citations)),
-    ):
-        if _differs(root / name, text):
-            yield Fault(
-                name,
-                "out-of-date",
-                "is not what the files say that cite requirements; "
-                "to repair: jobwire spec trace --write",
-            )
     if traps.outdated(root):
         yield Fault(
             "SPEC.md",

@@ -15,7 +15,7 @@ _COLUMNS = tuple(kind for kind in KINDS if kind != "prose")
 
 
 def index(citations: Citations) -> str:
-    """Return schema/traceability.json, one requirement a line."""
+    """Return the citations as JSON, one requirement a line."""
     lines = ",\n".join(
         f"{json.dumps(identifier)}:{json.dumps(kinds, separators=(',', ':'))}"
         for identifier, kinds in citations.items()
@@ -40,11 +40,11 @@ def without(
 
 
 def page(document: Document, citations: Citations) -> str:
-    """Return docs/traceability.md."""
+    """Return the citations as a page."""
     lines = [
         "# Traceability",
         "",
-        "Made by `jobwire spec trace --write`; `jobwire spec check` fails when it is out of date.",
+        "Made by `jobwire spec trace --write`.",
         "",
         f"What cites each requirement of [SPEC.md](../SPEC.md) {document.version}, by file;",
         "`jobwire spec <id>` names the functions and tests. Not every requirement needs a schema,",

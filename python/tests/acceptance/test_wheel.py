@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from jobwire.spec.citations import cited
 
 ROOT = Path(__file__).resolve().parents[3]
 DATA = ["SPEC.md", "schema", "lua", "fixtures"]
@@ -70,7 +73,13 @@ def test_the_package_is_complete_and_nothing_else_is_packed(unpacked: Path) -> N
     tops = {entry.name for entry in unpacked.iterdir()}
     assert tops == {"jobwire", "jobwire_conformance", f"jobwire-{version(unpacked)}.dist-info"}
     tops = {entry.name for entry in (unpacked / "jobwire" / "_data").iterdir()}
-    assert tops == set(DATA)
+    assert tops == {*DATA, "traceability.json"}
+
+
+def test_the_wheel_knows_what_cites_a_requirement(unpacked: Path) -> None:
+    index = json.loads((unpacked / "jobwire" / "_data" / "traceability.json").read_text("utf-8"))
+    assert index == cited(ROOT)
+    assert index["RETRY-4"]["code"]
 
 
 def test_an_installed_wheel_finds_its_own_data(unpacked: Path) -> None:

@@ -1,6 +1,7 @@
 """Keep docs/conformance up to date. See .ci/conformance.
 
-    python -m tests.conformance [--only reference|sidekiq|kills]... [--lanes N] [--pages | --check]
+    python -m tests.conformance [--only reference|sidekiq|kills]... [--sandboxes N]
+                                [--pages | --check]
 
 Exit status: 0 done, or nothing has changed; 1 something has; others as of `jobwire conform check`.
 """
@@ -8,7 +9,6 @@ Exit status: 0 done, or nothing has changed; 1 something has; others as of `jobw
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import signal
@@ -21,17 +21,18 @@ from typing import cast
 
 import click
 
-from jobwire_conformance import config
+from jobwire_conformance import compact, config, reports
 from jobwire_conformance.cases import case as cases
 from jobwire_conformance.config import Config, Generation
 from jobwire_conformance.errors import ConformError
 from jobwire_conformance.mutation import kills, mutants
 from jobwire_conformance.reports import audit as strict
+from jobwire_conformance.reports import summary
 from jobwire_conformance.reports.drift import drift
-from jobwire_conformance.reports.results import Results, dump, load, small, stored_as
+from jobwire_conformance.reports.results import Results
 from jobwire_conformance.reports.terminal import Terminal, closing
 from jobwire_conformance.run import run, verdicts
-from tests.conformance.pages import KILLS, PAGES, ROOT, STORE, pages, stale_pages
+from tests.conformance.pages import BUILT, KILLS, PAGES, ROOT, STORE, pages, stale_pages
 from tests.interop.conftest import missing
 from tests.interop.sidekiq import GENERATIONS
 from tests.interop.test_conformance import inside, is_about
@@ -40,7 +41,7 @@ from tests.servers import valkey_program
 REFERENCE = ROOT / "conformance" / "drivers" / "python"
 
 WAYS: Sequence[tuple[str, Generation]] = (
-    *(("jobwire.toml", 8), ("jobwire.toml", 7), ("basic.toml", 8), ("basic.toml", 7)),
+    *(("conformance.toml", 8), ("conformance.toml", 7), ("basic.toml", 8), ("basic.toml", 7)),
     *(("asyncio.toml", 8), ("asyncio-basic.toml", 8)),
 )
 CHECKED = WAYS[0], WAYS[2]  # both ways to fetch: enough to see that something has changed
@@ -127,6 +128,16 @@ def results_of(
     return results
 
 
+def keep(results: Results) -> None:
+    """Write the summary, which is committed, and the full reports, which are not."""
+    path = summary.stored_as(results)
+    reports.put(STORE / path, summary.dump(results))
+    directory = BUILT / path.with_suffix("")
+    reports.write_results(directory, results)
+    reports.write(directory, results)
+    click.echo(f"the full reports are in {directory.relative_to(ROOT)}", err=True)
+
+
 def kill(lanes: int) -> None:
     """Try all mutants with the reference, and keep what they come to."""
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -140,18 +151,18 @@ def kill(lanes: int) -> None:
         lanes=lanes,
         tell=lambda found, _: click.echo(f"{found[0]['mutant']}: {found[0]['fate']}", err=True),
     )
-    KILLS.write_text(json.dumps(table, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    KILLS.write_bytes(compact.dump(table))
 
 
 def check(lanes: int) -> int:
     """Say what is no longer as it is kept."""
     changed = [f"docs/conformance/{name} is not up to date" for name in stale_pages()]
     for way, now in zip(CHECKED, reference(lanes, CHECKED), strict=True):
-        path = STORE / stored_as(now)
+        path = STORE / summary.stored_as(now)
         if not path.exists():
             changed.append(f"{path.relative_to(ROOT)} is not there")
             continue
-        before = load(path)
+        before = summary.load(path)
         if differs := [*drift(before, now)]:
             # Side by side on a busy machine, time runs out now and then: what has really changed
             # is so again, one case at a time.
@@ -178,7 +189,7 @@ def _tell(path: Path, lines: Sequence[str], results: Results) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance")
     parser.add_argument("--only", choices=("reference", "sidekiq", "kills"), action="append")
-    parser.add_argument("--lanes", type=int, default=3, help="cases side by side")
+    parser.add_argument("--sandboxes", type=int, default=3, help="cases side by side")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--pages", action="store_true", help="only make the pages again")
     what.add_argument("--check", action="store_true", help="only say what has changed")
@@ -186,15 +197,13 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and clean up on the way
     try:
         if options.check:
-            return check(options.lanes)
+            return check(options.sandboxes)
         which = () if options.pages else options.only or ("reference", "sidekiq", "kills")
         for name, results_of_all in (("reference", reference), ("sidekiq", sidekiq)):
-            for results in results_of_all(options.lanes) if name in which else ():
-                path = STORE / stored_as(results)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(dump(small(results)))
+            for results in results_of_all(options.sandboxes) if name in which else ():
+                keep(results)
         if "kills" in which:
-            kill(options.lanes)
+            kill(options.sandboxes)
         PAGES.mkdir(exist_ok=True)
         for name, content in pages().items():
             (PAGES / name).write_bytes(content)

@@ -1,4 +1,4 @@
-"""The pages of docs/conformance, and the results that they are made from."""
+"""The pages of docs/conformance, and the summaries that they are made from."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from jobwire_conformance import reports
 from jobwire_conformance.reports.kills import markdown
 from jobwire_conformance.reports.matrix import find
 
-__all__ = ["KILLS", "PAGES", "ROOT", "STORE", "pages", "stale_pages"]
+__all__ = ["BUILT", "KILLS", "PAGES", "ROOT", "STORE", "pages", "stale_pages"]
 
 ROOT = Path(__file__).resolve().parents[3]
 STORE = ROOT / "conformance" / "reports"
+BUILT = ROOT / "build" / "conformance"  # full reports, which are not committed
 KILLS = ROOT / "conformance" / "kills.json"
 PAGES = ROOT / "docs" / "conformance"
 KEPT = ("matrix.md", "loss-maps.md")  # of the pages; the one in HTML is made when it is wanted

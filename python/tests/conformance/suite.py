@@ -197,7 +197,7 @@ def adapter(
     """Write an adapter of two programs in Python; return its settings."""
     (directory / "driver.py").write_text(driver)
     (directory / "worker.py").write_text(worker)
-    path = directory / "jobwire.toml"
+    path = directory / "conformance.toml"
     listed = ", ".join(f'"{claim}"' for claim in claims)
     path.write_text(
         f'[implementation]\nname = "broken"\nclaims = [{listed}]\n'

@@ -104,7 +104,7 @@ def test_it_is_a_composite_action(action: dict[str, Any]) -> None:
         assert "shell" in step or "uses" in step
         # Inputs come in by the environment: in the text of a command they would be code.
         assert "${{" not in step.get("run", "")
-    names = {"config", "spec", "claims", "lanes", "report", "package", "python"}
+    names = {"config", "spec", "claims", "sandboxes", "report", "package", "python"}
     assert set(action["inputs"]) == names
     used = set(re.findall(r"inputs\.(\w+)", ACTION.read_text("utf-8")))
     assert used == names
@@ -139,11 +139,11 @@ def test_it_installs_into_an_environment_of_its_own(action: dict[str, Any], tmp_
         '[project]\nname = "standin"\nversion = "1"\n'
     )
     (tmp_path / "back.py").write_text(_BACKEND)
-    (tmp_path / "jobwire.toml").write_text("")
+    (tmp_path / "conformance.toml").write_text("")
     job = Job(action, tmp_path, package=str(tmp_path), python=sys.executable, claims="a b")
     status, shown = job.run()
     assert (status, job.file("OUTPUT")) == (0, "status=0\n"), shown
-    arguments = "conform check --config jobwire.toml --lanes 2 --report jobwire-report a b"
+    arguments = "conform check --config conformance.toml --sandboxes 2 --report jobwire-report a b"
     assert shown.splitlines()[-1] == arguments
 
 

@@ -118,7 +118,7 @@ def _befallen(directory: Path, what: str) -> Path:
     odd = f"            if 'é/' in str(request['job']):\n                {what}\n"
     here = f"            said = push(client, request)\n{odd}            return {{'ok': said}}\n"
     driver.write_text(driver.read_text().replace(end, here))
-    settings = directory / "jobwire.toml"
+    settings = directory / "conformance.toml"
     settings.write_text(settings.read_text().replace("[driver]", "[driver]\ntimeout = 2"))
     return settings
 
@@ -135,7 +135,16 @@ def test_a_fault_in_one_case_ends_that_case_only(
     path = _befallen(tmp_path, what)
     there = tmp_path / "report"
     said = run(
-        *("check", str(path), "client/core", *_some(), "--lanes", lanes, "--report", str(there)),
+        *(
+            "check",
+            str(path),
+            "client/core",
+            *_some(),
+            "--sandboxes",
+            lanes,
+            "--report",
+            str(there),
+        ),
         env=marked.environment,
     )
     assert said.status == 3, said.err
@@ -243,7 +252,7 @@ def test_a_baseline_does_not_declare_what_the_adapter_ended(tmp_path: Path) -> N
     text = path.read_text()
     said = run("baseline", path, "client/bulk")
     assert said.status == 0, said.err
-    said = run("baseline", path, "client/core", "--lanes", "2")
+    said = run("baseline", path, "client/core", "--sandboxes", "2")
     assert (said.status, "Nothing was written" in said.err) == (3, True), said.err
     assert (path.read_text(), [*tmp_path.glob("*deviations*")]) == (text, [])
 
@@ -379,9 +388,9 @@ def test_a_url_that_cannot_be_used(url: str, says: str) -> None:
     assert "secret" not in said.err
 
 
-def test_a_server_of_theirs_has_room_for_one_lane() -> None:
-    said = run("check", REFERENCE, "--redis", "redis://127.0.0.1", "--lanes", "2")
-    assert (said.status, "one lane" in said.err) == (64, True)
+def test_a_server_of_theirs_has_room_for_one_sandbox() -> None:
+    said = run("check", REFERENCE, "--redis", "redis://127.0.0.1", "--sandboxes", "2")
+    assert (said.status, "one sandbox" in said.err) == (64, True)
 
 
 def test_a_server_of_theirs_is_left_as_it_was_found(server: Server) -> None:
@@ -480,7 +489,7 @@ def test_a_deviation_is_not_stale_before_all_that_it_is_about_has_run(
     for path in REFERENCE.iterdir():
         if path.is_file():
             (tmp_path / path.name).write_bytes(path.read_bytes())
-    settings = tmp_path / "jobwire.toml"
+    settings = tmp_path / "conformance.toml"
     head, _, tail = settings.read_text().partition('  "client/core",')
     rest = tail[tail.index("]") :]
     settings.write_text(f'{head}  "client/bulk", "client/scheduled",\n{rest}')
@@ -489,7 +498,7 @@ def test_a_deviation_is_not_stale_before_all_that_it_is_about_has_run(
     deviations.write_text("".join(f'[[deviation]]\nid = "{i}"\nreason = "x"\n' for i in ids))
     said = run("check", tmp_path, *only)
     assert (said.status, "stale:" in said.out) == (0, False), said.out
-    said = run("check", tmp_path, "--lanes", "2")
+    said = run("check", tmp_path, "--sandboxes", "2")
     stale = {line.split()[1] for line in said.out.splitlines() if line.startswith("stale:")}
     assert (said.status, stale) == (2, {*ids}), said.err
 

@@ -116,7 +116,7 @@ def test_a_case_is_replayed_with_its_wire_log() -> None:
 
 
 def test_a_found_case_is_replayed_by_its_path(tmp_path: Path) -> None:
-    """Of whatever claims: what jobwire.toml says does not matter."""
+    """The claims in conformance.toml do not matter."""
     directory = reference(tmp_path, pushes=0)
     case = json.loads((ROOT / "conformance" / "cases" / "push-head.json").read_text())
     path = directory / "found-1a2b3c.json"
@@ -306,7 +306,7 @@ def test_an_adapter_that_is_not_filled_in_hears_what_to_do(tmp_path: Path) -> No
     assert said.status == 3
     assert "BAD  driver pushes: the answer was unsupported" in said.out
     assert "what to do: fill in `push`" in said.out
-    assert "-    worker: no claim of jobwire.toml needs it" in said.out
+    assert "-    worker: no claim of conformance.toml needs it" in said.out
 
 
 def test_a_driver_at_another_redis_is_told_so(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_the_settings_are_what_the_suite_reads(language: str, tmp_path: Path) ->
     settings = made(tmp_path, language, "client/core", "worker/retry")
     assert (settings.name, settings.language, settings.generation) == ('a "name"', language, 7)
     assert settings.claims == ("client/core", "worker/retry")
-    text = (tmp_path / "jobwire.toml").read_text()
+    text = (tmp_path / "conformance.toml").read_text()
     assert all(f'"{claim}",' in text for claim in CLAIMS)
 
 
@@ -501,7 +501,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     done = command("init", tmp_path, "--language", "shell")
     assert (done.returncode, "worker.sh" in done.stderr) == (64, True)
     assert kept.read_text() == "mine"
-    assert not (tmp_path / "jobwire.toml").exists()
+    assert not (tmp_path / "conformance.toml").exists()
     with pytest.raises(Usage, match="overwritten"):
         made(tmp_path, "shell")
 

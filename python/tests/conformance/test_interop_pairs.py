@@ -144,14 +144,22 @@ def test_what_is_not_tried_again_stays(tmp_path: Path) -> None:
     words = ["interop", str(DRIVERS / "python"), *options]
     assert CliRunner().invoke(conform, words, standalone_mode=False).return_value == 0
     before = json.loads(kept.read_text("utf-8"))
-    lost = before["pairs"][0]["jobs"][0]
-    lost |= {"status": "lost", "by": "worker", "expected": "a run", "seen": "none"}
+    lost = {"status": "lost", "by": "worker", "expected": "a run", "seen": "none"}
+    before["pairs"][0]["wrong"] = [{**lost, "payloads": before["payloads"][:1]}]
     kept.write_text(json.dumps(before), "utf-8")  # so that nothing found now looks like it
 
     shutil.copytree(DRIVERS / "python", tmp_path / "adapter")
-    other = tmp_path / "adapter" / "jobwire.toml"
+    other = tmp_path / "adapter" / "conformance.toml"
     other.write_text(other.read_text("utf-8").replace('name = "jobwire"', 'name = "newcomer"'))
-    words = ["interop", str(DRIVERS / "python"), str(other), "--only", "newcomer", "--lanes", "2"]
+    words = [
+        "interop",
+        str(DRIVERS / "python"),
+        str(other),
+        "--only",
+        "newcomer",
+        "--sandboxes",
+        "2",
+    ]
     outcome = CliRunner().invoke(conform, [*words, *options], standalone_mode=False)
     assert outcome.return_value == 1  # for the lost job
     assert "jobwire pushes, jobwire performs" not in outcome.stderr
@@ -162,7 +170,7 @@ def test_what_is_not_tried_again_stays(tmp_path: Path) -> None:
     pairs = [(a, b) for a in names for b in names]
     assert [(each["client"], each["worker"]) for each in after["pairs"]] == pairs
     assert [(each["failing"], each["retrying"]) for each in after["handovers"]] == pairs
-    count = len(before["pairs"][0]["jobs"])
+    count = len(before["payloads"])
     text = page.read_text("utf-8")
     assert f"| jobwire | {count - 1}/{count} | {count}/{count} |" in text
     assert f"| newcomer | {count}/{count} | {count}/{count} |" in text

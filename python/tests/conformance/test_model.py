@@ -342,7 +342,7 @@ def test_nothing_is_found_in_the_reference_s_worker(tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", [None, 1, 2])
-@pytest.mark.parametrize("name", ["jobwire.toml", "basic.toml", "asyncio.toml"])
+@pytest.mark.parametrize("name", ["conformance.toml", "basic.toml", "asyncio.toml"])
 def test_nothing_is_found_in_the_reference(name: str, seed: int | None, tmp_path: Path) -> None:
     """Everything at once, in three of its forms. [PUSH-1] [FETCH-1] [RETRY-2] [SCHED-6]"""
     settings = config.load(REFERENCE / name)
@@ -378,7 +378,7 @@ def test_a_mistake_is_found_and_made_small(
     command = [sys.executable, "-m", "jobwire", "conform", "replay", str(result.path)]
     path = os.pathsep.join([str(ROOT / "python"), str(ROOT / "conformance")])
     done = subprocess.run(
-        [*command, "-C", str(REFERENCE / "jobwire.toml"), "--server", valkey_program()],
+        [*command, "-C", str(REFERENCE / "conformance.toml"), "--server", valkey_program()],
         env=os.environ | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
@@ -413,7 +413,7 @@ def test_what_happens_once_is_flaky(tmp_path: Path) -> None:
 
 def test_an_adapter_that_breaks_the_rules_ends_it(tmp_path: Path) -> None:
     (tmp_path / "driver.py").write_text("raise SystemExit(7)\n")
-    path = tmp_path / "jobwire.toml"
+    path = tmp_path / "conformance.toml"
     path.write_text(
         '[implementation]\nname = "broken"\nclaims = ["client/core"]\n'
         f'[driver]\ncommand = ["{sys.executable}", "driver.py"]\n'

@@ -176,19 +176,20 @@ class Checkout:
         ]
         self.case: dict[str, Any] = {"case": "push", "steps": [{"check": KNOWN}]}
         self.mutant: dict[str, Any] = {"mutant": "wrong", "kills": [KNOWN]}
-        check = {"case": "push", "requirement": KNOWN, "claim": "client/core"}
-        self.check: dict[str, Any] = {**check, "keyword": "MUST", "status": "pass"}
+        self.check = {"case": "push", "requirement": KNOWN, "status": "pass"}
         kill = {"mutant": "wrong", "requirement": KNOWN}
         self.kill: dict[str, Any] = {**kill, "fate": "killed", "by": ["push"]}
 
     def write(self) -> None:
-        results = json.loads((ROOT / "conformance/reports/jobwire/0.1.0.json").read_bytes())
+        summary = json.loads((ROOT / "conformance/reports/jobwire/0.1.0.json").read_bytes())
+        word = f"{self.check['requirement']} {self.check['status']}"
+        summary["cases"] = {self.check["case"]: {"client/core": [word.removesuffix(" pass")]}}
         suite = self.root / "conformance"
         for path, found in {
             self.root / "schema" / "requirements.json": {"requirements": self.requirements},
             suite / "cases" / "push.json": self.case,
             suite / "mutants" / "wrong.json": self.mutant,
-            suite / "reports" / "x" / "1.json": {**results, "checks": [self.check]},
+            suite / "reports" / "x" / "1.json": summary,
             suite / "kills.json": {"kills": 1, "mutants": [self.kill]},
         }.items():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -209,7 +210,7 @@ def plant_withdrawn(tree: Checkout) -> None:
 
 
 def plant_blocked(tree: Checkout) -> None:
-    tree.check |= {"status": "blocked", "blocked_by": "x", "message": "x", "by": "implementation"}
+    tree.check["status"] = "blocked"
 
 
 def plant_case_that_never_ran(tree: Checkout) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from jobwire_conformance import data, reports
 from jobwire_conformance.errors import Usage
+from jobwire_conformance.reports import summary
 from jobwire_conformance.reports.claim_status import BUNDLES, bundles
 from jobwire_conformance.reports.drift import drift
 from jobwire_conformance.reports.matrix import Column, find, required
@@ -26,8 +27,6 @@ from jobwire_conformance.reports.results import (
     dump,
     load,
     load_trace,
-    small,
-    stored_as,
 )
 from tests.conformance import browser, hostile
 from tests.conformance.pages import stale_pages
@@ -145,12 +144,47 @@ def test_a_run_that_left_cases_out_meets_nothing(run_with_a_mistake: Path) -> No
     assert "FETCH-2" in found["claims"]["worker/core"].get("missing", [])
 
 
-def test_what_is_kept_is_small(run_with_a_mistake: Path) -> None:
+def test_a_summary_is_small_and_says_what_the_run_said(run_with_a_mistake: Path) -> None:
+    """A line for each case; the matrix and the badge are those of the full report."""
     whole = load(run_with_a_mistake)
-    kept = load(run_with_a_mistake / "kept" / stored_as(whole))
-    assert kept == small(whole)
-    assert "trace" not in json.dumps(kept)
+    path = run_with_a_mistake / "kept" / summary.stored_as(whole)
+    kept = summary.load(path)
     assert [*drift(kept, whole)] == []
+    assert summary.dump(kept) == path.read_bytes()
+    cases = {check["case"] for check in whole["checks"]}
+    assert len(path.read_text().splitlines()) < len(cases) + len(whole["claims"]) + 30
+    of_summary, of_report = (find([each])[0] for each in (path, run_with_a_mistake))
+    assert reports.matrix_pages(of_summary) == reports.matrix_pages(of_report)
+    assert "push-head#PUSH-1 fail" in path.read_text()
+    assert reports.badge_svg(kept) == reports.badge_svg(whole)
+
+
+def test_a_summary_keeps_what_the_pages_show(tmp_path: Path) -> None:
+    """Reasons, issues, losses, errors: whatever others write into them."""
+    (tmp_path / "full").mkdir()
+    full = hostile.write(tmp_path / "full")
+    path = tmp_path / "kept" / summary.stored_as(full)
+    reports.put(path, summary.dump(full))
+    of_summary, of_report = (find([each])[0] for each in (path, tmp_path / "full"))
+    assert reports.matrix_pages(of_summary) == reports.matrix_pages(of_report)
+    assert summary.load(path).get("errors") == full.get("errors")
+    assert [*drift(summary.load(path), full)] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"summary": 2}, "its format is 2, and this suite reads 1"),
+        ({"cases": {"push-plain": {"client/core": ["PUSH-1 broken"]}}}, "see schema/summary.json"),
+        ({"claims": {"client/cor": {"met": True, "checks": {}}}}, "see schema/summary.json"),
+        ({"started": None}, "see schema/summary.json"),
+    ],
+)
+def test_a_broken_summary_is_refused(change: dict[str, object], says: str, tmp_path: Path) -> None:
+    path = tmp_path / "1.json"
+    path.write_text(json.dumps({**json.loads(summary.dump(results("client/core"))), **change}))
+    with pytest.raises(Usage, match=says):
+        summary.load(path)
 
 
 def test_without_a_trace_there_is_a_page_all_the_same(tmp_path: Path) -> None:
@@ -165,8 +199,8 @@ def test_without_a_trace_there_is_a_page_all_the_same(tmp_path: Path) -> None:
         (None, "does not exist"),
         ("", "is not JSON"),
         ("[" * 100_000, "is not JSON"),
-        ("[1]", "is no results.json"),
-        ('{"name": "x", "version": "1"}', "is no results.json"),
+        ("[1]", "is not a results.json"),
+        ('{"name": "x", "version": "1"}', "is not a results.json"),
         ('{"results": 2, "checks": []}', "its format is 2, and this suite reads 1"),
         ('{"results": 1, "checks": []}', "is a required property"),
         ("\x00\xff", "is not JSON"),
@@ -195,7 +229,9 @@ def test_results_cannot_name_a_file_elsewhere(tmp_path: Path) -> None:
     directory.mkdir()
     for name in ("../secret", str(tmp_path / "secret")):
         assert load_trace(directory, results("client/core", trace=name)) == []
-    path = stored_as(results("client/core", implementation={"name": "../../x", "version": "/a b"}))
+    path = summary.stored_as(
+        results("client/core", implementation={"name": "../../x", "version": "/a b"})
+    )
     assert path == Path("x") / "a-b.json"
 
 
@@ -406,7 +442,8 @@ def test_every_difference_of_two_runs_is_told() -> None:
         "was not there, is lost",
         "was pass, is warn",
     ]
-    assert [*drift(now, {**now, "started": "2027-01-01T00:00:00Z", "seconds": 9.0})] == []
+    later = cast(Results, {**now, "started": "2027-01-01T00:00:00Z", "seconds": 9.0})
+    assert [*drift(now, later)] == []
 
 
 def test_the_pages_in_docs_are_made_from_what_is_kept() -> None:

@@ -234,7 +234,7 @@ def said(*arguments: str | Path) -> tuple[int, str, str]:
 
 
 def test_the_command_reports_in_every_form(tmp_path: Path) -> None:
-    (tmp_path / "jobwire.toml").write_text((REFERENCE / "jobwire.toml").read_text())
+    (tmp_path / "conformance.toml").write_text((REFERENCE / "conformance.toml").read_text())
     for name in ("driver.py", "worker.py"):
         (tmp_path / name).write_text((REFERENCE / name).read_text())
     deviations = tmp_path / "jobwire.deviations.toml"
@@ -275,14 +275,14 @@ def test_a_failure_is_explained() -> None:
     assert 'expected "JobwireEcho", seen "Older"' in err
     assert "driver #" in err
     assert "RPUSH queue:default" in err
-    assert "again: jobwire conform replay -C conformance/drivers/python/jobwire.toml " in err
+    assert "again: jobwire conform replay -C conformance/drivers/python/conformance.toml " in err
     assert " push-head\n" in err
 
 
 @pytest.mark.parametrize(
     ("arguments", "status", "says"),
     [
-        (["check", "/nowhere/jobwire.toml"], 64, "does not exist"),
+        (["check", "/nowhere/conformance.toml"], 64, "does not exist"),
         (["check", "client/cores"], 64, "client/cores"),
         (["check", str(PERL), "inspector/read"], 64, "not among the claims"),
         (["check", str(REFERENCE), "--case", "nothing"], 64, "no case"),
@@ -316,7 +316,7 @@ def test_the_list_of_what_is_checked_names_the_rest() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("name = ", "jobwire.toml"),
+        ("name = ", "conformance.toml"),
         ("", "there is no such section"),
         ('[implementation]\nname = "x"\nclaims = ["client/cor"]', "did you mean 'client/core'"),
         ('[implementation]\nname = "x"\nclaims = []', "at least one"),
@@ -345,8 +345,20 @@ def test_the_list_of_what_is_checked_names_the_rest() -> None:
     ],
 )
 def test_a_mistake_in_the_settings_is_named(text: str, says: str, tmp_path: Path) -> None:
-    (tmp_path / "jobwire.toml").write_text(text)
+    (tmp_path / "conformance.toml").write_text(text)
     with pytest.raises(Usage, match=says):
+        config.load(tmp_path)
+
+
+def test_the_old_name_of_the_settings_is_refused(tmp_path: Path) -> None:
+    """jobwire.toml is for the settings of a worker."""
+    old = tmp_path / "jobwire.toml"
+    old.write_text('[implementation]\nname = "x"\nclaims = ["client/core"]')
+    for path in (tmp_path, old):
+        with pytest.raises(Usage, match=r"rename.*jobwire\.toml is for the settings of a worker"):
+            config.load(path)
+    old.write_text("tag = 'x'")
+    with pytest.raises(Usage, match=r"conformance\.toml does not exist; it says"):
         config.load(tmp_path)
 
 

@@ -34,6 +34,7 @@ JOBWIRE = {
 }
 CONFORMANCE = {
     "errors": "",
+    "compact": "",
     "data": "errors",
     "config": "errors data",
     "wire": "errors",
@@ -42,11 +43,11 @@ CONFORMANCE = {
     "sandbox": "errors data config wire",
     "setup": "errors data config sandbox",
     "watch": "errors data wire judge sandbox",
-    "interop": "errors data config wire sandbox",
+    "interop": "errors compact data config wire sandbox",
     "run": "errors data config wire cases judge sandbox",
     "model": "errors data config wire cases sandbox run",
     "mutation": "errors data config wire cases judge run",
-    "reports": "errors data wire cases run mutation",
+    "reports": "errors compact data wire cases run mutation",
     "cli": "*",
 }
 PACKAGES = {

@@ -188,13 +188,14 @@ def test_two_files_are_refused_unless_one_is_named(settle: Resolve) -> None:
     assert settle(file="jobwire.yml", JOBWIRE_CONFIG="jobwire.toml")["tag"] == "a"
 
 
-def test_the_conformance_suites_file_is_left_alone(settle: Resolve) -> None:
-    """It has the same name, beside an implementation whose worker has settings, too."""
-    settle('[implementation]\nname = "shop"', "jobwire.toml")
+def test_the_conformance_suites_file_is_refused(settle: Resolve) -> None:
+    """The suite's settings once had the same name as a worker's."""
+    settle('[implementation]\nname = "shop"', "conformance.toml")
     assert settle().file.value is None
-    with pytest.raises(ConfigError, match=r"jobwire.toml: is for the conformance suite.*own"):
-        settle(file="jobwire.toml")
-    assert settle("tag: x", "jobwire.yml")["tag"] == "x"
+    Path("conformance.toml").rename("jobwire.toml")
+    for named in ({}, {"file": "jobwire.toml"}):
+        with pytest.raises(ConfigError, match=r"jobwire.toml: .*rename it to conformance.toml"):
+            settle(**named)
 
 
 def test_rubys_file_is_used_only_if_named(settle: Resolve) -> None:

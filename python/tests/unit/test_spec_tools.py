@@ -375,11 +375,9 @@ def test_what_sidekiq_was_not_asked_is_found(
 
 
 def make_records(root: Path) -> dict[str, Any]:
-    document, citations = document_of(root), cited(root)
+    document = document_of(root)
     made = record.build(document, None)
     (root / "schema/requirements.json").write_text(record.render(made), "utf-8")
-    (root / "schema/traceability.json").write_text(trace.index(citations), "utf-8")
-    (root / "docs/traceability.md").write_text(trace.page(document, citations), "utf-8")
     (root / "lua/README.md").write_text(scripts.page(root, document), "utf-8")
     return made
 
@@ -398,14 +396,13 @@ def make_records(root: Path) -> dict[str, Any]:
         ),
         (
             lambda root: (root / "lua/fetch.lua").write_text("-- [KEY-1]", "utf-8"),
-            ["schema/traceability.json", "docs/traceability.md", "lua/README.md"],
+            ["lua/README.md"],
         ),
         (
             lambda root: (root / "lua/fetch.lua").write_text("-- fetch.lua: [KEY-2]\n\n", "utf-8"),
             ["lua/README.md"],
         ),
         (lambda root: (root / "lua/README.md").unlink(), ["lua/README.md"]),
-        (lambda root: (root / "docs/traceability.md").unlink(), ["docs/traceability.md"]),
     ],
 )
 def test_generated_files_that_are_out_of_date_are_found(
@@ -413,7 +410,7 @@ def test_generated_files_that_are_out_of_date_are_found(
 ) -> None:
     made = make_records(checkout)
     edit(checkout)
-    found = list(lints.of_records(checkout, document_of(checkout), cited(checkout), made))
+    found = list(lints.of_records(checkout, document_of(checkout), made))
     assert [fault.place for fault in found] == stale
     assert all("to repair: jobwire spec " in fault.problem for fault in found)
 
@@ -458,7 +455,7 @@ def test_the_page_of_scripts_has_what_a_server_calls_them(checkout: Path) -> Non
 def test_a_script_that_the_document_leaves_out_is_found(checkout: Path, row: str) -> None:
     made = make_records(checkout)
     (checkout / "SPEC.md").write_text(edited((row, row.replace("fetch", "other"))), "utf-8")
-    found = list(lints.of_records(checkout, document_of(checkout), cited(checkout), made))
+    found = list(lints.of_records(checkout, document_of(checkout), made))
     assert [(fault.place, fault.lint) for fault in found] == [("lua/fetch.lua", "script")]
 
 
@@ -595,3 +592,17 @@ def test_an_entry_that_is_not_what_it_says() -> None:
     assert problem(payload="{", breaks=["PAY-1"]) == ""
     assert problem(payload="{") == "is said to be lawful, and breaks PAY-1"
     assert problem(payload_base64="ew==", expect={"outcome": "bury"}) == ""
+
+
+def test_what_nothing_cites_is_a_gap(checkout: Path) -> None:
+    """A retired requirement needs nothing, and one that no black box can see no test."""
+    document = document_of(checkout)
+    kinds = {"code": ["a.py"], "test": ["test_a.py"]}
+    whole = {requirement.id: dict(kinds) for requirement in document.requirements}
+    assert list(lints.of_gaps(document, whole)) == []
+    first = document.requirements[0]
+    for kind in kinds:
+        part = {**whole, first.id: {k: v for k, v in kinds.items() if k != kind}}
+        (fault,) = lints.of_gaps(document, part)
+        assert (fault.place, fault.lint) == (f"SPEC.md:{first.line}", f"no-{kind}")
+        assert fault.problem.startswith(f"{first.id}: no {kind} cites it")

@@ -1,0 +1,45 @@
+"""The index of citations of the specification, which is made for a wheel."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+_INDEX = "traceability.json"
+
+
+class CitationsHook(BuildHookInterface):
+    """Makes the index from the sources, before the wheel is built."""
+
+    _directory: TemporaryDirectory[str] | None = None  # two builds at a time share no file
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Write the index to a file, and have it packed beside the specification."""
+        if version == "editable":  # an editable install reads the files of its checkout
+            return
+        self._directory = TemporaryDirectory()
+        index = Path(self._directory.name) / _INDEX
+        index.write_text(_citations(Path(self.root)), "utf-8")
+        build_data["force_include"][str(index)] = f"jobwire/_data/{_INDEX}"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove the file, which is in the wheel now."""
+        if self._directory is not None:
+            self._directory.cleanup()
+
+
+def _citations(root: Path) -> str:
+    """Return the index. Importing the whole of jobwire would need its dependencies."""
+    package = ModuleType("jobwire")
+    package.__path__ = [str(root / "python" / "jobwire")]
+    sys.modules["jobwire"] = package
+    citations = importlib.import_module("jobwire.spec.citations")
+    trace = importlib.import_module("jobwire.spec.trace")
+    text: str = trace.index(citations.cited(root))
+    return text
