@@ -432,7 +432,7 @@ def test_the_frequent_traps_are_copied_into_the_document(checkout: Path) -> None
     page = checkout / traps.PAGE
     page.parent.mkdir(parents=True)
     page.write_text(TRAPS, "utf-8")
-    found = list(lints.of_records(checkout, document_of(checkout), cited(checkout), made))
+    found = list(lints.of_records(checkout, document_of(checkout), made))
     assert ("SPEC.md", "out-of-date") in [(fault.place, fault.lint) for fault in found]
     spec.write_text(traps.updated(checkout), "utf-8")
     assert spec.read_text("utf-8").endswith(
