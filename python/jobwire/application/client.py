@@ -94,7 +94,7 @@ class Client:
         timeout: Seconds to wait for a connection, and for a reply.
         wait_replicas: How many replicas have to have a job before a push returns, so that a
             failover does not lose it. They get half of `timeout`; after that, `MaybeWritten`.
-        outlet: Shared with other clients whose jobs tests want to have instead of Redis.
+        transport: Shared with other clients whose jobs tests want to have instead of Redis.
     """
 
     def __init__(

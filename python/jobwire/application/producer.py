@@ -46,7 +46,7 @@ class Producer:
         draw: Returns a uniform number in [0, 1).
         new_jids: Returns so many fresh job ids.
         confirm: How many replicas have to have a job before a push counts as done. [PUSH-8]
-        outlet: Where the jobs go; Redis by default.
+        transport: Where the jobs go; Redis by default.
         warn: Called with what `strict_args="warn"` has to say.
     """
 

@@ -413,7 +413,7 @@ def _boot(jobs: list[JobType[..., Any]]) -> Boot:
                 )
             place = spec.name
         found = None if module is None else find_job(module, definition.name)
-        if found is None or found.function is not definition.function:
+        if found is None or found[1].function is not definition.function:
             raise ConfigError(
                 f"isolated job {definition.name!r}: its process could not find it again in "
                 f"module {place}; define it, or its application, at the top level there"
