@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
-from jobwire.application.client import url_or_default
+from jobwire.application.config import url_or_default
 from jobwire.connection.sync import SyncRedis
 from jobwire.inspect import activity, processes, progress, sets, summary
 from jobwire.inspect.activity import Activity
@@ -248,8 +248,8 @@ class Inspector:
         """Go through all states of iterable jobs. Looks at every key in the database."""
         cursor: bytes | None = b"0"
         while cursor is not None:
-            found, cursor = self._run(progress.find_states(self._keys, cursor))
-            yield from found
+            states, cursor = self._run(progress.find_states(self._keys, cursor))
+            yield from states
 
     def cancel(self, jid: str) -> float:
         """Ask an iterable job to stop; return when somebody first did. [ITER-7]"""
@@ -328,8 +328,10 @@ class Inspector:
     def _run(self, op: Op[T]) -> T:
         return self.redis.run(op)
 
-    def _each(self, way: Walk, only: Filter | None) -> Iterator[Entry]:
-        meant = only or Filter()
-        while page := self._run(way.next()):
+    def _each(self, walk: Walk, only: Filter | None) -> Iterator[Entry]:
+        wanted = only or Filter()
+        while page := self._run(walk.next()):
             now = self._clock()
-            yield from (each for each in page if meant.matches(each, now=now))
+            for entry in page:
+                if wanted.matches(entry, now=now):
+                    yield entry

@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Self
 
-from jobwire.application.client import url_or_default
+from jobwire.application.config import url_or_default
 from jobwire.application.jobtype import JobType
 from jobwire.errors import ConfigError, JobCrashed, JobFailed, JobTimeout, JobwireError, Shutdown
 from jobwire.protocol.payload import Job, encode
