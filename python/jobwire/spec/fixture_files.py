@@ -9,7 +9,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from jobwire.connection import data as _data
-from jobwire.spec.verdicts import Part, Verdict, judge
+from jobwire.spec.verdicts import PayloadVerdict, judge
+from jobwire_conformance.judge.payloads import Part
 
 __all__ = ["Judged", "entries", "judge_entry", "shape_problems"]
 
@@ -26,7 +27,7 @@ class Judged(NamedTuple):
 
     name: str
     says: list[str]
-    verdicts: list[Verdict]
+    verdicts: list[PayloadVerdict]
     problem: str
 
 
