@@ -29,7 +29,7 @@ MANAGER = {"__enter__": "__aenter__", "__exit__": "__aexit__"}
 
 @dataclass(frozen=True, kw_only=True)
 class Twin:
-    """How a blocking module becomes an asyncio module.
+    """The differences between a blocking module and its asyncio twin.
 
     Attributes:
         source: The blocking module, a path from the root of the repository.
