@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
-from jobwire.application import middleware as chain
+from jobwire.application import middleware
 from jobwire.application.delivery import Transport, deliver
 from jobwire.errors import ConfigError, InvalidJob, NoReply, RedisUnreachable
 from jobwire.protocol import iteration, times
@@ -290,7 +290,9 @@ class Producer:
         """Send an item through the middleware; None if that stopped it. [PUSH-7]"""
         if self.middleware:
             through = (self.middleware, item, lambda: item)
-            passed = yield Local(partial(chain.run, *through), partial(chain.arun, *through))
+            passed = yield Local(
+                partial(middleware.run, *through), partial(middleware.arun, *through)
+            )
             if passed is None:
                 return None
             item = passed

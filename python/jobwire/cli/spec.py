@@ -65,14 +65,14 @@ def spec(ctx: click.Context, as_json: bool) -> None:
 @click.pass_context
 def _show(ctx: click.Context, ids: tuple[str, ...], as_json: bool) -> None:
     """Print requirements."""
-    from jobwire.connection import data as _data
+    from jobwire.connection import data
 
-    document, _ = _read(_data.path("SPEC.md"))
+    document, _ = _read(data.path("SPEC.md"))
     known = document.by_id
     for name in ids:
         if name.upper() not in known:
             raise click.UsageError(_unknown(name, [*known]), ctx.parent)
-    index = json.loads(_data.path("schema/traceability.json").read_text("utf-8"))
+    index = json.loads(data.path("schema/traceability.json").read_text("utf-8"))
     chosen = [known[name.upper()] for name in dict.fromkeys(ids)]
     if as_json or ctx.obj:
         found = [_as_data(requirement, index) for requirement in chosen]
@@ -170,12 +170,12 @@ def trace(root: Path, write: bool) -> int:
 
 
 def _read_all(as_json: bool) -> None:
-    from jobwire.connection import data as _data
+    from jobwire.connection import data
 
     if as_json:
-        click.echo(_data.path("schema/requirements.json").read_text("utf-8"), nl=False)
+        click.echo(data.path("schema/requirements.json").read_text("utf-8"), nl=False)
         return
-    text = _data.path("SPEC.md").read_text("utf-8")
+    text = data.path("SPEC.md").read_text("utf-8")
     if not sys.stdout.isatty():
         click.echo(text, nl=False)
         return

@@ -19,8 +19,7 @@ from jobwire.inspect.progress import IterationState
 from jobwire.inspect.sets import Action, Progress, Swept
 from jobwire.inspect.summary import Day, QueueSummary, Stats
 from jobwire.inspect.walking import ListWalk, Scan, Walk
-from jobwire.protocol import heartbeat as beat
-from jobwire.protocol import metrics
+from jobwire.protocol import heartbeat, metrics
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.times import Generation, When, instant
@@ -224,7 +223,7 @@ class AsyncInspector:
 
     async def prune(self) -> int:
         """Forget processes whose hash has expired, at most once a minute; how many. [BEAT-8]"""
-        return await self._run(beat.prune(self._keys))
+        return await self._run(heartbeat.prune(self._keys))
 
     async def holdings(self, *, most: int = 100) -> list[InFlightSummary]:
         """Return what each process of the reliable profile holds, `most` jobs of each. [REL-1]"""

@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from jobwire.application.config import CapsuleConfig, WorkerConfig
-from jobwire.settings import types as kinds
+from jobwire.settings import types
 from jobwire.settings.types import Kind
 
 __all__ = ["OTHER_VARIABLES", "SETTINGS", "Setting", "written"]
@@ -82,85 +82,85 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting(
             "queues",
-            kinds.QUEUES,
+            types.QUEUES,
             ("-q", "--queue"),
             "A queue to serve; repeatable, in order of preference. Without weights the order is "
             "strict, with weight 1 for all it is random.",
             CapsuleConfig().queues,
             "default",
         ),
-        _worker("concurrency", kinds.WHOLE, "-c --concurrency", "Jobs at a time."),
+        _worker("concurrency", types.WHOLE, "-c --concurrency", "Jobs at a time."),
         Setting(
             "capsules",
-            kinds.CAPSULES,
+            types.CAPSULES,
             ("--capsule",),
             "A further group of queues with N threads of its own; repeatable.",
             {},
             "none",
         ),
-        _worker("processes", kinds.WHOLE, "-p --processes", "Worker processes to start."),
+        _worker("processes", types.WHOLE, "-p --processes", "Worker processes to start."),
         _worker(
             "fetch",
-            kinds.TEXT,
+            types.TEXT,
             "--fetch",
             "reliable survives kill -9; basic is BRPOP, as Sidekiq does it.",
             "",
             *("reliable", "basic"),
         ),
         _worker(
-            "timeout", kinds.SECONDS, "-t --timeout", "Seconds that running jobs get after TERM."
+            "timeout", types.SECONDS, "-t --timeout", "Seconds that running jobs get after TERM."
         ),
         _worker(
             "poll_interval",
-            kinds.SECONDS_OR_NONE,
+            types.SECONDS_OR_NONE,
             "--poll-interval",
             "Average seconds between looks for due jobs.",
             "by fleet size",
         ),
         _worker(
             "precise",
-            kinds.BOOLEAN,
+            types.BOOLEAN,
             "--precise/--no-precise",
             "Run due jobs at their time, not at the next look for them.",
         ),
-        _worker("max_retries", kinds.WHOLE, "--max-retries", "What retry: true means."),
+        _worker("max_retries", types.WHOLE, "--max-retries", "What retry: true means."),
         _worker(
             "poison_limit",
-            kinds.WHOLE,
+            types.WHOLE,
             "--poison-limit",
             "How often a job may take its process down before it is buried.",
         ),
         _worker(
             "max_iteration_runtime",
-            kinds.SECONDS_OR_NONE,
+            types.SECONDS_OR_NONE,
             "--max-iteration-runtime",
             "Seconds after which an iterable job makes way for others.",
             "never",
         ),
         _worker(
             "memory_limit",
-            kinds.WHOLE_OR_NONE,
+            types.WHOLE_OR_NONE,
             "--memory-limit",
             "MiB of memory above which a worker process is replaced.",
             "never",
         ),
         _worker(
-            "dead_limit", kinds.WHOLE, "--dead-limit", "The dead set keeps one less than this."
+            "dead_limit", types.WHOLE, "--dead-limit", "The dead set keeps one less than this."
         ),
         _worker(
             "dead_max_age",
-            kinds.SECONDS,
+            types.SECONDS,
             "--dead-max-age",
             "Seconds after which dead jobs are forgotten.",
             "15552000 (180 days)",
         ),
-        _worker("tag", kinds.TEXT, "-g --tag", "Shown in Sidekiq's web page.", "none"),
+        _worker("tag", types.TEXT, "-g --tag", "Shown in Sidekiq's web page.", "none"),
         _worker(
-            "labels", kinds.LABELS, "--label", "Shown in Sidekiq's web page; repeatable.", "none"
+            "labels", types.LABELS, "--label", "Shown in Sidekiq's web page; repeatable.", "none"
         ),
         Setting(
             "log_format",
-            kinds.TEXT,
+            types.TEXT,
             ("--log-format",),
             "One line an event for people, or one JSON object.",
             "human",
@@ -168,7 +168,7 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting(
             "log_level",
-            kinds.TEXT,
+            types.TEXT,
             ("--log-level",),
             "The least important events to log.",
             "info",

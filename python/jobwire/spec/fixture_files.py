@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from jobwire.connection import data as _data
+from jobwire.connection import data
 from jobwire.spec.verdicts import PayloadVerdict, judge
 from jobwire_conformance.judge.payloads import Part
 
@@ -90,5 +90,5 @@ def judge_entry(entry: dict[str, Any], part: Part | None) -> Judged | None:
 def _validator() -> Any:
     from jsonschema import Draft202012Validator  # an extra
 
-    schema = json.loads(_data.path("schema/fixture.json").read_text("utf-8"))
+    schema = json.loads(data.path("schema/fixture.json").read_text("utf-8"))
     return Draft202012Validator(schema)
