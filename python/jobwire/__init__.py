@@ -16,6 +16,7 @@ from jobwire.errors import (
     Shutdown,
     TryAgain,
 )
+from jobwire.protocol.iteration import Cursor
 from jobwire.protocol.payload import Job
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "AsyncClient",
     "Client",
     "ConfigError",
+    "Cursor",
     "InvalidJob",
     "Job",
     "JobType",

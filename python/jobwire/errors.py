@@ -143,7 +143,13 @@ class RedisTrouble(JobwireError):
 
 
 class RedisUnreachable(RedisTrouble, ConnectionError):
-    """No usable connection could be made, so nothing was sent. [PUSH-8]"""
+    """No usable connection could be made, so nothing was sent. [PUSH-8]
+
+    Attributes:
+        login_refused: The server answered: it asks for a password, or refuses the one it got.
+    """
+
+    login_refused: bool = False
 
 
 class RedisRefused(RedisTrouble):

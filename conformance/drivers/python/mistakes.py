@@ -5,15 +5,15 @@ JOBWIRE_MUTATE names one of the functions.
 
 from __future__ import annotations
 
-from jobwire.connection import connection as _line
-from jobwire.connection import pool as _lines
+from jobwire.connection.connection import Connection
+from jobwire.connection.pool import ConnectionPool
 from jobwire.protocol import pushing
 
 
 def keep_connection() -> None:
     """Use a connection again though its reply is still to come. [ENV-5]"""
-    _line.Line.quiet = lambda _: True  # type: ignore[method-assign]
-    _lines.Lines.drop = _lines.Lines.back  # type: ignore[method-assign]
+    Connection.quiet = lambda _: True  # type: ignore[method-assign]
+    ConnectionPool.discard = ConnectionPool.release  # type: ignore[method-assign]
 
 
 def one_slice() -> None:

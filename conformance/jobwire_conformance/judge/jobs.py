@@ -431,7 +431,7 @@ class Jobs:
             ledger.exercise(each)
         for breach in breaches if rule else ():
             named = rule if breach.rule == "PAY-1" and rule else breach.rule
-            self._accuse(step, Breach(named, breach.expected, breach.seen))
+            self._accuse(step, breach._replace(rule=named))
         return job
 
     def _authored(
@@ -535,7 +535,7 @@ class Jobs:
             self._accuse(step, breach)
 
     def _accuse(self, step: Step, breach: Breach) -> None:
-        self._ledger.accuse(Finding(breach.rule, breach.expected, breach.seen, step.record))
+        self._ledger.accuse(Finding(breach.rule, breach.expected, breach.located, step.record))
 
     def _judge(
         self,

@@ -1,9 +1,14 @@
-"""What a payload breaks: its text, its schema, and what became of it on the way."""
+"""The one judge of payloads: their text, their schemas, and what became of them on the way.
+
+`breaches` judges a payload alone, for `jobwire validate` and the examples of SPEC.md. A run of the
+suite also knows who wrote a payload and where, so it asks the parts one by one.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import importlib.util
 import json
 import math
 import re
@@ -11,25 +16,38 @@ import zlib
 from collections.abc import Iterator
 from decimal import Decimal
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from jobwire_conformance.data import schema
 
 __all__ = [
+    "MILLISECONDS",
+    "PARTS",
     "TIMES",
     "Breach",
     "Float",
+    "Part",
     "backtrace_problem",
+    "breaches",
+    "can_judge",
     "changed",
     "generation",
     "parse",
+    "rules",
     "schema_breaches",
     "spelling",
     "time_breach",
 ]
 
+Part = Literal["reader", "generation-7", "generation-8"]
+"""For whom a payload has to be right: any reader, or a check of what a generation writes."""
+
+PARTS: tuple[Part, ...] = ("reader", "generation-7", "generation-8")
 TIMES = ("created_at", "enqueued_at", "failed_at", "retried_at")
 MILLISECONDS = 10**11  # from here on a time is in milliseconds [GEN-3]
+# What no schema can say. A reader accepts what breaks the rules of writers.
+_OF_TEXT = ("PAY-1", "PAY-3", "PAY-4")
+_OF_WRITERS = ("PAY-2", "PAY-6", "PAY-8")
 _RULE = re.compile(r"\[([A-Z]+-\d+)\]")
 _TOKEN = re.compile(
     rb'(?P<string>"(?:[^"\\]|\\.)*+")|(?P<space>[ \t\r\n]+)|(?P<number>-?\d[\d.eE+-]*)', re.DOTALL
@@ -44,11 +62,26 @@ _lawful: set[int] = set()
 
 
 class Breach(NamedTuple):
-    """One rule that a payload breaks."""
+    """One fault of a payload.
+
+    Attributes:
+        rule: Id of the requirement that it breaks.
+        expected: What the requirement asks for.
+        seen: What the payload has instead.
+        path: Place in the JSON, `$` for the whole.
+        also: Further requirements that the same fault breaks.
+    """
 
     rule: str
     expected: str
     seen: str
+    path: str = "$"
+    also: tuple[str, ...] = ()
+
+    @property
+    def located(self) -> str:
+        """What was seen, and where."""
+        return self.seen if self.path == "$" else f"{self.path}: {self.seen}"
 
 
 class Float(float):
@@ -60,6 +93,43 @@ class Float(float):
     __hash__ = float.__hash__
 
 
+def can_judge() -> bool:
+    """Return whether jsonschema is installed, which judging by a schema needs."""
+    return importlib.util.find_spec("jsonschema") is not None
+
+
+def breaches(text: bytes, part: Part) -> list[Breach]:
+    """Return everything that a payload breaks for a reader, or for a check of its writer."""
+    job, faults = parse(text)
+    if part == "reader":
+        faults = [fault for fault in faults if fault.rule in _OF_TEXT]
+    if job is None:
+        return faults
+    if part != "reader":
+        faults += spelling(text)
+        faults += (
+            fault
+            for field in TIMES
+            if f"generation-{generation(job.get(field))}" == part
+            and (fault := time_breach(field, job[field])) is not None
+        )
+    return [*faults, *schema_breaches(job, "payload", part)]
+
+
+@cache
+def rules(part: Part) -> tuple[str, ...]:
+    """Return the ids of all rules that `breaches` checks, sorted."""
+    checked = {*_OF_TEXT} if part == "reader" else {*_OF_TEXT, *_OF_WRITERS}
+    for name in (part,) if part == "reader" else (part, "writer"):
+        checked.update(_RULE.findall(json.dumps(schema("payload")["$defs"][name])))
+    return tuple(sorted(checked, key=_order))
+
+
+def _order(rule: str) -> tuple[str, int]:
+    area, _, number = rule.partition("-")
+    return area, int(number)
+
+
 def parse(text: bytes) -> tuple[dict[str, Any] | None, list[Breach]]:
     """Return the job, or None, and what is wrong with the text as such."""
     if text.startswith(b"\xef\xbb\xbf"):
@@ -67,14 +137,14 @@ def parse(text: bytes) -> tuple[dict[str, Any] | None, list[Breach]]:
     if (depth := _depth(text)) > _DEEPEST:
         return None, [Breach("PAY-3", "at most 100 levels", f"{depth} levels")]
     constants: list[str] = []
-    doubled: list[str] = []
+    doubled: list[tuple[dict[str, Any], str]] = []
 
     def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        fields = dict(pairs)
+        if len(fields) < len(pairs):
             names = [name for name, _ in pairs]
-            doubled.extend(name for name in found if names.count(name) > 1)
-        return found
+            doubled.extend((fields, name) for name in fields if names.count(name) > 1)
+        return fields
 
     try:
         value = json.loads(
@@ -85,16 +155,37 @@ def parse(text: bytes) -> tuple[dict[str, Any] | None, list[Breach]]:
             parse_float=Float,
         )
     except UnicodeDecodeError as error:
-        return None, [Breach("PAY-1", "UTF-8", f"other bytes, at {error.start}")]
+        return None, [Breach("PAY-1", "UTF-8", f"bytes that are not UTF-8, at byte {error.start}")]
     except (ValueError, RecursionError) as error:
         return None, [Breach("PAY-1", "JSON", f"text that is not JSON: {error}")]
     if constants:
-        return None, [Breach("PAY-4", "no NaN and no infinities", constants[0])]
+        nan = Breach("PAY-4", "no NaN and no infinities", constants[0], also=("PAY-1",))
+        return None, [nan]
     if not isinstance(value, dict):
-        return None, [Breach("PAY-1", "a JSON object", f"JSON of another type: {text[:40]!r}")]
-    if doubled:
-        return value, [Breach("PAY-8", "each name once", f"{doubled[0]!r} more than once")]
-    return value, []
+        return None, [Breach("PAY-1", "an object", f"{_type(value)}: {text[:40]!r}")]
+    return value, [
+        Breach("PAY-8", "each name once", f"{json.dumps(name)} more than once", path)
+        for path, fields in (_walk(value) if doubled else ())
+        for owner, name in doubled
+        if owner is fields
+    ]
+
+
+def _type(value: Any) -> str:
+    names = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def _walk(value: Any, path: str = "$") -> Iterator[tuple[str, Any]]:
+    """Yield everything in a value, with its path."""
+    yield path, value
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            plain = name.isidentifier() and name.isascii()
+            yield from _walk(inner, f"{path}.{name}" if plain else f"{path}[{json.dumps(name)}]")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _walk(inner, f"{path}[{index}]")
 
 
 def spelling(text: bytes) -> Iterator[Breach]:
@@ -127,11 +218,13 @@ def generation(time: object) -> int | None:
 def time_breach(field: str, time: object) -> Breach | None:
     """Check the form of a time that was written just now. [GEN-1] [GEN-2]"""
     if generation(time) is None:
-        return Breach("GEN-2", f"a number in {field}", repr(time))
+        return Breach("GEN-2", f"a number in {field}", repr(time), f"$.{field}")
     if generation(time) == 7 and isinstance(time, int):
-        return Breach("GEN-1", f"float seconds in {field}", f"{time}: an integer")
+        return Breach("GEN-1", f"float seconds in {field}", f"{time}: an integer", f"$.{field}")
     if generation(time) == 8 and isinstance(time, float):
-        return Breach("GEN-2", f"integer milliseconds in {field}", f"{time!r}: a float")
+        return Breach(
+            "GEN-2", f"integer milliseconds in {field}", f"{time!r}: a float", f"$.{field}"
+        )
     return None
 
 
@@ -144,12 +237,13 @@ def schema_breaches(job: Any, file: str, part: str) -> Iterator[Breach]:
         return
     seen = set()
     for error in _validator(file, part).iter_errors(job):
-        for rule in _rules_of(error)[:1]:
-            message = error.message if len(error.message) < 160 else error.message[:157] + "..."
-            breach = Breach(rule, f"what schema/{file}.json says", f"{error.json_path}: {message}")
-            if breach not in seen:
-                seen.add(breach)
-                yield breach
+        rule, *also = _rules_of(error)
+        message = error.message if len(error.message) <= 160 else error.message[:157] + "..."
+        expected = f"what schema/{file}.json says"
+        breach = Breach(rule, expected, message, error.json_path, tuple(also))
+        if breach not in seen:
+            seen.add(breach)
+            yield breach
     if shape is not None and not seen and len(_lawful) < _SHAPES:
         _lawful.add(shape)
 

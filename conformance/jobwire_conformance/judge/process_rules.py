@@ -294,7 +294,7 @@ class Presence:
     def _schema(self, rule: str, step: Step, value: Any, file: str, part: str) -> None:
         self._ledger.exercise(rule)
         for breach in payloads.schema_breaches(value, file, part):
-            self._ledger.accuse(Finding(breach.rule, breach.expected, breach.seen, step.record))
+            self._ledger.accuse(Finding(breach.rule, breach.expected, breach.located, step.record))
 
     def _judge(self, rule: str, holds: object, step: Step, expected: str, seen: str) -> None:
         self._ledger.judge(rule, holds, step.record, expected, seen)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-import weakref
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, Unpack, overload
 
-from jobwire.application.aio import AsyncClient
-from jobwire.application.client import Client
+from jobwire.application.clients import Clients
 from jobwire.application.config import LONGEST
-from jobwire.application.delivery import Transport
 from jobwire.application.iterabletype import IterableOptions, define_iterable
 from jobwire.application.jobtype import JobType, place
 from jobwire.application.lifecycle import Callback, Event, Events
@@ -62,7 +57,7 @@ _Items: TypeAlias = Iterable[Any] | AsyncIterable[Any]
 H = TypeVar("H", bound=Callable[..., Any])
 
 
-class App:
+class App(Clients):
     """Jobs by wire class, and the clients that enqueue them.
 
         app = App()
@@ -92,7 +87,7 @@ class App:
         death_handlers: Called for each job that will not be tried again.
         error_handlers: Called for each execution that fails.
         events: What is called when a worker starts, beats or stops; see `on`.
-        outlet: Where its clients deliver; `jobwire.testing` puts itself there.
+        transport: Where its clients deliver; `jobwire.testing` puts itself there.
     """
 
     def __init__(
@@ -106,13 +101,16 @@ class App:
         server_middleware: Iterable[ServerMiddleware | type] = (),
         wait_replicas: int = 0,
     ) -> None:
-        self.url = url
-        self.namespace = namespace
-        self.generation: GenerationSetting = generation
-        self.strict_args: StrictArgs = strict_args
-        self.wait_replicas = wait_replicas
         self.client_middleware: MiddlewareChain[ClientMiddleware | AsyncClientMiddleware] = (
             MiddlewareChain(client_middleware)
+        )
+        super().__init__(
+            url,
+            namespace=namespace,
+            generation=generation,
+            strict_args=strict_args,
+            middleware=self.client_middleware,
+            wait_replicas=wait_replicas,
         )
         self.server_middleware: MiddlewareChain[ServerMiddleware] = MiddlewareChain(
             server_middleware
@@ -121,14 +119,7 @@ class App:
         self.death_handlers: list[DeathHandler] = []
         self.error_handlers: list[ErrorHandler] = []
         self.events = Events()
-        self.transport = Transport()
         self.jobs: dict[str, JobType[..., Any]] = {}
-        self._lock = threading.Lock()
-        self._via: ContextVar[str | None] = ContextVar("via", default=None)
-        self._clients: dict[str | None, Client] = {}
-        self._async_clients: weakref.WeakKeyDictionary[
-            asyncio.AbstractEventLoop, dict[str | None, AsyncClient]
-        ] = weakref.WeakKeyDictionary()
 
     @overload
     def job(self, function: Callable[P, R], /) -> JobType[P, R]: ...
@@ -287,76 +278,3 @@ class App:
             raise ConfigError(f"job {wire_name!r}: {error}") from None
         defined = self.jobs[wire_name] = make(self, wire_name, function, options)
         return defined
-
-    @property
-    def client(self) -> Client:
-        """The blocking client, made when first used."""
-        url = self._via.get() or self.url
-        with self._lock:
-            client = self._clients.get(url)
-            if client is None:
-                client = self._clients[url] = Client(url, **self._client_settings())
-            return client
-
-    @property
-    def aclient(self) -> AsyncClient:
-        """The asyncio client of the running event loop, made when first used."""
-        url = self._via.get() or self.url
-        with self._lock:
-            clients = self._async_clients.setdefault(asyncio.get_running_loop(), {})
-            client = clients.get(url)
-            if client is None:
-                client = clients[url] = AsyncClient(url, **self._client_settings())
-            return client
-
-    def _client_settings(self) -> dict[str, Any]:
-        return {
-            "namespace": self.namespace,
-            "generation": self.generation,
-            "strict_args": self.strict_args,
-            "middleware": self.client_middleware,
-            "wait_replicas": self.wait_replicas,
-            "transport": self.transport,
-        }
-
-    @contextmanager
-    def via(self, url: str) -> Iterator[None]:
-        """Enqueue to another Redis inside of a `with` block, in this thread or task alone.
-
-            with app.via("redis://shard-b:6379/0"):
-                greet.enqueue("Ada")
-
-        For jobs that are spread over several servers, each of which has workers of its own. The
-        clients are kept, so use the same few URLs again.
-        """
-        token = self._via.set(url)
-        try:
-            yield
-        finally:
-            self._via.reset(token)
-
-    def close(self) -> None:
-        """Close the blocking clients' connections; the next job opens new ones."""
-        with self._lock:
-            clients, self._clients = self._clients, {}
-        for client in clients.values():
-            client.close()
-
-    def connect(self, url: str | None) -> None:
-        """Use another Redis from now on; a worker does this with the URL it was given.
-
-        None is the one that the environment names.
-        """
-        with self._lock:
-            self.url = url
-            clients, self._clients = self._clients, {}
-            self._async_clients.clear()
-        for client in clients.values():
-            client.close()
-
-    async def aclose(self) -> None:
-        """Close the asyncio clients of the running event loop, if any were made."""
-        with self._lock:
-            clients = self._async_clients.pop(asyncio.get_running_loop(), {})
-        for client in clients.values():
-            await client.close()

@@ -2,78 +2,21 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import random
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from jobwire.application.config import DEFAULT_URL, redis_url
+from jobwire.application.config import url_or_default
 from jobwire.application.delivery import Transport
-from jobwire.application.producer import GenerationSetting, Producer
+from jobwire.application.producer import GenerationSetting, make_confirm, make_producer
 from jobwire.connection.sync import SyncRedis
-from jobwire.errors import ConfigError
 from jobwire.protocol.arguments import StrictArgs
-from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import AsyncClientMiddleware, ClientMiddleware, Options
 from jobwire.protocol.times import When
-from jobwire.protocol.wire import Confirm
 
 __all__ = ["Client"]
 
-MAX_CONNECTIONS = 50  # a thread pool of hundreds is served by far fewer: a push takes no time
-
-_log = logging.getLogger("jobwire.client")
-
-
-def new_jid() -> str:
-    """Return a fresh job id: 24 hex digits from the system's random source. [PAY-9]"""
-    return os.urandom(12).hex()
-
-
-def new_jids(count: int) -> list[str]:
-    """Return so many, all from one question to the system."""
-    digits = os.urandom(12 * count).hex()
-    return [digits[start : start + 24] for start in range(0, 24 * count, 24)]
-
-
-def make_producer(
-    namespace: str,
-    generation: GenerationSetting,
-    strict_args: StrictArgs,
-    middleware: Sequence[ClientMiddleware | AsyncClientMiddleware],
-    confirm: Confirm | None = None,
-    transport: Transport | None = None,
-) -> Producer:
-    """Return a producer with the real clock and dice, for either client."""
-    return Producer(
-        Keys(namespace),
-        generation=generation,
-        strict_args=strict_args,
-        middleware=middleware,
-        clock=time.time,
-        new_jid=new_jid,
-        draw=random.random,
-        new_jids=new_jids,
-        confirm=confirm,
-        transport=transport,
-        warn=_log.warning,
-    )
-
-
-def make_confirm(wait_replicas: int, timeout: float) -> Confirm | None:
-    """Return what a client asks of replicas; they get half of its own patience. [ENV-3]"""
-    if type(wait_replicas) is not int or wait_replicas < 0:
-        raise ConfigError(f"wait_replicas: {wait_replicas!r} is not a number of replicas from 0")
-    return Confirm(wait_replicas, timeout / 2) if wait_replicas else None
-
-
-def url_or_default(url: str | None) -> str:
-    """Return the URL to use when a program gave `url`, looking at the environment."""
-    found = redis_url(url, os.environ)
-    return found[0] if found else DEFAULT_URL
+MAX_CONNECTIONS = 50  # enough for hundreds of threads or tasks, because a push takes no time
 
 
 class Client:
@@ -94,7 +37,7 @@ class Client:
         timeout: Seconds to wait for a connection, and for a reply.
         wait_replicas: How many replicas have to have a job before a push returns, so that a
             failover does not lose it. They get half of `timeout`; after that, `MaybeWritten`.
-        outlet: Shared with other clients whose jobs tests want to have instead of Redis.
+        transport: Shared with other clients whose jobs tests want to have instead of Redis.
     """
 
     def __init__(

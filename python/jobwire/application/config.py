@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
@@ -17,6 +18,7 @@ __all__ = [
     "parse_capsule",
     "parse_queues",
     "redis_url",
+    "url_or_default",
 ]
 
 DEFAULT_URL = "redis://localhost:6379/0"
@@ -45,6 +47,12 @@ def redis_url(explicit: str | None, environ: Mapping[str, str]) -> tuple[str, st
     if url := environ.get("REDIS_URL"):
         return url, "from REDIS_URL"
     return None
+
+
+def url_or_default(url: str | None) -> str:
+    """Return `url`, or else the URL that the environment names, or else the default."""
+    configured = redis_url(url, os.environ)
+    return configured[0] if configured else DEFAULT_URL
 
 
 def parse_queues(specs: Sequence[str]) -> dict[str, int]:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, Unpack
+from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, Unpack
 
+from jobwire.application.clients import Clients
 from jobwire.application.iterabletype import IterableSpec
 from jobwire.errors import ConfigError
 from jobwire.protocol.normalize import Options, check_options
 from jobwire.protocol.payload import Job
 from jobwire.protocol.retry import Choice
 from jobwire.protocol.times import When
-
-if TYPE_CHECKING:
-    from jobwire.application.app import App
 
 __all__ = ["ExhaustedHook", "JobType", "RetryHook", "place"]
 
@@ -36,6 +34,7 @@ class JobType(Generic[P, R]):
     methods that begin with `a` are the asyncio twins.
 
     Attributes:
+        app: The application that it belongs to, as far as enqueuing needs it.
         name: Wire class.
         function: What runs it.
         defaults: Options of every job of this kind.
@@ -49,7 +48,7 @@ class JobType(Generic[P, R]):
 
     def __init__(
         self,
-        app: App,
+        app: Clients,
         name: str,
         function: Callable[P, R],
         options: Mapping[str, Any],

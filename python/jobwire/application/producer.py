@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import random
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
-from jobwire.application import middleware as chain
+from jobwire.application import middleware
 from jobwire.application.delivery import Transport, deliver
 from jobwire.errors import ConfigError, InvalidJob, NoReply, RedisUnreachable
 from jobwire.protocol import iteration, times
@@ -25,12 +29,14 @@ from jobwire.protocol.template import Template
 from jobwire.protocol.times import Generation, When
 from jobwire.protocol.wire import Confirm, Local, Op
 
-__all__ = ["GenerationSetting", "Producer"]
+__all__ = ["GenerationSetting", "Producer", "make_confirm", "make_producer"]
 
 GenerationSetting = Literal["auto", 7, 8]
 DETECT_EVERY = 60.0  # seconds for which the fleet is taken to stay the same
 MOST_TEMPLATES = 1_000
 _REMEMBERED = frozenset([str, int, bool, float, type(None)])
+
+_log = logging.getLogger("jobwire.client")
 
 
 class Producer:
@@ -46,7 +52,7 @@ class Producer:
         draw: Returns a uniform number in [0, 1).
         new_jids: Returns so many fresh job ids.
         confirm: How many replicas have to have a job before a push counts as done. [PUSH-8]
-        outlet: Where the jobs go; Redis by default.
+        transport: Where the jobs go; Redis by default.
         warn: Called with what `strict_args="warn"` has to say.
     """
 
@@ -284,7 +290,9 @@ class Producer:
         """Send an item through the middleware; None if that stopped it. [PUSH-7]"""
         if self.middleware:
             through = (self.middleware, item, lambda: item)
-            passed = yield Local(partial(chain.run, *through), partial(chain.arun, *through))
+            passed = yield Local(
+                partial(middleware.run, *through), partial(middleware.arun, *through)
+            )
             if passed is None:
                 return None
             item = passed
@@ -333,3 +341,45 @@ def _absolute(at: When | Sequence[When] | None, *, now: float) -> float | Sequen
             times.absolute(each, now=now, field=f"at[{index}]") for index, each in enumerate(at)
         ]
     return times.absolute(at, now=now)
+
+
+def new_jid() -> str:
+    """Return a fresh job id: 24 hex digits from the system's random source. [PAY-9]"""
+    return os.urandom(12).hex()
+
+
+def new_jids(count: int) -> list[str]:
+    """Return `count` fresh job ids, from one call to the system."""
+    digits = os.urandom(12 * count).hex()
+    return [digits[start : start + 24] for start in range(0, 24 * count, 24)]
+
+
+def make_producer(
+    namespace: str,
+    generation: GenerationSetting,
+    strict_args: StrictArgs,
+    middleware: Sequence[ClientMiddleware | AsyncClientMiddleware],
+    confirm: Confirm | None = None,
+    transport: Transport | None = None,
+) -> Producer:
+    """Return a producer with the system's clock and random source, for either client."""
+    return Producer(
+        Keys(namespace),
+        generation=generation,
+        strict_args=strict_args,
+        middleware=middleware,
+        clock=time.time,
+        new_jid=new_jid,
+        draw=random.random,
+        new_jids=new_jids,
+        confirm=confirm,
+        transport=transport,
+        warn=_log.warning,
+    )
+
+
+def make_confirm(wait_replicas: int, timeout: float) -> Confirm | None:
+    """Return what a client asks of replicas; they get half of its own timeout. [ENV-3]"""
+    if type(wait_replicas) is not int or wait_replicas < 0:
+        raise ConfigError(f"wait_replicas: {wait_replicas!r} is not a number of replicas from 0")
+    return Confirm(wait_replicas, timeout / 2) if wait_replicas else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import click
-from redis.exceptions import AuthenticationError
 
 from jobwire.connection.embedded import EmbeddedError
 from jobwire.errors import JobwireError, MaybeWritten, RedisTrouble, RedisUnreachable
@@ -47,6 +46,6 @@ def _judge(error: Exception) -> tuple[str, int]:
 
 
 def _remedy(error: RedisUnreachable) -> str:
-    if isinstance(error.__cause__, AuthenticationError):
+    if error.login_refused:
         return "put user and password into the URL: redis://USER:PASSWORD@HOST:PORT/0"
     return "start a server, or name one with --redis or REDIS_URL ('jobwire dev' brings its own)"

@@ -66,9 +66,9 @@ def spec(ctx: click.Context, as_json: bool) -> None:
 @click.pass_context
 def _show(ctx: click.Context, ids: tuple[str, ...], as_json: bool) -> None:
     """Print requirements."""
-    from jobwire.connection import data as _data
+    from jobwire.connection import data
 
-    document, _ = _read(_data.path("SPEC.md"))
+    document, _ = _read(data.path("SPEC.md"))
     known = document.by_id
     for name in ids:
         if name.upper() not in known:
@@ -175,12 +175,12 @@ def trace(root: Path, write: bool) -> int:
 
 
 def _read_all(as_json: bool) -> None:
-    from jobwire.connection import data as _data
+    from jobwire.connection import data
 
     if as_json:
-        click.echo(_data.path("schema/requirements.json").read_text("utf-8"), nl=False)
+        click.echo(data.path("schema/requirements.json").read_text("utf-8"), nl=False)
         return
-    text = _data.path("SPEC.md").read_text("utf-8")
+    text = data.path("SPEC.md").read_text("utf-8")
     if not sys.stdout.isatty():
         click.echo(text, nl=False)
         return

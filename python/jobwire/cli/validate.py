@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from jobwire.spec.verdicts import Part, Verdict
+    from jobwire.spec.verdicts import PayloadVerdict
+    from jobwire_conformance.judge.payloads import Part
 
 __all__ = ["validate"]
 
@@ -36,8 +37,9 @@ def validate(file: str, generation: str | None, as_json: bool) -> int:
     Exit status: 0 valid; 1 not; 2 wrong usage.
     """
     from jobwire.spec import fixture_files, verdicts
+    from jobwire_conformance.judge.payloads import can_judge
 
-    if not verdicts.can_judge():
+    if not can_judge():
         raise click.UsageError("needs jsonschema: pip install 'jobwire[spec]'")
     text = _content(file)
     part = _PARTS.get(generation or "")
@@ -121,7 +123,7 @@ def _is_object(text: bytes) -> bool:
     return text.lstrip().startswith(b"{") and _is_json(text)
 
 
-def _report(name: str | None, found: list[Verdict], as_json: bool, **more: object) -> None:
+def _report(name: str | None, found: list[PayloadVerdict], as_json: bool, **more: object) -> None:
     broken = [verdict for verdict in found if verdict.broken]
     if as_json:
         listed = [
@@ -141,7 +143,7 @@ def _report(name: str | None, found: list[Verdict], as_json: bool, **more: objec
     _lines(found, "  ")
 
 
-def _lines(found: list[Verdict], indent: str) -> None:
+def _lines(found: list[PayloadVerdict], indent: str) -> None:
     """Print what is broken, one problem a line, and then the rules that are kept."""
     problems: dict[tuple[str, str, str], list[str]] = {}
     for verdict in found:
@@ -155,7 +157,7 @@ def _lines(found: list[Verdict], indent: str) -> None:
         click.echo(f"{indent}{'kept':7}{' '.join(kept)}")
 
 
-def _word(verdict: Verdict) -> str:
+def _word(verdict: PayloadVerdict) -> str:
     if verdict.is_note:
         return "note"
     return "broken" if verdict.broken else "kept"

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import redis
 
-from jobwire.connection import connect as _connect
+from jobwire.connection import connect
 from jobwire.connection.connection import LOST, AsyncConnection
 from jobwire.connection.scripts import script
 from jobwire.protocol.wire import Local, Message, Op, dialogue
@@ -35,15 +35,15 @@ class AsyncRedis:
         self,
         url: str,
         *,
-        timeout: float = _connect.TIMEOUT,
+        timeout: float = connect.TIMEOUT,
         max_connections: int = 50,
         role: str = "client",
     ) -> None:
-        self.url = _connect.check_url(url)
+        self.url = connect.check_url(url)
         self._role = role
         self._timeout = timeout
         self._most = max_connections
-        self._connect = _connect.async_opener(url, timeout=timeout)
+        self._connect = connect.async_opener(url, timeout=timeout)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._forget()
 
@@ -98,7 +98,7 @@ class AsyncRedis:
         try:
             return await connection.ask(message.commands)
         except LOST as error:
-            raise _connect.no_reply(self.url, error) from error
+            raise connect.no_reply(self.url, error) from error
 
     async def _usable(self, bad: AsyncConnection | None) -> AsyncConnection:
         """Return a connection other than `bad`, which led to the wrong server."""
@@ -120,7 +120,7 @@ class AsyncRedis:
             # Several tasks may wait for it, so it must not end with one of them.
             return await asyncio.shield(self._opening)
         except (redis.RedisError, *LOST) as error:
-            raise _connect.unreachable(self.url, error) from error
+            raise connect.unreachable(self.url, error) from error
 
     def _opened(self, task: asyncio.Task[AsyncConnection]) -> None:
         if self._opening is task:
@@ -135,7 +135,7 @@ class AsyncRedis:
             )
         connection = AsyncConnection(await self._connect(), self._timeout)
         try:
-            _connect.check_greeting(await connection.ask(_connect.greeting(self.url, self._role)))
+            connect.check_greeting(await connection.ask(connect.greeting(self.url, self._role)))
         except BaseException:
             connection.close()
             raise

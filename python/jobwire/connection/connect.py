@@ -314,7 +314,9 @@ def detach_async(opened: Any) -> tuple[Any, bool, Callable[[], None]]:
 def unreachable(url: str, error: Exception) -> RedisUnreachable:
     """Return the error for a connection that could not be made."""
     reason = str(error) or type(error).__name__
-    return RedisUnreachable(f"cannot use Redis at {safe_url(url)}: {reason}")
+    unreachable = RedisUnreachable(f"cannot use Redis at {safe_url(url)}: {reason}")
+    unreachable.login_refused = isinstance(error, redis.exceptions.AuthenticationError)
+    return unreachable
 
 
 def no_reply(url: str, error: Exception) -> NoReply:

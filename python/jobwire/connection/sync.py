@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import redis
 
-from jobwire.connection import connect as _connect
+from jobwire.connection import connect
 from jobwire.connection.connection import LOST, Connection, packed
 from jobwire.connection.pool import ConnectionPool, PoolExhausted
 from jobwire.connection.scripts import script
@@ -35,14 +35,14 @@ class SyncRedis:
         self,
         url: str,
         *,
-        timeout: float = _connect.TIMEOUT,
+        timeout: float = connect.TIMEOUT,
         max_connections: int = 2**31,
         role: str = "client",
     ) -> None:
-        self.url = _connect.check_url(url)
+        self.url = connect.check_url(url)
         # Nothing below refers to this object, so it closes its connections when it is collected.
-        connect = _connect.opener(url, timeout=timeout)
-        self._pool = ConnectionPool(partial(_open, url, role, connect), max_connections, timeout)
+        opener = connect.opener(url, timeout=timeout)
+        self._pool = ConnectionPool(partial(_open, url, role, opener), max_connections, timeout)
 
     def run(self, op: Op[T]) -> T:
         """Run an operation to its end and return its result.
@@ -114,7 +114,7 @@ class SyncRedis:
         try:
             connection = self._pool.acquire()
         except (redis.RedisError, PoolExhausted, *LOST) as error:
-            raise _connect.unreachable(self.url, error) from error
+            raise connect.unreachable(self.url, error) from error
         try:
             connection.send(text)
         except BaseException as error:
@@ -135,13 +135,13 @@ class SyncRedis:
         # Its replies may still be under way, and no other thread may read them. [ENV-5]
         self._pool.discard(connection)
         if isinstance(error, LOST):
-            raise _connect.no_reply(self.url, error) from error
+            raise connect.no_reply(self.url, error) from error
 
 
-def _open(url: str, role: str, connect: Callable[[], Any]) -> Connection:
-    connection = Connection(connect())
+def _open(url: str, role: str, opener: Callable[[], Any]) -> Connection:
+    connection = Connection(opener())
     try:
-        _connect.check_greeting(connection.ask(_connect.greeting(url, role)))
+        connect.check_greeting(connection.ask(connect.greeting(url, role)))
     except BaseException:
         connection.close()
         raise

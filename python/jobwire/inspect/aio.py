@@ -1,3 +1,4 @@
+# Generated from sync.py by python/tests/tools/twins.py; change sync.py instead.
 """The asyncio inspector: `Inspector` with the words async and await."""
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
-from jobwire.application.client import url_or_default
+from jobwire.application.config import url_or_default
 from jobwire.connection.aio import AsyncRedis
 from jobwire.inspect import activity, processes, progress, sets, summary
 from jobwire.inspect.activity import Activity
@@ -18,8 +19,7 @@ from jobwire.inspect.progress import IterationState
 from jobwire.inspect.sets import Action, Progress, Swept
 from jobwire.inspect.summary import Day, QueueSummary, Stats
 from jobwire.inspect.walking import ListWalk, Scan, Walk
-from jobwire.protocol import heartbeat as beat
-from jobwire.protocol import metrics
+from jobwire.protocol import heartbeat, metrics
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.times import Generation, When, instant
@@ -56,97 +56,112 @@ class AsyncInspector:
     # -- totals
 
     async def stats(self) -> Stats:
-        """Return totals and sizes of everything; see `Inspector.stats`."""
+        """Return totals and sizes of everything. [INSP-1] [STAT-1]"""
         return await self._run(summary.stats(self._keys, now=self._clock()))
 
     async def history(self, days: int = 30) -> list[Day]:
-        """Return the executions by UTC day, today first; see `Inspector.history`."""
+        """Return the executions by UTC day, today first; 1 to 1,825 days. [STAT-2]"""
         return await self._run(summary.history(self._keys, days=days, now=self._clock()))
 
     # -- queues
 
     async def queues(self) -> list[QueueSummary]:
-        """Return all queues by name; see `Inspector.queues`."""
+        """Return all queues by name. [INSP-1] [INSP-2]"""
         return await self._run(summary.queue_summaries(self._keys, now=self._clock()))
 
     async def queue(self, name: str) -> QueueSummary:
-        """Return one queue, registered or not; see `Inspector.queue`."""
+        """Return one queue, registered or not. [INSP-1] [INSP-2]"""
         return await self._run(summary.queue_summary(self._keys, name, now=self._clock()))
 
     def jobs(self, queue: str, *, only: Filter | None = None) -> AsyncIterator[Entry]:
-        """Go through a queue, newest first, a page at a time; see `Inspector.jobs`."""
+        """Go through a queue, newest first, a page at a time."""
         return self._each(ListWalk(self._keys, queue), only)
 
     async def find_job(self, queue: str, jid: str) -> Entry | None:
-        """Return the job of a queue with this id; see `Inspector.find_job`."""
+        """Return the job of a queue with this id. O(n)."""
         return await self._run(sets.find_in_queue(self._keys, queue, jid))
 
     async def clear_queue(self, queue: str) -> int:
-        """Delete a queue with all its jobs; see `Inspector.clear_queue`."""
+        """Delete a queue with all its jobs; return how many. [INSP-9]"""
         return await self._run(sets.clear_queue(self._keys, queue))
 
     async def delete_jobs(
         self, queue: str, *, only: Filter, progress: Progress | None = None
     ) -> Swept:
-        """Delete the jobs of a queue that the filter means, page by page;
-        see `Inspector.delete_jobs`.
-        """
+        """Delete the jobs of a queue that the filter means, page by page."""
         return await self._run(
             sets.sweep_queue(self._keys, queue, now=self._clock(), only=only, progress=progress)
         )
 
     async def pause(self, queue: str) -> bool:
-        """Tell jobwire's workers to leave a queue alone; see `Inspector.pause`."""
+        """Tell jobwire's workers to leave a queue alone; return whether that is new. [REL-9]"""
         return await self._run(sets.pause(self._keys, queue, paused=True))
 
     async def unpause(self, queue: str) -> bool:
-        """Let a queue be served again; see `Inspector.unpause`."""
+        """Let a queue be served again; return whether it was paused. [REL-9]"""
         return await self._run(sets.pause(self._keys, queue, paused=False))
 
     # -- sets
 
     def entries(self, name: SetName, *, only: Filter | None = None) -> AsyncIterator[Entry]:
-        """Go through a set, highest score first, a page at a time; see `Inspector.entries`."""
+        """Go through a set, highest score first, a page at a time.
+
+        Entries may be deleted, retried or killed on the way without others being left out.
+        """
         return self._each(sets.walk(self._keys, name), only)
 
     def scan(self, name: SetName, pattern: str) -> AsyncIterator[Entry]:
-        """Go through the entries whose text matches a pattern of Redis's, in no order;
-        see `Inspector.scan`.
+        """Go through the entries whose text matches a pattern of Redis's, in no order.
+
+        Args:
+            name: The set.
+            pattern: With `*`, `?`, `[...]` and backslash; text without a `*` is looked for
+                anywhere.
         """
         wide = pattern if "*" in pattern else f"*{pattern}*"
         return self._each(Scan(sets.set_key(self._keys, name), name, wide), None)
 
     async def find(self, name: SetName, jid: str) -> Entry | None:
-        """Return the entry of a set with this job id; see `Inspector.find`."""
+        """Return the entry of a set with this job id. O(n) for the server. [INSP-10]"""
         return await self._run(sets.find_in_set(self._keys, name, jid))
 
     async def fetch(
         self, name: SetName, lowest: float, highest: float | None = None, *, jid: str | None = None
     ) -> list[Entry]:
-        """Return the entries with a score in a range, or just `lowest`; see `Inspector.fetch`."""
+        """Return the entries with a score in a range, or just `lowest`; of one jid if given."""
         top = lowest if highest is None else highest
         return await self._run(sets.fetch(self._keys, name, lowest, top, jid))
 
     async def delete(self, entry: Entry) -> bool:
-        """Delete an entry of a set or a job of a queue; see `Inspector.delete`."""
+        """Delete an entry of a set or a job of a queue; False if it was gone. [INSP-4]"""
         return await self._run(sets.delete(self._keys, entry))
 
     async def retry(self, entry: Entry) -> bool:
-        """Push an entry to its queue now, and give the attempt back; see `Inspector.retry`."""
+        """Push an entry to its queue now, and give the attempt back; False if it was gone.
+        [INSP-5]
+
+        Raises:
+            MalformedPayload: It cannot be read, or names no queue; it stays.
+        """
         return await self._run(sets.move_to_queue(self._keys, entry, now=self._clock(), count=True))
 
     async def add_to_queue(self, entry: Entry) -> bool:
-        """Push an entry to its queue now; see `Inspector.add_to_queue`."""
+        """Push an entry to its queue now; False if it was gone; see `retry`. [INSP-6]"""
         return await self._run(
             sets.move_to_queue(self._keys, entry, now=self._clock(), count=False)
         )
 
     async def kill(self, entry: Entry) -> bool:
-        """Move an entry to the dead set; see `Inspector.kill`."""
+        """Move an entry to the dead set; False if it was gone. [INSP-7]"""
         return await self._run(sets.kill(self._keys, entry, DeadSetLimits(self._clock())))
 
     async def reschedule(self, entry: Entry, at: When) -> bool:
-        """Change when an entry is due; see `Inspector.reschedule`."""
+        """Change when an entry is due; False if it was gone. [INSP-8]
+
+        Args:
+            entry: Of the scheduled or the retry set.
+            at: As in `Client.push_in`.
+        """
         moment = instant(at, now=self._clock())
         return await self._run(sets.reschedule(self._keys, entry, moment))
 
@@ -158,8 +173,16 @@ class AsyncInspector:
         only: Filter | None = None,
         progress: Progress | None = None,
     ) -> Swept:
-        """Do the same to all entries of a set that a filter means, lowest score first;
-        see `Inspector.sweep`.
+        """Do the same to all entries of a set that a filter means, lowest score first.
+
+        A page at a time, each in one step and by exact bytes: however long the set is, memory
+        and the time for which the server is busy stay small.
+
+        Args:
+            name: The set.
+            action: `retry`, `add_to_queue`, `kill` or `delete`.
+            only: Which entries; all of them by default.
+            progress: Called after each page.
         """
         return await self._run(
             sets.sweep(
@@ -173,67 +196,59 @@ class AsyncInspector:
         )
 
     async def clear(self, name: SetName) -> int:
-        """Delete a whole set in one step; see `Inspector.clear`."""
+        """Delete a whole set in one step; return how many entries. [INSP-9]"""
         return await self._run(sets.clear_set(self._keys, name))
 
     # -- processes
 
     async def processes(self) -> list[ProcessInfo]:
-        """Return the processes by identity; see `Inspector.processes`."""
+        """Return the processes by identity. [INSP-11]"""
         return await self._run(processes.processes(self._keys))
 
     async def works(self) -> list[Work]:
-        """Return the jobs in execution, the one that began first first; see `Inspector.works`."""
+        """Return the jobs in execution, the one that began first first. [INSP-12]"""
         return await self._run(processes.works(self._keys))
 
     async def quiet(self, identity: str) -> None:
-        """Tell a process to fetch no more, at its next heartbeat; see `Inspector.quiet`."""
+        """Tell a process to fetch no more, at its next heartbeat. [INSP-13]"""
         await self._run(processes.signal(self._keys, identity, "TSTP"))
 
     async def stop(self, identity: str) -> None:
-        """Tell a process to end, at its next heartbeat; see `Inspector.stop`."""
+        """Tell a process to end, at its next heartbeat. [INSP-13]"""
         await self._run(processes.signal(self._keys, identity, "TERM"))
 
     async def dump(self, identity: str) -> None:
-        """Tell a process to log what its threads do, at its next heartbeat;
-        see `Inspector.dump`.
-        """
+        """Tell a process to log what its threads do, at its next heartbeat. [INSP-13]"""
         await self._run(processes.signal(self._keys, identity, "TTIN"))
 
     async def prune(self) -> int:
-        """Forget processes whose hash has expired, at most once a minute;
-        see `Inspector.prune`.
-        """
-        return await self._run(beat.prune(self._keys))
+        """Forget processes whose hash has expired, at most once a minute; how many. [BEAT-8]"""
+        return await self._run(heartbeat.prune(self._keys))
 
     async def holdings(self, *, most: int = 100) -> list[InFlightSummary]:
-        """Return what each process of the reliable profile holds, `most` jobs of each;
-        see `Inspector.holdings`.
-        """
+        """Return what each process of the reliable profile holds, `most` jobs of each. [REL-1]"""
         return await self._run(processes.holdings(self._keys, most=most))
 
     async def recoveries(self) -> Recoveries:
-        """Return what became of jobs of dead processes; see `Inspector.recoveries`."""
+        """Return what became of jobs whose process died or was slow. [REL-7] [REL-12]"""
         return await self._run(processes.recoveries(self._keys))
 
     # -- iterable jobs
 
     async def iterations(self, jids: Sequence[str]) -> list[IterationState]:
-        """Return how far those of these jobs are that are iterable and have begun;
-        see `Inspector.iterations`.
-        """
+        """Return how far those of these jobs are that are iterable and have begun. [ITER-1]"""
         return await self._run(progress.states(self._keys, jids))
 
     async def all_iterations(self) -> AsyncIterator[IterationState]:
         """Go through all states of iterable jobs. Looks at every key in the database."""
         cursor: bytes | None = b"0"
         while cursor is not None:
-            found, cursor = await self._run(progress.find_states(self._keys, cursor))
-            for each in found:
-                yield each
+            states, cursor = await self._run(progress.find_states(self._keys, cursor))
+            for item in states:
+                yield item
 
     async def cancel(self, jid: str) -> float:
-        """Ask an iterable job to stop; see `Inspector.cancel`."""
+        """Ask an iterable job to stop; return when somebody first did. [ITER-7]"""
         return await self._run(progress.cancel(self._keys, jid, now=self._clock()))
 
     # -- activity
@@ -246,8 +261,13 @@ class AsyncInspector:
         class_name: str = "*",
         generation: Generation = 8,
     ) -> Activity:
-        """Return the executions of the last minutes or hours by class;
-        see `Inspector.activity`.
+        """Return the executions of the last minutes or hours by class. [MET-1]
+
+        Args:
+            minutes: How many, 1 to 480; 60 unless `hours` are given.
+            hours: Instead: how many, 1 to 72, ten minutes a bucket.
+            class_name: Pattern with `*`, `?` and `[...]`, as for file names.
+            generation: 7 reads what Sidekiq 7 writes, which has no hours. [MET-4]
         """
         return await self._run(
             activity.activity(
@@ -268,9 +288,7 @@ class AsyncInspector:
         hours: int | None = None,
         generation: Generation = 8,
     ) -> Activity:
-        """Return the executions of one class, by minutes with histograms;
-        see `Inspector.job_activity`.
-        """
+        """Return the executions of one class, by minutes with histograms. [MET-2]"""
         return await self._run(
             activity.job_activity(
                 self._keys,
@@ -283,7 +301,7 @@ class AsyncInspector:
         )
 
     async def mark_deploy(self, label: str) -> bool:
-        """Mark a deployment for the charts; see `Inspector.mark_deploy`."""
+        """Mark a deployment for the charts; False if it was within the last minute. [MET-5]"""
         return await self._run(metrics.mark_deploy(self._keys, label, now=self._clock()))
 
     # -- itself
@@ -306,10 +324,10 @@ class AsyncInspector:
     async def _run(self, op: Op[T]) -> T:
         return await self.redis.run(op)
 
-    async def _each(self, way: Walk, only: Filter | None) -> AsyncIterator[Entry]:
-        meant = only or Filter()
-        while page := await self._run(way.next()):
+    async def _each(self, walk: Walk, only: Filter | None) -> AsyncIterator[Entry]:
+        wanted = only or Filter()
+        while page := await self._run(walk.next()):
             now = self._clock()
-            for each in page:
-                if meant.matches(each, now=now):
-                    yield each
+            for entry in page:
+                if wanted.matches(entry, now=now):
+                    yield entry

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
-from jobwire.application.client import url_or_default
+from jobwire.application.config import url_or_default
 from jobwire.connection.sync import SyncRedis
 from jobwire.inspect import activity, processes, progress, sets, summary
 from jobwire.inspect.activity import Activity
@@ -18,8 +18,7 @@ from jobwire.inspect.progress import IterationState
 from jobwire.inspect.sets import Action, Progress, Swept
 from jobwire.inspect.summary import Day, QueueSummary, Stats
 from jobwire.inspect.walking import ListWalk, Scan, Walk
-from jobwire.protocol import heartbeat as beat
-from jobwire.protocol import metrics
+from jobwire.protocol import heartbeat, metrics
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.times import Generation, When, instant
@@ -228,7 +227,7 @@ class Inspector:
 
     def prune(self) -> int:
         """Forget processes whose hash has expired, at most once a minute; how many. [BEAT-8]"""
-        return self._run(beat.prune(self._keys))
+        return self._run(heartbeat.prune(self._keys))
 
     def holdings(self, *, most: int = 100) -> list[InFlightSummary]:
         """Return what each process of the reliable profile holds, `most` jobs of each. [REL-1]"""
@@ -248,8 +247,8 @@ class Inspector:
         """Go through all states of iterable jobs. Looks at every key in the database."""
         cursor: bytes | None = b"0"
         while cursor is not None:
-            found, cursor = self._run(progress.find_states(self._keys, cursor))
-            yield from found
+            states, cursor = self._run(progress.find_states(self._keys, cursor))
+            yield from states
 
     def cancel(self, jid: str) -> float:
         """Ask an iterable job to stop; return when somebody first did. [ITER-7]"""
@@ -328,8 +327,10 @@ class Inspector:
     def _run(self, op: Op[T]) -> T:
         return self.redis.run(op)
 
-    def _each(self, way: Walk, only: Filter | None) -> Iterator[Entry]:
-        meant = only or Filter()
-        while page := self._run(way.next()):
+    def _each(self, walk: Walk, only: Filter | None) -> Iterator[Entry]:
+        wanted = only or Filter()
+        while page := self._run(walk.next()):
             now = self._clock()
-            yield from (each for each in page if meant.matches(each, now=now))
+            for entry in page:
+                if wanted.matches(entry, now=now):
+                    yield entry

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobwire.errors import ConfigError
-from jobwire.settings import sidekiq
-from jobwire.settings import toml as in_toml
-from jobwire.settings import yaml as in_yaml
+from jobwire.settings import sidekiq, toml, yaml
 from jobwire.settings.table import SETTINGS
 from jobwire.settings.types import Entry, did_you_mean
 from jobwire.settings.variables import Tag, hide_tags
@@ -57,13 +55,13 @@ def _counts(path: Path) -> bool:
     if path.name != "pyproject.toml":
         return True
     text = path.read_text("utf-8-sig", errors="replace")
-    return "jobwire" in text and in_toml.read(text, path.name, _TABLE) is not None
+    return "jobwire" in text and toml.read(text, path.name, _TABLE) is not None
 
 
 def _is_conformance(text: str, name: str) -> bool:
     """Whether it tells the conformance suite of an implementation, and a worker nothing."""
     table = _CONFORMANCE
-    return table[0] in text and in_toml.read(text, name, table) is not None
+    return table[0] in text and toml.read(text, name, table) is not None
 
 
 def read(path: Path) -> File:
@@ -89,13 +87,13 @@ def read(path: Path) -> File:
                     "rename it to conformance.toml"
                 )
             table = _TABLE if path.name == "pyproject.toml" else ()
-            found = in_toml.read(text, shown, table)
+            found = toml.read(text, shown, table)
             if found is None:
                 raise ConfigError(f"{shown}: has no table [tool.jobwire]")
             entries = found
         case [".yml" | ".yaml"]:
             text, tags = hide_tags(text, shown)
-            entries = in_yaml.read(text, shown)
+            entries = yaml.read(text, shown)
         case _:
             raise ConfigError(f"{shown}: its name must end in {_KINDS}")
     return _sort(shown, entries, tags, lenient=path.name.startswith("sidekiq."))

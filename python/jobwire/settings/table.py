@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from jobwire.application.config import CapsuleConfig, WorkerConfig
-from jobwire.settings import types as kinds
+from jobwire.settings import types
 from jobwire.settings.types import Kind
 
 __all__ = ["OTHER_VARIABLES", "SETTINGS", "Setting", "written"]
@@ -82,95 +82,95 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting(
             "queues",
-            kinds.QUEUES,
+            types.QUEUES,
             ("-q", "--queue"),
             "Queue to serve; repeatable, in order of preference. Without weights the order is "
             "strict, with weight 1 for all queues it is random.",
             CapsuleConfig().queues,
             "default",
         ),
-        _worker("concurrency", kinds.WHOLE, "-c --concurrency", "Jobs that run at a time."),
+        _worker("concurrency", types.WHOLE, "-c --concurrency", "Jobs that run at a time."),
         Setting(
             "capsules",
-            kinds.CAPSULES,
+            types.CAPSULES,
             ("--capsule",),
             "Another group of queues with N threads of its own; repeatable.",
             {},
             "none",
         ),
-        _worker("processes", kinds.WHOLE, "-p --processes", "Worker processes to start."),
+        _worker("processes", types.WHOLE, "-p --processes", "Worker processes to start."),
         _worker(
             "fetch",
-            kinds.TEXT,
+            types.TEXT,
             "--fetch",
             "reliable survives kill -9; basic is BRPOP, as in Sidekiq.",
             "",
             *("reliable", "basic"),
         ),
         _worker(
-            "timeout", kinds.SECONDS, "-t --timeout", "Seconds that running jobs get after TERM."
+            "timeout", types.SECONDS, "-t --timeout", "Seconds that running jobs get after TERM."
         ),
         _worker(
             "poll_interval",
-            kinds.SECONDS_OR_NONE,
+            types.SECONDS_OR_NONE,
             "--poll-interval",
             "Average seconds between checks for due jobs.",
             "by fleet size",
         ),
         _worker(
             "precise",
-            kinds.BOOLEAN,
+            types.BOOLEAN,
             "--precise/--no-precise",
             "Run due jobs at their time, not at the next check.",
         ),
-        _worker("max_retries", kinds.WHOLE, "--max-retries", "Number of retries for retry: true."),
+        _worker("max_retries", types.WHOLE, "--max-retries", "Number of retries for retry: true."),
         _worker(
             "poison_limit",
-            kinds.WHOLE,
+            types.WHOLE,
             "--poison-limit",
             "Times that a job may end its process before it moves to the dead set.",
         ),
         _worker(
             "max_iteration_runtime",
-            kinds.SECONDS_OR_NONE,
+            types.SECONDS_OR_NONE,
             "--max-iteration-runtime",
             "Seconds after which an iterable job gives way to other jobs.",
             "never",
         ),
         _worker(
             "memory_limit",
-            kinds.WHOLE_OR_NONE,
+            types.WHOLE_OR_NONE,
             "--memory-limit",
             "MiB of memory above which a worker process is replaced.",
             "never",
         ),
         _worker(
-            "dead_limit", kinds.WHOLE, "--dead-limit", "The dead set keeps one job less than this."
+            "dead_limit", types.WHOLE, "--dead-limit", "The dead set keeps one job less than this."
         ),
         _worker(
             "dead_max_age",
-            kinds.SECONDS,
+            types.SECONDS,
             "--dead-max-age",
             "Seconds after which dead jobs are deleted.",
             "15552000 (180 days)",
         ),
         _worker(
             "tag",
-            kinds.TEXT,
+            types.TEXT,
             "-g --tag",
             "Text shown with the process in Sidekiq's web page.",
             "none",
         ),
         _worker(
             "labels",
-            kinds.LABELS,
+            types.LABELS,
             "--label",
             "Label shown with the process in Sidekiq's web page; repeatable.",
             "none",
         ),
         Setting(
             "log_format",
-            kinds.TEXT,
+            types.TEXT,
             ("--log-format",),
             "human: one line per event; json: one JSON object per line.",
             "human",
@@ -178,7 +178,7 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting(
             "log_level",
-            kinds.TEXT,
+            types.TEXT,
             ("--log-level",),
             "Lowest level of events to log.",
             "info",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from jobwire.spec import verdicts
 from jobwire.spec.document import Document
+from jobwire_conformance.judge import payloads
 
 __all__ = ["problems"]
 
@@ -38,11 +40,9 @@ def _json(text: str) -> Iterator[str]:
         return
     if not isinstance(value, dict) or "class" not in value:
         return
-    from jobwire.spec import verdicts  # late: it needs an extra
-
-    if not verdicts.can_judge():
+    if not payloads.can_judge():
         return
-    part: verdicts.Part = "generation-8" if type(value.get("created_at")) is int else "generation-7"
+    part: payloads.Part = "generation-8" if type(value.get("created_at")) is int else "generation-7"
     for verdict in verdicts.judge(text.strip().encode(), part):
         if verdict.broken:
             yield f"the example breaks {verdict.rule} at {verdict.path}: {verdict.problem}"

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from jobwire.connection import data as _data
-from jobwire.spec.verdicts import Part, Verdict, judge
+from jobwire.connection import data
+from jobwire.spec.verdicts import PayloadVerdict, judge
+from jobwire_conformance.judge.payloads import Part
 
 __all__ = ["Judged", "entries", "judge_entry", "shape_problems"]
 
@@ -26,7 +27,7 @@ class Judged(NamedTuple):
 
     name: str
     says: list[str]
-    verdicts: list[Verdict]
+    verdicts: list[PayloadVerdict]
     problem: str
 
 
@@ -89,5 +90,5 @@ def judge_entry(entry: dict[str, Any], part: Part | None) -> Judged | None:
 def _validator() -> Any:
     from jsonschema import Draft202012Validator  # an extra
 
-    schema = json.loads(_data.path("schema/fixture.json").read_text("utf-8"))
+    schema = json.loads(data.path("schema/fixture.json").read_text("utf-8"))
     return Draft202012Validator(schema)

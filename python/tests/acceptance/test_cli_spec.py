@@ -225,12 +225,16 @@ def test_a_valid_payload(tmp_path: Path) -> None:
     [
         (PAYLOAD, ["--generation", "7"], "GEN-1"),
         (PAYLOAD.replace("[1]", "{}"), [], "EXEC-7 $.args"),
-        (PAYLOAD.replace("[1]", "[NaN]"), [], "PAY-4     $  NaN"),
+        (PAYLOAD.replace("[1]", "[NaN]"), [], "PAY-4, PAY-1 $  NaN; expected no NaN"),
         (PAYLOAD.replace("[1]", '[{"a":1,"a":2}]'), ["--generation", "8"], "PAY-8     $.args[0]"),
         (PAYLOAD.replace("[1]", "[" * 5000), [], "PAY-3     $"),
-        (b'{"class":"\xff"}', [], "PAY-1     $  not UTF-8 at byte 10"),
-        ("hello", [], "PAY-1     $  not JSON"),
-        ("[1]", [], "PAY-1     $  an array, not an object"),
+        (
+            b'{"class":"\xff"}',
+            [],
+            "PAY-1     $  bytes that are not UTF-8, at byte 10; expected UTF-8",
+        ),
+        ("hello", [], "PAY-1     $  text that is not JSON"),
+        ("[1]", [], "PAY-1     $  an array: b'[1]'; expected an object"),
     ],
 )
 def test_an_invalid_payload_names_rule_and_path(

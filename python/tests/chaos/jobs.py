@@ -11,9 +11,8 @@ from typing import Any
 
 import redis
 
-from jobwire import App, current_job
+from jobwire import App, Cursor, current_job
 from jobwire.iterables import over_sequence
-from jobwire.protocol.iteration import Cursor
 
 RECORD = "CHAOS_RECORD"  # the environment variable with that Redis's URL
 FINISHED = "finished"  # list: number of the job and pid of the worker, at each success

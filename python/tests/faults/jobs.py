@@ -8,9 +8,8 @@ from typing import Any
 
 import redis
 
-from jobwire import App, current_job
+from jobwire import App, Cursor, current_job
 from jobwire.iterables import over_sequence
-from jobwire.protocol.iteration import Cursor
 
 STARTED = "started"  # hash: jid -> runs begun
 ENDED = "ended"  # hash: jid -> runs that came to their end, failed ones too

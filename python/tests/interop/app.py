@@ -11,9 +11,8 @@ from typing import Any
 
 import redis
 
-from jobwire import App, current_job
+from jobwire import App, Cursor, current_job
 from jobwire.iterables import over_sequence
-from jobwire.protocol.iteration import Cursor
 
 
 class ShoutError(Exception):

@@ -6,7 +6,7 @@ error the checker has to find, and an unused comment is an error too.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
@@ -14,6 +14,7 @@ from jobwire import (
     App,
     AsyncClient,
     Client,
+    Cursor,
     Job,
     JobType,
     MaybeWritten,
@@ -53,17 +54,28 @@ def wrong_option() -> None: ...
 def unknown_option() -> None: ...
 
 
+@app.iterable(name="TouchAll")
+def touch_all(cursor: Cursor, shop: int) -> Iterator[object]:
+    yield cursor.value
+
+
+@app.iterable()  # type: ignore[arg-type]
+def no_cursor(shop: int) -> Iterator[object]:
+    yield shop
+
+
 def definitions() -> None:
+    iterable: JobType[[int], None] = touch_all
     assert_type(plain(1, "y"), float)
     plain("1")  # type: ignore[arg-type]
     same: JobType[[str], Any] = fetch
     other: JobType[[int], Any] = fetch  # type: ignore[assignment]
     assert_type(plain.name, str)
     assert_type(current_job(), Job | None)
-    print_both(same, other)
+    print_all(same, other, iterable)
 
 
-def print_both(one: object, two: object) -> None: ...
+def print_all(one: object, two: object, three: object) -> None: ...
 
 
 def enqueue() -> None:

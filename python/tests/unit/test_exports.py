@@ -22,7 +22,7 @@ MODULES = sorted(
 )
 
 PUBLIC = {
-    *("App", "AsyncClient", "Client", "Job", "JobType", "current_job"),
+    *("App", "AsyncClient", "Client", "Cursor", "Job", "JobType", "current_job"),
     *("ConfigError", "InvalidJob", "JobwireError", "MaybeWritten", "RedisRefused"),
     *("RedisTrouble", "RedisUnreachable", "Shutdown", "TryAgain"),
 }

@@ -109,6 +109,8 @@ def faults(source: str, name: str, package: str = "jobwire") -> list[str]:
                 wrong.append(f"{name} must not import {module}")
         elif top == "jobwire" and package == "jobwire_conformance":
             wrong.append(f"{module}: the suite must not import the reference")
+        elif top == "jobwire_conformance" and package == "jobwire" and name not in ("spec", "cli"):
+            wrong.append(f"{module}: only spec and cli use the suite, for its judge of payloads")
         elif top == "redis" and name != "connection":
             wrong.append(f"{module}: only connection knows redis-py")
         elif name in ("errors", "protocol") and top in IMPURE:
@@ -196,6 +198,7 @@ def test_modules_import_each_other_in_no_circle() -> None:
         ("from jobwire.worker.background import heartbeat", "worker/fetch"),
         ("from jobwire.cli.worker import worker", "testing"),
         ("from jobwire.protocol.keys import Keys", "errors"),
+        ("from jobwire_conformance.judge import payloads", "protocol"),
     ],
 )
 def test_planted_faults_are_found(source: str, place: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 from jobwire.spec import fixture_files, lints, oracle, record, scripts, trace, traps, verdicts
 from jobwire.spec.citations import cited
 from jobwire.spec.document import Document, read
+from jobwire_conformance.judge import payloads
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -471,7 +472,7 @@ def test_the_page_names_the_gaps(checkout: Path) -> None:
     assert "- Obligations without code: KEY-1\n" in page
 
 
-def broken(text: str | bytes, part: verdicts.Part) -> dict[str, str]:
+def broken(text: str | bytes, part: payloads.Part) -> dict[str, str]:
     """Return rule to path of all that is broken."""
     found = verdicts.judge(text.encode() if isinstance(text, str) else text, part)
     return {verdict.rule: verdict.path for verdict in found if verdict.broken}
@@ -550,23 +551,10 @@ def test_what_jobwire_cannot_hold_is_a_note(value: str) -> None:
     assert [(v.rule, v.is_note, v.broken) for v in found if v.problem] == [("EXEC-3", True, False)]
 
 
-@pytest.mark.parametrize(
-    ("text", "part"),
-    [
-        (PAYLOAD, "generation-8"),
-        (IN_SECONDS, "generation-7"),
-        ("{}", "generation-8"),
-        ("nonsense", "generation-8"),
-    ],
-)
-def test_the_generation_is_guessed_from_the_times(text: str, part: str) -> None:
-    assert verdicts.generation_of(text.encode()) == part
-
-
 def test_every_rule_exists() -> None:
     known = read((ROOT / "SPEC.md").read_text("utf-8")).by_id
-    for part in verdicts.PARTS:
-        assert set(verdicts.rules(part)) <= set(known)
+    for part in payloads.PARTS:
+        assert set(payloads.rules(part)) <= set(known)
 
 
 @pytest.mark.parametrize(

@@ -147,13 +147,12 @@ def _exactly(channel: socket.socket, size: int) -> bytes:
     return bytes(parts)
 
 
-def find_job(module: ModuleType, name: str) -> JobType[..., Any] | None:
+def find_job(module: ModuleType, name: str) -> tuple[App, JobType[..., Any]] | None:
     """Return the job of this wire class that the module, or an application in it, defines."""
     for value in list(vars(module).values()):
-        if isinstance(value, App) and name in value.jobs:
-            return value.jobs[name]
-        if isinstance(value, JobType) and value.name == name:
-            return value.app.jobs.get(name)
+        app = value.app if isinstance(value, JobType) and value.name == name else value
+        if isinstance(app, App) and name in app.jobs:
+            return app, app.jobs[name]
     return None
 
 
@@ -195,7 +194,7 @@ class _Child:
         while (task := self._tasks.get()) is not None:
             self._main.name = task.thread
             # In a context of its own: what a job sets is not for the next one.
-            answer = copy_context().run(self._run, jobs[task.name], task)
+            answer = copy_context().run(self._run, *jobs[task.name], task)
             for stream in (sys.stdout, sys.stderr):
                 with suppress(OSError, ValueError):
                     stream.flush()  # nothing of it is lost if the next job crashes
@@ -235,7 +234,7 @@ class _Child:
         else:
             raise Shutdown
 
-    def _run(self, definition: JobType[..., Any], task: Task) -> Done | Raised:
+    def _run(self, app: App, definition: JobType[..., Any], task: Task) -> Done | Raised:
         job = Job(task.text, msgspec.json.decode(task.fields), task.queue)
         with running(job):
             try:
@@ -245,9 +244,10 @@ class _Child:
                         raise Shutdown
                     if definition.is_async:
                         # The runner has a context of its own, which knows of no job.
-                        self._runner.run(self._await(definition, job), context=copy_context())
+                        coroutine = self._await(app, definition, job)
+                        self._runner.run(coroutine, context=copy_context())
                     else:
-                        with _around(definition, job):
+                        with _around(app, job):
                             definition.function(*job.args)
                 finally:
                     self._inside = False
@@ -262,21 +262,21 @@ class _Child:
                 )
         return Done()
 
-    async def _await(self, definition: JobType[..., Any], job: Job) -> None:
+    async def _await(self, app: App, definition: JobType[..., Any], job: Job) -> None:
         self._coroutine = asyncio.current_task()
         try:
             if self._asked:  # before there was anything to cancel
                 raise Shutdown
-            with _around(definition, job):
+            with _around(app, job):
                 await definition.function(*job.args)
         finally:
             self._coroutine = None
 
 
 @contextmanager
-def _around(definition: JobType[..., Any], job: Job) -> Iterator[None]:
+def _around(app: App, job: Job) -> Iterator[None]:
     with ExitStack() as stack:
-        for around in definition.app.around:
+        for around in app.around:
             stack.enter_context(around(job))
         yield
 
@@ -298,17 +298,17 @@ def _die_with(worker: int) -> None:
         os._exit(1)
 
 
-def _load(boot: Boot) -> Mapping[str, JobType[..., Any]]:
+def _load(boot: Boot) -> Mapping[str, tuple[App, JobType[..., Any]]]:
     os.chdir(boot.directory)
-    found = {}
+    jobs = {}
     for name, place in boot.jobs.items():
         module = _import(place, boot.files.get(place))
-        definition = find_job(module, name)
-        if definition is None:
+        found = find_job(module, name)
+        if found is None:
             raise LookupError(f"module {place} defines no job {name!r} when it is imported again")
-        definition.app.connect(boot.url)
-        found[name] = definition
-    return found
+        app, _ = jobs[name] = found
+        app.connect(boot.url)
+    return jobs
 
 
 def _import(name: str, file: str | None) -> ModuleType:

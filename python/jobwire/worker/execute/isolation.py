@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Self
 
-from jobwire.application.client import url_or_default
+from jobwire.application.config import url_or_default
 from jobwire.application.jobtype import JobType
 from jobwire.errors import ConfigError, JobCrashed, JobFailed, JobTimeout, JobwireError, Shutdown
 from jobwire.protocol.payload import Job, encode
@@ -413,7 +413,7 @@ def _boot(jobs: list[JobType[..., Any]]) -> Boot:
                 )
             place = spec.name
         found = None if module is None else find_job(module, definition.name)
-        if found is None or found.function is not definition.function:
+        if found is None or found[1].function is not definition.function:
             raise ConfigError(
                 f"isolated job {definition.name!r}: its process could not find it again in "
                 f"module {place}; define it, or its application, at the top level there"

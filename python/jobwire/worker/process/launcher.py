@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 import jobwire
 from jobwire.application.app import App
-from jobwire.application.client import make_producer, url_or_default
-from jobwire.application.config import WorkerConfig
+from jobwire.application.config import WorkerConfig, url_or_default
 from jobwire.application.lifecycle import Callback, Event
+from jobwire.application.producer import make_producer
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import RedisTrouble
 from jobwire.protocol.dead_set import DeadSetLimits
