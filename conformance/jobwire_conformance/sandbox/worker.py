@@ -19,9 +19,6 @@ from jobwire_conformance.wire.resp import decode
 
 __all__ = ["Event", "Worker"]
 
-_NO_FETCH = frozenset([b"SADD", b"LPUSH", b"RPUSH", b"LLEN", b"EXISTS", b"LRANGE", b"TYPE"])
-_POPS = frozenset([b"RPOPLPUSH", b"LMOVE", b"RPOP", b"LPOP"])  # those that answer at once
-_SCRIPTS = frozenset([b"EVAL", b"EVALSHA", b"FCALL"])
 _REPORTS = ("begin", "end", "exhausted", "death")
 _FORGOTTEN = 5.0  # seconds after which a command without reply was cut off with its connection
 
@@ -137,7 +134,7 @@ class Worker:
         return [
             call
             for call in self.proxy.snapshot()
-            if call.name not in _NO_FETCH and any(word in self._keys for word in call.words[1:])
+            if call.spec.may_take and any(word in self._keys for word in call.words[1:])
         ]
 
     def waited(self) -> list[Call]:
@@ -214,13 +211,13 @@ class Worker:
 
 def _kind(call: Call) -> tuple[bytes, ...]:
     """Return what a command has in common with those that do the same."""
-    return tuple(call.words[:2]) if call.name in _SCRIPTS else (call.name,)
+    return tuple(call.words[:2]) if call.spec.runs_script else (call.name,)
 
 
 def _brought(call: Call) -> bool:
-    """Return whether there is any text in a reply with several parts, or in that of a pop."""
+    """Return whether a reply with several parts, or the reply of a pop, has any text."""
     reply = None if call.reply is None else decode(call.reply)
-    return (isinstance(reply, list) or call.name in _POPS) and _has_text(reply)
+    return (isinstance(reply, list) or call.spec.effect == "takes") and _has_text(reply)
 
 
 def _has_text(value: object) -> bool:

@@ -79,12 +79,12 @@ _ROWS: tuple[tuple[Kind, Effect, str, str], ...] = (
     (
         *("read", "", "1"),
         "BITCOUNT BITFIELD_RO BITPOS DIGEST DUMP EXPIRETIME GEODIST GEOHASH GEOPOS "
-        "GEORADIUSBYMEMBER_RO GEORADIUS_RO GEOSEARCH GET GETBIT GETRANGE HEXISTS HEXPIRETIME HGET HGETALL HKEYS HLEN "
-        "HMGET HPEXPIRETIME HPTTL HRANDFIELD HSCAN HSTRLEN HTTL HVALS LINDEX LLEN LPOS LRANGE "
-        "PEXPIRETIME PTTL SCARD SISMEMBER SMEMBERS SMISMEMBER SORT_RO SRANDMEMBER SSCAN STRLEN "
-        "SUBSTR TTL TYPE XLEN XPENDING XRANGE XREVRANGE ZCARD ZCOUNT ZLEXCOUNT ZMSCORE "
-        "ZRANDMEMBER ZRANGE ZRANGEBYLEX ZRANGEBYSCORE ZRANK ZREVRANGE ZREVRANGEBYLEX "
-        "ZREVRANGEBYSCORE ZREVRANK ZSCAN ZSCORE",
+        "GEORADIUSBYMEMBER_RO GEORADIUS_RO GEOSEARCH GET GETBIT GETRANGE HEXISTS HEXPIRETIME HGET "
+        "HGETALL HKEYS HLEN HMGET HPEXPIRETIME HPTTL HRANDFIELD HSCAN HSTRLEN HTTL HVALS LINDEX "
+        "LLEN LPOS LRANGE PEXPIRETIME PTTL SCARD SISMEMBER SMEMBERS SMISMEMBER SORT_RO "
+        "SRANDMEMBER SSCAN STRLEN SUBSTR TTL TYPE XLEN XPENDING XRANGE XREVRANGE ZCARD ZCOUNT "
+        "ZLEXCOUNT ZMSCORE ZRANDMEMBER ZRANGE ZRANGEBYLEX ZRANGEBYSCORE ZRANK ZREVRANGE "
+        "ZREVRANGEBYLEX ZREVRANGEBYSCORE ZREVRANK ZSCAN ZSCORE",
     ),
     ("read", "", "", "CLUSTERSCAN DBSIZE KEYS LOLWUT RANDOMKEY SCAN"),
     ("read", "", "2", "MEMORY OBJECT XINFO"),  # with a subcommand first
@@ -140,10 +140,12 @@ _ROWS: tuple[tuple[Kind, Effect, str, str], ...] = (
     ("subscription", "", "", "UNSUBSCRIBE"),
     ("stream", "", "", "MONITOR PSYNC SYNC"),
 )
-_BLOCK_BY_ARGUMENT = frozenset("XREAD XREADGROUP".split())
-_BLOCKING = _BLOCK_BY_ARGUMENT | frozenset(
-    "BLMOVE BLMPOP BLPOP BRPOP BRPOPLPUSH BZMPOP BZPOPMAX BZPOPMIN WAIT WAITAOF".split()
-)
+_BLOCK_BY_ARGUMENT = {"XREAD", "XREADGROUP"}
+_BLOCKING = {
+    *_BLOCK_BY_ARGUMENT,
+    *("BLMOVE", "BLMPOP", "BLPOP", "BRPOP", "BRPOPLPUSH", "BZMPOP", "BZPOPMAX", "BZPOPMIN"),
+    *("WAIT", "WAITAOF"),
+}
 
 COMMANDS = {
     name: CommandSpec(name, kind, effect, keys, name in _BLOCKING)
@@ -187,8 +189,8 @@ def _at(place: str, words: Sequence[bytes]) -> Iterator[bytes]:
         return
     first, step = int(numbered["first"]), int(numbered["step"] or 1)
     if numbered["kind"] == "#":
-        count = words[first] if len(words) > first else b""
-        end = first + 1 + (int(count) * step if count.isdigit() else 0)
+        said = words[first] if len(words) > first else b""
+        end = first + 1 + (int(said) * step if said.isdigit() else 0)
         first += 1
     elif numbered["last"]:
         end = len(words) + 1 + int(numbered["last"])

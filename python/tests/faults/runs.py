@@ -23,49 +23,33 @@ from typing import Any
 import redis
 
 from jobwire.application.config import FetchMode
-from jobwire.connection.scripts import script
+from jobwire_conformance.judge.stream import canonical
 from jobwire_conformance.wire.call import name_of
-from jobwire_conformance.wire.faults import Action, Cut, Kill, Refuse, Rule
+from jobwire_conformance.wire.faults import FAULTS, action_of
+from jobwire_conformance.wire.points import Point, has_effect, points_of
 from jobwire_conformance.wire.proxy import Switchboard
 from tests.faults import jobs, pushes
 from tests.faults.scenarios import Scenario
 from tests.servers import Keeper, Server, valkey_program, wait_until
 
-__all__ = ["FAULTS", "FEW", "ROOT", "Bench", "Point", "Result", "Run", "faulty_runs"]
+__all__ = ["FEW", "ROOT", "Bench", "Result", "Run", "faulty_runs"]
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 15.0  # seconds that a process may take for what takes milliseconds
 CALM = 1.5  # seconds without an event after which basic fetch has nothing more to give
 FEW = 3  # occurrences of a command that is repeated for as long as the worker runs
 
-FAULTS = ("cut before", "cut after", "OOM", "READONLY", "kill before", "kill after")
-_ERRORS = {
-    "OOM": "OOM command not allowed when used memory > 'maxmemory'.",
-    "READONLY": "READONLY You can't write against a read only replica.",
-}
-_SCRIPTS = {
-    script(path.stem).sha.encode(): path.name for path in sorted((ROOT / "lua").glob("*.lua"))
-}
 _FETCHES = ("fetch.lua", "BRPOP")
-_EFFECTS = ("EXEC", "ZADD", "BRPOP")
 
 
 def label(words: Sequence[bytes]) -> str:
     """Name a command: a script by its file, CLIENT and SCRIPT with what they do."""
     name = name_of(words)
-    if name == "EVALSHA":
-        return _SCRIPTS.get(words[1], name)
+    if name == "EVALSHA" and (script := canonical(words[1].decode())):
+        return f"{script}.lua"
     if name in ("CLIENT", "SCRIPT") and len(words) > 1:
         return f"{name} {words[1].decode().upper()}"
     return name
-
-
-@dataclass(frozen=True, order=True)
-class Point:
-    """The n-th command with a label, counted from 1 since the process started."""
-
-    label: str
-    nth: int
 
 
 @dataclass
@@ -76,7 +60,7 @@ class Result:
         scenario: Which.
         fetch: How the worker fetched.
         point: Where something went wrong; None for the run without faults.
-        fault: What; one of `FAULTS`.
+        fault: What; one of `faults.FAULTS`.
         reached: Whether the process came to that point.
         lost: Nowhere, and not finished.
         stuck: Still waiting or held, after all that was done for it.
@@ -85,7 +69,7 @@ class Result:
         excused: Of these: held by a process that was killed after the job had ended.
         hung: Whether the process did not end when told to.
         points: What the proxy saw, in order.
-        effects: Those of them that change something: scripts, transactions, pops.
+        effects: Those of them that changed something.
         log: What the process said.
     """
 
@@ -271,7 +255,9 @@ class Run:
             self.record: Any = opened.enter_context(connect(self._record_url))
             result = Result(self.scenario.name, self.fetch, self.point, self.fault)
             self._seed()
-            rules = [] if self.point is None else [self._rule(self.point)]
+            rules = (
+                [] if self.point is None else [self.point.rule(action_of(self.fault, self._end))]
+            )
             proxy = bench.board.open(
                 "127.0.0.1", server.port, rules=rules, lockstep=True, label=label
             )
@@ -287,13 +273,9 @@ class Run:
             self._drain(server.url)
             self._judge(result, waiting=waiting, held=held)
             result.reached = any(rule.struck for rule in rules)
-            result.points = _points(call.label for call in proxy.calls)
-            result.effects = [
-                point
-                for point, call in zip(result.points, proxy.calls, strict=True)
-                if call.label.endswith(".lua") or call.label in _EFFECTS
-                if not (call.reply or b"-").startswith(b"-")
-            ]
+            passed = [*points_of(proxy.calls)]
+            result.points = [point for point, _ in passed]
+            result.effects = [point for point, call in passed if has_effect(call)]
             result.log = self._first.log.read_text()
             return result
 
@@ -321,21 +303,6 @@ class Run:
             record=self._record_url,
             settings=settings,
         )
-
-    def _rule(self, point: Point) -> Rule:
-        return Rule(self._action(), label=point.label, nth=point.nth)
-
-    def _action(self) -> Action:
-        match self.fault.split():
-            case ["cut", "before"]:
-                return Cut("before")
-            case ["cut", "after"]:
-                return Cut("after")
-            case ["kill", "before"]:
-                return Kill("before", self._end)
-            case ["kill", "after"]:
-                return Kill("after", self._end)
-        return Refuse(_ERRORS[self.fault])
 
     def _end(self) -> None:
         """Kill the process under test, from the proxy's thread."""
@@ -519,15 +486,6 @@ def _jid(text: bytes) -> str:
         return text.decode()
     jid = job.get("jid") if isinstance(job, dict) else None
     return jid if isinstance(jid, str) else text.decode()
-
-
-def _points(labels: Iterable[str]) -> list[Point]:
-    seen: Counter[str] = Counter()
-    points = []
-    for each in labels:
-        seen[each] += 1
-        points.append(Point(each, seen[each]))
-    return points
 
 
 def faulty_runs(

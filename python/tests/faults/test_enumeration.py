@@ -10,8 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from jobwire.application.config import FetchMode
+from jobwire_conformance.wire.faults import FAULTS
+from jobwire_conformance.wire.points import Point
 from tests.faults import guarantees
-from tests.faults.runs import FAULTS, ROOT, Bench, Point, Result, Run, faulty_runs
+from tests.faults.runs import ROOT, Bench, Result, Run, faulty_runs
 from tests.faults.scenarios import SCENARIOS, Scenario
 from tests.servers import Keeper
 
