@@ -18,8 +18,8 @@ from pathlib import Path
 from benchmarks.targets.stage import Stage
 from benchmarks.targets.teams import Jobwire
 
+from harness.servers import wait_until
 from jobwire import Client
-from tests.servers import wait_until
 
 ROOT = Path(__file__).resolve().parents[1]
 IDLE = 60.0  # seconds: six beats, and some looks for due jobs

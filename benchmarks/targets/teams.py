@@ -17,11 +17,9 @@ from typing import Protocol
 from benchmarks.targets.stage import PATIENCE, Marks, Stage, cpu, pinned, pss
 
 import jobwire
+from harness.chroots import CHROOTS, RubyProcess, missing
+from harness.servers import clean_environment, wait_until
 from jobwire import Client
-from tests.interop.conftest import chroots, missing
-from tests.interop.ruby_process import RubyProcess
-from tests.servers import wait_until
-from tests.workers import environment
 
 __all__ = ["Drained", "Jobwire", "Sidekiq", "SidekiqYJIT", "Team", "WireTeam"]
 
@@ -241,7 +239,7 @@ class Jobwire(WireTeam):
         if marks is not None:
             more["BENCH_MARKS"] = str(marks.path)
         path = f"{self.checkout / 'python'}:{self.checkout / 'conformance'}"
-        return {**environment(), **more, "PYTHONPATH": path}
+        return clean_environment(**more, PYTHONPATH=path)
 
     @contextmanager
     def start(
@@ -260,7 +258,7 @@ class Jobwire(WireTeam):
                 stdout=subprocess.DEVNULL,
                 stderr=output,
             )
-        stage.keeper.watch(worker.pid)
+        stage.reaper.watch(worker.pid)
         try:
             if processes > 1:
 
@@ -282,7 +280,7 @@ class Jobwire(WireTeam):
             with suppress(ProcessLookupError):
                 worker.kill()
             worker.wait()
-            stage.keeper.release(worker.pid)
+            stage.reaper.release(worker.pid)
 
     def command(self, how: str, jobs: int) -> tuple[Sequence[str], dict[str, str]]:
         return [sys.executable, str(HERE / "enqueue.py"), how, str(jobs)], {}
@@ -313,7 +311,7 @@ class Sidekiq(WireTeam):
         return missing(VERSION)
 
     def chroot(self) -> Path:
-        return chroots() / VERSION
+        return CHROOTS / VERSION
 
     def ruby(self, stage: Stage) -> str:
         """Return what its Ruby says of itself."""
@@ -384,7 +382,7 @@ class SidekiqYJIT(Sidekiq):
         return None
 
     def chroot(self) -> Path:
-        return chroots().with_name("sidekiq-yjit") / VERSION
+        return CHROOTS.with_name("sidekiq-yjit") / VERSION
 
     def ruby(self, stage: Stage) -> str:
         found = super().ruby(stage)

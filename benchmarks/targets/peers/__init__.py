@@ -181,7 +181,7 @@ class Peer:
                 stderr=output,
                 start_new_session=True,
             )
-        stage.keeper.watch(worker.pid)
+        stage.reaper.watch(worker.pid)
         try:
             yield worker.pid
         except AssertionError:
@@ -191,7 +191,7 @@ class Peer:
             with suppress(ProcessLookupError):
                 os.killpg(worker.pid, signal.SIGKILL)
             worker.wait()
-            stage.keeper.release(worker.pid)
+            stage.reaper.release(worker.pid)
 
 
 class PythonPeer(Peer):

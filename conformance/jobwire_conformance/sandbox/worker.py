@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobwire_conformance.config import Config
-from jobwire_conformance.config import Worker as Settings
+from jobwire_conformance.config import Config, WorkerProgram
 from jobwire_conformance.errors import AdapterFault
-from jobwire_conformance.sandbox.processes import Group, Keeper, Log
+from jobwire_conformance.sandbox.processes import Log, ProcessGroup
+from jobwire_conformance.sandbox.reaper import Reaper
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.proxy import Proxy
 from jobwire_conformance.wire.resp import decode
 
-__all__ = ["Event", "Worker"]
+__all__ = ["Event", "SandboxWorker"]
 
 _REPORTS = ("begin", "end", "exhausted", "death")
 _FORGOTTEN = 5.0  # seconds after which a command without reply was cut off with its connection
@@ -44,11 +44,11 @@ class Event:
     ok: bool
 
 
-class Worker:
+class SandboxWorker:
     """One process.
 
     Args:
-        keeper: Who kills it if the suite cannot.
+        reaper: Who kills it if the suite cannot.
         config: Of the implementation.
         settings: Its section `worker`.
         name: In the case.
@@ -61,13 +61,14 @@ class Worker:
 
     Attributes:
         idle_expected: False once it was told to be quiet or to stop, or was killed.
+        log: Gets what it writes.
     """
 
     def __init__(
         self,
-        keeper: Keeper,
+        reaper: Reaper,
         config: Config,
-        settings: Settings,
+        settings: WorkerProgram,
         *,
         name: str,
         queues: Sequence[str],
@@ -82,13 +83,14 @@ class Worker:
         self.proxy = proxy
         self.concurrency = concurrency
         self.idle_expected = True
+        self.log = log
         self._control = control
         self._settings = settings
         self._keys = {f"{config.prefix}queue:{queue}".encode() for queue in self.queues}
         self._started = time.monotonic()
         try:
-            self.group = Group(
-                keeper,
+            self.group = ProcessGroup(
+                reaper,
                 settings.command,
                 environment=environment,
                 directory=config.path.parent,

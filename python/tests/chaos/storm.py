@@ -13,11 +13,11 @@ from typing import Any
 
 import redis
 
+from harness.servers import Server
 from jobwire_conformance.wire.faults import ERRORS, Cut, Kill, Refuse, Rule
 from jobwire_conformance.wire.proxy import Proxy, Switchboard
 from tests.chaos import jobs
 from tests.chaos.plan import LONG_PAUSE
-from tests.servers import Server
 from tests.workers import WorkerProcess, Workers
 
 __all__ = ["Slot", "Storm"]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Server
 from jobwire_conformance.errors import EnvironmentFault
 from jobwire_conformance.wire.commands import COMMANDS, keys_of, spec_of
 from jobwire_conformance.wire.link import Link
-from tests.servers import Server
 
 # A call of each command whose keys a count, a keyword or a subcommand decides.
 CALLS = [

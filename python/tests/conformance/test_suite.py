@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from jsonschema import Draft202012Validator
 
+from harness.servers import valkey_program
 from jobwire_conformance import config, data
 from jobwire_conformance.cases import case as cases
 from jobwire_conformance.cases import obligations
@@ -24,7 +25,6 @@ from jobwire_conformance.mutation import mutants
 from jobwire_conformance.run import run
 from jobwire_conformance.run.verdicts import Deviation, Verdict
 from tests.conformance.suite import adapter
-from tests.servers import valkey_program
 
 ROOT = Path(__file__).resolve().parents[3]
 PERL = ROOT / "conformance" / "drivers" / "perl"

@@ -22,6 +22,7 @@ from typing import Any
 
 import redis
 
+from harness.servers import Reaper, Server, valkey_program, wait_until
 from jobwire.application.config import FetchMode
 from jobwire_conformance.judge.stream import canonical
 from jobwire_conformance.wire.call import name_of
@@ -30,7 +31,6 @@ from jobwire_conformance.wire.points import Point, has_effect, points_of
 from jobwire_conformance.wire.proxy import Switchboard
 from tests.faults import jobs, pushes
 from tests.faults.scenarios import Scenario
-from tests.servers import Keeper, Server, valkey_program, wait_until
 
 __all__ = ["FEW", "ROOT", "Bench", "Result", "Run", "faulty_runs"]
 
@@ -120,8 +120,8 @@ class Result:
 class Zygote:
     """Starts processes; see `tests.faults.zygote`."""
 
-    def __init__(self, keeper: Keeper) -> None:
-        self._keeper = keeper
+    def __init__(self, reaper: Reaper) -> None:
+        self._reaper = reaper
         self._lock = threading.Lock()
         path = os.pathsep.join(str(ROOT / each) for each in ("python", "conformance"))
         self._process = subprocess.Popen(
@@ -131,7 +131,7 @@ class Zygote:
             stdout=subprocess.PIPE,
             text=True,
         )
-        keeper.watch(self._process.pid)
+        reaper.watch(self._process.pid)
 
     def ask(self, **request: Any) -> Any:
         with self._lock:
@@ -145,26 +145,26 @@ class Zygote:
 
     def close(self) -> None:
         self._process.communicate()
-        self._keeper.release(self._process.pid)
+        self._reaper.release(self._process.pid)
 
 
 class Child:
     """A process of the zygote's."""
 
-    def __init__(self, zygote: Zygote, keeper: Keeper, log: Path, **request: Any) -> None:
+    def __init__(self, zygote: Zygote, reaper: Reaper, log: Path, **request: Any) -> None:
         log.touch()
         self.log = log
         self._zygote = zygote
-        self._keeper = keeper
+        self._reaper = reaper
         self.pid: int = zygote.ask(log=str(log), **request)["pid"]
         self.status: int | None = None
-        keeper.watch(self.pid)
+        reaper.watch(self.pid)
 
     def alive(self) -> bool:
         if self.status is None:
             self.status = self._zygote.ask(wait=self.pid)["status"]
             if self.status is not None:
-                self._keeper.release(self.pid)
+                self._reaper.release(self.pid)
         return self.status is None
 
     def send(self, number: signal.Signals) -> None:
@@ -193,16 +193,16 @@ class Bench:
         lanes: How many at once; runs wait more than they work.
     """
 
-    def __init__(self, keeper: Keeper, *, lanes: int = 8) -> None:
+    def __init__(self, reaper: Reaper, *, lanes: int = 8) -> None:
         with ExitStack() as opened:
-            self.keeper = keeper
+            self.reaper = reaper
             self.directory = Path(opened.enter_context(tempfile.TemporaryDirectory()))
-            self.zygote = Zygote(keeper)
+            self.zygote = Zygote(reaper)
             opened.callback(self.zygote.close)
             self.board = opened.enter_context(Switchboard())
             self._free: queue.SimpleQueue[Server] = queue.SimpleQueue()
             for _ in range(lanes):
-                server = Server(keeper, valkey_program())
+                server = Server(reaper, valkey_program())
                 opened.callback(server.close)
                 self._free.put(server)
             self._pool = opened.enter_context(ThreadPoolExecutor(lanes))
@@ -296,7 +296,7 @@ class Run:
         }
         return Child(
             self._bench.zygote,
-            self._bench.keeper,
+            self._bench.reaper,
             self._bench.directory / f"{id(self)}-{start}-{time.monotonic_ns()}.log",
             start=start,
             url=url,

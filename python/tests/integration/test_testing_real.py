@@ -16,13 +16,13 @@ from unittest.mock import patch
 
 import pytest
 
+from harness.servers import Server, wait_until
 from jobwire import App, AsyncClient, Client, ConfigError, testing
 from jobwire.application.config import CapsuleConfig
 from jobwire.inspect import Inspector
 from jobwire.protocol.iteration import Cursor
 from jobwire.testing import Worker
 from jobwire.worker.fetch import wakeup
-from tests.servers import Server, wait_until
 from tests.workers import environment
 
 

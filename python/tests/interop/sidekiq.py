@@ -12,10 +12,11 @@ from typing import Any, cast
 
 import redis
 
+from harness.chroots import RubyProcess
+from harness.servers import wait_until
 from tests.interop.driver import Driver
-from tests.interop.ruby_process import RubyProcess
-from tests.servers import wait_until
 
+RUBY = Path(__file__).parent / "ruby"
 GENERATIONS = ("6.4.1", "7.3.2", "8.1.7")
 
 
@@ -98,7 +99,9 @@ class RealSidekiq:
         environment = {"REDIS_URL": self._url, **(env or {})}
         if poll is not None:
             environment["POLL"] = str(poll)
-        process = RubyProcess(self._chroot, [*command, *options], environment, pipes=False)
+        process = RubyProcess(
+            self._chroot, [*command, *options], environment, pipes=False, directory=RUBY
+        )
         try:
             with redis.Redis.from_url(self._url) as client:
 
@@ -119,8 +122,9 @@ class RealSidekiq:
     @contextmanager
     def driver(self) -> Iterator[Driver]:
         """Run `ruby/driver.rb` until the block ends."""
+        environment = {"REDIS_URL": self._url}
         process = RubyProcess(
-            self._chroot, ["ruby", "driver.rb"], {"REDIS_URL": self._url}, pipes=True
+            self._chroot, ["ruby", "driver.rb"], environment, pipes=True, directory=RUBY
         )
         try:
             yield Driver(process)

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import redis
 
+from harness.servers import Server, wait_until
 from jobwire import Client
 from jobwire.worker import Launcher
 from tests.interop.app import make_app
 from tests.interop.driver import Driver, Record, RubyError
 from tests.interop.python_worker import worker_threads
 from tests.interop.sidekiq import RealSidekiq, Worker, results
-from tests.servers import Server, wait_until
 
 pytestmark = pytest.mark.interop
 

@@ -1,0 +1,1 @@
+"""What tests, benchmarks and the recording of fixtures share: real servers and real Sidekiq."""
