@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.servers import Reaper, Server, valkey_program, wait_until
 
-__all__ = ["TICK", "Marks", "Stage", "cpu", "pinned", "pss"]
+__all__ = ["TICK", "Marks", "SampleServer", "cpu", "pinned", "pss"]
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 PATIENCE = 300.0  # seconds for anything
@@ -71,7 +71,7 @@ class Marks:
         self._file.close()
 
 
-class Stage:
+class SampleServer:
     """A server that nobody else uses, and a directory for one sample after the other."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from benchmarks.targets.stage import PATIENCE, Marks, Stage, cpu, pinned, pss
+from benchmarks.targets.stage import PATIENCE, Marks, SampleServer, cpu, pinned, pss
 
 import jobwire
 from harness.chroots import CHROOTS, RubyProcess, missing
@@ -55,7 +55,7 @@ class Team(Protocol):
 
     def drain(
         self,
-        stage: Stage,
+        stage: SampleServer,
         kind: str,
         jobs: int,
         *,
@@ -67,13 +67,13 @@ class Team(Protocol):
     ) -> Drained:
         """Run jobs that are all there at the start."""
 
-    def enqueue(self, stage: Stage, how: str, jobs: int) -> float:
+    def enqueue(self, stage: SampleServer, how: str, jobs: int) -> float:
         """Return the seconds for so many jobs; `how` is one, async or bulk."""
 
-    def lone(self, stage: Stage, jobs: int) -> list[float]:
+    def lone(self, stage: SampleServer, jobs: int) -> list[float]:
         """Return the seconds from enqueue to start of jobs that come one at a time."""
 
-    def boot(self, stage: Stage) -> float:
+    def boot(self, stage: SampleServer) -> float:
         """Return the seconds from the start of the process to its first job."""
 
 
@@ -94,7 +94,13 @@ class WireTeam:
     )
 
     def start(
-        self, stage: Stage, *, concurrency: int, processes: int, log: str, marks: Marks | None
+        self,
+        stage: SampleServer,
+        *,
+        concurrency: int,
+        processes: int,
+        log: str,
+        marks: Marks | None,
     ) -> Running:
         raise NotImplementedError
 
@@ -103,7 +109,7 @@ class WireTeam:
 
     def drain(
         self,
-        stage: Stage,
+        stage: SampleServer,
         kind: str,
         jobs: int,
         *,
@@ -177,7 +183,7 @@ class WireTeam:
             after_mib=full,
         )
 
-    def enqueue(self, stage: Stage, how: str, jobs: int) -> float:
+    def enqueue(self, stage: SampleServer, how: str, jobs: int) -> float:
         command, env = self.command(how, jobs)
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(stage.server.pid, {cores[0]})
@@ -187,10 +193,10 @@ class WireTeam:
         finally:
             os.sched_setaffinity(stage.server.pid, cores)
 
-    def run(self, stage: Stage, command: Sequence[str], env: dict[str, str]) -> str:
+    def run(self, stage: SampleServer, command: Sequence[str], env: dict[str, str]) -> str:
         raise NotImplementedError
 
-    def lone(self, stage: Stage, jobs: int) -> list[float]:
+    def lone(self, stage: SampleServer, jobs: int) -> list[float]:
         marks = Marks(stage.directory)
         seconds: list[float] = []
         with self.start(stage, concurrency=10, processes=1, log="warning", marks=marks):
@@ -206,7 +212,7 @@ class WireTeam:
         marks.close()
         return seconds
 
-    def boot(self, stage: Stage) -> float:
+    def boot(self, stage: SampleServer) -> float:
         marks = Marks(stage.directory)
         with Client(stage.url, generation=8) as pusher:
             pusher.push("Lone", [0.0])
@@ -234,7 +240,7 @@ class Jobwire(WireTeam):
         default_factory=lambda: WireTeam.kinds | {"async", "waiting_async"}
     )
 
-    def _environment(self, stage: Stage, marks: Marks | None) -> dict[str, str]:
+    def _environment(self, stage: SampleServer, marks: Marks | None) -> dict[str, str]:
         more = {"JOBWIRE_REDIS_URL": stage.url}
         if marks is not None:
             more["BENCH_MARKS"] = str(marks.path)
@@ -243,7 +249,13 @@ class Jobwire(WireTeam):
 
     @contextmanager
     def start(
-        self, stage: Stage, *, concurrency: int, processes: int, log: str, marks: Marks | None
+        self,
+        stage: SampleServer,
+        *,
+        concurrency: int,
+        processes: int,
+        log: str,
+        marks: Marks | None,
     ) -> Iterator[list[int]]:
         with (stage.directory / "worker.log").open("wb") as output:
             worker = subprocess.Popen(
@@ -285,7 +297,7 @@ class Jobwire(WireTeam):
     def command(self, how: str, jobs: int) -> tuple[Sequence[str], dict[str, str]]:
         return [sys.executable, str(HERE / "enqueue.py"), how, str(jobs)], {}
 
-    def run(self, stage: Stage, command: Sequence[str], env: dict[str, str]) -> str:
+    def run(self, stage: SampleServer, command: Sequence[str], env: dict[str, str]) -> str:
         done = subprocess.run(
             command,
             env={**self._environment(stage, None), **env},
@@ -313,14 +325,20 @@ class Sidekiq(WireTeam):
     def chroot(self) -> Path:
         return CHROOTS / VERSION
 
-    def ruby(self, stage: Stage) -> str:
+    def ruby(self, stage: SampleServer) -> str:
         """Return what its Ruby says of itself."""
         said = self.run(stage, ["ruby", "-v"], {})
         _, version, *_ = said.split()
         return f"Ruby {version} {'with' if '+YJIT' in said else 'without'} YJIT"
 
     def _spawn(
-        self, stage: Stage, command: Sequence[str], *, log: str, marks: Marks | None, pipes: bool
+        self,
+        stage: SampleServer,
+        command: Sequence[str],
+        *,
+        log: str,
+        marks: Marks | None,
+        pipes: bool,
     ) -> RubyProcess:
         directory = stage.directory / "ruby"
         shutil.copytree(HERE / "ruby", directory, dirs_exist_ok=True)
@@ -334,7 +352,13 @@ class Sidekiq(WireTeam):
 
     @contextmanager
     def start(
-        self, stage: Stage, *, concurrency: int, processes: int, log: str, marks: Marks | None
+        self,
+        stage: SampleServer,
+        *,
+        concurrency: int,
+        processes: int,
+        log: str,
+        marks: Marks | None,
     ) -> Iterator[list[int]]:
         command = ["sidekiq", "-r", "./jobs.rb", "-c", str(concurrency), "-q", "default", "-t", "2"]
         started: list[RubyProcess] = []
@@ -356,7 +380,7 @@ class Sidekiq(WireTeam):
     def command(self, how: str, jobs: int) -> tuple[Sequence[str], dict[str, str]]:
         return ["ruby", "enqueue.rb", how, str(jobs)], {}
 
-    def run(self, stage: Stage, command: Sequence[str], env: dict[str, str]) -> str:
+    def run(self, stage: SampleServer, command: Sequence[str], env: dict[str, str]) -> str:
         process = self._spawn(stage, command, log="warning", marks=None, pipes=True)
         try:
             assert process.popen.stdout is not None
@@ -384,7 +408,7 @@ class SidekiqYJIT(Sidekiq):
     def chroot(self) -> Path:
         return CHROOTS.with_name("sidekiq-yjit") / VERSION
 
-    def ruby(self, stage: Stage) -> str:
+    def ruby(self, stage: SampleServer) -> str:
         found = super().ruby(stage)
         assert "with YJIT" in found, f"{self.chroot()}: {found}"
         return found

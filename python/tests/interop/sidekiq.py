@@ -20,7 +20,7 @@ RUBY = Path(__file__).parent / "ruby"
 GENERATIONS = ("6.4.1", "7.3.2", "8.1.7")
 
 
-class Worker:
+class SidekiqWorker:
     """A running `sidekiq` process, already registered in `processes`."""
 
     def __init__(self, process: RubyProcess, identity: str) -> None:
@@ -79,7 +79,7 @@ class RealSidekiq:
         timeout: int = 8,
         options: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
-    ) -> Iterator[Worker]:
+    ) -> Iterator[SidekiqWorker]:
         """Run a worker of `ruby/jobs.rb` until the block ends; then it is killed, not stopped.
 
         Args:
@@ -115,7 +115,7 @@ class RealSidekiq:
 
                 identity = wait_until(registered, 30.0, "sidekiq in `processes`")
             assert identity
-            yield Worker(process, identity)
+            yield SidekiqWorker(process, identity)
         finally:
             process.close()
 
