@@ -1,1 +1,1 @@
-"""What tests, benchmarks and the recording of fixtures share: real servers and real Sidekiq."""
+"""Real servers and real Sidekiq, for tests, benchmarks and the recording of fixtures."""

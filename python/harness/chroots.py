@@ -47,7 +47,7 @@ class RubyProcess:
         command: Program and arguments.
         env: All that its environment has besides PATH, HOME and LANG.
         pipes: Whether standard input and output are pipes.
-        directory: What it sees as /srv, where it runs.
+        directory: Its /srv and working directory.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Real Redis and Valkey servers, and how to wait for what happens in them."""
+"""Real Redis and Valkey servers, and a function that waits for a condition."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def redis_program() -> str | None:
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """Return this process's environment without what it says of Redis, and with these variables."""
+    """Return this process's environment without its Redis settings, and with these variables."""
     redis_names = ("JOBWIRE_REDIS_URL", "REDIS_PROVIDER", "REDIS_URL", "DYNO")
     return {name: text for name, text in os.environ.items() if name not in redis_names} | more
 

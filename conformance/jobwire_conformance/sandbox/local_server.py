@@ -62,7 +62,7 @@ class Database(Protocol):
         host: Where its server listens.
         port: Where its server listens.
         database: Its number.
-        greeting: What a new connection to the server has to say first; empty for nothing.
+        greeting: The first command of a new connection to the server; empty for none.
     """
 
     @property
@@ -97,7 +97,7 @@ class LocalServer:
     Attributes:
         program: The server program.
         port: Its port, the same after a restart.
-        greeting: What a new connection has to say first: the password, if there is one.
+        greeting: The first command of a new connection: AUTH if there is a password, or empty.
 
     Raises:
         EnvironmentFault: It does not start.

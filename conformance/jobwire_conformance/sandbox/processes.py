@@ -1,4 +1,4 @@
-"""Programs that the suite starts: their process groups, and what they write."""
+"""Programs that the suite starts: their process groups and their logs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def wait_for(holds: Callable[[], object], seconds: float, pause: float = 0.005) 
 
 
 class Log:
-    """The end of what programs write, however much it is: nobody's disk or memory gets full.
+    """The last output of programs. Only its end is kept, so that it fills no disk and no memory.
 
     Attributes:
         total: Bytes that were written.
@@ -65,7 +65,7 @@ class Log:
 
 
 class LogFile:
-    """What a program that says little writes, as a file. It needs no thread.
+    """The output of a program that writes little, as a file. It needs no thread.
 
     Args:
         path: Where it is; it goes with its directory.
@@ -80,7 +80,7 @@ class LogFile:
         return os.open(self._path, os.O_WRONLY | os.O_APPEND)
 
     def finish(self, seconds: float) -> None:
-        """Do nothing: what was written can be read."""
+        """Return at once: a file needs no reader."""
 
     def text(self) -> str:
         """Return what was written."""

@@ -16,7 +16,7 @@ __all__ = ["COMMANDS", "CommandSpec", "Effect", "Kind", "keys_of", "spec_of"]
 Kind: TypeAlias = Literal[
     "read", "write", "script", "control", "session", "subscription", "stream", "unknown"
 ]
-"""What a command is for.
+"""The purpose of a command.
 
 - `read` and `write`: they work with keys
 - `script`: runs code that can do anything
@@ -27,7 +27,12 @@ Kind: TypeAlias = Literal[
 """
 
 Effect: TypeAlias = Literal["", "puts", "takes", "removes"]
-"""What a write does: adds or changes data; removes (or claims) data and returns it; removes it."""
+"""The effect of a write.
+
+- `puts`: adds or changes data
+- `takes`: removes or claims data and returns it
+- `removes`: removes data and does not return it
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +41,8 @@ class CommandSpec:
 
     Attributes:
         name: In capitals.
-        kind: What it is for.
-        effect: What it does if it writes; else empty.
+        kind: Its purpose.
+        effect: The effect of a write; empty for other commands.
         keys: Where its keys are, in the notation of `_ROWS`.
         blocks: Whether it waits for data, or may if it has the argument `BLOCK`.
     """
@@ -50,17 +55,17 @@ class CommandSpec:
 
     @property
     def may_write(self) -> bool:
-        """Whether it can change data: also true for scripts and for unknown commands."""
+        """True if it can change data, and for scripts and unknown commands."""
         return self.kind in ("write", "script", "unknown")
 
     @property
     def may_take(self) -> bool:
-        """Whether it can remove data, and so can be the fetch of a job."""
+        """True if it can remove data, so that it can be the fetch of a job."""
         return self.may_write and self.effect != "puts"
 
     @property
     def runs_script(self) -> bool:
-        """Whether it calls a script or a function, even one that only reads."""
+        """True if it calls a script or a function, even one that only reads."""
         return self.name.startswith(("EVAL", "FCALL"))
 
     def blocks_with(self, words: Sequence[bytes]) -> bool:
@@ -158,7 +163,7 @@ _KEYS = re.compile(r"(?P<first>\d+)(?P<kind>#|\.\.(?P<last>-\d+))?(?:/(?P<step>\
 
 
 def spec_of(name: bytes | str) -> CommandSpec:
-    """Return the row of a command, whatever case its name is in; one of kind `unknown` if none."""
+    """Return the row of a command, or a row of kind `unknown`. The case of its name is ignored."""
     text = name.decode("utf-8", "replace") if isinstance(name, bytes) else name
     text = text.upper()
     return COMMANDS.get(text) or CommandSpec(text, "unknown")
