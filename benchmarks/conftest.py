@@ -1,5 +1,17 @@
-"""Servers for the benchmarks are those of the tests."""
+"""A server for each benchmark, empty and its own."""
 
-from tests.conftest import _keeper, server, server_factory
+from __future__ import annotations
 
-__all__ = ["_keeper", "server", "server_factory"]
+from collections.abc import Iterator
+
+import pytest
+
+from harness.servers import Reaper, Server, valkey_program
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Reaper() as reaper:
+        server = Server(reaper, valkey_program())
+        yield server
+        server.close()

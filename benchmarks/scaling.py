@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.targets.stage import Stage
+from benchmarks.targets.stage import SampleServer
 from benchmarks.targets.teams import Jobwire
 
+from harness.servers import wait_until
 from jobwire import Client
-from tests.servers import wait_until
 
 ROOT = Path(__file__).resolve().parents[1]
 IDLE = 60.0  # seconds: six beats, and some looks for due jobs
@@ -27,7 +27,7 @@ PROCESSES = 10
 ALONE = 5.0  # seconds to see what a server does that nobody asks anything
 
 
-def counters(stage: Stage) -> dict[str, float]:
+def counters(stage: SampleServer) -> dict[str, float]:
     info = stage.client.info()
     return {
         "cpu": info["used_cpu_user"] + info["used_cpu_sys"],
@@ -40,7 +40,7 @@ def counters(stage: Stage) -> dict[str, float]:
 class Meter:
     """Counts what the server does for others, without what it does by itself."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: SampleServer) -> None:
         self._stage = stage
         self._alone = 0.0  # CPU seconds in a second
         with self.counted() as found:
@@ -67,7 +67,7 @@ def main() -> int:
         parser.error("--jobs must be at least 1")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     jobs: int = options.jobs
-    stage = Stage()
+    stage = SampleServer()
     team = Jobwire(ROOT)
     rows: list[tuple[str, dict[str, float]]] = []
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Server
 from jobwire import Client
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.dead_set import DeadSetLimits
@@ -24,7 +25,6 @@ from jobwire.protocol.reliable import (
 from jobwire.protocol.wire import command, once
 from jobwire.worker.background.outcome_writer import Settler
 from jobwire.worker.fetch.source import DONE
-from tests.servers import Server
 
 JOBS = 100
 KEYS = Keys()

@@ -23,7 +23,7 @@ from pathlib import Path
 from benchmarks.targets.peers import PEERS, peers
 from benchmarks.targets.report import Report, surroundings, write
 from benchmarks.targets.rows import TARGETS, runs
-from benchmarks.targets.stage import Stage
+from benchmarks.targets.stage import SampleServer
 from benchmarks.targets.teams import Jobwire, Sidekiq, SidekiqYJIT, Team
 from rich.console import Console
 
@@ -69,7 +69,7 @@ def main() -> int:
     out = Console(highlight=False, stderr=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and clean up on the way
     report = Report()
-    stage = Stage()
+    stage = SampleServer()
     started, failed = time.monotonic(), False
     try:
         rubies = {sidekiq.name: sidekiq.ruby(stage) for sidekiq in sidekiqs}

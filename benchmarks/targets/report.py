@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.targets.judge import JOBWIRE, LABELS, SIDEKIQ, YJIT, Verdict, judge
 from benchmarks.targets.plot import bars
 from benchmarks.targets.rows import TARGETS, Sample, Target
-from benchmarks.targets.stage import Stage
+from benchmarks.targets.stage import SampleServer
 
 __all__ = ["DISTURBED", "Report", "pages", "surroundings", "write"]
 
@@ -176,7 +176,7 @@ def spread(values: list[float], space: str = " ") -> str:
     return f"{middle}{space}({number(min(values))} to {number(max(values))})"
 
 
-def surroundings(stage: Stage, rubies: Mapping[str, str], *, minutes: int) -> dict[str, Any]:
+def surroundings(stage: SampleServer, rubies: Mapping[str, str], *, minutes: int) -> dict[str, Any]:
     """Return what the figures come from; `rubies` by teams, `minutes` that it took."""
     info = stage.client.info("server")
     return {

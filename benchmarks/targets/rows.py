@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.targets.judge import SIDEKIQ, YJIT, Bar, Sense
-from benchmarks.targets.stage import Stage
+from benchmarks.targets.stage import SampleServer
 from benchmarks.targets.teams import Team
 
 __all__ = ["TARGETS", "Run", "Sample", "Target", "runs"]
@@ -35,7 +35,7 @@ class Run:
 
     kind: str
     jobs: int
-    measure: Callable[[Stage, Team, int], Sample]
+    measure: Callable[[SampleServer, Team, int], Sample]
     whole: bool = False
 
 
@@ -64,8 +64,8 @@ class Target:
     sense: Sense = "least"
 
 
-def _drain(kind: str = "Nothing", **options: Any) -> Callable[[Stage, Team, int], Sample]:
-    def measure(stage: Stage, team: Team, jobs: int) -> Sample:
+def _drain(kind: str = "Nothing", **options: Any) -> Callable[[SampleServer, Team, int], Sample]:
+    def measure(stage: SampleServer, team: Team, jobs: int) -> Sample:
         drained = team.drain(stage, kind, jobs, **options)
         figures = {
             "rate": drained.rate,
@@ -85,8 +85,8 @@ def _drain(kind: str = "Nothing", **options: Any) -> Callable[[Stage, Team, int]
     return measure
 
 
-def _enqueue(how: str) -> Callable[[Stage, Team, int], Sample]:
-    def measure(stage: Stage, team: Team, jobs: int) -> Sample:
+def _enqueue(how: str) -> Callable[[SampleServer, Team, int], Sample]:
+    def measure(stage: SampleServer, team: Team, jobs: int) -> Sample:
         seconds = team.enqueue(stage, how, jobs)
         found = {"rate": jobs / seconds}
         if stage.client.type("queue:default") == b"list":
@@ -96,7 +96,7 @@ def _enqueue(how: str) -> Callable[[Stage, Team, int], Sample]:
     return measure
 
 
-def _lone(stage: Stage, team: Team, jobs: int) -> Sample:
+def _lone(stage: SampleServer, team: Team, jobs: int) -> Sample:
     seconds = sorted(team.lone(stage, jobs))
     return {
         "p50_ms": median(seconds) * 1e3,
@@ -104,7 +104,7 @@ def _lone(stage: Stage, team: Team, jobs: int) -> Sample:
     }
 
 
-def _boot(stage: Stage, team: Team, jobs: int) -> Sample:
+def _boot(stage: SampleServer, team: Team, jobs: int) -> Sample:
     return {"boot_s": team.boot(stage)}
 
 

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.servers import Keeper, Server, valkey_program, wait_until
+from harness.servers import Reaper, Server, valkey_program, wait_until
 
-__all__ = ["TICK", "Marks", "Stage", "cpu", "pinned", "pss"]
+__all__ = ["TICK", "Marks", "SampleServer", "cpu", "pinned", "pss"]
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 PATIENCE = 300.0  # seconds for anything
@@ -71,20 +71,20 @@ class Marks:
         self._file.close()
 
 
-class Stage:
+class SampleServer:
     """A server that nobody else uses, and a directory for one sample after the other."""
 
     def __init__(self) -> None:
-        self._keeper = Keeper()
-        self.server = Server(self._keeper, valkey_program())
+        self._reaper = Reaper()
+        self.server = Server(self._reaper, valkey_program())
         self.client: Any = self.server.client()
         self._directory = tempfile.TemporaryDirectory(prefix="jobwire-bench-")
         self.directory = Path(self._directory.name)
         self.url = self.server.url
 
     @property
-    def keeper(self) -> Keeper:
-        return self._keeper
+    def reaper(self) -> Reaper:
+        return self._reaper
 
     def polls(self) -> dict[str, float]:
         """Return what the server has done so far: CPU seconds, and reads from its sockets."""
@@ -116,7 +116,7 @@ class Stage:
 
     def close(self) -> None:
         self.server.close()
-        self._keeper.close()
+        self._reaper.close()
         self._directory.cleanup()
 
 

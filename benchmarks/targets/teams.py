@@ -14,14 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from benchmarks.targets.stage import PATIENCE, Marks, Stage, cpu, pinned, pss
+from benchmarks.targets.stage import PATIENCE, Marks, SampleServer, cpu, pinned, pss
 
 import jobwire
+from harness.chroots import CHROOTS, RubyProcess, missing
+from harness.servers import clean_environment, wait_until
 from jobwire import Client
-from tests.interop.conftest import chroots, missing
-from tests.interop.ruby_process import RubyProcess
-from tests.servers import wait_until
-from tests.workers import environment
 
 __all__ = ["Drained", "Jobwire", "Sidekiq", "SidekiqYJIT", "Team", "WireTeam"]
 
@@ -57,7 +55,7 @@ class Team(Protocol):
 
     def drain(
         self,
-        stage: Stage,
+        stage: SampleServer,
         kind: str,
         jobs: int,
         *,
@@ -69,13 +67,13 @@ class Team(Protocol):
     ) -> Drained:
         """Run jobs that are all there at the start."""
 
-    def enqueue(self, stage: Stage, how: str, jobs: int) -> float:
+    def enqueue(self, stage: SampleServer, how: str, jobs: int) -> float:
         """Return the seconds for so many jobs; `how` is one, async or bulk."""
 
-    def lone(self, stage: Stage, jobs: int) -> list[float]:
+    def lone(self, stage: SampleServer, jobs: int) -> list[float]:
         """Return the seconds from enqueue to start of jobs that come one at a time."""
 
-    def boot(self, stage: Stage) -> float:
+    def boot(self, stage: SampleServer) -> float:
         """Return the seconds from the start of the process to its first job."""
 
 
@@ -96,7 +94,13 @@ class WireTeam:
     )
 
     def start(
-        self, stage: Stage, *, concurrency: int, processes: int, log: str, marks: Marks | None
+        self,
+        stage: SampleServer,
+        *,
+        concurrency: int,
+        processes: int,
+        log: str,
+        marks: Marks | None,
     ) -> Running:
         raise NotImplementedError
 
@@ -105,7 +109,7 @@ class WireTeam:
 
     def drain(
         self,
-        stage: Stage,
+        stage: SampleServer,
         kind: str,
         jobs: int,
         *,
@@ -179,7 +183,7 @@ class WireTeam:
             after_mib=full,
         )
 
-    def enqueue(self, stage: Stage, how: str, jobs: int) -> float:
+    def enqueue(self, stage: SampleServer, how: str, jobs: int) -> float:
         command, env = self.command(how, jobs)
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(stage.server.pid, {cores[0]})
@@ -189,10 +193,10 @@ class WireTeam:
         finally:
             os.sched_setaffinity(stage.server.pid, cores)
 
-    def run(self, stage: Stage, command: Sequence[str], env: dict[str, str]) -> str:
+    def run(self, stage: SampleServer, command: Sequence[str], env: dict[str, str]) -> str:
         raise NotImplementedError
 
-    def lone(self, stage: Stage, jobs: int) -> list[float]:
+    def lone(self, stage: SampleServer, jobs: int) -> list[float]:
         marks = Marks(stage.directory)
         seconds: list[float] = []
         with self.start(stage, concurrency=10, processes=1, log="warning", marks=marks):
@@ -208,7 +212,7 @@ class WireTeam:
         marks.close()
         return seconds
 
-    def boot(self, stage: Stage) -> float:
+    def boot(self, stage: SampleServer) -> float:
         marks = Marks(stage.directory)
         with Client(stage.url, generation=8) as pusher:
             pusher.push("Lone", [0.0])
@@ -236,16 +240,22 @@ class Jobwire(WireTeam):
         default_factory=lambda: WireTeam.kinds | {"async", "waiting_async"}
     )
 
-    def _environment(self, stage: Stage, marks: Marks | None) -> dict[str, str]:
+    def _environment(self, stage: SampleServer, marks: Marks | None) -> dict[str, str]:
         more = {"JOBWIRE_REDIS_URL": stage.url}
         if marks is not None:
             more["BENCH_MARKS"] = str(marks.path)
         path = f"{self.checkout / 'python'}:{self.checkout / 'conformance'}"
-        return {**environment(), **more, "PYTHONPATH": path}
+        return clean_environment(**more, PYTHONPATH=path)
 
     @contextmanager
     def start(
-        self, stage: Stage, *, concurrency: int, processes: int, log: str, marks: Marks | None
+        self,
+        stage: SampleServer,
+        *,
+        concurrency: int,
+        processes: int,
+        log: str,
+        marks: Marks | None,
     ) -> Iterator[list[int]]:
         with (stage.directory / "worker.log").open("wb") as output:
             worker = subprocess.Popen(
@@ -260,7 +270,7 @@ class Jobwire(WireTeam):
                 stdout=subprocess.DEVNULL,
                 stderr=output,
             )
-        stage.keeper.watch(worker.pid)
+        stage.reaper.watch(worker.pid)
         try:
             if processes > 1:
 
@@ -282,12 +292,12 @@ class Jobwire(WireTeam):
             with suppress(ProcessLookupError):
                 worker.kill()
             worker.wait()
-            stage.keeper.release(worker.pid)
+            stage.reaper.release(worker.pid)
 
     def command(self, how: str, jobs: int) -> tuple[Sequence[str], dict[str, str]]:
         return [sys.executable, str(HERE / "enqueue.py"), how, str(jobs)], {}
 
-    def run(self, stage: Stage, command: Sequence[str], env: dict[str, str]) -> str:
+    def run(self, stage: SampleServer, command: Sequence[str], env: dict[str, str]) -> str:
         done = subprocess.run(
             command,
             env={**self._environment(stage, None), **env},
@@ -313,16 +323,22 @@ class Sidekiq(WireTeam):
         return missing(VERSION)
 
     def chroot(self) -> Path:
-        return chroots() / VERSION
+        return CHROOTS / VERSION
 
-    def ruby(self, stage: Stage) -> str:
+    def ruby(self, stage: SampleServer) -> str:
         """Return what its Ruby says of itself."""
         said = self.run(stage, ["ruby", "-v"], {})
         _, version, *_ = said.split()
         return f"Ruby {version} {'with' if '+YJIT' in said else 'without'} YJIT"
 
     def _spawn(
-        self, stage: Stage, command: Sequence[str], *, log: str, marks: Marks | None, pipes: bool
+        self,
+        stage: SampleServer,
+        command: Sequence[str],
+        *,
+        log: str,
+        marks: Marks | None,
+        pipes: bool,
     ) -> RubyProcess:
         directory = stage.directory / "ruby"
         shutil.copytree(HERE / "ruby", directory, dirs_exist_ok=True)
@@ -336,7 +352,13 @@ class Sidekiq(WireTeam):
 
     @contextmanager
     def start(
-        self, stage: Stage, *, concurrency: int, processes: int, log: str, marks: Marks | None
+        self,
+        stage: SampleServer,
+        *,
+        concurrency: int,
+        processes: int,
+        log: str,
+        marks: Marks | None,
     ) -> Iterator[list[int]]:
         command = ["sidekiq", "-r", "./jobs.rb", "-c", str(concurrency), "-q", "default", "-t", "2"]
         started: list[RubyProcess] = []
@@ -358,7 +380,7 @@ class Sidekiq(WireTeam):
     def command(self, how: str, jobs: int) -> tuple[Sequence[str], dict[str, str]]:
         return ["ruby", "enqueue.rb", how, str(jobs)], {}
 
-    def run(self, stage: Stage, command: Sequence[str], env: dict[str, str]) -> str:
+    def run(self, stage: SampleServer, command: Sequence[str], env: dict[str, str]) -> str:
         process = self._spawn(stage, command, log="warning", marks=None, pipes=True)
         try:
             assert process.popen.stdout is not None
@@ -384,9 +406,9 @@ class SidekiqYJIT(Sidekiq):
         return None
 
     def chroot(self) -> Path:
-        return chroots().with_name("sidekiq-yjit") / VERSION
+        return CHROOTS.with_name("sidekiq-yjit") / VERSION
 
-    def ruby(self, stage: Stage) -> str:
+    def ruby(self, stage: SampleServer) -> str:
         found = super().ruby(stage)
         assert "with YJIT" in found, f"{self.chroot()}: {found}"
         return found

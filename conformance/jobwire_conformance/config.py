@@ -12,7 +12,15 @@ from typing import Any, Literal, cast
 from jobwire_conformance.data import CLAIMS, OFFERS
 from jobwire_conformance.errors import Usage
 
-__all__ = ["GENERATIONS", "NAME", "Config", "Driver", "Generation", "Worker", "load"]
+__all__ = [
+    "GENERATIONS",
+    "NAME",
+    "Config",
+    "DriverProgram",
+    "Generation",
+    "WorkerProgram",
+    "load",
+]
 
 Generation = Literal[7, 8]
 GENERATIONS: Mapping[str, Generation] = {"7": 7, "8": 8}
@@ -24,7 +32,7 @@ _ROLES_OF_WORKERS = ("worker", "scheduler")
 
 
 @dataclass(frozen=True, slots=True)
-class Driver:
+class DriverProgram:
     """How the driver is started."""
 
     command: Sequence[str]
@@ -34,7 +42,7 @@ class Driver:
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class WorkerProgram:
     """How a worker is started."""
 
     command: Sequence[str]
@@ -56,8 +64,8 @@ class Config:
     language: str | None = None
     source: str | None = None
     prefix: str = ""
-    driver: Driver | None = None
-    worker: Worker | None = None
+    driver: DriverProgram | None = None
+    worker: WorkerProgram | None = None
 
 
 def load(path: Path) -> Config:
@@ -139,10 +147,10 @@ def _offers(about: _Table) -> tuple[str, ...]:
     return tuple(dict.fromkeys(offers))
 
 
-def _driver(top: _Table) -> Driver | None:
+def _driver(top: _Table) -> DriverProgram | None:
     if (table := top.table("driver")) is None:
         return None
-    driver = Driver(
+    driver = DriverProgram(
         command=table.texts("command"),
         oneshot=table.one_of("mode", ("loop", "oneshot"), "loop") == "oneshot",
         timeout=table.seconds("timeout", 30.0),
@@ -151,7 +159,7 @@ def _driver(top: _Table) -> Driver | None:
     return driver
 
 
-def _worker(top: _Table) -> Worker | None:
+def _worker(top: _Table) -> WorkerProgram | None:
     if (table := top.table("worker")) is None:
         return None
     knobs = table.table("fixed")
@@ -161,7 +169,7 @@ def _worker(top: _Table) -> Worker | None:
             if seconds := knobs.seconds(knob, 0.0):
                 fixed[knob] = seconds
         knobs.done()
-    worker = Worker(
+    worker = WorkerProgram(
         command=table.texts("command"), fixed=fixed, timeout=table.seconds("timeout", 30.0)
     )
     table.done()

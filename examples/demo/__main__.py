@@ -19,8 +19,8 @@ from examples.demo.kinds import Kind, all_kinds, queues
 from examples.demo.ledger import Problem, Seen
 from examples.demo.screen import Screen
 from examples.demo.stage import (
+    DemoStage,
     Interrupted,
-    Stage,
     WorkerFailed,
     end_in_good_order,
     open_stage,
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1
 
 
-def _run(stage: Stage, console: Console, patience: float) -> int:
+def _run(stage: DemoStage, console: Console, patience: float) -> int:
     kinds, seen = all_kinds(), Seen()
     screen = Screen(console, kinds)
     try:
@@ -105,7 +105,7 @@ def _run(stage: Stage, console: Console, patience: float) -> int:
     return 0
 
 
-def _push(stage: Stage, kinds: Sequence[Kind], seen: Seen, screen: Screen) -> None:
+def _push(stage: DemoStage, kinds: Sequence[Kind], seen: Seen, screen: Screen) -> None:
     for kind in kinds:
         kind.sent += kind.push(stage.redis)
         seen.pushed |= {sent.text for sent in kind.sent if sent.text}
@@ -114,7 +114,7 @@ def _push(stage: Stage, kinds: Sequence[Kind], seen: Seen, screen: Screen) -> No
 
 
 def _watch(
-    stage: Stage, kinds: Sequence[Kind], seen: Seen, screen: Screen, patience: float
+    stage: DemoStage, kinds: Sequence[Kind], seen: Seen, screen: Screen, patience: float
 ) -> None:
     """Wait until every job is settled, or patience ends."""
     hurried = {jid for kind in kinds for jid in kind.hurried}
@@ -128,7 +128,7 @@ def _watch(
         screen.progress(seen)
 
 
-def _bookkeeping(stage: Stage, seen: Seen, status: int) -> list[Problem]:
+def _bookkeeping(stage: DemoStage, seen: Seen, status: int) -> list[Problem]:
     """Return what is wrong with the whole, after the worker has stopped."""
     failed = sum(seen.failed.values())
     runs = sum(seen.done.values()) + failed

@@ -17,7 +17,7 @@ from redis import Redis
 
 from jobwire.connection import embedded
 
-__all__ = ["Interrupted", "Stage", "WorkerFailed", "end_in_good_order", "open_stage"]
+__all__ = ["DemoStage", "Interrupted", "WorkerFailed", "end_in_good_order", "open_stage"]
 
 ROOT = Path(__file__).resolve().parents[2]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -36,7 +36,7 @@ class Interrupted(SystemExit):
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class DemoStage:
     """A running server and worker.
 
     Attributes:
@@ -79,7 +79,7 @@ class Stage:
 
 
 @contextmanager
-def open_stage(app: str, queues: Sequence[str]) -> Iterator[Stage]:
+def open_stage(app: str, queues: Sequence[str]) -> Iterator[DemoStage]:
     """Start a server, and a worker with it, and end both.
 
     Args:
@@ -108,7 +108,7 @@ def open_stage(app: str, queues: Sequence[str]) -> Iterator[Stage]:
         info = redis.info("server")
         product = str(info.get("server_name", "redis")).capitalize()
         version = info.get("valkey_version", info.get("redis_version"))
-        yield Stage(server.url, redis, f"{product} {version}", worker, log)
+        yield DemoStage(server.url, redis, f"{product} {version}", worker, log)
 
 
 def end_in_good_order() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 if TYPE_CHECKING:
     from jobwire.application.app import App
-    from jobwire.testing import Jobs, Server, Worker
+    from jobwire.testing import Jobs, RealServer, RealWorker
 
 __all__ = [
     "jobwire_app",
@@ -73,7 +73,7 @@ def jobwire_inline(jobwire_app: App) -> Iterator[Jobs]:
 
 
 @pytest.fixture(scope="session")
-def _jobwire_session_server() -> Iterator[Server]:
+def _jobwire_session_server() -> Iterator[RealServer]:
     from jobwire import testing
     from jobwire.connection.embedded import EmbeddedUnavailable
 
@@ -92,7 +92,7 @@ def _jobwire_session_server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def jobwire_server(_jobwire_session_server: Server) -> Iterator[Server]:
+def jobwire_server(_jobwire_session_server: RealServer) -> Iterator[RealServer]:
     """A real server, empty: one for all tests, flushed after each."""
     yield _jobwire_session_server
     _jobwire_session_server.flush()
@@ -106,8 +106,8 @@ def jobwire_worker_settings() -> dict[str, Any]:
 
 @pytest.fixture
 def jobwire_worker(
-    jobwire_app: App, jobwire_server: Server, jobwire_worker_settings: dict[str, Any]
-) -> Iterator[Worker]:
+    jobwire_app: App, jobwire_server: RealServer, jobwire_worker_settings: dict[str, Any]
+) -> Iterator[RealWorker]:
     """A real worker, to which all that the application enqueues goes; see `Worker.drain`."""
     from jobwire import testing
 

@@ -11,8 +11,8 @@ from typing import Protocol
 import pytest
 from hypothesis import settings
 
+from harness.servers import Reaper, Server, redis_program, valkey_program, wait_until
 from tests import connections
-from tests.servers import Keeper, Server, redis_program, valkey_program, wait_until
 
 # Two busy cores make a single example slow now and then; that is no finding.
 settings.register_profile("jobwire", deadline=None)
@@ -51,21 +51,21 @@ def _no_connection_left() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def _keeper() -> Iterator[Keeper]:
-    keeper = Keeper()
-    yield keeper
-    keeper.close()
+def _reaper() -> Iterator[Reaper]:
+    reaper = Reaper()
+    yield reaper
+    reaper.close()
 
 
 @pytest.fixture
-def server_factory(_keeper: Keeper) -> Iterator[ServerFactory]:
+def server_factory(_reaper: Reaper) -> Iterator[ServerFactory]:
     """Start Valkey servers with arguments or a password of the test's choice."""
     with ExitStack() as running:
 
         def factory(
             *arguments: str, password: str | None = None, program: str | None = None
         ) -> Server:
-            server = Server(_keeper, program or valkey_program(), *arguments, password=password)
+            server = Server(_reaper, program or valkey_program(), *arguments, password=password)
             running.callback(server.close)
             return server
 

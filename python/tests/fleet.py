@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Self
 
-from tests.servers import Keeper, wait_until
+from harness.servers import Reaper, wait_until
 from tests.workers import environment
 
 
@@ -26,10 +26,10 @@ def gone(pid: int) -> bool:
 class Fleet:
     """One command and all processes that it starts; their logs, as JSON, are one file."""
 
-    def __init__(self, keeper: Keeper, directory: Path) -> None:
+    def __init__(self, reaper: Reaper, directory: Path) -> None:
         self.log = directory / "fleet.log"
         self.process: subprocess.Popen[bytes]
-        self._keeper = keeper
+        self._reaper = reaper
         self._directory = directory
 
     def start(self, *arguments: str, before: tuple[str, ...] = (), **env: str) -> Self:
@@ -44,7 +44,7 @@ class Fleet:
                 stdout=subprocess.DEVNULL,
                 stderr=output,
             )
-        self._keeper.watch(self.process.pid)
+        self._reaper.watch(self.process.pid)
         return self
 
     def lines(self) -> list[dict[str, Any]]:
@@ -92,7 +92,7 @@ class Fleet:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait(10)
-        self._keeper.release(self.process.pid)
+        self._reaper.release(self.process.pid)
         for pid in {line["pid"] for line in self.lines()}:
             if not gone(pid) and b"jobwire" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 os.kill(pid, signal.SIGKILL)

@@ -13,7 +13,7 @@ from typing import Any
 
 import redis
 
-from tests.servers import Keeper, Server, valkey_program, wait_until
+from harness.servers import Reaper, Server, valkey_program, wait_until
 
 NAME = "mymaster"
 
@@ -22,13 +22,13 @@ class Sentinel:
     """A sentinel of the test's own.
 
     Args:
-        keeper: Ends it if the test process dies.
+        reaper: Ends it if the test process dies.
         primary: Whom it watches.
         password: Its own.
     """
 
-    def __init__(self, keeper: Keeper, primary: Server, *, password: str | None = None) -> None:
-        self._keeper = keeper
+    def __init__(self, reaper: Reaper, primary: Server, *, password: str | None = None) -> None:
+        self._reaper = reaper
         self.directory = Path(tempfile.mkdtemp(prefix="jobwire-sentinel-"))
         self._password = password
         for _ in range(5):  # a free port can be gone before the sentinel has bound it
@@ -64,7 +64,7 @@ class Sentinel:
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        self._keeper.watch(self._process.pid)
+        self._reaper.watch(self._process.pid)
 
         def settled() -> bool:
             return b"+monitor" in log.read_bytes() or self._process.poll() is not None
@@ -94,7 +94,7 @@ class Sentinel:
     def _end(self) -> None:
         self._process.kill()
         self._process.wait(10)
-        self._keeper.release(self._process.pid)
+        self._reaper.release(self._process.pid)
 
 
 class Watched:
@@ -136,7 +136,7 @@ class Watched:
 
 @contextmanager
 def watched(
-    keeper: Keeper,
+    reaper: Reaper,
     start: Callable[..., Server],
     *arguments: str,
     password: str | None = None,
@@ -144,7 +144,7 @@ def watched(
     """Yield a primary with two replicas and three sentinels, all settled.
 
     Args:
-        keeper: Of the session.
+        reaper: Of the session.
         start: Starts a server.
         *arguments: Of each server.
         password: Of the sentinels.
@@ -154,7 +154,7 @@ def watched(
         replicas = [start(*arguments, "--replicaof", f"127.0.0.1 {primary.port}") for _ in range(2)]
         sentinels = []
         for _ in range(3):
-            sentinels.append(Sentinel(keeper, primary, password=password))
+            sentinels.append(Sentinel(reaper, primary, password=password))
             running.callback(sentinels[-1].close)
         for each in sentinels:
             wait_until(lambda each=each: each.sees() == (2, 2), 60, "sentinels to see all")  # type: ignore[misc]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -15,11 +14,11 @@ from unittest.mock import patch
 
 import redis
 
+from harness.servers import Reaper, Server, clean_environment, wait_until
 from jobwire import App
 from jobwire.application.config import CapsuleConfig, WorkerConfig
 from jobwire.worker import Launcher
 from jobwire.worker.fetch import wakeup
-from tests.servers import Keeper, Server, wait_until
 
 PYTHON = Path(__file__).resolve().parents[1]
 
@@ -60,12 +59,7 @@ def running(
 
 def environment(**more: str) -> dict[str, str]:
     """Return the environment for `python -m jobwire`, whatever this one says of Redis."""
-    clean = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("JOBWIRE_REDIS_URL", "REDIS_PROVIDER", "REDIS_URL", "DYNO")
-    }
-    return {**clean, "PYTHONPATH": str(PYTHON), **more}
+    return clean_environment(**{"PYTHONPATH": str(PYTHON), **more})
 
 
 def jobwire(
@@ -88,10 +82,10 @@ class WorkerProcess:
     """`jobwire worker` as a process; its log is JSON, in a file."""
 
     def __init__(
-        self, keeper: Keeper, log: Path, app: str, *arguments: str, cwd: Path, command: str
+        self, reaper: Reaper, log: Path, app: str, *arguments: str, cwd: Path, command: str
     ) -> None:
         self.log = log
-        self._keeper = keeper
+        self._reaper = reaper
         with log.open("wb") as output:
             self.process = subprocess.Popen(
                 [
@@ -104,7 +98,7 @@ class WorkerProcess:
                 stdout=subprocess.DEVNULL,
                 stderr=output,
             )
-        keeper.watch(self.process.pid)
+        reaper.watch(self.process.pid)
 
     def identity(self, client: redis.Redis) -> str:
         """Return its name in Redis, waiting for it to be there."""
@@ -146,14 +140,14 @@ class WorkerProcess:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.kill()
-        self._keeper.release(self.process.pid)
+        self._reaper.release(self.process.pid)
 
 
 class Workers:
     """Starts worker processes and leaves none behind."""
 
-    def __init__(self, keeper: Keeper, directory: Path) -> None:
-        self._keeper = keeper
+    def __init__(self, reaper: Reaper, directory: Path) -> None:
+        self._reaper = reaper
         self._directory = directory
         self._count = 0
         self._running = ExitStack()
@@ -163,7 +157,7 @@ class Workers:
         self._count += 1
         log = self._directory / f"worker-{self._count}.log"
         started = WorkerProcess(
-            self._keeper, log, app, *arguments, cwd=self._directory, command=command
+            self._reaper, log, app, *arguments, cwd=self._directory, command=command
         )
         self._running.callback(started.close)
         return started

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.targets.stage import PATIENCE, Marks, Stage, cpu, pinned
+from benchmarks.targets.stage import PATIENCE, Marks, SampleServer, cpu, pinned
 from benchmarks.targets.teams import Drained, Team
 
 __all__ = ["PEERS", "Peer", "peers"]
@@ -81,7 +81,7 @@ class Peer:
 
     def drain(
         self,
-        stage: Stage,
+        stage: SampleServer,
         kind: str,
         jobs: int,
         *,
@@ -102,7 +102,7 @@ class Peer:
         written.close()
         return Drained(rate=(jobs - warm) / seconds, cpu_us=used / (jobs - warm) * 1e6)
 
-    def enqueue(self, stage: Stage, how: str, jobs: int) -> float:
+    def enqueue(self, stage: SampleServer, how: str, jobs: int) -> float:
         Marks(stage.directory).close()
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(stage.server.pid, {cores[0]})
@@ -112,7 +112,7 @@ class Peer:
         finally:
             os.sched_setaffinity(stage.server.pid, cores)
 
-    def lone(self, stage: Stage, jobs: int) -> list[float]:
+    def lone(self, stage: SampleServer, jobs: int) -> list[float]:
         marks = Marks(stage.directory)
         seconds: list[float] = []
         pusher = subprocess.Popen(
@@ -137,7 +137,7 @@ class Peer:
         marks.close()
         return seconds
 
-    def boot(self, stage: Stage) -> float:
+    def boot(self, stage: SampleServer) -> float:
         marks = Marks(stage.directory)
         self._push(stage, "Lone", 1)
         started = time.time()
@@ -146,7 +146,7 @@ class Peer:
         marks.close()
         return ran_at - started
 
-    def _environment(self, stage: Stage, concurrency: int) -> dict[str, str]:
+    def _environment(self, stage: SampleServer, concurrency: int) -> dict[str, str]:
         return {
             **self.variables(),
             "REDIS_URL": stage.url,
@@ -155,7 +155,7 @@ class Peer:
         }
 
     def _push(
-        self, stage: Stage, kind: str, jobs: int, *, delay: float = 0.0, how: str = ""
+        self, stage: SampleServer, kind: str, jobs: int, *, delay: float = 0.0, how: str = ""
     ) -> float:
         done = subprocess.run(
             [*self.pusher(), kind, str(jobs), str(delay), how],
@@ -169,7 +169,7 @@ class Peer:
         return float(done.stdout)
 
     @contextmanager
-    def _working(self, stage: Stage, concurrency: int) -> Iterator[int]:
+    def _working(self, stage: SampleServer, concurrency: int) -> Iterator[int]:
         words = [word.format(slots=concurrency, url=stage.url) for word in self.worker]
         with (stage.directory / "worker.log").open("wb") as output:
             worker = subprocess.Popen(
@@ -181,7 +181,7 @@ class Peer:
                 stderr=output,
                 start_new_session=True,
             )
-        stage.keeper.watch(worker.pid)
+        stage.reaper.watch(worker.pid)
         try:
             yield worker.pid
         except AssertionError:
@@ -191,7 +191,7 @@ class Peer:
             with suppress(ProcessLookupError):
                 os.killpg(worker.pid, signal.SIGKILL)
             worker.wait()
-            stage.keeper.release(worker.pid)
+            stage.reaper.release(worker.pid)
 
 
 class PythonPeer(Peer):

@@ -11,9 +11,10 @@ from typing import Any
 
 from jobwire_conformance.config import Config
 from jobwire_conformance.interop.pool import POOL, Item, text_of
-from jobwire_conformance.sandbox.processes import Keeper, Store
+from jobwire_conformance.sandbox.local_server import Database
+from jobwire_conformance.sandbox.reaper import Reaper
 from jobwire_conformance.sandbox.sandbox import Lane
-from jobwire_conformance.sandbox.worker import Worker
+from jobwire_conformance.sandbox.worker import SandboxWorker
 from jobwire_conformance.wire.link import Link
 
 __all__ = ["Fate", "Handover", "Pair", "hand_over", "push_and_perform"]
@@ -23,7 +24,7 @@ _FLAKY = "ab" * 12  # jid of the job that is handed over
 _SOON = 2.0  # seconds until scheduled jobs are due
 _REST = 1.0  # seconds that a worker has to be at rest before what is missing counts as lost
 
-Servers = Callable[[], tuple[Store, Store]]
+Servers = Callable[[], tuple[Database, Database]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Handover:
 class _Shared:
     """A database that two lanes use, and neither closes."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Database) -> None:
         self._store = store
         self.host, self.port = store.host, store.port
         self.database, self.greeting = store.database, store.greeting
@@ -91,18 +92,18 @@ class _Shared:
 
 @contextmanager
 def _lanes(
-    keeper: Keeper, stores: tuple[Store, Store], *configs: Config
+    reaper: Reaper, stores: tuple[Database, Database], *configs: Config
 ) -> Iterator[tuple[Lane, Lane]]:
     servers = lambda: (_Shared(stores[0]), _Shared(stores[1]))  # noqa: E731
-    with Lane(keeper, configs[0], servers) as one, Lane(keeper, configs[1], servers) as other:
+    with Lane(reaper, configs[0], servers) as one, Lane(reaper, configs[1], servers) as other:
         one.reset()
         other.reset()
         yield one, other
 
 
 def push_and_perform(
-    keeper: Keeper,
-    stores: tuple[Store, Store],
+    reaper: Reaper,
+    stores: tuple[Database, Database],
     client: Config,
     worker: Config,
     *,
@@ -115,7 +116,7 @@ def push_and_perform(
         ConformError: One of them cannot be talked to.
     """
     found = Pair(client.name, worker.name)
-    with _lanes(keeper, stores, client, worker) as (here, there):
+    with _lanes(reaper, stores, client, worker) as (here, there):
         pushed: dict[str, Item] = {}
         for item in pool:
             at = {"at": time.time() + _SOON} if item.later else {}
@@ -158,8 +159,8 @@ def _fate(item: Item, written: Mapping[str, Any] | None, begun: Sequence[Any]) -
 
 
 def hand_over(
-    keeper: Keeper,
-    stores: tuple[Store, Store],
+    reaper: Reaper,
+    stores: tuple[Database, Database],
     failing: Config,
     retrying: Config,
     *,
@@ -177,7 +178,7 @@ def hand_over(
         **{"retry": True, "queue": _QUEUE, "x_trace": "kept", "args": [1], "class": "JobwireFlaky"},
         **{"jid": _FLAKY, "created_at": stamp, "enqueued_at": stamp},
     }
-    with _lanes(keeper, stores, failing, retrying) as (here, there):
+    with _lanes(reaper, stores, failing, retrying) as (here, there):
         first = here.start("first", [_QUEUE])
         here.link.call("SADD", f"{failing.prefix}queues", _QUEUE)
         here.link.call("LPUSH", f"{failing.prefix}queue:{_QUEUE}", json.dumps(job))
@@ -243,7 +244,7 @@ def _make_due(link: Link, name: str) -> None:
         link.call("ZADD", name, now - 60 + number / 1000, member)
 
 
-def _begun(worker: Worker) -> dict[str, list[Any]]:
+def _begun(worker: SandboxWorker) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for event in worker.events():
         if event.what == "begin" and event.jid is not None:
@@ -251,7 +252,7 @@ def _begun(worker: Worker) -> dict[str, list[Any]]:
     return found
 
 
-def _await(lane: Lane, worker: Worker, holds: Callable[[], object], patience: float) -> bool:
+def _await(lane: Lane, worker: SandboxWorker, holds: Callable[[], object], patience: float) -> bool:
     """Wait until it holds, or nothing more can be expected."""
     deadline = time.monotonic() + patience
     resting = None

@@ -12,7 +12,8 @@ from typing import TypeVar
 from jobwire_conformance.config import Config
 from jobwire_conformance.errors import ConformError, EnvironmentFault, SuiteFault
 from jobwire_conformance.interop.pair import Handover, Pair, hand_over, push_and_perform
-from jobwire_conformance.sandbox.processes import Keeper, Server, server_program
+from jobwire_conformance.sandbox.local_server import LocalServer, server_program
+from jobwire_conformance.sandbox.reaper import Reaper
 from jobwire_conformance.sandbox.sandbox import side_by_side
 
 __all__ = ["Found", "run"]
@@ -72,15 +73,15 @@ class _Work:
         self.jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self.errors: list[ConformError] = []
 
-    def lane(self, keeper: Keeper, program: str) -> None:
+    def lane(self, reaper: Reaper, program: str) -> None:
         """Try pairs until there are no more."""
         try:
-            stores = Server(keeper, program), Server(keeper, program)
+            stores = LocalServer(reaper, program), LocalServer(reaper, program)
             try:
                 with self._lock:
                     self._found.server = _named(stores[0])
                 while not self.errors:
-                    self._one(keeper, stores, *self.jobs.get_nowait())
+                    self._one(reaper, stores, *self.jobs.get_nowait())
             except queue.Empty:
                 pass
             finally:
@@ -95,14 +96,19 @@ class _Work:
                 self.errors.append(SuiteFault(problem))
 
     def _one(
-        self, keeper: Keeper, stores: tuple[Server, Server], a: Config, b: Config, handover: bool
+        self,
+        reaper: Reaper,
+        stores: tuple[LocalServer, LocalServer],
+        a: Config,
+        b: Config,
+        handover: bool,
     ) -> None:
         result: Pair | Handover
         try:
             if handover:
-                result = hand_over(keeper, stores, a, b, patience=self._patience)
+                result = hand_over(reaper, stores, a, b, patience=self._patience)
             else:
-                result = push_and_perform(keeper, stores, a, b, patience=self._patience)
+                result = push_and_perform(reaper, stores, a, b, patience=self._patience)
         except (EnvironmentFault, SuiteFault):
             raise
         except ConformError as error:
@@ -124,7 +130,7 @@ def _said(result: Pair | Handover) -> str:
     return f"{len(wrong)} wrong" if wrong else "ok"
 
 
-def _named(server: Server) -> tuple[str, str]:
+def _named(server: LocalServer) -> tuple[str, str]:
     link = server.link()
     try:
         lines = link.call("INFO", "server").decode().splitlines()
@@ -170,9 +176,9 @@ def run(
             if config.worker is not None:
                 work.jobs.put((config, worker, True))
     program = server_program(program)
-    with Keeper() as keeper:
+    with Reaper() as reaper:
         count = max(1, min(lanes, work.jobs.qsize()))
-        side_by_side(keeper, count, lambda: work.lane(keeper, program), work.errors)
+        side_by_side(reaper, count, lambda: work.lane(reaper, program), work.errors)
     for error in work.errors:
         raise error
     found.add((), ())  # puts it in order

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from jobwire_conformance.judge.ledger import Finding
 from jobwire_conformance.judge.record import Record
 from jobwire_conformance.judge.stream import Bench, Step, Unit, canonical, script_call
+from jobwire_conformance.wire.commands import keys_of, spec_of
 from jobwire_conformance.wire.resp import Refusal
 
 __all__ = ["Manners", "is_known_key"]
 
-_LEFT = ("LPOP", "BLPOP")
-_MOVES = ("LMOVE", "BLMOVE")
-_TAKES = ("BRPOP", "RPOP", "RPOPLPUSH", "BRPOPLPUSH", *_LEFT, *_MOVES)
 _RESERVED = (
     *("b-", "lmtr-", "unique:", "queue:sq|", "cron_jobs:", "cron_job:"),
     *("working:", "reliable-fetcher-"),
@@ -27,31 +26,6 @@ _RESERVED_WHOLE = frozenset(
         "super_processes",
         "cron_jobs",
         "interrupted",
-    ]
-)
-_WRITES = frozenset(
-    [
-        "SET",
-        "DEL",
-        "UNLINK",
-        "HSET",
-        "HMSET",
-        "HDEL",
-        "HINCRBY",
-        "SADD",
-        "SREM",
-        "LPUSH",
-        "RPUSH",
-        "ZADD",
-        "ZREM",
-        "LREM",
-        "EXPIRE",
-        "INCR",
-        "INCRBY",
-        "SETEX",
-        "SETNX",
-        "HSETNX",
-        "RENAME",
     ]
 )
 # The table of keys: whoever adds others begins them with `jobwire:`. [KEY-5]
@@ -74,6 +48,13 @@ def is_known_key(key: str) -> bool:
 
 def _is_reserved(key: str) -> bool:
     return key.startswith(_RESERVED) or key in _RESERVED_WHOLE
+
+
+def _takes_from_head(words: Sequence[bytes]) -> bool:
+    """Return whether a pop or a move takes from the left side of its list."""
+    sides = [word.upper() for word in words[len(keys_of(words)) + 1 :]]
+    side = next((word for word in sides if word in (b"LEFT", b"RIGHT")), b"")
+    return side == b"LEFT" or words[0].upper() in (b"LPOP", b"BLPOP")
 
 
 class Manners:
@@ -115,18 +96,16 @@ class Manners:
     def look(self, unit: Unit) -> None:
         """Judge what was carried out as one."""
         for step in unit.steps:
-            if len(step.words) < 2:
-                continue
-            key = self._bench.key(step.words[1])
-            if step.name in _TAKES:
-                self._fetched(step, key)
-            if step.name in _WRITES:
-                for word in step.words[1:] if step.name in ("DEL", "UNLINK") else step.words[1:2]:
-                    self._owned(step, self._bench.key(word))
-                self._namespaced(step)
+            spec, keys = spec_of(step.name), keys_of(step.words)
+            if spec.effect == "takes" and keys:
+                self._fetched(step, self._bench.key(keys[0]))
+            if spec.kind == "write":
+                for key in keys:
+                    self._owned(step, self._bench.key(key))
+                    self._namespaced(step, key)
             elif (script := script_call(step.words)) is not None:
-                for word in script.keys:
-                    self._owned(step, self._bench.key(word))
+                for key in script.keys:
+                    self._owned(step, self._bench.key(key))
 
     def _owned(self, step: Step, key: str) -> None:
         """Judge whether a key is one that this protocol lets anybody write. [KEY-5] [KEY-6]"""
@@ -139,11 +118,11 @@ class Manners:
             expected = "a key of the table, or one that begins with jobwire:"
             self._judge("KEY-5", _OURS.fullmatch(key), step.record, expected, seen)
 
-    def _namespaced(self, step: Step) -> None:
+    def _namespaced(self, step: Step, key: bytes) -> None:
         space = self._bench.namespace
         if not space:
             return
-        raw = step.words[1].decode("utf-8", "surrogateescape")
+        raw = key.decode("utf-8", "surrogateescape")
         bare = raw in _CORE or raw.startswith("queue:")
         if bare or raw.startswith(space):
             self._judge("KEY-4", not bare, step.record, f"{space}{raw}", raw)
@@ -153,11 +132,9 @@ class Manners:
             if key.startswith("queues:"):
                 self._judge("KEY-2", False, step.record, "the list queue:<name>", key)
             return
-        left = step.name in _LEFT or (
-            step.name in _MOVES and step.words[3:4] and step.words[3].upper() == b"LEFT"
-        )
         seen = f"{step.name}, from the head"
-        self._judge("FETCH-1", not left, step.record, "jobs from the tail (right side)", seen)
+        right = not _takes_from_head(step.words)
+        self._judge("FETCH-1", right, step.record, "jobs from the tail (right side)", seen)
 
     def _blocking(self, record: Record) -> None:
         keys = frozenset(record.words[1:-1])

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from jobwire_conformance.judge.ledger import Finding, Ledger
 from jobwire_conformance.judge.memory import Memory
 from jobwire_conformance.judge.record import Record
+from jobwire_conformance.wire.commands import spec_of
 from jobwire_conformance.wire.resp import Refusal
 
 __all__ = [
@@ -126,8 +127,10 @@ class Script(NamedTuple):
 
 def script_call(words: Sequence[bytes]) -> Script | None:
     """Return what EVAL or EVALSHA calls; None for other commands and broken ones."""
-    name = words[0].upper() if words else b""
-    if name not in (b"EVAL", b"EVALSHA", b"EVAL_RO", b"EVALSHA_RO") or len(words) < 3:
+    if len(words) < 3 or not spec_of(words[0]).runs_script:
+        return None
+    name = words[0].upper()
+    if name.startswith(b"FCALL"):  # of a function there is no text
         return None
     try:
         count = int(words[2])

@@ -23,7 +23,8 @@ from jobwire_conformance.model.machine import machine
 from jobwire_conformance.model.trial import Failure, Trial
 from jobwire_conformance.run.replay import replay
 from jobwire_conformance.run.run import suite_version
-from jobwire_conformance.sandbox.processes import Keeper, Server, Store, server_program
+from jobwire_conformance.sandbox.local_server import Database, LocalServer, server_program
+from jobwire_conformance.sandbox.reaper import Reaper
 from jobwire_conformance.sandbox.sandbox import Lane
 from jobwire_conformance.wire.faults import Rule
 
@@ -216,18 +217,18 @@ def explore(
     result = Explored(config, options)
     began = time.monotonic()
     program = server_program(options.program)
-    with Keeper() as keeper, ExitStack() as stack:
+    with Reaper() as reaper, ExitStack() as stack:
 
-        def servers() -> tuple[Store, Store]:
-            return Server(keeper, program), Server(keeper, program)
+        def servers() -> tuple[Database, Database]:
+            return LocalServer(reaper, program), LocalServer(reaper, program)
 
         shared = config if other is None else _shared(config, other)
-        lane = stack.enter_context(Lane(keeper, shared, servers, rewrites))
+        lane = stack.enter_context(Lane(reaper, shared, servers, rewrites))
         trial = Trial(lane, options.patience, options.excused)
         differential = None
         if other is not None:
             claims = shared.claims
-            second = stack.enter_context(Lane(keeper, replace(other, claims=claims), servers))
+            second = stack.enter_context(Lane(reaper, replace(other, claims=claims), servers))
             differential = Differential(trial, Trial(second, options.patience, options.excused))
         search = _Search(trial, options, differential)
         says(f"exploring {config.name}: {options.examples} examples")

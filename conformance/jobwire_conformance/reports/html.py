@@ -23,12 +23,12 @@ from jobwire_conformance.reports.page import cell, facts, inline, page, pill, pr
 from jobwire_conformance.reports.results import Check, Claim, Loss, Results, TraceLine
 from jobwire_conformance.reports.text import command, reply, value
 from jobwire_conformance.run.verdicts import FAILURES
+from jobwire_conformance.wire.commands import spec_of
 
 __all__ = ["report_page"]
 
 _AROUND = 4  # commands of the same case that are shown before and after
 _MOST = 36  # commands in a log
-_ASIDE = frozenset(b"CLIENT HELLO INFO AUTH SELECT PING COMMAND CONFIG".split())
 
 
 def report_page(results: Results, trace: Sequence[TraceLine]) -> str:
@@ -194,7 +194,8 @@ def _wire(trace: Sequence[TraceLine], lines: Sequence[int], title: str) -> Itera
     near = [
         line
         for line in trace[max(first - 200, 0) : last + 200]
-        if (line.case, line.crash) == run and (line.words and line.words[0].upper() not in _ASIDE)
+        if (line.case, line.crash) == run and line.words
+        if spec_of(line.words[0]).kind != "session"
     ]
     before = [line for line in near if line.number < first][-_AROUND:]
     after = [line for line in near if line.number > last][:_AROUND]

@@ -17,28 +17,12 @@ from jobwire_conformance.run.state import State, jid_of, struck
 from jobwire_conformance.sandbox.driver import Outcome
 from jobwire_conformance.sandbox.sandbox import Lane
 from jobwire_conformance.wire.call import Call
-from jobwire_conformance.wire.faults import Refuse, keys_of
+from jobwire_conformance.wire.commands import keys_of, spec_of
+from jobwire_conformance.wire.faults import Refuse
 
-__all__ = ["WRITES", "Checks", "Finding", "Line", "Miss"]
+__all__ = ["Checks", "Finding", "Line", "Miss"]
 
-_ADDS = frozenset(b"LPUSH RPUSH ZADD HSET HMSET SADD SET EXPIRE".split())
-WRITES = frozenset(
-    b"LPUSH RPUSH LPOP RPOP LMOVE RPOPLPUSH BRPOP BLPOP BLMOVE BRPOPLPUSH BLMPOP LMPOP LREM ZADD "
-    b"ZREM ZINCRBY ZPOPMIN BZPOPMIN HSET HDEL HMSET SADD SREM SET DEL UNLINK INCR INCRBY HINCRBY "
-    b"EXPIRE ZREMRANGEBYSCORE ZREMRANGEBYRANK EVAL EVALSHA FCALL".split()
-)
-
-_SCRIPTS = frozenset(b"EVAL EVALSHA FCALL".split())
 _TOGETHER = 0.1  # seconds; what is sent at once may arrive in pieces
-# A command that is not among these may write: scripts too, unless they say that they do not.
-_READS = frozenset(
-    b"GET MGET STRLEN EXISTS TYPE TTL PTTL KEYS SCAN DBSIZE LLEN LINDEX LRANGE LPOS SCARD SMEMBERS "
-    b"SISMEMBER SMISMEMBER SSCAN ZCARD ZCOUNT ZRANGE ZREVRANGE ZRANGEBYSCORE ZREVRANGEBYSCORE "
-    b"ZRANK ZREVRANK ZSCORE ZMSCORE ZSCAN HGET HMGET HGETALL HKEYS HVALS HLEN HEXISTS HSCAN "
-    b"BITFIELD_RO GETBIT BITCOUNT MEMORY OBJECT EVAL_RO EVALSHA_RO FCALL_RO SCRIPT COMMAND INFO "
-    b"TIME PING ECHO AUTH HELLO CLIENT SELECT READONLY MULTI EXEC DISCARD WATCH UNWATCH QUIT "
-    b"RESET ROLE CONFIG LASTSAVE CLUSTER".split()
-)
 
 Line = tuple[str, Call]
 
@@ -256,7 +240,7 @@ class Checks:
 
     def _writes(self, step: Mapping[str, Any]) -> None:
         for call in self._sent(step):
-            if call.name not in _READS and not any(self._like(p, call) for p in step["writes"]):
+            if call.spec.may_write and not any(self._like(p, call) for p in step["writes"]):
                 allowed = show(step["writes"]) if step["writes"] else "none"
                 raise Miss("commands that write", allowed, _text(call))
 
@@ -285,8 +269,10 @@ class Checks:
         calls = [call for name, call in self._lane.calls() if name == process]
         whole = False
         for unit in _units(calls):
-            touched = {word for call in unit if call.name in WRITES for word in call.words} & keys
-            added = {word for call in unit if call.name in _ADDS for word in call.words} & keys
+            touched = {word for call in unit if call.spec.may_write for word in call.words} & keys
+            added = {
+                word for call in unit if call.spec.effect == "puts" for word in call.words
+            } & keys
             whole = whole or touched == keys
             if added and touched != keys:
                 sent = [call.name.decode("utf-8", "replace") for call in unit]
@@ -389,9 +375,8 @@ class Checks:
         keys: set[bytes] = set()
         sha, scripts = "", 0
         for executed in self._lane.executed():
-            name = executed.words[0].upper() if executed.words else b""
             if not executed.by_script:
-                if name in _SCRIPTS:
+                if executed.words and spec_of(executed.words[0]).runs_script:
                     keys = {*keys_of(executed.words)}
                     sha = executed.words[1][:40].decode("utf-8", "replace")
                     scripts += 1

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from jobwire_conformance.cases.case import Case
-from jobwire_conformance.run.checks import WRITES, Finding
+from jobwire_conformance.run.checks import Finding
 from jobwire_conformance.run.play import Play
 from jobwire_conformance.sandbox.sandbox import Lane
 from jobwire_conformance.wire.call import Call
-from jobwire_conformance.wire.faults import Kill, Rule, Side
-from jobwire_conformance.wire.resp import decode
+from jobwire_conformance.wire.faults import Kill, Side
+from jobwire_conformance.wire.points import Point, has_effect, points_of
 
 __all__ = ["Loss", "run"]
-
-_EFFECTS = WRITES | {b"EXEC"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +55,18 @@ def run(
     name = crash["process"]
     play = Play(lane, case, patience=patience, waits=waits, cuts={name: []})
     play.run()
-    points = crash["points"]
-    if points == "effects":
-        points = list(_points(lane.workers[name].proxy.snapshot(), _jids(case)))
+    points = (
+        list(_effects(lane.workers[name].proxy.snapshot(), _jids(case)))
+        if crash["points"] == "effects"
+        else [Point.parse(text) for text in crash["points"]]
+    )
     findings: dict[str, Finding] = {}
     losses = []
     for point in points:
-        label, _, nth = point.partition("#")
         for side in crash["side"]:
             lane.reset()
             waits(f"{name} to be cut off {side} {point}")
-            rule = Rule(Kill(side, lambda: lane.workers[name].end()), label, nth=int(nth))
+            rule = point.rule(Kill(side, lambda: lane.workers[name].end()))
             play = Play(lane, case, patience=patience, waits=waits, cuts={name: [rule]})
             play.run(crash.get("then", ()))
             where = f"{name} cut off {side} {point}"
@@ -86,7 +84,8 @@ def run(
             dull = not failed and all(fate == "kept" for fate in fates)
             trace = None if dull else keep(f"{side} {point}", failed)
             losses += [
-                Loss(case.name, point, side, fate, crash.get("window"), trace) for fate in fates
+                Loss(case.name, str(point), side, fate, crash.get("window"), trace)
+                for fate in fates
             ]
     lane.reset()
     return list(findings.values()), losses
@@ -99,14 +98,11 @@ def _jids(case: Case) -> list[bytes]:
     return [jid.encode() for jid in re.findall(r"\(([^)]*)\)", predicates)]
 
 
-def _points(calls: Sequence[Call], jids: Sequence[bytes]) -> Iterator[str]:
-    """Yield the labels of the commands that changed something, from the first with the job on."""
-    seen: Counter[str] = Counter()
+def _effects(calls: Sequence[Call], jids: Sequence[bytes]) -> Iterator[Point]:
+    """Yield the points that changed something, from the first that has one of the jobs on."""
     met = False
-    for call in calls:
-        seen[call.label] += 1
+    for point, call in points_of(calls):
         texts = [*call.words, call.reply or b""]
         met = met or any(jid in text for jid in jids for text in texts)
-        effect = met and call.name in _EFFECTS and not call.transaction and call.reply is not None
-        if effect and decode(call.reply or b"_\r\n") not in (None, 0, []):
-            yield f"{call.label}#{seen[call.label]}"
+        if met and has_effect(call):
+            yield point

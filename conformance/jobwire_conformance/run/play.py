@@ -14,7 +14,7 @@ from jobwire_conformance.run.checks import Checks, Finding
 from jobwire_conformance.run.state import State
 from jobwire_conformance.sandbox.processes import wait_for
 from jobwire_conformance.sandbox.sandbox import Lane
-from jobwire_conformance.sandbox.worker import Worker
+from jobwire_conformance.sandbox.worker import SandboxWorker
 from jobwire_conformance.wire.faults import (
     ERRORS,
     Action,
@@ -243,7 +243,7 @@ class Play:
     def _heal(self, step: Mapping[str, Any]) -> None:
         self._lane.heal(step["heal"])
 
-    def _rule(self, fault: Mapping[str, Any], worker: Worker | None = None) -> Rule:
+    def _rule(self, fault: Mapping[str, Any], worker: SandboxWorker | None = None) -> Rule:
         match = fault["match"]
         action: Action
         match fault["do"]:

@@ -34,7 +34,8 @@ from jobwire_conformance.run.verdicts import (
     summary,
 )
 from jobwire_conformance.sandbox.external_server import Borrowed, borrow
-from jobwire_conformance.sandbox.processes import Keeper, Server, Store, server_program
+from jobwire_conformance.sandbox.local_server import Database, LocalServer, server_program
+from jobwire_conformance.sandbox.reaper import Reaper
 from jobwire_conformance.sandbox.sandbox import Lane, side_by_side
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.faults import Rule
@@ -283,13 +284,13 @@ class _Run:
 
     def lane(
         self,
-        keeper: Keeper,
-        servers: Callable[[], tuple[Store, Store]],
+        reaper: Reaper,
+        servers: Callable[[], tuple[Database, Database]],
         rewrites: Sequence[Rule],
     ) -> None:
         """Run cases until none is left, or something is in the way of all."""
         try:
-            with Lane(keeper, self._outcome.config, servers, rewrites) as lane:
+            with Lane(reaper, self._outcome.config, servers, rewrites) as lane:
                 self._outcome.server = lane.server()
                 while not self._outcome.stopped:
                     try:
@@ -485,17 +486,17 @@ def run(
     work = _Run(outcome, cases, deviations, watcher, patience, lines, repeat, in_a_row=lanes == 1)
     try:
         found = None if redis else server_program(program)
-        with Keeper() as keeper:
+        with Reaper() as reaper:
 
-            def servers() -> tuple[Store, Store]:
+            def servers() -> tuple[Database, Database]:
                 if redis is not None:
-                    return borrow(keeper, redis)
+                    return borrow(reaper, redis)
                 assert found is not None
-                return Server(keeper, found), Server(keeper, found)
+                return LocalServer(reaper, found), LocalServer(reaper, found)
 
             count = max(1, min(lanes, len(cases)))
             side_by_side(
-                keeper, count, lambda: work.lane(keeper, servers, rewrites), outcome.errors
+                reaper, count, lambda: work.lane(reaper, servers, rewrites), outcome.errors
             )
     except ConformError as error:
         outcome.errors.append(error)

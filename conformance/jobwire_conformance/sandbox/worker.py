@@ -9,19 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobwire_conformance.config import Config
-from jobwire_conformance.config import Worker as Settings
+from jobwire_conformance.config import Config, WorkerProgram
 from jobwire_conformance.errors import AdapterFault
-from jobwire_conformance.sandbox.processes import Group, Keeper, Log
+from jobwire_conformance.sandbox.processes import Log, ProcessGroup
+from jobwire_conformance.sandbox.reaper import Reaper
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.proxy import Proxy
 from jobwire_conformance.wire.resp import decode
 
-__all__ = ["Event", "Worker"]
+__all__ = ["Event", "SandboxWorker"]
 
-_NO_FETCH = frozenset([b"SADD", b"LPUSH", b"RPUSH", b"LLEN", b"EXISTS", b"LRANGE", b"TYPE"])
-_POPS = frozenset([b"RPOPLPUSH", b"LMOVE", b"RPOP", b"LPOP"])  # those that answer at once
-_SCRIPTS = frozenset([b"EVAL", b"EVALSHA", b"FCALL"])
 _REPORTS = ("begin", "end", "exhausted", "death")
 _FORGOTTEN = 5.0  # seconds after which a command without reply was cut off with its connection
 
@@ -47,11 +44,11 @@ class Event:
     ok: bool
 
 
-class Worker:
+class SandboxWorker:
     """One process.
 
     Args:
-        keeper: Who kills it if the suite cannot.
+        reaper: Who kills it if the suite cannot.
         config: Of the implementation.
         settings: Its section `worker`.
         name: In the case.
@@ -64,13 +61,14 @@ class Worker:
 
     Attributes:
         idle_expected: False once it was told to be quiet or to stop, or was killed.
+        log: Gets what it writes.
     """
 
     def __init__(
         self,
-        keeper: Keeper,
+        reaper: Reaper,
         config: Config,
-        settings: Settings,
+        settings: WorkerProgram,
         *,
         name: str,
         queues: Sequence[str],
@@ -85,13 +83,14 @@ class Worker:
         self.proxy = proxy
         self.concurrency = concurrency
         self.idle_expected = True
+        self.log = log
         self._control = control
         self._settings = settings
         self._keys = {f"{config.prefix}queue:{queue}".encode() for queue in self.queues}
         self._started = time.monotonic()
         try:
-            self.group = Group(
-                keeper,
+            self.group = ProcessGroup(
+                reaper,
                 settings.command,
                 environment=environment,
                 directory=config.path.parent,
@@ -137,7 +136,7 @@ class Worker:
         return [
             call
             for call in self.proxy.snapshot()
-            if call.name not in _NO_FETCH and any(word in self._keys for word in call.words[1:])
+            if call.spec.may_take and any(word in self._keys for word in call.words[1:])
         ]
 
     def waited(self) -> list[Call]:
@@ -214,13 +213,13 @@ class Worker:
 
 def _kind(call: Call) -> tuple[bytes, ...]:
     """Return what a command has in common with those that do the same."""
-    return tuple(call.words[:2]) if call.name in _SCRIPTS else (call.name,)
+    return tuple(call.words[:2]) if call.spec.runs_script else (call.name,)
 
 
 def _brought(call: Call) -> bool:
-    """Return whether there is any text in a reply with several parts, or in that of a pop."""
+    """Return whether a reply with several parts, or the reply of a pop, has any text."""
     reply = None if call.reply is None else decode(call.reply)
-    return (isinstance(reply, list) or call.name in _POPS) and _has_text(reply)
+    return (isinstance(reply, list) or call.spec.effect == "takes") and _has_text(reply)
 
 
 def _has_text(value: object) -> bool:

@@ -11,9 +11,11 @@ from typing import Any, Literal
 from jobwire_conformance.config import Config
 from jobwire_conformance.errors import AdapterFault
 from jobwire_conformance.sandbox.driver import Outcome
-from jobwire_conformance.sandbox.processes import Keeper, Server, Store, server_program, wait_for
+from jobwire_conformance.sandbox.local_server import Database, LocalServer, server_program
+from jobwire_conformance.sandbox.processes import wait_for
+from jobwire_conformance.sandbox.reaper import Reaper
 from jobwire_conformance.sandbox.sandbox import DEFAULTS, Lane
-from jobwire_conformance.sandbox.worker import Event, Worker
+from jobwire_conformance.sandbox.worker import Event, SandboxWorker
 
 __all__ = ["Item", "diagnose"]
 
@@ -62,26 +64,26 @@ def diagnose(
         EnvironmentFault: There is no server.
     """
     found = server_program(program)
-    with Keeper() as keeper:
+    with Reaper() as reaper:
 
-        def servers() -> tuple[Store, Store]:
-            return Server(keeper, found), Server(keeper, found)
+        def servers() -> tuple[Database, Database]:
+            return LocalServer(reaper, found), LocalServer(reaper, found)
 
         roles = {claim.partition("/")[0] for claim in config.claims}
-        own = {*keeper.marked()}
-        with Lane(keeper, config, servers) as lane:
+        own = {*reaper.marked()}
+        with Lane(reaper, config, servers) as lane:
             lane.reset()
-            own = {*keeper.marked()}  # the servers
+            own = {*reaper.marked()}  # the servers
             looks: list[tuple[str, bool, Callable[[], Iterator[Item]]]] = [
                 (
                     "driver",
                     config.driver is not None,
-                    _Driver(lane, keeper, own, roles, begins).look,
+                    _Driver(lane, reaper, own, roles, begins).look,
                 ),
                 (
                     "worker",
                     config.worker is not None,
-                    _Worker(lane, keeper, own, patience, begins).look,
+                    _Worker(lane, reaper, own, patience, begins).look,
                 ),
             ]
             needed = {"driver": {"client", "inspector"}, "worker": {"worker", "scheduler"}}
@@ -107,8 +109,8 @@ def _guarded(name: str, look: Callable[[], Iterator[Item]]) -> Iterator[Item]:
 class _Look:
     """What both have in common."""
 
-    def __init__(self, keeper: Keeper, own: set[int]) -> None:
-        self._keeper = keeper
+    def __init__(self, reaper: Reaper, own: set[int]) -> None:
+        self._reaper = reaper
         self._own = own
 
     def _left(self, name: str) -> Item:
@@ -125,7 +127,7 @@ class _Look:
         )
 
     def _others(self) -> set[int]:
-        return {*self._keeper.marked()} - self._own
+        return {*self._reaper.marked()} - self._own
 
     @staticmethod
     def _said(name: str, total: int) -> Item:
@@ -143,12 +145,12 @@ class _Driver(_Look):
     def __init__(
         self,
         lane: Lane,
-        keeper: Keeper,
+        reaper: Reaper,
         own: set[int],
         roles: set[str],
         begins: Callable[[str], None],
     ) -> None:
-        super().__init__(keeper, own)
+        super().__init__(reaper, own)
         self._lane = lane
         self._roles = roles
         self._begins = begins
@@ -271,12 +273,12 @@ class _Worker(_Look):
     def __init__(
         self,
         lane: Lane,
-        keeper: Keeper,
+        reaper: Reaper,
         own: set[int],
         patience: float,
         begins: Callable[[str], None],
     ) -> None:
-        super().__init__(keeper, own)
+        super().__init__(reaper, own)
         self._lane = lane
         self._patience = patience
         self._begins = begins
@@ -292,13 +294,13 @@ class _Worker(_Look):
         yield from self._concurrency(worker)
         if "scheduler/core" in self._lane.config.claims:
             yield self._poll(worker)
-        yield self._said("worker", worker.group.log.total)
+        yield self._said("worker", worker.log.total)
         yield self._stops(worker)
         yield self._left("worker")
 
     # -- the standard jobs
 
-    def _jobs(self, worker: Worker) -> Iterator[Item]:
+    def _jobs(self, worker: SandboxWorker) -> Iterator[Item]:
         small = {"class": "JobwireEcho", "args": ["x"], "queue": _QUEUE}
         tries: Sequence[tuple[str, list[Any], bool, str]] = (
             (
@@ -335,7 +337,7 @@ class _Worker(_Look):
             else:
                 yield Item(f"worker runs {name}", "ok")
 
-    def _concurrency(self, worker: Worker) -> Iterator[Item]:
+    def _concurrency(self, worker: SandboxWorker) -> Iterator[Item]:
         self._begins("worker: JobwireGate")
         jids = [self._push("JobwireGate", [f"g{number}"]) for number in range(3)]
         begun: list[str | None] = []
@@ -376,7 +378,7 @@ class _Worker(_Look):
             "" if len(begun) == 2 else "run exactly so many jobs at a time",
         )
 
-    def _poll(self, worker: Worker) -> Item:
+    def _poll(self, worker: SandboxWorker) -> Item:
         what = "worker obeys JOBWIRE_POLL"
         self._begins("worker: a due job")
         fixed = self._lane.config.worker.fixed if self._lane.config.worker else {}
@@ -393,7 +395,7 @@ class _Worker(_Look):
         seen = f"a due job ran after {taken:.1f} s, where JOBWIRE_POLL is {DEFAULTS['poll']}"
         return Item(what, "ok", seen) if taken < _LATE else Item(what, "note", seen, advice)
 
-    def _stops(self, worker: Worker) -> Item:
+    def _stops(self, worker: SandboxWorker) -> Item:
         what = "worker ends on SIGTERM"
         self._begins("worker: SIGTERM")
         worker.idle_expected = False
@@ -434,7 +436,7 @@ class _Worker(_Look):
         return jid
 
     def _await(
-        self, worker: Worker, jid: str, enough: Callable[[Sequence[Event]], bool]
+        self, worker: SandboxWorker, jid: str, enough: Callable[[Sequence[Event]], bool]
     ) -> list[Event]:
         def about() -> list[Event]:
             return [event for event in worker.events() if event.jid == jid]

@@ -22,7 +22,8 @@ from rich.console import Console
 
 from jobwire_conformance.errors import AdapterFault, EnvironmentFault, SuiteFault, Usage
 from jobwire_conformance.judge import Judge
-from jobwire_conformance.sandbox.processes import Keeper, Server, server_program
+from jobwire_conformance.sandbox.local_server import LocalServer, server_program
+from jobwire_conformance.sandbox.reaper import Reaper
 from jobwire_conformance.watch.relay import told
 from jobwire_conformance.watch.report import as_json, headline, line, print_report
 
@@ -67,14 +68,14 @@ def run(wish: Wish) -> int:
     console = Console(stderr=True, highlight=False)
     judge = Judge(wish.claims, wish.namespace)
     with ExitStack() as stack:
-        keeper = stack.enter_context(Keeper())
-        upstream = _upstream(wish.redis, keeper, stack)
-        relay = _Relay(keeper, upstream, wish.port, judge)
+        reaper = stack.enter_context(Reaper())
+        upstream = _upstream(wish.redis, reaper, stack)
+        relay = _Relay(reaper, upstream, wish.port, judge)
         stack.callback(relay.close)
         url = _moved(wish.redis or "redis://127.0.0.1/0", relay.port)
         report = _Live(judge, console)
         if wish.command:
-            status = _application(wish, url, keeper, report, relay)
+            status = _application(wish, url, reaper, report, relay)
         else:
             status = _visitors(url, report, relay)
         relay.close()
@@ -93,9 +94,9 @@ def run(wish: Wish) -> int:
 class _Relay:
     """The relay's process, and the thread that reads and judges what it tells."""
 
-    def __init__(self, keeper: Keeper, upstream: tuple[str, int], port: int, judge: Judge) -> None:
+    def __init__(self, reaper: Reaper, upstream: tuple[str, int], port: int, judge: Judge) -> None:
         self.failure: Exception | None = None
-        self._keeper = keeper
+        self._reaper = reaper
         self._judge = judge
         package = str(Path(__file__).resolve().parents[2])
         code = (
@@ -109,7 +110,7 @@ class _Relay:
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
-        keeper.watch(self._process.pid)
+        reaper.watch(self._process.pid)
         assert self._process.stdout is not None
         self._messages = told(self._process.stdout)
         first = next(self._messages, None)
@@ -131,7 +132,7 @@ class _Relay:
             self._process.stdin.close()
         self._thread.join()
         self._process.wait()
-        self._keeper.release(self._process.pid)
+        self._reaper.release(self._process.pid)
 
     def _read(self) -> None:
         for message in self._messages:
@@ -173,7 +174,7 @@ class _Live:
             self._shown = False
 
 
-def _application(wish: Wish, url: str, keeper: Keeper, report: _Live, relay: _Relay) -> int:
+def _application(wish: Wish, url: str, reaper: Reaper, report: _Live, relay: _Relay) -> int:
     names = {"REDIS_URL", "JOBWIRE_REDIS_URL", *wish.variables}
     if provider := os.environ.get("REDIS_PROVIDER"):
         names.add(provider)
@@ -190,7 +191,7 @@ def _application(wish: Wish, url: str, keeper: Keeper, report: _Live, relay: _Re
         except OSError as error:
             reason = error.strerror or error
             raise AdapterFault(f"{wish.command[0]} cannot be started: {reason}") from None
-        keeper.watch(process.pid)
+        reaper.watch(process.pid)
         try:
             passing.to(process)
             while True:
@@ -203,7 +204,7 @@ def _application(wish: Wish, url: str, keeper: Keeper, report: _Live, relay: _Re
                     raise SuiteFault("the relay ended")
         finally:
             _end_group(process)
-            keeper.release(process.pid)
+            reaper.release(process.pid)
     report.clear()
     click.echo(f"jobwire: {wish.command[0]} ended with status {status}", err=True)
     return status
@@ -290,9 +291,9 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
             time.sleep(0.01)
 
 
-def _upstream(url: str | None, keeper: Keeper, stack: ExitStack) -> tuple[str, int]:
+def _upstream(url: str | None, reaper: Reaper, stack: ExitStack) -> tuple[str, int]:
     if url is None:
-        server = Server(keeper, server_program(None))
+        server = LocalServer(reaper, server_program(None))
         stack.callback(server.close)
         return "127.0.0.1", server.port
     try:

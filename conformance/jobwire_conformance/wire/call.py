@@ -8,13 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jobwire_conformance.wire.commands import CommandSpec, spec_of
 from jobwire_conformance.wire.faults import Action
 
 __all__ = ["Call", "name_of"]
-
-_BLOCKING = frozenset(
-    b"BLPOP BRPOP BLMOVE BRPOPLPUSH BLMPOP BZPOPMIN BZPOPMAX BZMPOP WAIT WAITAOF".split()
-)
 
 
 def name_of(words: Sequence[bytes]) -> str:
@@ -64,11 +61,14 @@ class Call:
         return self.words[0].upper() if self.words else b""
 
     @property
+    def spec(self) -> CommandSpec:
+        """The row of the command in the table of commands."""
+        return spec_of(self.name)
+
+    @property
     def blocks(self) -> bool:
         """Whether the answer may take its time."""
-        if self.name in (b"XREAD", b"XREADGROUP"):
-            return any(word.upper() == b"BLOCK" for word in self.words)
-        return self.name in _BLOCKING
+        return self.spec.blocks_with(self.words)
 
     def as_json(self) -> str:
         """Return a line for a trace; what is no UTF-8 is base64, in an object of its own."""

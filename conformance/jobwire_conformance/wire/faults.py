@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+from jobwire_conformance.wire.commands import keys_of
+
 __all__ = [
     "ERRORS",
+    "FAULTS",
     "Action",
     "Answer",
     "Cut",
@@ -20,7 +23,7 @@ __all__ = [
     "Rewrite",
     "Rule",
     "Side",
-    "keys_of",
+    "action_of",
     "older",
     "on_key",
 ]
@@ -44,7 +47,9 @@ _VERSIONS = re.compile(
     rb"(?:redis_version|valkey_version|server_name|valkey_release_stage):[^\r\n]*\r\n"
 )
 _GREETED = re.compile(rb"(\$7\r\nversion\r\n)\$[0-9]+\r\n[^\r\n]*")
-_SCRIPTS = frozenset(b"EVAL EVALSHA EVAL_RO EVALSHA_RO FCALL FCALL_RO".split())
+
+FAULTS = ("cut before", "cut after", "OOM", "READONLY", "kill before", "kill after")
+"""The faults that say most, by the names that `action_of` knows."""
 
 Side: TypeAlias = Literal["before", "after"]
 """`before`: the server never saw the command. `after`: it carried it out, nobody was told."""
@@ -107,6 +112,21 @@ class Answer:
 Action: TypeAlias = Cut | Kill | Refuse | Delay | Rewrite | Answer
 
 
+def action_of(fault: str, end: Callable[[], object]) -> Action:
+    """Return what a fault does.
+
+    Args:
+        fault: `cut` or `kill`, with the side: `cut before`; or the code of one of `ERRORS`.
+        end: Kills the process.
+    """
+    match fault.split():
+        case ["cut", ("before" | "after") as side]:
+            return Cut(side)
+        case ["kill", ("before" | "after") as side]:
+            return Kill(side, end)
+    return Refuse(ERRORS[fault])
+
+
 @dataclass(slots=True)
 class Rule:
     """An action, and the commands that it strikes.
@@ -161,14 +181,6 @@ class Faults:
             if isinstance(action, Rewrite):
                 found = replace(action, then=found)
         return found
-
-
-def keys_of(words: Sequence[bytes]) -> Sequence[bytes]:
-    """Return the words that may be keys: of a script those that it declares."""
-    if words and words[0].upper() in _SCRIPTS:
-        count = int(words[2]) if len(words) > 2 and words[2].isdigit() else 0
-        return words[3 : 3 + count]
-    return words[1:]
 
 
 def on_key(pattern: str) -> Callable[[Sequence[bytes]], bool]:

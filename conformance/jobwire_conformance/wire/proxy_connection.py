@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from jobwire_conformance.wire.call import Call
+from jobwire_conformance.wire.commands import spec_of
 from jobwire_conformance.wire.faults import (
     Action,
     Answer,
@@ -22,16 +23,16 @@ from jobwire_conformance.wire.resp import ProtocolError, Splitter, command, erro
 
 __all__ = ["Line", "Switch"]
 
-_SUBSCRIPTIONS = frozenset(
-    b"SUBSCRIBE UNSUBSCRIBE PSUBSCRIBE PUNSUBSCRIBE SSUBSCRIBE SUNSUBSCRIBE".split()
-)
-_NOTICES = _SUBSCRIPTIONS | frozenset(b"MESSAGE PMESSAGE SMESSAGE".split())
-_STREAMS = frozenset(b"MONITOR SYNC PSYNC".split())  # no replies that could be told apart
+_MESSAGES = frozenset(b"MESSAGE PMESSAGE SMESSAGE".split())
 _EXECABORT = "EXECABORT Transaction discarded because of previous errors."
 
 
 def _is_after(action: Action | None) -> bool:
     return isinstance(action, Cut | Kill | Delay) and action.side == "after"
+
+
+def _is_about_channels(word: bytes) -> bool:
+    return word.upper() in _MESSAGES or spec_of(word).kind == "subscription"
 
 
 class Switch(Protocol):
@@ -211,7 +212,7 @@ class Line(asyncio.Protocol):
             return True
         if not self._subscribed or not frame.startswith(b"*"):
             return False
-        return any(word.upper() in _NOTICES for word in frame.split(b"\r\n", 3)[2:3])
+        return any(_is_about_channels(word) for word in frame.split(b"\r\n", 3)[2:3])
 
     # -- between them
 
@@ -271,9 +272,10 @@ class Line(asyncio.Protocol):
         elif name in (b"EXEC", b"DISCARD", b"RESET"):
             self._multi = False
         call.transaction = self._multi
-        if name in _SUBSCRIPTIONS:
+        kind = call.spec.kind
+        if kind == "subscription":
             self._subscribed = True
-        elif name in _STREAMS or (name == b"CLIENT" and call.words[1:2] == [b"REPLY"]):
+        elif kind == "stream" or (name == b"CLIENT" and call.words[1:2] == [b"REPLY"]):
             self._raw = True
         else:
             self._sent.append(call)

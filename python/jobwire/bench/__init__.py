@@ -2,6 +2,6 @@
 
 from jobwire.bench.result import Result, Surroundings
 from jobwire.bench.scenarios import Plan, run
-from jobwire.bench.stage import BenchFailed, Stage
+from jobwire.bench.stage import BenchFailed, BenchStage
 
-__all__ = ["BenchFailed", "Plan", "Result", "Stage", "Surroundings", "run"]
+__all__ = ["BenchFailed", "BenchStage", "Plan", "Result", "Surroundings", "run"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from jobwire.application.aio import AsyncClient
 from jobwire.bench.jobs import WAIT
 from jobwire.bench.result import BUSY, Result, Surroundings, limit_of, percentile
-from jobwire.bench.stage import Stage, Worker
+from jobwire.bench.stage import BenchStage, BenchWorker
 
 __all__ = ["Plan", "run"]
 
@@ -43,7 +43,7 @@ class Plan:
 
 
 def run(
-    stage: Stage, plan: Plan, tell: Callable[[str], None] = lambda _: None
+    stage: BenchStage, plan: Plan, tell: Callable[[str], None] = lambda _: None
 ) -> Iterator[Surroundings | Result]:
     """Measure; yields the surroundings first, then each result.
 
@@ -78,7 +78,7 @@ def run(
         yield replace(measure(), title=title)
 
 
-def _surroundings(stage: Stage) -> Surroundings:
+def _surroundings(stage: BenchStage) -> Surroundings:
     seconds = []
     for _ in range(PINGS):
         asked = time.perf_counter()
@@ -99,7 +99,7 @@ def _surroundings(stage: Stage) -> Surroundings:
 
 @dataclass(slots=True)
 class _Bench:
-    stage: Stage
+    stage: BenchStage
     plan: Plan
     around: Surroundings
 
@@ -218,7 +218,7 @@ class _Bench:
             result = replace(result, limit="the jobs' own waiting")
         return result
 
-    def _warm(self, workers: list[Worker]) -> None:
+    def _warm(self, workers: list[BenchWorker]) -> None:
         goal = self.stage.processed() + WARM
         self.stage.client.push_bulk("Nothing", [[number] for number in range(WARM)])
         self.stage.wait_processed(goal, workers)

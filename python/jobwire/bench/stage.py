@@ -23,7 +23,7 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.server import check_server
 from jobwire.protocol.wire import Arg, command, once
 
-__all__ = ["BenchFailed", "Stage", "Worker"]
+__all__ = ["BenchFailed", "BenchStage", "BenchWorker"]
 
 PATIENCE = 60.0  # seconds without any progress after which there is none to come
 SCANNED = 1_000  # keys that one question looks through
@@ -35,7 +35,7 @@ class BenchFailed(JobwireError):
     """A worker did not do what it should. What the bench wrote to Redis is removed all the same."""
 
 
-class Worker:
+class BenchWorker:
     """A process that runs jobs.
 
     Args:
@@ -121,7 +121,7 @@ class Worker:
         return BenchFailed(f"a worker process {what}" + (f": {lines[-1]}" if lines else ""))
 
 
-class Stage:
+class BenchStage:
     """A namespace on a server, that is gone at the end of the `with` block.
 
     Args:
@@ -188,13 +188,13 @@ class Stage:
         return int(self.do("GET", self.keys.stat("processed")) or 0)
 
     @contextmanager
-    def workers(self, count: int, *, concurrency: int, poll: float) -> Iterator[list[Worker]]:
+    def workers(self, count: int, *, concurrency: int, poll: float) -> Iterator[list[BenchWorker]]:
         """Run so many worker processes."""
-        started: list[Worker] = []
+        started: list[BenchWorker] = []
         try:
             for _ in range(count):
                 with _undisturbed():
-                    started.append(Worker(self.url, self.namespace, concurrency, poll))
+                    started.append(BenchWorker(self.url, self.namespace, concurrency, poll))
             for worker in started:
                 worker.hear()
             yield started
@@ -205,7 +205,7 @@ class Stage:
                 for worker in started:
                     worker.close()
 
-    def wait_processed(self, goal: int, workers: Sequence[Worker]) -> None:
+    def wait_processed(self, goal: int, workers: Sequence[BenchWorker]) -> None:
         """Wait until so many jobs have been run.
 
         Raises:

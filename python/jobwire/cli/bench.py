@@ -59,7 +59,7 @@ def bench(
     in Redis is touched, but the server is kept busy for as long as it takes: not for a production
     server at its busiest hour. What others do there meanwhile is part of the figures.
     """
-    from jobwire.bench import BenchFailed, Plan, Result, Stage, Surroundings, run
+    from jobwire.bench import BenchFailed, BenchStage, Plan, Result, Surroundings, run
 
     found, source = find_redis(url)
     sizes = dict(QUICK) if quick else {}
@@ -69,7 +69,7 @@ def bench(
     around: Surroundings | None = None
     results: list[Result] = []
     try:
-        with _stoppable(), Stage(found) as stage, _progress() as tell:
+        with _stoppable(), BenchStage(found) as stage, _progress() as tell:
             for each in run(stage, plan, tell):
                 if isinstance(each, Result):
                     results.append(each)

@@ -11,6 +11,16 @@ never the objects that its caller still holds.
 """
 
 from jobwire.testing.collecting import EnqueuedJob, Jobs, fake, inline
-from jobwire.testing.real import Server, Worker, real, server, worker
+from jobwire.testing.real import RealServer, RealWorker, real, server, worker
 
-__all__ = ["EnqueuedJob", "Jobs", "Server", "Worker", "fake", "inline", "real", "server", "worker"]
+__all__ = [
+    "EnqueuedJob",
+    "Jobs",
+    "RealServer",
+    "RealWorker",
+    "fake",
+    "inline",
+    "real",
+    "server",
+    "worker",
+]

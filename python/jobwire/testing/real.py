@@ -23,10 +23,11 @@ from jobwire.protocol.payload import Job
 from jobwire.protocol.wire import Batch, Op, command, once
 from jobwire.worker import Launcher
 
-__all__ = ["Server", "Worker", "real", "server", "worker"]
+__all__ = ["RealServer", "RealWorker", "real", "server", "worker"]
 
 _TICK = 0.005  # seconds between two looks at a worker
-# Ends the server of a test process, however that ends: its pipe closes even at kill -9.
+# Ends the server of a test process, however that ends: its pipe closes even at kill -9. The
+# conformance suite has a reaper for more than one server; jobwire and the suite share no code.
 _GUARD = """
 import os, shutil, signal, sys
 if not sys.stdin.read():
@@ -35,7 +36,7 @@ if not sys.stdin.read():
 """
 
 
-class Server:
+class RealServer:
     """A server for tests.
 
     Attributes:
@@ -63,7 +64,7 @@ class Server:
 
 
 @contextmanager
-def server(url: str | None = None) -> Iterator[Server]:
+def server(url: str | None = None) -> Iterator[RealServer]:
     """Run a server, empty and for nobody else, or use a database that is empty.
 
     Args:
@@ -76,7 +77,7 @@ def server(url: str | None = None) -> Iterator[Server]:
     with ExitStack() as stack:
         if url is None:
             url = stack.enter_context(_embedded())
-        made = Server(url)
+        made = RealServer(url)
         stack.callback(made._close)
         made._check_empty()
         stack.callback(made.flush)
@@ -101,7 +102,7 @@ def _embedded() -> Iterator[str]:
             guard.communicate(b"ended")
 
 
-class Worker:
+class RealWorker:
     """A worker in this process, for tests.
 
     Attributes:
@@ -233,7 +234,7 @@ def worker(
     queues: Sequence[str] | None = None,
     concurrency: int = 5,
     **settings: Any,
-) -> Iterator[Worker]:
+) -> Iterator[RealWorker]:
     """Run a real worker in this process, in threads of its own.
 
     Args:
@@ -252,14 +253,14 @@ def worker(
     with ExitStack() as stack:
         if url is not None:
             stack.enter_context(_connected(app, url))
-        made = Worker(app, config)
+        made = RealWorker(app, config)
         made._start()
         stack.callback(made._stop)
         yield made
 
 
 @contextmanager
-def real(app: App, **settings: Any) -> Iterator[Worker]:
+def real(app: App, **settings: Any) -> Iterator[RealWorker]:
     """Run a server of one's own and a worker on it; see `worker` for the settings."""
     with server() as own, worker(app, own.url, **settings) as made:
         yield made

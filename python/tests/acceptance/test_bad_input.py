@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Reaper, Server, wait_until
 from jobwire import App, Client, InvalidJob
 from jobwire.cli import __doc__ as cli_doc
 from jobwire.cli import main
 from tests.conftest import ServerFactory
-from tests.servers import Keeper, Server, wait_until
 from tests.workers import Workers, jobwire
 
 APP = "tests.apps.recording:app"
@@ -30,8 +30,8 @@ USAGE, NO_APP, NO_REDIS = 2, 3, 4
 
 
 @pytest.fixture
-def workers(_keeper: Keeper, tmp_path: Path) -> Iterator[Workers]:
-    with Workers(_keeper, tmp_path) as running:
+def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
+    with Workers(_reaper, tmp_path) as running:
         yield running
 
 

@@ -19,17 +19,17 @@ import pytest
 import redis
 
 import jobwire as package
+from harness.servers import Reaper, Server, wait_until
 from jobwire.connection import embedded
 from tests.conftest import ServerFactory
-from tests.servers import Keeper, Server, wait_until
 from tests.workers import Workers, environment, jobwire
 
 APP = "tests.apps.recording:app"
 
 
 @pytest.fixture
-def workers(_keeper: Keeper, tmp_path: Path) -> Iterator[Workers]:
-    with Workers(_keeper, tmp_path) as running:
+def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
+    with Workers(_reaper, tmp_path) as running:
         yield running
 
 
@@ -159,8 +159,8 @@ def touch(name):
 class Dev:
     """`jobwire dev` in a directory."""
 
-    def __init__(self, keeper: Keeper, directory: Path) -> None:
-        self._keeper = keeper
+    def __init__(self, reaper: Reaper, directory: Path) -> None:
+        self._reaper = reaper
         self.log = directory / "dev.log"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -171,7 +171,7 @@ class Dev:
                 stdout=log,
                 stderr=log,
             )
-        keeper.watch(self.process.pid)
+        reaper.watch(self.process.pid)
         url = wait_until(lambda: embedded.find(directory), what="the server")
         self.client = redis.Redis.from_url(url or "")
         mine = f":{self.process.pid}:".encode()
@@ -195,17 +195,17 @@ class Dev:
         self.client.close()
         if self.process.poll() is None:
             self.end(signal.SIGKILL)
-        self._keeper.release(self.process.pid)
+        self._reaper.release(self.process.pid)
 
 
 @pytest.fixture
-def dev(_keeper: Keeper, tmp_path: Path) -> Iterator[Callable[[], Dev]]:
+def dev(_reaper: Reaper, tmp_path: Path) -> Iterator[Callable[[], Dev]]:
     """Start `jobwire dev` for an application in the test's directory."""
     (tmp_path / "jobs.py").write_text(PROJECT)
     with ExitStack() as running:
 
         def start() -> Dev:
-            started = Dev(_keeper, tmp_path)
+            started = Dev(_reaper, tmp_path)
             running.callback(started.close)
             return started
 

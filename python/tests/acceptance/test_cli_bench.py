@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Server, wait_until
 from jobwire.bench.result import limit_of, percentile
-from tests.servers import Server, wait_until
 from tests.workers import environment, jobwire
 
 NAMES = [

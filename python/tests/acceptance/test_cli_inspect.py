@@ -17,8 +17,8 @@ from unittest.mock import patch
 
 import pytest
 
+from harness.servers import Server, wait_until
 from jobwire.cli import main
-from tests.servers import Server, wait_until
 from tests.workers import environment, jobwire
 
 

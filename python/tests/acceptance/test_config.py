@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Reaper, Server, wait_until
 from jobwire.settings import SETTINGS
-from tests.servers import Keeper, Server, wait_until
 from tests.workers import Workers, jobwire
 
 TOML = """\
@@ -30,8 +30,8 @@ concurrency = 20
 
 
 @pytest.fixture
-def workers(_keeper: Keeper, tmp_path: Path) -> Iterator[Workers]:
-    with Workers(_keeper, tmp_path) as running:
+def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
+    with Workers(_reaper, tmp_path) as running:
         yield running
 
 

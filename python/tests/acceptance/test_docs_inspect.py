@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 import pytest
 
+from harness.servers import Server
 from jobwire.cli import cli
 from jobwire.inspect import AsyncInspector, Inspector
-from tests.servers import Server
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "inspect.md").read_text("utf-8")
 CODE = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import Server, wait_until
+from harness.servers import Server, wait_until
 from tests.workers import environment
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "tutorial" / "first-hour.md").read_text()

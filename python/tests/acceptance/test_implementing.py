@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from harness.servers import Server, wait_until
 from jobwire import App
-from tests.servers import Server, wait_until
 from tests.workers import running
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"

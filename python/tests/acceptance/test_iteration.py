@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.servers import Reaper, Server, wait_until
 from jobwire import Client
-from tests.servers import Keeper, Server, wait_until
 from tests.workers import Workers
 
 JOBS = """
@@ -35,9 +35,9 @@ COUNT = 2000  # 20 s, were it not for the hurry at the end
 
 
 @pytest.fixture
-def workers(_keeper: Keeper, tmp_path: Path) -> Iterator[Workers]:
+def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
     (tmp_path / "walking.py").write_text(JOBS)
-    with Workers(_keeper, tmp_path) as running:
+    with Workers(_reaper, tmp_path) as running:
         yield running
 
 

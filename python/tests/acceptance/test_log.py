@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers import Keeper, Server, wait_until
+from harness.servers import Reaper, Server, wait_until
 from tests.workers import Workers
 
 APP = "tests.apps.recording:app"
@@ -27,8 +27,8 @@ EVENTS = [
 
 
 @pytest.fixture
-def workers(_keeper: Keeper, tmp_path: Path) -> Iterator[Workers]:
-    with Workers(_keeper, tmp_path) as running:
+def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
+    with Workers(_reaper, tmp_path) as running:
         yield running
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.servers import Reaper, Server, wait_until
 from jobwire import Client
 from tests.fleet import Fleet, gone
-from tests.servers import Keeper, Server, wait_until
 from tests.workers import environment
 
 SHOP = """
@@ -51,9 +51,9 @@ def fine(path):
 
 
 @pytest.fixture
-def fleet(_keeper: Keeper, tmp_path: Path) -> Iterator[Fleet]:
+def fleet(_reaper: Reaper, tmp_path: Path) -> Iterator[Fleet]:
     (tmp_path / "shop.py").write_text(SHOP)
-    fleet = Fleet(_keeper, tmp_path)
+    fleet = Fleet(_reaper, tmp_path)
     yield fleet
     fleet.close()
 

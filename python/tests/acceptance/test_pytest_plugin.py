@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import jobwire
-from tests.servers import Server
+from harness.servers import Server
 from tests.workers import environment
 
 pytest_plugins = "pytester"

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Reaper, Server, wait_until
 from jobwire import Client
 from tests.apps import recording
-from tests.servers import Keeper, Server, wait_until
 from tests.workers import Workers
 
 APP = "tests.apps.recording:app"
 
 
 @pytest.fixture
-def workers(_keeper: Keeper, tmp_path: Path) -> Iterator[Workers]:
-    with Workers(_keeper, tmp_path) as running:
+def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
+    with Workers(_reaper, tmp_path) as running:
         yield running
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import Keeper, Server, wait_until
+from harness.servers import Reaper, Server, wait_until
 from tests.workers import Workers
 
 APP = """
@@ -32,8 +32,8 @@ NOT_NEEDED = frozenset(
 
 
 @pytest.fixture
-def workers(_keeper: Keeper, tmp_path: Path) -> Iterator[Workers]:
-    with Workers(_keeper, tmp_path) as workers:
+def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
+    with Workers(_reaper, tmp_path) as workers:
         yield workers
 
 

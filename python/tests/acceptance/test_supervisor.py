@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Reaper, Server, wait_until
 from jobwire import Client
 from tests.apps import recording
 from tests.fleet import Fleet, gone
-from tests.servers import Keeper, Server, wait_until
 
 APP = "tests.apps.recording:app"
 SHOP = """
@@ -51,8 +51,8 @@ def vanish(status):
 
 
 @pytest.fixture
-def fleet(_keeper: Keeper, tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(_keeper, tmp_path)
+def fleet(_reaper: Reaper, tmp_path: Path) -> Iterator[Fleet]:
+    fleet = Fleet(_reaper, tmp_path)
     yield fleet
     fleet.close()
 

@@ -27,6 +27,7 @@ from typing import Any
 import redis
 from rich.console import Console
 
+from harness.servers import Reaper, Server, valkey_program
 from jobwire import Client
 from jobwire.errors import MaybeWritten, RedisTrouble
 from jobwire.protocol import poison
@@ -36,7 +37,6 @@ from tests.chaos import plan
 from tests.chaos.audit import Account, audit
 from tests.chaos.plan import Job
 from tests.chaos.storm import Storm
-from tests.servers import Keeper, Server, valkey_program
 from tests.workers import Workers
 
 JOBS_A_SECOND = 20_000 / 180
@@ -167,17 +167,17 @@ class Run:
     def __call__(self, directory: Path) -> bool:
         """Do it; return whether all is well."""
         with ExitStack() as opened:
-            keeper = Keeper()
-            opened.callback(keeper.close)
-            calm = Server(keeper, valkey_program())
+            reaper = Reaper()
+            opened.callback(reaper.close)
+            calm = Server(reaper, valkey_program())
             opened.callback(calm.close)
             server = Server(
-                keeper, valkey_program(), "--appendonly", "yes", "--appendfsync", "always"
+                reaper, valkey_program(), "--appendonly", "yes", "--appendfsync", "always"
             )
             opened.callback(server.close)
             os.environ[kinds.RECORD] = calm.url
             board = opened.enter_context(Switchboard())
-            workers = opened.enter_context(Workers(keeper, directory))
+            workers = opened.enter_context(Workers(reaper, directory))
             self._record: Any = calm.client()
             self._client: Any = server.client()
             self._storm = Storm(server, workers, board, size=self._size)

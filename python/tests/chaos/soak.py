@@ -21,8 +21,8 @@ from typing import Any
 
 from rich.console import Console
 
+from harness.servers import Reaper, Server, valkey_program
 from jobwire import App, Client
-from tests.servers import Keeper, Server, valkey_program
 from tests.workers import Workers
 
 GROWTH = 0.10  # of resident memory, over what it was after warm-up
@@ -112,14 +112,14 @@ def main() -> int:
         parser.error(f"--jobs must be at least {SAMPLES}, --concurrency at least 1")
     out = Console(highlight=False)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and clean up on the way
-    keeper = Keeper()
-    server = Server(keeper, valkey_program())
+    reaper = Reaper()
+    server = Server(reaper, valkey_program())
     ended = threading.Event()
     samples: list[Sample] = []
     try:
         client = server.client()
         feeder = threading.Thread(target=feed, args=[server, options.jobs, ended], daemon=True)
-        with tempfile.TemporaryDirectory() as directory, Workers(keeper, Path(directory)) as all_:
+        with tempfile.TemporaryDirectory() as directory, Workers(reaper, Path(directory)) as all_:
             worker = all_.start(
                 "tests.chaos.soak:app",
                 *("--redis", server.url, "-c", str(options.concurrency), "--log-level", "error"),
@@ -148,7 +148,7 @@ def main() -> int:
     finally:
         ended.set()
         server.close()
-        keeper.close()
+        reaper.close()
     growing = grown(samples)
     for what in growing:
         out.print(f"grows: {what}")

@@ -13,21 +13,16 @@ from typing import Any
 
 import redis
 
-from jobwire_conformance.wire.faults import Cut, Kill, Refuse, Rule
+from harness.servers import Server
+from jobwire_conformance.wire.faults import ERRORS, Cut, Kill, Refuse, Rule
 from jobwire_conformance.wire.proxy import Proxy, Switchboard
 from tests.chaos import jobs
 from tests.chaos.plan import LONG_PAUSE
-from tests.servers import Server
 from tests.workers import WorkerProcess, Workers
 
 __all__ = ["Slot", "Storm"]
 
-ERRORS = (
-    "READONLY You can't write against a read only replica.",
-    "OOM command not allowed when used memory > 'maxmemory'.",
-    "LOADING Redis is loading the dataset in memory",
-    "NOREPLICAS Not enough good replicas to write.",
-)
+REFUSALS = [ERRORS[code] for code in ("READONLY", "OOM", "LOADING", "NOREPLICAS")]
 
 
 class Slot:
@@ -178,7 +173,7 @@ class Storm:
         proxy.add(Rule(action, nth=jitter.randint(1, 60)))
 
     def _refuse_command(self, slot: Slot, jitter: random.Random) -> None:
-        refusal = Refuse(jitter.choice(ERRORS))
+        refusal = Refuse(jitter.choice(REFUSALS))
         proxy = jitter.choice([slot.proxy, slot.proxy, self.enqueuing])
         proxy.add(Rule(refusal, nth=jitter.randint(1, 60), times=jitter.randint(1, 5)))
 

@@ -21,6 +21,8 @@ from typing import cast
 
 import click
 
+from harness.chroots import missing
+from harness.servers import valkey_program
 from jobwire_conformance import compact, config, reports
 from jobwire_conformance.cases import case as cases
 from jobwire_conformance.config import Config, Generation
@@ -33,10 +35,8 @@ from jobwire_conformance.reports.results import Results
 from jobwire_conformance.reports.terminal import Terminal, closing
 from jobwire_conformance.run import run, verdicts
 from tests.conformance.pages import BUILT, KILLS, PAGES, ROOT, STORE, pages, stale_pages
-from tests.interop.conftest import missing
 from tests.interop.sidekiq import GENERATIONS
 from tests.interop.test_conformance import inside, is_about
-from tests.servers import valkey_program
 
 REFERENCE = ROOT / "conformance" / "drivers" / "python"
 

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 import redis
 
+from harness.servers import Reaper, Server, valkey_program
 from tests.conformance.suite import (
     DRIVERS,
     FORKS,
@@ -27,7 +28,6 @@ from tests.conformance.suite import (
     run,
     start,
 )
-from tests.servers import Keeper, Server, valkey_program
 
 needs_proc = pytest.mark.skipif(
     not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"
@@ -43,15 +43,15 @@ def marked() -> Iterator[Marked]:
 
 
 @pytest.fixture(scope="module")
-def keeper() -> Iterator[Keeper]:
-    found = Keeper()
+def reaper() -> Iterator[Reaper]:
+    found = Reaper()
     yield found
     found.close()
 
 
 @pytest.fixture
-def server(keeper: Keeper) -> Iterator[Server]:
-    found = Server(keeper, valkey_program())
+def server(reaper: Reaper) -> Iterator[Server]:
+    found = Server(reaper, valkey_program())
     yield found
     found.close()
 
@@ -352,9 +352,9 @@ def test_somebody_who_is_no_redis(greeting: bytes, says: str) -> None:
     assert (said.status, says in said.err) == (4, True), said.err
 
 
-def test_a_server_with_a_password(keeper: Keeper, tmp_path: Path) -> None:
+def test_a_server_with_a_password(reaper: Reaper, tmp_path: Path) -> None:
     """[SEC-2] The adapter needs no password, and no report has it."""
-    server = Server(keeper, valkey_program(), password="open sesame")
+    server = Server(reaper, valkey_program(), password="open sesame")
     try:
         bare = f"redis://127.0.0.1:{server.port}"
         only = ("--case", "push-plain", "--case", "exec-order")

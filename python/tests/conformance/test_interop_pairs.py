@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from harness.servers import valkey_program
 from jobwire_conformance import config
 from jobwire_conformance.cli import conform
 from jobwire_conformance.config import Config
 from jobwire_conformance.interop import report, run
 from jobwire_conformance.interop.run import Found
-from tests.servers import valkey_program
 
 ROOT = Path(__file__).resolve().parents[3]
 DRIVERS = ROOT / "conformance" / "drivers"

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 from jsonschema import Draft202012Validator
 
+from harness.servers import valkey_program
 from jobwire_conformance import config, data
 from jobwire_conformance.cases import case as cases
 from jobwire_conformance.config import Config
@@ -31,7 +32,6 @@ from jobwire_conformance.model.pools import BOUNDARIES, SHARE, values
 from jobwire_conformance.model.trial import Failure
 from jobwire_conformance.mutation import mutants
 from jobwire_conformance.wire.faults import Rewrite, Rule
-from tests.servers import valkey_program
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "conformance" / "drivers" / "python"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.chroots import missing
+from harness.servers import valkey_program
 from jobwire_conformance.model.explore import Options, explore
-from tests.interop.conftest import missing
 from tests.interop.test_conformance import inside, known
-from tests.servers import valkey_program
 
 pytestmark = pytest.mark.interop
 

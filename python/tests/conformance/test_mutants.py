@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from harness.servers import valkey_program
 from jobwire_conformance import config, data
 from jobwire_conformance.cases import case as cases
 from jobwire_conformance.errors import SuiteFault
@@ -20,7 +21,6 @@ from jobwire_conformance.mutation import kills, mutants
 from jobwire_conformance.mutation.mutants import Mutant
 from jobwire_conformance.reports import audit as strict
 from jobwire_conformance.reports.kills import closing, markdown
-from tests.servers import valkey_program
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "conformance" / "drivers" / "python"

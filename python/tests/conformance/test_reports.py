@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from harness.servers import valkey_program
 from jobwire_conformance import data, reports
 from jobwire_conformance.errors import Usage
 from jobwire_conformance.reports import summary
@@ -30,7 +31,6 @@ from jobwire_conformance.reports.results import (
 )
 from tests.conformance import browser, hostile
 from tests.conformance.pages import stale_pages
-from tests.servers import valkey_program
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "conformance" / "drivers" / "python"

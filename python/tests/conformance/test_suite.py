@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from jsonschema import Draft202012Validator
 
+from harness.servers import valkey_program
 from jobwire_conformance import config, data
 from jobwire_conformance.cases import case as cases
 from jobwire_conformance.cases import obligations
@@ -24,7 +25,6 @@ from jobwire_conformance.mutation import mutants
 from jobwire_conformance.run import run
 from jobwire_conformance.run.verdicts import Deviation, Verdict
 from tests.conformance.suite import adapter
-from tests.servers import valkey_program
 
 ROOT = Path(__file__).resolve().parents[3]
 PERL = ROOT / "conformance" / "drivers" / "perl"
@@ -199,6 +199,45 @@ def test_a_job_between_its_fetch_and_its_begin_is_waited_for(tmp_path: Path) -> 
     assert outcome.errors == []
     ran = [v for v in outcome.verdicts if v.case == "exec-arguments"]
     assert {v.status for v in ran} == {"pass"}
+
+
+# A worker that writes HSETNX between its fetch and the end of the job, and is none the worse for a
+# crash: it begins with the jobs that were left behind.
+MARKS_WITH_HSETNX = r"""
+import json, os, signal
+import redis
+
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+wire = redis.from_url(os.environ["JOBWIRE_REDIS_URL"])
+control = redis.from_url(os.environ["JOBWIRE_CONTROL_URL"])
+name = "jw:" + os.environ["JOBWIRE_RUN"] + ":ev"
+queue = "queue:" + os.environ["JOBWIRE_QUEUES"].split(",")[0]
+while wire.rpoplpush("jobwire:mine", queue):
+    pass
+while True:
+    payload = wire.brpoplpush(queue, "jobwire:mine", 1)
+    if payload is None:
+        continue
+    job = json.loads(payload)
+    jid, args = job["jid"], job.get("args") or []
+    wire.hsetnx("jobwire:seen", jid, 1)
+    control.rpush(name, json.dumps({"ev": "begin", "jid": jid, "args": args}))
+    control.rpush(name, json.dumps({"ev": "end", "jid": jid, "ok": True}))
+    wire.lrem("jobwire:mine", 1, payload)
+"""
+
+
+def test_the_crash_matrix_cuts_at_every_command_that_writes(tmp_path: Path) -> None:
+    """[REL-2]: HSETNX was missing in the list that the matrix had of its own."""
+    path = adapter(tmp_path, worker=MARKS_WITH_HSETNX, claims=("worker/core", "worker/reliable"))
+    outcome = outcome_of(config.load(path), load("reliable-crash"), patience=20)
+    assert outcome.errors == []
+    cut = {(loss.point, loss.side): loss.outcome for loss in outcome.losses}
+    points = ("BRPOPLPUSH#1", "HSETNX#1", "LREM#1")
+    assert {*cut} == {(point, side) for point in points for side in ("before", "after")}
+    # Killed after its last report, the worker has run a job that it runs again.
+    twice = {("LREM#1", "before")}
+    assert {at for at, fate in cut.items() if fate != "kept"} <= twice
 
 
 # -- adapters in other languages

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import redis
 
+from harness.servers import Server, wait_until
 from jobwire_conformance.wire import resp
 from tests.conftest import ServerFactory
-from tests.servers import Server, wait_until
 from tests.workers import environment
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.progress import Progress
 
+from harness.servers import Reaper
 from jobwire.application.config import FetchMode
 from tests.faults.guarantees import PAGE, render
 from tests.faults.runs import Bench, Result, Run, faulty_runs
 from tests.faults.scenarios import SCENARIOS
-from tests.servers import Keeper
 
 MODES: tuple[FetchMode, ...] = ("reliable", "basic")
 
@@ -59,8 +59,8 @@ def main() -> int:
     out = Console()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and clean up on the way
     started = time.monotonic()
-    keeper = Keeper()
-    bench = Bench(keeper, lanes=options.lanes)
+    reaper = Reaper()
+    bench = Bench(reaper, lanes=options.lanes)
     try:
         clean = [
             Run(SCENARIOS[name], fetch=fetch)
@@ -71,7 +71,7 @@ def main() -> int:
         results = enumerate_all(bench, clean, out)
     finally:
         bench.close()
-        keeper.close()
+        reaper.close()
     if options.write:
         PAGE.write_text(render(results), encoding="utf-8")
     for fetch in options.fetch or MODES:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from jobwire.application.config import FetchMode
-from tests.faults.runs import FAULTS, FEW, Result
+from jobwire_conformance.wire.faults import FAULTS
+from tests.faults.runs import FEW, Result
 from tests.faults.scenarios import SCENARIOS, Scenario
 
 __all__ = ["CELLS", "PAGE", "introduction", "render", "rows"]

@@ -22,50 +22,34 @@ from typing import Any
 
 import redis
 
+from harness.servers import Reaper, Server, valkey_program, wait_until
 from jobwire.application.config import FetchMode
-from jobwire.connection.scripts import script
+from jobwire_conformance.judge.stream import canonical
 from jobwire_conformance.wire.call import name_of
-from jobwire_conformance.wire.faults import Action, Cut, Kill, Refuse, Rule
+from jobwire_conformance.wire.faults import FAULTS, action_of
+from jobwire_conformance.wire.points import Point, has_effect, points_of
 from jobwire_conformance.wire.proxy import Switchboard
 from tests.faults import jobs, pushes
 from tests.faults.scenarios import Scenario
-from tests.servers import Keeper, Server, valkey_program, wait_until
 
-__all__ = ["FAULTS", "FEW", "ROOT", "Bench", "Point", "Result", "Run", "faulty_runs"]
+__all__ = ["FEW", "ROOT", "Bench", "Result", "Run", "faulty_runs"]
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 15.0  # seconds that a process may take for what takes milliseconds
 CALM = 1.5  # seconds without an event after which basic fetch has nothing more to give
 FEW = 3  # occurrences of a command that is repeated for as long as the worker runs
 
-FAULTS = ("cut before", "cut after", "OOM", "READONLY", "kill before", "kill after")
-_ERRORS = {
-    "OOM": "OOM command not allowed when used memory > 'maxmemory'.",
-    "READONLY": "READONLY You can't write against a read only replica.",
-}
-_SCRIPTS = {
-    script(path.stem).sha.encode(): path.name for path in sorted((ROOT / "lua").glob("*.lua"))
-}
 _FETCHES = ("fetch.lua", "BRPOP")
-_EFFECTS = ("EXEC", "ZADD", "BRPOP")
 
 
 def label(words: Sequence[bytes]) -> str:
     """Name a command: a script by its file, CLIENT and SCRIPT with what they do."""
     name = name_of(words)
-    if name == "EVALSHA":
-        return _SCRIPTS.get(words[1], name)
+    if name == "EVALSHA" and (script := canonical(words[1].decode())):
+        return f"{script}.lua"
     if name in ("CLIENT", "SCRIPT") and len(words) > 1:
         return f"{name} {words[1].decode().upper()}"
     return name
-
-
-@dataclass(frozen=True, order=True)
-class Point:
-    """The n-th command with a label, counted from 1 since the process started."""
-
-    label: str
-    nth: int
 
 
 @dataclass
@@ -76,7 +60,7 @@ class Result:
         scenario: Which.
         fetch: How the worker fetched.
         point: Where something went wrong; None for the run without faults.
-        fault: What; one of `FAULTS`.
+        fault: What; one of `faults.FAULTS`.
         reached: Whether the process came to that point.
         lost: Nowhere, and not finished.
         stuck: Still waiting or held, after all that was done for it.
@@ -85,7 +69,7 @@ class Result:
         excused: Of these: held by a process that was killed after the job had ended.
         hung: Whether the process did not end when told to.
         points: What the proxy saw, in order.
-        effects: Those of them that change something: scripts, transactions, pops.
+        effects: Those of them that changed something.
         log: What the process said.
     """
 
@@ -136,8 +120,8 @@ class Result:
 class Zygote:
     """Starts processes; see `tests.faults.zygote`."""
 
-    def __init__(self, keeper: Keeper) -> None:
-        self._keeper = keeper
+    def __init__(self, reaper: Reaper) -> None:
+        self._reaper = reaper
         self._lock = threading.Lock()
         path = os.pathsep.join(str(ROOT / each) for each in ("python", "conformance"))
         self._process = subprocess.Popen(
@@ -147,7 +131,7 @@ class Zygote:
             stdout=subprocess.PIPE,
             text=True,
         )
-        keeper.watch(self._process.pid)
+        reaper.watch(self._process.pid)
 
     def ask(self, **request: Any) -> Any:
         with self._lock:
@@ -161,26 +145,26 @@ class Zygote:
 
     def close(self) -> None:
         self._process.communicate()
-        self._keeper.release(self._process.pid)
+        self._reaper.release(self._process.pid)
 
 
 class Child:
     """A process of the zygote's."""
 
-    def __init__(self, zygote: Zygote, keeper: Keeper, log: Path, **request: Any) -> None:
+    def __init__(self, zygote: Zygote, reaper: Reaper, log: Path, **request: Any) -> None:
         log.touch()
         self.log = log
         self._zygote = zygote
-        self._keeper = keeper
+        self._reaper = reaper
         self.pid: int = zygote.ask(log=str(log), **request)["pid"]
         self.status: int | None = None
-        keeper.watch(self.pid)
+        reaper.watch(self.pid)
 
     def alive(self) -> bool:
         if self.status is None:
             self.status = self._zygote.ask(wait=self.pid)["status"]
             if self.status is not None:
-                self._keeper.release(self.pid)
+                self._reaper.release(self.pid)
         return self.status is None
 
     def send(self, number: signal.Signals) -> None:
@@ -209,16 +193,16 @@ class Bench:
         lanes: How many at once; runs wait more than they work.
     """
 
-    def __init__(self, keeper: Keeper, *, lanes: int = 8) -> None:
+    def __init__(self, reaper: Reaper, *, lanes: int = 8) -> None:
         with ExitStack() as opened:
-            self.keeper = keeper
+            self.reaper = reaper
             self.directory = Path(opened.enter_context(tempfile.TemporaryDirectory()))
-            self.zygote = Zygote(keeper)
+            self.zygote = Zygote(reaper)
             opened.callback(self.zygote.close)
             self.board = opened.enter_context(Switchboard())
             self._free: queue.SimpleQueue[Server] = queue.SimpleQueue()
             for _ in range(lanes):
-                server = Server(keeper, valkey_program())
+                server = Server(reaper, valkey_program())
                 opened.callback(server.close)
                 self._free.put(server)
             self._pool = opened.enter_context(ThreadPoolExecutor(lanes))
@@ -271,7 +255,9 @@ class Run:
             self.record: Any = opened.enter_context(connect(self._record_url))
             result = Result(self.scenario.name, self.fetch, self.point, self.fault)
             self._seed()
-            rules = [] if self.point is None else [self._rule(self.point)]
+            rules = (
+                [] if self.point is None else [self.point.rule(action_of(self.fault, self._end))]
+            )
             proxy = bench.board.open(
                 "127.0.0.1", server.port, rules=rules, lockstep=True, label=label
             )
@@ -287,13 +273,9 @@ class Run:
             self._drain(server.url)
             self._judge(result, waiting=waiting, held=held)
             result.reached = any(rule.struck for rule in rules)
-            result.points = _points(call.label for call in proxy.calls)
-            result.effects = [
-                point
-                for point, call in zip(result.points, proxy.calls, strict=True)
-                if call.label.endswith(".lua") or call.label in _EFFECTS
-                if not (call.reply or b"-").startswith(b"-")
-            ]
+            passed = [*points_of(proxy.calls)]
+            result.points = [point for point, _ in passed]
+            result.effects = [point for point, call in passed if has_effect(call)]
             result.log = self._first.log.read_text()
             return result
 
@@ -314,28 +296,13 @@ class Run:
         }
         return Child(
             self._bench.zygote,
-            self._bench.keeper,
+            self._bench.reaper,
             self._bench.directory / f"{id(self)}-{start}-{time.monotonic_ns()}.log",
             start=start,
             url=url,
             record=self._record_url,
             settings=settings,
         )
-
-    def _rule(self, point: Point) -> Rule:
-        return Rule(self._action(), label=point.label, nth=point.nth)
-
-    def _action(self) -> Action:
-        match self.fault.split():
-            case ["cut", "before"]:
-                return Cut("before")
-            case ["cut", "after"]:
-                return Cut("after")
-            case ["kill", "before"]:
-                return Kill("before", self._end)
-            case ["kill", "after"]:
-                return Kill("after", self._end)
-        return Refuse(_ERRORS[self.fault])
 
     def _end(self) -> None:
         """Kill the process under test, from the proxy's thread."""
@@ -519,15 +486,6 @@ def _jid(text: bytes) -> str:
         return text.decode()
     jid = job.get("jid") if isinstance(job, dict) else None
     return jid if isinstance(jid, str) else text.decode()
-
-
-def _points(labels: Iterable[str]) -> list[Point]:
-    seen: Counter[str] = Counter()
-    points = []
-    for each in labels:
-        seen[each] += 1
-        points.append(Point(each, seen[each]))
-    return points
 
 
 def faulty_runs(

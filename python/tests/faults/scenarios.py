@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from harness.servers import wait_until
 from jobwire.application.config import FetchMode
 from tests.faults import jobs
-from tests.servers import wait_until
 
 if TYPE_CHECKING:
     from tests.faults.runs import Run

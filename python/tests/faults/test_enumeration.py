@@ -9,18 +9,20 @@ from collections.abc import Iterator
 
 import pytest
 
+from harness.servers import Reaper
 from jobwire.application.config import FetchMode
+from jobwire_conformance.wire.faults import FAULTS
+from jobwire_conformance.wire.points import Point
 from tests.faults import guarantees
-from tests.faults.runs import FAULTS, ROOT, Bench, Point, Result, Run, faulty_runs
+from tests.faults.runs import ROOT, Bench, Result, Run, faulty_runs
 from tests.faults.scenarios import SCENARIOS, Scenario
-from tests.servers import Keeper
 
 PAGE = guarantees.PAGE.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def bench(_keeper: Keeper) -> Iterator[Bench]:
-    bench = Bench(_keeper, lanes=6)
+def bench(_reaper: Reaper) -> Iterator[Bench]:
+    bench = Bench(_reaper, lanes=6)
     yield bench
     bench.close()
 

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
+from harness.servers import Server, redis_program, valkey_program
 from jobwire import AsyncClient, Client
 from jobwire.protocol.wire import Op
-from tests.servers import Server, redis_program, valkey_program
 
 T = TypeVar("T")
 # Where the skip of `any_server` would only be repeated by every test.

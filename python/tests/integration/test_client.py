@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Server
 from jobwire import App, AsyncClient, Client, InvalidJob
 from jobwire.connection import data as _data
 from jobwire.protocol.keys import Keys
@@ -21,7 +22,6 @@ from jobwire.protocol.normalize import JobFields
 from jobwire.protocol.wire import Op, command
 from tests.conftest import ServerFactory
 from tests.integration.clients import KINDS, Connect, connecting, everything, listening
-from tests.servers import Server
 
 
 @pytest.fixture(params=KINDS)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import redis
 
+from harness.servers import Server, wait_until
 from jobwire import (
     AsyncClient,
     Client,
@@ -32,7 +33,6 @@ from jobwire.protocol.reliable import fetch
 from jobwire.protocol.wire import Batch, Op, command
 from tests.conftest import ServerFactory
 from tests.integration.clients import KINDS, Connect, connecting, everything, listening
-from tests.servers import Server, wait_until
 
 JID = "9f2c1b7a4d3e5f60718293a4"
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Server, wait_until
 from jobwire import App, AsyncClient, Client, ConfigError, MaybeWritten, RedisUnreachable
 from jobwire.connection.aio import AsyncRedis
 from jobwire.connection.sync import SyncRedis
@@ -28,7 +29,6 @@ from jobwire.protocol.reliable import script_fetch
 from jobwire.protocol.wire import Batch, Op, command, once
 from tests.conftest import ServerFactory
 from tests.integration.clients import KINDS, Connect, connecting
-from tests.servers import Server, wait_until
 from tests.workers import running
 
 

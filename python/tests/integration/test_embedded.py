@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 import redis
 
+from harness.servers import Server, wait_until
 from jobwire.connection import embedded
 from jobwire.errors import JobwireError
-from tests.servers import Server, wait_until
 
 # A process that uses the server of argv[1] until its standard input ends.
 USER = """

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from harness.servers import Server
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.heartbeat import LEASE, HeartbeatSample, Work, beat, prune, retire
 from jobwire.protocol.keys import Keys
 from tests.conftest import ServerFactory
 from tests.integration.clients import PROGRAMS, everything, listening
-from tests.servers import Server
 
 NOW = 1_795_192_067.25
 ME = "web-1:42:0123456789ab"

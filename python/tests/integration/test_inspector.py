@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Server
 from jobwire import Client
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import ConfigError, MalformedPayload, RedisRefused
@@ -22,7 +23,6 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import Metrics
 from jobwire.protocol.wire import Batch, Local, Script, once
 from tests.interop.commands import commands
-from tests.servers import Server
 
 NOW = 1_795_192_067.25
 IDENTITY = "web:1:0123456789ab"

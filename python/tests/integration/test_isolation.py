@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from harness.servers import wait_until
 from jobwire import App, Job, Shutdown
 from jobwire.cli.loading import load_app
 from jobwire.errors import ConfigError, JobCrashed, JobFailed, JobTimeout
@@ -23,7 +24,6 @@ from jobwire.worker.execute import isolation as module
 from jobwire.worker.execute.failure import describe
 from jobwire.worker.execute.isolation import Isolation
 from tests.apps.isolated import app
-from tests.servers import wait_until
 from tests.workers import environment
 
 

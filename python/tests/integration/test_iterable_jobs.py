@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Server, wait_until
 from jobwire import App
 from jobwire.application.config import FetchMode
 from jobwire.errors import Shutdown
@@ -20,7 +21,6 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import minute_key, read_rollup
 from jobwire.protocol.payload import Job
 from jobwire.worker.fetch import basic
-from tests.servers import Server, wait_until
 from tests.workers import running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])

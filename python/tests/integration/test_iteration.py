@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Server
 from jobwire.application.iterabletype import IterableSpec, define_iterable
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import NoReply, RedisRefused, RedisUnreachable, Shutdown
@@ -29,7 +30,6 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import Job, decode
 from jobwire.protocol.wire import Command, Op, once
 from jobwire.worker.execute.iterating import Iterations
-from tests.servers import Server
 
 KEYS = Keys()
 JID = "9f2c1b7a4d3e5f60718293a4"

@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
+from harness.servers import Server, wait_until
 from jobwire import App, Client
 from tests.integration.clients import listening
-from tests.servers import Server, wait_until
 from tests.workers import running
 
 

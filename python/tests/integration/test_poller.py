@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from harness.servers import Server, wait_until
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.promotion import BATCH
 from jobwire.worker.background.poller import Poller
-from tests.servers import Server, wait_until
 
 
 @contextmanager

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Server, wait_until
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.worker.background import poller as module
 from jobwire.worker.background.poller import Poller
 from tests.integration.clients import listening
-from tests.servers import Server, wait_until
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Server
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
@@ -18,7 +19,6 @@ from jobwire.protocol.promotion import Promoted, promote_batch
 from jobwire.protocol.times import Generation
 from tests.conftest import ServerFactory
 from tests.integration.clients import PROGRAMS, everything, listening
-from tests.servers import Server
 
 NOW = 1_795_192_067.25
 KEYS = Keys()

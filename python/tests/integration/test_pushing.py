@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from harness.servers import Server
 from jobwire import RedisRefused
 from jobwire.application.producer import Producer
 from jobwire.connection.sync import SyncRedis
@@ -15,7 +16,6 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.pushing import detect_generation, push, push_bulk
 from tests.integration.clients import everything, listening
-from tests.servers import Server
 
 KEYS = Keys("n:")
 

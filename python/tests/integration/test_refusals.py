@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Server, wait_until
 from jobwire import App, Client
 from jobwire.application.config import FetchMode
 from jobwire.errors import RedisRefused, RedisTrouble
 from tests.conftest import ServerFactory
-from tests.servers import Server, wait_until
 from tests.workers import running
 
 # Setting, the value that makes the server refuse writes, the one that ends it, and the error.

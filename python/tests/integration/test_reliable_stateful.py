@@ -24,6 +24,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from harness.servers import Server
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
@@ -40,7 +41,6 @@ from jobwire.protocol.reliable import (
 )
 from jobwire.protocol.stats import Deliveries, deliveries
 from jobwire.protocol.wire import Script, once
-from tests.servers import Server
 
 KEYS = Keys()
 DAY = "2026-11-20"

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from harness.debian_servers import SERVERS, DebianServer
+from harness.servers import Server, wait_until
 from jobwire import RedisRefused
 from jobwire.connection import data as _data
 from jobwire.connection.scripts import script
@@ -38,9 +40,7 @@ from jobwire.protocol.reliable import (
 from jobwire.protocol.stats import DAY_TTL, Deliveries, count, deliveries
 from jobwire.protocol.wire import Batch, Op, Script, Step
 from tests.conftest import ServerFactory
-from tests.debian_servers import SERVERS, DebianServer
 from tests.integration.clients import PROGRAMS, everything, listening
-from tests.servers import Server, wait_until
 
 NOW = 1_795_192_067.25
 DAY = "2026-11-20"

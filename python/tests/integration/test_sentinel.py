@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Reaper, wait_until
 from jobwire import App, Client, MaybeWritten, RedisTrouble, RedisUnreachable
 from tests.conftest import ServerFactory
 from tests.integration.clients import KINDS, Kind, connecting
 from tests.sentinels import NAME, watched
-from tests.servers import Keeper, wait_until
 from tests.workers import running
 
 # In the full run 20,000; fewer are enough to see each kind of loss, and sooner.
@@ -30,13 +30,13 @@ SAFE = (
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_client_finds_the_primary_and_the_next_one(
-    _keeper: Keeper,  # noqa: PT019 - its value is needed
+    _reaper: Reaper,  # noqa: PT019 - its value is needed
     server_factory: ServerFactory,
     kind: Kind,
 ) -> None:
     """PUSH-8, PUSH-9: sentinels are asked for each new connection, also those with a password."""
     with (
-        watched(_keeper, server_factory, *SAFE[4:], password="s3cret") as group,
+        watched(_reaper, server_factory, *SAFE[4:], password="s3cret") as group,
         connecting(kind) as connect,
     ):
         url = f"redis+sentinel://nobody,{group.hosts}/{NAME}/0?sentinel_password=s3cret"
@@ -81,7 +81,7 @@ def push_for_certain(client: Client, number: int) -> int:
 
 @pytest.mark.slow
 def test_a_failover_loses_no_job(
-    _keeper: Keeper,  # noqa: PT019 - its value is needed
+    _reaper: Reaper,  # noqa: PT019 - its value is needed
     server_factory: ServerFactory,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -100,7 +100,7 @@ def test_a_failover_loses_no_job(
         with lock:
             ran[number] += 1
 
-    with watched(_keeper, server_factory, *SAFE) as group:
+    with watched(_reaper, server_factory, *SAFE) as group:
         place: Any = SimpleNamespace(url=group.url)
         with (
             Client(group.url, generation=8, wait_replicas=1, timeout=2.0) as client,

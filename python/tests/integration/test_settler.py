@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Server, wait_until
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import MalformedPayload
 from jobwire.protocol.dead_set import DeadSetLimits
@@ -17,7 +18,6 @@ from jobwire.protocol.reliable import InFlightJob, read_fetched, script_fetch
 from jobwire.protocol.retry import Discard, Kill, Retry
 from jobwire.worker.background.outcome_writer import Settler
 from jobwire.worker.fetch.source import Done, Outcome, Unreadable
-from tests.servers import Server, wait_until
 
 KEYS = Keys("app:")
 ME = "host:1:abc"

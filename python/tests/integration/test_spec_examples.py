@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from harness.servers import Server
 from jobwire.spec.citations import named
 from jobwire.spec.document import CITATION, Fence, read
-from tests.servers import Server
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = read((ROOT / "SPEC.md").read_text("utf-8")).fences

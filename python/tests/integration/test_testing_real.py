@@ -16,13 +16,13 @@ from unittest.mock import patch
 
 import pytest
 
+from harness.servers import Server, wait_until
 from jobwire import App, AsyncClient, Client, ConfigError, testing
 from jobwire.application.config import CapsuleConfig
 from jobwire.inspect import Inspector
 from jobwire.protocol.iteration import Cursor
-from jobwire.testing import Worker
+from jobwire.testing import RealWorker
 from jobwire.worker.fetch import wakeup
-from tests.servers import Server, wait_until
 from tests.workers import environment
 
 
@@ -60,7 +60,7 @@ def test_a_drain_waits_for_all_that_follows(server: Server) -> None:
     assert app.url is None
 
 
-async def _enqueue_and_drain(later: Any, worker: Worker) -> None:
+async def _enqueue_and_drain(later: Any, worker: RealWorker) -> None:
     await later.aenqueue(9)
     assert await worker.adrain() == 1
     await later.app.aclose()

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import redis
 
+from harness.servers import Server, wait_until
 from jobwire.worker.fetch.wakeup import Wakeup, Watch
-from tests.servers import Server, wait_until
 
 
 @pytest.fixture

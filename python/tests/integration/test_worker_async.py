@@ -8,8 +8,8 @@ import json
 import threading
 from typing import Any
 
+from harness.servers import Server, wait_until
 from jobwire import App, current_job
-from tests.servers import Server, wait_until
 from tests.workers import running
 
 

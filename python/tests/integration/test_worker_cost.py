@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from harness.servers import Server, wait_until
 from jobwire import App, Client
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.dead_set import DeadSetLimits
@@ -31,7 +32,6 @@ from jobwire.worker.background.poller import Poller
 from jobwire.worker.fetch import prefetch
 from jobwire.worker.fetch.reliable import SAFETY_NET, ReliableFetcher
 from jobwire.worker.fetch.source import DONE, Outcome
-from tests.servers import Server, wait_until
 from tests.workers import running
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures" / "sidekiq"

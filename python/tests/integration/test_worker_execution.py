@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 import jobwire
+from harness.servers import Server, wait_until
 from jobwire import App, current_job
 from jobwire.application.config import FetchMode
 from jobwire.errors import Shutdown
 from jobwire.protocol.payload import Job
 from jobwire.worker.fetch import basic
-from tests.servers import Server, wait_until
 from tests.workers import running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])

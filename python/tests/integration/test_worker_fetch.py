@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Server, wait_until
 from jobwire import App
 from jobwire.application.config import CapsuleConfig, FetchMode
 from jobwire.worker.execute.processor import Processor
 from jobwire.worker.fetch import basic, prefetch
 from jobwire.worker.fetch.prefetch import Prefetch
 from jobwire.worker.fetch.reliable import ReliableFetcher
-from tests.servers import Server, wait_until
 from tests.workers import running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])

@@ -15,6 +15,7 @@ from unittest.mock import patch
 
 import pytest
 
+from harness.servers import Server, wait_until
 from jobwire import App, JobType, TryAgain, current_job
 from jobwire.application.config import FetchMode
 from jobwire.errors import ConfigError
@@ -22,7 +23,6 @@ from jobwire.protocol.payload import Job
 from jobwire.worker.execute.processor import Processor
 from jobwire.worker.fetch import basic
 from tests.apps import isolated
-from tests.servers import Server, wait_until
 from tests.workers import running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Server, wait_until
 from jobwire import App
 from jobwire.application.config import FetchMode
 from jobwire.protocol.iteration import Cursor
 from jobwire.protocol.payload import Job
 from jobwire.worker.fetch import basic
-from tests.servers import Server, wait_until
 from tests.workers import running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Server, wait_until
 from jobwire import App
 from jobwire.application.config import FetchMode
 from jobwire.connection.scripts import script
@@ -22,7 +23,6 @@ from jobwire.worker.background import heartbeat as heart
 from jobwire.worker.fetch import basic
 from jobwire.worker.process import launcher
 from tests.conftest import ServerFactory
-from tests.servers import Server, wait_until
 from tests.workers import running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Server, wait_until
 from jobwire import App
 from jobwire.protocol.payload import Job
-from tests.servers import Server, wait_until
 from tests.workers import running
 
 TEXT = '{"class":"Crash","args":[1],"jid":"abababababababababababab","retry":true,"x":1.50}'

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Server, wait_until
 from jobwire import App
 from jobwire.application.config import FetchMode
 from jobwire.protocol.heartbeat import PERIOD
 from jobwire.worker.background import heartbeat as heart
 from jobwire.worker.fetch import basic
-from tests.servers import Server, wait_until
 from tests.workers import running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])

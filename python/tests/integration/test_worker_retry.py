@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Server, wait_until
 from jobwire import App
 from jobwire.application.config import FetchMode
 from jobwire.worker.background import heartbeat as heart
 from jobwire.worker.background import poller
 from jobwire.worker.fetch import basic
-from tests.servers import Server, wait_until
 from tests.workers import running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])

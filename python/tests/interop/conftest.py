@@ -4,28 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import redis
 
+from harness.chroots import CHROOTS, missing
+from harness.servers import Server
 from tests.interop.driver import Driver
 from tests.interop.sidekiq import GENERATIONS, RealSidekiq
-from tests.servers import Server
-
-
-def chroots() -> Path:
-    """Where `.ci/sidekiq-chroots` puts them."""
-    return Path(os.environ.get("JOBWIRE_CACHE") or "/var/cache/jobwire") / "sidekiq"
-
-
-def missing(version: str) -> str | None:
-    """Say why this version cannot run here; None when it can."""
-    if os.geteuid() != 0:
-        return "real Sidekiq runs in a chroot, which needs root: run `make interop` as root"
-    if not (chroots() / version / ".complete").exists():
-        return f"real Sidekiq {version} is not installed: run `make interop`"
-    return None
 
 
 @pytest.fixture(scope="session", params=GENERATIONS)
@@ -42,7 +28,7 @@ def sidekiq_version(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def sidekiq(sidekiq_version: str, server: Server) -> RealSidekiq:
     """A real Sidekiq of one generation, on the test's own server."""
-    return RealSidekiq(sidekiq_version, chroots() / sidekiq_version, server.url)
+    return RealSidekiq(sidekiq_version, CHROOTS / sidekiq_version, server.url)
 
 
 @pytest.fixture

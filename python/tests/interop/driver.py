@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Literal
 
-from tests.interop.ruby_process import RubyProcess
+from harness.chroots import RubyProcess
 
 SetName = Literal["retry", "schedule", "dead"]
 

@@ -18,10 +18,10 @@ from typing import Any, cast
 import msgspec
 import redis
 
+from harness.servers import wait_until
 from jobwire.protocol.times import read
 from tests.interop.scenarios import KNOWN, Scenario
 from tests.interop.shapes import exact
-from tests.servers import wait_until
 
 KEPT = "kept"
 MOMENTS = ("enqueued_at", "failed_at", "retried_at", "created_at", "discarded_at")

@@ -14,10 +14,10 @@ from typing import cast
 
 import redis
 
+from harness.servers import wait_until
 from jobwire.application.config import CapsuleConfig, FetchMode, WorkerConfig, parse_queues
 from jobwire.worker import Launcher
 from tests.interop.app import ReportingApp, make_app
-from tests.servers import wait_until
 
 PYTHON = Path(__file__).parents[2]  # what has to be on sys.path
 

@@ -12,14 +12,15 @@ from typing import Any, cast
 
 import redis
 
+from harness.chroots import RubyProcess
+from harness.servers import wait_until
 from tests.interop.driver import Driver
-from tests.interop.ruby_process import RubyProcess
-from tests.servers import wait_until
 
+RUBY = Path(__file__).parent / "ruby"
 GENERATIONS = ("6.4.1", "7.3.2", "8.1.7")
 
 
-class Worker:
+class SidekiqWorker:
     """A running `sidekiq` process, already registered in `processes`."""
 
     def __init__(self, process: RubyProcess, identity: str) -> None:
@@ -78,7 +79,7 @@ class RealSidekiq:
         timeout: int = 8,
         options: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
-    ) -> Iterator[Worker]:
+    ) -> Iterator[SidekiqWorker]:
         """Run a worker of `ruby/jobs.rb` until the block ends; then it is killed, not stopped.
 
         Args:
@@ -98,7 +99,9 @@ class RealSidekiq:
         environment = {"REDIS_URL": self._url, **(env or {})}
         if poll is not None:
             environment["POLL"] = str(poll)
-        process = RubyProcess(self._chroot, [*command, *options], environment, pipes=False)
+        process = RubyProcess(
+            self._chroot, [*command, *options], environment, pipes=False, directory=RUBY
+        )
         try:
             with redis.Redis.from_url(self._url) as client:
 
@@ -112,15 +115,16 @@ class RealSidekiq:
 
                 identity = wait_until(registered, 30.0, "sidekiq in `processes`")
             assert identity
-            yield Worker(process, identity)
+            yield SidekiqWorker(process, identity)
         finally:
             process.close()
 
     @contextmanager
     def driver(self) -> Iterator[Driver]:
         """Run `ruby/driver.rb` until the block ends."""
+        environment = {"REDIS_URL": self._url}
         process = RubyProcess(
-            self._chroot, ["ruby", "driver.rb"], {"REDIS_URL": self._url}, pipes=True
+            self._chroot, ["ruby", "driver.rb"], environment, pipes=True, directory=RUBY
         )
         try:
             yield Driver(process)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import redis
 
+from harness.servers import Server, wait_until
 from jobwire import AsyncClient, Client
 from tests.interop.app import make_app
 from tests.interop.driver import Driver
 from tests.interop.python_worker import worker_threads
 from tests.interop.shapes import SEED, Shapes, differences
 from tests.interop.sidekiq import RealSidekiq, results
-from tests.servers import Server, wait_until
 
 pytestmark = pytest.mark.interop
 

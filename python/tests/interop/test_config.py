@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 import redis
 
+from harness.servers import Server
 from tests.interop.python_worker import worker_process
 from tests.interop.sidekiq import RealSidekiq
-from tests.servers import Server
 
 pytestmark = pytest.mark.interop
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.chroots import CHROOTS
+from harness.servers import valkey_program
 from jobwire_conformance import config
 from jobwire_conformance.cases import case as cases
 from jobwire_conformance.cases.case import Case
 from jobwire_conformance.run import run
 from jobwire_conformance.run.verdicts import Verdict
-from tests.interop.conftest import chroots
-from tests.servers import valkey_program
 
 pytestmark = pytest.mark.interop
 
@@ -75,7 +75,7 @@ def inside(version: str, directory: Path) -> config.Config:
     shutil.copytree(ADAPTER, directory)
     settings = config.load(directory)
     enter = ["unshare", "--mount", "sh", "-c", _ENTER, "sh"]
-    enter += [str(chroots() / version), str(directory)]
+    enter += [str(CHROOTS / version), str(directory)]
     assert settings.driver is not None
     assert settings.worker is not None
     without = WITHOUT.get(version, set())

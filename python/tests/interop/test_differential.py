@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Server
 from tests.conftest import ServerFactory
 from tests.interop.fates import Round, Side
 from tests.interop.known_differences import unexplained
@@ -20,7 +21,6 @@ from tests.interop.python_worker import worker_process
 from tests.interop.scenarios import SERVED, Scenario, scenarios
 from tests.interop.shapes import SEED
 from tests.interop.sidekiq import RealSidekiq
-from tests.servers import Server
 
 pytestmark = pytest.mark.interop
 

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 import redis
 
+from harness.servers import Server, wait_until
 from jobwire import Client
 from jobwire.connection import data as _data
 from tests.interop.driver import Driver
 from tests.interop.python_worker import worker_threads
 from tests.interop.shapes import SEED, Shapes, differences, spelled_alike
 from tests.interop.sidekiq import RealSidekiq
-from tests.servers import Server, wait_until
 
 pytestmark = pytest.mark.interop
 

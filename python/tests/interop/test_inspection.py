@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import redis
 
+from harness.servers import Server
 from jobwire.connection import data as _data
 from jobwire.inspect import Entry, Inspector
 from jobwire.protocol.times import Generation
 from tests.interop.driver import Driver, Record
 from tests.interop.sidekiq import GENERATIONS, RealSidekiq
-from tests.servers import Server
 
 pytestmark = pytest.mark.interop
 

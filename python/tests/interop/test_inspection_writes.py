@@ -10,11 +10,11 @@ from typing import Any, cast
 import pytest
 import redis
 
+from harness.servers import Server, wait_until
 from jobwire.inspect import Inspector
 from tests.interop.driver import Driver
 from tests.interop.sidekiq import RealSidekiq, results
 from tests.interop.test_oracle_inspector import INFO, entry
-from tests.servers import Server, wait_until
 
 pytestmark = pytest.mark.interop
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 import redis
 
+from harness.servers import Server, wait_until
 from jobwire.application.iterabletype import define_iterable
 from jobwire.connection.sync import SyncRedis
 from jobwire.iterables import over_csv, over_sequence
@@ -21,7 +22,6 @@ from jobwire.worker.execute.iterating import Iterations
 from tests.interop.driver import Driver
 from tests.interop.python_worker import worker_threads
 from tests.interop.sidekiq import RealSidekiq, results
-from tests.servers import Server, wait_until
 
 pytestmark = pytest.mark.interop
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 import redis
 
+from harness.servers import Server, wait_until
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import (
@@ -26,7 +27,6 @@ from jobwire.protocol.times import Generation
 from tests.interop.driver import Driver
 from tests.interop.python_worker import worker_threads
 from tests.interop.sidekiq import RealSidekiq
-from tests.servers import Server, wait_until
 
 pytestmark = pytest.mark.interop
 

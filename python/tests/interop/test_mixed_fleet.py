@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import redis
 
+from harness.servers import Server, wait_until
 from jobwire import Client
 from jobwire.application.config import FetchMode
 from tests.interop.driver import Driver
 from tests.interop.python_worker import worker_threads
 from tests.interop.sidekiq import RealSidekiq, results
-from tests.servers import Server, wait_until
 
 pytestmark = pytest.mark.interop
 

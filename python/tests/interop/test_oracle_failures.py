@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 import redis
 
+from harness.servers import wait_until
 from tests.interop.driver import Driver
 from tests.interop.sidekiq import RealSidekiq
-from tests.servers import wait_until
 
 pytestmark = pytest.mark.interop
 

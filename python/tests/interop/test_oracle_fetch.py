@@ -6,10 +6,10 @@ from collections import Counter
 
 import redis
 
+from harness.servers import wait_until
 from tests.interop.commands import commands
 from tests.interop.driver import Driver
 from tests.interop.sidekiq import RealSidekiq, results
-from tests.servers import wait_until
 
 NAMES = ("first", "second", "third")
 JOBS = 60

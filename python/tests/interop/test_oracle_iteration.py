@@ -12,10 +12,10 @@ from typing import Any, cast
 import pytest
 import redis
 
+from harness.servers import wait_until
 from tests.interop.commands import commands
 from tests.interop.driver import Driver
 from tests.interop.sidekiq import RealSidekiq, results
-from tests.servers import wait_until
 
 pytestmark = pytest.mark.interop
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import redis
 
+from harness.servers import wait_until
 from tests.interop.commands import commands
 from tests.interop.driver import Driver, RubyError
 from tests.interop.sidekiq import RealSidekiq, results
-from tests.servers import wait_until
 
 pytestmark = pytest.mark.interop
 

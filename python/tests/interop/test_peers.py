@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.servers import valkey_program
 from jobwire_conformance import config
 from jobwire_conformance.cases import case as cases
 from jobwire_conformance.interop import run as pairs
 from jobwire_conformance.run import run, verdicts
 from tests.interop.test_conformance import Quiet
-from tests.servers import valkey_program
 
 pytestmark = pytest.mark.interop
 

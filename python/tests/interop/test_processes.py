@@ -9,11 +9,11 @@ import pytest
 import redis
 
 import jobwire
+from harness.servers import Server, wait_until
 from jobwire import Client
 from tests.interop.driver import Driver
 from tests.interop.python_worker import worker_process
 from tests.interop.sidekiq import RealSidekiq, open_gate, results, started
-from tests.servers import Server, wait_until
 
 pytestmark = pytest.mark.interop
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.debian_servers import CHROOTS
+from harness.chroots import CHROOTS
 from tests.interop.recorded import state, states, transcript
 from tests.interop.sidekiq import GENERATIONS
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import redis
 
+from harness.servers import Server, wait_until
 from jobwire import Client
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.dead_set import DeadSetLimits, kill
@@ -21,7 +22,6 @@ from jobwire.protocol.wire import once
 from jobwire.worker.background.poller import Poller
 from tests.interop.driver import Driver
 from tests.interop.sidekiq import RealSidekiq, results
-from tests.servers import Server, wait_until
 
 pytestmark = pytest.mark.interop
 

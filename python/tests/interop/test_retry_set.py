@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import redis
 
+from harness.servers import Server, wait_until
 from jobwire import Client
 from jobwire.worker import Launcher
 from tests.interop.app import make_app
 from tests.interop.driver import Driver, Record, RubyError
 from tests.interop.python_worker import worker_threads
-from tests.interop.sidekiq import RealSidekiq, Worker, results
-from tests.servers import Server, wait_until
+from tests.interop.sidekiq import RealSidekiq, SidekiqWorker, results
 
 pytestmark = pytest.mark.interop
 
@@ -24,14 +24,14 @@ FAR = 4_000_000_000.5
 
 
 @pytest.fixture
-def fleet(sidekiq: RealSidekiq) -> Iterator[Worker]:
+def fleet(sidekiq: RealSidekiq) -> Iterator[SidekiqWorker]:
     """A Ruby worker in Redis, which serves a queue of its own and promotes nothing for 10 s."""
     with sidekiq.worker(queues=["ruby"], poll=None) as worker:
         yield worker
 
 
 @pytest.fixture
-def python(fleet: Worker, server: Server) -> Iterator[Launcher]:
+def python(fleet: SidekiqWorker, server: Server) -> Iterator[Launcher]:
     """A Python worker beside it, which serves `default` and promotes."""
     with worker_threads(server.url, poll=0.1) as launcher:
         yield launcher

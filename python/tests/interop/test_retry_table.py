@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 import redis
 
+from harness.servers import Server, wait_until
 from jobwire.protocol.times import read
 from tests.interop.app import make_app
 from tests.interop.driver import Driver
 from tests.interop.python_worker import worker_threads
 from tests.interop.shapes import differences
 from tests.interop.sidekiq import RealSidekiq
-from tests.servers import Server, wait_until
 
 pytestmark = pytest.mark.interop
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import redis
 
+from harness.servers import wait_until
 from tests.interop.shapes import differences
 from tests.interop.sidekiq import RealSidekiq, results
 from tests.schema_strategies import payloads, sample, text
-from tests.servers import wait_until
 
 pytestmark = pytest.mark.interop
 

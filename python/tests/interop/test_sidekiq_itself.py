@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import redis
 
+from harness.servers import wait_until
 from tests.interop.driver import Driver, RubyError
 from tests.interop.shapes import exact, nested
 from tests.interop.sidekiq import RealSidekiq, open_gate, results, started
-from tests.servers import wait_until
 
 pytestmark = pytest.mark.interop
 

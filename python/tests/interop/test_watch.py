@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 import pytest
 import redis
 
-from tests.interop.conftest import chroots
+from harness.chroots import CHROOTS
+from harness.servers import Server, wait_until
 from tests.interop.sidekiq import RealSidekiq, results, started
-from tests.servers import Server, wait_until
 from tests.workers import environment
 
 pytestmark = pytest.mark.interop
@@ -82,7 +82,7 @@ def test_real_sidekiq_breaks_nothing(
     of genuine Sidekiq is what SPEC.md says of it. [PUSH-1] [RETRY-2] [DEAD-3] [BEAT-1] [FETCH-6]
     """
     with watching(server, tmp_path / "results.json") as watch:
-        behind = RealSidekiq(sidekiq_version, chroots() / sidekiq_version, watch.url)
+        behind = RealSidekiq(sidekiq_version, CHROOTS / sidekiq_version, watch.url)
         assert urlsplit(watch.url).port != server.port
         with behind.worker(queues=["default", "critical", "low"], timeout=2) as worker:
             with behind.driver() as driver:

@@ -7,12 +7,12 @@ import time
 import pytest
 import redis
 
+from harness.servers import Server, wait_until
 from jobwire import Client
 from jobwire.worker.background import heartbeat as heart
 from tests.interop.driver import Driver
 from tests.interop.python_worker import worker_threads
 from tests.interop.sidekiq import open_gate
-from tests.servers import Server, wait_until
 
 pytestmark = pytest.mark.interop
 

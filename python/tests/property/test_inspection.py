@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from harness.servers import Server
 from jobwire.cli import inspect_views as views
 from jobwire.cli.inspect_output import Sheet, ago, clean, console, duration, to_json
 from jobwire.cli.inspect_output import _table as table
@@ -17,7 +18,6 @@ from jobwire.errors import JobwireError
 from jobwire.inspect import Filter, Inspector, SetName
 from jobwire.inspect.entry import entry
 from tests.property.test_payload import OBJECTS, TEXT, VALUES, spelled
-from tests.servers import Server
 
 NOW = 1_795_192_067.25
 FIELDS = st.sampled_from(

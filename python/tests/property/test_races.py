@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from harness.servers import Server
 from jobwire.connection.scripts import script
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.dead_set import DeadSetLimits, kill
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.promotion import Promoted, promote_batch
 from jobwire.protocol.wire import dialogue, once
-from tests.servers import Server
 
 KEYS = Keys()
 NOW = 1_795_192_067.5

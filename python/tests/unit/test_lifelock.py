@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.servers import wait_until
 from jobwire.worker.background import lifelock
 from jobwire.worker.background.lifelock import LifeLock
-from tests.servers import wait_until
 
 PROGRAM = """
 import os, sys

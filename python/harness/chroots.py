@@ -1,7 +1,7 @@
-"""A Ruby process in one of the chroots that `.ci/sidekiq-chroots` built.
+"""Real Sidekiq: the chroots that `.ci/sidekiq-chroots` builds, and Ruby processes in them.
 
-It runs in a mount namespace of its own, where the chroot has a /proc (without one a Sidekiq worker
-never appears in `processes`) and this directory's `ruby/` at /srv. Nothing stays mounted when the
+A process runs in a mount namespace of its own, where the chroot has a /proc (without one a Sidekiq
+worker never appears in `processes`) and a directory of ours at /srv. Nothing stays mounted when the
 process has gone, however it ended. The chroot shares the network and the process ids of the
 machine, so a worker's pid here is the pid in its identity.
 """
@@ -16,7 +16,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-RUBY = Path(__file__).parent / "ruby"
+__all__ = ["CHROOTS", "RubyProcess", "missing"]
+
+CHROOTS = Path(os.environ.get("JOBWIRE_CACHE") or "/var/cache/jobwire") / "sidekiq"
+"""Where `.ci/sidekiq-chroots` puts them, one for each version."""
 
 # Arguments: the chroot, the directory for its /srv, the command. `exec` all the way, so that the
 # pid that Popen knows is Ruby's.
@@ -27,8 +30,25 @@ exec chroot "$root" /usr/bin/env -i -C /srv PATH=/usr/bin:/bin HOME=/root LANG=C
 """
 
 
+def missing(version: str) -> str | None:
+    """Say why this version cannot run here; None when it can."""
+    if os.geteuid() != 0:
+        return "real Sidekiq runs in a chroot, which needs root: run `make interop` as root"
+    if not (CHROOTS / version / ".complete").exists():
+        return f"real Sidekiq {version} is not installed: run `make interop`"
+    return None
+
+
 class RubyProcess:
-    """A Ruby process in the chroot: its process group, its standard error in a file."""
+    """A Ruby process in the chroot: its process group, its standard error in a file.
+
+    Args:
+        chroot: Of the version.
+        command: Program and arguments.
+        env: All that its environment has besides PATH, HOME and LANG.
+        pipes: Whether standard input and output are pipes.
+        directory: Its /srv and working directory.
+    """
 
     def __init__(
         self,
@@ -37,7 +57,7 @@ class RubyProcess:
         env: Mapping[str, str],
         *,
         pipes: bool,
-        directory: Path = RUBY,
+        directory: Path,
     ) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  # until close()
         pipe = subprocess.PIPE if pipes else None

@@ -5,11 +5,10 @@ They need neither root nor the chroot: the loader of their own release starts th
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import NamedTuple
 
-CHROOTS = Path(os.environ.get("JOBWIRE_CACHE") or "/var/cache/jobwire") / "sidekiq"
+from harness.chroots import CHROOTS
 
 _LAUNCHER = """#!/bin/sh
 exec {loader} --library-path {libraries} {program} "$@"

