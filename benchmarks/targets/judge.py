@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["JOBWIRE", "LABELS", "SIDEKIQ", "YJIT", "Bar", "Sense", "Verdict", "judge"]
+__all__ = ["JOBWIRE", "LABELS", "SIDEKIQ", "YJIT", "Bar", "Sense", "TargetVerdict", "judge"]
 
 JOBWIRE, SIDEKIQ, YJIT = "jobwire", "Sidekiq", "Sidekiq with YJIT"
 LABELS = {SIDEKIQ: "Sidekiq without YJIT"}  # which Ruby, wherever a figure is compared
@@ -30,7 +30,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TargetVerdict:
     """What came of it.
 
     Attributes:
@@ -46,7 +46,7 @@ class Verdict:
         return f"{word}: {', '.join(self.grounds)}" if self.grounds else word
 
 
-def judge(bars: Sequence[Bar], sense: Sense, medians: Mapping[str, float]) -> Verdict | None:
+def judge(bars: Sequence[Bar], sense: Sense, medians: Mapping[str, float]) -> TargetVerdict | None:
     """Hold jobwire's median against all the bars.
 
     Args:
@@ -75,7 +75,7 @@ def judge(bars: Sequence[Bar], sense: Sense, medians: Mapping[str, float]) -> Ve
         held.append(_holds(ours, bar.times * theirs, sense))
         grounds.append(f"{ours / theirs:.3f} times {label}")
     reached = False if False in held else None if None in held else True
-    return Verdict(reached, tuple(grounds))
+    return TargetVerdict(reached, tuple(grounds))
 
 
 def _holds(ours: float, wanted: float, sense: Sense) -> bool:

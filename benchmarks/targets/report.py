@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.targets.judge import JOBWIRE, LABELS, SIDEKIQ, YJIT, Verdict, judge
+from benchmarks.targets.judge import JOBWIRE, LABELS, SIDEKIQ, YJIT, TargetVerdict, judge
 from benchmarks.targets.plot import bars
 from benchmarks.targets.rows import TARGETS, Sample, Target
 from benchmarks.targets.stage import SampleServer
@@ -75,7 +75,7 @@ class Report:
             return "1 sample"
         return f"{most} samples" if least == most else f"{least} to {most} samples"
 
-    def verdict(self, target: Target) -> Verdict | None:
+    def verdict(self, target: Target) -> TargetVerdict | None:
         """Say whether a target is reached; None if it was not measured."""
         found = self.of(target.kind, target.figure)
         medians = {unversioned(team): statistics.median(values) for team, values in found.items()}

@@ -60,7 +60,6 @@ def sandboxes_option(items: str) -> Callable[[_Command], _Command]:
     """
     return click.option(
         "--sandboxes",
-        "lanes",
         default=1,
         type=click.IntRange(1, 64),
         help=f"{items} at a time, each with servers of its own. [default: 1]",

@@ -35,7 +35,7 @@ def baseline(
     what: tuple[str, ...],
     config_path: Path,
     generation: str | None,
-    lanes: int,
+    sandboxes: int,
     reason: str | None,
     dry_run: bool,
     patience: float,
@@ -54,15 +54,15 @@ def baseline(
     from jobwire_conformance.reports.terminal import Terminal
     from jobwire_conformance.run import baseline as baselines
     from jobwire_conformance.run import run, verdicts
-    from jobwire_conformance.sandbox import external_server as borrowed
+    from jobwire_conformance.sandbox import external_server
 
-    if redis is not None and (lanes > 1 or server is not None):
+    if redis is not None and (sandboxes > 1 or server is not None):
         raise Usage(
             "--redis is one server, and has room for one sandbox; leave out --sandboxes, --server"
         )
     if reason is not None and (not reason.strip() or reason.lstrip().startswith("TODO")):
         raise Usage("--reason has to say why it fails")
-    store = None if redis is None else borrowed.parse(redis)
+    store = None if redis is None else external_server.parse(redis)
     meant = settings(what, config_path, generation)
     path = meant.path.with_name(DEVIATIONS)
     known = verdicts.load_deviations(path)
@@ -80,7 +80,7 @@ def baseline(
         chosen,
         [each for each in known if each.id not in unknown],
         watcher=terminal,
-        lanes=lanes,
+        sandboxes=sandboxes,
         patience=patience,
         program=server,
         redis=store,

@@ -78,7 +78,7 @@ def check(
     names: tuple[str, ...],
     generation: str | None,
     spec: str | None,
-    lanes: int,
+    sandboxes: int,
     repeat: int,
     seed: int | None,
     patience: float,
@@ -107,13 +107,13 @@ def check(
     from jobwire_conformance.reports.results import Results, dump
     from jobwire_conformance.reports.terminal import Terminal, closing, errors
     from jobwire_conformance.run import run, sets, verdicts
-    from jobwire_conformance.sandbox import external_server as borrowed
+    from jobwire_conformance.sandbox import external_server
 
-    if redis is not None and (lanes > 1 or server is not None):
+    if redis is not None and (sandboxes > 1 or server is not None):
         raise Usage(
             "--redis is one server, and has room for one sandbox; leave out --sandboxes, --server"
         )
-    found_server = None if redis is None else borrowed.parse(redis)
+    found_server = None if redis is None else external_server.parse(redis)
     meant = settings(what, config_path, generation)
     deviations = verdicts.load_deviations(meant.path.with_name(DEVIATIONS))
     every = cases.load()
@@ -145,7 +145,7 @@ def check(
         chosen,
         deviations,
         watcher=terminal if events is None else Together(terminal, events),
-        lanes=lanes,
+        sandboxes=sandboxes,
         patience=patience,
         program=server,
         redis=found_server,

@@ -46,7 +46,7 @@ def interop(
     files: tuple[Path, ...],
     only: tuple[str, ...],
     keep: Path | None,
-    lanes: int,
+    sandboxes: int,
     patience: float,
     server: str | None,
     as_json: bool,
@@ -65,8 +65,7 @@ def interop(
     import json
 
     from jobwire_conformance import config
-    from jobwire_conformance.interop import report, run
-    from jobwire_conformance.interop import result_store as kept
+    from jobwire_conformance.interop import report, result_store, run
 
     configs = [config.load(path) for path in files]
     names = [each.name for each in configs]
@@ -83,19 +82,19 @@ def interop(
             f"--only {unknown[0]}: that is the name of none of the files; "
             f"their names are {', '.join(names)}"
         )
-    earlier = kept.load(keep) if keep is not None else ([], [])
+    earlier = result_store.load(keep) if keep is not None else ([], [])
     end_at_term()
     found = run.run(
         configs,
         only=set(only) or None,
-        lanes=lanes,
+        sandboxes=sandboxes,
         patience=patience,
         program=server,
         tell=lambda line: click.echo(line, err=True),
     )
     found.add(*earlier)
     if keep is not None:
-        kept.save(keep, found)
+        result_store.save(keep, found)
     if page is not None:
         page.write_text(report.markdown(found), "utf-8")
     if as_json:

@@ -53,7 +53,7 @@ def kills(
     config_path: Path,
     names: tuple[str, ...],
     everything: bool,
-    lanes: int,
+    sandboxes: int,
     patience: float,
     server: str | None,
     as_json: bool,
@@ -94,7 +94,7 @@ def kills(
         cases.load(),
         patience=patience,
         program=server,
-        lanes=lanes,
+        sandboxes=sandboxes,
         everything=everything,
         tell=tell,
     )

@@ -56,11 +56,11 @@ def replay(
 
     from jobwire_conformance import config
     from jobwire_conformance.run import replay as replays
-    from jobwire_conformance.sandbox import external_server as borrowed
+    from jobwire_conformance.sandbox import external_server
 
     if redis is not None and server is not None:
         raise Usage("--redis is a server already; leave out --server")
-    store = None if redis is None else borrowed.parse(redis)
+    store = None if redis is None else external_server.parse(redis)
     case = replays.find(what)
     if store is not None and case.rebuilds:
         raise Usage(f"{case.name} changes the server itself; leave out --redis")

@@ -31,12 +31,12 @@ def trace(as_json: bool, as_set: bool, root: Path | None) -> int:
     from jobwire_conformance import data
     from jobwire_conformance.cases import case as cases
     from jobwire_conformance.cases import obligations
-    from jobwire_conformance.reports import audit as strict
+    from jobwire_conformance.reports import audit
     from jobwire_conformance.run import sets
 
     if root is not None:
-        tree = strict.load(root)
-        found = strict.faults(tree)
+        tree = audit.load(root)
+        found = audit.faults(tree)
         for line in found:
             click.echo(line)
         click.echo(

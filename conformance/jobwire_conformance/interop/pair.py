@@ -13,7 +13,7 @@ from jobwire_conformance.config import Config
 from jobwire_conformance.interop.pool import POOL, Item, text_of
 from jobwire_conformance.sandbox.local_server import Database
 from jobwire_conformance.sandbox.reaper import Reaper
-from jobwire_conformance.sandbox.sandbox import Lane
+from jobwire_conformance.sandbox.sandbox import Sandbox
 from jobwire_conformance.sandbox.worker import SandboxWorker
 from jobwire_conformance.wire.link import Link
 
@@ -73,7 +73,7 @@ class Handover:
 
 
 class _Shared:
-    """A database that two lanes use, and neither closes."""
+    """A database that two sandboxes use, and neither closes."""
 
     def __init__(self, store: Database) -> None:
         self._store = store
@@ -91,11 +91,11 @@ class _Shared:
 
 
 @contextmanager
-def _lanes(
+def _sandboxes(
     reaper: Reaper, stores: tuple[Database, Database], *configs: Config
-) -> Iterator[tuple[Lane, Lane]]:
+) -> Iterator[tuple[Sandbox, Sandbox]]:
     servers = lambda: (_Shared(stores[0]), _Shared(stores[1]))  # noqa: E731
-    with Lane(reaper, configs[0], servers) as one, Lane(reaper, configs[1], servers) as other:
+    with Sandbox(reaper, configs[0], servers) as one, Sandbox(reaper, configs[1], servers) as other:
         one.reset()
         other.reset()
         yield one, other
@@ -116,7 +116,7 @@ def push_and_perform(
         ConformError: One of them cannot be talked to.
     """
     found = Pair(client.name, worker.name)
-    with _lanes(reaper, stores, client, worker) as (here, there):
+    with _sandboxes(reaper, stores, client, worker) as (here, there):
         pushed: dict[str, Item] = {}
         for item in pool:
             at = {"at": time.time() + _SOON} if item.later else {}
@@ -178,7 +178,7 @@ def hand_over(
         **{"retry": True, "queue": _QUEUE, "x_trace": "kept", "args": [1], "class": "JobwireFlaky"},
         **{"jid": _FLAKY, "created_at": stamp, "enqueued_at": stamp},
     }
-    with _lanes(reaper, stores, failing, retrying) as (here, there):
+    with _sandboxes(reaper, stores, failing, retrying) as (here, there):
         first = here.start("first", [_QUEUE])
         here.link.call("SADD", f"{failing.prefix}queues", _QUEUE)
         here.link.call("LPUSH", f"{failing.prefix}queue:{_QUEUE}", json.dumps(job))
@@ -252,7 +252,9 @@ def _begun(worker: SandboxWorker) -> dict[str, list[Any]]:
     return found
 
 
-def _await(lane: Lane, worker: SandboxWorker, holds: Callable[[], object], patience: float) -> bool:
+def _await(
+    sandbox: Sandbox, worker: SandboxWorker, holds: Callable[[], object], patience: float
+) -> bool:
     """Wait until it holds, or nothing more can be expected."""
     deadline = time.monotonic() + patience
     resting = None
@@ -260,7 +262,7 @@ def _await(lane: Lane, worker: SandboxWorker, holds: Callable[[], object], patie
         now = time.monotonic()
         if now > deadline or worker.group.status is not None:
             return bool(holds())
-        if not _pending(lane) and worker.unrest() is None:
+        if not _pending(sandbox) and worker.unrest() is None:
             resting = resting or now
             if now - resting > _REST:
                 return bool(holds())
@@ -270,8 +272,8 @@ def _await(lane: Lane, worker: SandboxWorker, holds: Callable[[], object], patie
     return True
 
 
-def _pending(lane: Lane) -> bool:
+def _pending(sandbox: Sandbox) -> bool:
     """Whether there is anything that a worker would take now, or soon."""
-    prefix, now = lane.config.prefix, time.time() + _SOON
-    due = [lane.link.call("ZCOUNT", f"{prefix}{name}", 0, now) for name in ("schedule", "retry")]
-    return any([*due, lane.link.call("LLEN", f"{prefix}queue:{_QUEUE}")])
+    prefix, now = sandbox.config.prefix, time.time() + _SOON
+    due = [sandbox.link.call("ZCOUNT", f"{prefix}{name}", 0, now) for name in ("schedule", "retry")]
+    return any([*due, sandbox.link.call("LLEN", f"{prefix}queue:{_QUEUE}")])

@@ -73,7 +73,7 @@ class _Work:
         self.jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self.errors: list[ConformError] = []
 
-    def lane(self, reaper: Reaper, program: str) -> None:
+    def sandbox(self, reaper: Reaper, program: str) -> None:
         """Try pairs until there are no more."""
         try:
             stores = LocalServer(reaper, program), LocalServer(reaper, program)
@@ -146,7 +146,7 @@ def run(
     configs: Sequence[Config],
     *,
     only: Set[str] | None = None,
-    lanes: int = 1,
+    sandboxes: int = 1,
     patience: float = 20.0,
     program: str | None = None,
     tell: Callable[[str], None] = lambda _: None,
@@ -156,7 +156,7 @@ def run(
     Args:
         configs: Of the implementations. Those with a driver push, those with a worker perform.
         only: The names of those without which a pair is left out; None for all pairs.
-        lanes: How many pairs at a time.
+        sandboxes: How many pairs at a time.
         patience: Seconds until what has to happen must have.
         program: Of the servers; None for the first one that there is.
         tell: Is told about each pair, one at a time.
@@ -177,8 +177,8 @@ def run(
                 work.jobs.put((config, worker, True))
     program = server_program(program)
     with Reaper() as reaper:
-        count = max(1, min(lanes, work.jobs.qsize()))
-        side_by_side(reaper, count, lambda: work.lane(reaper, program), work.errors)
+        count = max(1, min(sandboxes, work.jobs.qsize()))
+        side_by_side(reaper, count, lambda: work.sandbox(reaper, program), work.errors)
     for error in work.errors:
         raise error
     found.add((), ())  # puts it in order

@@ -13,7 +13,7 @@ from jobwire_conformance.judge.key_rules import Manners
 from jobwire_conformance.judge.ledger import Finding, Grade, Ledger
 from jobwire_conformance.judge.process_rules import Presence
 from jobwire_conformance.judge.record import Record, decoded
-from jobwire_conformance.judge.stream import Bench, Step, Unit, effects, script_call
+from jobwire_conformance.judge.stream import JudgeContext, Step, Unit, effects, script_call
 from jobwire_conformance.wire.resp import Refusal
 
 __all__ = ["VISIBLE", "Finding", "Grade", "Judge", "Ledger", "Record", "decoded"]
@@ -59,10 +59,10 @@ class Judge:
     ) -> None:
         self.ledger = Ledger(claims)
         self.commands = 0
-        self._bench = Bench(self.ledger, namespace)
-        self._jobs = Jobs(self._bench)
-        self._presence = Presence(self._bench)
-        self._manners = Manners(self._bench, alone=alone)
+        self._context = JudgeContext(self.ledger, namespace)
+        self._jobs = Jobs(self._context)
+        self._presence = Presence(self._context)
+        self._manners = Manners(self._context, alone=alone)
         self._open: dict[int, list[Record]] = {}  # connection: commands since its MULTI
         self._swept = 0.0
 
@@ -71,7 +71,7 @@ class Judge:
         if not record.words:
             return
         self.commands += 1
-        self._bench.now = max(self._bench.now, record.at)
+        self._context.now = max(self._context.now, record.at)
         self._manners.command(record)
         name = record.name
         if name == "MULTI":
@@ -85,9 +85,9 @@ class Judge:
             self._open[record.connection].append(record)
         elif record.answered and not isinstance(record.reply, Refusal):
             self._carried_out([record], [record.reply], atomic=False)
-        if self._bench.now - self._swept > 0.5:
-            self._swept = self._bench.now
-            self._sweep(self._bench.now)
+        if self._context.now - self._swept > 0.5:
+            self._swept = self._context.now
+            self._sweep(self._context.now)
 
     def end(self, at: float, *, cleanly: bool = False) -> None:
         """Nothing more comes.
@@ -97,11 +97,11 @@ class Judge:
             cleanly: Whether the application ended by itself and in good order.
         """
         # Who ended in good order sends nothing more; who was killed might have gone on.
-        self._sweep(math.inf if cleanly else max(at, self._bench.now))
+        self._sweep(math.inf if cleanly else max(at, self._context.now))
         self._presence.end(cleanly=cleanly)
 
     def _sweep(self, now: float) -> None:
-        for finding in self._bench.promises.overdue(now):
+        for finding in self._context.promises.overdue(now):
             self.ledger.accuse(finding)
 
     def _executed(self, record: Record) -> None:
@@ -121,7 +121,7 @@ class Judge:
                 if any(key.startswith(b"jobwire:") for key in script.keys):
                     self.ledger.claims |= {"worker/reliable", "scheduler/reliable"}
             steps.append(Step(record, record.name, record.words, reply))
-            key = self._bench.key(record.words[1]) if len(record.words) > 1 else ""
+            key = self._context.key(record.words[1]) if len(record.words) > 1 else ""
             if record.name in ("SMEMBERS", "SSCAN") and key == "processes":
                 self._jobs.forget_generation()
             elif record.name in ("UNLINK", "DEL"):

@@ -9,7 +9,7 @@ from jobwire_conformance.judge import payloads
 from jobwire_conformance.judge.ledger import Finding
 from jobwire_conformance.judge.memory import Origin
 from jobwire_conformance.judge.payloads import Breach
-from jobwire_conformance.judge.stream import Bench, Step, Unit, canonical, script_call
+from jobwire_conformance.judge.stream import JudgeContext, Step, Unit, canonical, script_call
 
 __all__ = ["Jobs"]
 
@@ -45,22 +45,22 @@ _DOUBLE_EXACT = 2**53
 class Jobs:
     """Checks of payloads, wherever they go."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
-        self._ledger = bench.ledger
+    def __init__(self, context: JudgeContext) -> None:
+        self._context = context
+        self._ledger = context.ledger
         self._popped: dict[str, float] = {}
         self._generations: dict[object, int] = {}
 
     def look(self, unit: Unit) -> None:
         """Judge what was carried out as one."""
-        bench = self._bench
+        context = self._context
         for step in unit.steps:
             if step.worked:
                 self._register(step)
         for step in unit.steps:
             if not step.worked or len(step.words) < 2:
                 continue
-            key = bench.key(step.words[1])
+            key = context.key(step.words[1])
             match step.name:
                 case "LPUSH" | "LPUSHX" | "RPUSH" | "RPUSHX":
                     self._push(step, unit, key)
@@ -81,21 +81,21 @@ class Jobs:
     # -- queues
 
     def _register(self, step: Step) -> None:
-        bench = self._bench
+        context = self._context
         if step.name not in ("SADD", "SREM", "DEL", "UNLINK", "FLUSHDB", "FLUSHALL"):
             return
         if step.name.startswith("FLUSH"):
-            bench.registered.clear()
-        elif len(step.words) > 1 and bench.key(step.words[1]) == "queues":
+            context.registered.clear()
+        elif len(step.words) > 1 and context.key(step.words[1]) == "queues":
             names = [word.decode("utf-8", "surrogateescape") for word in step.words[2:]]
             if step.name == "SADD":
-                bench.registered.update(names)
+                context.registered.update(names)
                 for name in names:
-                    bench.promises.keep("queues", name)
+                    context.promises.keep("queues", name)
             elif step.name == "SREM":
-                bench.registered.difference_update(names)
+                context.registered.difference_update(names)
             else:
-                bench.registered.clear()
+                context.registered.clear()
 
     def _push(self, step: Step, unit: Unit, key: str) -> None:
         if key.startswith("queues:"):
@@ -117,24 +117,24 @@ class Jobs:
         self._registration(step, unit, name, fresh=bool(jids))
 
     def _registration(self, step: Step, unit: Unit, name: str, *, fresh: bool) -> None:
-        bench = self._bench
+        context = self._context
         here = any(
-            each.name == "SADD" and bench.key(each.words[1]) == "queues" for each in unit.steps
+            each.name == "SADD" and context.key(each.words[1]) == "queues" for each in unit.steps
         )
         if fresh:
             expected = "SADD queues and LPUSH in one transaction or script"
             together = unit.atomic and here
             self._judge("PUSH-2", together, step, expected, "an LPUSH apart")
-        if name in bench.registered:
+        if name in context.registered:
             self._ledger.exercise("KEY-1")
         else:
             expected, seen = f"SADD queues {name}", "a push to a queue that is not registered"
-            bench.expect("queues", name, _LINK, "KEY-1", step, expected, seen)
+            context.expect("queues", name, _LINK, "KEY-1", step, expected, seen)
 
     def _at_tail(self, step: Step, text: bytes, key: str) -> None:
-        memory = self._bench.memory
+        memory = self._context.memory
         place = memory.place(text, step.record.sent)
-        self._bench.promises.keep("moved", str(hash(text)))
+        self._context.promises.keep("moved", str(hash(text)))
         if place is not None:
             same = place in (key, "") or place.startswith("jobwire:")
             self._judge("FETCH-6", same, step, f"put back into {place}", f"put back into {key}")
@@ -151,7 +151,7 @@ class Jobs:
 
     def _at_head(self, step: Step, text: bytes, key: str) -> str | None:
         """Judge a push; return the jid if it is a first one."""
-        memory, ledger = self._bench.memory, self._ledger
+        memory, ledger = self._context.memory, self._ledger
         ledger.exercise("PUSH-1")
         job = self._parsed(step, text)
         jid = job.get("jid") if job else None
@@ -202,14 +202,16 @@ class Jobs:
             self._judge("BULK-2", not twice, step, "a jid for each job", "one jid several times")
 
     def _clear(self, step: Step, unit: Unit) -> None:
-        bench = self._bench
+        context = self._context
         for word in step.words[1:]:
-            key = bench.key(word)
+            key = context.key(word)
             if not key.startswith("queue:"):
                 continue
             name = key.removeprefix("queue:").encode("utf-8", "surrogateescape")
             together = unit.atomic and any(
-                each.name == "SREM" and bench.key(each.words[1]) == "queues" and name in each.words
+                each.name == "SREM"
+                and context.key(each.words[1]) == "queues"
+                and name in each.words
                 for each in unit.steps
             )
             expected = f"{step.name} {key} and SREM queues in one transaction"
@@ -225,8 +227,8 @@ class Jobs:
         jids = []
         for score, text in pairs:
             time = self._score(step, score)
-            self._bench.promises.keep("moved", str(hash(text)))
-            if self._bench.memory.knows(text, step.record.sent):
+            self._context.promises.keep("moved", str(hash(text)))
+            if self._context.memory.knows(text, step.record.sent):
                 self._ledger.exercise("INSP-8" if key == "schedule" else "KEY-3")
                 if key == "dead":
                     self._ledger.exercise("EXEC-3")
@@ -257,7 +259,7 @@ class Jobs:
         if job is None:
             return []
         jid = job.get("jid")
-        origin = self._bench.memory.origin(jid, step.record.sent)
+        origin = self._context.memory.origin(jid, step.record.sent)
         if key == "schedule":
             absent = "at" not in job
             self._judge("SCHED-1", absent, step, "no at: it is the score", f"at {job.get('at')!r}")
@@ -270,8 +272,8 @@ class Jobs:
         if key == "retry":
             self._retry(step, job, score)
         else:
-            near = abs(score - self._bench.now) < _SLACK
-            self._judge("DEAD-1", near, step, f"the score now, {self._bench.now}", f"{score}")
+            near = abs(score - self._context.now) < _SLACK
+            self._judge("DEAD-1", near, step, f"the score now, {self._context.now}", f"{score}")
             wanted = job.get("dead") is not False
             self._judge("DEAD-4", wanted, step, "no entry: dead is false", "an entry")
         return []
@@ -341,23 +343,23 @@ class Jobs:
             seen = f"retry_count {count} with retry {limit}"
             self._judge("RETRY-5", count < limit, step, "the dead set: exhausted", seen)
         base = count**4 + 15
-        delay = score - self._bench.now
+        delay = score - self._context.now
         good = base - 5 <= delay <= base + 10 * (count + 1) + 1
         expected = f"{base} to {base + 10 * (count + 1)} s, unless the job chooses its delay"
         self._judge("RETRY-4", good, step, expected, f"{delay:.1f} s", doubtful=True)
 
     def _trimmed(self, step: Step, unit: Unit) -> None:
-        bench = self._bench
+        context = self._context
         by_score = by_rank = None
         for each in unit.steps if unit.atomic else ():
-            if len(each.words) >= 4 and bench.key(each.words[1]) == "dead":
+            if len(each.words) >= 4 and context.key(each.words[1]) == "dead":
                 if each.name == "ZREMRANGEBYSCORE":
                     by_score = each.words[3].decode("ascii", "replace")
                 elif each.name == "ZREMRANGEBYRANK":
                     by_rank = each.words[3].decode("ascii", "replace")
         expected = "ZREMRANGEBYSCORE dead -inf <now - 15552000> in the same transaction"
         seen = "none" if by_score is None else f"up to {by_score}"
-        self._judge("DEAD-2", by_score and _is_past(by_score, bench.now), step, expected, seen)
+        self._judge("DEAD-2", by_score and _is_past(by_score, context.now), step, expected, seen)
         expected = "ZREMRANGEBYRANK dead 0 -10000 in the same transaction, which leaves 9,999"
         # Another limit may be configured; one more than the usual is a slip.
         good = by_rank is not None and by_rank.startswith("-") and by_rank != "-10001"
@@ -368,49 +370,49 @@ class Jobs:
             return
         job, _ = payloads.parse(step.words[2]) if len(step.words) > 2 else (None, [])
         if job is not None and len(self._popped) < 10_000:
-            self._popped[str(job.get("jid"))] = self._bench.now
+            self._popped[str(job.get("jid"))] = self._context.now
 
     # -- reading
 
     def _read(self, unit: Unit) -> None:
-        bench = self._bench
+        context = self._context
         for step in unit.steps:
             if step.reply is None or not step.worked or len(step.words) < 2:
                 continue
             name, reply = step.name, step.reply
             if name in ("BRPOP", "BLPOP"):
                 if isinstance(reply, list) and len(reply) == 2:
-                    self._taken(step, bench.key(reply[0]), reply[1])
+                    self._taken(step, context.key(reply[0]), reply[1])
             elif name in ("RPOP", "LPOP", "RPOPLPUSH", "BRPOPLPUSH", "LMOVE", "BLMOVE"):
-                self._taken(step, bench.key(step.words[1]), reply)
+                self._taken(step, context.key(step.words[1]), reply)
             elif (script := script_call(step.words)) is not None:
-                self._script_read(step, script.sha, [bench.key(key) for key in script.keys])
+                self._script_read(step, script.sha, [context.key(key) for key in script.keys])
             elif isinstance(reply, bytes | list):
-                key = bench.key(step.words[1])
+                key = context.key(step.words[1])
                 if key in _SETS or key.startswith(("queue:", "jobwire:")):
-                    bench.memory.read(
+                    context.memory.read(
                         reply, key, step.record.at, taken=name.startswith(("ZPOP", "BZPOP"))
                     )
 
     def _taken(self, step: Step, key: str, reply: Any) -> None:
-        bench = self._bench
+        context = self._context
         if not key.startswith("queue:"):
             return
-        for text in bench.memory.read(reply, key, step.record.at, taken=True):
+        for text in context.memory.read(reply, key, step.record.at, taken=True):
             job, breaches = payloads.parse(text)
             if job is None and {breach.rule for breach in breaches} & {"PAY-1", "PAY-3"}:
                 if text.lstrip()[:1] in (b"[", b'"', b"n", b"t", b"f") or text.isdigit():
                     continue  # perhaps JSON that is no object [EXEC-4]
                 expected = "ZADD dead of the exact bytes"
                 seen = "a payload that is not JSON, and where it went is not to be seen"
-                bench.expect("moved", str(hash(text)), 30.0, "EXEC-3", step, expected, seen)
+                context.expect("moved", str(hash(text)), 30.0, "EXEC-3", step, expected, seen)
 
     def _script_read(self, step: Step, sha: str, keys: list[str]) -> None:
-        memory, reply = self._bench.memory, step.reply
+        memory, reply = self._context.memory, step.reply
         if canonical(sha) == "fetch" and isinstance(reply, list) and reply:
             entries = reply[0] if isinstance(reply[0], list) else []
             for field, payload in zip(entries[::4], entries[1::4], strict=False):
-                name = self._bench.key(field).partition(":")[2]
+                name = self._context.key(field).partition(":")[2]
                 memory.read(payload, f"queue:{name}", step.record.at, taken=True)
             return
         places = [key for key in keys if key in _SETS or key.startswith("queue:")]
@@ -418,14 +420,14 @@ class Jobs:
         for text in memory.read(reply, key, step.record.at, taken=True):
             if sha in _SIDEKIQ_POPS:
                 job, _ = payloads.parse(text)
-                self._popped[str(job.get("jid") if job else None)] = self._bench.now
+                self._popped[str(job.get("jid") if job else None)] = self._context.now
 
     # -- parts of judgements
 
     def _parsed(self, step: Step, text: bytes, rule: str | None = "PAY-1") -> dict[str, Any] | None:
         job, breaches = payloads.parse(text)
         ledger = self._ledger
-        if self._bench.memory.knows(text, step.record.sent):
+        if self._context.memory.knows(text, step.record.sent):
             return job
         for each in ("PAY-3", "PAY-4", "PAY-8", "KEY-3" if rule == "KEY-3" else "PAY-1"):
             ledger.exercise(each)
@@ -491,7 +493,7 @@ class Jobs:
             self._judge(rule, False, step, f"{field}, now", repr(time))
             return
         assert isinstance(time, int | float)
-        age = self._bench.now - (time / 1000 if number == 8 else time)
+        age = self._context.now - (time / 1000 if number == 8 else time)
         self._judge(rule, abs(age) < _SLACK, step, f"{field}, now", f"{age:.0f} s ago")
 
     def _spelled(self, step: Step, text: bytes, origin: Origin) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from jobwire_conformance.judge.ledger import Finding
 from jobwire_conformance.judge.record import Record
-from jobwire_conformance.judge.stream import Bench, Step, Unit, canonical, script_call
+from jobwire_conformance.judge.stream import JudgeContext, Step, Unit, canonical, script_call
 from jobwire_conformance.wire.commands import keys_of, spec_of
 from jobwire_conformance.wire.resp import Refusal
 
@@ -60,9 +60,9 @@ def _takes_from_head(words: Sequence[bytes]) -> bool:
 class Manners:
     """Checks of commands as such."""
 
-    def __init__(self, bench: Bench, *, alone: bool = False) -> None:
-        self._bench = bench
-        self._ledger = bench.ledger
+    def __init__(self, context: JudgeContext, *, alone: bool = False) -> None:
+        self._context = context
+        self._ledger = context.ledger
         self._alone = alone
         self._texts: dict[str, bytes] = {}  # scripts by SHA-1
         self._given_up: list[tuple[frozenset[bytes], float]] = []
@@ -87,7 +87,7 @@ class Manners:
         elif name == "SCAN" and any(b"queue:" in word for word in words[1:]):
             self._judge("INSP-1", False, record, "SMEMBERS or SSCAN queues", "SCAN for queue:*")
         elif name in ("SMEMBERS", "SSCAN") and len(words) > 1:
-            if self._bench.key(words[1]) == "queues":
+            if self._context.key(words[1]) == "queues":
                 self._ledger.exercise("INSP-1")
         elif name in ("FLUSHALL", "FLUSHDB"):
             seen = f"{name}, which deletes the keys of all others too"
@@ -98,14 +98,14 @@ class Manners:
         for step in unit.steps:
             spec, keys = spec_of(step.name), keys_of(step.words)
             if spec.effect == "takes" and keys:
-                self._fetched(step, self._bench.key(keys[0]))
+                self._fetched(step, self._context.key(keys[0]))
             if spec.kind == "write":
                 for key in keys:
-                    self._owned(step, self._bench.key(key))
+                    self._owned(step, self._context.key(key))
                     self._namespaced(step, key)
             elif (script := script_call(step.words)) is not None:
                 for key in script.keys:
-                    self._owned(step, self._bench.key(key))
+                    self._owned(step, self._context.key(key))
 
     def _owned(self, step: Step, key: str) -> None:
         """Judge whether a key is one that this protocol lets anybody write. [KEY-5] [KEY-6]"""
@@ -119,7 +119,7 @@ class Manners:
             self._judge("KEY-5", _OURS.fullmatch(key), step.record, expected, seen)
 
     def _namespaced(self, step: Step, key: bytes) -> None:
-        space = self._bench.namespace
+        space = self._context.namespace
         if not space:
             return
         raw = key.decode("utf-8", "surrogateescape")
@@ -138,7 +138,7 @@ class Manners:
 
     def _blocking(self, record: Record) -> None:
         keys = frozenset(record.words[1:-1])
-        if not any(self._bench.key(key).startswith("queue:") for key in keys):
+        if not any(self._context.key(key).startswith("queue:") for key in keys):
             return
         try:
             timeout = float(record.words[-1])
@@ -172,26 +172,26 @@ class Manners:
     def _scripted(self, record: Record) -> None:
         script = script_call(record.words)
         assert script is not None
-        bench = self._bench
-        bench.promises.keep("script", script.sha)
+        context = self._context
+        context.promises.keep("script", script.sha)
         if isinstance(record.reply, Refusal) and record.reply.message.startswith("NOSCRIPT"):
             step = Step(record, record.name, record.words, record.reply)
             expected, seen = (
                 "SCRIPT LOAD and the call again",
                 "an error NOSCRIPT, and no more of it",
             )
-            bench.expect("script", script.sha, _AGAIN, "LUA-3", step, expected, seen)
+            context.expect("script", script.sha, _AGAIN, "LUA-3", step, expected, seen)
             return
         if canonical(script.sha):
             for rule in ("LUA-1", "LUA-2"):
                 self._ledger.exercise(rule)
             return
-        keys = {bench.key(key) for key in script.keys}
+        keys = {context.key(key) for key in script.keys}
         touches = any(key in _CORE or key.startswith("queue:") for key in keys)
         hidden = [
             key
             for word in script.arguments
-            if (key := bench.key(word)).startswith("queue:") and key not in keys
+            if (key := context.key(word)).startswith("queue:") and key not in keys
         ]
         if touches or hidden:
             self._judge("LUA-2", not hidden, record, "every key in KEYS", f"{hidden[:1]} in ARGV")

@@ -9,7 +9,7 @@ from typing import Any
 
 from jobwire_conformance.judge import payloads
 from jobwire_conformance.judge.ledger import Finding
-from jobwire_conformance.judge.stream import Bench, Step, Unit
+from jobwire_conformance.judge.stream import JudgeContext, Step, Unit
 
 __all__ = ["Presence"]
 
@@ -30,9 +30,9 @@ _DAY = 157_680_000
 class Presence:
     """Checks of what is not about one payload."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
-        self._ledger = bench.ledger
+    def __init__(self, context: JudgeContext) -> None:
+        self._context = context
+        self._ledger = context.ledger
         self._beats: dict[str, float] = {}
         self._asked: dict[str, bool] = {}  # identity: a signal was asked for since the last beat
         self._records: dict[str, set[str]] = {}  # identity: the keys its work records are under
@@ -40,14 +40,14 @@ class Presence:
 
     def look(self, unit: Unit) -> None:
         """Judge what was carried out as one."""
-        bench = self._bench
+        context = self._context
         for step in unit.steps:
             if not step.worked or len(step.words) < 2:
                 continue
-            key = bench.key(step.words[1])
+            key = context.key(step.words[1])
             match step.name:
                 case "EXPIRE" | "PEXPIRE" | "EXPIREAT" if len(step.words) > 2:
-                    bench.promises.keep("expire", f"{key} {_text(step.words[2])}")
+                    context.promises.keep("expire", f"{key} {_text(step.words[2])}")
                 case "HSET" | "HMSET" if b"info" in step.words[2::2] and b"beat" in step.words:
                     self._beat(step, unit, key)
                 case "HSET" | "HMSET" if key.endswith((":work", ":workers")):
@@ -85,13 +85,13 @@ class Presence:
     # -- heartbeat
 
     def _beat(self, step: Step, unit: Unit, identity: str) -> None:
-        bench = self._bench
+        context = self._context
         fields = dict(zip(step.words[2::2], step.words[3::2], strict=False))
         texts = {_text(name): _text(value) for name, value in fields.items()}
-        expires = _argument(bench, unit, "EXPIRE", identity)
+        expires = _argument(context, unit, "EXPIRE", identity)
         named = any(
             each.name == "SADD"
-            and bench.key(each.words[1]) == "processes"
+            and context.key(each.words[1]) == "processes"
             and identity in [_text(word) for word in each.words[2:]]
             for each in unit.steps
         )
@@ -105,17 +105,17 @@ class Presence:
         self._judge("BEAT-1", unit.atomic and named and expires == "60", step, expected, seen)
         last = self._beats.get(identity)
         if last is not None:
-            pause = bench.now - last
+            pause = context.now - last
             self._judge(
                 "BEAT-2", pause < _LATEST_BEAT, step, "a beat every 10 s", f"after {pause:.1f} s"
             )
             asked = self._asked.get(identity, False) or _argument_any(
-                bench, unit, "RPOP", f"{identity}-signals"
+                context, unit, "RPOP", f"{identity}-signals"
             )
             expected, seen = f"RPOP {identity}-signals at each beat", "a beat without"
             self._judge("SIG-4", asked, step, expected, seen)
         self._asked[identity] = False
-        self._beats[identity] = bench.now
+        self._beats[identity] = context.now
         self._steps[identity] = step
         info = _json(fields.get(b"info", b""))
         sidekiq = _sidekiq(info)
@@ -147,14 +147,14 @@ class Presence:
             expected = "<host>:<pid>:<12 lower-case hex digits>"
             self._judge("BEAT-6", good, step, expected, identity)
             if not any(
-                each.name in ("HSET", "HMSET") and self._bench.key(each.words[1]) == identity
+                each.name in ("HSET", "HMSET") and self._context.key(each.words[1]) == identity
                 for each in unit.steps
             ):
                 expected = f"SADD processes and HSET {identity} in one transaction"
                 self._judge("BEAT-1", False, step, expected, "an SADD apart")
 
     def _left(self, step: Step, unit: Unit) -> None:
-        bench = self._bench
+        context = self._context
         for word in step.words[2:]:
             identity = _text(word)
             if self._beats.pop(identity, None) is None:
@@ -162,32 +162,32 @@ class Presence:
             expected, seen = f"UNLINK {identity}:work", "work records that stay for a minute"
             if not any(
                 each.name in ("UNLINK", "DEL")
-                and any(bench.key(w).startswith(f"{identity}:work") for w in each.words[1:])
+                and any(context.key(w).startswith(f"{identity}:work") for w in each.words[1:])
                 for each in unit.steps
             ):
-                bench.expect("unlink", identity, _LINK, "BEAT-7", step, expected, seen)
+                context.expect("unlink", identity, _LINK, "BEAT-7", step, expected, seen)
             else:
                 self._ledger.exercise("BEAT-7")
 
     def gone(self, step: Step) -> None:
         """Keys were deleted: note whose work records they were."""
         for word in step.words[1:]:
-            key = self._bench.key(word)
+            key = self._context.key(word)
             for suffix in (":work", ":workers"):
                 if key.endswith(suffix):
                     identity = key.removesuffix(suffix)
                     self._records.setdefault(identity, set()).add(suffix)
-                    self._bench.promises.keep("unlink", identity)
+                    self._context.promises.keep("unlink", identity)
 
     def _work(self, step: Step, unit: Unit, key: str) -> None:
-        bench = self._bench
+        context = self._context
         identity, _, suffix = key.rpartition(":")
         wiped = any(
-            each.name in ("UNLINK", "DEL") and key in [bench.key(word) for word in each.words[1:]]
+            each.name in ("UNLINK", "DEL") and key in [context.key(word) for word in each.words[1:]]
             for each in unit.steps
         )
         expected = f"UNLINK, HSET and EXPIRE 60 of {key} in one transaction"
-        expires = _argument(bench, unit, "EXPIRE", key)
+        expires = _argument(context, unit, "EXPIRE", key)
         seen = "in pieces" if not unit.atomic else "no UNLINK" if not wiped else f"EXPIRE {expires}"
         good = unit.atomic and wiped and expires == "60"
         self._judge("BEAT-5", good, step, expected, seen)
@@ -203,9 +203,9 @@ class Presence:
                 continue
             raw = text.encode("utf-8", "surrogatepass")
             job, _ = payloads.parse(raw)
-            origin = bench.memory.origin(job.get("jid") if job else None, step.record.sent)
+            origin = context.memory.origin(job.get("jid") if job else None, step.record.sent)
             if origin is not None and origin.taken:
-                same = bench.memory.knows(raw, step.record.sent)
+                same = context.memory.knows(raw, step.record.sent)
                 self._judge("EXEC-5", same, step, "the payload as fetched", text[:80])
 
     def _lock(self, step: Step) -> None:
@@ -219,7 +219,7 @@ class Presence:
     def _signal(self, step: Step, unit: Unit, key: str) -> None:
         known = all(word in _SIGNALS for word in step.words[2:])
         good = (
-            step.name == "LPUSH" and known and _argument(self._bench, unit, "EXPIRE", key) == "60"
+            step.name == "LPUSH" and known and _argument(self._context, unit, "EXPIRE", key) == "60"
         )
         expected = "LPUSH of TSTP, TERM or TTIN and EXPIRE 60 in one transaction"
         self._judge("INSP-13", good and unit.atomic, step, expected, " ".join(step_words(step)))
@@ -230,17 +230,17 @@ class Presence:
         match = _STAT.fullmatch(key)
         if match is None:
             return
-        date, bench = match[1], self._bench
+        date, context = match[1], self._context
         if date is None:
             self._ledger.exercise("STAT-1")
-            today = _today(bench.now)
-            if not any(bench.key(each.words[1]) == f"{key}:{today}" for each in unit.steps):
+            today = _today(context.now)
+            if not any(context.key(each.words[1]) == f"{key}:{today}" for each in unit.steps):
                 expected, seen = f"the same for {key}:{today}, the date of UTC", "the total alone"
-                bench.expect("date", key, _LINK, "STAT-2", step, expected, seen)
+                context.expect("date", key, _LINK, "STAT-2", step, expected, seen)
             return
-        days = {_today(bench.now - 60), _today(bench.now)}
-        self._judge("STAT-2", date in days, step, f"the date of UTC, {_today(bench.now)}", date)
-        bench.promises.keep("date", key.removesuffix(f":{date}"))
+        days = {_today(context.now - 60), _today(context.now)}
+        self._judge("STAT-2", date in days, step, f"the date of UTC, {_today(context.now)}", date)
+        context.promises.keep("date", key.removesuffix(f":{date}"))
         self._lasting(step, key, _DAY, "STAT-2")
 
     def _metric(self, step: Step, key: str) -> None:
@@ -286,10 +286,10 @@ class Presence:
         """Ask for an EXPIRE, in the same transaction or soon behind it."""
         expected, seen = f"EXPIRE {key} {seconds}", "no such EXPIRE"
         token = f"{key} {seconds}"
-        if self._bench.promises.expects("expire", token):
+        if self._context.promises.expects("expire", token):
             self._ledger.exercise(rule)
         else:
-            self._bench.expect("expire", token, _LINK, rule, step, expected, seen)
+            self._context.expect("expire", token, _LINK, rule, step, expected, seen)
 
     def _schema(self, rule: str, step: Step, value: Any, file: str, part: str) -> None:
         self._ledger.exercise(rule)
@@ -316,16 +316,16 @@ def _sidekiq(info: dict[str, Any] | None) -> int | None:
     return 6 if info.keys() == _OLD_INFO else None
 
 
-def _argument(bench: Bench, unit: Unit, name: str, key: str) -> str | None:
+def _argument(context: JudgeContext, unit: Unit, name: str, key: str) -> str | None:
     """Return the word after the key of such a command in the unit."""
     for each in unit.steps:
-        if each.name == name and len(each.words) > 2 and bench.key(each.words[1]) == key:
+        if each.name == name and len(each.words) > 2 and context.key(each.words[1]) == key:
             return _text(each.words[2])
     return None
 
 
-def _argument_any(bench: Bench, unit: Unit, name: str, key: str) -> bool:
-    return any(each.name == name and bench.key(each.words[1]) == key for each in unit.steps)
+def _argument_any(context: JudgeContext, unit: Unit, name: str, key: str) -> bool:
+    return any(each.name == name and context.key(each.words[1]) == key for each in unit.steps)
 
 
 def _today(at: float) -> str:

@@ -16,7 +16,7 @@ from jobwire_conformance.wire.commands import spec_of
 from jobwire_conformance.wire.resp import Refusal
 
 __all__ = [
-    "Bench",
+    "JudgeContext",
     "Promises",
     "Script",
     "Step",
@@ -80,7 +80,7 @@ class Promises:
 
 
 @dataclass(slots=True)
-class Bench:
+class JudgeContext:
     """What all checks share.
 
     Attributes:

@@ -11,7 +11,7 @@ from jobwire_conformance.cases.match import TIMES
 from jobwire_conformance.cases.values import members
 from jobwire_conformance.model.actions import Act
 from jobwire_conformance.model.trial import Trial
-from jobwire_conformance.sandbox.sandbox import Lane
+from jobwire_conformance.sandbox.sandbox import Sandbox
 
 __all__ = ["Difference", "Differential"]
 
@@ -69,7 +69,7 @@ class Differential:
         if failure is not None:
             self._add(failure.requirement, "holds", failure.message, acts)
             return
-        one, other = _left(self.one.lane), _left(self.other.lane)
+        one, other = _left(self.one.sandbox), _left(self.other.sandbox)
         for what in sorted({*one, *other}):
             if one.get(what) != other.get(what):
                 self._add(what, one.get(what, "nothing"), other.get(what, "nothing"), acts)
@@ -82,20 +82,20 @@ class Differential:
             self._found[key] = Difference(what, one, other, [*acts])
 
 
-def _left(lane: Lane) -> dict[str, str]:
+def _left(sandbox: Sandbox) -> dict[str, str]:
     """Return what is where, with ids and times by their form only."""
-    return dict(_described(lane))
+    return dict(_described(sandbox))
 
 
-def _described(lane: Lane) -> Iterator[tuple[str, str]]:
-    prefix = lane.config.prefix
-    names = sorted(lane.link.call("SMEMBERS", f"{prefix}queues"))
+def _described(sandbox: Sandbox) -> Iterator[tuple[str, str]]:
+    prefix = sandbox.config.prefix
+    names = sorted(sandbox.link.call("SMEMBERS", f"{prefix}queues"))
     yield "members of queues", " ".join(name.decode("utf-8", "replace") for name in names)
     for name in names:
         key = f"queue:{name.decode()}"
-        yield from _payloads(key, lane.link.call("LRANGE", prefix + key, 0, -1))
+        yield from _payloads(key, sandbox.link.call("LRANGE", prefix + key, 0, -1))
     for name in ("schedule", "retry", "dead"):
-        yield from _payloads(name, lane.link.call("ZRANGE", prefix + name, 0, -1))
+        yield from _payloads(name, sandbox.link.call("ZRANGE", prefix + name, 0, -1))
 
 
 def _payloads(key: str, texts: Sequence[bytes]) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from jobwire_conformance.cases import case as cases
 from jobwire_conformance.config import Config
 from jobwire_conformance.errors import ConformError
-from jobwire_conformance.model import shrunk_case as found
+from jobwire_conformance.model import shrunk_case
 from jobwire_conformance.model.actions import Act
 from jobwire_conformance.model.differential import Difference, Differential
 from jobwire_conformance.model.machine import machine
@@ -25,7 +25,7 @@ from jobwire_conformance.run.replay import replay
 from jobwire_conformance.run.run import suite_version
 from jobwire_conformance.sandbox.local_server import Database, LocalServer, server_program
 from jobwire_conformance.sandbox.reaper import Reaper
-from jobwire_conformance.sandbox.sandbox import Lane
+from jobwire_conformance.sandbox.sandbox import Sandbox
 from jobwire_conformance.wire.faults import Rule
 
 __all__ = ["REPLAYS", "Explored", "Options", "explore"]
@@ -186,8 +186,8 @@ class _Search:
         """Return the smallest example, without the acts and values that it does not need."""
         if self.smallest is None:
             return None
-        fewer = found.fewer(*self.smallest, self._trial.play)
-        return found.simpler(*fewer, self._trial.play)
+        fewer = shrunk_case.fewer(*self.smallest, self._trial.play)
+        return shrunk_case.simpler(*fewer, self._trial.play)
 
 
 def _size(acts: Sequence[Act]) -> tuple[int, int]:
@@ -223,12 +223,12 @@ def explore(
             return LocalServer(reaper, program), LocalServer(reaper, program)
 
         shared = config if other is None else _shared(config, other)
-        lane = stack.enter_context(Lane(reaper, shared, servers, rewrites))
-        trial = Trial(lane, options.patience, options.excused)
+        sandbox = stack.enter_context(Sandbox(reaper, shared, servers, rewrites))
+        trial = Trial(sandbox, options.patience, options.excused)
         differential = None
         if other is not None:
             claims = shared.claims
-            second = stack.enter_context(Lane(reaper, replace(other, claims=claims), servers))
+            second = stack.enter_context(Sandbox(reaper, replace(other, claims=claims), servers))
             differential = Differential(trial, Trial(second, options.patience, options.excused))
         search = _Search(trial, options, differential)
         says(f"exploring {config.name}: {options.examples} examples")
@@ -239,7 +239,7 @@ def explore(
         if search.smallest is not None:
             says("found something; leaving out what it does not need")
         shrunk = search.shrunk()
-        result.versions = _versions(lane)
+        result.versions = _versions(sandbox)
         result.examples, result.inconclusive = trial.examples, trial.inconclusive
         result.checked, result.spent = trial.checked, trial.spent
         if differential is not None:
@@ -285,8 +285,8 @@ def _keep(
     result: Explored,
 ) -> None:
     """Write the case, replay it, and write it again with what came of that."""
-    case = found.as_case(acts, failure, config)
-    path = found.write(case, options.directory)
+    case = shrunk_case.as_case(acts, failure, config)
+    path = shrunk_case.write(case, options.directory)
     replays = replay(
         config,
         cases.load_file(path),
@@ -302,7 +302,9 @@ def _keep(
         for each in replays
     )
     result.steps = [step for step in case["steps"] if "check" not in step]
-    result.path = found.write(found.label(case, result.failed, REPLAYS), options.directory)
+    result.path = shrunk_case.write(
+        shrunk_case.label(case, result.failed, REPLAYS), options.directory
+    )
 
 
 def _shared(config: Config, other: Config) -> Config:
@@ -310,11 +312,11 @@ def _shared(config: Config, other: Config) -> Config:
     return replace(config, claims=[claim for claim in config.claims if claim in other.claims])
 
 
-def _versions(lane: Lane) -> dict[str, str]:
-    name, version = lane.server()
+def _versions(sandbox: Sandbox) -> dict[str, str]:
+    name, version = sandbox.server()
     found = {"suite": suite_version(), "hypothesis": hypothesis.__version__, name: version}
-    if lane.config.driver is not None:
-        if not lane.driver.version:
-            lane.driver.hello()
-        found[lane.config.name] = lane.driver.version
+    if sandbox.config.driver is not None:
+        if not sandbox.driver.version:
+            sandbox.driver.hello()
+        found[sandbox.config.name] = sandbox.driver.version
     return found

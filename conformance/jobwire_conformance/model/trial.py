@@ -1,4 +1,4 @@
-"""Play examples on a lane, and remember what came of each."""
+"""Play examples in a sandbox, and remember what came of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobwire_conformance.cases.case import Case
 from jobwire_conformance.model.actions import Act
 from jobwire_conformance.model.model import Step, script
 from jobwire_conformance.run.play import Play
-from jobwire_conformance.sandbox.sandbox import Lane
+from jobwire_conformance.sandbox.sandbox import Sandbox
 
 __all__ = ["Failure", "Trial"]
 
@@ -40,10 +40,10 @@ class Failure:
 
 @dataclass(slots=True)
 class Trial:
-    """Plays examples, each on the same lane, from nothing.
+    """Plays examples, each in the same sandbox, from nothing.
 
     Attributes:
-        lane: Where.
+        sandbox: Where.
         patience: Seconds until something that has to happen must have.
         excused: Requirements that the implementation is known not to meet.
         examples: How many were played.
@@ -51,7 +51,7 @@ class Trial:
         inconclusive: Examples that took so long that retries came due by themselves.
     """
 
-    lane: Lane
+    sandbox: Sandbox
     patience: float
     excused: Collection[str] = ()
     examples: int = 0
@@ -77,10 +77,10 @@ class Trial:
         return self._known[key]
 
     def _play(self, acts: Sequence[Act]) -> Failure | None:
-        steps = script(acts, self.lane.config.claims, self.excused)
+        steps = script(acts, self.sandbox.config.claims, self.excused)
         self.examples += 1
-        self.lane.reset()
-        play = Play(self.lane, _case(), patience=self.patience)
+        self.sandbox.reset()
+        play = Play(self.sandbox, _case(), patience=self.patience)
         began = time.monotonic()
         for index, part in enumerate(steps):
             for step in part:

@@ -20,7 +20,7 @@ from jobwire_conformance.cases.obligations import visible
 from jobwire_conformance.config import Config, Generation
 from jobwire_conformance.mutation.mutants import Mutant
 from jobwire_conformance.run import run
-from jobwire_conformance.run.verdicts import Verdict
+from jobwire_conformance.run.verdicts import CaseVerdict
 
 __all__ = ["Fate", "Kill", "Table", "Tally", "kill", "obligations", "try_one"]
 
@@ -81,7 +81,7 @@ class _Silent:
     def waiting(self, case: Case, what: str) -> None:
         pass
 
-    def finished(self, case: Case, verdicts: Sequence[Verdict], seconds: float) -> None:
+    def finished(self, case: Case, verdicts: Sequence[CaseVerdict], seconds: float) -> None:
         pass
 
 
@@ -166,7 +166,7 @@ def control(
     *,
     patience: float,
     program: str | None,
-    lanes: int,
+    sandboxes: int,
     everything: bool,
 ) -> Held:
     """Run the cases of these mutants without them; return what passes."""
@@ -188,7 +188,7 @@ def control(
             watcher=_Silent(),
             patience=seconds,
             program=program,
-            lanes=lanes,
+            sandboxes=sandboxes,
         )
         for error in outcome.errors:
             raise error
@@ -210,7 +210,7 @@ def kill(
     *,
     patience: float = 5.0,
     program: str | None = None,
-    lanes: int = 1,
+    sandboxes: int = 1,
     everything: bool = False,
     controlled: bool = True,
     tell: Callable[[Sequence[Kill], float], None] = lambda *_: None,
@@ -223,7 +223,7 @@ def kill(
         cases: All that the suite has.
         patience: Seconds until something that has to happen must have.
         program: Of the servers.
-        lanes: How many mutants at a time.
+        sandboxes: How many mutants at a time.
         everything: As of `try_one`.
         controlled: Run the cases without a mutant first, to believe only what passes then.
         tell: Told what became of each, and the seconds that it took; one at a time.
@@ -243,7 +243,7 @@ def kill(
             cases,
             patience=patience,
             program=program,
-            lanes=lanes,
+            sandboxes=sandboxes,
             everything=everything,
         )
     found: dict[str, list[Kill]] = {}
@@ -252,7 +252,7 @@ def kill(
     server = ["unknown"]
     lock = threading.Lock()
 
-    def lane() -> None:
+    def sandbox() -> None:
         while not broken:
             try:
                 mutant = waiting.get_nowait()
@@ -280,7 +280,7 @@ def kill(
                     broken.extend(e for e in outcome.errors if e.status in (4, 5))
                 tell(kills, time.monotonic() - since)
 
-    threads = [threading.Thread(target=lane, daemon=True) for _ in range(lanes)]
+    threads = [threading.Thread(target=sandbox, daemon=True) for _ in range(sandboxes)]
     for thread in threads:
         thread.start()
     for thread in threads:

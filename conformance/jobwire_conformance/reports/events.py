@@ -11,7 +11,7 @@ from typing import Any
 from jobwire_conformance.cases.case import Case
 from jobwire_conformance.reports.results import Results
 from jobwire_conformance.run.run import Watcher, check_data
-from jobwire_conformance.run.verdicts import Verdict
+from jobwire_conformance.run.verdicts import CaseVerdict
 
 __all__ = ["Events", "Together"]
 
@@ -33,7 +33,7 @@ class Events:
         """Write what a case waits for."""
         self._say("wait", case=case.name, what=what)
 
-    def finished(self, case: Case, verdicts: Sequence[Verdict], seconds: float) -> None:
+    def finished(self, case: Case, verdicts: Sequence[CaseVerdict], seconds: float) -> None:
         """Write what became of a case."""
         checks = [check_data(verdict) for verdict in verdicts]
         self._say("case", case=case.name, took=round(seconds, 3), checks=checks)
@@ -67,7 +67,7 @@ class Together:
         for each in self._watchers:
             each.waiting(case, what)
 
-    def finished(self, case: Case, verdicts: Sequence[Verdict], seconds: float) -> None:
+    def finished(self, case: Case, verdicts: Sequence[CaseVerdict], seconds: float) -> None:
         """Tell all of them."""
         for each in self._watchers:
             each.finished(case, verdicts, seconds)

@@ -13,7 +13,7 @@ from jobwire_conformance.reports.claim_status import WORDS, called, counts, stat
 from jobwire_conformance.reports.results import Results
 from jobwire_conformance.reports.text import one_line, visible
 from jobwire_conformance.run.checks import Line
-from jobwire_conformance.run.verdicts import Verdict
+from jobwire_conformance.run.verdicts import CaseVerdict
 from jobwire_conformance.wire.resp import Refusal, decode
 
 __all__ = ["Terminal", "closing", "errors"]
@@ -59,7 +59,7 @@ class Terminal:
             pace = f" (pace: {case.pace})" if case.pace else ""
             self._line(f"[{self._done}/{self._total}] {case.name}{pace}: waiting for {what}")
 
-    def finished(self, case: Case, verdicts: Sequence[Verdict], seconds: float) -> None:
+    def finished(self, case: Case, verdicts: Sequence[CaseVerdict], seconds: float) -> None:
         """Show what became of a case."""
         self._done += 1
         self._clear()
@@ -79,7 +79,7 @@ class Terminal:
         """Leave the line."""
         self._clear()
 
-    def _explain(self, verdict: Verdict) -> None:
+    def _explain(self, verdict: CaseVerdict) -> None:
         finding = verdict.finding
         requirement = data.requirements()[finding.requirement]
         times = f" (held in {verdict.held} of {verdict.runs} runs)" if verdict.runs > 1 else ""
@@ -95,7 +95,7 @@ class Terminal:
             self._say(_indented(f"declared: {verdict.deviation.reason}"))
         self._say(f"    again: {self._replay} {verdict.finding.again or verdict.case}")
 
-    def _ended(self, verdict: Verdict) -> None:
+    def _ended(self, verdict: CaseVerdict) -> None:
         times = f" (held in {verdict.held} of {verdict.runs} runs)" if verdict.held else ""
         self._say(f"  {verdict.status}: the adapter ended the case{times}")
         self._say(_indented(verdict.finding.blocked_by or ""))
@@ -114,7 +114,7 @@ class Terminal:
         self._out.write(text + "\n")
 
 
-def _is_passed_later(verdict: Verdict) -> bool:
+def _is_passed_later(verdict: CaseVerdict) -> bool:
     return verdict.status == "added-after" and verdict.finding.ok
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jobwire_conformance.cases.case import Case
 from jobwire_conformance.errors import Usage
-from jobwire_conformance.run.verdicts import FAILURES, Deviation, Verdict
+from jobwire_conformance.run.verdicts import FAILURES, CaseVerdict, Deviation
 
 __all__ = ["Change", "change"]
 
@@ -43,7 +43,7 @@ def change(
     path: Path,
     known: Sequence[Deviation],
     gone: Sequence[str],
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[CaseVerdict],
     cases: Sequence[Case],
     reason: str | None,
 ) -> Change:
@@ -71,7 +71,7 @@ def change(
     return Change(text, [*added], removed, kept)
 
 
-def _failures(verdicts: Sequence[Verdict], cases: Sequence[Case]) -> dict[str, str]:
+def _failures(verdicts: Sequence[CaseVerdict], cases: Sequence[Case]) -> dict[str, str]:
     """Return the ids that say what failed, with the first message of each.
 
     A requirement that fails wherever it is checked has one entry; otherwise each case has its own.

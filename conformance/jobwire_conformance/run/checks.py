@@ -15,7 +15,7 @@ from jobwire_conformance.judge.key_rules import is_known_key
 from jobwire_conformance.run.metrics import Counted
 from jobwire_conformance.run.state import State, jid_of, struck
 from jobwire_conformance.sandbox.driver import Outcome
-from jobwire_conformance.sandbox.sandbox import Lane
+from jobwire_conformance.sandbox.sandbox import Sandbox
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.commands import keys_of, spec_of
 from jobwire_conformance.wire.faults import Refuse
@@ -73,7 +73,7 @@ class Checks:
     """The checks of one run of a case.
 
     Args:
-        lane: Where.
+        sandbox: Where.
         state: What is in its Redis.
         scope: What the matchers share.
 
@@ -81,9 +81,9 @@ class Checks:
         answer: The driver's last one, if it was asked for anything.
     """
 
-    def __init__(self, lane: Lane, state: State, scope: Scope) -> None:
+    def __init__(self, sandbox: Sandbox, state: State, scope: Scope) -> None:
         self.answer: Outcome | None = None
-        self._lane = lane
+        self._sandbox = sandbox
         self._state = state
         self._scope = scope
 
@@ -119,12 +119,12 @@ class Checks:
         self._members(step, key, flat[::2])
 
     def _range(self, key: str, kind: bytes, command: str, more: Sequence[str]) -> list[bytes]:
-        found = self._lane.link.call("TYPE", key)
+        found = self._sandbox.link.call("TYPE", key)
         if found == b"none":
             return []
         if found != kind:
             raise Miss(f"the type of {key}", kind.decode(), found.decode())
-        members_: list[bytes] = self._lane.link.call(command, key, 0, -1, *more)
+        members_: list[bytes] = self._sandbox.link.call(command, key, 0, -1, *more)
         return members_
 
     def _members(self, step: Mapping[str, Any], key: str, found: Sequence[bytes]) -> None:
@@ -152,7 +152,7 @@ class Checks:
 
     def _hash(self, step: Mapping[str, Any]) -> None:
         key = self._state.key(step["hash"])
-        flat = self._lane.link.call("HGETALL", key)
+        flat = self._sandbox.link.call("HGETALL", key)
         texts = [text.decode("utf-8", "surrogateescape") for text in flat]
         fields = dict(zip(texts[::2], texts[1::2], strict=True))
         if "len" in step:
@@ -170,7 +170,7 @@ class Checks:
         key = self._state.key(step["set"])
         found = {
             text.decode("utf-8", "surrogateescape")
-            for text in self._lane.link.call("SMEMBERS", key)
+            for text in self._sandbox.link.call("SMEMBERS", key)
         }
         if "len" in step:
             self._must(f"members of {key}", step["len"], number(len(found)))
@@ -183,17 +183,17 @@ class Checks:
 
     def _key(self, step: Mapping[str, Any]) -> None:
         key = self._state.key(step["key"])
-        if "exists" in step and bool(self._lane.link.call("EXISTS", key)) != step["exists"]:
+        if "exists" in step and bool(self._sandbox.link.call("EXISTS", key)) != step["exists"]:
             raise Miss(f"whether {key} is there", step["exists"], not step["exists"])
         if "value" in step:
-            value = self._lane.link.call("GET", key)
+            value = self._sandbox.link.call("GET", key)
             seen = ABSENT if value is None else spelt_text(value.decode("utf-8", "replace"))
             self._must(key, step["value"], seen)
         self._ttl(step, key)
 
     def _ttl(self, step: Mapping[str, Any], key: str) -> None:
         if "ttl" in step:
-            left = self._lane.link.call("PTTL", key)
+            left = self._sandbox.link.call("PTTL", key)
             self._must(
                 f"seconds that {key} lives",
                 step["ttl"],
@@ -202,7 +202,7 @@ class Checks:
 
     def _sent(self, step: Mapping[str, Any]) -> list[Call]:
         process = step.get("process", "driver")
-        return [call for name, call in self._lane.calls() if name == process]
+        return [call for name, call in self._sandbox.calls() if name == process]
 
     def _commands(self, step: Mapping[str, Any]) -> None:
         sent = self._sent(step)
@@ -224,7 +224,7 @@ class Checks:
 
     def _like(self, pattern: Sequence[Any], call: Call) -> bool:
         """Whether a command begins with words like these."""
-        prefix = self._lane.config.prefix  # of keys, which cases name without it
+        prefix = self._sandbox.config.prefix  # of keys, which cases name without it
         words = [word.decode("utf-8", "replace").removeprefix(prefix) for word in call.words]
         words[0] = words[0].upper()
         return len(words) >= len(pattern) and all(
@@ -245,7 +245,7 @@ class Checks:
                 raise Miss("commands that write", allowed, _text(call))
 
     def _metrics(self, step: Mapping[str, Any]) -> None:
-        found = Counted(self._lane.link, self._lane.config.prefix, self._scope)
+        found = Counted(self._sandbox.link, self._sandbox.config.prefix, self._scope)
         for class_name, parts in step["metrics"].items():
             for part, matcher in parts.items():
                 seen = found.part(class_name, part)
@@ -258,7 +258,7 @@ class Checks:
 
     def _burst(self, step: Mapping[str, Any]) -> None:
         process = step.get("process", "driver")
-        calls = [call for name, call in self._lane.calls() if name == process]
+        calls = [call for name, call in self._sandbox.calls() if name == process]
         self._must(
             f"most jobs in one round trip of {process}", step["burst"], number(_burst(calls))
         )
@@ -266,7 +266,7 @@ class Checks:
     def _atomic(self, step: Mapping[str, Any]) -> None:
         process = step.get("process", "driver")
         keys = {self._state.key(key).encode() for key in step["atomic"]}
-        calls = [call for name, call in self._lane.calls() if name == process]
+        calls = [call for name, call in self._sandbox.calls() if name == process]
         whole = False
         for unit in _units(calls):
             touched = {word for call in unit if call.spec.may_write for word in call.words} & keys
@@ -284,8 +284,8 @@ class Checks:
         if self.answer is None:
             raise SuiteFault("nothing was pushed that could be told truthfully")
         key = self._state.key(step["truthful"])
-        kind = self._lane.link.call("TYPE", key)
-        jobs = self._lane.link.call("ZCARD" if kind == b"zset" else "LLEN", key)
+        kind = self._sandbox.link.call("TYPE", key)
+        jobs = self._sandbox.link.call("ZCARD" if kind == b"zset" else "LLEN", key)
         outcome = self.answer["outcome"]
         if (outcome == "ok" and not jobs) or (outcome == "rejected" and jobs):
             said = f"{outcome!r}, and {jobs} in {key}"
@@ -307,7 +307,7 @@ class Checks:
     def _discarded(self, step: Mapping[str, Any]) -> None:
         """A connection whose reader gave up is not used again before its reply has come."""
         process = step.get("process", "driver")
-        calls = self._lane.calls()
+        calls = self._sandbox.calls()
         held_back = struck(calls, process)
         if not held_back:
             raise Miss(f"answers to {process} that came late", "one at least", ABSENT)
@@ -325,7 +325,7 @@ class Checks:
         process = step["process"]
         times = [
             call.at
-            for name, call in self._lane.calls()
+            for name, call in self._sandbox.calls()
             if name == process and isinstance(call.action, Refuse)
         ]
         if len(times) < 3:
@@ -336,8 +336,8 @@ class Checks:
 
     def _grammar(self, step: Mapping[str, Any]) -> None:
         """Nobody has keys of their own, but where the protocol lets them."""
-        prefix = self._lane.config.prefix
-        for raw in self._lane.link.call("KEYS", "*"):
+        prefix = self._sandbox.config.prefix
+        for raw in self._sandbox.link.call("KEYS", "*"):
             key = raw.decode("utf-8", "surrogateescape")
             if not key.startswith(prefix) or not is_known_key(key.removeprefix(prefix)):
                 raise Miss("a key", "one of the protocol, or one that begins with jobwire:", key)
@@ -345,7 +345,7 @@ class Checks:
     def _patient(self, step: Mapping[str, Any]) -> None:
         """No blocking fetch is given up before the server has answered it."""
         process = step["process"]
-        worker = self._lane.workers[process]
+        worker = self._sandbox.workers[process]
         blocking = [call for call in worker.fetches() if call.blocks]
         for call in blocking:
             if call.given_up and worker.idle_expected:
@@ -358,7 +358,7 @@ class Checks:
         """The pauses between looks at a key are as they have to be, and not all the same."""
         key = self._state.key(step["of"]).encode()
         process = step["process"]
-        times = [c.at for name, c in self._lane.calls() if name == process and key in c.words]
+        times = [c.at for name, c in self._sandbox.calls() if name == process and key in c.words]
         pauses = [after - before for before, after in itertools.pairwise(times)]
         # Several commands of one look come together.
         pauses = [pause for pause in pauses if pause > _TOGETHER]
@@ -374,7 +374,7 @@ class Checks:
         """Scripts touch no key but those in their KEYS."""
         keys: set[bytes] = set()
         sha, scripts = "", 0
-        for executed in self._lane.executed():
+        for executed in self._sandbox.executed():
             if not executed.by_script:
                 if executed.words and spec_of(executed.words[0]).runs_script:
                     keys = {*keys_of(executed.words)}
@@ -382,7 +382,7 @@ class Checks:
                     scripts += 1
                 continue
             try:
-                touched = self._lane.link.call("COMMAND", "GETKEYS", *executed.words)
+                touched = self._sandbox.link.call("COMMAND", "GETKEYS", *executed.words)
             except EnvironmentFault:
                 continue  # a command without keys
             if hidden := {*touched} - keys:
@@ -422,7 +422,7 @@ class Checks:
 
     def around(self, step: Mapping[str, Any]) -> list[Line]:
         """Return up to six commands that have most to do with a check, the last ones."""
-        calls = self._lane.calls()
+        calls = self._sandbox.calls()
         words = [str(step[part]) for part in ("list", "zset", "hash", "set", "key") if part in step]
         keys = [self._state.key(word).encode() for word in words]
         near = [line for line in calls if any(key in line[1].words for key in keys)]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from jobwire_conformance.cases.case import Case
 from jobwire_conformance.run.checks import Finding
 from jobwire_conformance.run.play import Play
-from jobwire_conformance.sandbox.sandbox import Lane
+from jobwire_conformance.sandbox.sandbox import Sandbox
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.faults import Kill, Side
 from jobwire_conformance.wire.points import Point, has_effect, points_of
@@ -30,7 +30,7 @@ class Loss:
 
 
 def run(
-    lane: Lane,
+    sandbox: Sandbox,
     case: Case,
     *,
     patience: float,
@@ -40,7 +40,7 @@ def run(
     """Run a case once in lockstep, and again for each point and side.
 
     Args:
-        lane: Where.
+        sandbox: Where.
         case: What.
         patience: Seconds until something that has to happen must have.
         waits: Told what is waited for.
@@ -53,10 +53,10 @@ def run(
     crash = case.crash
     assert crash is not None
     name = crash["process"]
-    play = Play(lane, case, patience=patience, waits=waits, cuts={name: []})
+    play = Play(sandbox, case, patience=patience, waits=waits, cuts={name: []})
     play.run()
     points = (
-        list(_effects(lane.workers[name].proxy.snapshot(), _jids(case)))
+        list(_effects(sandbox.workers[name].proxy.snapshot(), _jids(case)))
         if crash["points"] == "effects"
         else [Point.parse(text) for text in crash["points"]]
     )
@@ -64,10 +64,10 @@ def run(
     losses = []
     for point in points:
         for side in crash["side"]:
-            lane.reset()
+            sandbox.reset()
             waits(f"{name} to be cut off {side} {point}")
-            rule = point.rule(Kill(side, lambda: lane.workers[name].end()))
-            play = Play(lane, case, patience=patience, waits=waits, cuts={name: [rule]})
+            rule = point.rule(Kill(side, lambda: sandbox.workers[name].end()))
+            play = Play(sandbox, case, patience=patience, waits=waits, cuts={name: [rule]})
             play.run(crash.get("then", ()))
             where = f"{name} cut off {side} {point}"
             fates = []
@@ -87,7 +87,7 @@ def run(
                 Loss(case.name, str(point), side, fate, crash.get("window"), trace)
                 for fate in fates
             ]
-    lane.reset()
+    sandbox.reset()
     return list(findings.values()), losses
 
 

@@ -13,7 +13,7 @@ from jobwire_conformance.errors import SuiteFault
 from jobwire_conformance.run.checks import Checks, Finding
 from jobwire_conformance.run.state import State
 from jobwire_conformance.sandbox.processes import wait_for
-from jobwire_conformance.sandbox.sandbox import Lane
+from jobwire_conformance.sandbox.sandbox import Sandbox
 from jobwire_conformance.sandbox.worker import SandboxWorker
 from jobwire_conformance.wire.faults import (
     ERRORS,
@@ -33,10 +33,10 @@ _USUAL = 20.0  # seconds of patience that the times in cases are meant for
 
 
 class Play:
-    """One run of a case on a lane that was reset.
+    """One run of a case in a sandbox that was reset.
 
     Args:
-        lane: Where.
+        sandbox: Where.
         case: What.
         patience: Seconds until something that has to happen must have.
         waits: Told what is waited for.
@@ -45,22 +45,22 @@ class Play:
 
     def __init__(
         self,
-        lane: Lane,
+        sandbox: Sandbox,
         case: Case,
         *,
         patience: float,
         waits: Callable[[str], None] = lambda _: None,
         cuts: Mapping[str, Sequence[Rule]] | None = None,
     ) -> None:
-        self._lane = lane
+        self._sandbox = sandbox
         self._case = case
         self._cuts = cuts or {}
-        self._scope = Scope(lane.config.generation, time.time())
+        self._scope = Scope(sandbox.config.generation, time.time())
         self._scope.bound["today"] = time.strftime("%Y-%m-%d", time.gmtime())
         self._scope.bound["day"] = time.strftime("%Y%m%d", time.gmtime())
-        self._state = State(lane, self._scope)
-        self._checks = Checks(lane, self._state, self._scope)
-        fixed = lane.config.worker.fixed if lane.config.worker else {}
+        self._state = State(sandbox, self._scope)
+        self._checks = Checks(sandbox, self._state, self._scope)
+        fixed = sandbox.config.worker.fixed if sandbox.config.worker else {}
         self._patience = patience + 2 * fixed.get(case.pace or "", 0.0)
         # Who is in a hurry, to see mistakes, is so with the times of the cases too.
         # Not where the implementation has a pace of its own.
@@ -86,7 +86,7 @@ class Play:
         if holds:
             return Finding(requirement, True)
         message = f"{when}: expected {predicate}, seen {seen}"
-        return Finding(requirement, False, message, predicate, seen, self._lane.calls()[-6:])
+        return Finding(requirement, False, message, predicate, seen, self._sandbox.calls()[-6:])
 
     def fate(self, jid: str) -> str:
         """Return what became of a job: kept, lost, duplicated or stuck."""
@@ -115,7 +115,7 @@ class Play:
         knobs = {knob: step[knob] for knob in ("poll", "beat", "grace") if knob in step}
         self._waits(f"{step['start']} to fetch")
         name = step["start"]
-        self._lane.start(
+        self._sandbox.start(
             name,
             step["queues"],
             concurrency=step.get("concurrency", 1),
@@ -130,7 +130,7 @@ class Play:
 
     def _driver(self, step: Mapping[str, Any]) -> None:
         settings = step["driver"]
-        self._lane.fresh_driver(
+        self._sandbox.fresh_driver(
             rules=[*map(self._rule, settings.get("faults", ()))],
             generation=settings.get("generation"),
             user=settings.get("user"),
@@ -138,16 +138,16 @@ class Play:
         )
 
     def _user(self, step: Mapping[str, Any]) -> None:
-        self._lane.user(step["user"], step["password"])
+        self._sandbox.user(step["user"], step["password"])
 
     def _cluster(self, _: Mapping[str, Any]) -> None:
-        self._lane.cluster()
+        self._sandbox.cluster()
 
     def _monitor(self, _: Mapping[str, Any]) -> None:
-        self._lane.monitor()
+        self._sandbox.monitor()
 
     def _stop(self, step: Mapping[str, Any]) -> None:
-        worker = self._lane.workers[step["stop"]]
+        worker = self._sandbox.workers[step["stop"]]
         worker.idle_expected = False
         worker.signal("TERM")
         self._waits(f"{worker.name} to stop")
@@ -155,18 +155,18 @@ class Play:
         wait_for(lambda: worker.group.status is not None, self._within(step))
 
     def _signal(self, step: Mapping[str, Any]) -> None:
-        worker = self._lane.workers[step["process"]]
+        worker = self._sandbox.workers[step["process"]]
         if step["signal"] != "TTIN":
             worker.idle_expected = False
         if step.get("by") == "redis":
             key = self._state.key(f"{{{worker.name}}}-signals")
-            self._lane.link.call("LPUSH", key, step["signal"])
-            self._lane.link.call("EXPIRE", key, 60)
+            self._sandbox.link.call("LPUSH", key, step["signal"])
+            self._sandbox.link.call("EXPIRE", key, 60)
         else:
             worker.signal(step["signal"])
 
     def _kill(self, step: Mapping[str, Any]) -> None:
-        worker = self._lane.workers[step["kill"]]
+        worker = self._sandbox.workers[step["kill"]]
         worker.idle_expected = False
         worker.proxy.freeze()
         worker.group.kill()
@@ -205,7 +205,7 @@ class Play:
         self, op: str, request: Mapping[str, Any], step: Mapping[str, Any], result: str | None
     ) -> None:
         self._waits(f"the driver to answer {op}")
-        self._checks.answer = answer = self._lane.driver.ask(op, **request)
+        self._checks.answer = answer = self._sandbox.driver.ask(op, **request)
         wanted = step.get("expect")
         if answer["outcome"] == "unsupported" or (wanted and answer["outcome"] != wanted):
             said = f" ({answer['message']})" if "message" in answer else ""
@@ -227,21 +227,23 @@ class Play:
         self._state.warp(step["warp"], step.get("keys", []))
 
     def _release(self, step: Mapping[str, Any]) -> None:
-        self._lane.control.call("RPUSH", f"jw:{self._lane.run}:gate:{step['release']}", "open")
+        self._sandbox.control.call(
+            "RPUSH", f"jw:{self._sandbox.run}:gate:{step['release']}", "open"
+        )
 
     def _flush_scripts(self, step: Mapping[str, Any]) -> None:
-        self._lane.link.call("SCRIPT", "FLUSH")
+        self._sandbox.link.call("SCRIPT", "FLUSH")
 
     def _fault(self, step: Mapping[str, Any]) -> None:
         name = step["fault"]
-        worker = None if name == "driver" else self._lane.workers[name]
-        proxy = self._lane.driver_proxy if worker is None else worker.proxy
+        worker = None if name == "driver" else self._sandbox.workers[name]
+        proxy = self._sandbox.driver_proxy if worker is None else worker.proxy
         if step["do"] == "kill" and worker is not None:
             worker.idle_expected = False
         proxy.add(self._rule(step, worker))
 
     def _heal(self, step: Mapping[str, Any]) -> None:
-        self._lane.heal(step["heal"])
+        self._sandbox.heal(step["heal"])
 
     def _rule(self, fault: Mapping[str, Any], worker: SandboxWorker | None = None) -> Rule:
         match = fault["match"]
@@ -270,7 +272,7 @@ class Play:
 
     def _await(self, step: Mapping[str, Any]) -> None:
         self._waits(step["await"])
-        workers = self._lane.workers.values()
+        workers = self._sandbox.workers.values()
 
         def decided() -> bool:
             if self._state.holds(step["await"])[0]:
@@ -331,7 +333,7 @@ class Play:
         message = str(miss)
         if self._restless is not None:
             message += f"\n(it did not come to rest: {self._restless})"
-        for worker in self._lane.workers.values():
+        for worker in self._sandbox.workers.values():
             if worker.idle_expected and (status := worker.group.status) is not None:
                 message += f"\n({worker.name} ended by itself, exit status {status})"
         return Finding(

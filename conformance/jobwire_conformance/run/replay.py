@@ -16,8 +16,8 @@ from jobwire_conformance.config import GENERATIONS, Config, Generation
 from jobwire_conformance.errors import SuiteFault, Usage
 from jobwire_conformance.run import run
 from jobwire_conformance.run.traffic import NAME
-from jobwire_conformance.run.verdicts import FAILURES, Verdict
-from jobwire_conformance.sandbox.external_server import Borrowed
+from jobwire_conformance.run.verdicts import FAILURES, CaseVerdict
+from jobwire_conformance.sandbox.external_server import ExternalServer
 from jobwire_conformance.wire.faults import Rule
 
 __all__ = ["Replayed", "find", "replay", "wire"]
@@ -41,7 +41,7 @@ class Replayed:
         return not self.outcome.errors and not any(v.status in FAILURES for v in self.verdicts)
 
     @property
-    def verdicts(self) -> list[Verdict]:
+    def verdicts(self) -> list[CaseVerdict]:
         """One for each requirement of the case, and each that what passed was at odds with."""
         found = {
             (v.case, v.requirement): v
@@ -81,7 +81,7 @@ def replay(
     times: int,
     patience: float,
     program: str | None,
-    redis: Borrowed | None,
+    redis: ExternalServer | None,
     waits: Callable[[str], None],
     rewrites: Sequence[Rule] = (),
 ) -> Iterator[Replayed]:
@@ -149,5 +149,5 @@ class _Watcher:
     def waiting(self, case: Case, what: str) -> None:
         self._waits(what)
 
-    def finished(self, case: Case, verdicts: Sequence[Verdict], seconds: float) -> None:
+    def finished(self, case: Case, verdicts: Sequence[CaseVerdict], seconds: float) -> None:
         pass

@@ -1,4 +1,4 @@
-"""A run: cases over lanes, verdicts out of findings, everything ended in the end."""
+"""A run: cases in sandboxes, verdicts out of findings, everything ended in the end."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from jobwire_conformance.run.play import Play
 from jobwire_conformance.run.sets import Frozen
 from jobwire_conformance.run.traffic import Traffic
 from jobwire_conformance.run.verdicts import (
+    CaseVerdict,
+    ClaimStatus,
     Deviation,
-    Standing,
-    Verdict,
     judge,
     stale,
     status,
     summary,
 )
-from jobwire_conformance.sandbox.external_server import Borrowed, borrow
+from jobwire_conformance.sandbox.external_server import ExternalServer, borrow
 from jobwire_conformance.sandbox.local_server import Database, LocalServer, server_program
 from jobwire_conformance.sandbox.reaper import Reaper
-from jobwire_conformance.sandbox.sandbox import Lane, side_by_side
+from jobwire_conformance.sandbox.sandbox import Sandbox, side_by_side
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.faults import Rule
 
@@ -52,7 +52,7 @@ class Watcher(Protocol):
     def waiting(self, case: Case, what: str) -> None:
         """A case waits for something."""
 
-    def finished(self, case: Case, verdicts: Sequence[Verdict], seconds: float) -> None:
+    def finished(self, case: Case, verdicts: Sequence[CaseVerdict], seconds: float) -> None:
         """A case is over."""
 
 
@@ -66,7 +66,7 @@ class Outcome:
     variant: str = ""  # which of several ways to set the implementation up
     seed: int = 0
     frozen: Frozen | None = None  # the checks that count, if not all of the suite's
-    verdicts: list[Verdict] = field(default_factory=list)
+    verdicts: list[CaseVerdict] = field(default_factory=list)
     losses: list[crash.Loss] = field(default_factory=list)
     stale: list[Deviation] = field(default_factory=list)
     unexplained: list[Deviation] = field(default_factory=list)
@@ -98,12 +98,12 @@ class Outcome:
             "implementation": about,
             "claims": {
                 claim: {
-                    "met": standing.met and not self.stopped,
-                    "checks": dict(sorted(standing.counts.items())),
-                    "missing": [*standing.missing],
-                    "unchecked": [*standing.unchecked],
+                    "met": claim_status.met and not self.stopped,
+                    "checks": dict(sorted(claim_status.counts.items())),
+                    "missing": [*claim_status.missing],
+                    "unchecked": [*claim_status.unchecked],
                 }
-                for claim, standing in self._standings().items()
+                for claim, claim_status in self._claim_statuses().items()
             },
             "generation": self.config.generation,
             "server": {"name": self.server[0], "version": self.server[1]},
@@ -120,7 +120,7 @@ class Outcome:
             found["again"] = self.again
         return found
 
-    def _standings(self) -> Mapping[str, Standing]:
+    def _claim_statuses(self) -> Mapping[str, ClaimStatus]:
         return summary(self.config.claims, self.verdicts, self.cases, self.config.generation)
 
 
@@ -138,7 +138,7 @@ def suite_version() -> str:
         return "unknown"
 
 
-def check_data(verdict: Verdict) -> dict[str, Any]:
+def check_data(verdict: CaseVerdict) -> dict[str, Any]:
     """Return a check of results.json."""
     finding = verdict.finding
     found: dict[str, Any] = {
@@ -271,7 +271,7 @@ class _Run:
         order = sorted(cases, key=lambda case: case.name)
         random.Random(outcome.seed).shuffle(order)
         if not in_a_row:
-            # The slow ones first, so that no lane has them left when the others are through.
+            # The slow ones first, so that no sandbox has them left when the others are through.
             order.sort(key=lambda case: (case.crash is None, case.pace is None))
         for case in order:
             self._cases.put(case)
@@ -282,7 +282,7 @@ class _Run:
         self._outcome.verdicts += verdicts
         self._watcher.finished(self._traffic.case(), verdicts, 0.0)
 
-    def lane(
+    def sandbox(
         self,
         reaper: Reaper,
         servers: Callable[[], tuple[Database, Database]],
@@ -290,18 +290,18 @@ class _Run:
     ) -> None:
         """Run cases until none is left, or something is in the way of all."""
         try:
-            with Lane(reaper, self._outcome.config, servers, rewrites) as lane:
-                self._outcome.server = lane.server()
+            with Sandbox(reaper, self._outcome.config, servers, rewrites) as sandbox:
+                self._outcome.server = sandbox.server()
                 while not self._outcome.stopped:
                     try:
                         case = self._cases.get_nowait()
                     except queue.Empty:
                         break
-                    self._one(lane, case)
+                    self._one(sandbox, case)
                 unknown = not (self._outcome.version or self._outcome.errors)
                 if unknown and self._outcome.config.driver is not None:
-                    lane.driver.hello()
-                    self._outcome.version = lane.version
+                    sandbox.driver.hello()
+                    self._outcome.version = sandbox.version
         except ConformError as error:
             with self._lock:
                 self._outcome.errors.append(error)
@@ -313,39 +313,39 @@ class _Run:
                     )
                 )
 
-    def _one(self, lane: Lane, case: Case) -> None:
+    def _one(self, sandbox: Sandbox, case: Case) -> None:
         began = time.monotonic()
         waits = lambda what: self._tell(case, what)  # noqa: E731
         runs: list[list[Finding]] = []
         fault: AdapterFault | None = None
         try:
             for _ in range(self._repeat):
-                lane.reset()
-                runs.append(self._play(lane, case, waits))
+                sandbox.reset()
+                runs.append(self._play(sandbox, case, waits))
         except AdapterFault as error:
             if self._outcome.stopped:
                 raise  # its processes are gone, by no fault of theirs
             fault = AdapterFault(error.problem, case.name)
-            runs.append(self._ended(lane, case, fault))
+            runs.append(self._ended(sandbox, case, fault))
         except ConformError as error:
             raise type(error)(f"in case {case.name}: {error}") from None
         claims = self._outcome.config.claims
         verdicts = self._scored(judge(case, runs[0], claims, self._deviations, again=runs[1:]))
         with self._lock:
-            self._outcome.version = self._outcome.version or lane.version
+            self._outcome.version = self._outcome.version or sandbox.version
             self._outcome.verdicts += verdicts
             self.finished.append(case)
             self._watcher.finished(case, verdicts, time.monotonic() - began)
             self._count(fault)
         if fault is not None:
-            lane.renew()
+            sandbox.renew()
 
-    def _ended(self, lane: Lane, case: Case, fault: AdapterFault) -> list[Finding]:
+    def _ended(self, sandbox: Sandbox, case: Case, fault: AdapterFault) -> list[Finding]:
         """Return what is to be said of a case that the adapter has ended: none of it was tried."""
         with self._lock:
             # Those of a rerun are no part of what else is written of the case.
             rerun = None if case.crash is None else "ended by the adapter"
-            places = self._trace.add(case, lane.calls(), rerun).values()
+            places = self._trace.add(case, sandbox.calls(), rerun).values()
         lines = [min(places), max(places)] if places else []
         why = fault.problem.partition("\n")[0]
         return [
@@ -371,19 +371,19 @@ class _Run:
                 )
             )
 
-    def _play(self, lane: Lane, case: Case, waits: Any) -> list[Finding]:
-        findings = Play(lane, case, patience=self._patience, waits=waits).run()
+    def _play(self, sandbox: Sandbox, case: Case, waits: Any) -> list[Finding]:
+        findings = Play(sandbox, case, patience=self._patience, waits=waits).run()
         with self._lock:
-            lines = lane.calls()
+            lines = sandbox.calls()
             places = self._trace.add(case, lines)
             _place(self._traffic.look(case, lines), places)
         _place(findings, places)
         if case.crash is not None and all(finding.ok for finding in findings):
-            lane.reset()
+            sandbox.reset()
 
             def keep(where: str, failed: Sequence[Finding]) -> tuple[int, int] | None:
                 with self._lock:
-                    places = self._trace.add(case, lane.calls(), where)
+                    places = self._trace.add(case, sandbox.calls(), where)
                 if not places:
                     return None
                 lines = min(places.values()), max(places.values())
@@ -391,7 +391,7 @@ class _Run:
                     finding.trace[:] = lines
                 return lines
 
-            more, losses = crash.run(lane, case, patience=self._patience, waits=waits, keep=keep)
+            more, losses = crash.run(sandbox, case, patience=self._patience, waits=waits, keep=keep)
             findings += more
             with self._lock:
                 self._outcome.losses += losses
@@ -403,7 +403,7 @@ class _Run:
             ]
         return findings
 
-    def _scored(self, verdicts: list[Verdict]) -> list[Verdict]:
+    def _scored(self, verdicts: list[CaseVerdict]) -> list[CaseVerdict]:
         """Take those out of the score that came after the frozen set."""
         frozen = self._outcome.frozen
         for verdict in verdicts:
@@ -446,10 +446,10 @@ def run(
     deviations: Sequence[Deviation],
     *,
     watcher: Watcher,
-    lanes: int = 1,
+    sandboxes: int = 1,
     patience: float = 20.0,
     program: str | None = None,
-    redis: Borrowed | None = None,
+    redis: ExternalServer | None = None,
     rewrites: Sequence[Rule] = (),
     trace: Path | None = None,
     again: str = "",
@@ -465,10 +465,10 @@ def run(
         cases: Those to run.
         deviations: What the implementation declares.
         watcher: Told how it goes.
-        lanes: How many cases at a time.
+        sandboxes: How many cases at a time.
         patience: Seconds until something that has to happen must have.
         program: Of the servers; None for the first one that there is.
-        redis: A server to use instead, in a single lane.
+        redis: A server to use instead, in a single sandbox.
         rewrites: Mistakes that every process is to make.
         trace: Where to write all commands.
         again: The command that runs one case again, up to the name.
@@ -483,7 +483,9 @@ def run(
     outcome.started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     began = time.monotonic()
     lines = _Trace(trace)
-    work = _Run(outcome, cases, deviations, watcher, patience, lines, repeat, in_a_row=lanes == 1)
+    work = _Run(
+        outcome, cases, deviations, watcher, patience, lines, repeat, in_a_row=sandboxes == 1
+    )
     try:
         found = None if redis else server_program(program)
         with Reaper() as reaper:
@@ -494,9 +496,9 @@ def run(
                 assert found is not None
                 return LocalServer(reaper, found), LocalServer(reaper, found)
 
-            count = max(1, min(lanes, len(cases)))
+            count = max(1, min(sandboxes, len(cases)))
             side_by_side(
-                reaper, count, lambda: work.lane(reaper, servers, rewrites), outcome.errors
+                reaper, count, lambda: work.sandbox(reaper, servers, rewrites), outcome.errors
             )
     except ConformError as error:
         outcome.errors.append(error)

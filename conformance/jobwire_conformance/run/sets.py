@@ -11,7 +11,7 @@ from jobwire_conformance import data
 from jobwire_conformance.cases.case import Case
 from jobwire_conformance.errors import SuiteFault, Usage
 from jobwire_conformance.run import traffic
-from jobwire_conformance.run.verdicts import Verdict
+from jobwire_conformance.run.verdicts import CaseVerdict
 
 __all__ = ["Frozen", "counted", "current", "load", "path_of", "text"]
 
@@ -28,7 +28,7 @@ class Frozen:
     spec: str
     claims: Mapping[str, frozenset[str]]
 
-    def has(self, verdict: Verdict) -> bool:
+    def has(self, verdict: CaseVerdict) -> bool:
         """Whether it counts."""
         checks = self.claims.get(verdict.claim, frozenset())
         return f"{verdict.case}#{verdict.requirement}" in checks

@@ -14,7 +14,7 @@ from jobwire_conformance.cases.match import TIMES, Scope, moment, written_time
 from jobwire_conformance.cases.values import members
 from jobwire_conformance.errors import SuiteFault, Unbound
 from jobwire_conformance.sandbox.processes import wait_for
-from jobwire_conformance.sandbox.sandbox import Lane
+from jobwire_conformance.sandbox.sandbox import Sandbox
 from jobwire_conformance.sandbox.worker import Event
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.faults import Delay
@@ -37,10 +37,10 @@ _STEADY = 0.01  # seconds between two looks that must be the same
 
 
 class State:
-    """The Redis of a lane, seen through one run of a case."""
+    """The Redis of a sandbox, seen through one run of a case."""
 
-    def __init__(self, lane: Lane, scope: Scope) -> None:
-        self.lane = lane
+    def __init__(self, sandbox: Sandbox, scope: Scope) -> None:
+        self.sandbox = sandbox
         self.scope = scope
 
     # -- names
@@ -50,7 +50,7 @@ class State:
 
         def value(found: re.Match[str]) -> str:
             name = found[1]
-            if name in self.lane.workers:
+            if name in self.sandbox.workers:
                 return self.identity(name)
             if name in self.scope.bound:
                 return str(self.scope.bound[name])
@@ -60,7 +60,7 @@ class State:
 
     def key(self, text: str) -> str:
         """Return the key that a case means."""
-        return self.lane.config.prefix + self.named(text)
+        return self.sandbox.config.prefix + self.named(text)
 
     def identity(self, name: str) -> str:
         """Return the identity that a process has given itself; a text without sense if none.
@@ -68,13 +68,15 @@ class State:
         It is the one that is, or was, registered and that this process has sent. A process may
         fetch before it registers, so the first beat is waited for.
         """
-        worker = self.lane.workers[name]
+        worker = self.sandbox.workers[name]
         found: list[str] = []
 
         def said() -> bool:
             # In the order in which they were sent: later it may speak of other processes too.
             words = [word for call in worker.proxy.snapshot() for word in call.words]
-            known = set(self.lane.link.call("SMEMBERS", f"{self.lane.config.prefix}processes"))
+            known = set(
+                self.sandbox.link.call("SMEMBERS", f"{self.sandbox.config.prefix}processes")
+            )
             found[:] = [word.decode() for word in words if word in known]
             if worker.group.status is not None or not worker.idle_expected:
                 # Perhaps not registered any more: a word that is named like one.
@@ -88,7 +90,7 @@ class State:
 
     def seed(self, seed: Mapping[str, Any]) -> None:
         """Write one key."""
-        link, now = self.lane.link, time.time()
+        link, now = self.sandbox.link, time.time()
         key = self.key(next(str(seed[verb]) for verb in _SEEDS if verb in seed))
         texts = self._texts(seed, now)
         if "zadd" in seed:
@@ -135,7 +137,7 @@ class State:
 
     def warp(self, seconds: float, patterns: list[str]) -> None:
         """Make the data older: scores, times in payloads, expiries."""
-        link = self.lane.link
+        link = self.sandbox.link
         wanted = [re.compile(".*".join(map(re.escape, self.key(p).split("*")))) for p in patterns]
         for raw in link.call("KEYS", "*"):
             key = raw.decode("utf-8", "surrogateescape")
@@ -157,7 +159,7 @@ class State:
 
     def events(self) -> list[Event]:
         """Return what all jobs reported, in order."""
-        found = [event for worker in self.lane.workers.values() for event in worker.events()]
+        found = [event for worker in self.sandbox.workers.values() for event in worker.events()]
         return sorted(found, key=lambda event: event.at)
 
     def holds(self, predicate: str) -> tuple[bool, str]:
@@ -196,11 +198,13 @@ class State:
             case "place":
                 return ",".join(self._places(argument)) or "nowhere"
             case "order":
-                prefix = f"{self.lane.config.prefix}queue:"
-                found = self.lane.link.call("LRANGE", prefix + argument, 0, -1)
+                prefix = f"{self.sandbox.config.prefix}queue:"
+                found = self.sandbox.link.call("LRANGE", prefix + argument, 0, -1)
                 return ",".join(str(jid_of(text)) for text in found)
             case "stat":
-                found = self.lane.link.call("GET", f"{self.lane.config.prefix}stat:{argument}")
+                found = self.sandbox.link.call(
+                    "GET", f"{self.sandbox.config.prefix}stat:{argument}"
+                )
                 return int(found or 0)
             case "share":
                 name, prefix, first = argument.split(",")
@@ -208,21 +212,21 @@ class State:
             case "life":
                 return ",".join(self._life(argument))
             case "waited":
-                return len(self.lane.workers[argument].waited())
+                return len(self.sandbox.workers[argument].waited())
             case "struck":
-                return len(struck(self.lane.calls(), argument))
+                return len(struck(self.sandbox.calls(), argument))
             case "looks":
-                calls = self.lane.workers[argument].proxy.snapshot()
+                calls = self.sandbox.workers[argument].proxy.snapshot()
                 keys = {self.key("schedule").encode(), self.key("retry").encode()}
                 return sum(call.reply is not None and bool(keys & {*call.words}) for call in calls)
             case "exit":
-                status = self.lane.workers[argument].group.status
+                status = self.sandbox.workers[argument].group.status
                 return "running" if status is None else str(status)
         raise SuiteFault(f"there is no predicate {name!r}")
 
     def _share(self, name: str, prefix: str, first: int) -> int:
         """Return how many percent of the first jobs in a process have such an id; -1: too few."""
-        events = self.lane.workers[name].events()
+        events = self.sandbox.workers[name].events()
         jids = [str(event.jid) for event in events if event.what == "begin"][:first]
         if len(jids) < first:
             return -1
@@ -232,7 +236,7 @@ class State:
         """Return what was reported of a job, and when a worker put it among the dead, in order."""
         dead, word = self.key("dead").encode(), jid.encode()
         steps = [(event.at, event.what) for event in self.events() if event.jid == jid]
-        for _, call in self.lane.calls():
+        for _, call in self.sandbox.calls():
             refused = call.reply is None or call.reply.startswith(b"-")
             if dead in call.words and not refused and any(word in each for each in call.words):
                 steps.append((call.at, "dead"))
@@ -243,7 +247,7 @@ class State:
 
     def _payloads(self) -> Iterator[tuple[str, bytes]]:
         """Yield every payload, wherever it is, with the name of the key."""
-        link, prefix = self.lane.link, self.lane.config.prefix
+        link, prefix = self.sandbox.link, self.sandbox.config.prefix
         for raw in sorted(link.call("KEYS", "*")):
             key = raw.decode("utf-8", "surrogateescape").removeprefix(prefix)
             kind = link.call("TYPE", raw)
@@ -258,20 +262,20 @@ class State:
 
     def unrest(self) -> str | None:
         """Return what is still going on; None if nothing is."""
-        awake = [w for w in self.lane.workers.values() if w.group.status is None]
+        awake = [w for w in self.sandbox.workers.values() if w.group.status is None]
         for worker in awake:
             if why := worker.unrest():
                 return why
         working = [worker for worker in awake if worker.idle_expected]
         for worker in working:
             for queue in worker.queues:
-                key = f"{self.lane.config.prefix}queue:{queue}"
-                if self.lane.link.call("TYPE", key) == b"list":
+                key = f"{self.sandbox.config.prefix}queue:{queue}"
+                if self.sandbox.link.call("TYPE", key) == b"list":
                     return f"jobs wait in {key}"
-        if working and "scheduler/core" in self.lane.config.claims:
+        if working and "scheduler/core" in self.sandbox.config.claims:
             for name in ("schedule", "retry"):
-                key = self.lane.config.prefix + name
-                if self.lane.link.call("ZCOUNT", key, "-inf", time.time()):
+                key = self.sandbox.config.prefix + name
+                if self.sandbox.link.call("ZCOUNT", key, "-inf", time.time()):
                     return f"members of {key} are due"
         return None
 
@@ -290,7 +294,7 @@ class State:
             time.sleep(_STEADY)
 
     def _digest(self) -> object:
-        link, prefix = self.lane.link, self.lane.config.prefix
+        link, prefix = self.sandbox.link, self.sandbox.config.prefix
         sizes = [("ZCARD", prefix + name) for name in SETS]
         queues = sorted(link.call("SMEMBERS", f"{prefix}queues"))
         kinds = [("TYPE", prefix.encode() + b"queue:" + queue) for queue in queues]

@@ -12,7 +12,7 @@ from jobwire_conformance.config import Config
 from jobwire_conformance.judge import VISIBLE, Judge, Record, decoded
 from jobwire_conformance.judge.ledger import Finding as Breach
 from jobwire_conformance.run.checks import Finding, Line
-from jobwire_conformance.run.verdicts import Deviation, Verdict, judge
+from jobwire_conformance.run.verdicts import CaseVerdict, Deviation, judge
 from jobwire_conformance.wire.call import Call
 
 __all__ = ["NAME", "REQUIREMENTS", "Traffic"]
@@ -59,7 +59,7 @@ class Traffic:
         """Return the case that these checks are said to be of."""
         return _case((*_DRIVER, *_WORKER))
 
-    def verdicts(self, deviations: Sequence[Deviation]) -> list[Verdict]:
+    def verdicts(self, deviations: Sequence[Deviation]) -> list[CaseVerdict]:
         """Return a verdict for each requirement that could have been broken, and claim."""
         found = []
         for roles in (_DRIVER, _WORKER):

@@ -17,7 +17,7 @@ from jobwire_conformance.judge import VISIBLE
 from jobwire_conformance.run.checks import Finding
 
 __all__ = [
-    *("Deviation", "Standing", "Verdict"),
+    *("Deviation", "ClaimStatus", "CaseVerdict"),
     *("judge", "load_deviations", "stale", "status", "summary"),
 ]
 
@@ -44,7 +44,7 @@ class Deviation:
 
 
 @dataclass(slots=True)
-class Verdict:
+class CaseVerdict:
     """What is said of one requirement of one case, for one claim."""
 
     case: str
@@ -127,7 +127,7 @@ def judge(
     deviations: Sequence[Deviation],
     *,
     again: Sequence[Sequence[Finding]] = (),
-) -> list[Verdict]:
+) -> list[CaseVerdict]:
     """Return a verdict for each requirement and claim; of several findings the worst counts.
 
     Args:
@@ -152,7 +152,7 @@ def judge(
                     status = "flaky"
                 used = declared if status == "deviation" else None
                 verdicts.append(
-                    Verdict(case.name, claim, keyword, status, finding, used, held, len(about))
+                    CaseVerdict(case.name, claim, keyword, status, finding, used, held, len(about))
                 )
     return verdicts
 
@@ -179,7 +179,7 @@ def _status(finding: Finding, keyword: str, declared: Deviation | None) -> str:
 
 
 def stale(
-    deviations: Sequence[Deviation], verdicts: Sequence[Verdict], left_out: Collection[str] = ()
+    deviations: Sequence[Deviation], verdicts: Sequence[CaseVerdict], left_out: Collection[str] = ()
 ) -> list[Deviation]:
     """Return the deviations whose checks all passed, and mark these.
 
@@ -201,7 +201,7 @@ def stale(
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ClaimStatus:
     """How it stands about one claim.
 
     Attributes:
@@ -219,10 +219,10 @@ class Standing:
 
 def summary(
     claims: Sequence[str],
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[CaseVerdict],
     cases: Sequence[Case],
     generation: int,
-) -> dict[str, Standing]:
+) -> dict[str, ClaimStatus]:
     """Return how it stands about each claim.
 
     Args:
@@ -241,11 +241,11 @@ def summary(
         # Whoever claims what the suite does not check at all gets no word about it either way.
         met = bool(counts) and not missing and not (FAILURES | {"deviation"}) & set(counts)
         unchecked = [id_ for id_ in obligations.uncovered(cases, [claim]) if id_ not in ran]
-        found[claim] = Standing(met, counts, missing, unchecked)
+        found[claim] = ClaimStatus(met, counts, missing, unchecked)
     return found
 
 
-def status(verdicts: Sequence[Verdict], *, stale_or_unknown: bool) -> int:
+def status(verdicts: Sequence[CaseVerdict], *, stale_or_unknown: bool) -> int:
     """Return the exit status of a run that came to its end."""
     if any(verdict.status in FAILURES for verdict in verdicts):
         return 1

@@ -41,7 +41,7 @@ def _validator(definition: str) -> Draft202012Validator:
 
 
 class Driver:
-    """The driver of one lane; started at the first request.
+    """The driver of one sandbox; started at the first request.
 
     Args:
         reaper: Who kills it if the suite cannot.

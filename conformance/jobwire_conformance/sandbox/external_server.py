@@ -10,13 +10,13 @@ from jobwire_conformance.sandbox.reaper import Reaper
 from jobwire_conformance.wire.link import Link
 from jobwire_conformance.wire.resp import command
 
-__all__ = ["Borrowed", "borrow", "parse"]
+__all__ = ["ExternalServer", "borrow", "parse"]
 
 _MARK = "jobwire:suite"  # in the second database, so that another run finds it not empty
 
 
 @dataclass(frozen=True, slots=True)
-class Borrowed:
+class ExternalServer:
     """One database of the server.
 
     Attributes:
@@ -58,7 +58,7 @@ class Borrowed:
         link.close()
 
 
-def parse(url: str) -> Borrowed:
+def parse(url: str) -> ExternalServer:
     """Return the database that a URL names.
 
     Raises:
@@ -79,10 +79,10 @@ def parse(url: str) -> Borrowed:
         raise Usage(f"--redis {_public(url)}: no database but a number can follow the address")
     secrets = [unquote(each) for each in (parts.username, parts.password) if each]
     greeting = command("AUTH", *secrets) if parts.password else b""
-    return Borrowed(host, port, database, greeting)
+    return ExternalServer(host, port, database, greeting)
 
 
-def borrow(reaper: Reaper, first: Borrowed) -> tuple[Borrowed, Borrowed]:
+def borrow(reaper: Reaper, first: ExternalServer) -> tuple[ExternalServer, ExternalServer]:
     """Return two databases of the server: the one that was named, and the next for reports.
 
     Whatever becomes of the suite, the reaper empties them in the end.

@@ -1,4 +1,4 @@
-"""A lane: servers, driver and workers that one case at a time is run with."""
+"""A sandbox: servers, driver and workers that one case at a time is run with."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.faults import Rule
 from jobwire_conformance.wire.proxy import Proxy, Switchboard
 
-__all__ = ["DEFAULTS", "Lane", "side_by_side"]
+__all__ = ["DEFAULTS", "Sandbox", "side_by_side"]
 
 DEFAULTS = {"poll": 0.2, "beat": 1.0, "grace": 5.0}  # seconds, where a case gives no other
 
 
-class Lane:
+class Sandbox:
     """Everything that a case needs, and nothing of another one.
 
     Args:
@@ -306,24 +306,24 @@ def _again(rule: Rule) -> Rule:
 
 
 def side_by_side(
-    reaper: Reaper, count: int, lane: Callable[[], None], errors: list[ConformError]
+    reaper: Reaper, count: int, sandbox: Callable[[], None], errors: list[ConformError]
 ) -> None:
-    """Run so many lanes in threads, to their end; interrupted, end their processes first.
+    """Run so many sandboxes in threads, to their end; interrupted, end their processes first.
 
     Args:
         reaper: Of their processes.
         count: How many.
-        lane: What each does. It stops when `errors` has something.
+        sandbox: What each does. It stops when `errors` has something.
         errors: Gets one when they are interrupted.
     """
-    threads = [threading.Thread(target=lane, daemon=True) for _ in range(count)]
+    threads = [threading.Thread(target=sandbox, daemon=True) for _ in range(count)]
     try:
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
     except BaseException:
-        # Without its processes each lane is at its end at once, and cleans up.
+        # Without its processes each sandbox is at its end at once, and cleans up.
         errors.append(EnvironmentFault("interrupted"))
         reaper.close()
         for thread in threads:

@@ -14,7 +14,7 @@ from jobwire_conformance.sandbox.driver import Outcome
 from jobwire_conformance.sandbox.local_server import Database, LocalServer, server_program
 from jobwire_conformance.sandbox.processes import wait_for
 from jobwire_conformance.sandbox.reaper import Reaper
-from jobwire_conformance.sandbox.sandbox import DEFAULTS, Lane
+from jobwire_conformance.sandbox.sandbox import DEFAULTS, Sandbox
 from jobwire_conformance.sandbox.worker import Event, SandboxWorker
 
 __all__ = ["Item", "diagnose"]
@@ -71,19 +71,19 @@ def diagnose(
 
         roles = {claim.partition("/")[0] for claim in config.claims}
         own = {*reaper.marked()}
-        with Lane(reaper, config, servers) as lane:
-            lane.reset()
+        with Sandbox(reaper, config, servers) as sandbox:
+            sandbox.reset()
             own = {*reaper.marked()}  # the servers
             looks: list[tuple[str, bool, Callable[[], Iterator[Item]]]] = [
                 (
                     "driver",
                     config.driver is not None,
-                    _Driver(lane, reaper, own, roles, begins).look,
+                    _Driver(sandbox, reaper, own, roles, begins).look,
                 ),
                 (
                     "worker",
                     config.worker is not None,
-                    _Worker(lane, reaper, own, patience, begins).look,
+                    _Worker(sandbox, reaper, own, patience, begins).look,
                 ),
             ]
             needed = {"driver": {"client", "inspector"}, "worker": {"worker", "scheduler"}}
@@ -144,29 +144,29 @@ class _Look:
 class _Driver(_Look):
     def __init__(
         self,
-        lane: Lane,
+        sandbox: Sandbox,
         reaper: Reaper,
         own: set[int],
         roles: set[str],
         begins: Callable[[str], None],
     ) -> None:
         super().__init__(reaper, own)
-        self._lane = lane
+        self._sandbox = sandbox
         self._roles = roles
         self._begins = begins
         self._slowest = 0.0
 
     def look(self) -> Iterator[Item]:
-        lane, claims = self._lane, self._lane.config.claims
+        sandbox, claims = self._sandbox, self._sandbox.config.claims
         self._begins("driver: hello")
         began = time.monotonic()
-        lane.driver.hello()
+        sandbox.driver.hello()
         yield Item(
             "driver starts and answers hello",
             "ok",
-            f"version {lane.driver.version}, {(time.monotonic() - began) * 1000:.0f} ms",
+            f"version {sandbox.driver.version}, {(time.monotonic() - began) * 1000:.0f} ms",
         )
-        has = lane.driver.operations - {"hello"}
+        has = sandbox.driver.operations - {"hello"}
         lacks = [op for claim, op in _OPERATIONS.items() if claim in claims and op not in has]
         if lacks:
             yield Item(
@@ -188,7 +188,7 @@ class _Driver(_Look):
             f"the slowest answer took {self._slowest * 1000:.0f} ms",
             "" if self._slowest < _SLOW else "keep the connection open between requests",
         )
-        yield self._said("driver", lane.driver.log.total)
+        yield self._said("driver", sandbox.driver.log.total)
         yield self._leaves()
         yield self._left("driver")
 
@@ -196,18 +196,20 @@ class _Driver(_Look):
         self._begins("driver: push")
         said = self._ask("push", job={"class": "JobwireEcho", "args": [1], "queue": _QUEUE})
         if said["outcome"] != "ok":
-            wait_for(lambda: self._lane.driver.log.text() != "", 0.5)  # it may come a little later
+            wait_for(
+                lambda: self._sandbox.driver.log.text() != "", 0.5
+            )  # it may come a little later
             yield Item(
                 "driver pushes",
                 "bad",
                 f"the answer was {said['outcome']}"
                 + (f": {said['message']}" if said.get("message") else ""),
                 "fill in `push`; its standard error ends so:\n"
-                + "\n".join(_tail(self._lane.driver.log.text())),
+                + "\n".join(_tail(self._sandbox.driver.log.text())),
             )
             return
         yield Item("driver pushes", "ok", f"jid {said['jid']}")
-        if self._lane.driver_proxy.snapshot():
+        if self._sandbox.driver_proxy.snapshot():
             yield Item("driver uses JOBWIRE_REDIS_URL", "ok")
         else:
             yield Item(
@@ -218,11 +220,11 @@ class _Driver(_Look):
             )
         self._begins("driver: a long line")
         # Not timed: that some are slow with so much is no matter.
-        self._lane.driver.ask(
+        self._sandbox.driver.ask(
             "push", job={"class": "JobwireEcho", "args": [_LONG], "queue": _QUEUE}
         )
         yield Item("driver keeps to one line for each request", "ok", "also of 300 kB")
-        self._lane.link.call("FLUSHDB")
+        self._sandbox.link.call("FLUSHDB")
 
     def _unsupported(self, has: frozenset[str]) -> Item:
         what = "driver says what it does not have"
@@ -241,9 +243,9 @@ class _Driver(_Look):
 
     def _leaves(self) -> Item:
         what = "driver ends after bye"
-        if self._lane.config.driver is not None and self._lane.config.driver.oneshot:
+        if self._sandbox.config.driver is not None and self._sandbox.config.driver.oneshot:
             return Item(what, "left out", 'mode = "oneshot"')
-        status = self._lane.driver.leave(_LATE)
+        status = self._sandbox.driver.leave(_LATE)
         if status == 0:
             return Item(what, "ok")
         seen = f"still there after {_LATE:g} s" if status is None else f"exit status {status}"
@@ -251,7 +253,7 @@ class _Driver(_Look):
 
     def _ask(self, op: str, **members: Any) -> Outcome:
         began = time.monotonic()
-        said = self._lane.driver.ask(op, **members)
+        said = self._sandbox.driver.ask(op, **members)
         self._slowest = max(self._slowest, time.monotonic() - began)
         return said
 
@@ -272,14 +274,14 @@ def _tail(text: str) -> list[str]:
 class _Worker(_Look):
     def __init__(
         self,
-        lane: Lane,
+        sandbox: Sandbox,
         reaper: Reaper,
         own: set[int],
         patience: float,
         begins: Callable[[str], None],
     ) -> None:
         super().__init__(reaper, own)
-        self._lane = lane
+        self._sandbox = sandbox
         self._patience = patience
         self._begins = begins
         self._number = 0
@@ -287,12 +289,12 @@ class _Worker(_Look):
     def look(self) -> Iterator[Item]:
         self._begins("worker: first fetch")
         began = time.monotonic()
-        worker = self._lane.start("w1", [_QUEUE], concurrency=2)
+        worker = self._sandbox.start("w1", [_QUEUE], concurrency=2)
         taken = (time.monotonic() - began) * 1000
         yield Item("worker starts and fetches", "ok", f"from {_QUEUE}, after {taken:.0f} ms")
         yield from self._jobs(worker)
         yield from self._concurrency(worker)
-        if "scheduler/core" in self._lane.config.claims:
+        if "scheduler/core" in self._sandbox.config.claims:
             yield self._poll(worker)
         yield self._said("worker", worker.log.total)
         yield self._stops(worker)
@@ -313,7 +315,7 @@ class _Worker(_Look):
             ("JobwireFlaky", [0], True, "INCR jw:RUN:n:JID; fail while the count is not above n"),
             ("JobwireSpawn", [small], True, "push the job in args[0] with your client"),
         )
-        only = "worker/core" if "worker/core" in self._lane.config.claims else None
+        only = "worker/core" if "worker/core" in self._sandbox.config.claims else None
         for name, args, ok, advice in tries:
             self._begins(f"worker: {name}")
             jid = self._push(name, args)
@@ -350,8 +352,8 @@ class _Worker(_Look):
         # A third one that is to come, comes soon: it has to be given the chance.
         wait_for(lambda: two() and len(begun) > 2, 0.5, 0.02)
         for number in range(3):
-            key = f"jw:{self._lane.run}:gate:g{number}"
-            self._lane.control.call("RPUSH", key, "open")
+            key = f"jw:{self._sandbox.run}:gate:g{number}"
+            self._sandbox.control.call("RPUSH", key, "open")
         ended = wait_for(
             lambda: sum(e.what == "end" and e.jid in jids for e in worker.events()) == 3,
             self._patience,
@@ -381,7 +383,7 @@ class _Worker(_Look):
     def _poll(self, worker: SandboxWorker) -> Item:
         what = "worker obeys JOBWIRE_POLL"
         self._begins("worker: a due job")
-        fixed = self._lane.config.worker.fixed if self._lane.config.worker else {}
+        fixed = self._sandbox.config.worker.fixed if self._sandbox.config.worker else {}
         if "poll" in fixed:
             return Item(what, "left out", f"fixed at {fixed['poll']:g} s in conformance.toml")
         began = time.monotonic()
@@ -420,19 +422,19 @@ class _Worker(_Look):
         self._number += 1
         jid = f"{self._number:024x}"
         now: float = time.time()
-        if self._lane.config.generation == 8:
+        if self._sandbox.config.generation == 8:
             now = int(now * 1000)
         job = {
             **{"class": name, "args": args, "jid": jid, "queue": _QUEUE, "retry": False},
             **{"created_at": now, "enqueued_at": now},
         }
         text = json.dumps(job, separators=(",", ":"))
-        prefix = self._lane.config.prefix
+        prefix = self._sandbox.config.prefix
         if due:
-            self._lane.link.call("ZADD", f"{prefix}schedule", time.time(), text)
+            self._sandbox.link.call("ZADD", f"{prefix}schedule", time.time(), text)
         else:
             registered = ("SADD", f"{prefix}queues", _QUEUE)
-            self._lane.link.calls([registered, ("LPUSH", f"{prefix}queue:{_QUEUE}", text)])
+            self._sandbox.link.calls([registered, ("LPUSH", f"{prefix}queue:{_QUEUE}", text)])
         return jid
 
     def _await(

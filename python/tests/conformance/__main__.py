@@ -28,8 +28,7 @@ from jobwire_conformance.cases import case as cases
 from jobwire_conformance.config import Config, Generation
 from jobwire_conformance.errors import ConformError
 from jobwire_conformance.mutation import kills, mutants
-from jobwire_conformance.reports import audit as strict
-from jobwire_conformance.reports import summary
+from jobwire_conformance.reports import audit, summary
 from jobwire_conformance.reports.drift import drift
 from jobwire_conformance.reports.results import Results
 from jobwire_conformance.reports.terminal import Terminal, closing
@@ -47,16 +46,16 @@ WAYS: Sequence[tuple[str, Generation]] = (
 CHECKED = WAYS[0], WAYS[2]  # both ways to fetch: enough to see that something has changed
 
 
-def reference(lanes: int, ways: Sequence[tuple[str, Generation]] = WAYS) -> Iterator[Results]:
+def reference(sandboxes: int, ways: Sequence[tuple[str, Generation]] = WAYS) -> Iterator[Results]:
     """Yield the results of each way to set the reference up."""
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     os.environ["PYTHONPATH"] = str(ROOT / "python")
     for name, generation in ways:
         settings = replace(config.load(REFERENCE / name), generation=generation)
-        yield results_of(settings, lanes, patience=10)
+        yield results_of(settings, sandboxes, patience=10)
 
 
-def sidekiq(lanes: int) -> Iterator[Results]:
+def sidekiq(sandboxes: int) -> Iterator[Results]:
     """Yield the results of each version of real Sidekiq that is there."""
     for version in GENERATIONS:
         if reason := missing(version):
@@ -64,7 +63,7 @@ def sidekiq(lanes: int) -> Iterator[Results]:
             continue
         with tempfile.TemporaryDirectory() as directory:
             settings = inside(version, Path(directory) / "adapter")
-            yield results_of(settings, lanes, patience=15, known=appendix(version))
+            yield results_of(settings, sandboxes, patience=15, known=appendix(version))
 
 
 def appendix(version: str) -> Mapping[str, str]:
@@ -93,7 +92,7 @@ def _ids(text: str) -> Iterator[str]:
 
 def results_of(
     settings: Config,
-    lanes: int,
+    sandboxes: int,
     *,
     patience: float,
     known: Mapping[str, str] | None = None,
@@ -110,7 +109,7 @@ def results_of(
         chosen,
         (),
         watcher=terminal,
-        lanes=lanes,
+        sandboxes=sandboxes,
         patience=patience,
         program=valkey_program(),
     )
@@ -138,7 +137,7 @@ def keep(results: Results) -> None:
     click.echo(f"the full reports are in {directory.relative_to(ROOT)}", err=True)
 
 
-def kill(lanes: int) -> None:
+def kill(sandboxes: int) -> None:
     """Try all mutants with the reference, and keep what they come to."""
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     os.environ["PYTHONPATH"] = str(ROOT / "python")
@@ -148,16 +147,16 @@ def kill(lanes: int) -> None:
         cases.load(),
         patience=6,
         program=valkey_program(),
-        lanes=lanes,
+        sandboxes=sandboxes,
         tell=lambda found, _: click.echo(f"{found[0]['mutant']}: {found[0]['fate']}", err=True),
     )
     KILLS.write_bytes(compact.dump(table))
 
 
-def check(lanes: int) -> int:
+def check(sandboxes: int) -> int:
     """Say what is no longer as it is kept."""
     changed = [f"docs/conformance/{name} is not up to date" for name in stale_pages()]
-    for way, now in zip(CHECKED, reference(lanes, CHECKED), strict=True):
+    for way, now in zip(CHECKED, reference(sandboxes, CHECKED), strict=True):
         path = STORE / summary.stored_as(now)
         if not path.exists():
             changed.append(f"{path.relative_to(ROOT)} is not there")
@@ -171,7 +170,7 @@ def check(lanes: int) -> int:
             still = [line for line in drift(before, again) if line in differs]
             changed += [f"{path.relative_to(ROOT)}: {line}" for line in still]
             _tell(path, still or ["nothing has changed, on second sight"], again)
-    changed += strict.faults(strict.load(ROOT))
+    changed += audit.faults(audit.load(ROOT))
     if changed:
         click.echo("\n".join([*changed, "bring it up to date with: make conformance"]))
     return 1 if changed else 0

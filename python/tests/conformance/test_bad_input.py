@@ -125,10 +125,10 @@ def _befallen(directory: Path, what: str) -> Path:
 
 @needs_proc
 @pytest.mark.parametrize(
-    ("how", "lanes"), [("dies", "1"), ("dies", "2"), ("prints rubbish", "1"), ("hangs", "2")]
+    ("how", "sandboxes"), [("dies", "1"), ("dies", "2"), ("prints rubbish", "1"), ("hangs", "2")]
 )
 def test_a_fault_in_one_case_ends_that_case_only(
-    how: str, lanes: str, marked: Marked, tmp_path: Path
+    how: str, sandboxes: str, marked: Marked, tmp_path: Path
 ) -> None:
     """[PUSH-1] The others are judged, by a driver of their own, and pass."""
     what, says = _BEFALLS[how]
@@ -141,7 +141,7 @@ def test_a_fault_in_one_case_ends_that_case_only(
             "client/core",
             *_some(),
             "--sandboxes",
-            lanes,
+            sandboxes,
             "--report",
             str(there),
         ),

@@ -32,7 +32,7 @@ def _own_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tried(*configs: Config) -> Found:
     """Try these in pairs."""
-    return run.run(configs, lanes=2, patience=20, program=valkey_program())
+    return run.run(configs, sandboxes=2, patience=20, program=valkey_program())
 
 
 def reference() -> Config:

@@ -23,7 +23,7 @@ from jobwire_conformance.cases import case as cases
 from jobwire_conformance.config import Config
 from jobwire_conformance.data import CLAIMS
 from jobwire_conformance.errors import AdapterFault
-from jobwire_conformance.model import shrunk_case as found
+from jobwire_conformance.model import shrunk_case
 from jobwire_conformance.model.actions import Act, Impossible
 from jobwire_conformance.model.explore import REPLAYS, Explored, Options, explore
 from jobwire_conformance.model.machine import machine
@@ -276,15 +276,17 @@ def test_a_gate_that_is_taken_at_once_is_not_looked_for_in_its_queue() -> None:
 def test_a_found_case_says_how_often_it_failed(tmp_path: Path) -> None:
     acts = [seed("Fail", ["no"]), Act("start", {"serve": True})]
     check = checks(acts, "RETRY-2")[0]
-    case = found.as_case(acts, Failure(1, check, ""), reference())
+    case = shrunk_case.as_case(acts, Failure(1, check, ""), reference())
     assert case["seed"]
     assert [next(iter(step)) for step in case["steps"]] == ["start", "settle", "check"]
-    assert "flaky" not in found.label(case, 5, 5)["title"]
-    flaky = found.label(case, 2, 5)
+    assert "flaky" not in shrunk_case.label(case, 5, 5)["title"]
+    flaky = shrunk_case.label(case, 2, 5)
     assert "flaky, failed in 2/5" in flaky["title"]
-    path = found.write(flaky, tmp_path)
+    path = shrunk_case.write(flaky, tmp_path)
     assert cases.load_file(path).requirements == ["RETRY-2"]
-    assert path.stem == found.label(case, 5, 5)["case"], "named after what is done, not after luck"
+    assert path.stem == shrunk_case.label(case, 5, 5)["case"], (
+        "named after what is done, not after luck"
+    )
 
 
 def test_acts_that_are_not_needed_are_left_out() -> None:
@@ -298,7 +300,7 @@ def test_acts_that_are_not_needed_are_left_out() -> None:
 
     failure = play(acts)
     assert failure is not None
-    left, last = found.fewer(acts, failure, play)
+    left, last = shrunk_case.fewer(acts, failure, play)
     assert [act.given["args"] for act in left] == [[3]]
     assert last.act == 0
 
@@ -316,7 +318,7 @@ def test_values_are_made_simpler() -> None:
     acts = [Act("push", given)]
     failure = play(acts)
     assert failure is not None
-    left, _ = found.simpler(acts, failure, play)
+    left, _ = shrunk_case.simpler(acts, failure, play)
     assert left[0].given == {
         "kind": "Echo", "args": [2**53 + 1], "queue": "default", "fields": {}
     }  # fmt: skip

@@ -19,7 +19,7 @@ from jobwire_conformance.cases import case as cases
 from jobwire_conformance.errors import SuiteFault
 from jobwire_conformance.mutation import kills, mutants
 from jobwire_conformance.mutation.mutants import Mutant
-from jobwire_conformance.reports import audit as strict
+from jobwire_conformance.reports import audit
 from jobwire_conformance.reports.kills import closing, markdown
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -66,14 +66,14 @@ def fates(found: kills.Table) -> dict[str, str]:
     }
 
 
-def killed(chosen: list[Mutant], lanes: int) -> kills.Table:
+def killed(chosen: list[Mutant], sandboxes: int) -> kills.Table:
     found = kills.kill(
         config.load(REFERENCE),
         chosen,
         cases.load(),
         patience=5,
         program=valkey_program(),
-        lanes=lanes,
+        sandboxes=sandboxes,
         controlled=len(chosen) > 1,
     )
     problems = Draft202012Validator(data.schema("kills")).iter_errors(found)
@@ -266,10 +266,10 @@ def test_what_keeps_checks_from_being_trusted_is_named(
 ) -> None:
     tree = Checkout(tmp_path)
     tree.write()
-    assert strict.faults(strict.load(tmp_path)) == []
+    assert audit.faults(audit.load(tmp_path)) == []
     plant(tree)
     tree.write()
-    assert says in strict.faults(strict.load(tmp_path))
+    assert says in audit.faults(audit.load(tmp_path))
 
 
 def test_the_command_ends_as_it_found_things(tmp_path: Path) -> None:

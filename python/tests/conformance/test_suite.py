@@ -23,7 +23,7 @@ from jobwire_conformance.config import Config
 from jobwire_conformance.errors import SuiteFault, Usage
 from jobwire_conformance.mutation import mutants
 from jobwire_conformance.run import run
-from jobwire_conformance.run.verdicts import Deviation, Verdict
+from jobwire_conformance.run.verdicts import CaseVerdict, Deviation
 from tests.conformance.suite import adapter
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -40,7 +40,7 @@ class Quiet:
     def waiting(self, case: Case, what: str) -> None:
         pass
 
-    def finished(self, case: Case, verdicts: Sequence[Verdict], seconds: float) -> None:
+    def finished(self, case: Case, verdicts: Sequence[CaseVerdict], seconds: float) -> None:
         pass
 
 
@@ -60,7 +60,7 @@ def outcome_of(
     chosen: Sequence[Case],
     deviations: Sequence[Deviation] = (),
     *,
-    lanes: int = 1,
+    sandboxes: int = 1,
     patience: float = 20.0,
     mutant: mutants.Mutant | None = None,
     trace: Path | None = None,
@@ -70,7 +70,7 @@ def outcome_of(
         run.chosen(chosen, settings.claims, settings.generation),
         deviations,
         watcher=Quiet(),
-        lanes=lanes,
+        sandboxes=sandboxes,
         patience=patience,
         program=valkey_program(),
         rewrites=mutant.rules if mutant else (),
@@ -105,7 +105,7 @@ def halves(number: int, of: int) -> list[Case]:
 @pytest.mark.parametrize("part", range(3))
 def test_the_reference_meets_its_claims(part: int) -> None:
     """All cases, in generation 8: [PUSH-1] to [REL-12]."""
-    found = outcome_of(reference(8), halves(part, 3), lanes=2)
+    found = outcome_of(reference(8), halves(part, 3), sandboxes=2)
     assert (found.errors, bad(found), found.status) == ([], {}, 0)
     assert found.verdicts
 
@@ -114,7 +114,7 @@ def test_the_reference_meets_its_claims_in_the_older_generation() -> None:
     """[GEN-1] and everything whose outcome has times in it."""
     fast = [case for case in cases.load() if case.crash is None and case.pace is None]
     kinds = ("push-", "sched-", "retry-first", "retry-for", "retry-generation-")
-    found = outcome_of(reference(7), [c for c in fast if c.name.startswith(kinds)], lanes=2)
+    found = outcome_of(reference(7), [c for c in fast if c.name.startswith(kinds)], sandboxes=2)
     assert (found.errors, bad(found), found.status) == ([], {}, 0)
 
 
@@ -127,7 +127,7 @@ def test_the_reference_meets_its_claims_whole(fetch: str, monkeypatch: pytest.Mo
     if fetch == "basic":
         claims = [claim for claim in settings.claims if claim != "worker/reliable"]
         settings = replace(settings, claims=claims)
-    found = outcome_of(settings, cases.load(), lanes=4)
+    found = outcome_of(settings, cases.load(), sandboxes=4)
     assert (found.errors, bad(found), found.status) == ([], {}, 0)
 
 

@@ -1,6 +1,6 @@
 """Let everything go wrong that can, at every command; say what became of the jobs.
 
-    python -m tests.faults [--write] [--lanes N] [--fetch reliable|basic] [SCENARIO]...
+    python -m tests.faults [--write] [--sandboxes N] [--fetch reliable|basic] [SCENARIO]...
 
 Exit status: 0 if nothing is lost that is promised to be kept, 1 if something is, 2 wrong usage.
 """
@@ -48,7 +48,7 @@ def enumerate_all(bench: Bench, clean: Sequence[Run], out: Console) -> list[Resu
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults")
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join(SCENARIOS))
-    parser.add_argument("--lanes", type=int, default=10, help="runs side by side")
+    parser.add_argument("--sandboxes", type=int, default=10, help="runs side by side")
     parser.add_argument("--fetch", choices=MODES, action="append", help="one way only")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
     options = parser.parse_args()
@@ -60,7 +60,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and clean up on the way
     started = time.monotonic()
     reaper = Reaper()
-    bench = Bench(reaper, lanes=options.lanes)
+    bench = Bench(reaper, lanes=options.sandboxes)
     try:
         clean = [
             Run(SCENARIOS[name], fetch=fetch)

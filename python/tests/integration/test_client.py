@@ -16,7 +16,7 @@ import pytest
 
 from harness.servers import Server
 from jobwire import App, AsyncClient, Client, InvalidJob
-from jobwire.connection import data as _data
+from jobwire.connection import data
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import JobFields
 from jobwire.protocol.wire import Op, command
@@ -31,7 +31,7 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
 
 
 def fixture(version: str, name: str) -> dict[str, Any]:
-    path = _data.path("fixtures") / f"sidekiq/{version}/payloads.json"
+    path = data.path("fixtures") / f"sidekiq/{version}/payloads.json"
     [entry] = [entry for entry in json.loads(path.read_text("utf-8")) if entry["name"] == name]
     return dict(entry)
 

@@ -15,7 +15,7 @@ import pytest
 from harness.debian_servers import SERVERS, DebianServer
 from harness.servers import Server, wait_until
 from jobwire import RedisRefused
-from jobwire.connection import data as _data
+from jobwire.connection import data
 from jobwire.connection.scripts import script
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.dead_set import DeadSetLimits, kill
@@ -924,7 +924,7 @@ def life(shell: Shell, keys: Keys) -> None:
     assert shell.plain.zcard(keys.schedule) == 0
 
 
-SCRIPTS = {path.stem for path in _data.path("lua").glob("*.lua")}
+SCRIPTS = {path.stem for path in data.path("lua").glob("*.lua")}
 
 
 def test_scripts_touch_declared_keys_only(shell: Shell) -> None:

@@ -19,7 +19,7 @@ from jobwire.connection.scripts import script
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import NoReply
 from jobwire.protocol.wire import Message
-from jobwire.worker.background import heartbeat as heart
+from jobwire.worker.background import heartbeat
 from jobwire.worker.fetch import basic
 from jobwire.worker.process import launcher
 from tests.conftest import ServerFactory
@@ -214,7 +214,7 @@ def test_orphans_of_any_kind_of_queue_are_recovered(
     server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """REL-4, REL-5, REL-6, REL-7: at the start and with every beat; order and bytes are kept."""
-    monkeypatch.setattr(heart, "PERIOD", 0.05)
+    monkeypatch.setattr(heartbeat, "PERIOD", 0.05)
     client = server.client()
 
     def die(identity: str, entries: dict[str, str]) -> None:
@@ -246,7 +246,7 @@ def test_jobs_of_a_living_process_are_let_alone(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """REL-4: its lease protects them, however long they run."""
-    monkeypatch.setattr(heart, "PERIOD", 0.02)
+    monkeypatch.setattr(heartbeat, "PERIOD", 0.02)
     gate = Gate()
     client = server.client()
     with running(gate.app, server, concurrency=1) as busy:

@@ -17,7 +17,7 @@ from harness.servers import Server, wait_until
 from jobwire import App
 from jobwire.application.config import FetchMode
 from jobwire.protocol.heartbeat import PERIOD
-from jobwire.worker.background import heartbeat as heart
+from jobwire.worker.background import heartbeat
 from jobwire.worker.fetch import basic
 from tests.workers import running
 
@@ -27,7 +27,7 @@ FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
 @pytest.fixture
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beat often, so that the tests need not wait ten seconds for the next."""
-    monkeypatch.setattr(heart, "PERIOD", 0.02)
+    monkeypatch.setattr(heartbeat, "PERIOD", 0.02)
     monkeypatch.setattr(basic, "BLOCK", 0.1)
 
 
@@ -244,8 +244,8 @@ def test_who_leaves_waits_for_what_its_heart_is_doing(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """BEAT-7: or the heart would open connections again after they were closed."""
-    monkeypatch.setattr(heart, "PERIOD", 0.01)
-    monkeypatch.setattr(heart, "GRACE", 20.0)
+    monkeypatch.setattr(heartbeat, "PERIOD", 0.01)
+    monkeypatch.setattr(heartbeat, "GRACE", 20.0)
     entered, go_on = threading.Event(), threading.Event()
 
     def hold() -> None:

@@ -13,8 +13,7 @@ import pytest
 from harness.servers import Server, wait_until
 from jobwire import App
 from jobwire.application.config import FetchMode
-from jobwire.worker.background import heartbeat as heart
-from jobwire.worker.background import poller
+from jobwire.worker.background import heartbeat, poller
 from jobwire.worker.fetch import basic
 from tests.workers import running
 
@@ -25,7 +24,7 @@ FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
 def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop soon, and count soon: basic fetch writes its counters with the beat."""
     monkeypatch.setattr(basic, "BLOCK", 0.1)
-    monkeypatch.setattr(heart, "PERIOD", 0.02)
+    monkeypatch.setattr(heartbeat, "PERIOD", 0.02)
 
 
 NOW = time.time()

@@ -17,7 +17,7 @@ from jobwire_conformance import config
 from jobwire_conformance.cases import case as cases
 from jobwire_conformance.cases.case import Case
 from jobwire_conformance.run import run
-from jobwire_conformance.run.verdicts import Verdict
+from jobwire_conformance.run.verdicts import CaseVerdict
 
 pytestmark = pytest.mark.interop
 
@@ -43,7 +43,7 @@ class Quiet:
     def waiting(self, case: Case, what: str) -> None:
         pass
 
-    def finished(self, case: Case, verdicts: Sequence[Verdict], seconds: float) -> None:
+    def finished(self, case: Case, verdicts: Sequence[CaseVerdict], seconds: float) -> None:
         pass
 
 
@@ -101,7 +101,7 @@ def test_real_sidekiq_passes_but_for_what_is_known(sidekiq_version: str, tmp_pat
         run.chosen(cases.load(), settings.claims, settings.generation),
         (),
         watcher=Quiet(),
-        lanes=4,
+        sandboxes=4,
         patience=15.0,
         program=valkey_program(),
     )

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from harness.servers import Server
-from jobwire.connection import data as _data
+from jobwire.connection import data
 from jobwire.inspect import Entry, Inspector
 from jobwire.protocol.times import Generation
 from tests.interop.driver import Driver, Record
@@ -34,7 +34,7 @@ def states() -> list[tuple[str, list[dict[str, Any]], float]]:
     """Return every captured database with its name and time, those before a step included."""
     found = []
     for version in GENERATIONS:
-        path = _data.path("fixtures") / "sidekiq" / version / "states.json"
+        path = data.path("fixtures") / "sidekiq" / version / "states.json"
         for state in json.loads(path.read_text("utf-8")):
             at = datetime.fromisoformat(state["captured_at"]).timestamp()
             for when in ("before", "redis"):

@@ -40,7 +40,7 @@ def checked(found: config.Config, *claims: str) -> run.Outcome:
         chosen,
         declared,
         watcher=Quiet(),
-        lanes=2,
+        sandboxes=2,
         patience=15.0,
         program=valkey_program(),
     )
@@ -75,7 +75,7 @@ def test_go_pushes_for_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it pushes arrives; what fails in it goes to a set that nobody knows. [KEY-3]"""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     go, reference = settings("go-workers2"), config.load(DRIVERS / "python")
-    found = pairs.run([reference, go], lanes=2, patience=20, program=valkey_program())
+    found = pairs.run([reference, go], sandboxes=2, patience=20, program=valkey_program())
     pair = next(p for p in found.pairs if (p.client, p.worker) == ("go-workers2", "jobwire"))
     assert pair.error is None
     assert pair.bad == []

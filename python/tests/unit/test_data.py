@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.connection import data as _data
+from jobwire.connection import data
 from jobwire.errors import JobwireError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -14,17 +14,17 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.mark.parametrize("name", ["SPEC.md", "schema", "lua", "fixtures"])
 def test_a_checkout_uses_its_own_files(name: str) -> None:
-    assert _data.path(name) == ROOT / name
+    assert data.path(name) == ROOT / name
 
 
 def test_a_wheel_uses_the_files_packed_into_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "_data" / "lua").mkdir(parents=True)
-    monkeypatch.setattr(_data, "_PACKAGE", tmp_path)
-    assert _data.path("lua") == tmp_path / "_data" / "lua"
+    monkeypatch.setattr(data, "_PACKAGE", tmp_path)
+    assert data.path("lua") == tmp_path / "_data" / "lua"
 
 
 def test_a_missing_file_is_named() -> None:
     with pytest.raises(JobwireError, match=r"nonsense\.lua is missing: install jobwire again"):
-        _data.path("lua/nonsense.lua")
+        data.path("lua/nonsense.lua")

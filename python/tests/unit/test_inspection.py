@@ -11,7 +11,7 @@ import pytest
 
 from jobwire import inspect
 from jobwire.cli.inspect_output import Column, Sheet, _table, ago, clean, console, duration, to_json
-from jobwire.connection import data as _data
+from jobwire.connection import data
 from jobwire.inspect import Filter, aio, sync
 from jobwire.inspect.display import display_args, display_class
 from jobwire.inspect.entry import Entry, backtrace_lines, entry
@@ -29,7 +29,7 @@ def made(place: str = "retry", score: float | None = None, **fields: Any) -> Ent
     return entry(json.dumps({"class": "A", "args": [], **fields}).encode(), place, score)
 
 
-VECTORS = json.loads((_data.path("fixtures") / "vectors" / "backtraces.json").read_text("utf-8"))
+VECTORS = json.loads((data.path("fixtures") / "vectors" / "backtraces.json").read_text("utf-8"))
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from jobwire.connection import data as _data
+from jobwire.connection import data
 from jobwire.connection.scripts import script
 
-SCRIPTS = {path.stem: path.read_text("utf-8") for path in sorted(_data.path("lua").glob("*.lua"))}
-SPEC = _data.path("SPEC.md").read_text("utf-8")
+SCRIPTS = {path.stem: path.read_text("utf-8") for path in sorted(data.path("lua").glob("*.lua"))}
+SPEC = data.path("SPEC.md").read_text("utf-8")
 
 # In prose, "1 is KEYS[3]", a name declares nothing.
 DECLARED = re.compile(r"(?:^|  )(KEYS|ARGV)\[(\d+)(\.\.)?\]  ", re.MULTILINE)

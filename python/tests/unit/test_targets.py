@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from benchmarks.targets.judge import Verdict
+from benchmarks.targets.judge import TargetVerdict
 from benchmarks.targets.plot import bars
 from benchmarks.targets.report import Report, pages
 from benchmarks.targets.rows import TARGETS, runs
@@ -50,7 +50,7 @@ def measured(kind: str, **teams: list[dict[str, float]]) -> Report:
     return report
 
 
-def verdict(kind: str, figure: str, **medians: float) -> Verdict | None:
+def verdict(kind: str, figure: str, **medians: float) -> TargetVerdict | None:
     """Return the verdict on a figure of which there is one sample of each team."""
     report = measured(kind, **{team: [{figure: value}] for team, value in medians.items()})
     [target] = [each for each in TARGETS if (each.kind, each.figure) == (kind, figure)]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jobwire.connection import data as _data
+from jobwire.connection import data
 from jobwire.errors import MalformedPayload
 from jobwire.protocol import times
 from jobwire.protocol.ordering import QueueOrder
@@ -20,7 +20,7 @@ from jobwire.protocol.payload import decode, encode
 from jobwire.protocol.promotion import first_wait, next_wait, promoted
 from jobwire.protocol.retry import encode_backtrace, retry_delay
 
-FIXTURES = _data.path("fixtures")
+FIXTURES = data.path("fixtures")
 OURS = "8.0-"
 FORMULAS = {"6.4.1": "6.2.2-7.3", "7.3.2": "6.2.2-7.3", "8.1.7": OURS}
 ALMOST_ONE = math.nextafter(1.0, 0.0)
