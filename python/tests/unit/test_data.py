@@ -21,7 +21,7 @@ def test_a_wheel_uses_the_files_packed_into_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "_data" / "lua").mkdir(parents=True)
-    monkeypatch.setattr(data, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(data, "_PACKED", tmp_path / "_data")
     assert data.path("lua") == tmp_path / "_data" / "lua"
 
 

@@ -122,14 +122,14 @@ def test_a_batch_moves_all_in_one_script() -> None:
 
 
 def test_a_bad_member_does_not_keep_the_others() -> None:
-    """SCHED-9: buried as its bytes, in a script of its own, and only reported if we did.
+    """SCHED-9: killed with its exact bytes, by a script of its own; reported only if this call did.
 
-    EXEC-4: what is no object has a grave of its own.
+    EXEC-4: JSON that is not an object goes to a set of its own.
     """
     good = b'{"queue":"a"}'
     steps, result = run([b"\xff", good, b"{", b"[]"], [1, 0], [b"\xff"], [])
     scripts = [step for step in steps if isinstance(step, Script)]
-    assert [step.name for step in scripts] == ["promote", "kill_due", "bury_due"]
+    assert [step.name for step in scripts] == ["promote", "kill_due", "kill_due"]
     assert [list(step.keys) for step in scripts[1:]] == [
         ["n:retry", "n:dead"],
         ["n:retry", "n:jobwire:unreadable"],

@@ -28,9 +28,11 @@ def column(title: str) -> set[str]:
 
 
 def methods(kind: type) -> set[str]:
+    """Return the public methods and properties of a class, inherited ones included."""
     return {
         name
-        for name, member in vars(kind).items()
+        for base in kind.__mro__
+        for name, member in vars(base).items()
         if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property))
     }
 
