@@ -32,6 +32,7 @@ def methods(kind: type) -> set[str]:
     return {
         name
         for base in kind.__mro__
+        if base.__module__.startswith("jobwire.")
         for name, member in vars(base).items()
         if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property))
     }
