@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from jobwire_conformance.judge.ledger import Finding, Ledger
 from jobwire_conformance.judge.memory import Memory
 from jobwire_conformance.judge.record import Record
-from jobwire_conformance.wire.commands import spec_of
+from jobwire_conformance.wire.call import script_sha
 from jobwire_conformance.wire.resp import Refusal
 
 __all__ = [
@@ -127,20 +127,15 @@ class Script(NamedTuple):
 
 def script_call(words: Sequence[bytes]) -> Script | None:
     """Return what EVAL or EVALSHA calls; None for other commands and broken ones."""
-    if len(words) < 3 or not spec_of(words[0]).runs_script:
-        return None
-    name = words[0].upper()
-    if name.startswith(b"FCALL"):  # of a function there is no text
+    sha = script_sha(words)
+    if sha is None:
         return None
     try:
         count = int(words[2])
     except ValueError:
         return None
-    keys, arguments = words[3 : 3 + count], words[3 + count :]
-    if name.startswith(b"EVALSHA"):
-        return Script(words[1].decode("ascii", "replace").lower(), None, keys, arguments)
-    sha = hashlib.sha1(words[1], usedforsecurity=False).hexdigest()
-    return Script(sha, words[1], keys, arguments)
+    text = None if words[0].upper().startswith(b"EVALSHA") else words[1]
+    return Script(sha, text, words[3 : 3 + count], words[3 + count :])
 
 
 @cache

@@ -13,7 +13,7 @@ from jobwire_conformance.config import Config, WorkerProgram
 from jobwire_conformance.errors import AdapterFault
 from jobwire_conformance.sandbox.processes import Log, ProcessGroup
 from jobwire_conformance.sandbox.reaper import Reaper
-from jobwire_conformance.wire.call import Call
+from jobwire_conformance.wire.call import Call, script_sha
 from jobwire_conformance.wire.proxy import Proxy
 from jobwire_conformance.wire.resp import decode
 
@@ -176,6 +176,8 @@ class SandboxWorker:
             for call in calls
         ):
             return f"{self.name} waits for a reply"
+        if any(call.at > recent for call in _to_be_repeated(calls)):
+            return f"{self.name} has not repeated a call that was answered with NOSCRIPT"
         events = self.events()
         if sum({"begin": 1, "end": -1}.get(event.what, 0) for event in events) > 0:
             return f"a job runs in {self.name}"
@@ -214,6 +216,19 @@ class SandboxWorker:
 def _kind(call: Call) -> tuple[bytes, ...]:
     """Return what a command has in common with those that do the same."""
     return tuple(call.words[:2]) if call.spec.runs_script else (call.name,)
+
+
+def _to_be_repeated(calls: Sequence[Call]) -> list[Call]:
+    """Return the last call of each script whose last call was answered with NOSCRIPT. [LUA-3]
+
+    The worker still has to repeat these. Commands that it sent together with such a call, like
+    the next fetch, may be answered long before.
+    """
+    last: dict[str, Call] = {}
+    for call in calls:
+        if (sha := script_sha(call.words)) is not None:
+            last[sha] = call
+    return [call for call in last.values() if (call.reply or b"").startswith(b"-NOSCRIPT")]
 
 
 def _brought(call: Call) -> bool:

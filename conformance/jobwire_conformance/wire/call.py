@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +12,24 @@ from typing import Any
 from jobwire_conformance.wire.commands import CommandSpec, spec_of
 from jobwire_conformance.wire.faults import Action
 
-__all__ = ["Call", "name_of"]
+__all__ = ["Call", "name_of", "script_sha"]
 
 
 def name_of(words: Sequence[bytes]) -> str:
     """Return the name of a command, the label of those who give no other."""
     return words[0].decode("utf-8", "replace").upper() if words else ""
+
+
+def script_sha(words: Sequence[bytes]) -> str | None:
+    """Return the SHA-1 of the script that EVAL or EVALSHA calls; None for other commands."""
+    if len(words) < 3 or not spec_of(words[0]).runs_script:
+        return None
+    name = words[0].upper()
+    if name.startswith(b"FCALL"):  # a function has no SHA-1
+        return None
+    if name.startswith(b"EVALSHA"):
+        return words[1].decode("ascii", "replace").lower()
+    return hashlib.sha1(words[1], usedforsecurity=False).hexdigest()
 
 
 @dataclass(slots=True, eq=False)

@@ -240,6 +240,52 @@ def test_the_crash_matrix_cuts_at_every_command_that_writes(tmp_path: Path) -> N
     assert {at for at, fate in cut.items() if fate != "kept"} <= twice
 
 
+# A worker that takes its time before it sends a script again that the server has forgotten. The
+# report and the next fetch travel together, so the fetch is answered before the report is stored.
+SLOW_TO_REPEAT = r"""
+import json, os, signal, time
+import redis
+
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+wire = redis.from_url(os.environ["JOBWIRE_REDIS_URL"])
+control = redis.from_url(os.environ["JOBWIRE_CONTROL_URL"])
+events = "jw:" + os.environ["JOBWIRE_RUN"] + ":ev"
+queue = "queue:" + os.environ["JOBWIRE_QUEUES"].split(",")[0]
+REMOVE = "return redis.call('LREM', KEYS[1], 1, ARGV[1])"
+sha = wire.script_load(REMOVE)
+done = None
+while True:
+    pipe = wire.pipeline(transaction=False)
+    if done is not None:
+        pipe.evalsha(sha, 1, "mine", done)
+    pipe.rpoplpush(queue, "mine")
+    *refused, payload = pipe.execute(raise_on_error=False)
+    if refused and isinstance(refused[0], redis.exceptions.NoScriptError):
+        time.sleep(0.5)
+        wire.eval(REMOVE, 1, "mine", done)
+    done = payload
+    if payload is None:
+        time.sleep(0.05)
+        continue
+    job = json.loads(payload)
+    jid, args = job["jid"], job.get("args") or []
+    control.rpush(events, json.dumps({"ev": "begin", "jid": jid, "args": args}))
+    control.rpush(events, json.dumps({"ev": "end", "jid": jid, "ok": True}))
+"""
+
+
+def test_a_report_that_the_server_refused_for_want_of_a_script_is_waited_for(
+    tmp_path: Path,
+) -> None:
+    """A worker that was told NOSCRIPT has more to say, so it is not at rest. [LUA-3]"""
+    claims = ("client/core", "worker/core", "worker/reliable")
+    settings = config.load(adapter(tmp_path, worker=SLOW_TO_REPEAT, claims=claims))
+    outcome = outcome_of(settings, load("reliable-scripts"))
+    assert outcome.errors == []
+    ran = [v for v in outcome.verdicts if (v.case, v.requirement) == ("reliable-scripts", "LUA-3")]
+    assert {v.status for v in ran} == {"pass"}, bad(outcome)
+
+
 # -- adapters in other languages
 
 
