@@ -15,9 +15,13 @@ STARTED = "started"  # hash: jid -> runs begun
 ENDED = "ended"  # hash: jid -> runs that came to their end, failed ones too
 FINISHED = "finished"  # hash: jid -> runs that succeeded
 ITEMS = "items"  # hash: <jid>:<item> -> times that Walk did it
-RELEASE = "release"  # as soon as this key exists, Hold ends
+RELEASE = "release"  # as soon as this key exists, Hold ends and Walk goes on
+STOPPING = "stopping"  # this key exists as soon as a worker starts no more jobs
+
+LASTING = ("Hold", "Walk")  # the jobs that wait for RELEASE
 
 STEPS = range(12)  # the items of Walk
+HALFWAY = 6  # at this item Walk waits for RELEASE
 
 app = App()
 _record: Any = None
@@ -27,6 +31,16 @@ def record_to(url: str) -> None:
     """Set where jobs record what they do."""
     global _record
     _record = redis.Redis.from_url(url)
+
+
+@app.on("shutdown")
+def _stopping() -> None:
+    _record.set(STOPPING, 1)
+
+
+def _wait_for_release() -> None:
+    while not _record.exists(RELEASE):
+        time.sleep(0.01)
 
 
 def _say(key: str) -> None:
@@ -72,8 +86,7 @@ def doomed() -> None:
 def hold() -> None:
     """Run until the test lets go."""
     _say(STARTED)
-    while not _record.exists(RELEASE):
-        time.sleep(0.01)
+    _wait_for_release()
     _say(FINISHED)
     _say(ENDED)
 
@@ -86,7 +99,8 @@ def walk(cursor: Cursor) -> Iterator[object]:
     assert job is not None
     for item, at in over_sequence(cursor, STEPS):
         yield at
-        time.sleep(0.02)
+        if item == HALFWAY:
+            _wait_for_release()
         _record.hincrby(ITEMS, f"{job.jid}:{item}", 1)
     _say(FINISHED)
     _say(ENDED)

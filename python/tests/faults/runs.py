@@ -35,7 +35,7 @@ from tests.faults.scenarios import Scenario
 __all__ = ["FEW", "ROOT", "Bench", "Result", "Run", "faulty_runs"]
 
 ROOT = Path(__file__).resolve().parents[3]
-PATIENCE = 15.0  # seconds that a process may take for what takes milliseconds
+PATIENCE = 60.0  # seconds that a process may take for what takes milliseconds
 CALM = 1.5  # seconds without an event after which basic fetch has nothing more to give
 FEW = 3  # occurrences of a command that is repeated for as long as the worker runs
 
@@ -229,7 +229,16 @@ class Bench:
 
 
 class Run:
-    """A scenario, and perhaps a fault at a point. Calling it does it."""
+    """A scenario, and perhaps a fault at a point. Calling it does it.
+
+    Args:
+        scenario: What the process does.
+        fetch: How a worker fetches.
+        point: Where something goes wrong; None for nowhere.
+        fault: One of `FAULTS`.
+        scripts_known: Whether the server has all scripts from the start. Then the first call of
+            each already does its work; else NOSCRIPT and SCRIPT LOAD are part of the run.
+    """
 
     def __init__(
         self,
@@ -238,12 +247,16 @@ class Run:
         fetch: FetchMode = "reliable",
         point: Point | None = None,
         fault: str = "",
+        scripts_known: bool = False,
     ) -> None:
         self.scenario = scenario
         self.fetch = fetch
         self.point = point
         self.fault = fault
+        self.scripts_known = scripts_known
         self._started = threading.Event()
+        self._seen: object = None  # what jobs had recorded, and when that was new
+        self._seen_at = 0.0
 
     def __call__(self, bench: Bench) -> Result:
         """Do it, and judge."""
@@ -254,6 +267,9 @@ class Run:
             self.client: Any = opened.enter_context(connect(server.url))
             self.record: Any = opened.enter_context(connect(self._record_url))
             result = Result(self.scenario.name, self.fetch, self.point, self.fault)
+            if self.scripts_known:
+                for name in _SCRIPTS.values():
+                    self.client.script_load(script(name.removesuffix(".lua")).source)
             self._seed()
             rules = (
                 [] if self.point is None else [self.point.rule(action_of(self.fault, self._end))]
@@ -282,6 +298,17 @@ class Run:
     def alive(self) -> bool:
         """Whether the process under test runs."""
         return self._first.alive()
+
+    def busy(self) -> bool:
+        """Whether all jobs that last have begun, or all that basic fetch has not lost."""
+        begun = {jid.decode() for jid in self.record.hkeys(jobs.STARTED)}
+        if begun.issuperset(jid for jid, kind in self._jobs.items() if kind in jobs.LASTING):
+            return True
+        if self.fetch == "reliable" or self._places():
+            return False
+        if (events := self._events()) != self._seen:
+            self._seen, self._seen_at = events, time.monotonic()
+        return time.monotonic() - self._seen_at > CALM
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""
@@ -312,7 +339,7 @@ class Run:
     def _wait_for_first(self, result: Result) -> list[str]:
         """Wait until the process under test has done what it can; return the jobs it has left."""
         if self.scenario.ends:
-            result.hung = not self._first.ends(within=2 * PATIENCE)
+            result.hung = not self._first.ends(within=PATIENCE)
             return []
         deadline = time.monotonic() + PATIENCE
         left: list[str] = []
@@ -494,6 +521,7 @@ def faulty_runs(
     *,
     faults: Sequence[str] = FAULTS,
     effects_only: bool = False,
+    scripts_known: bool = False,
 ) -> Iterator[Run]:
     """Return a run for every command that the clean run saw, and every fault."""
     points = clean.points
@@ -507,4 +535,10 @@ def faulty_runs(
             continue
         if point.label.endswith(".lua") or often[point.label] <= FEW:
             for fault in faults:
-                yield Run(scenario, fetch=clean.fetch, point=point, fault=fault)
+                yield Run(
+                    scenario,
+                    fetch=clean.fetch,
+                    point=point,
+                    fault=fault,
+                    scripts_known=scripts_known,
+                )

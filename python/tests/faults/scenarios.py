@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
     from tests.faults.runs import Run
 
 __all__ = ["SCENARIOS", "Scenario", "Seed"]
+
+AMPLE = 60.0  # seconds for what takes milliseconds, or seconds on a busy machine
 
 Place = Literal["queue", "schedule", "orphan"]
 
@@ -53,6 +54,8 @@ class Scenario:
         boot: True if faults hit the commands before the first fetch, False if those after it.
         ends: True if the process ends by itself or because of `drive`.
         basic: True if basic fetch has such a scenario.
+        certain: The writing commands that every run without a fault sends, on a fast and on a slow
+            machine, to a server that knows the scripts.
     """
 
     name: str
@@ -64,6 +67,7 @@ class Scenario:
     boot: bool = False
     ends: bool = False
     basic: bool = True
+    certain: Sequence[str] = ()
 
     @property
     def is_client(self) -> bool:
@@ -76,9 +80,9 @@ class Scenario:
 
 
 def _stop_gracefully(run: Run) -> None:
-    """TERM while jobs run, which then end in time."""
+    """TERM while jobs run, which end as soon as the process has begun to stop."""
     _term_while_running(run)
-    time.sleep(0.05)
+    wait_until(lambda: run.record.exists(jobs.STOPPING) or not run.alive(), AMPLE)
     run.record.set(jobs.RELEASE, 1)
 
 
@@ -88,26 +92,51 @@ def _stop_hard(run: Run) -> None:
 
 
 def _term_while_running(run: Run) -> None:
-    wait_until(lambda: run.record.hlen(jobs.STARTED) >= 2 or not run.alive())
+    """TERM while both executors are busy with jobs that last."""
+    wait_until(lambda: run.busy() or not run.alive(), AMPLE)
     run.send(signal.SIGTERM)
 
 
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
     for scenario in (
-        Scenario("enqueue", "a client pushes jobs for now and for later", start="push", ends=True),
-        Scenario("bulk", "a client pushes jobs in bulk", start="push_bulk", ends=True),
+        Scenario(
+            "enqueue",
+            "a client pushes jobs for now and for later",
+            start="push",
+            ends=True,
+            certain=("EXEC", "ZADD"),
+        ),
+        Scenario(
+            "bulk",
+            "a client pushes jobs in bulk",
+            start="push_bulk",
+            ends=True,
+            certain=("EXEC", "ZADD"),
+        ),
         Scenario(
             "success",
             "a worker fetches jobs of two queues and runs them",
             [Seed(), Seed("Async"), Seed(), Seed("Async"), Seed()],
+            certain=("fetch.lua", "done.lua"),
         ),
-        Scenario("retry", "jobs fail, wait in the retry set, then succeed", [Seed("Flaky")] * 2),
-        Scenario("dead", "jobs fail for the last time", [Seed("Doomed")] * 2),
+        Scenario(
+            "retry",
+            "jobs fail, wait in the retry set, then succeed",
+            [Seed("Flaky")] * 2,
+            certain=("fetch.lua", "retry.lua", "promote.lua", "done.lua"),
+        ),
+        Scenario(
+            "dead",
+            "jobs fail for the last time",
+            [Seed("Doomed")] * 2,
+            certain=("fetch.lua", "bury.lua"),
+        ),
         Scenario(
             "unreadable",
             "a worker moves payloads that are not jobs to the dead set",
             [Seed(None, raw=b'{"class":'), Seed(None, raw=b"[1, 2]"), Seed()],
+            certain=("fetch.lua", "bury.lua", "done.lua"),
         ),
         Scenario(
             "promotion",
@@ -116,14 +145,16 @@ SCENARIOS: dict[str, Scenario] = {
                 *[Seed(place="schedule")] * 3,
                 Seed(None, place="schedule", raw=b'{"class":"Quick","args":[],"queue":""}'),
             ],
+            certain=("promote.lua", "bury_due.lua", "fetch.lua", "done.lua"),
         ),
         Scenario(
             "graceful stop",
             "the worker gets TERM; running jobs end in time, the others stay in their queues",
             [Seed("Hold")] * 2 + [Seed()] * 3,
-            settings={"timeout": 8.0},
+            settings={"timeout": AMPLE},
             drive=_stop_gracefully,
             ends=True,
+            certain=("fetch.lua", "done.lua"),
         ),
         Scenario(
             "hard stop",
@@ -132,6 +163,7 @@ SCENARIOS: dict[str, Scenario] = {
             settings={"timeout": 0.1},
             drive=_stop_hard,
             ends=True,
+            certain=("fetch.lua", "put_back.lua"),
         ),
         Scenario(
             "orphan recovery",
@@ -139,13 +171,16 @@ SCENARIOS: dict[str, Scenario] = {
             [*[Seed(place="orphan")] * 3, Seed()],
             boot=True,
             basic=False,
+            certain=("EXEC", "recover.lua", "forget.lua"),
         ),
         Scenario(
             "iteration",
             "the worker gets TERM; iterable jobs stop between two items and continue elsewhere",
             [Seed("Walk")] * 2 + [Seed()],
-            drive=_term_while_running,
+            settings={"timeout": AMPLE},
+            drive=_stop_gracefully,
             ends=True,
+            certain=("fetch.lua", "again.lua"),
         ),
     )
 }

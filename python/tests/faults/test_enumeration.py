@@ -6,6 +6,7 @@ Here only commands that change something are struck, by the faults that say most
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 import pytest
 
@@ -29,19 +30,23 @@ def bench(_reaper: Reaper) -> Iterator[Bench]:
 
 def struck(bench: Bench, scenario: Scenario, fetch: FetchMode, *faults: str) -> list[Result]:
     """Return the results of all runs with one of these faults."""
-    (clean,) = bench.all([Run(scenario, fetch=fetch)])
+    (clean,) = bench.all([Run(scenario, fetch=fetch, scripts_known=True)])
     assert clean.problems == [], clean.log
     assert clean.effects
-    return [*bench.all(faulty_runs(scenario, clean, faults=faults, effects_only=True))]
+    runs = faulty_runs(scenario, clean, faults=faults, effects_only=True, scripts_known=True)
+    return [*bench.all(runs)]
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_no_fault_loses_a_job(bench: Bench, name: str) -> None:
     """REL-1, REL-2, REL-4, REL-7, REL-8, PUSH-2, PUSH-8, BULK-6, SCHED-5, RETRY-9, SIG-5."""
-    results = struck(bench, SCENARIOS[name], "reliable", "cut after", "READONLY", "kill after")
+    scenario, faults = SCENARIOS[name], ("cut after", "READONLY", "kill after")
+    results = struck(bench, scenario, "reliable", *faults)
     assert [f"{each}\n{each.log}" for each in results if each.problems] == []
     assert [each.lost for each in results] == [[]] * len(results)
-    assert sum(each.reached for each in results) > len(results) / 2
+    # How often a worker says a command depends on the machine; that it says these does not.
+    reached = {(each.point.label, each.fault) for each in results if each.point and each.reached}
+    assert {*product(scenario.certain, faults)} <= reached
 
 
 def test_basic_fetch_loses_jobs_in_its_window_only(bench: Bench) -> None:
