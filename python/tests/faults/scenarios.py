@@ -130,13 +130,13 @@ SCENARIOS: dict[str, Scenario] = {
             "dead",
             "jobs fail for the last time",
             [Seed("Doomed")] * 2,
-            certain=("fetch.lua", "bury.lua"),
+            certain=("fetch.lua", "kill.lua"),
         ),
         Scenario(
             "unreadable",
             "a worker moves payloads that are not jobs to the dead set",
             [Seed(None, raw=b'{"class":'), Seed(None, raw=b"[1, 2]"), Seed()],
-            certain=("fetch.lua", "bury.lua", "done.lua"),
+            certain=("fetch.lua", "kill.lua", "done.lua"),
         ),
         Scenario(
             "promotion",
@@ -145,7 +145,7 @@ SCENARIOS: dict[str, Scenario] = {
                 *[Seed(place="schedule")] * 3,
                 Seed(None, place="schedule", raw=b'{"class":"Quick","args":[],"queue":""}'),
             ],
-            certain=("promote.lua", "bury_due.lua", "fetch.lua", "done.lua"),
+            certain=("promote.lua", "kill_due.lua", "fetch.lua", "done.lua"),
         ),
         Scenario(
             "graceful stop",
@@ -180,7 +180,7 @@ SCENARIOS: dict[str, Scenario] = {
             settings={"timeout": AMPLE},
             drive=_stop_gracefully,
             ends=True,
-            certain=("fetch.lua", "again.lua"),
+            certain=("fetch.lua", "requeue.lua"),
         ),
     )
 }
