@@ -30,6 +30,7 @@ def nothing_is_left(client: Any) -> None:
     wait_until(lambda: len(client.client_list()) == 1, what="the workers to hang up")
 
 
+@pytest.mark.thorough
 def test_it_reports_every_run_and_leaves_nothing(server: Server) -> None:
     """A key of somebody else stays, though its name is like ours."""
     client = server.client()

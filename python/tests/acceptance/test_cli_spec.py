@@ -141,6 +141,7 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new, 1), "utf-8")
 
 
+@pytest.mark.thorough
 def test_check_finds_nothing_in_this_checkout(checkout: Path) -> None:
     """And makes nothing: that the committed files are up to date is `make lint`'s."""
     ended = jobwire("spec", "check", cwd=checkout)
@@ -150,6 +151,7 @@ def test_check_finds_nothing_in_this_checkout(checkout: Path) -> None:
     assert (ended.returncode, json.loads(ended.stdout)) == (0, [])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "old", "new", "line"),
     [
@@ -177,6 +179,7 @@ def test_check_finds_a_planted_fault(
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.thorough
 def test_out_of_date_files_are_repaired_as_the_check_says(checkout: Path) -> None:
     edit(checkout / "SPEC.md", "at the head (left", "at the front (left")
     found = jobwire("spec", "check", cwd=checkout).stdout

@@ -117,6 +117,7 @@ def test_nobody_waits_for_a_process_of_the_same_machine(server: Server, workers:
     wait_until(lambda: len(traces(server, recording.RAN)) == 2, 20)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_jobs_are_back_within_75_seconds(
     server: Server, workers: Workers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

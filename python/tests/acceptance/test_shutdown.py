@@ -186,6 +186,7 @@ def test_a_job_that_will_not_end_cannot_keep_the_process(server: Server, workers
     assert len(queue(server)) == 5
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_signals_through_redis(server: Server, workers: Workers, client: Client) -> None:
     """SIG-4, SIG-2, SIG-3, SIG-1, BEAT-2: one a beat, so this takes forty seconds."""

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).resolve().parents[3]
 ACTION = ROOT / ".ci" / "action" / "action.yml"
 PERL = ROOT / "conformance" / "drivers" / "perl"

@@ -29,6 +29,8 @@ from tests.conformance.suite import (
     start,
 )
 
+pytestmark = pytest.mark.thorough
+
 needs_proc = pytest.mark.skipif(
     not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"
 )

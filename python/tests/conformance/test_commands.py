@@ -15,6 +15,8 @@ from jobwire_conformance.mutation import mutants
 from jobwire_conformance.run import sets
 from tests.conformance.suite import GOOD, REFERENCE, ROOT, adapter, run
 
+pytestmark = pytest.mark.thorough
+
 
 def copied(source: Path, directory: Path) -> Path:
     """Copy an adapter; return the new directory."""

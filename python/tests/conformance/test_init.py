@@ -99,6 +99,7 @@ def test_a_script_runs_as_it_was_generated(language: str, tmp_path: Path) -> Non
     has_gap([*settings.worker.command], tmp_path)
 
 
+@pytest.mark.thorough
 def test_go_runs_as_it_was_generated(tmp_path: Path) -> None:
     if shutil.which("go") is None:
         pytest.skip("go is not on PATH")
@@ -430,6 +431,7 @@ def test_javascript_filled_in_runs_its_jobs(tmp_path: Path) -> None:
     in_order(tmp_path)
 
 
+@pytest.mark.thorough
 def test_go_filled_in_runs_its_jobs(tmp_path: Path) -> None:
     if shutil.which("go") is None:
         pytest.skip("go is not on PATH")

@@ -19,6 +19,8 @@ from jobwire_conformance.config import Config
 from jobwire_conformance.interop import report, run
 from jobwire_conformance.interop.run import Found
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).resolve().parents[3]
 DRIVERS = ROOT / "conformance" / "drivers"
 

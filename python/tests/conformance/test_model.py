@@ -33,6 +33,8 @@ from jobwire_conformance.model.trial import Failure
 from jobwire_conformance.mutation import mutants
 from jobwire_conformance.wire.faults import Rewrite, Rule
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "conformance" / "drivers" / "python"
 CLIENT = ["client/core", "client/bulk", "client/scheduled", "client/faults"]

@@ -107,6 +107,7 @@ def run_with_a_mistake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.thorough
 def test_all_reports_can_be_made_again(run_with_a_mistake: Path) -> None:
     before = {name: (run_with_a_mistake / name).read_bytes() for name in reports.FILES}
     for name in reports.FILES:
@@ -193,6 +194,7 @@ def test_without_a_trace_there_is_a_page_all_the_same(tmp_path: Path) -> None:
     assert "not at hand" in Page(tmp_path / "report.html").text
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("text", "says"),
     [

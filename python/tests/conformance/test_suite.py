@@ -102,6 +102,7 @@ def halves(number: int, of: int) -> list[Case]:
     return every[number::of]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("part", range(3))
 def test_the_reference_meets_its_claims(part: int) -> None:
     """All cases, in generation 8: [PUSH-1] to [REL-12]."""
@@ -110,6 +111,7 @@ def test_the_reference_meets_its_claims(part: int) -> None:
     assert found.verdicts
 
 
+@pytest.mark.thorough
 def test_the_reference_meets_its_claims_in_the_older_generation() -> None:
     """[GEN-1] and everything whose outcome has times in it."""
     fast = [case for case in cases.load() if case.crash is None and case.pace is None]
@@ -274,6 +276,7 @@ while True:
 """
 
 
+@pytest.mark.thorough
 def test_a_report_that_the_server_refused_for_want_of_a_script_is_waited_for(
     tmp_path: Path,
 ) -> None:
@@ -318,6 +321,7 @@ def said(*arguments: str | Path) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+@pytest.mark.thorough
 def test_the_command_reports_in_every_form(tmp_path: Path) -> None:
     (tmp_path / "conformance.toml").write_text((REFERENCE / "conformance.toml").read_text())
     for name in ("driver.py", "worker.py"):
@@ -364,6 +368,7 @@ def test_a_failure_is_explained() -> None:
     assert " push-head\n" in err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("arguments", "status", "says"),
     [

@@ -21,6 +21,8 @@ from jobwire_conformance.wire import resp
 from tests.conftest import ServerFactory
 from tests.workers import environment
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).resolve().parents[3]
 APP = """
 import os, time

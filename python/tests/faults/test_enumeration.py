@@ -18,6 +18,8 @@ from tests.faults import guarantees
 from tests.faults.runs import ROOT, Bench, Result, Run, faulty_runs
 from tests.faults.scenarios import SCENARIOS, Scenario
 
+pytestmark = pytest.mark.thorough
+
 PAGE = guarantees.PAGE.read_text(encoding="utf-8")
 
 

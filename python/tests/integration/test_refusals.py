@@ -113,6 +113,7 @@ TROUBLES: dict[str, tuple[Callable[[Server], AbstractContextManager[None]], str]
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fetch", ["reliable", "basic"])
 @pytest.mark.parametrize("name", TROUBLES)
 def test_a_worker_waits_until_the_server_is_itself_again(
