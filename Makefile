@@ -7,8 +7,11 @@ help: ## print this list
 demo: ## run an example application with its own server and worker
 	@sh .ci/demo $(ARGS)
 
-test: ## run every test that needs no root, on servers of its own
+test: ## run the tests that need no root and cost little (no marker thorough)
 	@sh .ci/test $(ARGS)
+
+thorough: ## run the tests that take more than 2 s of work or 5 s in all
+	@sh .ci/thorough $(ARGS)
 
 faults: ## break each command of a process once and count the jobs (minutes)
 	@sh .ci/faults $(ARGS)
@@ -40,7 +43,7 @@ lint: ## check format, lint, types, the specification and the language
 wheel: ## build sdist and wheel into dist/ and try the wheel in an empty environment
 	@sh .ci/wheel $(ARGS)
 
-check: ## run everything that CI runs: test, lint, demo, conformance, interop, chaos, wheel
+check: ## run everything that CI runs: test, thorough, lint, demo, conformance, interop, chaos, wheel
 	@sh .ci/run $(ARGS)
 
-.PHONY: help demo test faults chaos soak bench interop peers conformance fixtures lint wheel check
+.PHONY: help demo test thorough faults chaos soak bench interop peers conformance fixtures lint wheel check

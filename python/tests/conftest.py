@@ -9,14 +9,11 @@ from contextlib import ExitStack, suppress
 from typing import Protocol
 
 import pytest
-from hypothesis import settings
 
 from harness.servers import Reaper, Server, redis_program, valkey_program, wait_until
-from tests import connections
+from tests import connections, profiles
 
-# Two busy cores make a single example slow now and then; that is no finding.
-settings.register_profile("jobwire", deadline=None)
-settings.load_profile("jobwire")
+profiles.register()
 
 # What a script starts in the background ignores SIGINT, and so would all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -87,10 +84,3 @@ def any_server(request: pytest.FixtureRequest, server_factory: ServerFactory) ->
     if program is None:
         pytest.skip("no redis-server on PATH")
     return server_factory(program=program)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say why tests needed a second try, where they get one."""
-    for report in terminalreporter.getreports("rerun"):
-        terminalreporter.section(f"first try of {report.nodeid}")
-        terminalreporter.write_line(report.longreprtext)

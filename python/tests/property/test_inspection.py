@@ -17,6 +17,7 @@ from jobwire.cli.inspect_output import _table as table
 from jobwire.errors import JobwireError
 from jobwire.inspect import Filter, Inspector, SetName
 from jobwire.inspect.entry import entry
+from tests.profiles import examples
 from tests.property.test_payload import OBJECTS, TEXT, VALUES, spelled
 
 NOW = 1_795_192_067.25
@@ -93,7 +94,7 @@ KEYS = [
 
 
 @settings(
-    max_examples=60,
+    max_examples=examples(60),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(state=st.dictionaries(st.sampled_from(KEYS), VALUE_OF_KEY, max_size=12))
@@ -172,7 +173,7 @@ def shown(sheet: Sheet) -> None:
         out.print(table(sheet, None, 80))
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(text=texts(), score=st.none() | SCORES, now=st.floats(0, 1e12))
 def test_any_entry_can_be_asked_anything(text: bytes, score: float | None, now: float) -> None:
     """INSP-3: every property has a value, and the bytes are kept."""

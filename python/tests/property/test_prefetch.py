@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from jobwire.worker.background.outcome_writer import TICK
 from jobwire.worker.execute.compiled_job import CompiledJob
 from jobwire.worker.fetch.prefetch import LIMIT, NEAR, QUICK, STALE, Prefetch
+from tests.profiles import examples
 
 KINDS = {
     # What its jobs take, in seconds: most of them, and those that are the surprise.
@@ -214,7 +215,7 @@ arrivals = st.lists(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(shapes=shapes, arrivals=arrivals)
 @example(  # quick ones, then all of a sudden one that is not
     shapes=[(5, True), (5, True)],

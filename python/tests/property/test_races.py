@@ -18,12 +18,13 @@ from jobwire.protocol.dead_set import DeadSetLimits, kill
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.promotion import Promoted, promote_batch
 from jobwire.protocol.wire import dialogue, once
+from tests.profiles import examples
 
 KEYS = Keys()
 NOW = 1_795_192_067.5
 
 many = settings(
-    max_examples=60,
+    max_examples=examples(60),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -15,6 +15,7 @@ from jobwire.errors import MalformedPayload
 from jobwire.protocol.payload import decode
 from jobwire.protocol.promotion import promoted
 from jobwire.protocol.retry import Failure, Kill, Retry, after_failure
+from tests.profiles import examples
 from tests.schema_strategies import TEXT, VALUES, payloads, text
 from tests.schemas import ABSENT, blames, mutant, problems
 
@@ -22,7 +23,7 @@ NOW = 1795192067.25
 Generation = Literal[7, 8]
 GENERATION = pytest.mark.parametrize("generation", [7, 8])
 PARTS = ("generation", "pushed", "scheduled", "retry", "dead")
-FEW = settings(max_examples=40)
+FEW = settings(max_examples=examples(40))
 
 
 def same(one: object, other: object) -> bool:
@@ -209,7 +210,7 @@ ODD = (
 
 
 @GENERATION
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(data=st.data(), value=ODD)
 def test_a_single_field_is_rejected_where_a_requirement_forbids_it(
     generation: Generation, data: st.DataObject, value: object

@@ -1,0 +1,29 @@
+"""How many examples the property tests try: few in `make test`, all in `make thorough`.
+
+The profile `quick` draws the same examples every time, so that a checkout is judged alike by
+everyone. The profile `full` draws new ones, and is the default of a plain `pytest`.
+"""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+__all__ = ["examples", "register"]
+
+FULL = 100
+QUICK = 20
+
+
+def register() -> None:
+    """Register both profiles and load `full`; `--hypothesis-profile quick` loads the other."""
+    # Two busy cores make a single example slow now and then; that is not a finding.
+    settings.register_profile("full", deadline=None, max_examples=FULL)
+    settings.register_profile(
+        "quick", deadline=None, max_examples=QUICK, derandomize=True, database=None
+    )
+    settings.load_profile("full")
+
+
+def examples(count: int) -> int:
+    """Return how many examples to try where `full` tries `count`; at least 5."""
+    return max(5, count * settings().max_examples // FULL)
