@@ -13,6 +13,9 @@ test: ## run the tests that need no root and cost little (no marker thorough)
 thorough: ## run the tests that take more than 2 s of work or 5 s in all
 	@sh .ci/thorough $(ARGS)
 
+flaky: ## run the tests many times under load and list those that waver: ARGS="--runs 5 --io"
+	@sh .ci/flaky $(ARGS)
+
 faults: ## break each command of a process once and count the jobs (minutes)
 	@sh .ci/faults $(ARGS)
 
@@ -46,4 +49,4 @@ wheel: ## build sdist and wheel into dist/ and try the wheel in an empty environ
 check: ## run everything that CI runs: test, thorough, lint, demo, conformance, interop, chaos, wheel
 	@sh .ci/run $(ARGS)
 
-.PHONY: help demo test thorough faults chaos soak bench interop peers conformance fixtures lint wheel check
+.PHONY: help demo test thorough flaky faults chaos soak bench interop peers conformance fixtures lint wheel check

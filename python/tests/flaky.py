@@ -1,0 +1,188 @@
+"""Run the tests many times under load; list the tests that did not always pass.
+
+    python -m tests.flaky [--runs N] [--busy N] [--io] [--] [PYTEST ARGUMENT]...
+
+Exit status: 0 if every test passed every time, 1 if not, 2 for wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from rich.console import Console
+
+from tests.servers import Keeper
+
+__all__ = ["Outcome", "busy_machine", "outcome_of", "table"]
+
+ROOT = Path(__file__).resolve().parents[2]
+WRITERS = 2
+CALCULATE = "while True: pass"
+WRITE = """
+import os, sys
+block = os.urandom(1 << 20)
+while True:
+    with open(sys.argv[1], "wb") as file:
+        for _ in range(32):
+            file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
+"""
+_PERCENT = re.compile(r"\[ *([0-9]+)%\]")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of one run.
+
+    Attributes:
+        status: The exit status of pytest.
+        seconds: How long the run took.
+        tests: How many tests ran.
+        failures: The tests that failed, each with the end of its report.
+    """
+
+    status: int
+    seconds: float
+    tests: int
+    failures: dict[str, str]
+
+    def __str__(self) -> str:
+        if self.status == 0:
+            result = "passed"
+        elif self.failures:
+            result = f"{len(self.failures)} failed"
+        else:
+            result = f"exit status {self.status}"
+        return f"{self.tests} tests, {result}, {self.seconds:.0f} s"
+
+
+@contextmanager
+def busy_machine(busy: int, writers: int) -> Iterator[None]:
+    """Keep the machine busy: `busy` processes calculate, `writers` write and wait for the disk."""
+    keeper = Keeper()
+    load: list[subprocess.Popen[bytes]] = []
+    with tempfile.TemporaryDirectory(prefix="jobwire-flaky-io-") as directory:
+        try:
+            programs = [[CALCULATE]] * busy
+            programs += [[WRITE, f"{directory}/{number}"] for number in range(writers)]
+            for program in programs:
+                process = subprocess.Popen([sys.executable, "-I", "-S", "-c", *program])
+                load.append(process)
+                keeper.watch(process.pid)
+            yield
+        finally:
+            for process in load:
+                process.kill()
+                process.wait()
+            keeper.close()
+
+
+def run_once(arguments: Sequence[str], directory: Path, out: Console, title: str) -> Outcome:
+    """Run the tests once, showing how far they are."""
+    report, log = directory / "junit.xml", directory / "output.txt"
+    began = time.monotonic()
+    shown = -1
+    with log.open("wb") as kept:
+        process = subprocess.Popen(
+            ["sh", ".ci/test", "-q", "--color=no", *arguments, f"--junit-xml={report}"],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                kept.write(line)
+                percent = _PERCENT.search(line.decode(errors="replace"))
+                # One line for each tenth: also what a log file can show.
+                if percent is not None and int(percent[1]) // 10 > shown:
+                    shown = int(percent[1]) // 10
+                    out.print(f"{title}: {percent[1]} %", end="\r" if out.is_terminal else "\n")
+            status = process.wait()
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                process.wait()
+    return outcome_of(report, status, time.monotonic() - began)
+
+
+def outcome_of(report: Path, status: int, seconds: float) -> Outcome:
+    """Read the JUnit report of a run; without one, no test is known to have run."""
+    if not report.exists():
+        return Outcome(status, seconds, 0, {})
+    cases = list(ElementTree.parse(report).getroot().iter("testcase"))
+    failures = {
+        f"{case.get('classname')}::{case.get('name')}": (problem.text or "")[-4000:]
+        for case in cases
+        for problem in case
+        if problem.tag in ("failure", "error")
+    }
+    return Outcome(status, seconds, len(cases), failures)
+
+
+def table(outcomes: Sequence[Outcome]) -> list[str]:
+    """Return a line for each test that failed: how often, of how many runs, and its name."""
+    failures = Counter(name for outcome in outcomes for name in outcome.failures)
+    return [
+        f"{count:3d} of {len(outcomes)}  {name}"
+        for name, count in sorted(failures.items(), key=lambda item: (-item[1], item[0]))
+    ]
+
+
+def main() -> int:
+    """Return the exit status."""
+    parser = argparse.ArgumentParser(prog="flaky", description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=20, help="how many times; 20")
+    parser.add_argument("--busy", type=int, default=3, help="processes that calculate; 3")
+    parser.add_argument("--io", action="store_true", help="processes that write to the disk, too")
+    parser.add_argument("pytest", nargs="*", metavar="PYTEST ARGUMENT", help="after --")
+    options = parser.parse_args()
+    if options.runs < 1 or options.busy < 0:
+        parser.error("--runs takes 1 or more, --busy 0 or more")
+    out = Console(highlight=False, soft_wrap=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the load ends, too
+    writers = WRITERS if options.io else 0
+    out.print(f"{options.runs} runs on {os.cpu_count()} cores, load: {options.busy} + {writers} io")
+    kept = Path(tempfile.mkdtemp(prefix="jobwire-flaky-"))
+    outcomes: list[Outcome] = []
+    with busy_machine(options.busy, writers):
+        for number in range(1, options.runs + 1):
+            directory = kept / f"run-{number}"
+            directory.mkdir()
+            title = f"run {number} of {options.runs}"
+            outcome = run_once(options.pytest, directory, out, title)
+            outcomes.append(outcome)
+            out.print(f"{title}: {outcome}", markup=False)
+            for name in outcome.failures:
+                out.print(f"    {name}", markup=False)
+            if outcome.status == 0:
+                shutil.rmtree(directory)
+    seconds = sorted(outcome.seconds for outcome in outcomes)
+    out.print(f"times: {seconds[0]:.0f} to {seconds[-1]:.0f} s")
+    if all(outcome.status == 0 for outcome in outcomes):
+        shutil.rmtree(kept)
+        out.print(f"every test passed in all of {len(outcomes)} runs")
+        return 0
+    for line in table(outcomes):
+        out.print(line, markup=False)
+    out.print(f"the output of the runs that failed is in {kept}", markup=False)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
