@@ -25,7 +25,7 @@ __all__ = [
 T = TypeVar("T")
 
 
-def wait_until(predicate: Callable[[], T], timeout: float = 10, what: str = "the condition") -> T:
+def wait_until(predicate: Callable[[], T], timeout: float = 60, what: str = "the condition") -> T:
     """Return the predicate's first true result; fail if there is none within `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not (result := predicate()):

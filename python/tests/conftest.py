@@ -43,7 +43,7 @@ def _no_connection_left() -> Iterator[None]:
     before = connections.open_now()
     yield
     with suppress(AssertionError):  # threads may be closing them right now
-        wait_until(lambda: connections.open_now() <= before, 5)
+        wait_until(lambda: connections.open_now() <= before, 60)
     assert connections.open_now() - before == set()
 
 

@@ -91,7 +91,7 @@ class Fleet:
             return
         if self.process.poll() is None:
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(60)
         self._reaper.release(self.process.pid)
         for pid in {line["pid"] for line in self.lines()}:
             if not gone(pid) and b"jobwire" in Path(f"/proc/{pid}/cmdline").read_bytes():

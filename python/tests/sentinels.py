@@ -93,7 +93,7 @@ class Sentinel:
 
     def _end(self) -> None:
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait(60)
         self._reaper.release(self._process.pid)
 
 
@@ -120,7 +120,7 @@ class Watched:
             ports = {each.primary() for each in self.sentinels}
             return next((each for each in self.servers if {each.port} == ports), None)
 
-        found = wait_until(agreed, 30, "the sentinels to agree")
+        found = wait_until(agreed, 60, "the sentinels to agree")
         assert found is not None
         return found
 
@@ -130,7 +130,7 @@ class Watched:
         dead.kill()
         wait_until(lambda: self.primary() is not dead, 60, "a new primary")
         found = self.primary()
-        wait_until(lambda: found.client().role()[0] == b"master", 30, "its promotion")
+        wait_until(lambda: found.client().role()[0] == b"master", 60, "its promotion")
         return found
 
 

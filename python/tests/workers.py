@@ -73,7 +73,7 @@ def jobwire(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
 
@@ -118,7 +118,7 @@ class WorkerProcess:
     def kill(self) -> None:
         """End it as by `kill -9`."""
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
     def wait(self, timeout: float = 15) -> int:
         """Return its exit status."""

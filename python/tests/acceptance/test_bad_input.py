@@ -200,7 +200,7 @@ def test_wrong_password(server_factory: ServerFactory, command: list[str]) -> No
     address = f"127.0.0.1:{server.port}"
     began = time.monotonic()
     line = refused(NO_REDIS, *command, "--redis", f"redis://:wr0ng@{address}/0")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     assert address in line
     assert "password" in line
     assert "wr0ng" not in line

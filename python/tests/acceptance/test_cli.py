@@ -105,7 +105,7 @@ def test_enqueued_jobs_are_run(server: Server, workers: Workers) -> None:
     jid = enqueue(server.url, "WhoAmI")
     enqueue(server.url, "Note", '{"ü":[1]}', "--in", "0.5")
     client = server.client()
-    wait_until(lambda: client.llen("test:ran") == 2, timeout=15)
+    wait_until(lambda: client.llen("test:ran") == 2, timeout=60)
     found: Any = client.lrange("test:ran", 0, -1)
     assert [json.loads(text) for text in found] == [["WhoAmI", [jid]], ["Note", [{"ü": [1]}]]]
 
@@ -189,7 +189,7 @@ class Dev:
 
     def end(self, how: signal.Signals) -> int:
         self.process.send_signal(how)
-        return self.process.wait(20)
+        return self.process.wait(60)
 
     def close(self) -> None:
         self.client.close()

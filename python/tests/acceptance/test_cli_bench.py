@@ -87,9 +87,9 @@ def test_an_interrupted_one_leaves_nothing(
     )
     try:
         pattern = "*:queue:default" if moment == "jobs are enqueued" else "*:processes"
-        wait_until(lambda: client.keys(pattern), timeout=30, what=moment)
+        wait_until(lambda: client.keys(pattern), timeout=60, what=moment)
         process.send_signal(number)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=60)
     finally:
         process.kill()
         process.wait()
@@ -109,13 +109,13 @@ def test_who_cannot_wait_interrupts_in_vain(server: Server) -> None:
         stderr=subprocess.DEVNULL,
     )
     try:
-        wait_until(lambda: client.keys("*:processes"), timeout=30, what="a worker to run")
+        wait_until(lambda: client.keys("*:processes"), timeout=60, what="a worker to run")
 
         def ended() -> bool:
             process.send_signal(signal.SIGINT)
             return process.poll() is not None
 
-        wait_until(ended, timeout=30, what="the end")
+        wait_until(ended, timeout=60, what="the end")
     finally:
         process.kill()
         process.wait()
@@ -133,7 +133,7 @@ def test_workers_end_with_a_bench_that_is_killed(server: Server) -> None:
         stderr=subprocess.DEVNULL,
     )
     try:
-        wait_until(lambda: client.keys("*:processes"), timeout=30, what="a worker to run")
+        wait_until(lambda: client.keys("*:processes"), timeout=60, what="a worker to run")
     finally:
         process.kill()
         process.wait()
@@ -171,7 +171,7 @@ def test_what_a_lost_server_keeps_is_said(server: Server) -> None:
         text=True,
     )
     try:
-        wait_until(lambda: client.keys("*:processes"), timeout=30, what="a worker to run")
+        wait_until(lambda: client.keys("*:processes"), timeout=60, what="a worker to run")
         server.kill()
         _, err = process.communicate(timeout=60)
     finally:

@@ -208,15 +208,15 @@ class Terminal:
             self.read()
             return text in self.seen
 
-        wait_until(there, 30, what=f"{text!r} in {self.seen!r}")
+        wait_until(there, 60, what=f"{text!r} in {self.seen!r}")
 
     def type(self, text: str) -> None:
         os.write(self._ours, text.encode())
 
     def end(self) -> int:
-        wait_until(lambda: not self.read(), 30, what="the end of the command")
+        wait_until(lambda: not self.read(), 60, what="the end of the command")
         os.close(self._ours)
-        return self.process.wait(30)
+        return self.process.wait(60)
 
 
 def test_a_table_on_a_terminal(server: Server, client: Any) -> None:

@@ -31,7 +31,7 @@ def test_the_whole_text_goes_through_a_pipe_unchanged() -> None:
 def test_a_reader_that_has_enough_is_no_error() -> None:
     command = f'"{sys.executable}" -m jobwire spec | head -n 1'
     ended = subprocess.run(
-        ["sh", "-c", command], env=environment(), capture_output=True, text=True, timeout=30
+        ["sh", "-c", command], env=environment(), capture_output=True, text=True, timeout=60
     )
     assert (ended.stdout, ended.stderr) == ("# The jobwire protocol\n", "")
 
@@ -51,7 +51,7 @@ def test_a_terminal_gets_pages() -> None:
     while chunk := _read(ours):
         text += chunk
     os.close(ours)
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=60) == 0
     assert b"PAGED" in text
     assert b"The jobwire protocol" in text
     assert b"[PUSH-1]" in text
@@ -270,7 +270,7 @@ def test_standard_input() -> None:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
     )
     assert (ended.returncode, ended.stdout.splitlines()[0]) == (0, "valid")
 
@@ -324,7 +324,7 @@ def test_without_the_extra_it_says_what_to_install() -> None:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
     )
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()

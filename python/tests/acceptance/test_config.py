@@ -133,4 +133,4 @@ def test_a_worker_needs_no_arguments(server: Server, workers: Workers, tmp_path:
     assert worker.logged("sidekiq.yml:7: require means nothing here; ignored")
     ended = jobwire("enqueue", "Note", "1", "-q", "critical", REDIS_URL=server.url)
     assert ended.returncode == 0, ended.stderr
-    wait_until(lambda: client.llen("test:ran") == 1, timeout=15)
+    wait_until(lambda: client.llen("test:ran") == 1, timeout=60)

@@ -103,18 +103,18 @@ def test_nobody_waits_for_a_process_of_the_same_machine(server: Server, workers:
     identities = [worker.identity(client) for worker in (sleeping, dying)]
     with Client(server.url) as enqueuer:
         enqueuer.push_bulk("Hold", [[1], [2]])
-    wait_until(lambda: len(traces(server, recording.STARTED)) == 2, 20)
+    wait_until(lambda: len(traces(server, recording.STARTED)) == 2, 60)
     sleeping.send(signal.SIGSTOP)
     dying.kill()
     assert all(client.ttl(identity) > 20 for identity in identities)
     workers.start(APP, "--redis", server.url, "-c", "2")
-    wait_until(lambda: len(traces(server, recording.STARTED)) == 3, 20, "the job to run again")
+    wait_until(lambda: len(traces(server, recording.STARTED)) == 3, 60, "the job to run again")
     assert client.hlen(f"jobwire:private:{identities[0]}") == 1
     assert client.exists(*identities) == 1
     assert client.get("jobwire:stat:recovered") == b"1"
     client.set(recording.RELEASE, 1)
     sleeping.send(signal.SIGCONT)
-    wait_until(lambda: len(traces(server, recording.RAN)) == 2, 20)
+    wait_until(lambda: len(traces(server, recording.RAN)) == 2, 60)
 
 
 @pytest.mark.thorough

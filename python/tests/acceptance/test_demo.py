@@ -148,7 +148,7 @@ def test_interrupted_it_leaves_nothing(tmp_path: Path, how: signal.Signals) -> N
         if sys.platform == "linux":
             assert len(processes(scratch)) == 3, "demo, server, worker"
         demo.send_signal(how)
-        output, _ = demo.communicate(timeout=30)
+        output, _ = demo.communicate(timeout=60)
     finally:
         demo.terminate()
     assert demo.returncode == 128 + how, output

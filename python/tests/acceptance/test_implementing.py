@@ -100,7 +100,7 @@ def shell(server: Server, tmp_path: Path) -> Shell:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=60,
             check=False,
         )
 
@@ -183,7 +183,7 @@ def node(script: str, *arguments: object) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -256,7 +256,7 @@ def test_javascript_client_tells_the_outcome(server: Server) -> None:
         answer = threading.Thread(target=hang_up, args=(listener,))
         answer.start()
         said = node(script, listener.getsockname()[1])
-        answer.join(30)
+        answer.join(60)
     assert re.match("may have been written: [0-9a-f]{24} ", said)
 
 

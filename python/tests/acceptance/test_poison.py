@@ -29,10 +29,10 @@ def test_a_job_that_kills_its_workers_is_put_aside(server: Server, workers: Work
         enqueuer.push("Note", [])
     for _ in range(4):
         killed = workers.start(APP, "--redis", server.url, "-c", "1")
-        assert killed.wait(30) == -9, killed.log.read_text()
+        assert killed.wait(60) == -9, killed.log.read_text()
     last = workers.start(APP, "--redis", server.url, "-c", "1")
-    wait_until(lambda: client.zcard("dead") == 1, 30, "the burial")
-    wait_until(lambda: client.get("stat:processed") == b"1", 30, "the other job")
+    wait_until(lambda: client.zcard("dead") == 1, 60, "the burial")
+    wait_until(lambda: client.get("stat:processed") == b"1", 60, "the other job")
     [text] = client.zrange("dead", 0, -1)
     dead_limits = json.loads(text)
     assert (dead_limits["jid"], dead_limits["error_class"]) == (jid, "jobwire.PoisonPill")

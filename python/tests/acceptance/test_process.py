@@ -165,7 +165,7 @@ def test_a_closed_terminal_stops(server: Server, fleet: Fleet, processes: str) -
         assert redis.scard("processes") == 0
     finally:
         os.close(slave)
-        reader.join(10)  # the last who has the terminal open is gone, so there is an end
+        reader.join(60)  # the last who has the terminal open is gone, so there is an end
         os.close(master)
 
 

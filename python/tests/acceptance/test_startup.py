@@ -42,7 +42,7 @@ def test_a_worker_loads_nothing_that_only_other_commands_need(
 ) -> None:
     (tmp_path / "shop.py").write_text(APP)
     workers.start("shop:app", "--redis", server.url)
-    wait_until((tmp_path / "loaded").exists, 30, "the worker's first beat")
+    wait_until((tmp_path / "loaded").exists, 60, "the worker's first beat")
     loaded = set((tmp_path / "loaded").read_text().split())
     packages = loaded | {name.partition(".")[0] for name in loaded}
     assert "jobwire.worker.process.launcher" in loaded

@@ -336,7 +336,7 @@ def stranger(greeting: bytes) -> Iterator[int]:
         thread.start()
         yield listening.getsockname()[1]
         listening.shutdown(socket.SHUT_RDWR)
-        thread.join(10)
+        thread.join(60)
 
 
 @pytest.mark.parametrize(

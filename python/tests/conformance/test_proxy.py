@@ -32,7 +32,7 @@ class Wire:
     """A client that says bytes and hears bytes."""
 
     def __init__(self, proxy: Proxy) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", proxy.port), timeout=10)
+        self.socket = socket.create_connection(("127.0.0.1", proxy.port), timeout=60)
         self._splitter = resp.Splitter()
         self._heard: list[bytes] = []
 
@@ -317,10 +317,10 @@ def test_a_kill_is_a_crash_of_the_whole_process(
             wait_until(lambda: client.get("n"))
             seen = sum(call.words[1] == b"n" for call in proxy.calls)
             proxy.add(Rule(kill))
-            assert process.wait(10) == -signal.SIGKILL
+            assert process.wait(60) == -signal.SIGKILL
         finally:
             process.kill()
-            process.wait(10)
+            process.wait(60)
         n, m = int(client.get("n")), int(client.get("m"))
         assert seen <= n
         last = proxy.calls[-1]
@@ -350,13 +350,13 @@ def test_a_command_costs_little(server: Server, board: Switchboard) -> None:
     """A bound that catches a proxy gone wrong, not a measurement."""
     proxy = board.open("127.0.0.1", server.port)
 
-    def median(url: str) -> float:
+    def least(url: str) -> float:
         with redis.Redis.from_url(url) as client:
             taken = []
             for _ in range(1000):
                 started = time.perf_counter()
                 client.ping()
                 taken.append(time.perf_counter() - started)
-            return sorted(taken)[500]
+            return min(taken)  # of many: a busy machine disturbs most of them, not all
 
-    assert median(proxy.url()) - median(server.url) < 0.002
+    assert least(proxy.url()) - least(server.url) < 0.002

@@ -160,9 +160,9 @@ def test_our_client_and_worker_break_nothing(fetch: str, server: Server, tmp_pat
     )
     with server.client() as client:
         try:
-            wait_until(lambda: client.zcard("retry") and client.zcard("dead"), 30, "two failures")
-            wait_until(lambda: not client.zcard("schedule"), 30, "the promotion")
-            wait_until(lambda: not client.llen("queue:default"), 30, "all to be taken")
+            wait_until(lambda: client.zcard("retry") and client.zcard("dead"), 60, "two failures")
+            wait_until(lambda: not client.zcard("schedule"), 60, "the promotion")
+            wait_until(lambda: not client.llen("queue:default"), 60, "all to be taken")
             process.send_signal(signal.SIGTERM)
             said = process.communicate(timeout=60)[1]
         finally:
@@ -284,7 +284,7 @@ def test_nothing_is_left_behind(number: signal.Signals) -> None:
     process.send_signal(number)
     process.wait(60)
     process.stdout.close()
-    wait_until(lambda: all(map(gone, pids)), 20, f"the end of {pids}")
+    wait_until(lambda: all(map(gone, pids)), 60, f"the end of {pids}")
 
 
 # -- odd clients

@@ -135,7 +135,7 @@ GREETINGS = {"CLIENT", "HELLO", "AUTH", "SELECT"}
 @contextmanager
 def listening(server: Server) -> Iterator[Callable[[], list[Heard]]]:
     """Yield a function that returns what the server was told since, but for greetings."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as monitor:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as monitor:
         reader = monitor.makefile("rb")
         monitor.sendall(b"MONITOR\r\n")
         assert reader.readline() == b"+OK\r\n"

@@ -255,7 +255,7 @@ def test_a_connection_killed_before_the_reply(server: Server, connect: Connect) 
     pushing = in_background(lambda: client.push("A", jid=JID))
     server.client().client_kill_filter(_id=waiting_client(server))
     with pytest.raises(MaybeWritten) as caught:
-        pushing.result(10)
+        pushing.result(60)
     release_writes(server)
     assert caught.value.unsure == (JID,)
     assert everything(server) == {}
@@ -270,7 +270,7 @@ def test_a_server_killed_before_the_reply(server: Server, connect: Connect) -> N
     waiting_client(server)
     server.kill()
     with pytest.raises(MaybeWritten) as caught:
-        pushing.result(10)
+        pushing.result(60)
     assert caught.value.unsure == (JID,)
     with pytest.raises(RedisUnreachable):
         client.push("A")

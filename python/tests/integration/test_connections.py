@@ -149,7 +149,7 @@ class TlsProxy:
             target=lambda: self._loop.run_until_complete(self._serve(ready))
         )
         self._thread.start()
-        assert ready.wait(10)
+        assert ready.wait(60)
 
     async def _serve(self, ready: threading.Event) -> None:
         listener = await asyncio.start_server(
@@ -159,9 +159,10 @@ class TlsProxy:
         ready.set()
         await self._stop.wait()
         listener.close()
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
             task.cancel()
-        await asyncio.sleep(0.05)
+        await asyncio.gather(*others, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         inner = await asyncio.open_connection("127.0.0.1", self._server.port)
@@ -184,7 +185,7 @@ class TlsProxy:
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(60)
         self._loop.close()
 
 
@@ -279,15 +280,15 @@ def test_a_worker_has_few_connections(server: Server) -> None:
     @app.job(name="Wait")
     def wait() -> None:
         entered.release()
-        busy.wait(20)
+        busy.wait(60)
 
     with running(app, server, concurrency=10):
         wait_until(lambda: names(server)["jobwire-wakeup"] == 1)
         idle = sum(names(server).values())
         with Client(server.url, generation=8) as client:
             client.push_bulk("Wait", [[]] * 30)
-            assert entered.acquire(timeout=20)
-            assert entered.acquire(timeout=20)
+            assert entered.acquire(timeout=60)
+            assert entered.acquire(timeout=60)
         working = sum(names(server).values())
         busy.set()
         wait_until(lambda: server.client().get("stat:processed") == b"30")
@@ -368,7 +369,7 @@ def test_a_thread_does_not_wait_for_ever(server: Server) -> None:
     with pytest.raises(RedisUnreachable, match="all 1 connections were in use"):
         redis.run(echo("x"))
     server.client().lpush("never", "now")
-    holding.join(10)
+    holding.join(60)
     assert redis.run(echo("x")) == b"x"
     redis.close()
 
@@ -516,7 +517,7 @@ def test_one_attempt_to_connect_serves_all_tasks(server: Server) -> None:
             pushes = [client.push("A") for _ in range(50)]
             errors = await asyncio.gather(*pushes, return_exceptions=True)
             assert {type(each) for each in errors} == {RedisUnreachable}
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 12  # 50 attempts would take 15 s
             server.resume()
             assert await client.push("A")
 

@@ -51,12 +51,12 @@ class User:
 
     def end(self) -> None:
         self.tell_to_end()
-        assert self.process.wait(20) == 0
+        assert self.process.wait(60) == 0
 
     def kill(self) -> None:
         self.process.kill()
         with self.process:  # closes the pipes
-            self.process.wait(20)
+            self.process.wait(60)
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ class Background:
         return self._thread.ident
 
     def end(self) -> BaseException | None:
-        self._thread.join(20)
+        self._thread.join(60)
         assert not self._thread.is_alive()
         return self.error
 
@@ -176,7 +176,7 @@ def test_time_is_up_for_a_job_that_hears_nothing(isolation: Isolation, tmp_path:
     began = time.monotonic()
     with pytest.raises(JobTimeout, match="still running after 1 s"):
         run(isolation, "Hang", tmp_path / "out", timeout=1.0)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 50  # it sleeps for 60 s
     for pid in lines(tmp_path / "out")[0].split():
         wait_until(lambda pid=pid: gone(int(pid)))  # type: ignore[misc]
     run(isolation, "Who", tmp_path / "next", timeout=30)
@@ -319,10 +319,10 @@ def program(*arguments: str, **options: Any) -> subprocess.Popen[str]:
 def test_no_process_outlives_a_worker_that_is_killed(tmp_path: Path) -> None:
     """SIG-5: neither the one with a job nor the idle one nor what the job has started."""
     with program("human", str(tmp_path / "out")) as worker:
-        pids = wait_until(lambda: lines(tmp_path / "out"), 20)[0].split()
+        pids = wait_until(lambda: lines(tmp_path / "out"), 60)[0].split()
         children = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
         worker.kill()
-        worker.wait(10)
+        worker.wait(60)
     for pid in {*pids[:1], *children}:
         wait_until(lambda pid=pid: gone(int(pid)))  # type: ignore[misc]
     if not gone(int(pids[1])):  # the kernel may be quicker than its parent
@@ -332,7 +332,7 @@ def test_no_process_outlives_a_worker_that_is_killed(tmp_path: Path) -> None:
 def test_a_jobs_log_lines_are_the_workers(tmp_path: Path) -> None:
     """Format, level, thread and job are as everywhere else; the pid is its own."""
     with program("json") as worker:
-        _, said = worker.communicate(timeout=30)
+        _, said = worker.communicate(timeout=60)
     line = json.loads(said.splitlines()[-1])
     assert line["msg"] == "hello"
     assert line["pid"] != worker.pid

@@ -30,7 +30,7 @@ def polling(server: Server) -> Iterator[None]:
     try:
         yield
     finally:
-        poller.close(timeout=5)
+        poller.close(timeout=60)
         redis.close()
 
 
@@ -42,7 +42,7 @@ def test_members_that_stay_block_nobody(server: Server) -> None:
     client.zadd("schedule", dict.fromkeys(stuck, 1.0))
     client.zadd("schedule", {json.dumps({"class": "A", "queue": "good", "jid": "last"}): 2.0})
     with polling(server):
-        wait_until(lambda: client.llen("queue:good") == 1, 10, what="the member behind to be moved")
+        wait_until(lambda: client.llen("queue:good") == 1, 60, what="the member behind to be moved")
     assert client.zcard("schedule") == len(stuck)
     assert client.get("queue:broken") == b"no list"
 
@@ -53,5 +53,5 @@ def test_a_broken_retry_set_does_not_stop_the_schedule(server: Server) -> None:
     client.set("retry", "no sorted set")
     client.zadd("schedule", {json.dumps({"class": "A", "queue": "good", "jid": "1"}): 1.0})
     with polling(server):
-        wait_until(lambda: client.llen("queue:good") == 1, 10, what="the member to be moved")
+        wait_until(lambda: client.llen("queue:good") == 1, 60, what="the member to be moved")
     assert client.get("retry") == b"no sorted set"

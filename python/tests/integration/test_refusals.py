@@ -133,26 +133,26 @@ def test_a_worker_waits_until_the_server_is_itself_again(
     def take(number: int) -> None:
         if number == 1:
             entered.set()
-            leave.wait(30)
+            leave.wait(60)
 
     with (
         Client(server.url, generation=8) as pusher,
         running(app, server, concurrency=1, fetch=fetch),
     ):
         pusher.push("Take", [1])
-        assert entered.wait(10)
+        assert entered.wait(60)
         with trouble(server):
             leave.set()
             with pytest.raises(RedisTrouble, match=words):
                 pusher.push("Take", [2])
             wait_until(lambda: "failed and is tried again" in caplog.text, what="the line down")
-        wait_until(lambda: "again, after" in caplog.text, 20, what="the line up")
+        wait_until(lambda: "again, after" in caplog.text, 60, what="the line up")
         assert pusher.push("Take", [3])
         client: Any = server.client()
-        wait_until(lambda: not client.llen("queue:default"), 20)
+        wait_until(lambda: not client.llen("queue:default"), 60)
         if fetch == "reliable":
-            wait_until(lambda: client.get("stat:processed") == b"2", 20)
-            wait_until(lambda: client.keys("jobwire:private:*") == [], 20)
+            wait_until(lambda: client.get("stat:processed") == b"2", 60)
+            wait_until(lambda: client.keys("jobwire:private:*") == [], 60)
     down = [r.getMessage() for r in caplog.records if "fetching failed" in r.getMessage()]
     assert len(down) <= 1
     assert client.zcard("retry") == 0
@@ -195,9 +195,9 @@ def test_a_server_that_is_loading_is_waited_for(
         wait_until(loading)
         assert isinstance(said[-1], RedisRefused)
         assert said[-1].code == "LOADING"
-        starting.join(30)
+        starting.join(60)
         pusher.push("Take", [3])
-        wait_until(lambda: ran == [1, 3], 20)
+        wait_until(lambda: ran == [1, 3], 60)
         wait_until(lambda: "fetching again, after" in caplog.text)
     assert len([r for r in caplog.records if "fetching failed" in r.getMessage()]) == 1
 
@@ -231,7 +231,7 @@ def test_a_blocked_fetch_that_a_failover_ends(
             assert "UNBLOCKED" not in caplog.text  # repeated, and the second answer counts
         with Client(server.url, generation=8) as pusher:
             pusher.push("Take", [1])
-        wait_until(lambda: ran == [1], 20)
+        wait_until(lambda: ran == [1], 60)
 
 
 def test_an_acl_that_forbids_what_is_not_needed(server: Server) -> None:

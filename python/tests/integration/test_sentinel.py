@@ -52,7 +52,7 @@ def test_a_client_finds_the_primary_and_the_next_one(
             except RedisTrouble:
                 return None
 
-        assert wait_until(pushed, 30, "a push to the new primary") == "after"
+        assert wait_until(pushed, 60, "a push to the new primary") == "after"
         assert second.client().llen("queue:default") == 2
         with pytest.raises(RedisUnreachable, match="other") as caught:
             connect(url.replace(NAME, "other"), generation=8).push("A")
@@ -115,7 +115,7 @@ def test_a_failover_loses_no_job(
             failing.join(90)
             assert not failing.is_alive()
             wait_until(lambda: len(ran) == JOBS, 120, "all jobs to have run")
-            wait_until(lambda: "again, after" in caplog.text, 30, "the line that it is over")
+            wait_until(lambda: "again, after" in caplog.text, 60, "the line that it is over")
     lost, twice = JOBS - len(ran), sum(ran.values()) - JOBS
     logging.getLogger(__name__).info(
         "pushed %d, pushed again %d, lost %d, run more than once %d", JOBS, unsure, lost, twice

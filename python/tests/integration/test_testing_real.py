@@ -163,7 +163,7 @@ def test_a_drain_says_what_is_not_done(server: Server) -> None:
 
     @app.job
     def slow() -> None:
-        go.wait(20)
+        go.wait(60)
 
     @app.job(retry=False)
     def broken() -> None:
@@ -285,7 +285,7 @@ def test_no_server_is_left_behind(how: str, tmp_path: Path) -> None:
         if how == "kill":
             os.kill(process.pid, signal.SIGKILL)
         process.stdin.close()
-        process.wait(20)
+        process.wait(60)
 
         def gone() -> bool:
             try:

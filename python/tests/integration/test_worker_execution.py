@@ -243,7 +243,7 @@ def test_what_a_shutdown_leads_to_is_no_failure(
     text = b'{ "class":"Wait","args":[],"retry":true}'
     push(server, text)
     with running(app, server, concurrency=1, timeout=0.1, fetch=fetch):
-        assert started.wait(10)
+        assert started.wait(60)
     client = server.client()
     assert client.lrange("queue:default", 0, -1) == [text]
     assert not client.exists("retry", "dead")
@@ -383,7 +383,7 @@ def test_jobs_enqueue_jobs(server: Server) -> None:
     app.connect(server.url)
     async_tree.enqueue()
     with running(app, server):
-        assert done.wait(10)
+        assert done.wait(60)
         wait_until(lambda: stat(server, "processed") == 9)
     assert members(server, "retry") == []
 

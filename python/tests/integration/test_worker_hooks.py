@@ -322,14 +322,14 @@ def test_a_job_that_others_recovered_has_no_death_here(server: Server) -> None:
     @app.job(name="Fail")
     def fail(text: str) -> None:
         entered.set()
-        go.wait(10)
+        go.wait(60)
         raise ValueError(text)
 
     deaths: list[Job] = []
     app.on_death(lambda job, error: deaths.append(job))
     push(server, "boom", retry=0)
     with running(app, server) as worker:
-        assert entered.wait(10)
+        assert entered.wait(60)
         server.client().delete(f"jobwire:private:{worker.identity}")
         go.set()
         wait_until(lambda: server.client().get("jobwire:stat:lost"))
@@ -343,10 +343,10 @@ def test_a_slow_error_handler_holds_up_no_outcome(server: Server) -> None:
     failing(app)
     stored = threading.Event()
     told: list[bool] = []
-    app.on_error(lambda error, job: told.append(stored.wait(10)))
+    app.on_error(lambda error, job: told.append(stored.wait(60)))
     push(server, "boom", retry=True)
     with running(app, server):
-        wait_until(lambda: members(server, "retry"), timeout=8)
+        wait_until(lambda: members(server, "retry"), timeout=60)
         stored.set()
         wait_until(lambda: told)
     assert told == [True]
@@ -635,7 +635,7 @@ def test_a_time_limit_counts_from_the_first_job_of_a_thread(server: Server) -> N
 
     def slowly(processor: Processor) -> None:
         start(processor)
-        assert begun.wait(10)
+        assert begun.wait(60)
         ended.wait(1)
 
     start = Processor.start

@@ -39,7 +39,7 @@ class Steps:
         def step(number: int) -> None:
             if number == stop_at:
                 self.waiting.set()
-                self.go.wait(10)
+                self.go.wait(60)
             self.seen.append(number)
 
         if is_async:
@@ -90,12 +90,12 @@ def test_a_stop_interrupts_at_an_item_and_another_worker_goes_on(
     client = server.client()
     push(server, enqueued_at=1)
     with running(first.app, server, fetch=fetch) as worker:
-        assert first.waiting.wait(10)
+        assert first.waiting.wait(60)
         stopping = threading.Thread(target=worker.stop)
         stopping.start()
         wait_until(worker._quiet.is_set)
         first.go.set()
-        stopping.join(10)
+        stopping.join(60)
         (text,) = client.lrange("queue:default", 0, -1)
         assert json.loads(text)["enqueued_at"] > 10**12
         assert "retry_count" not in json.loads(text)

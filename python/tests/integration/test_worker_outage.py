@@ -82,7 +82,7 @@ def test_a_restart_of_redis_costs_no_job_and_two_lines(
         server.start()
         wait_until(lambda: "next" in gate.entered)
         wait_until(lambda: server.client().zcard("retry") == 1)
-        wait_until(lambda: lines(caplog, "fetching again"), timeout=3)
+        wait_until(lambda: lines(caplog, "fetching again"))
         push(server, "after")
         wait_until(lambda: "after" in gate.entered)
         wait_until(lambda: not server.client().exists(f"jobwire:private:{worker.identity}"))
@@ -295,5 +295,5 @@ def test_stopping_without_redis_ends_in_time(
         began = time.monotonic()
         threading.Timer(0.5, gate.open.set).start()
         worker.stop()
-        assert time.monotonic() - began < 12
+        assert time.monotonic() - began < 60
     assert lines(caplog, "were not put back")

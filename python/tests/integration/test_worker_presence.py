@@ -99,7 +99,7 @@ def test_work_records_show_what_runs(server: Server, fetch: FetchMode) -> None:
     @app.job(name="Wait")
     def wait(items: list[int]) -> None:
         items.clear()
-        assert release.wait(20)
+        assert release.wait(60)
 
     client = server.client()
     text = '{"class":"Wait", "args":[[1,"é"]],"jid":"j"}'
@@ -217,7 +217,7 @@ def test_dump_shows_every_thread_and_task(server: Server, caplog: pytest.LogCapt
     @app.job(name="StuckHere")
     def stuck_here() -> None:
         entered.append(1)
-        release.wait(20)
+        release.wait(60)
 
     @app.job(name="StuckThere")
     async def stuck_there() -> None:
@@ -250,17 +250,17 @@ def test_who_leaves_waits_for_what_its_heart_is_doing(
 
     def hold() -> None:
         entered.set()
-        assert go_on.wait(20)
+        assert go_on.wait(60)
 
     with running(App(), server) as launcher:
         beating = launcher._heartbeat
         monkeypatch.setattr(beating, "_on_beat", hold)
-        assert entered.wait(20)
+        assert entered.wait(60)
         leaving = threading.Thread(target=beating.close)
         leaving.start()
         wait_until(lambda: not server.client().scard("processes"))
         assert leaving.is_alive()
         go_on.set()
-        leaving.join(20)
+        leaving.join(60)
         assert not leaving.is_alive()
         assert not beating._thread.is_alive()

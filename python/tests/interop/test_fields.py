@@ -54,7 +54,7 @@ def make_due(client: redis.Redis) -> None:
 
 def wait_for(client: redis.Redis, key: str, count: int) -> list[bytes]:
     """Wait for so many payloads in a sorted set; return them."""
-    wait_until(lambda: client.zcard(key) == count, 20, f"{count} members of {key}, seed {SEED}")
+    wait_until(lambda: client.zcard(key) == count, 60, f"{count} members of {key}, seed {SEED}")
     return members(client, key)
 
 
@@ -113,7 +113,7 @@ def test_both_in_turn(sidekiq: RealSidekiq, client: redis.Redis, server: Server)
         wait_for(client, "retry", 1)
     make_due(client)
     with worker_threads(server.url, poll=0.1):
-        wait_until(lambda: b'"retry_count":1' in b"".join(members(client, "retry")), 10)
+        wait_until(lambda: b'"retry_count":1' in b"".join(members(client, "retry")), 60)
     make_due(client)
     with sidekiq.worker(poll=0.1):
         (payload,) = wait_for(client, "dead", 1)

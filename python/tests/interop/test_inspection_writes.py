@@ -137,7 +137,7 @@ def test_a_worker_of_sidekiq_takes_what_was_retried(
     assert found is not None
     assert inspector.retry(found)
     with sidekiq.worker():
-        wait_until(lambda: results(client), 20, "the job")
+        wait_until(lambda: results(client), 60, "the job")
     assert results(client)[0]["jid"] == "a" * 24
 
 
@@ -147,7 +147,7 @@ def test_a_process_is_told_to_be_quiet_and_to_stop(
     """INSP-13: through Redis, seen at the next heartbeat."""
     with sidekiq.worker() as worker:
         inspector.quiet(worker.identity)
-        wait_until(lambda: inspector.processes()[0].quiet, 30, "quiet")
+        wait_until(lambda: inspector.processes()[0].quiet, 60, "quiet")
         inspector.stop(worker.identity)
         assert worker.wait(within=40) == 0
     assert inspector.processes() == []

@@ -87,7 +87,7 @@ def test_sidekiq_goes_on_after_python(
     assert client.hget(f"it-{jid}", "jw_total") == b"40"
     with sidekiq.worker(poll=None):
         wait_until(lambda: [each["jid"] for each in results(client)] == [jid], 40, "the end")
-        wait_until(lambda: not client.exists(f"it-{jid}"), 10, "the end of its state")
+        wait_until(lambda: not client.exists(f"it-{jid}"), 60, "the end of its state")
     assert items(client, jid) == list(range(ITEMS))
 
 
@@ -153,8 +153,8 @@ def test_workers_take_turns(
         assert shell.run(load(KEYS, jid)).executions == start + 1
         assert [record.jid for record in driver.queue_list()] == [jid]
     with worker_threads(server.url):
-        wait_until(lambda: len(results(client)) == 1, 30, "the end")
-        wait_until(lambda: not client.exists(f"it-{jid}"), 10, "the end of its state")
+        wait_until(lambda: len(results(client)) == 1, 60, "the end")
+        wait_until(lambda: not client.exists(f"it-{jid}"), 60, "the end of its state")
     assert items(client, jid) == list(range(count))
     assert driver.set_size("retry") == 0
 
@@ -167,7 +167,7 @@ def test_python_cancels_before_the_start(
     shell.run(cancel(KEYS, jid, now=1_786_960_000))
     with sidekiq.worker(poll=None):
         wait_until(lambda: [each["jid"] for each in results(client)] == [jid], 40, "its end")
-        wait_until(lambda: not client.exists(f"it-{jid}"), 10, "the end of its state")
+        wait_until(lambda: not client.exists(f"it-{jid}"), 60, "the end of its state")
     assert items(client, jid) == ([] if sidekiq.generation == 8 else [0, 1, 2])
     assert driver.set_size("retry") == 0
 

@@ -37,8 +37,8 @@ def test_each_job_runs_once(
         jids = python.push_bulk("SleepJob", half, queue="critical")
         jids += driver.perform_bulk("SleepJob", half)
         failed = python.push_bulk("FailJob", [[]] * FAILING)
-        wait_until(lambda: client.llen("app:results") >= JOBS, 30, "all runs")
-        wait_until(lambda: client.zcard("retry") == FAILING, 30, "all failures")
+        wait_until(lambda: client.llen("app:results") >= JOBS, 60, "all runs")
+        wait_until(lambda: client.zcard("retry") == FAILING, 60, "all failures")
         ruby.stop()  # when it writes its last statistics
     reports = results(client)
     assert Counter(report["jid"] for report in reports) == Counter(jids)
@@ -65,10 +65,10 @@ def test_pollers_race_for_due_jobs(
         half: list[list[Any]] = [[number] for number in range(JOBS // 2)]
         jids = python.push_bulk("EchoJob", half, at=due)
         jids += driver.push_bulk({"class": "EchoJob", "args": half, "at": due})
-        wait_until(lambda: client.llen("queue:default") >= JOBS, 20, "all promotions")
-        wait_until(lambda: client.zcard("schedule") == 0, 5, "an empty schedule")
+        wait_until(lambda: client.llen("queue:default") >= JOBS, 60, "all promotions")
+        wait_until(lambda: client.zcard("schedule") == 0, 60, "an empty schedule")
     assert time.time() >= due
     with sidekiq.worker(concurrency=4), worker_threads(server.url):
-        wait_until(lambda: client.llen("app:results") >= JOBS, 20, "all runs")
+        wait_until(lambda: client.llen("app:results") >= JOBS, 60, "all runs")
     assert Counter(report["jid"] for report in results(client)) == Counter(jids)
     assert driver.queue_size() == 0

@@ -53,19 +53,19 @@ def test_hooks_of_a_failing_job(sidekiq: RealSidekiq, driver: Driver, client: re
     jids = {name: str(driver.perform_async("RetryInJob", name)) for name in delays}
     before = time.time()
     with sidekiq.worker(poll=None):
-        wait_until(lambda: client.zcard("retry") == len(delays), 15, "the retries")
+        wait_until(lambda: client.zcard("retry") == len(delays), 60, "the retries")
         discarded = str(driver.perform_async("RetryInJob", "discard"))
-        wait_until(lambda: client.llen("queue:default") == 0, 10, "the discard")
+        wait_until(lambda: client.llen("queue:default") == 0, 60, "the discard")
         if sidekiq.generation == 8:  # the others are told of nothing
-            wait_until(lambda: hooks(client, discarded)[1:], 10, "the handlers of the discard")
+            wait_until(lambda: hooks(client, discarded)[1:], 60, "the handlers of the discard")
         killed = str(driver.perform_async("RetryInJob", "kill"))
         if sidekiq.generation == 6:  # knows neither word, and fails itself: stored all the same
             both = {discarded, killed}
-            wait_until(lambda: both <= set(members(client, "retry")), 10, "both retries")
+            wait_until(lambda: both <= set(members(client, "retry")), 60, "both retries")
         else:
-            wait_until(lambda: ("second-death", 1) in hooks(client, killed), 10, "the burial")
+            wait_until(lambda: ("second-death", 1) in hooks(client, killed), 60, "the burial")
         broken = str(driver.perform_async("BrokenHookJob"))
-        wait_until(lambda: [n for n, _ in hooks(client, broken)][2:], 10, "the second burial")
+        wait_until(lambda: [n for n, _ in hooks(client, broken)][2:], 60, "the second burial")
         last = client.zcard("dead")
     retries = members(client, "retry")
     for name in delays:
@@ -103,11 +103,11 @@ def test_fields_of_others_survive(
     fields = {name: value for name, value in RESERVED.items() if value is not None}
     jid = str(driver.push({"class": "FailJob", "args": [], "retry": 1, **fields}))
     with sidekiq.worker(poll=0.2):
-        wait_until(lambda: client.zcard("retry") == 1, 10, "the retry")
+        wait_until(lambda: client.zcard("retry") == 1, 60, "the retry")
         stored = members(client, "retry")[jid][0]
         assert {name: stored.get(name) for name in fields} == fields
         client.zunionstore("retry", {"retry": 0.0})
-        wait_until(lambda: client.zcard("dead") == 1, 10, "the burial")
+        wait_until(lambda: client.zcard("dead") == 1, 60, "the burial")
     buried = members(client, "dead")[jid][0]
     assert {name: buried.get(name) for name in fields} == fields
     assert {key: client.smembers(key) for key in foreign} == {key: {b"default"} for key in foreign}
@@ -120,7 +120,7 @@ def test_a_new_payload_that_has_failed_already(
     item = {"class": "FailJob", "args": [], "retry_count": 24, "failed_at": 1.5}
     jid = str(driver.push(item))
     with sidekiq.worker(poll=None):
-        wait_until(lambda: client.zcard("dead") == 1, 10, "the burial")
+        wait_until(lambda: client.zcard("dead") == 1, 60, "the burial")
     buried = members(client, "dead")[jid][0]
     assert (buried["retry_count"], buried["failed_at"]) == (25, 1.5)
     assert buried["retried_at"] > 0

@@ -25,7 +25,7 @@ def orders(
         commands(client) as seen,
         sidekiq.worker(queues=queues, concurrency=1),
     ):
-        wait_until(lambda: len(results(client)) == JOBS, 30, "all jobs")
+        wait_until(lambda: len(results(client)) == JOBS, 60, "all jobs")
     fetches = [command for command in seen if command[0] == "BRPOP"]
     return [tuple(key.removeprefix("queue:") for key in keys) for _, *keys, _ in fetches]
 

@@ -84,11 +84,11 @@ def test_iteration_and_metrics(sidekiq: RealSidekiq, driver: Driver, client: red
     key = f"it-{long}"
     cancelled = ""
     with sidekiq.worker(concurrency=3, poll=None) as worker:
-        wait_until(lambda: items(client, long), 10, "the first item")
+        wait_until(lambda: items(client, long), 60, "the first item")
         began = time.time()
         if sidekiq.generation == 8:
             cancelled = str(driver.perform_async("IterJob", ITEMS * 10, PAUSE))
-            wait_until(lambda: items(client, cancelled), 5, "the other's first item")
+            wait_until(lambda: items(client, cancelled), 60, "the other's first item")
             with commands(client) as seen:
                 answer = driver.eval("Sidekiq::Client.new.cancel!(with)", cancelled)
             assert ["HSETNX", f"it-{cancelled}", "cancelled", str(answer)] in seen
@@ -137,8 +137,8 @@ def test_iteration_and_metrics(sidekiq: RealSidekiq, driver: Driver, client: red
         driver.eval("Sidekiq::Client.new.cancel!(with)", early)
     with sidekiq.worker(poll=None):
         done = len(results(client)) + 1
-        wait_until(lambda: len(results(client)) == done, 15, "the end of the iteration")
-        wait_until(lambda: not client.exists(key), 5, "the end of its state")
+        wait_until(lambda: len(results(client)) == done, 60, "the end of the iteration")
+        wait_until(lambda: not client.exists(key), 60, "the end of its state")
     # The item at the cursor is the first of the second run.
     assert items(client, long) == list(range(ITEMS))
     retries = [record.item for record in driver.set_list("retry") if record.jid == early]

@@ -26,19 +26,19 @@ def test_a_key_that_is_no_list(sidekiq: RealSidekiq, driver: Driver, client: red
     jid = driver.perform_async("EchoJob")
     skipped = driver.push({"class": "EchoJob", "args": [], "skip": True})
     with sidekiq.worker(queues=["bad", "default"], concurrency=1, poll=None) as worker:
-        wait_until(lambda: "WRONGTYPE" in worker.log(), 10, "the complaint")
+        wait_until(lambda: "WRONGTYPE" in worker.log(), 60, "the complaint")
         assert results(client) == []
         assert driver.queue_size() == 2
         client.delete("queue:bad")
-        wait_until(lambda: driver.queue_size() == 0, 10, "the end of the queue")
+        wait_until(lambda: driver.queue_size() == 0, 60, "the end of the queue")
         with commands(client) as seen:
             fetches = asked(client)
             # Counted when it ends: only the second to end is sure to have begun in here.
-            wait_until(lambda: asked(client) > fetches + 1, 10, "two more fetches")
+            wait_until(lambda: asked(client) > fetches + 1, 60, "two more fetches")
         assert ["BRPOP", "queue:bad", "queue:default", "2"] in seen
         worker.signal(signal.SIGTSTP)
-        wait_until(lambda: "accepting" in worker.log(), 5, "quiet")
-        wait_until(lambda: not blocked(client), 5, "the end of fetching")
+        wait_until(lambda: "accepting" in worker.log(), 60, "quiet")
+        wait_until(lambda: not blocked(client), 60, "the end of fetching")
         late = driver.perform_async("EchoJob")
         assert worker.stop() == 0
     assert [result["jid"] for result in results(client)] == [jid]

@@ -29,7 +29,7 @@ def test_listed_quieted_and_stopped(
     options = ["-q", "critical,3", "-q", "default,1", "-c", "3", "-g", "shop"]
     options += ["--label", "blue", "--label", "eu"]
     with worker_process(server.url, *options) as worker:
-        wait_until(lambda: started(client) == [jid], 10, "the job's start")
+        wait_until(lambda: started(client) == [jid], 60, "the job's start")
         (process,) = driver.processes()
         assert process.identity == worker.identity
         assert (process.hostname, process.pid) == (socket.gethostname(), worker.pid)
@@ -53,11 +53,11 @@ def test_listed_quieted_and_stopped(
         assert work.run_at == pytest.approx(time.time(), abs=60)
         assert work.run_at % 1 == 0
         assert driver.stats()["workers_size"] == 1
-        wait_until(lambda: "quiet:" in worker.log(), 5, "the end of fetching")
+        wait_until(lambda: "quiet:" in worker.log(), 60, "the end of fetching")
         late = driver.perform_async("EchoJob", "too late")
 
         wait_until(lambda: driver.processes()[0].quiet, BEAT, "the quiet flag")
-        wait_until(lambda: "stopping" in worker.log(), 5, "the stop")
+        wait_until(lambda: "stopping" in worker.log(), 60, "the stop")
         assert driver.processes()[0].busy == 1  # it waits for the job
         open_gate(client, "g")
         assert worker.wait(within=10) == 0
@@ -75,7 +75,7 @@ def test_the_dead_are_pruned_and_term_leaves_nothing(
     """BEAT-7, BEAT-8, SIG-1: who has no hash leaves the list when a worker boots."""
     client.sadd("processes", "gone:1:0123456789ab")
     with worker_process(server.url) as worker:
-        wait_until(lambda: client.smembers("processes") == {worker.identity.encode()}, 5)
+        wait_until(lambda: client.smembers("processes") == {worker.identity.encode()}, 60)
         assert [process.identity for process in driver.processes()] == [worker.identity]
         assert worker.stop() == 0
     assert driver.processes() == []

@@ -57,8 +57,8 @@ def test_precise_pollers_beside_two_of_sidekiqs(
             early: Any = dict.fromkeys(client.zrange("schedule", 0, 9), due)
             client.zadd("retry", early)
             client.zrem("schedule", *client.zrange("retry", 0, -1))
-        wait_until(lambda: client.llen("queue:default") >= len(jids), 30, "all promotions")
-        wait_until(lambda: not client.exists("schedule", "retry"), 10, "empty sets")
+        wait_until(lambda: client.llen("queue:default") >= len(jids), 60, "all promotions")
+        wait_until(lambda: not client.exists("schedule", "retry"), 60, "empty sets")
     found = [json.loads(text)["jid"] for text in client.lrange("queue:default", 0, -1)]
     assert Counter(found) == Counter(jids)
 
@@ -83,7 +83,7 @@ def test_a_poison_pill_is_read_and_retried(
     driver.eval(f"{entry}.retry; nil")
     assert client.zcard("dead") == 0
     with sidekiq.worker():
-        wait_until(lambda: client.llen("app:results") == 1, 20, "the run")
+        wait_until(lambda: client.llen("app:results") == 1, 60, "the run")
     assert results(client)[0]["jid"] == jid
 
 
@@ -94,5 +94,5 @@ def test_sidekiq_serves_a_paused_queue(
     client.sadd("jobwire:paused", "default")
     driver.push({"class": "EchoJob", "args": [7]})
     with sidekiq.worker():
-        wait_until(lambda: client.llen("app:results") == 1, 20, "the run")
+        wait_until(lambda: client.llen("app:results") == 1, 60, "the run")
     assert client.smembers("jobwire:paused") == {b"default"}

@@ -39,7 +39,7 @@ def python(fleet: SidekiqWorker, server: Server) -> Iterator[Launcher]:
 
 def in_set(driver: Driver, name: Any, count: int) -> list[Record]:
     """Wait for so many members, sure of it that the API can read all of each."""
-    wait_until(lambda: driver.set_size(name) == count, 15, f"{count} members of {name}")
+    wait_until(lambda: driver.set_size(name) == count, 60, f"{count} members of {name}")
     records = driver.set_list(name)
     assert [record.raised for record in records] == [{}] * count
     return records
@@ -47,7 +47,7 @@ def in_set(driver: Driver, name: Any, count: int) -> list[Record]:
 
 def wait_for_runs(client: redis.Redis, jids: set[str]) -> None:
     """Wait until these jobs, and no others, have run to their end, each once."""
-    wait_until(lambda: client.llen("app:results") >= len(jids), 15, "the runs")
+    wait_until(lambda: client.llen("app:results") >= len(jids), 60, "the runs")
     assert sorted(report["jid"] for report in results(client)) == sorted(jids)
 
 
@@ -88,7 +88,7 @@ def test_a_failure_in_python_is_one_to_ruby(
     def failed_twice() -> list[dict[str, Any]]:
         return [each.item for each in driver.set_list("retry") if "retried_at" in each.item]
 
-    (again,) = wait_until(failed_twice, 10, "the second failure")
+    (again,) = wait_until(failed_twice, 60, "the second failure")
     assert again["retry_count"] == 0
     assert again["failed_at"] == item["failed_at"]
     assert is_time(again["retried_at"], sidekiq.generation)
@@ -164,7 +164,7 @@ def test_the_dead_of_python(driver: Driver, client: redis.Redis, python: Launche
     jobs["FailWithoutRetryJob"].enqueue()
     malformed = [b'{"class":"EchoJob","args":[', b'{"class":NaN}', b'{"a":"\xff"}']
     client.lpush("queue:default", *malformed)
-    wait_until(lambda: driver.set_size("dead") == 5, 10, "five dead")
+    wait_until(lambda: driver.set_size("dead") == 5, 60, "five dead")
     records = driver.set_list("dead")
     assert {record.payload for record in records if record.jid is None} == set(malformed)
     for jid in (flaky, hopeless):

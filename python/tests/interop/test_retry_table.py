@@ -122,7 +122,7 @@ def test_same_outcome(
 
     client.lpush("queue:default", *payloads)
     with sidekiq.worker(poll=None, concurrency=4) as worker:
-        wait_until(lambda: client.llen("queue:default") == 0, 20, "the run in Ruby")
+        wait_until(lambda: client.llen("queue:default") == 0, 60, "the run in Ruby")
         worker.stop()
     wait_until(processed, 1, "Ruby's statistics")
     ruby = outcomes(client)
@@ -131,5 +131,5 @@ def test_same_outcome(
     client.lpush("queue:default", *payloads)
     app = make_app(generation=8 if sidekiq.generation == 8 else 7)
     with worker_threads(server.url, app=app):
-        wait_until(processed, 20, "the run in Python")
+        wait_until(processed, 60, "the run in Python")
     assert differences(ruby, outcomes(client)) == []

@@ -55,7 +55,7 @@ def test_sidekiq_loses_a_job_with_an_unknown_log_level(
         payload = {**base, "jid": f"{number:024x}", "args": [name], "log_level": level}
         client.lpush("queue:default", text(payload))
     with sidekiq.worker(poll=None, concurrency=1):
-        wait_until(lambda: f"{len(levels):024x}" in jids(client), 20, "the last job")
+        wait_until(lambda: f"{len(levels):024x}" in jids(client), 60, "the last job")
     ran = {report["args"][0] for report in results(client)}
     # 6 and 7 pass over a name that they do not know.
     assert ran == {"good", "none", *(["name"] if sidekiq.generation < 8 else [])}

@@ -44,7 +44,7 @@ def test_arguments_of_every_shape_come_back_exactly(
     texts = [json.loads(record.payload)["args"] for record in reversed(driver.queue_list())]
     assert exact(texts) == exact(ARGS)
     with sidekiq.worker():
-        wait_until(lambda: len(results(client)) == len(ARGS), 10, "all results")
+        wait_until(lambda: len(results(client)) == len(ARGS), 60, "all results")
     ran = {result["jid"]: result["args"] for result in results(client)}
     assert exact([ran[jid] for jid in jids]) == exact(ARGS)
 
@@ -83,8 +83,8 @@ def test_failures_and_what_the_api_does_with_them(
     killed, deleted, moved, retried = map(str, jids)
     dead = driver.perform_async("FailToDeadJob", "at once")
     with sidekiq.worker(poll=None):
-        wait_until(lambda: driver.set_size("retry") == 4, 10, "four retries")
-        wait_until(lambda: driver.set_size("dead") == 1, 10, "one dead job")
+        wait_until(lambda: driver.set_size("retry") == 4, 60, "four retries")
+        wait_until(lambda: driver.set_size("dead") == 1, 60, "one dead job")
     record = driver.find("retry", killed)
     assert record.raised == {}
     assert record.item["error_class"] == "ShoutError"
@@ -111,9 +111,9 @@ def test_due_retries_are_promoted(
 ) -> None:
     jid = str(driver.perform_async("FlakyJob", 1, "second time"))
     with sidekiq.worker(poll=0.2):
-        wait_until(lambda: driver.set_size("retry") == 1, 10, "the retry")
+        wait_until(lambda: driver.set_size("retry") == 1, 60, "the retry")
         driver.reschedule("retry", jid, 1.0)
-        wait_until(lambda: results(client), 10, "the second run")
+        wait_until(lambda: results(client), 60, "the second run")
     assert results(client) == [{"jid": jid, "args": [1, "second time"]}]
 
 
@@ -124,7 +124,7 @@ def test_processes_and_works_and_signals(
     jid = driver.perform_async("GateJob", "g", queue="critical")
     queues = ["critical,3", "default,1"]
     with sidekiq.worker(queues=queues, concurrency=3, options=["-g", "tag"]) as worker:
-        wait_until(lambda: started(client) == [jid], 10, "the job's start")
+        wait_until(lambda: started(client) == [jid], 60, "the job's start")
         driver.quiet(worker.identity)
         (work,) = wait_until(driver.works, 12, "its work record")
         assert (work.identity, work.queue, work.jid) == (worker.identity, "critical", jid)
@@ -137,7 +137,7 @@ def test_processes_and_works_and_signals(
         wait_until(lambda: "Received TSTP" in worker.log(), 12, "quiet")
         late = driver.perform_async("EchoJob", "too late")
         open_gate(client, "g")
-        wait_until(lambda: results(client), 10, "the job's end")
+        wait_until(lambda: results(client), 60, "the job's end")
         driver.stop(worker.identity)
         assert worker.wait(within=25) == 0
     assert driver.processes() == []
@@ -151,7 +151,7 @@ def test_stop_puts_unfinished_jobs_back(
     jid = driver.perform_async("GateJob", "closed")
     payload = driver.queue_list()[0].payload
     with sidekiq.worker(timeout=1, concurrency=1) as worker:
-        wait_until(lambda: started(client) == [jid], 10, "the job's start")
+        wait_until(lambda: started(client) == [jid], 60, "the job's start")
         assert worker.stop() == 0
         assert not worker.running
     assert [record.payload for record in driver.queue_list()] == [payload]

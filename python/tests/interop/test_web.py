@@ -38,8 +38,8 @@ def test_every_page_shows_what_python_left(
         client.lpush("queue:default", b'{"broken', b"\xff", b"[1]")
         pusher.push("EchoJob", ["later é"], at=time.time() + 3600)
         pusher.push("EchoJob", ["waiting é"], queue="nobody")
-        wait_until(lambda: client.zcard("retry") == 1 and client.zcard("dead") == 3, 10, "failures")
-        wait_until(lambda: driver.works(), 10, "the work record")
+        wait_until(lambda: client.zcard("retry") == 1 and client.zcard("dead") == 3, 60, "failures")
+        wait_until(lambda: driver.works(), 60, "the work record")
         expected = {
             "/": [],
             "/busy": [worker.identity.split(":")[0], "GateJob", "running é"],

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.flaky import ROOT, Outcome, outcome_of, table
 
 REPORT = """\
@@ -45,6 +47,7 @@ def flaky(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.thorough
 def test_a_selection_can_be_run_and_what_fails_decides_the_status(tmp_path: Path) -> None:
     """A test that fails in every second run: each run leaves a file for the next one."""
     test = tmp_path / "test_wavering.py"
