@@ -83,8 +83,13 @@ class Sentinel:
 
     def sees(self) -> tuple[int, int]:
         """Return how many replicas and how many other sentinels it knows to be well."""
-        replicas = self.ask("REPLICAS", NAME)
-        linked = sum(each[b"master-link-status"] == b"ok" for each in replicas)
+        linked = 0
+        for each in self.ask("REPLICAS", NAME):
+            # redis-py 5 leaves the list of names and values as it came.
+            fields = (
+                each if isinstance(each, dict) else dict(zip(each[::2], each[1::2], strict=True))
+            )
+            linked += fields[b"master-link-status"] == b"ok"
         return linked, len(self.ask("SENTINELS", NAME))
 
     def close(self) -> None:

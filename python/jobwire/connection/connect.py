@@ -297,7 +297,7 @@ def detach(opened: Any) -> tuple[socket.socket, bool, Callable[[], None]]:
 
     This function and `detach_async` are the only ones that touch private attributes of redis-py.
     """
-    return opened._sock, opened.protocol == 3, opened.disconnect
+    return opened._sock, int(opened.protocol) == 3, opened.disconnect
 
 
 def detach_async(opened: Any) -> tuple[Any, bool, Callable[[], None]]:
@@ -308,7 +308,7 @@ def detach_async(opened: Any) -> tuple[Any, bool, Callable[[], None]]:
         transport.abort()
         opened._reader = opened._writer = None  # or redis-py closes them a second time
 
-    return transport, opened.protocol == 3, abort
+    return transport, int(opened.protocol) == 3, abort  # redis-py 5 keeps the text of the URL
 
 
 def unreachable(url: str, error: Exception) -> RedisUnreachable:
