@@ -183,13 +183,14 @@ class Processor:
 
     def _execute(self, job: Job, compiled: CompiledJob) -> BaseException | None:
         """Run the job; return what it raised."""
+        timeout = compiled.timeout
         try:
             with self._guard:
                 self._inside = True
                 self._struck = None
-                if compiled.timeout is not None:
-                    self._expires = time.monotonic() + compiled.timeout
-            if compiled.timeout is not None:
+                if timeout is not None:
+                    self._expires = time.monotonic() + timeout
+            if timeout is not None:
                 self._watch()
             try:
                 compiled.call(job)

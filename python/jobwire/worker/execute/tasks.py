@@ -48,8 +48,8 @@ class Tasks:
     ) -> None:
         self._prefix = prefix
         self._loop = loop
-        self._lead = lead
-        self._sink = sink
+        self._release = lead.release
+        self._flush_soon = sink.flush_soon
         self._outcome_policy = outcome_policy
         self._tally = tally
         # Appended to by any thread, taken from in the loop: one step each.
@@ -101,8 +101,8 @@ class Tasks:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         execution = self._executions.pop(task)
-        self._lead.release(execution.seconds)
-        self._sink.flush_soon()
+        self._release(execution.seconds)
+        self._flush_soon()
         if not task.cancelled() and (error := task.exception()) is not None:
             # A bug of ours. The job stays held.
             _log.error("async job not settled, which is a bug", exc_info=error)
@@ -116,7 +116,6 @@ class Tasks:
     async def _run(self, execution: Execution, call: _Call) -> None:
         held = execution.held
         name = self._names.pop() if self._names else f"{self._prefix}{len(self._works)}"
-        execution.began_at = time.time()
         self._works[name] = Work(held.queue, held.text, execution.began_at)
         current.set(execution.job)  # the task has a context of its own
         self._outcome_policy.began(execution)
