@@ -17,7 +17,7 @@ from jobwire.application.jobtype import JobType
 from jobwire.errors import JobCrashed, JobFailed, MalformedPayload, TryAgain
 from jobwire.protocol.iteration import Interrupted
 from jobwire.protocol.metrics import Tally
-from jobwire.protocol.payload import Job, decode, edit
+from jobwire.protocol.payload import Job, LazyJob, decode, edit
 from jobwire.protocol.poison import poisoned
 from jobwire.protocol.reliable import InFlightJob
 from jobwire.protocol.retry import (
@@ -113,7 +113,7 @@ class OutcomePolicy:
     def _fail(self, execution: Execution, error: BaseException, tally: Tally) -> None:
         held, seconds = execution.held, execution.seconds
         definition = execution.compiled.definition
-        job = decode(held.text, held.queue)  # as fetched, whatever was done to it [EXEC-5]
+        job = LazyJob(held.text, held.queue)  # as fetched, whatever was done to it [EXEC-5]
         outcome = self._outcome(job, definition, error, seconds)
         if definition is not None:  # names of unknown classes have no end
             tally.record(job.display_class, seconds * 1000, True)
@@ -156,7 +156,7 @@ class OutcomePolicy:
         text = outcome.text or job.text
         if isinstance(outcome, Discard) and outcome.text:
             text = edit(text, {"discarded_at": stamp(time.time(), self.generation())})
-        dead = decode(text, job.queue)
+        dead = LazyJob(text, job.queue)
         for handler in self.app.death_handlers:
             _contained("death handler", partial(handler, dead, error))
 
@@ -193,7 +193,7 @@ def _last_word(
     hook = None if definition is None else definition.exhausted_hook
     if hook is None:
         return outcome
-    seen = decode(outcome.text, job.queue)
+    seen = LazyJob(outcome.text, job.queue)
     if _contained("exhausted", lambda: hook(seen, error)) == "discard":
         return Discard(outcome.text)
     return outcome
