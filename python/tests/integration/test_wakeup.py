@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Server, wait_until
 from jobwire.connection.watch import Watch
 from jobwire.errors import RedisRefused
 from jobwire.worker.fetch.wakeup import Wakeup
-from harness.servers import Server, wait_until
 
 
 @pytest.fixture

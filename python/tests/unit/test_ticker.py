@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from harness.servers import wait_until
 from jobwire.worker.background.ticker import Ticker
-from tests.servers import wait_until
 
 
 @pytest.fixture
