@@ -23,7 +23,7 @@ from jobwire.protocol.reliable import (
     script_retry,
 )
 from jobwire.protocol.wire import command, once
-from jobwire.worker.background.outcome_writer import Settler
+from jobwire.worker.fetch.outbox import Entry, Outbox
 from jobwire.worker.fetch.source import DONE
 
 JOBS = 100
@@ -115,17 +115,23 @@ def test_promote(measure: Bench, client: Client, redis: SyncRedis) -> None:
     assert measure(due, promote) == JOBS
 
 
-def test_settle_and_fetch(measure: Bench, client: Client, redis: SyncRedis) -> None:
+def test_outcomes_and_fetch(measure: Bench, client: Client, redis: SyncRedis) -> None:
     """A worker under load: the outcomes of a hundred go out with the fetch of the next."""
-    settler = Settler(redis, KEYS, ME, lambda: DeadSetLimits(time.time()))
+    outbox = Outbox(
+        *(redis, KEYS, ME),
+        dead_limits=lambda: DeadSetLimits(time.time()),
+        flush_log=lambda: None,
+        retry_interval=1.0,
+        on_failure=lambda: None,
+    )
     jobs = held(client, redis)
 
     def exchange(_: object) -> int:
         nonlocal jobs
         for each in jobs:
-            settler.add(each, DONE)
+            outbox.add(Entry(each, DONE))
         step = script_fetch(KEYS, ME, ["default"], count=JOBS, sequence=next(_numbers))
-        jobs = read_fetched(settler.send_with(step)()).jobs
+        jobs = read_fetched(outbox.send_with(step)()).jobs
         return len(jobs)
 
     assert measure(lambda: fill(client), exchange) == JOBS

@@ -23,38 +23,29 @@ JOBS = 1_000  # of one round: a figure is for so many
 
 
 class Memory:
-    """A `Fetcher` of jobs that are there already."""
+    """A `JobSource` of jobs that are there already, and the `OutcomeSink` for them."""
 
-    needs_all_threads = False
-    most_threads = 1
+    max_threads = 1
+    lead = None
 
     def __init__(self, jobs: Sequence[InFlightJob]) -> None:
         self._jobs = iter(jobs)
-        self.settled = 0
+        self.recorded = 0
 
-    def on_help_wanted(self, call: Callable[[], None]) -> None:
-        pass
-
-    def take(self, over: bool) -> InFlightJob | None:
+    def take(self, ran: float | None) -> InFlightJob | None:
         return next(self._jobs, None)
 
-    def running(self, seconds: float) -> None:
-        pass
+    def record(self, held: InFlightJob, outcome: Outcome) -> None:
+        self.recorded += 1
 
-    def settle(self, held: InFlightJob, outcome: Outcome, *, seconds: float) -> None:
-        self.settled += 1
-
-    def store(self, held: InFlightJob, outcome: Outcome, *, seconds: float) -> bool:
-        self.settled += 1
+    def store(self, held: InFlightJob, outcome: Outcome) -> bool:
+        self.recorded += 1
         return True
 
-    def hurry(self) -> None:
+    def flush_soon(self) -> None:
         pass
 
-    def free(self) -> None:
-        pass
-
-    def put_back(self, held: Sequence[InFlightJob]) -> int:
+    def put_back(self, jobs: Sequence[InFlightJob]) -> int:
         return 0
 
     def close(self) -> None:
@@ -94,23 +85,22 @@ def test_a_thousand_jobs_of_one_processor(
     redis = SyncRedis("redis://localhost:1/0")  # not used, and so not connected
     iterations = Iterations(redis, Keys(), stopping=lambda: False)
     job_table = JobTable(app, AsyncLoop(), None, iterations)
-    outcome_policy = OutcomePolicy(app, lambda: 8, 25, 3)
     metrics = Metrics()
 
     def prepare() -> tuple[tuple[Memory], dict[str, Any]]:
         return (Memory([held] * JOBS),), {}
 
-    def drain(fetcher: Memory) -> int:
+    def drain(memory: Memory) -> int:
         processor = Processor(
-            *("t1", "bench", fetcher),
+            *("t1", "bench", memory),
             tasks=None,
             job_table=job_table,
-            outcome_policy=outcome_policy,
+            outcome_policy=OutcomePolicy(app, memory, lambda: 8, 25, 3),
             tally=metrics.tally(),
             watch=lambda: None,
         )
         processor.start()
         assert processor.join(60)
-        return fetcher.settled
+        return memory.recorded
 
     assert benchmark.pedantic(drain, setup=prepare, rounds=20, warmup_rounds=2) == JOBS

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
-from unittest.mock import patch
 
 import redis
 
@@ -18,9 +17,14 @@ from harness.servers import Reaper, Server, clean_environment, wait_until
 from jobwire import App
 from jobwire.application.config import CapsuleConfig, WorkerConfig
 from jobwire.worker import Launcher
-from jobwire.worker.fetch import wakeup
+from jobwire.worker.fetch.timings import Timings
 
 PYTHON = Path(__file__).resolve().parents[1]
+
+
+def brisk(**seconds: Any) -> Timings:
+    """Return timings with which an idle worker stops soon, and these."""
+    return Timings(**{"stop_check_interval": 0.02, "brpop_timeout": 0.1, **seconds})
 
 
 @contextmanager
@@ -31,6 +35,7 @@ def running(
     queues: Mapping[str, int] | None = None,
     concurrency: int = 2,
     signals: list[str] | None = None,
+    timings: Timings | None = None,
     **settings: Any,
 ) -> Iterator[Launcher]:
     """Run a worker in this process; it is stopped at the end.
@@ -41,20 +46,22 @@ def running(
         queues: Of its only capsule.
         concurrency: Of its only capsule.
         signals: Gets the signals that come through Redis.
+        timings: Of its parts, instead of `brisk()`.
         **settings: Of `WorkerConfig`.
     """
     app.connect(server.url)
     capsule = CapsuleConfig(queues=queues or {"default": 0}, concurrency=concurrency)
     settings = {"capsules": {"default": capsule}, "timeout": 5.0, **settings}
     got: list[str] = [] if signals is None else signals
-    launcher = Launcher(app, WorkerConfig(**settings), on_signal=got.append)
-    with patch.object(wakeup, "SLICE", 0.02):  # an idle worker stops sooner
-        launcher.start()
-        try:
-            yield launcher
-        finally:
-            launcher.stop()
-            app.close()
+    launcher = Launcher(
+        app, WorkerConfig(**settings), on_signal=got.append, timings=timings or brisk()
+    )
+    launcher.start()
+    try:
+        yield launcher
+    finally:
+        launcher.stop()
+        app.close()
 
 
 def environment(**more: str) -> dict[str, str]:

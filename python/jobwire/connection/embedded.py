@@ -40,9 +40,9 @@ from jobwire.errors import JobwireError
 
 __all__ = ["EmbeddedError", "EmbeddedServer", "EmbeddedUnavailable", "binary", "find", "start"]
 
-_START_TIMEOUT = 60.0  # seconds; loading a long append-only file takes a while
-_STOP_TIMEOUT = 10.0  # seconds until a stop becomes a kill
-_ANSWER_TIMEOUT = 2.0  # seconds for one answer
+_START_TIMEOUT_S = 60.0  # loading a long append-only file takes a while
+_STOP_TIMEOUT_S = 10.0  # until a stop becomes a kill
+_ANSWER_TIMEOUT_S = 2.0  # for one answer
 _POLL = 0.005  # seconds between two looks at a server that starts or stops
 
 
@@ -79,6 +79,7 @@ class EmbeddedServer:
         address: _Address,
         process: subprocess.Popen[bytes] | None,
         users: int,
+        stop_timeout: float,
     ) -> None:
         self.directory = directory
         self.url = address.url
@@ -86,6 +87,7 @@ class EmbeddedServer:
         self.started = process is not None
         self._process = process
         self._users: int | None = users
+        self._stop_timeout = stop_timeout
         # Opened now: somebody may delete the directory under a running server.
         self._alive = _open(directory / ".jobwire" / "alive")
         self._creator = os.getpid()
@@ -116,11 +118,11 @@ class EmbeddedServer:
                 break
             with suppress(ProcessLookupError):
                 os.kill(address.pid, kill)
-            deadline = time.monotonic() + _STOP_TIMEOUT
+            deadline = time.monotonic() + self._stop_timeout
             while not _try_lock(self._alive) and time.monotonic() < deadline:
                 time.sleep(_POLL)
         if self._process is not None:
-            self._process.wait(_STOP_TIMEOUT)
+            self._process.wait(self._stop_timeout)
         with suppress(FileNotFoundError):
             _address_file(self.directory).unlink()
 
@@ -137,8 +139,20 @@ def find(directory: str | os.PathLike[str]) -> str | None:
     return address.url if address else None
 
 
-def start(directory: str | os.PathLike[str]) -> EmbeddedServer:
+def start(
+    directory: str | os.PathLike[str],
+    *,
+    start_timeout: float = _START_TIMEOUT_S,
+    answer_timeout: float = _ANSWER_TIMEOUT_S,
+    stop_timeout: float = _STOP_TIMEOUT_S,
+) -> EmbeddedServer:
     """Start the directory's embedded server, or join it where it is running.
+
+    Args:
+        directory: Where it keeps its data.
+        start_timeout: Seconds until it must answer.
+        answer_timeout: Seconds for one answer.
+        stop_timeout: Seconds that it gets to stop before it is killed.
 
     Raises:
         EmbeddedUnavailable: If this installation has no server to start.
@@ -155,8 +169,8 @@ def start(directory: str | os.PathLike[str]) -> EmbeddedServer:
             fcntl.flock(users, fcntl.LOCK_SH)  # waits while the last user is stopping the server
         except OSError as error:
             raise EmbeddedError(f"embedded server: cannot use {home}: {error}") from error
-        address, process = _start_or_join(directory, undo)
-        server = EmbeddedServer(directory, address, process, users)
+        address, process = _start_or_join(directory, undo, start_timeout, answer_timeout)
+        server = EmbeddedServer(directory, address, process, users, stop_timeout)
         undo.pop_all()
     return server
 
@@ -182,11 +196,11 @@ def binary() -> Path:
 
 
 def _start_or_join(
-    directory: Path, undo: ExitStack
+    directory: Path, undo: ExitStack, timeout: float, answer_timeout: float
 ) -> tuple[_Address, subprocess.Popen[bytes] | None]:
     """Return where the server answers, and its process if it is ours."""
     process: subprocess.Popen[bytes] | None = None
-    deadline = time.monotonic() + _START_TIMEOUT
+    deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         alive = _open(directory / ".jobwire" / "alive")
         try:
@@ -197,7 +211,7 @@ def _start_or_join(
                 undo.callback(_discard, process)
         finally:
             os.close(alive)
-        if address := _ask(directory):
+        if address := _ask(directory, answer_timeout):
             return address, process if process and process.pid == address.pid else None
         time.sleep(_POLL)
     known = _read_address(directory)
@@ -248,7 +262,7 @@ def _discard(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _ask(directory: Path) -> _Address | None:
+def _ask(directory: Path, timeout: float = _ANSWER_TIMEOUT_S) -> _Address | None:
     """Return the address of the directory's server if it answers and is really the one.
 
     After a crash the port may be anybody's, and the pid too, but not both with this directory.
@@ -259,8 +273,8 @@ def _ask(directory: Path) -> _Address | None:
     client = redis.Redis(
         host="127.0.0.1",
         port=address.port,
-        socket_timeout=_ANSWER_TIMEOUT,
-        socket_connect_timeout=_ANSWER_TIMEOUT,
+        socket_timeout=timeout,
+        socket_connect_timeout=timeout,
         retry=Retry(NoBackoff(), 0),
         decode_responses=True,
         encoding_errors="surrogateescape",  # a path, and so as Python reads paths

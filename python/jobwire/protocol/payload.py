@@ -11,7 +11,7 @@ import msgspec
 from jobwire.errors import MalformedPayload
 from jobwire.protocol.arguments import MAX_DEPTH
 
-__all__ = ["Job", "can_append", "decode", "edit", "encode"]
+__all__ = ["Job", "LazyJob", "can_append", "decode", "edit", "encode"]
 
 encode = msgspec.json.Encoder().encode
 """Compact JSON as Ruby writes it: raw UTF-8, no white space, `/` as it is. [PAY-2] [PAY-6]
@@ -24,6 +24,7 @@ _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_value = msgspec.json.Decoder().decode
 
 
 class Job:
@@ -96,6 +97,64 @@ class Job:
         """Which execution this is, as far as failures were counted: 1 for the first."""
         return 1 if self.retry_count is None else self.retry_count + 2
 
+    def edit(self, changes: Mapping[str, Any]) -> bytes:
+        """Return the text with some fields written anew, as the function `edit` does."""
+        return edit(self.text, changes)
+
+
+class LazyJob(Job):
+    """A payload that is decoded when it is read, and as far as it is read.
+
+    Its text was accepted by `decode` before. What becomes of a job that failed is decided from
+    the payload as fetched [EXEC-5], of which most decisions need two or three fields.
+    """
+
+    __slots__ = ("_fields", "_raw")
+
+    def __init__(self, text: bytes, queue: str) -> None:
+        self.text = text
+        self.queue = queue
+        self._fields: dict[str, Any] | None = None
+        self._raw: dict[str, msgspec.Raw] | None = None
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """All fields of the JSON object, decoded."""
+        if self._fields is None:
+            self._fields = _decode(self.text)
+        return self._fields
+
+    @fields.setter
+    def fields(self, fields: dict[str, Any]) -> None:
+        self._fields = fields
+
+    def __getitem__(self, field: str) -> Any:
+        return (
+            self.fields[field] if self._fields is not None else _decode_value(self._split()[field])
+        )
+
+    def get(self, field: str, default: Any = None) -> Any:
+        """Return a field by its wire name."""
+        if self._fields is not None:
+            return self._fields.get(field, default)
+        raw = (self._raw or self._split()).get(field)
+        return default if raw is None else _decode_value(raw)
+
+    @property
+    def retry_count(self) -> int | None:
+        """How many retries were counted; 0 after the first failure, None before. [RETRY-2]"""
+        count = self.get("retry_count")
+        return count if type(count) is int else None
+
+    def edit(self, changes: Mapping[str, Any]) -> bytes:
+        """Return the text with some fields written anew, as the function `edit` does."""
+        return _joined({**self._split(), **changes})
+
+    def _split(self) -> dict[str, msgspec.Raw]:
+        if self._raw is None:
+            self._raw = _decode_raw(self.text)
+        return self._raw
+
 
 def decode(text: bytes, queue: str) -> Job:
     """Read a payload. [PAY-1] [PAY-8]
@@ -142,6 +201,11 @@ def edit(
     for field in drop:
         fields.pop(field, None)
     fields.update(changes)
+    return _joined(fields)
+
+
+def _joined(fields: Mapping[str, Any]) -> bytes:
+    """Return fields as one compact text; those that are `msgspec.Raw` are written as they are."""
     edited = encode(fields)
     # Most payloads have no white space anywhere, and a look is quicker than to write them again.
     return edited if len(edited.split(None, 1)) == 1 else msgspec.json.format(edited, indent=-1)

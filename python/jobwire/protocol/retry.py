@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from jobwire.protocol.payload import Job, edit, encode
+from jobwire.protocol.payload import Job, encode
 from jobwire.protocol.times import Generation, read, stamp
 
 __all__ = [
@@ -150,7 +150,7 @@ def after_failure(
         lines = failure.backtrace if wanted is True else failure.backtrace[: _whole(wanted)]
         changes["error_backtrace"] = encode_backtrace(lines)
 
-    text = edit(job.text, changes)
+    text = job.edit(changes)
     exhausted = _exhausted(job, count, retry, now=now, max_retries=max_retries)
     choice: Choice = "kill" if exhausted else choose(count) if choose else None
     if choice == "discard":

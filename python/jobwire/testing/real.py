@@ -22,6 +22,7 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import Job
 from jobwire.protocol.wire import Batch, Op, command, once
 from jobwire.worker import Launcher
+from jobwire.worker.fetch.timings import Timings
 
 __all__ = ["RealServer", "RealWorker", "real", "server", "worker"]
 
@@ -111,7 +112,8 @@ class RealWorker:
     """
 
     def __init__(self, app: App, config: WorkerConfig) -> None:
-        self.launcher = Launcher(app, config)
+        # Tests start and stop many.
+        self.launcher = Launcher(app, config, timings=Timings(stop_check_interval=0.02))
         self.errors: list[tuple[Job, BaseException]] = []
         self._app = app
         self._keys = Keys(app.namespace)

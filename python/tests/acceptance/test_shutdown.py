@@ -140,7 +140,7 @@ def test_ttin_dumps_all_stacks_and_nothing_ends(
     assert any("in deaf" in stack for stack in stacks)
     assert any("in async_hold" in stack for stack in stacks)
     names = {line["msg"].removeprefix("thread ") for line in worker.logged("thread ")}
-    assert names >= {"MainThread", "jobwire-heart", "jobwire-poller", "jobwire-settler"}
+    assert names >= {"MainThread", "jobwire-heart", "jobwire-poller", "jobwire-ticker"}
     # One runs the job and one waits for more; a third is there if that was slow to begin.
     assert sum(name.startswith("jobwire-default-") for name in names) in (2, 3)
     client.push("Note", ["after"])

@@ -18,38 +18,34 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
 from typing import Any
 
 import redis
 
 from jobwire.application.config import CapsuleConfig, WorkerConfig
+from jobwire.protocol import pushing
 from jobwire.worker.execute.joblog import set_up
-from jobwire.worker.fetch.outage import Outage
+from jobwire.worker.fetch.timings import Timings
 from jobwire.worker.process import process
 from tests.faults import jobs
 from tests.faults.pushes import PUSHES
 
-# What would make every run wait for seconds and has no say in whether jobs are lost. A name that
-# is gone costs time, nothing else.
-HASTE: dict[str, dict[str, float]] = {
-    "jobwire.worker.fetch.wakeup": {"SLICE": 0.02, "POLL": 0.02},
-    "jobwire.worker.background.outcome_writer": {"PAUSE": 0.1},
-    "jobwire.worker.fetch.reliable": {"RECLAIM_EVERY": 0.1, "SAFETY_NET": 1.0},
-    "jobwire.worker.fetch.basic": {"BLOCK": 0.2, "PAUSE": 0.1},
-    "jobwire.protocol.pushing": {"SLICE": 20, "SCHEDULED_SLICE": 5},
-}
+# With the defaults every run would wait for seconds, which have no say in whether jobs are lost.
+TIMINGS = Timings(
+    stop_check_interval=0.02,
+    untracked_poll_interval=0.02,
+    outcome_retry_interval=0.1,
+    reclaim_interval=0.1,
+    fetch_safety_interval=1.0,
+    brpop_timeout=0.2,
+    unusable_queues_pause=0.1,
+    longest_outage_pause=0.1,
+)
 
 
-def hasten() -> None:
-    for name, values in HASTE.items():
-        module = import_module(name)
-        for constant, value in values.items():
-            if hasattr(module, constant):
-                setattr(module, constant, value)
-    defaults = Outage.__init__.__kwdefaults__ or {}
-    if defaults.get("pause"):
-        defaults["pause"] = 0.1
+def cut_into_small_slices() -> None:
+    """Have a push of a few jobs take several messages."""
+    pushing.SLICE, pushing.SCHEDULED_SLICE = 20, 5
 
 
 def work(request: dict[str, Any]) -> int:
@@ -61,7 +57,8 @@ def work(request: dict[str, Any]) -> int:
         queues=dict.fromkeys(settings.pop("queues"), 0),
         concurrency=settings.pop("concurrency"),
     )
-    return process.run(jobs.app, WorkerConfig(capsules={"default": capsule}, **settings))
+    config = WorkerConfig(capsules={"default": capsule}, **settings)
+    return process.run(jobs.app, config, timings=TIMINGS)
 
 
 def push(request: dict[str, Any]) -> int:
@@ -95,7 +92,7 @@ def fork(request: dict[str, Any]) -> int:
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # its end is that of its input
-    hasten()
+    cut_into_small_slices()
     running: set[int] = set()
     try:
         for line in sys.stdin:

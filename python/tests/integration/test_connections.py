@@ -293,7 +293,7 @@ def test_a_worker_has_few_connections(server: Server) -> None:
         busy.set()
         wait_until(lambda: server.client().get("stat:processed") == b"30")
         after = sum(names(server).values())
-    # Settler, heart, poller, the fetching thread, the job threads' own pushes.
+    # Ticker, heartbeat, poller, the fetching thread, the job threads' own pushes.
     assert idle <= 5, idle
     assert working <= 6, working
     assert after <= 6, after

@@ -256,24 +256,17 @@ def test_a_server_that_cannot_load_its_data_says_why(directory: Path) -> None:
     assert embedded.find(directory) is None
 
 
-def test_a_server_that_does_not_answer_is_named(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(embedded, "_START_TIMEOUT", 0.3)
-    monkeypatch.setattr(embedded, "_ANSWER_TIMEOUT", 0.1)
+def test_a_server_that_does_not_answer_is_named(directory: Path) -> None:
     with embedded.start(directory) as server:
         os.kill(server.pid, signal.SIGSTOP)
         with pytest.raises(embedded.EmbeddedError, match=rf"pid {server.pid}.*does not answer"):
-            embedded.start(directory)
+            embedded.start(directory, start_timeout=0.3, answer_timeout=0.1)
         os.kill(server.pid, signal.SIGCONT)
         assert embedded.find(directory) == server.url
 
 
-def test_a_server_that_ignores_term_is_killed(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(embedded, "_STOP_TIMEOUT", 0.2)
-    server = embedded.start(directory)
+def test_a_server_that_ignores_term_is_killed(directory: Path) -> None:
+    server = embedded.start(directory, stop_timeout=0.2)
     os.kill(server.pid, signal.SIGSTOP)
     server.close()
     assert not is_running(server.pid)

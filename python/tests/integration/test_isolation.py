@@ -20,7 +20,6 @@ from jobwire import App, Job, Shutdown
 from jobwire.cli.loading import load_app
 from jobwire.errors import ConfigError, JobCrashed, JobFailed, JobTimeout
 from jobwire.protocol.payload import decode, encode
-from jobwire.worker.execute import isolation as module
 from jobwire.worker.execute.failure import describe
 from jobwire.worker.execute.isolation import Isolation
 from tests.apps.isolated import app
@@ -195,16 +194,14 @@ def test_an_interrupted_job_cleans_up(isolation: Isolation, tmp_path: Path, name
     assert lines(tmp_path / "next")[0].split()[0] == pid
 
 
-def test_an_interrupted_job_that_hears_nothing_is_killed(
-    isolation: Isolation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_job_that_hears_nothing_is_killed(tmp_path: Path) -> None:
     """SIG-5: after a grace."""
-    monkeypatch.setattr(module, "GRACE", 0.3)
-    started = Background(isolation, "Hang", tmp_path / "out")
-    pid = int(wait_until(lambda: lines(tmp_path / "out"))[0].split()[0])
-    isolation.interrupt(started.ident)
-    assert isinstance(started.end(), Shutdown)
-    wait_until(lambda: gone(pid))
+    with Isolation(app.jobs.values(), size=2, interrupt_grace=0.3) as isolation:
+        started = Background(isolation, "Hang", tmp_path / "out")
+        pid = int(wait_until(lambda: lines(tmp_path / "out"))[0].split()[0])
+        isolation.interrupt(started.ident)
+        assert isinstance(started.end(), Shutdown)
+        wait_until(lambda: gone(pid))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGTSTP])
@@ -249,12 +246,9 @@ def test_a_process_that_died_while_idle_is_not_used(isolation: Isolation, tmp_pa
     run(isolation, "Who", tmp_path / "out")
 
 
-def test_processes_end_when_idle_and_at_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_end_when_idle_and_at_the_end(tmp_path: Path) -> None:
     """One is kept, so that the next job need not wait."""
-    monkeypatch.setattr(module, "IDLE", 0.2)
-    with Isolation(app.jobs.values(), size=3) as isolation:
+    with Isolation(app.jobs.values(), size=3, idle_limit=0.2) as isolation:
         waiting = [Background(isolation, "Wait", tmp_path / "out") for _ in range(3)]
         pids = [int(pid) for pid in wait_until(lambda: _three(tmp_path / "out"))]
         for each in waiting:

@@ -20,18 +20,12 @@ from jobwire.protocol.iteration import Cursor, cancel
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import minute_key, read_rollup
 from jobwire.protocol.payload import Job
-from jobwire.worker.fetch import basic
 from tests.workers import running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
 KINDS = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 KEYS = Keys()
 COUNT = 30
-
-
-@pytest.fixture(autouse=True)
-def _short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(basic, "BLOCK", 0.1)
 
 
 class Walk:

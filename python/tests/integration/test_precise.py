@@ -16,13 +16,19 @@ from harness.servers import Server, wait_until
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
-from jobwire.worker.background import poller as module
 from jobwire.worker.background.poller import Poller
+from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
 from tests.integration.clients import listening
 
 
 @contextmanager
-def polling(server: Server, *, url: str = "", interval: float | None = 3600.0) -> Iterator[None]:
+def polling(
+    server: Server,
+    *,
+    url: str = "",
+    interval: float | None = 3600.0,
+    timings: Timings = DEFAULT_TIMINGS,
+) -> Iterator[None]:
     """Run a precise poller; without notices it would look once in an hour."""
     redis = SyncRedis(url or server.url)
     poller = Poller(
@@ -32,6 +38,7 @@ def polling(server: Server, *, url: str = "", interval: float | None = 3600.0) -
         precise=True,
         generation=lambda: 8,
         dead_limits=lambda: DeadSetLimits(time.time()),
+        timings=timings,
     )
     poller.start()
     try:
@@ -89,7 +96,7 @@ def test_a_job_is_moved_when_it_is_due(server: Server, zset: str) -> None:
     # The aim is 50 ms for 99 of 100; make bench measures it. On a busy machine only the best can
     # be asked for, and that no job waits until the poller looks by itself.
     assert min(late) < 0.05, sorted(late)
-    assert max(late) < module.SAFETY_NET, sorted(late)
+    assert max(late) < DEFAULT_TIMINGS.poll_safety_interval, sorted(late)
     assert client.zcard(zset) == 1
 
 
@@ -107,21 +114,19 @@ def test_many_pollers_move_each_job_once(server: Server) -> None:
     assert numbers == list(range(100))
 
 
-def test_an_idle_poller_asks_for_next_to_nothing(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_idle_poller_asks_for_next_to_nothing(server: Server) -> None:
     """SCHED-11: at most ten commands in a minute, with a job that is due later."""
     client = server.client()
-    assert 60 / module.SAFETY_NET * 4 <= 10
-    monkeypatch.setattr(module, "SAFETY_NET", 0.5)  # a minute in a second
+    assert 60 / DEFAULT_TIMINGS.poll_safety_interval * 4 <= 10
+    timings = Timings(poll_safety_interval=0.5)  # a minute in a second
     client.zadd("schedule", {job(1): time.time() + 3600})
-    with polling(server):
+    with polling(server, timings=timings):
         waiting(server)
         with listening(server) as heard:
             began = time.monotonic()
             time.sleep(2.0)  # the time in which it must say little is the point
             lines = [line.name for line in heard() if line.name != "INFO"]
-            minutes = (time.monotonic() - began) / (2 * module.SAFETY_NET)
+            minutes = (time.monotonic() - began) / (2 * timings.poll_safety_interval)
     assert len(lines) <= 8 * (minutes + 1)
     assert set(lines) <= {"ZRANGE"}
 
@@ -152,7 +157,7 @@ def test_a_busy_set_is_looked_at_now_and_then(server: Server) -> None:
             client.zadd("schedule", {job(number): time.time() + 3600})
         seconds = time.monotonic() - began
         asked = [line for line in heard() if line.name == "ZRANGE"]
-    assert len(asked) <= 4 * (seconds / (module.BREATH / 2) + 2)
+    assert len(asked) <= 4 * (seconds / (DEFAULT_TIMINGS.poll_min_gap / 2) + 2)
 
 
 def test_a_lost_connection_is_made_again(server: Server) -> None:

@@ -22,14 +22,7 @@ from jobwire.application.config import CapsuleConfig
 from jobwire.inspect import Inspector
 from jobwire.protocol.iteration import Cursor
 from jobwire.testing import RealWorker
-from jobwire.worker.fetch import wakeup
 from tests.workers import environment
-
-
-@pytest.fixture(autouse=True)
-def _quick_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wakeup, "SLICE", 0.02)
-
 
 # -- a worker
 

@@ -9,10 +9,11 @@ from functools import partial
 from typing import Any
 
 import pytest
-import redis
 
 from harness.servers import Server, wait_until
-from jobwire.worker.fetch.wakeup import Wakeup, Watch
+from jobwire.connection.watch import Watch
+from jobwire.errors import RedisRefused
+from jobwire.worker.fetch.wakeup import Wakeup
 
 FAR_LONGER = 60.0  # seconds: more than anything here takes, however busy the machine is
 TOO_LONG = 120.0  # seconds: a wait that ends only with its time fails its test
@@ -113,7 +114,7 @@ def test_a_change_of_another_key_ends_it(any_server: Server, wakeup: Wakeup) -> 
 def test_no_notice_is_lost_among_the_answers(any_server: Server, stop: threading.Event) -> None:
     """REL-9 and SCHED-11: what changed before the answers, and what changed since."""
     client = any_server.client()
-    watch = Watch(any_server.url, stop)
+    watch = Watch(any_server.url, stop, stop_check_interval=0.25)
     assert watch.ask([("EXISTS", "a"), ("GET", "b")]) == [0, None]
     watch.wait(0.05)
     assert (watch.missed, watch.noticed) == (set(), set())
@@ -129,7 +130,7 @@ def test_no_notice_is_lost_among_the_answers(any_server: Server, stop: threading
     watch.wait(FAR_LONGER)
     assert {b"a", b"b"} <= watch.noticed
     client.set("a", 1)
-    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+    with pytest.raises(RedisRefused, match="WRONGTYPE"):
         watch.ask([("LLEN", "a"), ("EXISTS", "b")])
     assert watch.ask([("EXISTS", "a"), ("ZRANGE", "z", 0, -1, "WITHSCORES")]) == [1, []]
     watch.close()

@@ -27,12 +27,12 @@ from jobwire.protocol.promotion import AVERAGE_INTERVAL, BATCH
 from jobwire.protocol.reliable import fetch, read_fetched, script_fetch
 from jobwire.protocol.retry import Retry
 from jobwire.protocol.wire import command, once
-from jobwire.worker.background.outcome_writer import Settler
 from jobwire.worker.background.poller import Poller
-from jobwire.worker.fetch import prefetch
-from jobwire.worker.fetch.reliable import SAFETY_NET, ReliableFetcher
+from jobwire.worker.fetch.leader import Leader
+from jobwire.worker.fetch.outbox import Entry, Outbox
 from jobwire.worker.fetch.source import DONE, Outcome
-from tests.workers import running
+from jobwire.worker.fetch.timings import DEFAULT_TIMINGS
+from tests.workers import brisk, running
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures" / "sidekiq"
 KEYS = Keys()
@@ -77,30 +77,29 @@ def test_quick_jobs_share_their_round_trips(server: Server) -> None:
     assert counts["evalsha"] <= 0.05 * jobs
 
 
-@pytest.mark.parametrize("near", [prefetch.NEAR, 0.0])
-def test_a_thread_that_runs_quick_jobs_keeps_the_turn(
+@pytest.mark.parametrize("near", [DEFAULT_TIMINGS.near_reply, 0.0])
+def test_a_thread_that_runs_quick_jobs_keeps_the_lead(
     server: Server, monkeypatch: pytest.MonkeyPatch, near: float
 ) -> None:
     """REL-1: to wake another thread costs more than a quick job does; also if it has to wait for
     each answer because the server is far away.
     """
     jobs = 30_000
-    monkeypatch.setattr(prefetch, "NEAR", near)
-    passed: list[int] = []
-    pass_turn = ReliableFetcher._pass_turn
+    resigned: list[int | None] = []
+    resign = Leader.resign
 
-    def count(fetcher: ReliableFetcher, leader: int) -> None:
-        passed.append(leader)
-        pass_turn(fetcher, leader)
+    def count(leader: Leader) -> None:
+        resigned.append(leader.thread)
+        resign(leader)
 
-    monkeypatch.setattr(ReliableFetcher, "_pass_turn", count)
+    monkeypatch.setattr(Leader, "resign", count)
     push(server, "Nothing", jobs)
     app = App()
     app.job(name="Nothing")(lambda number: None)
     client = server.client()
-    with running(app, server, concurrency=10):
+    with running(app, server, concurrency=10, timings=brisk(near_reply=near)):
         wait_for_all(lambda: int(client.get("stat:processed") or 0) == jobs)
-    assert len(passed) <= 0.05 * jobs
+    assert len(resigned) <= 0.05 * jobs
 
 
 def wait_for_all(done: Callable[[], bool]) -> None:
@@ -147,16 +146,23 @@ def test_a_hundred_outcomes_are_one_call(server: Server, name: str, outcome: Out
     push(server, "Nothing", 200)
     redis = SyncRedis(server.url)
     redis.run(once(command("HSET", KEYS.process("me"), "info", "{}")))
-    settler = Settler(redis, KEYS, "me", lambda: DeadSetLimits(time.time()))
+    outbox = Outbox(
+        *(redis, KEYS, "me"),
+        dead_limits=lambda: DeadSetLimits(time.time()),
+        flush_log=lambda: None,
+        retry_interval=1.0,
+        on_failure=lambda: None,
+    )
     held = redis.run(fetch(KEYS, "me", ["default"], count=100, sequence=1)).jobs
-    settler.send_with(script_fetch(KEYS, "me", ["none"], count=1, sequence=500))()  # has it loaded
+    outbox.send_with(script_fetch(KEYS, "me", ["none"], count=1, sequence=500))()  # has it loaded
     for number in (1, 2):
         for each in held:
             text = json.dumps({"class": "Nothing", "jid": each.field}).encode()
-            settler.add(each, Retry(text, 1e9, 0) if isinstance(outcome, Retry) else outcome)
+            again = Retry(text, 1e9, 0) if isinstance(outcome, Retry) else outcome
+            outbox.add(Entry(each, again))
         following = script_fetch(KEYS, "me", ["default"], count=100, sequence=1000 * number)
         with counted(server) as counts:
-            held = read_fetched(settler.send_with(following)()).jobs
+            held = read_fetched(outbox.send_with(following)()).jobs
         # Theirs, and the fetch; the first time the server does not know the script.
         assert counts["evalsha"] == (3 if number == 1 else 2)
     client = server.client()
@@ -267,5 +273,7 @@ def test_beats_and_looks_come_to_a_bounded_number_a_minute(server: Server) -> No
                 look._look(zset)
             look._next_wait()
     each_minute = 60 / PERIOD * beats.sent + 60 / AVERAGE_INTERVAL * looks.sent
-    fetches = 60 / SAFETY_NET * 10  # and what a script that finds nothing calls
+    fetches = (
+        60 / DEFAULT_TIMINGS.fetch_safety_interval * 10
+    )  # and what a script that finds nothing calls
     assert 0 < each_minute + fetches <= IDLE_A_MINUTE, (beats, looks)

@@ -18,15 +18,9 @@ from jobwire import App, current_job
 from jobwire.application.config import FetchMode
 from jobwire.errors import Shutdown
 from jobwire.protocol.payload import Job
-from jobwire.worker.fetch import basic
 from tests.workers import running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
-
-
-@pytest.fixture(autouse=True)
-def _short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(basic, "BLOCK", 0.1)
 
 
 def push(server: Server, *texts: str | bytes, queue: str = "default") -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import random
 import threading
 import time
@@ -16,17 +17,11 @@ from harness.servers import Server, wait_until
 from jobwire import App
 from jobwire.application.config import CapsuleConfig, FetchMode
 from jobwire.worker.execute.processor import Processor
-from jobwire.worker.fetch import basic, prefetch
-from jobwire.worker.fetch.prefetch import Prefetch
 from jobwire.worker.fetch.reliable import ReliableFetcher
-from tests.workers import running
+from jobwire.worker.fetch.timings import DEFAULT_TIMINGS
+from tests.workers import brisk, running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
-
-
-@pytest.fixture(autouse=True)
-def _short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(basic, "BLOCK", 0.1)
 
 
 def push(server: Server, queue: str, *args: object) -> None:
@@ -326,34 +321,28 @@ def test_jobs_fetched_ahead_go_back_when_they_would_wait(server: Server) -> None
     assert quick[300:] == [1, 2, 3]
 
 
-def test_what_was_asked_for_ahead_goes_back_too(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_asked_for_ahead_goes_back_too(server: Server) -> None:
     """FETCH-6, REL-1: behind a long job nothing waits, whether its fetch was read or not."""
-    for name in ("QUICK", "NEAR", "SECONDS"):
-        monkeypatch.setattr(prefetch, name, 10.0)  # also on a machine that is busy
-    late = threading.Event()
-    goes_back = Prefetch.goes_back
-    monkeypatch.setattr(
-        Prefetch, "goes_back", staticmethod(lambda waited: late.is_set() and goes_back(waited))
+    timings = brisk(  # also on a machine that is busy; nothing goes back before the test says so
+        quick_job=10.0, near_reply=10.0, prefetch_horizon=10.0, prefetch_stale=math.inf
     )
     gate = Gate()
     done: list[Any] = []
 
     @gate.app.job(name="Quick")
     def quick(number: int) -> None:
-        if not done:  # only where the settler watches is anything asked for ahead
-            wait_until(lambda: settler.watching)
+        if not done:  # only while the ticker is awake is anything asked for ahead
+            wait_until(lambda: fetcher._ticker.awake)
         done.append(number)
 
     def texts(name: str, *args: object) -> list[str]:
         return [json.dumps({"class": name, "args": [arg]}) for arg in args]
 
     client = server.client()
-    with running(gate.app, server, concurrency=1) as launcher:
-        fetcher = launcher._capsules[0]._fetcher
-        assert isinstance(fetcher, ReliableFetcher)
-        settler = fetcher._settler
+    with running(gate.app, server, concurrency=1, timings=timings) as launcher:
+        source = launcher._capsules[0]._source
+        assert isinstance(source, ReliableFetcher)
+        fetcher = source
         client.lpush("queue:default", *texts("Quick", *range(300)))
         wait_until(lambda: len(done) == 300)  # has learned that jobs are quick
         done.clear()
@@ -361,9 +350,9 @@ def test_what_was_asked_for_ahead_goes_back_too(
         client.lpush("queue:default", *more)
         wait_until(lambda: gate.entered)
         held = client.hlen(f"jobwire:private:{launcher.identity}")
-        assert fetcher._asked, "nothing was asked for ahead"
+        assert fetcher._in_flight.any_pending, "nothing was asked for ahead"
         assert held > len(fetcher._buffer) + 1
-        late.set()
+        fetcher._prefetch._stale = DEFAULT_TIMINGS.prefetch_stale
         wait_until(lambda: len(queue(server)) == 400, what="all to go back")
         assert [json.loads(text)["args"] for text in queue(server)] == [
             [number] for number in reversed(range(400))
@@ -378,13 +367,13 @@ def test_the_next_job_is_there_when_one_ends(
 ) -> None:
     """REL-1: with every slot in use, one thread more fetches ahead."""
     busy: list[int] = []
-    ask = ReliableFetcher._ask
+    send = ReliableFetcher._send
 
     def spy(fetcher: ReliableFetcher, count: int, *, ahead: bool) -> Any:
-        busy.append(fetcher._busy)
-        return ask(fetcher, count, ahead=ahead)
+        busy.append(fetcher._slots.in_use)
+        return send(fetcher, count, ahead=ahead)
 
-    monkeypatch.setattr(ReliableFetcher, "_ask", spy)
+    monkeypatch.setattr(ReliableFetcher, "_send", spy)
     done: list[int] = []
     app = App()
 

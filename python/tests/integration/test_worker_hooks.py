@@ -21,17 +21,11 @@ from jobwire.application.config import FetchMode
 from jobwire.errors import ConfigError
 from jobwire.protocol.payload import Job
 from jobwire.worker.execute.processor import Processor
-from jobwire.worker.fetch import basic
 from tests.apps import isolated
 from tests.workers import running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
 KIND = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-
-
-@pytest.fixture(autouse=True)
-def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(basic, "BLOCK", 0.1)
 
 
 def failing(app: App, is_async: bool = False, **options: Any) -> JobType[[str], Any]:

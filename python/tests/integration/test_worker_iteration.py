@@ -14,17 +14,11 @@ from jobwire import App
 from jobwire.application.config import FetchMode
 from jobwire.protocol.iteration import Cursor
 from jobwire.protocol.payload import Job
-from jobwire.worker.fetch import basic
 from tests.workers import running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
 KIND = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 JID = "ab" * 12
-
-
-@pytest.fixture(autouse=True)
-def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(basic, "BLOCK", 0.1)
 
 
 class Steps:

@@ -6,7 +6,6 @@ import json
 import logging
 import threading
 import time
-from functools import partial
 from hashlib import sha1
 from typing import Any
 
@@ -19,24 +18,10 @@ from jobwire.connection.scripts import script
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import NoReply
 from jobwire.protocol.wire import Message
-from jobwire.worker.background import heartbeat
-from jobwire.worker.fetch import basic
-from jobwire.worker.process import launcher
 from tests.conftest import ServerFactory
-from tests.workers import running
+from tests.workers import brisk, running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(basic, "BLOCK", 0.1)
-
-
-@pytest.fixture
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have workers give up on a reply soon, as five seconds are long for a test."""
-    monkeypatch.setattr(launcher, "SyncRedis", partial(SyncRedis, timeout=0.3))
 
 
 class Gate:
@@ -112,7 +97,6 @@ def test_a_flush_of_the_scripts_is_not_even_noticed(
     assert caplog.records == []
 
 
-@pytest.mark.usefixtures("_impatient")
 @FETCH
 def test_a_server_that_stops_answering_is_waited_for(
     server: Server, fetch: FetchMode, caplog: pytest.LogCaptureFixture
@@ -122,7 +106,9 @@ def test_a_server_that_stops_answering_is_waited_for(
     app = App()
     got: list[Any] = []
     app.job(name="Take")(got.append)
-    with running(app, server, concurrency=2, fetch=fetch) as worker:
+    # They give up on a reply soon, because five seconds are long for a test.
+    timings = brisk(redis_timeout=0.3)
+    with running(app, server, concurrency=2, fetch=fetch, timings=timings) as worker:
         push(server, *range(500))
         wait_until(lambda: len(got) > 20)
         server.pause()
@@ -211,10 +197,9 @@ def test_the_outcome_of_a_job_that_others_have_recovered_is_dropped(
 
 
 def test_orphans_of_any_kind_of_queue_are_recovered(
-    server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """REL-4, REL-5, REL-6, REL-7: at the start and with every beat; order and bytes are kept."""
-    monkeypatch.setattr(heartbeat, "PERIOD", 0.05)
     client = server.client()
 
     def die(identity: str, entries: dict[str, str]) -> None:
@@ -223,7 +208,7 @@ def test_orphans_of_any_kind_of_queue_are_recovered(
 
     odd = "a:b queue:ü"
     die("h:1:x", {f"{n}:{odd}": f"{{ {n}" for n in (10, 9, 2)})
-    with running(App(), server):
+    with running(App(), server, timings=brisk(heartbeat_interval=0.05)):
         wait_until(lambda: client.llen(f"queue:{odd}") == 3)
         assert client.lrange(f"queue:{odd}", 0, -1) == [b"{ 10", b"{ 9", b"{ 2"]
         die("h:2:y", {"1:z": "late", "garbage": "x"})
@@ -242,17 +227,15 @@ def test_orphans_of_any_kind_of_queue_are_recovered(
     assert lines(caplog, "bug") == []
 
 
-def test_jobs_of_a_living_process_are_let_alone(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_of_a_living_process_are_let_alone(server: Server) -> None:
     """REL-4: its lease protects them, however long they run."""
-    monkeypatch.setattr(heartbeat, "PERIOD", 0.02)
+    timings = brisk(heartbeat_interval=0.02)
     gate = Gate()
     client = server.client()
-    with running(gate.app, server, concurrency=1) as busy:
+    with running(gate.app, server, concurrency=1, timings=timings) as busy:
         push(server, 1)
         wait_until(lambda: gate.entered)
-        with running(App(), server) as other:
+        with running(App(), server, timings=timings) as other:
             beat = client.hget(other.identity, "beat")
             wait_until(lambda: client.hget(other.identity, "beat") != beat)
         assert client.hlen(f"jobwire:private:{busy.identity}") == 1

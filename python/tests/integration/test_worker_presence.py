@@ -17,18 +17,13 @@ from harness.servers import Server, wait_until
 from jobwire import App
 from jobwire.application.config import FetchMode
 from jobwire.protocol.heartbeat import PERIOD
-from jobwire.worker.background import heartbeat
-from jobwire.worker.fetch import basic
-from tests.workers import running
+from tests.workers import brisk, running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
 
 
-@pytest.fixture
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beat often, so that the tests need not wait ten seconds for the next."""
-    monkeypatch.setattr(heartbeat, "PERIOD", 0.02)
-    monkeypatch.setattr(basic, "BLOCK", 0.1)
+# Beats often, so that the tests need not wait ten seconds for the next.
+QUICK = brisk(heartbeat_interval=0.02)
 
 
 def monitored(server: Server) -> list[str]:
@@ -89,7 +84,6 @@ def test_the_hash_says_what_sidekiqs_readers_look_for(server: Server, fetch: Fet
         }
 
 
-@pytest.mark.usefixtures("_quick")
 @FETCH
 def test_work_records_show_what_runs(server: Server, fetch: FetchMode) -> None:
     """BEAT-5, EXEC-5: the payload as fetched, as a text; gone with the job."""
@@ -105,7 +99,7 @@ def test_work_records_show_what_runs(server: Server, fetch: FetchMode) -> None:
     text = '{"class":"Wait", "args":[[1,"é"]],"jid":"j"}'
     client.lpush("queue:jobs", text)
     before = int(time.time())
-    with running(app, server, queues={"jobs": 0}, fetch=fetch) as launcher:
+    with running(app, server, queues={"jobs": 0}, fetch=fetch, timings=QUICK) as launcher:
         key = f"{launcher.identity}:work"
         records: Any = wait_until(lambda: client.hgetall(key))
         ((tid, record),) = records.items()
@@ -121,11 +115,10 @@ def test_work_records_show_what_runs(server: Server, fetch: FetchMode) -> None:
         assert not client.exists(key)
 
 
-@pytest.mark.usefixtures("_quick")
 def test_quiet_shows_in_the_next_beat_and_beats_go_on(server: Server) -> None:
     """SIG-2, BEAT-2."""
     client = server.client()
-    with running(App(), server) as launcher:
+    with running(App(), server, timings=QUICK) as launcher:
         launcher.quiet()
         wait_until(lambda: client.hget(launcher.identity, "quiet") == b"true")
         beat = client.hget(launcher.identity, "beat")
@@ -134,10 +127,9 @@ def test_quiet_shows_in_the_next_beat_and_beats_go_on(server: Server) -> None:
 
 @FETCH
 def test_a_clean_end_leaves_the_list_after_the_last_counters(
-    server: Server, fetch: FetchMode, monkeypatch: pytest.MonkeyPatch
+    server: Server, fetch: FetchMode
 ) -> None:
     """BEAT-7, STAT-1, STAT-2: nothing else is left but the hash, which expires."""
-    monkeypatch.setattr(basic, "BLOCK", 0.1)
     app = App()
     ran: list[bool] = []
 
@@ -168,35 +160,32 @@ def test_a_clean_end_leaves_the_list_after_the_last_counters(
     assert others - {"process_cleanup"} == {launcher.identity}
 
 
-@pytest.mark.usefixtures("_quick")
 def test_basic_counters_are_written_with_the_beat(server: Server) -> None:
     """STAT-1: not only at the end; a failed write keeps them."""
     app = App()
     app.job(name="Take")(lambda: None)
     client = server.client()
-    with running(app, server, fetch="basic"):
+    with running(app, server, fetch="basic", timings=QUICK):
         client.lpush("queue:default", '{"class":"Take"}')
         wait_until(lambda: client.get("stat:processed") == b"1")
 
 
-@pytest.mark.usefixtures("_quick")
 def test_signals_come_through_redis_one_a_beat(server: Server) -> None:
     """SIG-4: whatever was pushed is handed on as text; the oldest comes first."""
     got: list[str] = []
     client = server.client()
-    with running(App(), server, signals=got) as launcher:
+    with running(App(), server, signals=got, timings=QUICK) as launcher:
         client.lpush(f"{launcher.identity}-signals", "TSTP", "TERM", "garbage \n", b"\xff", "")
         wait_until(lambda: len(got) == 5)
     assert got == ["TSTP", "TERM", "garbage \n", "\ufffd", ""]
 
 
-@pytest.mark.usefixtures("_quick")
 def test_processes_without_a_hash_are_forgotten_under_a_lock(server: Server) -> None:
     """BEAT-8: by whoever gets the lock, at most once a minute."""
     client = server.client()
     client.sadd("processes", "gone:1:abc", "alive:2:def", b"\xff:3")
     client.hset("alive:2:def", "info", "{}")
-    with running(App(), server) as launcher:
+    with running(App(), server, timings=QUICK) as launcher:
         mine = launcher.identity.encode()
         assert client.smembers("processes") == {b"alive:2:def", mine}
         assert 0 < client.ttl("process_cleanup") <= 60
@@ -244,15 +233,14 @@ def test_who_leaves_waits_for_what_its_heart_is_doing(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """BEAT-7: or the heart would open connections again after they were closed."""
-    monkeypatch.setattr(heartbeat, "PERIOD", 0.01)
-    monkeypatch.setattr(heartbeat, "GRACE", 20.0)
+    timings = brisk(heartbeat_interval=0.01, heartbeat_stop_timeout=20.0)
     entered, go_on = threading.Event(), threading.Event()
 
     def hold() -> None:
         entered.set()
         assert go_on.wait(60)
 
-    with running(App(), server) as launcher:
+    with running(App(), server, timings=timings) as launcher:
         beating = launcher._heartbeat
         monkeypatch.setattr(beating, "_on_beat", hold)
         assert entered.wait(60)

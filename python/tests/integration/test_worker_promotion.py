@@ -14,17 +14,12 @@ from harness.servers import Server, wait_until
 from jobwire import App
 from jobwire.application.config import FetchMode
 from jobwire.protocol.promotion import first_wait, next_wait
-from jobwire.worker.background import poller
-from jobwire.worker.fetch import basic
-from tests.workers import running
+from tests.workers import brisk, running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
 
 
-@pytest.fixture
-def _look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(poller, "first_wait", lambda _, jitter: 0.0)
-    monkeypatch.setattr(basic, "BLOCK", 0.1)
+LOOK_AT_ONCE = brisk(first_poll_wait=lambda _, jitter: 0.0)
 
 
 def due(server: Server, zset: str, *members: str | bytes, at: float | None = None) -> None:
@@ -33,7 +28,6 @@ def due(server: Server, zset: str, *members: str | bytes, at: float | None = Non
     server.client().zadd(zset, scores)
 
 
-@pytest.mark.usefixtures("_look_at_once")
 @FETCH
 def test_due_jobs_run_and_others_wait(server: Server, fetch: FetchMode) -> None:
     """SCHED-5, SCHED-6, SCHED-7, RETRY-9: of both sets, in a worker that also runs them."""
@@ -45,7 +39,7 @@ def test_due_jobs_run_and_others_wait(server: Server, fetch: FetchMode) -> None:
     later = '{"class":"Take","args":["later"],"queue":"default"}'
     due(server, "schedule", later, at=time.time() + 3600)
     client = server.client()
-    with running(app, server, fetch=fetch, poll_interval=0.05):
+    with running(app, server, fetch=fetch, poll_interval=0.05, timings=LOOK_AT_ONCE):
         wait_until(lambda: len(got) == 2)
     assert set(got) == {"scheduled", "retried"}
     assert client.zrange("schedule", 0, -1) == [later.encode()]
@@ -53,7 +47,6 @@ def test_due_jobs_run_and_others_wait(server: Server, fetch: FetchMode) -> None:
     assert client.smembers("queues") == {b"default"}
 
 
-@pytest.mark.usefixtures("_look_at_once")
 @pytest.mark.parametrize("generation", [7, 8])
 def test_a_promoted_payload_says_when_and_is_otherwise_as_it_was(
     server: Server, generation: Any
@@ -66,7 +59,7 @@ def test_a_promoted_payload_says_when_and_is_otherwise_as_it_was(
     client = server.client()
     client.lpush("queue:else", "already there")
     before = time.time() - 0.001
-    with running(App(generation=generation), server, poll_interval=0.05):
+    with running(App(generation=generation), server, poll_interval=0.05, timings=LOOK_AT_ONCE):
         wait_until(lambda: client.llen("queue:else") == 2)
     found: Any = client.lindex("queue:else", 0)
     assert b'"x":1.50' in found
@@ -81,7 +74,6 @@ def test_a_promoted_payload_says_when_and_is_otherwise_as_it_was(
     assert client.sismember("queues", "else")
 
 
-@pytest.mark.usefixtures("_look_at_once")
 def test_what_is_no_job_is_buried_and_blocks_nobody(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -96,7 +88,7 @@ def test_what_is_no_job_is_buried_and_blocks_nobody(
     app.job(name="Take")(got.append)
     client = server.client()
     caplog.set_level(logging.ERROR)
-    with running(app, server, poll_interval=0.05):
+    with running(app, server, poll_interval=0.05, timings=LOOK_AT_ONCE):
         wait_until(lambda: got == ["behind"])
     found: Any = client.zrange("dead", 0, -1, withscores=True)
     found += client.zrange("jobwire:unreadable", 0, -1, withscores=True)
@@ -106,12 +98,14 @@ def test_what_is_no_job_is_buried_and_blocks_nobody(
     assert len([r for r in caplog.records if "buried" in r.getMessage()]) == len(bad)
 
 
-@pytest.mark.usefixtures("_look_at_once")
 def test_many_pollers_promote_each_job_once(server: Server) -> None:
     """SCHED-5: whoever removes the member pushes it, and nobody else."""
     texts = [json.dumps({"class": "R", "args": [n], "queue": "else"}) for n in range(2000)]
     client = server.client()
-    with running(App(), server, poll_interval=0.01), running(App(), server, poll_interval=0.01):
+    with (
+        running(App(), server, poll_interval=0.01, timings=LOOK_AT_ONCE),
+        running(App(), server, poll_interval=0.01, timings=LOOK_AT_ONCE),
+    ):
         for start in range(0, 2000, 250):
             due(server, "schedule", *texts[start : start + 250])
         wait_until(lambda: client.zcard("schedule") == 0)
@@ -120,11 +114,10 @@ def test_many_pollers_promote_each_job_once(server: Server) -> None:
     assert sorted(json.loads(text)["args"][0] for text in found) == list(range(2000))
 
 
-@pytest.mark.usefixtures("_look_at_once")
 def test_a_quiet_worker_promotes_nothing(server: Server) -> None:
     """SIG-2: others do."""
     client = server.client()
-    with running(App(), server, poll_interval=0.01) as quiet:
+    with running(App(), server, poll_interval=0.01, timings=LOOK_AT_ONCE) as quiet:
         due(server, "schedule", '{"class":"R","queue":"before"}')
         wait_until(lambda: client.exists("queue:before"))
         quiet.quiet()
@@ -135,7 +128,6 @@ def test_a_quiet_worker_promotes_nothing(server: Server) -> None:
     assert client.zcard("schedule") == 1
 
 
-@pytest.mark.usefixtures("_look_at_once")
 def test_a_stop_is_heeded_between_batches(server: Server) -> None:
     """SCHED-10: a long backlog does not hold up the end of the process."""
     client = server.client()
@@ -146,7 +138,7 @@ def test_a_stop_is_heeded_between_batches(server: Server) -> None:
             "schedule",
             *(f'{{"class":"R","queue":"q","n":{start + n}}}' for n in range(5000)),
         )
-    with running(App(), server, poll_interval=0.01) as launcher:
+    with running(App(), server, poll_interval=0.01, timings=LOOK_AT_ONCE) as launcher:
         wait_until(lambda: client.llen("queue:q") > 100)
         launcher.stop()
     rest: Any = client.zcard("schedule")
@@ -154,27 +146,24 @@ def test_a_stop_is_heeded_between_batches(server: Server) -> None:
     assert client.llen("queue:q") + rest == total
 
 
-def test_looks_are_as_far_apart_as_the_fleet_is_large(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_looks_are_as_far_apart_as_the_fleet_is_large(server: Server) -> None:
     """SCHED-8: 10 s + 5 s*u first, then by the number of registered processes."""
     asked: list[tuple[Any, ...]] = []
 
-    def first(interval: float | None, *, jitter: float) -> float:
+    def first(interval: float | None, /, *, jitter: float) -> float:
         asked.append((interval, first_wait(interval, jitter=jitter)))
         return 0.0
 
-    def after(interval: float | None, *, processes: int, jitter: float) -> float:
+    def after(interval: float | None, /, *, processes: int, jitter: float) -> float:
         asked.append((interval, processes, next_wait(interval, processes=processes, jitter=jitter)))
         return 0.01
 
-    monkeypatch.setattr(poller, "first_wait", first)
-    monkeypatch.setattr(poller, "next_wait", after)
+    timings = brisk(first_poll_wait=first, next_poll_wait=after)
     client = server.client()
     client.sadd("processes", *(f"h:{n}:x" for n in range(11)))
     for n in range(11):
         client.hset(f"h:{n}:x", "info", "{}")
-    with running(App(), server):
+    with running(App(), server, timings=timings):
         wait_until(lambda: len(asked) > 3)
     assert asked[0][0] is None
     assert 10 <= asked[0][1] < 15

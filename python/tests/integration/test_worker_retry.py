@@ -13,18 +13,13 @@ import pytest
 from harness.servers import Server, wait_until
 from jobwire import App
 from jobwire.application.config import FetchMode
-from jobwire.worker.background import heartbeat, poller
-from jobwire.worker.fetch import basic
-from tests.workers import running
+from tests.workers import brisk, running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
 
 
-@pytest.fixture(autouse=True)
-def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stop soon, and count soon: basic fetch writes its counters with the beat."""
-    monkeypatch.setattr(basic, "BLOCK", 0.1)
-    monkeypatch.setattr(heartbeat, "PERIOD", 0.02)
+# Basic fetch writes its counters with the beat.
+TIMINGS = brisk(heartbeat_interval=0.02, first_poll_wait=lambda _, jitter: 0.0)
 
 
 NOW = time.time()
@@ -123,7 +118,7 @@ def processed(server: Server) -> int:
 
 def run_all(app: App, server: Server, count: int, **settings: Any) -> None:
     """Run until so many executions are counted. The counters are the last thing written."""
-    with running(app, server, **settings):
+    with running(app, server, timings=TIMINGS, **settings):
         wait_until(lambda: processed(server) >= count)
     assert processed(server) == count
 
@@ -282,11 +277,8 @@ def test_the_dead_set_is_trimmed_at_each_burial(server: Server, fetch: FetchMode
     assert json.loads(found[3])["jid"] == "x"
 
 
-def test_a_job_runs_once_more_than_its_retries(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_runs_once_more_than_its_retries(server: Server) -> None:
     """RETRY-5, RETRY-9: `retry: 2` is three runs, then the dead set; fields survive (PAY-7)."""
-    monkeypatch.setattr(poller, "first_wait", lambda _, jitter: 0.0)
     app = App()
     runs: list[Any] = []
 
@@ -299,7 +291,7 @@ def test_a_job_runs_once_more_than_its_retries(
     text = f'{{"class":"Thrice","args":[{number}],"jid":"j","retry":2,"x":1.50,"jw_y":"\\u00e4"}}'
     client = server.client()
     client.lpush("queue:default", text)
-    with running(app, server, poll_interval=0.02):
+    with running(app, server, poll_interval=0.02, timings=TIMINGS):
         for count in range(2):
             wait_until(lambda: client.zcard("retry"))
             (member,) = members(server, "retry")

@@ -17,6 +17,7 @@ import redis
 from harness.servers import wait_until
 from jobwire.application.config import CapsuleConfig, FetchMode, WorkerConfig, parse_queues
 from jobwire.worker import Launcher
+from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
 from tests.interop.app import ReportingApp, make_app
 
 PYTHON = Path(__file__).parents[2]  # what has to be on sys.path
@@ -31,6 +32,7 @@ def worker_threads(
     concurrency: int = 4,
     poll: float | None = None,
     fetch: FetchMode = "reliable",
+    timings: Timings = DEFAULT_TIMINGS,
 ) -> Iterator[Launcher]:
     """Run a worker of `tests.interop.app` in this process; it is stopped in good order.
 
@@ -42,6 +44,7 @@ def worker_threads(
         poll: Average seconds between two looks at `retry` and `schedule`, the first one within
             5 s; None is the default pace, with a first look after 10 to 15 s.
         fetch: How to fetch.
+        timings: Of its parts.
     """
     app = app or make_app()
     app.connect(url)
@@ -49,7 +52,7 @@ def worker_threads(
     config = WorkerConfig(
         capsules={"default": capsule}, poll_interval=poll, timeout=10, fetch=fetch
     )
-    launcher = Launcher(app, config)
+    launcher = Launcher(app, config, timings=timings)
     launcher.start()
     try:
         yield launcher

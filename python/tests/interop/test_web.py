@@ -9,7 +9,7 @@ import redis
 
 from harness.servers import Server, wait_until
 from jobwire import Client
-from jobwire.worker.background import heartbeat
+from jobwire.worker.fetch.timings import Timings
 from tests.interop.driver import Driver
 from tests.interop.python_worker import worker_threads
 from tests.interop.sidekiq import open_gate
@@ -27,11 +27,11 @@ with.to_h { |path|
 
 
 def test_every_page_shows_what_python_left(
-    driver: Driver, client: redis.Redis, server: Server, monkeypatch: pytest.MonkeyPatch
+    driver: Driver, client: redis.Redis, server: Server
 ) -> None:
     """BEAT-3, BEAT-4, BEAT-5, RETRY-3, DEAD-1, EXEC-3, EXEC-4, SCHED-1, KEY-1: all pages answer."""
-    monkeypatch.setattr(heartbeat, "PERIOD", 0.1)
-    with Client(server.url) as pusher, worker_threads(server.url) as worker:
+    often = Timings(heartbeat_interval=0.1)
+    with Client(server.url) as pusher, worker_threads(server.url, timings=often) as worker:
         pusher.push("GateJob", ["g", "running é"])
         pusher.push("FailJob", ["retried é"])
         pusher.push("FailJob", ["dead é"], retry=0)

@@ -1,8 +1,8 @@
 """Who waits for whom: processes that take jobs ahead, in simulated time, by the real decisions.
 
 What is simulated is `ReliableFetcher` around `Prefetch`: one thread leads, fetches and runs quick
-jobs itself, asking for more before it needs them; every few milliseconds the settler's thread takes
-the turn from who is stuck, and returns what waits too long. Round trips take no time here.
+jobs itself, asking for more before it needs them; every few milliseconds the ticker takes the lead
+from a thread that is stuck, and returns what waits too long. Round trips take no time here.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jobwire.worker.background.outcome_writer import TICK
 from jobwire.worker.execute.compiled_job import CompiledJob
-from jobwire.worker.fetch.prefetch import LIMIT, NEAR, QUICK, STALE, Prefetch
+from jobwire.worker.fetch.prefetch import MAX_AHEAD, Prefetch
+from jobwire.worker.fetch.timings import DEFAULT_TIMINGS
 from tests.profiles import examples
+
+TICK = DEFAULT_TIMINGS.tick
+QUICK, NEAR = DEFAULT_TIMINGS.quick_job, DEFAULT_TIMINGS.near_reply
 
 KINDS = {
     # What its jobs take, in seconds: most of them, and those that are the surprise.
@@ -30,7 +33,7 @@ KINDS = {
     "long": (3.0, 0.001),
 }
 # Seconds in one process's buffer, as docs/explanation/performance.md promises.
-BOUND = STALE + 2 * TICK
+BOUND = DEFAULT_TIMINGS.prefetch_stale + 2 * TICK
 
 
 @dataclass(eq=False)
@@ -63,7 +66,7 @@ class Process:
     filled: float = 0.0
     asked: Asked | None = None
     running: set[Job] = field(default_factory=set)
-    leading: Job | None = None  # what the leader runs without having passed the turn
+    leading: Job | None = None  # what the leader runs without having resigned
     leading_since: float = 0.0
 
     @property
@@ -76,7 +79,7 @@ class Process:
         return [*self.buffer, *(self.asked.jobs if self.asked else ())]
 
     def read(self, now: float) -> None:
-        """Read the answer to what was asked: `ReliableFetcher._stock`."""
+        """Read the answer to what was asked: `ReliableFetcher._collect`."""
         if self.asked is not None:
             asked, self.asked = self.asked, None
             self.prefetch.got(len(asked.jobs), wanted=asked.wanted, seconds=now - asked.at)
@@ -138,11 +141,11 @@ class Fleet:
         self.now = when
 
     def _step(self, process: Process) -> None:
-        """Let whoever leads do what it does: `ReliableFetcher._take` and `_fill`."""
+        """Let whoever leads do what it does: `ReliableFetcher.take` and `_fetch_or_wait`."""
         while process.leading is None and (process.free or not process.alone):
             if process.buffer and process.free:
                 self._start(process, process.buffer.popleft())
-                meanwhile = process.prefetch.wanted_meanwhile(len(process.buffer))
+                meanwhile = process.prefetch.wanted_ahead(len(process.buffer))
                 if meanwhile and process.asked is None:
                     process.asked = self._fetch(meanwhile)
                 continue
@@ -152,7 +155,7 @@ class Fleet:
             wanted = process.prefetch.wanted(
                 busy=len(process.running), buffered=bool(process.buffer)
             )
-            assert 0 <= wanted <= process.slots + LIMIT
+            assert 0 <= wanted <= process.slots + MAX_AHEAD
             if not wanted:
                 return
             process.asked = self._fetch(wanted)
@@ -170,7 +173,7 @@ class Fleet:
         self._left(process, job)
         job.starts += 1
         process.running.add(job)
-        if process.prefetch.keeps_turn(process.job_table[job.kind].seconds):
+        if process.prefetch.keeps_lead(process.job_table[job.kind].seconds):
             process.leading, process.leading_since = job, self.now
         self.at(self.now + job.seconds, process, job)
 
@@ -182,7 +185,7 @@ class Fleet:
             process.leading = None
 
     def _tick(self, process: Process) -> None:
-        """`ReliableFetcher._look_after`."""
+        """`ReliableFetcher._check`."""
         if process.leading is not None and self.now - process.leading_since > TICK:
             process.leading = None
             self.stuck = max(self.stuck, self.now - process.leading_since)
@@ -260,8 +263,7 @@ def test_a_process_that_returned_nothing_would_be_found_out() -> None:
 class Hoarder(Prefetch):
     __slots__ = ()
 
-    @staticmethod
-    def goes_back(waited: float) -> bool:
+    def goes_back(self, waited: float) -> bool:
         return False
 
 
@@ -285,16 +287,16 @@ def test_more_is_asked_for_while_quick_jobs_run_where_the_server_is_near() -> No
     prefetch = Prefetch(5)
     for _ in range(200):
         prefetch.ran(0.00001)
-    assert prefetch.wanted(busy=0, buffered=False) == 5 + LIMIT // 2
-    assert prefetch.wanted_meanwhile(0) == 0  # the queue may not have that many
+    assert prefetch.wanted(busy=0, buffered=False) == 5 + MAX_AHEAD // 2
+    assert prefetch.wanted_ahead(0) == 0  # the queue may not have that many
     prefetch.got(10, wanted=10, seconds=2 * NEAR)
-    assert prefetch.wanted_meanwhile(0) == 0  # what is under way for long is kept from others
+    assert prefetch.wanted_ahead(0) == 0  # what is under way for long is kept from others
     prefetch.got(10, wanted=10, seconds=NEAR / 2)
-    assert prefetch.wanted_meanwhile(LIMIT) == 0
-    assert prefetch.wanted_meanwhile(LIMIT // 2) == LIMIT // 2
+    assert prefetch.wanted_ahead(MAX_AHEAD) == 0
+    assert prefetch.wanted_ahead(MAX_AHEAD // 2) == MAX_AHEAD // 2
     for _ in range(200):
         prefetch.ran(2 * QUICK)
-    assert prefetch.wanted_meanwhile(0) == 0  # another thread has the turn, and time
+    assert prefetch.wanted_ahead(0) == 0  # another thread leads, and has time
 
 
 @pytest.mark.parametrize("seconds", [0.00001, 0.001, 0.1, 5.0])
@@ -305,6 +307,6 @@ def test_what_is_taken_ahead_is_expected_to_be_run_at_once(seconds: float) -> No
         prefetch.ran(seconds)
     wanted = prefetch.wanted(busy=0, buffered=False)
     prefetch.got(wanted, wanted=wanted, seconds=0.0)
-    ahead = wanted - 10 + prefetch.wanted_meanwhile(0)
-    assert ahead <= LIMIT
+    ahead = wanted - 10 + prefetch.wanted_ahead(0)
+    assert ahead <= MAX_AHEAD
     assert ahead * seconds / (1 if seconds < QUICK else 10) <= 0.005 + 1e-9

@@ -141,7 +141,7 @@ def test_a_log_that_cannot_be_written_costs_nothing(monkeypatch: pytest.MonkeyPa
 def test_the_end_of_a_job_is_written_with_the_next_line_or_when_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """REL-2: an outcome is not stored before the log has the line about it; see `Settler`."""
+    """REL-2: an outcome is not stored before the log has the line about it; see `Outbox`."""
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     ours, other = logging.getLogger("jobwire.worker"), logging.getLogger("somebody.else")

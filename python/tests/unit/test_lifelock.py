@@ -103,15 +103,14 @@ def test_what_a_fork_may_still_do_counts(mine: LifeLock, start: Start) -> None:
     wait_until(lambda: mine.ended() == [ODD], 60)
 
 
-def test_others_are_not_judged(
-    mine: LifeLock, start: Start, directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_others_are_not_judged(mine: LifeLock, start: Start, directory: Path) -> None:
     """REL-11: those of another Redis, of another kernel, and what is no lock at all."""
     process = start("other:1:0", "elsewhere")
     process.kill()
     process.wait(60)
-    monkeypatch.setattr(lifelock, "BOOT_ID", directory / "no such file")
-    foreign = LifeLock("foreign:1:0", scope="here", directory=directory)
+    foreign = LifeLock(
+        "foreign:1:0", scope="here", directory=directory, boot_id=directory / "no such file"
+    )
     foreign.hold()
     assert mine.ended() == foreign.ended() == []
     (directory / f"{mine._prefix}link").symlink_to(directory / "nowhere")

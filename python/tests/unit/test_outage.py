@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from jobwire.errors import RedisRefused, RedisUnreachable
-from jobwire.worker.fetch import outage
 from jobwire.worker.fetch.outage import Outage, next_pause
 
 
@@ -27,10 +25,8 @@ class Stop(threading.Event):
 
 
 @pytest.fixture
-def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    clock = [100.0]
-    monkeypatch.setattr(outage, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    return clock
+def now() -> list[float]:
+    return [100.0]
 
 
 def fail(trouble: Outage, error: Exception) -> None:
@@ -54,7 +50,7 @@ def test_a_line_down_and_a_line_up(caplog: pytest.LogCaptureFixture, now: list[f
     """ENV-6: whatever is refused and however often; the second says how long it was."""
     caplog.set_level(logging.INFO)
     stop = Stop()
-    trouble = Outage("fetching", stop)
+    trouble = Outage("fetching", stop, clock=lambda: now[0])
     for error in (RedisUnreachable("gone"), RedisRefused("LOADING x"), RedisRefused("OOM y")):
         fail(trouble, error)
         now[0] += 2

@@ -13,18 +13,17 @@ from pathlib import Path
 from jobwire.connection.connect import safe_url
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import RedisTrouble
-from jobwire.protocol.heartbeat import PERIOD, HeartbeatSample, Work, beat, prune, retire
+from jobwire.protocol.heartbeat import HeartbeatSample, Work, beat, prune, retire
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.reliable import recover, resign
 from jobwire.protocol.wire import command, once
 from jobwire.worker.background.lifelock import LifeLock
 from jobwire.worker.fetch.outage import Outage
+from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
 
 __all__ = ["HeartbeatThread", "rss"]
 
 _log = logging.getLogger("jobwire.worker")
-
-GRACE = 1.0  # seconds that its thread has to notice the end
 
 
 class HeartbeatThread:
@@ -41,6 +40,7 @@ class HeartbeatThread:
         on_signal: Called with the name of a signal that somebody sent through Redis. [SIG-4]
         on_beat: Called with every beat, for what else has to be done regularly.
         recovers: Whether to put back jobs of dead processes. [REL-4]
+        timings: How often it beats.
 
     Attributes:
         turned: When its thread last came round, monotonic seconds: what it does may fail, as when
@@ -60,7 +60,9 @@ class HeartbeatThread:
         on_signal: Callable[[str], None],
         on_beat: Callable[[], None],
         recovers: bool,
+        timings: Timings = DEFAULT_TIMINGS,
     ) -> None:
+        self._timings = timings
         self._redis = redis
         self._keys = keys
         self._identity = identity
@@ -121,10 +123,11 @@ class HeartbeatThread:
                     self._life.release()
         finally:
             if self._thread.is_alive():
-                self._thread.join(GRACE)  # or what it looks after would open connections again
+                # Or what it looks after would open connections again.
+                self._thread.join(self._timings.heartbeat_stop_timeout)
 
     def _run(self) -> None:
-        while not self._stop.wait(PERIOD):
+        while not self._stop.wait(self._timings.heartbeat_interval):
             self.turned = time.monotonic()
             with self._outage:
                 self.beat()

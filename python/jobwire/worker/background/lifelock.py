@@ -39,12 +39,15 @@ class LifeLock:
         scope: What its work is about: names of another scope are not looked at.
         directory: Where the files are; by default one of this user's in the system's directory
             for temporary files.
+        boot_id: The file that names this run of the kernel.
     """
 
-    def __init__(self, identity: str, *, scope: str, directory: Path | None = None) -> None:
+    def __init__(
+        self, identity: str, *, scope: str, directory: Path | None = None, boot_id: Path = BOOT_ID
+    ) -> None:
         # Of the running kernel only: on a shared file system, locks of other hosts may be lost
         # while their owners live.
-        name = hashlib.sha256(f"{_boot()}\n{scope}".encode()).hexdigest()[:16]
+        name = hashlib.sha256(f"{_boot(boot_id)}\n{scope}".encode()).hexdigest()[:16]
         self._prefix = f"{name}-"
         self._name = self._prefix + quote(identity, safe="")
         self._directory = directory or Path(tempfile.gettempdir()) / f"jobwire-{os.getuid()}"
@@ -117,10 +120,10 @@ class LifeLock:
             self._held = None
 
 
-def _boot() -> str:
+def _boot(boot_id: Path) -> str:
     """Return what tells this run of the kernel from others, where there is such a thing."""
     try:
-        return BOOT_ID.read_text()
+        return boot_id.read_text()
     except OSError:
         return ""
 

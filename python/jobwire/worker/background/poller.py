@@ -9,22 +9,18 @@ import threading
 import time
 from collections.abc import Callable
 
-import redis
-
 from jobwire.connection.sync import SyncRedis
+from jobwire.connection.watch import Watch
+from jobwire.errors import RedisRefused, RedisTrouble
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.promotion import BATCH, first_wait, next_wait, promote_batch
+from jobwire.protocol.promotion import BATCH, promote_batch
 from jobwire.protocol.times import Generation
 from jobwire.protocol.wire import command, once
 from jobwire.worker.fetch.outage import Outage
-from jobwire.worker.fetch.wakeup import LOST, Watch
+from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
 
 __all__ = ["Poller"]
-
-SAFETY_NET = 30.0  # seconds between looks of a precise poller even if no notice came
-PAUSE = 1.0  # seconds between them while the server cannot be asked
-BREATH = 0.01  # seconds between its looks at least, so that a busy set does not keep it busy
 
 _log = logging.getLogger("jobwire.worker")
 
@@ -39,7 +35,8 @@ class Poller:
         precise: Whether to wake up for each member when it is due. Where the server does not
             tell of new members, `interval` holds. [SCHED-11]
         generation: Returns how to write times.
-        grave: Returns the burial parameters of this moment.
+        dead_limits: Returns the limits of the dead set at this moment.
+        timings: How long it waits between its looks.
     """
 
     def __init__(
@@ -51,7 +48,9 @@ class Poller:
         precise: bool = False,
         generation: Callable[[], Generation],
         dead_limits: Callable[[], DeadSetLimits],
+        timings: Timings = DEFAULT_TIMINGS,
     ) -> None:
+        self._timings = timings
         self._redis = redis
         self._keys = keys
         self._interval = interval
@@ -59,12 +58,13 @@ class Poller:
         self._generation = generation
         self._dead_limits = dead_limits
         self._stop = threading.Event()
+        pause = timings.longest_outage_pause
         self._sets = [
-            (zset, Outage(f"promoting due jobs of {zset}", self._stop))
+            (zset, Outage(f"promoting due jobs of {zset}", self._stop, pause=pause))
             for zset in (keys.retry, keys.schedule)  # retries first, as Sidekiq
         ]
-        self._counting = Outage("counting processes", self._stop)
-        self._watch = Watch(redis.url, self._stop)
+        self._counting = Outage("counting processes", self._stop, pause=pause)
+        self._watch = Watch(redis.url, self._stop, stop_check_interval=timings.stop_check_interval)
         self._thread = threading.Thread(target=self._run, name="jobwire-poller", daemon=True)
 
     def start(self) -> None:
@@ -77,7 +77,10 @@ class Poller:
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        wait = 0.0 if self._precise else first_wait(self._interval, jitter=random.random())
+        timings = self._timings
+        wait = 0.0
+        if not self._precise:
+            wait = timings.first_poll_wait(self._interval, jitter=random.random())
         while not self._stop.wait(wait):
             now = time.time()
             next_due = self._watch_for(now) if self._precise else None
@@ -86,9 +89,10 @@ class Poller:
                     self._look(zset)
             if next_due is not None:
                 self._await(next_due)
-                wait = BREATH * (0.5 + random.random())  # not all of a fleet in the same instant
+                # Not all of a fleet in the same instant.
+                wait = timings.poll_min_gap * (0.5 + random.random())
             elif self._precise and self._watch.tracking:
-                wait = PAUSE
+                wait = timings.poll_outage_pause
             else:
                 wait = self._next_wait()
         self._watch.close()
@@ -123,11 +127,11 @@ class Poller:
 
     def _next_wait(self) -> float:
         if self._interval is not None:
-            return next_wait(self._interval, processes=1, jitter=random.random())
+            return self._timings.next_poll_wait(self._interval, processes=1, jitter=random.random())
         processes = 1
         with self._counting:
             processes = self._redis.run(once(command("SCARD", self._keys.processes)))
-        return next_wait(None, processes=processes, jitter=random.random())
+        return self._timings.next_poll_wait(None, processes=processes, jitter=random.random())
 
     def _watch_for(self, now: float) -> float | None:
         """Have notices sent of new members; return when the next one is due, after `now`.
@@ -140,9 +144,9 @@ class Poller:
         limits = (f"({now!r}", "+inf", "BYSCORE", "LIMIT", 0, 1, "WITHSCORES")
         try:
             replies = self._watch.ask([("ZRANGE", zset, *limits) for zset, _ in self._sets])
-        except LOST as error:
+        except RedisTrouble as error:
             self._watch.close()
-            if isinstance(error, redis.ResponseError) and "WRONGTYPE" not in str(error):
+            if isinstance(error, RedisRefused) and "WRONGTYPE" not in str(error):
                 self._watch.tracking = False
                 _log.warning("no notice of new scheduled jobs, looking at intervals: %s", error)
             return None
@@ -151,6 +155,6 @@ class Poller:
     def _await(self, due: float) -> None:
         """Wait until then, or for a notice of an earlier member."""
         try:
-            self._watch.wait(min(max(due - time.time(), 0.0), SAFETY_NET))
-        except LOST:
+            self._watch.wait(min(max(due - time.time(), 0.0), self._timings.poll_safety_interval))
+        except RedisTrouble:
             self._watch.close()  # the look that follows meets the same trouble and reports it

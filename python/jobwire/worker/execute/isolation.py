@@ -46,8 +46,6 @@ from jobwire.worker.execute.joblog import JsonFormatter, LogFormat
 
 __all__ = ["Isolation"]
 
-GRACE = 3.0  # seconds that an interrupted job gets for its finally blocks
-IDLE = 60.0  # seconds after which a child without work ends, but for one
 GOODBYE = 1.0  # seconds that idle children get to end by themselves at `close`
 SLICE = 0.2  # seconds within which an interruption, or a death nobody reported, is noticed
 
@@ -67,12 +65,23 @@ class Isolation:
     Args:
         jobs: What may be run. Each function must be in a module that can be imported again.
         size: Children at most; as many as threads call `run`.
+        interrupt_grace: Seconds that an interrupted job gets for its `finally` blocks.
+        idle_limit: Seconds after which a child without work ends; one child is kept.
 
     Raises:
         ConfigError: A job could not be found again by a child.
     """
 
-    def __init__(self, jobs: Iterable[JobType[..., Any]], *, size: int) -> None:
+    def __init__(
+        self,
+        jobs: Iterable[JobType[..., Any]],
+        *,
+        size: int,
+        interrupt_grace: float = 3.0,
+        idle_limit: float = 60.0,
+    ) -> None:
+        self._interrupt_grace = interrupt_grace
+        self._idle_limit = idle_limit
         self._boot = _boot(list(jobs))
         self._size = size
         self._changed = threading.Condition()  # over all below
@@ -136,7 +145,7 @@ class Isolation:
             child = self._acquire(run)
             child.run(task, run, timeout)
         except JobwireError:
-            if self._closed or run.interrupted is not None:
+            if self._closed or run.kill_at is not None:
                 raise Shutdown from None  # its child was killed for that
             raise
         finally:
@@ -146,7 +155,7 @@ class Isolation:
                 self._release(child)
 
     def interrupt(self, thread: int) -> bool:
-        """Raise `Shutdown` in the job that a thread runs; its child is killed `GRACE` later.
+        """Raise `Shutdown` in the job that a thread runs; its child is killed a little later.
 
         Args:
             thread: The identifier of the thread that is in `run`.
@@ -158,8 +167,8 @@ class Isolation:
             run = self._runs.get(thread)
             if run is None:
                 return False
-            if run.interrupted is None:
-                run.interrupted = time.monotonic()
+            if run.kill_at is None:
+                run.kill_at = time.monotonic() + self._interrupt_grace
             self._changed.notify_all()
         return True
 
@@ -218,7 +227,7 @@ class Isolation:
             self._release(child)  # killed while idle, for want of memory perhaps
 
     def _check(self, run: _Run) -> None:
-        if self._closed or run.interrupted is not None:
+        if self._closed or run.kill_at is not None:
             raise Shutdown
 
     def _begin(self) -> _Child:
@@ -250,13 +259,13 @@ class Isolation:
 
     def _tidy_later(self) -> None:
         if len(self._idle) > 1 and self._tidier is None:
-            self._tidier = threading.Timer(IDLE, self._tidy)
+            self._tidier = threading.Timer(self._idle_limit, self._tidy)
             self._tidier.daemon = True
             self._tidier.start()
 
     def _tidy(self) -> None:
         """End children that had nothing to do for long, but for one."""
-        long_ago = time.monotonic() - IDLE
+        long_ago = time.monotonic() - self._idle_limit
         with self._changed:
             leaving = [each for each in self._idle[:-1] if each.idle_since <= long_ago]
             self._idle = [each for each in self._idle if each not in leaving]
@@ -271,10 +280,10 @@ class Isolation:
 class _Run:
     """One call of `run`."""
 
-    __slots__ = ("interrupted",)
+    __slots__ = ("kill_at",)
 
     def __init__(self) -> None:
-        self.interrupted: float | None = None  # when, monotonic
+        self.kill_at: float | None = None  # monotonic; None: not interrupted
 
 
 class _Child:
@@ -322,7 +331,7 @@ class _Child:
         except BaseException:  # time is up, or this thread was struck
             self.kill()
             raise
-        if run.interrupted is not None:
+        if run.kill_at is not None:
             if answer is None:
                 self.kill()
             raise Shutdown
@@ -347,8 +356,8 @@ class _Child:
         poll.register(self._channel, select.POLLIN)
         while True:
             now = time.monotonic()
-            if run.interrupted is not None:
-                limit = run.interrupted + GRACE
+            if run.kill_at is not None:
+                limit = run.kill_at
                 if not asked:
                     asked = True
                     with suppress(OSError):

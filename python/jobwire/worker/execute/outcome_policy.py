@@ -14,10 +14,10 @@ from typing import Any, TypeGuard, TypeVar
 from jobwire.application.app import App
 from jobwire.application.current import running
 from jobwire.application.jobtype import JobType
-from jobwire.errors import JobCrashed, JobFailed, TryAgain
+from jobwire.errors import JobCrashed, JobFailed, MalformedPayload, TryAgain
 from jobwire.protocol.iteration import Interrupted
 from jobwire.protocol.metrics import Tally
-from jobwire.protocol.payload import Job, decode, edit
+from jobwire.protocol.payload import Job, LazyJob, decode, edit
 from jobwire.protocol.poison import poisoned
 from jobwire.protocol.reliable import InFlightJob
 from jobwire.protocol.retry import (
@@ -30,10 +30,10 @@ from jobwire.protocol.retry import (
     wants_backtrace,
 )
 from jobwire.protocol.times import Generation, stamp
-from jobwire.worker.execute.compiled_job import CompiledJob
+from jobwire.worker.execute.execution import Execution
 from jobwire.worker.execute.failure import describe
 from jobwire.worker.execute.joblog import ended, event
-from jobwire.worker.fetch.source import DONE, Done, Fetcher, Requeue
+from jobwire.worker.fetch.source import DONE, Done, OutcomeSink, Requeue, Unreadable
 
 __all__ = ["OutcomePolicy"]
 
@@ -47,47 +47,46 @@ class OutcomePolicy:
 
     Args:
         app: Whose handlers are called.
+        sink: Where outcomes go.
         generation: Returns how to write times.
         max_retries: What `retry: true` means.
         poison_limit: How often a job may have been recovered from a process that died.
     """
 
     app: App
+    sink: OutcomeSink
     generation: Callable[[], Generation]
     max_retries: int
     poison_limit: int
 
-    def began(self, held: InFlightJob) -> None:
+    def began(self, execution: Execution) -> None:
         """Log that the current job starts."""
         if _log.isEnabledFor(logging.INFO):
-            event(_log, logging.INFO, "start", returned=held.returned or None)
+            event(_log, logging.INFO, "start", returned=execution.held.returned or None)
 
-    def end(
-        self,
-        held: InFlightJob,
-        job: Job,
-        compiled: CompiledJob,
-        error: BaseException | None,
-        seconds: float,
-        fetcher: Fetcher,
-        tally: Tally,
-    ) -> None:
+    def end(self, execution: Execution, error: BaseException | None, tally: Tally) -> None:
         """The current job is over; `error` is what it raised. May block if `may_block` says so."""
+        job, compiled, seconds = execution.job, execution.compiled, execution.seconds
         after = compiled.finish(job) if compiled.finish is not None else None
         if error is None:
             if _log.isEnabledFor(logging.INFO):
                 ended(_log, logging.INFO, "done", elapsed=round(seconds, 3))
             tally.record(job.display_class, seconds * 1000, False)
-            fetcher.settle(held, DONE if after is None else Done(after), seconds=seconds)
+            self.sink.record(execution.held, DONE if after is None else Done(after))
         elif isinstance(error, Interrupted):
             ended(_log, logging.INFO, "gave way; it goes on later", elapsed=round(seconds, 3))
             tally.record(job.display_class, seconds * 1000, False)
-            text = edit(held.text, {"enqueued_at": stamp(time.time(), self.generation())})
-            fetcher.settle(held, Requeue(text), seconds=seconds)
+            text = edit(execution.held.text, {"enqueued_at": stamp(time.time(), self.generation())})
+            self.sink.record(execution.held, Requeue(text))
         else:
-            self._fail(held, compiled.definition, error, seconds, fetcher, tally)
+            self._fail(execution, error, tally)
 
-    def kills(self, held: InFlightJob, job: Job, fetcher: Fetcher) -> bool:
+    def unreadable(self, held: InFlightJob, error: MalformedPayload) -> None:
+        """Store a payload that cannot be decoded as it is. [EXEC-3]"""
+        _log.error("payload in queue %s is buried as it is: %s", held.queue, error)
+        self.sink.record(held, Unreadable(error))
+
+    def kills(self, held: InFlightJob, job: Job) -> bool:
         """Bury a job that has taken too many processes down with it; say whether. [REL-10]"""
         outcome = poisoned(
             job,
@@ -102,8 +101,8 @@ class OutcomePolicy:
         with running(job):
             _log.error("buried: %s", error)
         if not self.app.death_handlers:
-            fetcher.settle(held, outcome, seconds=0.0)
-        elif fetcher.store(held, outcome, seconds=0.0):
+            self.sink.record(held, outcome)
+        elif self.sink.store(held, outcome):
             self._announce_death(job, outcome, error)
         return True
 
@@ -111,27 +110,21 @@ class OutcomePolicy:
         """Whether `end` may wait for an outcome to be stored, because somebody is told of it."""
         return error is not None and bool(self.app.death_handlers)
 
-    def _fail(
-        self,
-        held: InFlightJob,
-        definition: JobType[..., Any] | None,
-        error: BaseException,
-        seconds: float,
-        fetcher: Fetcher,
-        tally: Tally,
-    ) -> None:
-        job = decode(held.text, held.queue)  # as fetched, whatever was done to it [EXEC-5]
+    def _fail(self, execution: Execution, error: BaseException, tally: Tally) -> None:
+        held, seconds = execution.held, execution.seconds
+        definition = execution.compiled.definition
+        job = LazyJob(held.text, held.queue)  # as fetched, whatever was done to it [EXEC-5]
         outcome = self._outcome(job, definition, error, seconds)
         if definition is not None:  # names of unknown classes have no end
             tally.record(job.display_class, seconds * 1000, True)
         if isinstance(outcome, Retry) or not self.app.death_handlers:
-            fetcher.settle(held, outcome, seconds=seconds)
-        elif fetcher.store(held, outcome, seconds=seconds):
+            self.sink.record(held, outcome)
+        elif self.sink.store(held, outcome):
             self._announce_death(job, outcome, error)
         if _expected(error, outcome):
             return
         if self.app.error_handlers:
-            fetcher.hurry()  # the outcome must not wait for an error tracker
+            self.sink.flush_soon()  # the outcome must not wait for an error tracker
         for handler in self.app.error_handlers:
             _contained("error handler", partial(handler, error, job))
 
@@ -163,7 +156,7 @@ class OutcomePolicy:
         text = outcome.text or job.text
         if isinstance(outcome, Discard) and outcome.text:
             text = edit(text, {"discarded_at": stamp(time.time(), self.generation())})
-        dead = decode(text, job.queue)
+        dead = LazyJob(text, job.queue)
         for handler in self.app.death_handlers:
             _contained("death handler", partial(handler, dead, error))
 
@@ -200,7 +193,7 @@ def _last_word(
     hook = None if definition is None else definition.exhausted_hook
     if hook is None:
         return outcome
-    seen = decode(outcome.text, job.queue)
+    seen = LazyJob(outcome.text, job.queue)
     if _contained("exhausted", lambda: hook(seen, error)) == "discard":
         return Discard(outcome.text)
     return outcome

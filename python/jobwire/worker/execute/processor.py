@@ -15,10 +15,11 @@ from jobwire.protocol.metrics import Tally
 from jobwire.protocol.payload import Job, decode
 from jobwire.protocol.reliable import InFlightJob
 from jobwire.worker.execute.compiled_job import CompiledJob, JobTable
+from jobwire.worker.execute.execution import Execution
 from jobwire.worker.execute.interruption import cancel_raise, raise_in_thread
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.execute.tasks import Tasks
-from jobwire.worker.fetch.source import Fetcher, Unreadable
+from jobwire.worker.fetch.source import JobSource
 
 __all__ = ["Processor"]
 
@@ -31,10 +32,10 @@ class Processor:
     Args:
         tid: Its name in work records.
         name: Its name in the log.
-        fetcher: Where the jobs come from.
+        source: Where the jobs come from.
         tasks: Where async jobs go that need no thread; None to run them here.
-        routines: How to run them.
-        conclusion: What to do at their end.
+        job_table: How to run them.
+        outcome_policy: What to do at their end.
         tally: Counts them.
         watch: Called when a job with a time limit starts.
     """
@@ -43,7 +44,7 @@ class Processor:
         self,
         tid: str,
         name: str,
-        fetcher: Fetcher,
+        source: JobSource,
         *,
         tasks: Tasks | None,
         job_table: JobTable,
@@ -52,19 +53,20 @@ class Processor:
         watch: Callable[[], None],
     ) -> None:
         self.tid = tid
-        self._fetcher = fetcher
+        self._take = source.take
+        self._starting = None if source.lead is None else source.lead.starting
         self._tasks = tasks
         self._job_table = job_table
         self._outcome_policy = outcome_policy
         self._tally = tally
         self._watch = watch
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._held: InFlightJob | None = None
-        self._run_at = 0.0
-        self._guard = threading.Lock()  # over the three below
+        # Written by this thread only, as a whole; read by any.
+        self._execution: Execution | None = None
+        self._guard = threading.Lock()  # Guards `_inside`, `_struck`, `_expires`.
         self._inside = False  # in the job's own code, where an interruption may strike
         self._struck: type[BaseException] | None = None
-        self._expires = 0.0  # monotonic; 0: never
+        self._expires: float | None = None  # monotonic
 
     def start(self) -> None:
         """Start the thread."""
@@ -84,98 +86,118 @@ class Processor:
     @property
     def held(self) -> InFlightJob | None:
         """The job in progress."""
-        return self._held
+        execution = self._execution
+        return None if execution is None else execution.held
 
     @property
     def work(self) -> Work | None:
         """The job in progress, as others may see it. [BEAT-5]"""
-        held = self._held
-        return None if held is None else Work(held.queue, held.text, self._run_at)
+        execution = self._execution
+        if execution is None:
+            return None
+        return Work(execution.held.queue, execution.held.text, execution.began_at)
 
-    @property
-    def expires(self) -> float:
-        """Monotonic time at which the job in progress reaches its time limit; 0 for none."""
-        return self._expires
+    def enforce_time_limit(self, now: float) -> float | None:
+        """Interrupt the job in progress if it is over its time limit. [RETRY-10]
+
+        Args:
+            now: Monotonic time.
+
+        Returns:
+            Seconds until it will be; None for no limit.
+        """
+        with self._guard:
+            if self._expires is None:
+                return None
+            if self._expires > now:
+                return self._expires - now
+            self._interrupt(JobTimeout)
+            return None
 
     def interrupt(self, error: type[BaseException]) -> None:
         """Raise `error` inside the job in progress, if there is one. [SIG-5] [RETRY-10]"""
         with self._guard:
-            if self._inside and self._thread.ident is not None:
-                self._struck = error
-                self._expires = 0.0
-                raise_in_thread(self._thread.ident, error)
+            self._interrupt(error)
+
+    def _interrupt(self, error: type[BaseException]) -> None:
+        """With the guard held."""
+        if self._inside and self._thread.ident is not None:
+            self._struck = error
+            self._expires = None
+            raise_in_thread(self._thread.ident, error)
 
     def _run(self) -> None:
-        take = self._fetcher.take
-        over = False  # whether a job was taken before, and its slot is to be freed
+        take = self._take
+        ran: float | None = None  # None: there is no slot to be freed
         while True:
             try:
-                was_over, over = over, False
-                held = take(was_over)
+                last, ran = ran, None
+                held = take(last)
                 if held is None:
                     return
-                over = True  # also if this fails
-                over = self._process(held)
+                ran = 0.0  # also if this fails
+                ran = self._process(held)
             except Shutdown:
                 return  # the job was put back; this thread is not needed any more
             except Exception:  # noqa: BLE001 - ours, and the thread must live
                 # A bug of ours must not cost the process a thread. The job stays held.
                 _log.exception("processor failed, which is a bug; it goes on")
 
-    def _process(self, held: InFlightJob) -> bool:
-        """Return whether the job is over; else a task runs it."""
+    def _process(self, held: InFlightJob) -> float | None:
+        """Return for how many seconds the job ran; None if a task runs it now."""
         try:
             job = decode(held.text, held.queue)
         except MalformedPayload as error:
-            _log.error("payload in queue %s is buried as it is: %s", held.queue, error)
-            self._fetcher.settle(held, Unreadable(error), seconds=0.0)
-            return True
-        if held.recovered and self._outcome_policy.kills(held, job, self._fetcher):
-            return True
+            self._outcome_policy.unreadable(held, error)
+            return 0.0
+        if held.recovered and self._outcome_policy.kills(held, job):
+            return 0.0
         compiled = self._job_table.find(job)
+        execution = Execution(held, job, compiled, time.time())
         if compiled.native is not None and self._tasks is not None:
-            self._tasks.submit(held, job, compiled, compiled.native)
-            return False
+            self._tasks.submit(execution, compiled.native)
+            return None
         # In a context of its own, as a task has one: what it sets is not for the next job.
-        copy_context().run(self._perform, held, job, compiled)
-        return True
+        copy_context().run(self._perform, execution)
+        return execution.seconds
 
-    def _perform(self, held: InFlightJob, job: Job, compiled: CompiledJob) -> None:
-        self._run_at = time.time()
-        self._held = held
+    def _perform(self, execution: Execution) -> None:
+        self._execution = execution
+        job, compiled = execution.job, execution.compiled
         current.set(job)
         try:
-            self._fetcher.running(compiled.seconds)
-            self._outcome_policy.began(held)
+            if self._starting is not None:
+                self._starting(compiled.seconds)
+            self._outcome_policy.began(execution)
             started = time.perf_counter()
             error = self._execute(job, compiled)
-            seconds = time.perf_counter() - started
+            execution.seconds = seconds = time.perf_counter() - started
             compiled.took(seconds)
-            self._outcome_policy.end(
-                held, job, compiled, error, seconds, self._fetcher, self._tally
-            )
+            self._outcome_policy.end(execution, error, self._tally)
         except Shutdown:
             with running(job):
                 _log.warning("interrupted; the job was put back and will run again")
             raise
         finally:
-            self._held = None
+            self._execution = None
 
     def _execute(self, job: Job, compiled: CompiledJob) -> BaseException | None:
         """Run the job; return what it raised."""
+        timeout = compiled.timeout
         try:
             with self._guard:
                 self._inside = True
                 self._struck = None
-            if compiled.timeout is not None:
-                self._expires = time.monotonic() + compiled.timeout
+                if timeout is not None:
+                    self._expires = time.monotonic() + timeout
+            if timeout is not None:
                 self._watch()
             try:
                 compiled.call(job)
             finally:
                 with self._guard:
                     self._inside = False
-                    self._expires = 0.0
+                    self._expires = None
                     if self._struck is not None:
                         cancel_raise(threading.get_ident())
         except BaseException as error:

@@ -14,16 +14,15 @@ from jobwire.protocol.heartbeat import Work
 from jobwire.protocol.metrics import Tally
 from jobwire.protocol.payload import Job
 from jobwire.protocol.reliable import InFlightJob
-from jobwire.worker.execute.compiled_job import CompiledJob
 from jobwire.worker.execute.event_loop import AsyncLoop
+from jobwire.worker.execute.execution import Execution
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
-from jobwire.worker.fetch.source import Fetcher
+from jobwire.worker.fetch.source import OutcomeSink, SharedLead
 
 __all__ = ["Tasks"]
 
 _log = logging.getLogger("jobwire.worker")
 _Call = Callable[[Job], Coroutine[Any, Any, Any]]
-_Entry = tuple[InFlightJob, Job, CompiledJob, _Call]
 
 
 class Tasks:
@@ -32,8 +31,9 @@ class Tasks:
     Args:
         prefix: Of the names in work records.
         loop: Where they run.
-        fetcher: Where the jobs come from.
-        conclusion: What to do at their end.
+        lead: Gets the slots back.
+        sink: Stores outcomes, which no fetch may come for.
+        outcome_policy: What to do at their end.
         tally: Counts them.
     """
 
@@ -41,25 +41,28 @@ class Tasks:
         self,
         prefix: str,
         loop: AsyncLoop,
-        fetcher: Fetcher,
+        lead: SharedLead,
+        sink: OutcomeSink,
         outcome_policy: OutcomePolicy,
         tally: Tally,
     ) -> None:
         self._prefix = prefix
         self._loop = loop
-        self._fetcher = fetcher
+        self._release = lead.release
+        self._flush_soon = sink.flush_soon
         self._outcome_policy = outcome_policy
         self._tally = tally
-        self._inbox: deque[_Entry] = deque()
+        # Appended to by any thread, taken from in the loop: one step each.
+        self._inbox: deque[tuple[Execution, _Call]] = deque()
         self._waking = False
         self._interrupted = False
         self._names: list[str] = []  # of slots that are free
         self._works: dict[str, Work] = {}
-        self._held: dict[asyncio.Task[None], InFlightJob] = {}
+        self._executions: dict[asyncio.Task[None], Execution] = {}  # changed in the loop only
 
-    def submit(self, held: InFlightJob, job: Job, compiled: CompiledJob, call: _Call) -> None:
+    def submit(self, execution: Execution, call: _Call) -> None:
         """Run a job soon; its slot is freed at its end."""
-        self._inbox.append((held, job, compiled, call))
+        self._inbox.append((execution, call))
         if not self._waking:
             self._waking = True
             self._loop.call(self._start)
@@ -70,11 +73,12 @@ class Tasks:
 
     def held(self) -> list[InFlightJob]:
         """Return the jobs in progress, and those about to be."""
-        return [*self._held.copy().values(), *(entry[0] for entry in self._inbox.copy())]
+        executions = [*self._executions.copy().values(), *(each for each, _ in self._inbox.copy())]
+        return [execution.held for execution in executions]
 
     def wait(self, deadline: float) -> bool:
         """Wait for the running jobs until a monotonic time; return whether all ended."""
-        while self._held or self._inbox:
+        while self._executions or self._inbox:
             if time.monotonic() >= deadline:
                 return False
             time.sleep(0.01)
@@ -82,7 +86,7 @@ class Tasks:
 
     def interrupt(self) -> None:
         """Cancel all jobs, put back before. [SIG-5] [RETRY-10]"""
-        if self._held or self._inbox:
+        if self._executions or self._inbox:
             self._loop.call(self._cancel)
 
     # -- in the loop
@@ -90,15 +94,15 @@ class Tasks:
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._waking = False
         while self._inbox:
-            held, job, compiled, call = self._inbox.popleft()
-            task = loop.create_task(self._run(held, job, compiled, call))
-            self._held[task] = held
+            execution, call = self._inbox.popleft()
+            task = loop.create_task(self._run(execution, call))
+            self._executions[task] = execution
             task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        del self._held[task]
-        self._fetcher.free()
-        self._fetcher.hurry()
+        execution = self._executions.pop(task)
+        self._release(execution.seconds)
+        self._flush_soon()
         if not task.cancelled() and (error := task.exception()) is not None:
             # A bug of ours. The job stays held.
             _log.error("async job not settled, which is a bug", exc_info=error)
@@ -106,31 +110,31 @@ class Tasks:
     def _cancel(self, _: asyncio.AbstractEventLoop) -> None:
         self._interrupted = True
         self._inbox.clear()
-        for task in self._held:
+        for task in self._executions:
             task.cancel()
 
-    async def _run(self, held: InFlightJob, job: Job, compiled: CompiledJob, call: _Call) -> None:
+    async def _run(self, execution: Execution, call: _Call) -> None:
+        held = execution.held
         name = self._names.pop() if self._names else f"{self._prefix}{len(self._works)}"
-        self._works[name] = Work(held.queue, held.text, time.time())
-        current.set(job)  # the task has a context of its own
-        self._outcome_policy.began(held)
+        self._works[name] = Work(held.queue, held.text, execution.began_at)
+        current.set(execution.job)  # the task has a context of its own
+        self._outcome_policy.began(execution)
         error: BaseException | None = None
         started = time.perf_counter()
         try:
-            await call(job)
+            await call(execution.job)
         except BaseException as raised:  # noqa: BLE001 - user code, which must not end the loop
             error = raised
         finally:
             del self._works[name]
             self._names.append(name)
-        seconds = time.perf_counter() - started
+        execution.seconds = time.perf_counter() - started
         if error is not None and self._interrupted:
             _log.warning("interrupted; the job was put back and will run again")
             return
-        end = (held, job, compiled, error, seconds, self._fetcher)
         if self._outcome_policy.may_block(error):
             tally = Tally()  # one that only this thread writes
-            await asyncio.to_thread(self._outcome_policy.end, *end, tally)
+            await asyncio.to_thread(self._outcome_policy.end, execution, error, tally)
             self._tally.add(tally)
         else:
-            self._outcome_policy.end(*end, self._tally)
+            self._outcome_policy.end(execution, error, self._tally)

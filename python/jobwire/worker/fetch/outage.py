@@ -6,6 +6,7 @@ import logging
 import random
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from jobwire.errors import RedisTrouble
@@ -26,7 +27,7 @@ def next_pause(lasted: float, *, jitter: float) -> float:
 
     Args:
         lasted: Seconds since the first failure.
-        dice: Uniform draw in [0, 1).
+        jitter: Uniform draw in [0, 1).
     """
     return min(max(lasted, FIRST), LONGEST) * (0.5 + jitter / 2)
 
@@ -42,13 +43,23 @@ class Outage:
         doing: What fails, for the log.
         stop: Ends every pause.
         pause: Seconds that a pause may take at most; 0 where the work has a rhythm of its own.
+        clock: Returns monotonic seconds.
     """
 
-    def __init__(self, doing: str, stop: threading.Event, *, pause: float = LONGEST) -> None:
+    def __init__(
+        self,
+        doing: str,
+        stop: threading.Event,
+        *,
+        pause: float = LONGEST,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._doing = doing
         self._stop = stop
         self._longest = pause
-        self._since: float | None = None
+        self._clock = clock
+        self._lock = threading.Lock()  # Guards that one thread reports each change of `_since`.
+        self._since: float | None = None  # written under `_lock`
 
     def __enter__(self) -> None:
         return None
@@ -59,20 +70,34 @@ class Outage:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        since = self._since
         if error is None:
+            since = self._end() if self._since is not None else None
             if since is not None:
-                self._since = None
-                _log.info("%s again, after %.1f s", self._doing, time.monotonic() - since)
+                _log.info("%s again, after %.1f s", self._doing, self._clock() - since)
             return False
         if not isinstance(error, Exception):
             return False
-        lasted = 0.0 if since is None else time.monotonic() - since
+        now = self._clock()
+        since = self._since
+        lasted = 0.0 if since is None else now - since
         if not isinstance(error, RedisTrouble):
             _log.error("%s failed, which is a bug", self._doing, exc_info=error)
             lasted = 1.0
-        elif since is None:
-            self._since = time.monotonic()
+        elif self._begin(now):
             _log.error("%s failed and is tried again: %s", self._doing, error)
         self._stop.wait(min(next_pause(lasted, jitter=random.random()), self._longest))
         return True
+
+    def _begin(self, now: float) -> bool:
+        """Note the first failure; return whether this is it."""
+        with self._lock:
+            first = self._since is None
+            if first:
+                self._since = now
+            return first
+
+    def _end(self) -> float | None:
+        """Note that it is over; return since when it lasted, to the first thread that asks."""
+        with self._lock:
+            since, self._since = self._since, None
+            return since

@@ -1,32 +1,47 @@
-"""How many jobs to take at a time, who runs them, and when to return them: decisions, no I/O.
+"""How many jobs to take at a time, which thread runs them, and when to return them: no I/O.
 
-Taking more than can be run at once saves round trips, and makes jobs wait that others could run.
-So nothing is taken ahead before jobs have proved quick, only as much as is expected to be run
-within five milliseconds, and what waits all the same goes back after fifty.
+Taking more than can be run at once saves round trips, and makes jobs wait that other processes
+could run. So nothing is taken ahead before jobs have proved quick, then only as much as is expected
+to be run within `Timings.prefetch_horizon`; and what still waits after `Timings.prefetch_stale`
+goes back.
 """
 
 from __future__ import annotations
 
-__all__ = ["LIMIT", "NEAR", "QUICK", "SECONDS", "STALE", "Prefetch"]
+from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
 
-QUICK = 0.0005  # seconds; a job expected to take less is not worth another thread
-SECONDS = 0.005  # how long a job may be expected to wait in the buffer
-LIMIT = 200  # jobs
-NEAR = 0.01  # seconds until an answer, for jobs to be asked for that nobody waits for
-STALE = 0.05  # seconds after which a job that waits in the buffer goes back
+__all__ = ["MAX_AHEAD", "Prefetch"]
+
+MAX_AHEAD = 200  # jobs
 
 
 class Prefetch:
-    """What one capsule knows of its jobs.
+    """What one capsule knows of its jobs. Not thread-safe: the caller holds a lock.
+
+    `keeps_lead` and `goes_back` look at nothing that changes, and need no lock.
 
     Args:
         slots: How many jobs may run at a time.
+        timings: What counts as quick, near and stale.
     """
 
-    __slots__ = ("_near", "_plenty", "_run_time", "_slots")
+    __slots__ = (
+        "_horizon",
+        "_near",
+        "_near_reply",
+        "_plenty",
+        "_quick",
+        "_run_time",
+        "_slots",
+        "_stale",
+    )
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, timings: Timings = DEFAULT_TIMINGS) -> None:
         self._slots = slots
+        self._quick = timings.quick_job
+        self._horizon = timings.prefetch_horizon
+        self._near_reply = timings.near_reply
+        self._stale = timings.prefetch_stale
         self._run_time = 1.0  # seconds, a moving average; nothing ahead until jobs proved quick
         self._plenty = False  # whether the last fetch got all that it wanted
         self._near = False  # whether its answer came soon
@@ -39,8 +54,8 @@ class Prefetch:
         """Return how many jobs to fetch now; 0 to wait until a slot is free.
 
         With every slot in use, what will be run next is fetched ahead, so that no slot has to
-        wait for a round trip; only if there was more than enough, for then others go short of
-        nothing.
+        wait for a round trip; only if the last fetch was full, so that other processes are not
+        starved.
 
         Args:
             busy: Slots in use.
@@ -49,10 +64,10 @@ class Prefetch:
         free = max(self._slots - busy, 0)
         if not free and (buffered or not self._plenty):
             return 0
-        return free + (self._half if self._quick else self._allowance)
+        return free + (self._half if self._run_time < self._quick else self._allowance)
 
-    def wanted_meanwhile(self, buffered: int) -> int:
-        """Return how many jobs to ask for now, whose arrival nobody waits for; mostly 0.
+    def wanted_ahead(self, buffered: int) -> int:
+        """Return how many jobs to ask for now, whose arrival no thread waits for; mostly 0.
 
         While one thread runs quick jobs, the server gets the next ones ready: half of what may
         be ahead is in the buffer, the other half on its way.
@@ -60,19 +75,16 @@ class Prefetch:
         Args:
             buffered: Jobs in the buffer.
         """
-        if not (self._quick and self._plenty and self._near) or buffered > self._half:
+        if not (self._plenty and self._near and self._run_time < self._quick):
             return 0
-        return self._half
-
-    @property
-    def _quick(self) -> bool:
-        return self.keeps_turn(self._run_time)
+        half = self._half
+        return 0 if buffered > half else half
 
     @property
     def _allowance(self) -> int:
         """How many jobs may be ahead: quick ones are run one after the other."""
-        side_by_side = 1 if self._quick else self._slots
-        return min(int(SECONDS / max(self._run_time, 1e-6) * side_by_side), LIMIT)
+        side_by_side = 1 if self._run_time < self._quick else self._slots
+        return min(int(self._horizon / max(self._run_time, 1e-6) * side_by_side), MAX_AHEAD)
 
     @property
     def _half(self) -> int:
@@ -81,19 +93,17 @@ class Prefetch:
     def got(self, count: int, *, wanted: int, seconds: float) -> None:
         """Learn from a fetch whose answer was read after so many seconds."""
         self._plenty = count == wanted
-        self._near = seconds < NEAR
+        self._near = seconds < self._near_reply
 
-    @staticmethod
-    def keeps_turn(expected: float) -> bool:
-        """Whether the thread that leads goes on doing so while it runs a job of so many seconds."""
-        return expected < QUICK
+    def keeps_lead(self, expected: float) -> bool:
+        """Whether the leader goes on leading while it runs a job of so many seconds."""
+        return expected < self._quick
 
-    @staticmethod
-    def goes_back(waited: float) -> bool:
+    def goes_back(self, waited: float) -> bool:
         """Whether what was fetched so many seconds ago and not started goes back to its queue."""
-        return waited > STALE
+        return waited > self._stale
 
     def went_back(self) -> None:
         """Learn that jobs went back, because all slots were in use for so long."""
-        self._run_time = max(self._run_time, SECONDS * self._slots)
+        self._run_time = max(self._run_time, self._horizon * self._slots)
         self._plenty = False  # nothing is fetched ahead before a slot was free again

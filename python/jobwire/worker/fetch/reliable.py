@@ -1,13 +1,16 @@
-"""Reliable fetch: batches into the private hash, whoever is idle fetches for all. [REL-1]
+"""Reliable fetch. One idle thread, the leader, moves jobs into the private hash for all. [REL-1]
 
-There is no fetching thread. Of the threads without a job one has the turn: it fetches for itself
-and for the others, takes the first job and leaves the rest in a buffer. So the thread that runs a
-job is the one that waited for it. It keeps the turn while its jobs are so quick that waking another
-thread would cost more than they do, and passes it on before a job that may take longer; should a
-quick one turn out long, the settler's thread takes the turn away. While all slots are in use, one
-more thread has the turn and fetches ahead, and who has run a job helps itself to the next. Who
-runs quick jobs asks for more before it needs them, and reads the answer when it does. Outcomes
-travel with the next fetch.
+There is no fetching thread. The leader is one of the threads without a job: it fetches for itself
+and for its followers, takes the first job and leaves the others in a buffer. So the thread that
+runs a job is the one that waited for it. The leader keeps the lead while its jobs are so short that
+waking another thread would cost more than they do, and resigns before a job that may take longer.
+If a short job takes long after all, the ticker takes the lead away. While all slots are in use, one
+more thread leads and fetches ahead, and a thread that finishes a job takes the next one from the
+buffer. A leader that runs short jobs sends the next fetch before it needs the jobs, and reads the
+reply when it does. Outcomes travel with the next fetch.
+
+What the leader may do when is in `leader`, what is fetched and not started in `buffer`, what is
+sent and not read in `inflight`, how much to fetch in `prefetch`.
 """
 
 from __future__ import annotations
@@ -16,15 +19,11 @@ import logging
 import random
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
 
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import NoReply, RedisTrouble
-from jobwire.protocol.heartbeat import LEASE
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.reliable import (
@@ -36,55 +35,26 @@ from jobwire.protocol.reliable import (
     script_fetch,
 )
 from jobwire.protocol.wire import Script, once
-from jobwire.worker.background.outcome_writer import TICK, Settler
+from jobwire.worker.fetch.buffer import Buffer, Slots
+from jobwire.worker.fetch.inflight import FetchesInFlight, PendingFetch, SequenceNumbers
+from jobwire.worker.fetch.leader import Event, Leader, State
 from jobwire.worker.fetch.outage import Outage
+from jobwire.worker.fetch.outbox import Outbox
 from jobwire.worker.fetch.prefetch import Prefetch
-from jobwire.worker.fetch.source import Outcome
+from jobwire.worker.fetch.source import PeriodicChecks, SharedLead
+from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
 from jobwire.worker.fetch.wakeup import Wakeup
 
-__all__ = ["Numbers", "ReliableFetcher"]
+__all__ = ["ReliableFetcher"]
 
-ASLEEP = 5.0  # seconds after which a job in the buffer may have been recovered by others
-SAFETY_NET = 15.0  # seconds between fetches even if no notice came
-RECLAIM_EVERY = 1.0  # seconds between looks for what an unanswered fetch took
-
+# Goes on while the machine is suspended, where the system has such a clock.
 _CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_now = time.clock_gettime
 _log = logging.getLogger("jobwire.worker")
 
 
-def _waking() -> float:
-    """Return seconds that go on while the machine is suspended, where the system has such."""
-    return time.clock_gettime(_CLOCK)
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A fetch under way: its jobs are held, and not known yet."""
-
-    queues: Sequence[str]
-    numbers: range  # as many as jobs were asked for
-    at: float  # of `_waking`
-    ahead: bool  # while there are jobs to run, so that nobody waits for it
-    reply: Callable[[], Any]
-
-
-class Numbers:
-    """Numbers that no two entries of a process share."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._next = 1
-
-    def reserve(self, count: int) -> int:
-        """Return the first of `count` fresh numbers."""
-        with self._lock:
-            first = self._next
-            self._next += count
-            return first
-
-
 class ReliableFetcher:
-    """The reliable `Fetcher` of one capsule.
+    """The reliable `JobSource` of one capsule.
 
     Args:
         redis: Where from.
@@ -93,11 +63,11 @@ class ReliableFetcher:
         order: The capsule's queues.
         slots: How many jobs may run at a time.
         numbers: Shared by all capsules of the process.
-        settler: Shared by all capsules of the process.
+        outbox: Shared by all capsules of the process.
+        ticker: Shared by all capsules of the process.
         renew_lease: Called when the process is found to have lost its lease. [REL-3]
+        timings: How long to wait for what.
     """
-
-    needs_all_threads = False
 
     def __init__(
         self,
@@ -107,311 +77,215 @@ class ReliableFetcher:
         order: QueueOrder,
         *,
         slots: int,
-        numbers: Numbers,
-        settler: Settler,
+        numbers: SequenceNumbers,
+        outbox: Outbox,
+        ticker: PeriodicChecks,
         renew_lease: Callable[[], None],
+        timings: Timings = DEFAULT_TIMINGS,
     ) -> None:
+        # A capsule for one job at a time gets one thread, so that its jobs may rely on that.
+        self.max_threads = slots + 1 if slots > 1 else 1
         self._redis = redis
         self._keys = keys
         self._identity = identity
         self._order = order
-        self._slots = slots
-        # A capsule for one job at a time gets one thread, so that its jobs may rely on that.
-        self.most_threads = slots + 1 if slots > 1 else 1
         self._numbers = numbers
-        self._settler = settler
+        self._outbox = outbox
+        self._ticker = ticker
         self._renew_lease = renew_lease
-        self._closed = threading.Event()
-        self._wakeup = Wakeup(redis.url, self._closed)
-        self._outage = Outage("fetching", self._closed)
-        lock = threading.Lock()  # over everything from here to the blank line
-        self._turn_passed = threading.Condition(lock)
-        self._leader_wanted = threading.Condition(lock)
-        self._lock = lock
-        self._leader: int | None = None  # the thread that has the turn
-        self._leader_runs_since = 0.0  # of `_waking`; 0: it does not run a job
-        self._buffer: deque[InFlightJob] = deque()
-        self._filled_at = 0.0  # of `_waking`
-        self._busy = 0
+        self._timings = timings
+        self._stopping = threading.Event()  # for waits outside of the lock
+        self._outage = Outage("fetching", self._stopping, pause=timings.longest_outage_pause)
+        self._wakeup = Wakeup(redis.url, self._stopping, timings)  # used by the leader only
+        self._in_flight = FetchesInFlight(  # has a lock of its own, taken after `_lock`
+            reclaim_interval=timings.reclaim_interval, reclaim_for=timings.reclaim_for
+        )
+        self._request_thread: Callable[[], None] | None = None  # set before the first `take`
 
-        self._asked: deque[_Asked] = deque()  # whose answers nobody has begun to read
-        self._asked_at = 0.0  # of `_waking`, the last of them
-        self._fetching = False
-        self._followers = 0
-        self._call_help: Callable[[], None] = lambda: None
-        self._prefetch = Prefetch(slots)
-        self._broken: set[str] = set()
-        self._unanswered: list[tuple[float, range]] = []  # since when, numbers of the fetch
-        self._reclaimed_at = 0.0
-        settler.add_chore(self._look_after)
+        # Guards `_leader`, `_slots`, `_buffer`, `_followers`, `_prefetch`, `_broken`.
+        self._lock = threading.Lock()
+        self._lead_free = threading.Condition(self._lock)  # for followers
+        self._unblocked = threading.Condition(self._lock)  # for a blocked leader
+        self._leader = Leader()  # guarded by `_lock`
+        self._slots = Slots(slots)  # guarded by `_lock`
+        self._buffer = Buffer(self._slots, lifetime=timings.buffer_lifetime)  # guarded by `_lock`
+        self._followers = 0  # guarded by `_lock`
+        self._prefetch = Prefetch(slots, timings)  # guarded by `_lock`
+        self._broken: set[str] = set()  # queues in the log; guarded by `_lock`
+        ticker.add_periodic_check(self._check)
 
-    def on_help_wanted(self, call: Callable[[], None]) -> None:
-        """Have `call` called when there is no thread to pass the turn to."""
-        self._call_help = call
+    @property
+    def lead(self) -> SharedLead:
+        """The threads of this source share one leader."""
+        return self
 
-    def take(self, over: bool) -> InFlightJob | None:
+    def on_thread_wanted(self, start: Callable[[], None]) -> None:
+        """Have `start` called when there is no thread to take the lead."""
+        self._request_thread = start
+
+    def take(self, ran: float | None) -> InFlightJob | None:
         """Return the next job, waiting for one; None once closed. [FETCH-5]"""
-        held = self._take(over)
-        if held is None:
-            self._settler.poke()  # no fetch will come for the last outcomes
-        return held
-
-    def _take(self, over: bool) -> InFlightJob | None:
         me = threading.get_ident()
+        leader = self._leader
+        ahead = 0
         with self._lock:
-            self._busy -= over
-            if self._leader != me:
-                held = self._pop_beside()
+            if ran is not None:
+                self._slots.release()
+                self._prefetch.ran(ran)
+            if leader.thread != me:
+                held = self._take_as_follower()
                 if held is not None:
                     return held
-                if over:
-                    self._tell_freed()
-                if not self._follow(me):
-                    return None
-            held = self._pop()
-            meanwhile = 0 if held is None else self._wanted_meanwhile()
-        if held is not None:
-            if meanwhile:
-                self._ask_ahead(meanwhile)
-            return held
-        while not self._closed.is_set():
-            with self._outage:
-                self._fill()
-            with self._lock:
-                held = self._pop()
-            if held is not None:
-                return held
-        self._wakeup.close()
-        self._return_all()
-        self._pass_turn(me)
-        return None
+                if ran is not None and leader.state is State.BLOCKED:
+                    self._unblocked.notify()
+                led = self._follow(me)
+            else:
+                led = True
+            held = None
+            if led:
+                now = _now(_CLOCK)
+                held = self._buffer.take(now)
+                if held is not None:
+                    leader.start(now)
+                    if not self._in_flight.any_pending and self._ticker.awake:
+                        ahead = self._prefetch.wanted_ahead(len(self._buffer))
+                elif leader.state is State.RUNNING_SHORT:
+                    leader.step(Event.RETURN)
+        if held is None:
+            held = self._lead() if led else None
+            if held is None:
+                self._ticker.wake()  # no fetch will come for the last outcomes
+        elif ahead:
+            self._send_prefetch(ahead)
+        return held
 
-    def running(self, seconds: float) -> None:
-        """The thread that just took a job expects to be busy with it for so long."""
-        if self._prefetch.keeps_turn(seconds) and self._settler.watching:
+    def starting(self, expected: float) -> None:
+        """The thread that just took a job expects to run it for so many seconds.
+
+        A leader keeps the lead only where the ticker can take it away: `take` has started the job
+        under the lock that `_check` takes, so a ticker that falls asleep now sees it.
+        """
+        if self._ticker.awake and self._prefetch.keeps_lead(expected):
             return
-        me = threading.get_ident()
-        if self._leader == me:
-            self._pass_turn(me)
-
-    def free(self) -> None:
-        """A job that was taken is over, and the thread that ran it does not come for another."""
         with self._lock:
-            self._busy -= 1
-            self._tell_freed()
+            wants_thread = self._leader.thread == threading.get_ident() and self._resign()
+        if wants_thread:
+            self._start_thread()
 
-    def settle(self, held: InFlightJob, outcome: Outcome, *, seconds: float) -> None:
-        """Store the outcome of a job. Returns at once; the job stays held until it is stored."""
-        self._prefetch.ran(seconds)
-        self._settler.add(held, outcome)
+    def release(self, ran: float) -> None:
+        """A job that ran for so many seconds is over, and its thread does not call `take`."""
+        with self._lock:
+            self._slots.release()
+            self._prefetch.ran(ran)
+            if self._leader.state is State.BLOCKED:
+                self._unblocked.notify()
 
-    def hurry(self) -> None:
-        """See to it that settled outcomes are stored soon, though no fetch may come."""
-        self._settler.poke()
-
-    def store(self, held: InFlightJob, outcome: Outcome, *, seconds: float) -> bool:
-        """Store the outcome of a job and wait for it; return whether the job was still ours."""
-        self._prefetch.ran(seconds)
-        return self._settler.store(held, outcome)
-
-    def put_back(self, held: Sequence[InFlightJob]) -> int:
+    def put_back(self, jobs: Sequence[InFlightJob]) -> int:
         """Return unfinished jobs to their queues; say how many were still ours. [SIG-5]"""
-        fields = [each.field for each in held]
+        fields = [held.field for held in jobs]
         return self._redis.run(
             put_back(self._keys, self._identity, fields, started=True, now=time.time())
         )
 
     def close(self) -> None:
-        """Take no more jobs, and return those that nobody has started."""
-        self._closed.set()
+        """Take no more jobs, and return those that have not started."""
+        self._stopping.set()
         with self._lock:
-            waiting = self._leader is not None and not self._leader_runs_since
-            self._turn_passed.notify_all()
-            self._leader_wanted.notify_all()
-        if not waiting:  # else the leader closes it, whose it is
+            leader_closes = self._leader.close()
+            self._lead_free.notify_all()
+            self._unblocked.notify_all()
+        if not leader_closes:
             self._wakeup.close()
-        self._return_all()
+        self._return_unstarted()
 
-    # -- the turn; with the lock held
+    # -- with the lock held
 
-    def _pop(self) -> InFlightJob | None:
-        """Take a job from the buffer, as who has the turn."""
-        now = _waking()
-        if not self._startable(now):
-            self._leader_runs_since = 0.0
-            return None
-        self._leader_runs_since = now
-        self._busy += 1
-        return self._buffer.popleft()
+    def _take_as_follower(self) -> InFlightJob | None:
+        """Take a job from the buffer while the leader fetches or waits.
 
-    def _pop_beside(self) -> InFlightJob | None:
-        """Take a job from the buffer while who has the turn waits for a slot to be free.
-
-        Not while it runs quick jobs: the others would rather wait than get into its way.
+        Not while it runs short jobs: waiting is better than getting into its way.
         """
-        if self._leader is None or self._leader_runs_since:
+        if not self._leader.active:
             return None
-        if not self._startable(_waking()):
-            return None
-        self._busy += 1
-        held = self._buffer.popleft()
-        if not self._buffer:
-            self._leader_wanted.notify()  # to fetch ahead again
+        held = self._buffer.take(_now(_CLOCK))
+        if held is not None and not self._buffer and self._leader.state is State.BLOCKED:
+            self._unblocked.notify()  # to fetch ahead again
         return held
 
-    def _wanted_meanwhile(self) -> int:
-        """Return how many jobs to ask for while quick ones run; only where the settler watches."""
-        if self._asked or not self._settler.watching:
-            return 0
-        return self._prefetch.wanted_meanwhile(len(self._buffer))
-
-    def _startable(self, now: float) -> bool:
-        """Whether there is a job in the buffer, it is fresh, and a slot is free."""
-        return (
-            bool(self._buffer)
-            and self._busy < self._slots
-            and now - self._filled_at < ASLEEP
-            and not self._closed.is_set()
-        )
-
-    def _tell_freed(self) -> None:
-        """One slot more is free."""
-        if self._busy == self._slots - 1:
-            self._leader_wanted.notify()
-
     def _follow(self, me: int) -> bool:
-        """Wait for the turn; return False once closed."""
-        if self._leader is not None and self._settler.pending:
-            self._settler.poke()
+        """Wait for the lead; return False once closed."""
+        leader = self._leader
+        if leader.thread is not None and self._outbox.pending:
+            self._ticker.wake()
         self._followers += 1
         try:
-            while self._leader is not None and not self._closed.is_set():
-                self._turn_passed.wait()
+            while leader.state is not State.IDLE and leader.state is not State.CLOSED:
+                self._lead_free.wait()
         finally:
             self._followers -= 1
-        if self._closed.is_set():
+        if leader.state is State.CLOSED:
             return False
-        self._leader = me
-        self._leader_runs_since = 0.0
+        leader.elect(me)
         return True
 
-    # -- the turn; without the lock
+    def _resign(self) -> bool:
+        """Take the lead from the thread that runs a job; return whether one more is wanted."""
+        self._leader.resign()
+        self._lead_free.notify()
+        return not self._followers
 
-    def _pass_turn(self, leader: int) -> None:
-        """Let another thread lead, if this one still does."""
-        with self._lock:
-            if self._leader != leader:
-                return
-            self._leader = None
-            self._leader_runs_since = 0.0
-            alone = not self._followers
-            self._turn_passed.notify()
-        if alone and not self._closed.is_set():
-            self._call_help()
+    # -- as the leader, without the lock
 
-    def _look_after(self) -> float | None:
-        """Take the turn from who is busy, and jobs from the buffer that wait too long."""
-        leader, since, now = self._leader, self._leader_runs_since, _waking()
-        if leader is not None and since and now - since > TICK:
+    def _lead(self) -> InFlightJob | None:
+        """Fetch and wait until there is a job for this thread; None once closed."""
+        while True:
+            with self._outage:
+                self._fetch_or_wait()
             with self._lock:
-                stuck = self._leader == leader and self._leader_runs_since == since
-            if stuck:
-                self._pass_turn(leader)
-        if (self._buffer and self._prefetch.goes_back(now - self._filled_at)) or (
-            self._asked and self._prefetch.goes_back(now - self._asked_at)
-        ):
-            try:
-                self._give_back()
-            except RedisTrouble as error:
-                _log.warning("prefetched jobs not returned yet: %s", error)
-            # All threads are busy with long jobs. Last, for an answer may have been read above.
-            self._prefetch.went_back()
-        # Quick jobs let nobody else run Python, so that this may see nothing but their fetches.
-        active = self._buffer or self._leader_runs_since or self._fetching or self._asked
-        return TICK if active else None
+                if self._leader.state is State.CLOSED:
+                    break
+                now = _now(_CLOCK)
+                held = self._buffer.take(now)
+                if held is not None:
+                    self._leader.start(now)
+                    return held
+        self._wakeup.close()
+        self._return_unstarted()
+        return None
 
-    # -- fetching; only who has the turn
-
-    def _fill(self) -> None:
-        """Fetch into the buffer, or wait for there to be something to fetch."""
+    def _fetch_or_wait(self) -> None:
+        """Fetch into the buffer, or wait until there is something to fetch."""
         with self._lock:
-            asked = self._next_asked()
-            free = self._busy < self._slots
-            wanted = self._prefetch.wanted(busy=self._busy, buffered=bool(self._buffer))
-            if asked is None and not wanted:
-                if self._settler.pending:
-                    self._settler.poke()
-                self._leader_wanted.wait(SAFETY_NET)
+            if self._leader.state is State.CLOSED:
                 return
-            old = bool(self._buffer)
-        self._fetching = True
+            pending = self._in_flight.take()
+            free = self._slots.free
+            wanted = self._prefetch.wanted(busy=self._slots.in_use, buffered=len(self._buffer) > 0)
+            if pending is None and not wanted:
+                if self._outbox.pending:
+                    self._ticker.wake()
+                self._leader.step(Event.BLOCK)
+                self._unblocked.wait(self._timings.fetch_safety_interval)
+                self._leader.step(Event.UNBLOCK)
+                return
+            old = len(self._buffer) > 0
+            self._leader.step(Event.FETCH)
         try:
-            if asked is None:
+            if pending is None:
                 if old:
                     # Paused for long: these may be others' by now. What is still held goes back.
                     self._give_back()
                 self._reclaim()
-                asked = self._ask(wanted, ahead=False)
-            fetched = self._stock(asked)
+                pending = self._send(wanted, ahead=False)
+            fetched = self._collect(pending)
         finally:
-            self._fetching = False
+            with self._lock:
+                self._leader.step(Event.FETCHED)
         if fetched.jobs:
             if len(fetched.jobs) > 1 or not free:
-                self._settler.poke()
+                self._ticker.wake()
         elif free and fetched.lease:
-            self._wait(wanted, asked.queues, fetched.broken, fetched.paused)
-
-    def _ask(self, count: int, *, ahead: bool) -> _Asked:
-        """Send a fetch, and with it what outcomes there are."""
-        numbers, queues, script = self._next_fetch(count)
-        at = _waking()
-        return _Asked(queues, numbers, at, ahead, self._settler.send_with(script))
-
-    def _next_fetch(self, count: int) -> tuple[range, Sequence[str], Script]:
-        """Return the numbers that its jobs will have, the queues it looks at, and the call."""
-        first = self._numbers.reserve(count)
-        queues = self._order.pick(random.shuffle)
-        script = script_fetch(self._keys, self._identity, queues, count=count, sequence=first)
-        return range(first, first + count), queues, script
-
-    def _ask_ahead(self, count: int) -> None:
-        """Send a fetch whose answer is read when the buffer is empty."""
-        self._expect(self._ask(count, ahead=True))
-        if self._closed.is_set():
-            self._return_all()
-
-    def _expect(self, asked: _Asked) -> None:
-        """Have an answer read later, by whoever needs it first."""
-        self._asked_at = asked.at
-        self._asked.append(asked)
-
-    def _next_asked(self) -> _Asked | None:
-        """Return what was asked first and not read, to read it now."""
-        try:
-            return self._asked.popleft()
-        except IndexError:
-            return None
-
-    def _stock(self, asked: _Asked) -> Fetched:
-        """Read the answer to a fetch, and put its jobs into the buffer."""
-        try:
-            fetched = read_fetched(asked.reply())
-        except NoReply:
-            self._unanswered.append((time.monotonic(), asked.numbers))
-            raise
-        now = _waking()
-        wanted, took = len(asked.numbers), now - asked.at
-        self._prefetch.got(len(fetched.jobs), wanted=wanted, seconds=took)
-        self._report_broken(fetched.broken, whole=len(fetched.jobs) < wanted)
-        if not fetched.lease:
-            _log.warning("lease lost: this process was silent for too long; renewing it")
-            self._renew_lease()
-        with self._lock:
-            if not self._buffer:
-                # An answer that was read late is as old as the question.
-                self._filled_at = asked.at if asked.ahead or took >= ASLEEP else now
-            self._buffer.extend(fetched.jobs)
-        return fetched
+            self._wait(wanted, pending.queues, fetched.broken, fetched.paused)
 
     def _wait(
         self,
@@ -427,34 +301,120 @@ class ReliableFetcher:
         usable = [
             self._keys.queue(name) for name in queues if name not in broken and name not in paused
         ]
-        patience = RECLAIM_EVERY if self._unanswered else SAFETY_NET
+        timings = self._timings
+        patience = timings.fetch_safety_interval
+        if self._in_flight.any_unanswered:
+            patience = timings.reclaim_interval
         if broken and not usable:
-            patience = 1.0
+            patience = timings.unusable_queues_pause
         numbers, order, script = self._next_fetch(wanted)
         send = self._redis.prepare(once(script))
 
         def noticed() -> None:
-            self._expect(_Asked(order, numbers, _waking(), False, send()))
+            self._in_flight.add(PendingFetch(order, numbers, _now(_CLOCK), False, send()))
 
         changes = [self._keys.paused] if paused else ()
-        self._wakeup.wait(usable, patience, noticed=noticed, changes=changes)
+        with self._lock:
+            if self._leader.state is State.CLOSED:
+                return
+            self._leader.step(Event.WAIT)
+        try:
+            self._wakeup.wait(usable, patience, noticed=noticed, changes=changes)
+        finally:
+            with self._lock:
+                self._leader.step(Event.NOTICED)
+
+    def _send(self, count: int, *, ahead: bool) -> PendingFetch:
+        """Send a fetch, and with it what outcomes there are."""
+        numbers, queues, script = self._next_fetch(count)
+        sent_at = _now(_CLOCK)
+        return PendingFetch(queues, numbers, sent_at, ahead, self._outbox.send_with(script))
+
+    def _next_fetch(self, count: int) -> tuple[range, Sequence[str], Script]:
+        """Return the numbers that its jobs will have, the queues it looks at, and the call."""
+        numbers = self._numbers.reserve(count)
+        queues = self._order.pick(random.shuffle)
+        script = script_fetch(
+            self._keys, self._identity, queues, count=count, sequence=numbers.start
+        )
+        return numbers, queues, script
+
+    def _send_prefetch(self, count: int) -> None:
+        """Send a fetch whose reply is read when the buffer is empty."""
+        self._in_flight.add(self._send(count, ahead=True))
+        if self._stopping.is_set():
+            self._return_unstarted()
 
     def _reclaim(self) -> None:
-        """Return what unanswered fetches took: held in our name and known to nobody. [REL-8]
-
-        Looked at for a while, since the server may get round to such a fetch later than to this.
-        """
+        """Return what unanswered fetches took: held in our name and known to no thread. [REL-8]"""
         now = time.monotonic()
-        if not self._unanswered or now - self._reclaimed_at < RECLAIM_EVERY:
+        numbers = self._in_flight.to_reclaim(now)
+        if not numbers:
             return
-        numbers = [each for _, each in self._unanswered]
         if count := self._redis.run(reclaim(self._keys, self._identity, numbers)):
             _log.warning("put back %d jobs of a fetch that got no answer", count)
-        self._reclaimed_at = now
-        self._unanswered = [each for each in self._unanswered if now - each[0] < LEASE]
+        self._in_flight.reclaimed(now)
 
-    def _return_all(self) -> None:
-        """Return what nobody has started, as far as Redis can be used."""
+    # -- by any thread, without the lock
+
+    def _check(self) -> float | None:
+        """Take the lead from a leader that is busy, and jobs that wait too long. For the ticker."""
+        with self._lock:
+            now = _now(_CLOCK)
+            ran = self._leader.runs_since(now)
+            wants_thread = ran is not None and ran > self._timings.tick and self._resign()
+            ages = (self._buffer.age(now), self._in_flight.age(now))
+        if wants_thread:
+            self._start_thread()
+        if any(age is not None and self._prefetch.goes_back(age) for age in ages):
+            try:
+                self._give_back()
+            except RedisTrouble as error:
+                _log.warning("prefetched jobs not returned yet: %s", error)
+            with self._lock:
+                # All threads are busy with long jobs. Must come last: reading a reply above
+                # resets this.
+                self._prefetch.went_back()
+        with self._lock:
+            # Short jobs let no other thread run Python, so that this may see only their fetches.
+            active = (
+                len(self._buffer) > 0
+                or self._in_flight.any_pending
+                or self._leader.state in (State.RUNNING_SHORT, State.FETCHING)
+            )
+        return self._timings.tick if active else None
+
+    def _start_thread(self) -> None:
+        if self._request_thread is not None and not self._stopping.is_set():
+            self._request_thread()
+
+    def _collect(self, fetch: PendingFetch) -> Fetched:
+        """Read the reply to a fetch, and put its jobs into the buffer."""
+        try:
+            fetched = read_fetched(fetch.reply())
+        except NoReply:
+            self._in_flight.lost([fetch.numbers], time.monotonic())
+            raise
+        now = _now(_CLOCK)
+        wanted, took = len(fetch.numbers), now - fetch.sent_at
+        # A reply that was read late is as old as the question.
+        late = fetch.ahead or took >= self._timings.buffer_lifetime
+        with self._lock:
+            self._prefetch.got(len(fetched.jobs), wanted=wanted, seconds=took)
+            self._buffer.add(fetched.jobs, fetched_at=fetch.sent_at if late else now)
+            # A fetch that got all it wanted has not looked at all queues.
+            known, whole = self._broken, len(fetched.jobs) < wanted
+            self._broken = set(fetched.broken) | (set() if whole else known)
+        for queue, problem in fetched.broken.items():  # once, by its name [FETCH-7]
+            if queue not in known:
+                _log.error("queue %s cannot be read and is left out: %s", queue, problem)
+        if not fetched.lease:
+            _log.warning("lease lost: this process was silent for too long; renewing it")
+            self._renew_lease()
+        return fetched
+
+    def _return_unstarted(self) -> None:
+        """Return jobs that have not started, as far as Redis can be used."""
         try:
             self._give_back()
         except RedisTrouble as error:
@@ -462,13 +422,12 @@ class ReliableFetcher:
             _log.warning("prefetched jobs not returned: %s", error)
 
     def _give_back(self) -> None:
-        """Return all jobs that were fetched, or are being so, and never started. [FETCH-5]"""
-        while (asked := self._next_asked()) is not None:
+        """Return all jobs that were fetched, or are being fetched, and never started. [FETCH-5]"""
+        while (fetch := self._in_flight.take()) is not None:
             with suppress(RedisTrouble):  # it took nothing, or what it took is reclaimed
-                self._stock(asked)
+                self._collect(fetch)
         with self._lock:
-            jobs = list(self._buffer)
-            self._buffer.clear()
+            jobs = self._buffer.clear()
         if not jobs:
             return
         fields = [held.field for held in jobs]
@@ -477,16 +436,5 @@ class ReliableFetcher:
         except RedisTrouble:
             # Perhaps done, perhaps not. They are not run: what is still held is reclaimed.
             numbers = [int(field.partition(":")[0]) for field in fields]
-            with self._lock:
-                self._unanswered += [(time.monotonic(), range(n, n + 1)) for n in numbers]
+            self._in_flight.lost([range(n, n + 1) for n in numbers], time.monotonic())
             raise
-
-    def _report_broken(self, broken: Mapping[str, str], *, whole: bool) -> None:
-        """Log a queue that cannot be read, once, by its name. [FETCH-7]
-
-        A fetch that got all it wanted has not looked at the `whole` list of queues.
-        """
-        for queue, problem in broken.items():
-            if queue not in self._broken:
-                _log.error("queue %s cannot be read and is left out: %s", queue, problem)
-        self._broken = set(broken) if whole else self._broken | set(broken)

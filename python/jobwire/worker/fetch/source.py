@@ -1,4 +1,4 @@
-"""What every way of fetching offers to those who run jobs."""
+"""Where jobs come from and where their outcomes go, as the code that runs jobs sees it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,18 @@ from jobwire.protocol.reliable import InFlightJob
 from jobwire.protocol.retry import Discard, Kill, Retry
 from jobwire.protocol.wire import Command
 
-__all__ = ["DONE", "Done", "Fetcher", "Outcome", "Requeue", "Unreadable"]
+__all__ = [
+    "DONE",
+    "Done",
+    "JobSource",
+    "Outcome",
+    "OutcomeSink",
+    "PeriodicCheck",
+    "PeriodicChecks",
+    "Requeue",
+    "SharedLead",
+    "Unreadable",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +30,7 @@ class Done:
     """The job succeeded.
 
     Attributes:
-        after: Sent right behind the outcome: what the job leaves to be deleted.
+        after: Sent right after the outcome: deletes what the job leaves in Redis.
     """
 
     after: Command | None = None
@@ -30,14 +41,14 @@ DONE = Done()
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """It was no payload: it is buried as it is and does not count. [EXEC-3] [EXEC-4]"""
+    """The text is not a payload: it is stored as it is and does not count. [EXEC-3] [EXEC-4]"""
 
     problem: MalformedPayload
 
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """It gave way to others, and goes to the head of its queue with this text. [ITER-4]"""
+    """The job gave way to others, and goes to the head of its queue with this text. [ITER-4]"""
 
     text: bytes
 
@@ -45,46 +56,83 @@ class Requeue:
 Outcome: TypeAlias = Done | Retry | Kill | Discard | Unreadable | Requeue
 
 
-class Fetcher(Protocol):
-    """Gives jobs to one capsule and stores what became of them.
+class SharedLead(Protocol):
+    """What a source offers whose threads share one leader.
 
-    A job that was taken occupies a slot until it is over, in whatever thread or task it runs.
-
-    Attributes:
-        needs_all_threads: Whether each slot needs a thread that waits in `take`, from the start.
-        most_threads: How many threads it has work for.
+    A job occupies a slot from `take` to its end, in whichever thread or task it runs.
     """
 
-    needs_all_threads: bool
-    most_threads: int
+    def on_thread_wanted(self, start: Callable[[], None]) -> None:
+        """Have `start` called when jobs may wait for one more thread."""
 
-    def on_help_wanted(self, call: Callable[[], None]) -> None:
-        """Have `call` called when jobs may wait for one more thread."""
+    def starting(self, expected: float) -> None:
+        """The thread that just took a job expects to run it for so many seconds."""
 
-    def take(self, over: bool) -> InFlightJob | None:
+    def release(self, ran: float) -> None:
+        """A job that ran for so many seconds is over, and its thread does not call `take`."""
+
+
+class JobSource(Protocol):
+    """Gives jobs to one capsule.
+
+    Attributes:
+        max_threads: How many threads it has work for.
+        lead: None where each slot is a thread that waits in `take`, from the start to the end.
+    """
+
+    max_threads: int
+
+    @property
+    def lead(self) -> SharedLead | None: ...
+
+    def take(self, ran: float | None) -> InFlightJob | None:
         """Return the next job, waiting for one; None once `close` was called. [FETCH-5]
 
         Args:
-            over: Whether this thread has run the job that it took before, to its end.
+            ran: Seconds that the job took that this thread ran since its last call; None if it
+                ran none, or gave it to a task.
         """
 
-    def running(self, seconds: float) -> None:
-        """The thread that just took a job expects to be busy with it for so long."""
-
-    def settle(self, held: InFlightJob, outcome: Outcome, *, seconds: float) -> None:
-        """Store the outcome of a job that ran for so many seconds."""
-
-    def store(self, held: InFlightJob, outcome: Outcome, *, seconds: float) -> bool:
-        """Store an outcome, waiting for it; return whether the job was still ours."""
-
-    def hurry(self) -> None:
-        """See to it that settled outcomes are stored soon, though nobody may fetch."""
-
-    def free(self) -> None:
-        """A job that was taken is over, and the thread that ran it does not come for another."""
-
-    def put_back(self, held: Sequence[InFlightJob]) -> int:
+    def put_back(self, jobs: Sequence[InFlightJob]) -> int:
         """Return unfinished jobs to their queues, to run next; say how many. [FETCH-6]"""
 
     def close(self) -> None:
-        """Take no more jobs, and return those that nobody has started."""
+        """Take no more jobs, and return those that have not started."""
+
+
+class OutcomeSink(Protocol):
+    """Stores the outcomes of jobs. One per process."""
+
+    def record(self, held: InFlightJob, outcome: Outcome) -> None:
+        """Store the outcome of a job, at once or soon."""
+
+    def store(self, held: InFlightJob, outcome: Outcome) -> bool:
+        """Store an outcome, waiting for it; return whether the job was still ours."""
+
+    def flush_soon(self) -> None:
+        """Do not let recorded outcomes wait for a fetch.
+
+        Nothing to do for a sink whose `record` stores at once, which is the default.
+        """
+        return
+
+
+PeriodicCheck: TypeAlias = Callable[[], float | None]
+"""Checks something; returns in how many seconds to call it again, None for not before `wake`."""
+
+
+class PeriodicChecks(Protocol):
+    """The thread that calls periodic checks. One per process.
+
+    Attributes:
+        awake: Whether all checks are called every few milliseconds now.
+    """
+
+    @property
+    def awake(self) -> bool: ...
+
+    def add_periodic_check(self, check: PeriodicCheck) -> None:
+        """Have a check called after each `wake`, and again after as many seconds as it returns."""
+
+    def wake(self) -> None:
+        """Have all checks called soon."""

@@ -7,17 +7,18 @@ import os
 import threading
 import time
 
-from jobwire.errors import JobTimeout, Shutdown
+from jobwire.errors import Shutdown
 from jobwire.protocol.heartbeat import CapsuleShape, Work
 from jobwire.protocol.metrics import Metrics
 from jobwire.protocol.ordering import QueueOrder
-from jobwire.worker.background.outcome_writer import Settler
+from jobwire.protocol.reliable import InFlightJob
+from jobwire.worker.background.ticker import Ticker
 from jobwire.worker.execute.compiled_job import JobTable
 from jobwire.worker.execute.event_loop import AsyncLoop
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.execute.processor import Processor
 from jobwire.worker.execute.tasks import Tasks
-from jobwire.worker.fetch.source import Fetcher
+from jobwire.worker.fetch.source import JobSource, OutcomeSink
 
 __all__ = ["Capsule"]
 
@@ -31,12 +32,13 @@ class Capsule:
         name: Shown to others.
         order: Its queues.
         concurrency: Jobs at a time.
-        fetcher: Where the jobs come from.
-        routines: Shared by all capsules.
-        conclusion: Shared by all capsules.
+        source: Where the jobs come from.
+        sink: Where their outcomes go; shared by all capsules.
+        job_table: Shared by all capsules.
+        outcome_policy: Shared by all capsules.
         metrics: Shared by all capsules.
         loop: Shared by all capsules.
-        settler: Looks after time limits.
+        ticker: Checks time limits; shared by all capsules.
     """
 
     def __init__(
@@ -44,40 +46,45 @@ class Capsule:
         name: str,
         order: QueueOrder,
         concurrency: int,
-        fetcher: Fetcher,
+        source: JobSource,
         *,
+        sink: OutcomeSink,
         job_table: JobTable,
         outcome_policy: OutcomePolicy,
         metrics: Metrics,
         loop: AsyncLoop,
-        settler: Settler,
+        ticker: Ticker,
     ) -> None:
         self.shape = CapsuleShape(name, concurrency, order)
-        self._fetcher = fetcher
-        self._lock = threading.Lock()
-        self._processors: list[Processor] = []
+        self._source = source
+        self._lock = threading.Lock()  # held while a thread is added
+        self._processors: list[Processor] = []  # changed under `_lock`
         prefix = f"{os.getpid():x}-{name}-"
-        self._tasks = Tasks(f"{prefix}a", loop, fetcher, outcome_policy, metrics.tally())
+        self._tasks: Tasks | None = None
+        if source.lead is not None:
+            self._tasks = Tasks(
+                f"{prefix}a", loop, source.lead, sink, outcome_policy, metrics.tally()
+            )
+            source.lead.on_thread_wanted(self._add_thread)
 
         def make(number: int) -> Processor:
             return Processor(
                 f"{prefix}{number}",
                 f"jobwire-{name}-{number}",
-                fetcher,
-                tasks=None if fetcher.needs_all_threads else self._tasks,
+                source,
+                tasks=self._tasks,
                 job_table=job_table,
                 outcome_policy=outcome_policy,
                 tally=metrics.tally(),
-                watch=settler.poke,
+                watch=ticker.wake,
             )
 
         self._make = make
-        fetcher.on_help_wanted(self._add_thread)
-        settler.add_chore(self._enforce_time_limits)
+        ticker.add_periodic_check(self._enforce_time_limits)
 
     def start(self) -> None:
         """Start the first threads; more come when there is work for them."""
-        for _ in range(self._fetcher.most_threads if self._fetcher.needs_all_threads else 1):
+        for _ in range(self._source.max_threads if self._source.lead is None else 1):
             self._add_thread()
 
     @property
@@ -88,39 +95,46 @@ class Capsule:
     @property
     def busy(self) -> bool:
         """Whether any job runs, or somebody is being told of its end."""
-        return any(processor.held for processor in self._processors) or bool(self._tasks.held())
+        return bool(self._held())
 
     def works(self) -> dict[str, Work]:
         """Return what runs, by thread or task. [BEAT-5]"""
         works = ((processor.tid, processor.work) for processor in self._processors)
         in_threads = {tid: work for tid, work in works if work is not None}
-        return in_threads | self._tasks.works()
+        return in_threads if self._tasks is None else in_threads | self._tasks.works()
 
     def quiet(self) -> None:
         """Start no more jobs. [SIG-2] [FETCH-5]"""
-        self._fetcher.close()
+        self._source.close()
 
     def wait(self, deadline: float) -> bool:
         """Wait for the running jobs until a monotonic time; return whether all ended."""
         ended = [processor.join(deadline - time.monotonic()) for processor in self._processors]
-        return self._tasks.wait(deadline) and all(ended)
+        if self._tasks is not None:
+            ended.append(self._tasks.wait(deadline))
+        return all(ended)
 
     def put_back(self) -> int:
         """Return the jobs in progress to their queues; say how many. They still run. [SIG-5]"""
-        held = [each for each in (processor.held for processor in self._processors) if each]
-        held += self._tasks.held()
-        return self._fetcher.put_back(held) if held else 0
+        held = self._held()
+        return self._source.put_back(held) if held else 0
 
     def interrupt(self) -> None:
         """Raise `Shutdown` in the jobs in progress; cancel the async ones."""
         for processor in self._processors:
             processor.interrupt(Shutdown)
-        self._tasks.interrupt()
+        if self._tasks is not None:
+            self._tasks.interrupt()
+
+    def _held(self) -> list[InFlightJob]:
+        """Return the jobs in progress."""
+        held = [each for each in (processor.held for processor in self._processors) if each]
+        return held if self._tasks is None else held + self._tasks.held()
 
     def _add_thread(self) -> None:
         with self._lock:
             number = len(self._processors)
-            if number >= self._fetcher.most_threads:
+            if number >= self._source.max_threads:
                 return
             processor = self._make(number)
             # First: it may have a job, with a time limit, before this goes on.
@@ -136,11 +150,5 @@ class Capsule:
     def _enforce_time_limits(self) -> float | None:
         """Interrupt the jobs that are over their limit; return when the next one will be."""
         now = time.monotonic()
-        waits = []
-        for processor in self._processors:
-            if expires := processor.expires:
-                if expires <= now:
-                    processor.interrupt(JobTimeout)
-                else:
-                    waits.append(expires - now)
-        return min(waits, default=None)
+        waits = [processor.enforce_time_limit(now) for processor in self._processors]
+        return min((wait for wait in waits if wait is not None), default=None)

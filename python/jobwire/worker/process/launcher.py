@@ -29,15 +29,21 @@ from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.server import ServerInfo, check_server
 from jobwire.protocol.times import Generation
 from jobwire.worker.background.heartbeat import HeartbeatThread
-from jobwire.worker.background.outcome_writer import Settler
+from jobwire.worker.background.outcome_writer import OutcomeWriter
 from jobwire.worker.background.poller import Poller
+from jobwire.worker.background.ticker import Ticker
+from jobwire.worker.execute import joblog
 from jobwire.worker.execute.compiled_job import JobTable
 from jobwire.worker.execute.event_loop import CLEANUP, AsyncLoop
 from jobwire.worker.execute.iterating import Iterations
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
-from jobwire.worker.fetch.basic import BasicFetcher, Tally
-from jobwire.worker.fetch.reliable import Numbers, ReliableFetcher
-from jobwire.worker.fetch.source import Fetcher
+from jobwire.worker.fetch.basic import BasicFetcher
+from jobwire.worker.fetch.direct import DirectSink, ExecutionCounts
+from jobwire.worker.fetch.inflight import SequenceNumbers
+from jobwire.worker.fetch.outbox import Outbox
+from jobwire.worker.fetch.reliable import ReliableFetcher
+from jobwire.worker.fetch.source import JobSource, OutcomeSink
+from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
 from jobwire.worker.process.capsule import Capsule
 
 if TYPE_CHECKING:
@@ -45,7 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Launcher"]
 
-SETTLE = 5.0  # seconds for the last outcomes to be stored
+_MakeSource = Callable[[QueueOrder, int], JobSource]
 
 _log = logging.getLogger("jobwire.worker")
 
@@ -57,26 +63,37 @@ class Launcher:
         app: The jobs that can be run, and the Redis to use.
         config: How.
         on_signal: Called with the name of a signal that somebody sent through Redis. [SIG-4]
+        timings: How long its parts wait; tests pass shorter ones.
 
     Attributes:
         identity: `<host>:<pid>:<12 hex digits>`, its name in Redis. [BEAT-6]
     """
 
     def __init__(
-        self, app: App, config: WorkerConfig, *, on_signal: Callable[[str], None] = lambda _: None
+        self,
+        app: App,
+        config: WorkerConfig,
+        *,
+        on_signal: Callable[[str], None] = lambda _: None,
+        timings: Timings = DEFAULT_TIMINGS,
     ) -> None:
         self.app = app
         self.config = config
+        self._timings = timings
         hostname = os.environ.get("DYNO") or socket.gethostname()
         self.identity = f"{hostname}:{os.getpid()}:{secrets.token_hex(6)}"
         self._producer = make_producer(app.namespace, app.generation, app.strict_args, ())
         self._keys = self._producer.keys
-        self._redis = SyncRedis(url_or_default(app.url), role="worker")
+        self._redis = SyncRedis(
+            url_or_default(app.url), role="worker", timeout=timings.redis_timeout
+        )
         self._generation: Generation = 8
-        self._tally = Tally()
         self._quiet = threading.Event()
-        self._settler = Settler(self._redis, self._keys, self.identity, self._dead_limits)
-        self._numbers = Numbers()
+        self._ticker = Ticker(tick=timings.tick)
+        # One of the two pairs, by the kind of fetch.
+        self._counts: ExecutionCounts | None = None
+        self._outcome_writer: OutcomeWriter | None = None
+        sink, make_source = self._basic() if config.fetch == "basic" else self._reliable()
         self._metrics = Metrics()
         self._loop = AsyncLoop()
         self._isolation = _isolation(app, config)
@@ -88,7 +105,7 @@ class Launcher:
         )
         job_table = JobTable(app, self._loop, self._isolation, iterations)
         outcome_policy = OutcomePolicy(
-            app, lambda: self._generation, config.max_retries, config.poison_limit
+            app, sink, lambda: self._generation, config.max_retries, config.poison_limit
         )
         self._capsules = []
         for name, each in config.capsules.items():
@@ -97,12 +114,13 @@ class Launcher:
                 name,
                 order,
                 each.concurrency,
-                self._fetcher(order, each.concurrency),
+                make_source(order, each.concurrency),
+                sink=sink,
                 job_table=job_table,
                 outcome_policy=outcome_policy,
                 metrics=self._metrics,
                 loop=self._loop,
-                settler=self._settler,
+                ticker=self._ticker,
             )
             self._capsules.append(capsule)
         self._beaten_at = 0.0  # monotonic
@@ -126,6 +144,7 @@ class Launcher:
             on_signal=on_signal,
             on_beat=self._on_beat,
             recovers=config.fetch == "reliable",
+            timings=timings,
         )
         self._poller = Poller(
             self._redis,
@@ -134,6 +153,7 @@ class Launcher:
             precise=config.precise,
             generation=lambda: self._generation,
             dead_limits=self._dead_limits,
+            timings=timings,
         )
 
     @property
@@ -175,8 +195,8 @@ class Launcher:
             if self._isolation is not None:
                 undo.callback(self._isolation.close)
                 self._isolation.start()
-            self._settler.start()
-            undo.callback(self._settler.close, 0)
+            self._ticker.start()
+            undo.callback(self._ticker.close)
             self._heartbeat.start()  # before the first fetch: a fetch needs a lease [REL-3]
             undo.pop_all()
         for capsule in self._capsules:
@@ -209,9 +229,11 @@ class Launcher:
         ended = [capsule.wait(deadline) for capsule in self._capsules]
         if not all(ended):
             put_back = self._hard_stop()
-        left = self._settler.close(SETTLE)
-        if left:
-            _log.error("outcomes of %d jobs could not be stored; they run again", left)
+        if self._outcome_writer is not None:
+            left = self._outcome_writer.close(self._timings.outcome_close_timeout)
+            if left:
+                _log.error("outcomes of %d jobs could not be stored; they run again", left)
+        self._ticker.close()
         try:
             self._on_beat()
         except RedisTrouble as error:
@@ -259,7 +281,8 @@ class Launcher:
         self._beaten_at = now
         self._fire("beat")
         self._generation = self._redis.run(self._producer.generation())
-        self._tally.flush(self._redis, self._keys)
+        if self._counts is not None:
+            self._counts.flush(self._redis, self._keys)
         self._redis.run(
             self._metrics.flush(self._keys, now=time.time(), generation=self._generation)
         )
@@ -280,24 +303,48 @@ class Launcher:
     def _dead_limits(self) -> DeadSetLimits:
         return DeadSetLimits(time.time(), self.config.dead_limit, self.config.dead_max_age)
 
-    def _fetcher(self, order: QueueOrder, slots: int) -> Fetcher:
-        if self.config.fetch == "basic":
-            return BasicFetcher(
-                *(self._redis, self._keys, order),
-                slots=slots,
-                tally=self._tally,
-                dead_limits=self._dead_limits,
-            )
-        return ReliableFetcher(
+    def _basic(self) -> tuple[OutcomeSink, _MakeSource]:
+        """Return the sink of basic fetch, and how to make the source of a capsule."""
+        self._counts = ExecutionCounts()
+        sink = DirectSink(
+            self._redis,
+            self._keys,
+            counts=self._counts,
+            dead_limits=self._dead_limits,
+            flush_log=joblog.flush,
+        )
+
+        def make_source(order: QueueOrder, slots: int) -> JobSource:
+            return BasicFetcher(self._redis, self._keys, order, slots=slots, timings=self._timings)
+
+        return sink, make_source
+
+    def _reliable(self) -> tuple[OutcomeSink, _MakeSource]:
+        """Return the sink of reliable fetch, and how to make the source of a capsule."""
+        numbers = SequenceNumbers()
+        outbox = Outbox(
             self._redis,
             self._keys,
             self.identity,
-            order,
-            slots=slots,
-            numbers=self._numbers,
-            settler=self._settler,
-            renew_lease=lambda: self._heartbeat.beat(),
+            dead_limits=self._dead_limits,
+            flush_log=joblog.flush,
+            retry_interval=self._timings.outcome_retry_interval,
+            on_failure=self._ticker.wake,
         )
+        self._outcome_writer = OutcomeWriter(outbox, self._ticker, self._timings)
+
+        def make_source(order: QueueOrder, slots: int) -> JobSource:
+            return ReliableFetcher(
+                *(self._redis, self._keys, self.identity, order),
+                slots=slots,
+                numbers=numbers,
+                outbox=outbox,
+                ticker=self._ticker,
+                renew_lease=lambda: self._heartbeat.beat(),
+                timings=self._timings,
+            )
+
+        return self._outcome_writer, make_source
 
 
 def _isolation(app: App, config: WorkerConfig) -> Isolation | None:

@@ -19,6 +19,7 @@ from jobwire.connection.connect import safe_url
 from jobwire.protocol.heartbeat import PERIOD
 from jobwire.protocol.server import ServerInfo
 from jobwire.worker.background.heartbeat import rss
+from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
 from jobwire.worker.process import notify
 from jobwire.worker.process.launcher import Launcher
 from jobwire.worker.process.notify import Notifier
@@ -45,7 +46,9 @@ class _Signal(NamedTuple):
     frame: FrameType | None = None
 
 
-def run(app: App, config: WorkerConfig, *, source: str = "") -> int:
+def run(
+    app: App, config: WorkerConfig, *, source: str = "", timings: Timings = DEFAULT_TIMINGS
+) -> int:
     """Run a worker until a signal ends it; return the exit status.
 
     Earlier handlers of the signals are called too, after what the worker does.
@@ -54,20 +57,30 @@ def run(app: App, config: WorkerConfig, *, source: str = "") -> int:
         app: The jobs, and the Redis to use.
         config: How.
         source: Where the Redis URL came from, for the log.
+        timings: How long the parts of the worker wait.
 
     Raises:
         UnfitServer, RedisTrouble: It could not start.
     """
-    return _Process(app, config, Notifier(os.environ)).run(source)
+    return _Process(app, config, Notifier(os.environ), timings).run(source)
 
 
 class _Process:
-    def __init__(self, app: App, config: WorkerConfig, notifier: Notifier) -> None:
+    def __init__(
+        self,
+        app: App,
+        config: WorkerConfig,
+        notifier: Notifier,
+        timings: Timings = DEFAULT_TIMINGS,
+    ) -> None:
         self._config = config
         self._notifier = notifier
         self._signals: SimpleQueue[_Signal | None] = SimpleQueue()  # None: stopped
         self._launcher = Launcher(
-            app, config, on_signal=lambda name: self._signals.put(_Signal(name))
+            app,
+            config,
+            on_signal=lambda name: self._signals.put(_Signal(name)),
+            timings=timings,
         )
         self._earlier: dict[str, Callable[[int, FrameType | None], Any]] = {}
         self._state = ""  # what a status begins with

@@ -1,4 +1,4 @@
-"""jobwire.worker.background.outcome_writer: outcomes are stored in batches; none waits."""
+"""The outcome writer and its outbox: outcomes are stored in batches, and none waits."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.reliable import InFlightJob, read_fetched, script_fetch
 from jobwire.protocol.retry import Discard, Kill, Retry
-from jobwire.worker.background.outcome_writer import Settler
+from jobwire.worker.background.outcome_writer import OutcomeWriter
+from jobwire.worker.background.ticker import Ticker
+from jobwire.worker.fetch.outbox import Outbox
 from jobwire.worker.fetch.source import Done, Outcome, Unreadable
+from jobwire.worker.fetch.timings import DEFAULT_TIMINGS
 
 KEYS = Keys("app:")
 ME = "host:1:abc"
@@ -30,12 +33,34 @@ def redis(server: Server) -> Iterator[SyncRedis]:
     shell.close()
 
 
+class Writing:
+    """An outcome writer with its outbox and its ticker."""
+
+    def __init__(self, redis: SyncRedis) -> None:
+        self.ticker = Ticker(tick=DEFAULT_TIMINGS.tick)
+        self.outbox = Outbox(
+            *(redis, KEYS, ME),
+            dead_limits=lambda: DeadSetLimits(time.time()),
+            flush_log=lambda: None,
+            retry_interval=DEFAULT_TIMINGS.outcome_retry_interval,
+            on_failure=self.ticker.wake,
+        )
+        writer = OutcomeWriter(self.outbox, self.ticker, DEFAULT_TIMINGS)
+        self.record, self.store, self.flush_soon = writer.record, writer.store, writer.flush_soon
+        self._writer = writer
+        self.ticker.start()
+
+    def close(self, timeout: float) -> int:
+        left = self._writer.close(timeout)
+        self.ticker.close()
+        return left
+
+
 @pytest.fixture
-def settler(redis: SyncRedis) -> Iterator[Settler]:
-    settler = Settler(redis, KEYS, ME, lambda: DeadSetLimits(time.time()))
-    settler.start()
-    yield settler
-    settler.close(0)
+def writer(redis: SyncRedis) -> Iterator[Writing]:
+    writing = Writing(redis)
+    yield writing
+    writing.close(0)
 
 
 def hold(server: Server, *numbers: int) -> list[InFlightJob]:
@@ -54,7 +79,7 @@ def count(server: Server, kind: str, of: str = "") -> int:
     return int(server.client().get(f"app:{of}stat:{kind}") or 0)
 
 
-def test_each_outcome_is_stored_where_it_belongs(server: Server, settler: Settler) -> None:
+def test_each_outcome_is_stored_where_it_belongs(server: Server, writer: Writing) -> None:
     """REL-2, RETRY-9, DEAD-1, STAT-1, EXEC-3: and the entry is gone with it."""
     outcomes: list[Outcome] = [
         Done(),
@@ -65,8 +90,8 @@ def test_each_outcome_is_stored_where_it_belongs(server: Server, settler: Settle
         Unreadable(MalformedPayload("EXEC-4", "", "no object")),
     ]
     for held, outcome in zip(hold(server, *range(6)), outcomes, strict=True):
-        settler.add(held, outcome)
-    assert settler.close(60) == 0
+        writer.record(held, outcome)
+    assert writer.close(60) == 0
     client = server.client()
     assert left(server) == 0
     assert client.zrange(KEYS.retry, 0, -1, withscores=True) == [(b"again", 5.5)]
@@ -75,14 +100,14 @@ def test_each_outcome_is_stored_where_it_belongs(server: Server, settler: Settle
     assert (count(server, "processed"), count(server, "failed")) == (4, 3)
 
 
-def test_many_go_in_one_round_trip(server: Server, settler: Settler) -> None:
+def test_many_go_in_one_round_trip(server: Server, writer: Writing) -> None:
     """REL-2, STAT-1: batches, of which each job is in one."""
     held = hold(server, *range(2000))
     client = server.client()
     client.config_resetstat()
     for each in held:
-        settler.add(each, Done())
-    assert settler.close(60) == 0
+        writer.record(each, Done())
+    assert writer.close(60) == 0
     assert left(server) == 0
     assert count(server, "processed") == 2000
     calls: Any = client.info("commandstats")
@@ -90,13 +115,13 @@ def test_many_go_in_one_round_trip(server: Server, settler: Settler) -> None:
 
 
 def test_what_is_not_held_any_more_is_dropped(
-    server: Server, settler: Settler, caplog: pytest.LogCaptureFixture
+    server: Server, writer: Writing, caplog: pytest.LogCaptureFixture
 ) -> None:
     """REL-2: nothing is stored nor counted, and the log names the job."""
     outcomes: list[Outcome] = [Done(), Retry(b"again", 5.5, 0), Kill(b"buried"), Discard()]
     for number, outcome in enumerate(outcomes):
-        settler.add(InFlightJob(f"{number}:q", "q", b"{}"), outcome)
-    assert settler.close(60) == 0
+        writer.record(InFlightJob(f"{number}:q", "q", b"{}"), outcome)
+    assert writer.close(60) == 0
     assert server.client().keys("app:*") == [b"app:jobwire:stat:lost"]
     assert count(server, "lost", of="jobwire:") == 4
     dropped = [r.getMessage() for r in caplog.records if "dropped" in r.getMessage()]
@@ -104,19 +129,19 @@ def test_what_is_not_held_any_more_is_dropped(
 
 
 def test_an_outcome_that_is_refused_holds_up_no_other(
-    server: Server, settler: Settler, caplog: pytest.LogCaptureFixture
+    server: Server, writer: Writing, caplog: pytest.LogCaptureFixture
 ) -> None:
     """REL-2, RETRY-9: it stays held, is tried again, and is reported once."""
     caplog.set_level(logging.INFO)
     client = server.client()
     client.set(KEYS.retry, "no sorted set")
     refused, *others = hold(server, *range(20))
-    settler.add(refused, Retry(b"again", 5.5, 0))
-    settler.poke()
+    writer.record(refused, Retry(b"again", 5.5, 0))
+    writer.flush_soon()
     wait_until(lambda: "WRONGTYPE" in caplog.text)
     for each in others:
-        settler.add(each, Done())
-    settler.poke()
+        writer.record(each, Done())
+    writer.flush_soon()
     wait_until(lambda: left(server) == 1, what="the others")
     wait_until(
         lambda: client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"] >= 4,
@@ -138,22 +163,20 @@ def test_outcomes_wait_for_a_server_that_is_away(
     caplog.set_level(logging.INFO)
     server: Server = server_factory("--appendonly", "yes")
     redis = SyncRedis(server.url)
-    settler = Settler(redis, KEYS, ME, lambda: DeadSetLimits(time.time()))
-    settler.start()
+    writer = Writing(redis)
     held = hold(server, *range(10))
     server.stop()
     for each in held[:5]:
-        settler.add(each, Done())
-    settler.poke()
+        writer.record(each, Done())
+    writer.flush_soon()
     wait_until(lambda: "not stored yet" in caplog.text)
     for each in held[5:]:
-        settler.add(each, Retry(each.text, 1.0, 0))
-    assert settler.close(0.0) == 10  # says how many are not stored, without waiting
-    again = Settler(redis, KEYS, ME, lambda: DeadSetLimits(time.time()))
-    again.start()
+        writer.record(each, Retry(each.text, 1.0, 0))
+    assert writer.close(0.0) == 10  # says how many are not stored, without waiting
+    again = Writing(redis)
     for each in held:
-        again.add(each, Done())
-    again.poke()
+        again.record(each, Done())
+    again.flush_soon()
     wait_until(lambda: caplog.text.count("not stored yet") == 2)
     server.start()
     assert again.close(60) == 0
@@ -164,37 +187,37 @@ def test_outcomes_wait_for_a_server_that_is_away(
     redis.close()
 
 
-def test_chores_are_done_while_they_say_so(settler: Settler) -> None:
+def test_periodic_checks_are_called_while_they_ask_for_it(writer: Writing) -> None:
     """FETCH-6: this is how jobs that wait behind long ones are found."""
     times: list[float] = []
 
-    def chore() -> float | None:
+    def check() -> float | None:
         times.append(time.monotonic())
         return 0.001 if len(times) < 4 else None
 
-    settler.add_chore(chore)
+    writer.ticker.add_periodic_check(check)
     assert times == []
-    settler.poke()
+    writer.flush_soon()
     wait_until(lambda: len(times) >= 4)
     assert times[3] - times[0] < 30
 
 
-def test_an_outcome_goes_along_with_a_fetch(server: Server, settler: Settler) -> None:
+def test_an_outcome_goes_along_with_a_fetch(server: Server, writer: Writing) -> None:
     """REL-2: one round trip for both, and no thread is woken for it."""
     client = server.client()
     client.hset(KEYS.process(ME), "beat", 1)
     client.lpush(KEYS.queue("q"), "next")
     for each in hold(server, 1, 2, 3):
-        settler.add(each, Done())
-    reply = settler.send_with(script_fetch(KEYS, ME, ["q"], count=1, sequence=9))()
+        writer.record(each, Done())
+    reply = writer.outbox.send_with(script_fetch(KEYS, ME, ["q"], count=1, sequence=9))()
     assert [job.field for job in read_fetched(reply).jobs] == ["9:q"]
-    assert not settler.pending
+    assert not writer.outbox.pending
     assert left(server) == 1
 
 
-def test_who_stores_hears_whether_the_job_was_held(server: Server, settler: Settler) -> None:
+def test_who_stores_hears_whether_the_job_was_held(server: Server, writer: Writing) -> None:
     """RETRY-13: death handlers are called for jobs that were buried here, and for no others."""
     (held,) = hold(server, 1)
-    assert settler.store(held, Kill(b"{}"))
-    assert not settler.store(held, Kill(b"{}"))
+    assert writer.store(held, Kill(b"{}"))
+    assert not writer.store(held, Kill(b"{}"))
     assert server.client().zcard(KEYS.dead) == 1

@@ -1,0 +1,140 @@
+"""The outcomes of basic fetch: stored at once, by the thread that ran the job. [FETCH-1]"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from jobwire.connection.sync import SyncRedis
+from jobwire.errors import RedisTrouble
+from jobwire.protocol.dead_set import DeadSetLimits, dead_key, kill
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.reliable import InFlightJob
+from jobwire.protocol.retry import Discard, Kill, Retry
+from jobwire.protocol.stats import count
+from jobwire.protocol.times import utc_day
+from jobwire.protocol.wire import Step, command, once
+from jobwire.worker.fetch.outage import next_pause
+from jobwire.worker.fetch.source import Done, Outcome, OutcomeSink, Requeue, Unreadable
+
+__all__ = ["DirectSink", "ExecutionCounts", "insist"]
+
+_log = logging.getLogger("jobwire.worker")
+
+
+class ExecutionCounts:
+    """Executions that are counted in memory and written with the heartbeat. [STAT-1]"""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._processed = 0  # guarded by `_lock`
+        self._failed = 0  # guarded by `_lock`
+
+    def add(self, *, failed: bool) -> None:
+        """Count one execution."""
+        with self._lock:
+            self._processed += 1
+            self._failed += failed
+
+    def flush(self, redis: SyncRedis, keys: Keys) -> None:
+        """Write the counts; keep them if that fails."""
+        with self._lock:
+            processed, failed = self._processed, self._failed
+            self._processed = self._failed = 0
+        if not processed:
+            return
+        day = utc_day(time.time())
+        try:
+            redis.run(once(count(keys, processed=processed, failed=failed, day=day)))
+        except RedisTrouble:
+            with self._lock:
+                self._processed += processed
+                self._failed += failed
+            raise
+
+
+class DirectSink(OutcomeSink):
+    """Stores each outcome before it returns.
+
+    Args:
+        redis: Where to.
+        keys: Key names.
+        counts: Shared by the process.
+        dead_limits: Returns the limits of the dead set at this moment.
+        flush_log: Writes the log lines of finished jobs.
+    """
+
+    def __init__(
+        self,
+        redis: SyncRedis,
+        keys: Keys,
+        *,
+        counts: ExecutionCounts,
+        dead_limits: Callable[[], DeadSetLimits],
+        flush_log: Callable[[], None],
+    ) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._counts = counts
+        self._dead_limits = dead_limits
+        self._flush_log = flush_log
+
+    def record(self, held: InFlightJob, outcome: Outcome) -> None:
+        """Store the outcome of a job, trying until Redis takes it or the process stops."""
+        self._flush_log()
+        if not isinstance(outcome, Unreadable | Requeue):
+            self._counts.add(failed=not isinstance(outcome, Done))
+        step: Step
+        match outcome:
+            case Done(after):
+                if after is None:
+                    return
+                step = after
+            case Discard():
+                return
+            case Retry(text, at):
+                step = command("ZADD", self._keys.retry, at, text)
+            case Kill(text):
+                step = kill(self._keys.dead, text, self._dead_limits())
+            case Requeue(text):
+                step = command("LPUSH", self._keys.queue(held.queue), text)
+            case Unreadable(problem):
+                step = kill(dead_key(self._keys, problem), held.text, self._dead_limits())
+        insist(self._redis, step, "outcome of a job not stored yet")
+
+    def store(self, held: InFlightJob, outcome: Outcome) -> bool:
+        """Store the outcome of a job; no other process could have had it."""
+        self.record(held, outcome)
+        return True
+
+
+def insist(redis: SyncRedis, step: Step, complaint: str, deadline: float = math.inf) -> None:
+    """Send a step until Redis takes it.
+
+    Args:
+        redis: Where to.
+        step: What to send.
+        complaint: For the log, once.
+        deadline: Monotonic time at which to give up.
+
+    Raises:
+        RedisTrouble: Redis did not take it until then.
+    """
+    began = time.monotonic()
+    reported = False
+    while True:
+        try:
+            redis.run(once(step))
+            return
+        except RedisTrouble as error:
+            now = time.monotonic()
+            if now >= deadline:
+                raise
+            if not reported:
+                _log.error("%s: %s", complaint, error)
+                reported = True
+            time.sleep(next_pause(now - began, jitter=random.random()))

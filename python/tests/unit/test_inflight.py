@@ -1,0 +1,164 @@
+"""jobwire.worker.fetch.inflight: what is sent is read once, and what is lost is not forgotten."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+import pytest
+
+from jobwire.worker.fetch.inflight import (
+    FetchesInFlight,
+    PendingFetch,
+    SequenceNumbers,
+    Unanswered,
+)
+
+
+def fetches(reclaim_interval: float = 1.0, reclaim_for: float = 60.0) -> FetchesInFlight:
+    return FetchesInFlight(reclaim_interval=reclaim_interval, reclaim_for=reclaim_for)
+
+
+def pending(first: int, sent_at: float = 0.0) -> PendingFetch:
+    return PendingFetch(["q"], range(first, first + 1), sent_at, False, lambda: None)
+
+
+class Hooked(list[Any]):
+    """A list that calls a function when a walk over it is at its end, before the walk's result
+    is used: the moment at which a second thread does the most harm.
+    """
+
+    def __init__(self, items: Iterable[Any], at_end: Callable[[], None]) -> None:
+        super().__init__(items)
+        self._at_end = at_end
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from super().__iter__()
+        self._at_end()
+
+
+class Record(Protocol):
+    """What keeps the fetches that got no answer."""
+
+    _unanswered: Any
+
+    def lost(self, numbers: Iterable[range], now: float) -> None: ...
+
+    def reclaimed(self, now: float) -> None: ...
+
+
+class Rebinding:
+    """How it was done once: one thread rebinds a list to which another one appends."""
+
+    def __init__(self) -> None:
+        self._unanswered: list[Unanswered] = []
+
+    def lost(self, numbers: Iterable[range], now: float) -> None:
+        for each in numbers:
+            self._unanswered.append(Unanswered(each, now))
+
+    def reclaimed(self, now: float) -> None:
+        self._unanswered = [each for each in self._unanswered if now - each.since < 60.0]
+
+
+def lose_one_while_another_is_forgotten(record: Record) -> list[range]:
+    """Return what is known after a fetch got no answer while the leader forgot an old one."""
+
+    def lose() -> None:
+        record.lost([range(7, 8)], 100.0)
+
+    other = threading.Thread(target=lose)
+
+    def meanwhile() -> None:
+        other.start()
+        other.join(0.2)  # it may have to wait for a lock: then it goes on after this
+
+    record._unanswered = Hooked([Unanswered(range(1, 2), 0.0)], meanwhile)
+    record.reclaimed(100.0)
+    other.join(10)
+    assert not other.is_alive()
+    return [each.numbers for each in list(record._unanswered)]
+
+
+def test_a_fetch_that_is_lost_while_another_is_forgotten_is_kept() -> None:
+    """REL-8: or its jobs stay held by a process that does not know of them."""
+    assert lose_one_while_another_is_forgotten(fetches()) == [range(7, 8)]
+
+
+def test_the_interleaving_loses_a_fetch_where_a_list_is_rebound() -> None:
+    """That the test above can fail."""
+    assert lose_one_while_another_is_forgotten(Rebinding()) == []
+
+
+def test_many_threads_lose_nothing() -> None:
+    """REL-8: also with threads that run at the same time."""
+    record = fetches(reclaim_interval=0.0)
+    begin = threading.Barrier(5)
+
+    def lose(first: int) -> None:
+        begin.wait(10)
+        for number in range(first, first + 2_000):
+            record.lost([range(number, number + 1)], 100.0)
+
+    threads = [threading.Thread(target=lose, args=[n * 2_000]) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    begin.wait(10)
+    while any(thread.is_alive() for thread in threads):
+        record.to_reclaim(100.0)
+        record.reclaimed(100.0)
+    assert sorted(each.start for each in record.to_reclaim(100.0)) == list(range(8_000))
+
+
+def test_an_unanswered_fetch_is_looked_for_now_and_then_and_not_for_ever() -> None:
+    """REL-8: the server may carry it out late, but not later than its lease."""
+    record = fetches(reclaim_interval=1.0, reclaim_for=60.0)
+    assert not record.any_unanswered
+    record.lost([range(1, 3), range(5, 6)], 10.0)
+    assert record.any_unanswered
+    assert record.to_reclaim(10.0) == [range(1, 3), range(5, 6)]
+    record.reclaimed(10.0)
+    assert record.to_reclaim(10.9) == []
+    assert record.to_reclaim(11.0) == [range(1, 3), range(5, 6)]
+    record.lost([range(9, 10)], 30.0)
+    record.reclaimed(70.0)
+    assert record.to_reclaim(71.0) == [range(9, 10)]
+    record.reclaimed(90.0)
+    assert not record.any_unanswered
+
+
+def test_replies_are_read_in_the_order_of_the_fetches() -> None:
+    record = fetches()
+    assert record.take() is None
+    assert record.age(5.0) is None
+    one, two = pending(1, sent_at=1.0), pending(2, sent_at=2.0)
+    record.add(one)
+    record.add(two)
+    assert record.any_pending
+    assert record.age(5.0) == 4.0
+    assert record.take() is one
+    assert record.age(5.0) == 3.0
+    assert record.take() is two
+    assert not record.any_pending
+    assert record.take() is None
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_no_number_is_used_twice(threads: int) -> None:
+    """REL-1: entries of one process never share a field."""
+    numbers = SequenceNumbers()
+    got: list[range] = []
+
+    def reserve() -> None:
+        for count in range(1, 200):
+            got.append(numbers.reserve(count))
+
+    running = [threading.Thread(target=reserve) for _ in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join(10)
+    flat = sorted(number for each in got for number in each)
+    assert flat == list(range(1, len(flat) + 1))
+    assert len(flat) == threads * sum(range(1, 200))
