@@ -25,7 +25,7 @@ from xml.etree import ElementTree
 
 from rich.console import Console
 
-from tests.servers import Keeper
+from harness.servers import Reaper
 
 __all__ = ["Outcome", "busy_machine", "outcome_of", "table"]
 
@@ -74,7 +74,7 @@ class Outcome:
 @contextmanager
 def busy_machine(busy: int, writers: int) -> Iterator[None]:
     """Keep the machine busy: `busy` processes calculate, `writers` write and wait for the disk."""
-    keeper = Keeper()
+    reaper = Reaper()
     load: list[subprocess.Popen[bytes]] = []
     with tempfile.TemporaryDirectory(prefix="jobwire-flaky-io-") as directory:
         try:
@@ -83,13 +83,13 @@ def busy_machine(busy: int, writers: int) -> Iterator[None]:
             for program in programs:
                 process = subprocess.Popen([sys.executable, "-I", "-S", "-c", *program])
                 load.append(process)
-                keeper.watch(process.pid)
+                reaper.watch(process.pid)
             yield
         finally:
             for process in load:
                 process.kill()
                 process.wait()
-            keeper.close()
+            reaper.close()
 
 
 def run_once(arguments: Sequence[str], directory: Path, out: Console, title: str) -> Outcome:
