@@ -268,8 +268,8 @@ class Run:
             self.record: Any = opened.enter_context(connect(self._record_url))
             result = Result(self.scenario.name, self.fetch, self.point, self.fault)
             if self.scripts_known:
-                for name in _SCRIPTS.values():
-                    self.client.script_load(script(name.removesuffix(".lua")).source)
+                for path in sorted((ROOT / "lua").glob("*.lua")):
+                    self.client.script_load(path.read_bytes())
             self._seed()
             rules = (
                 [] if self.point is None else [self.point.rule(action_of(self.fault, self._end))]
