@@ -21,8 +21,7 @@ from jobwire.inspect import Inspector
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import Job
 from jobwire.protocol.wire import Batch, Op, command, once
-from jobwire.worker import Launcher
-from jobwire.worker.fetch.timings import Timings
+from jobwire.worker import Launcher, Timings
 
 __all__ = ["RealServer", "RealWorker", "real", "server", "worker"]
 

@@ -6,6 +6,7 @@ In boot order: `Launcher` owns everything; the heartbeat keeps the lease and rec
 """
 
 from jobwire.application.config import CapsuleConfig, WorkerConfig
+from jobwire.worker.fetch.timings import Timings
 from jobwire.worker.process.launcher import Launcher
 
-__all__ = ["CapsuleConfig", "Launcher", "WorkerConfig"]
+__all__ = ["CapsuleConfig", "Launcher", "Timings", "WorkerConfig"]

@@ -24,7 +24,7 @@ JOBWIRE = {
     "worker/execute": "errors protocol connection application worker/fetch",
     "worker/background": "errors protocol connection worker/fetch",
     "worker/process": "*",
-    "worker": "worker/process application",
+    "worker": "worker/process worker/fetch application",
     "spec": "errors protocol connection",
     "testing": "*",
     "bench": "*",

@@ -514,7 +514,7 @@ def test_sidekiqs_own_file(settle: Resolve) -> None:
             "default": CapsuleConfig(queues={"critical": 3, "default": 2, "low": 0}, concurrency=5),
             "mail": CapsuleConfig(queues={"mailers": 0}, concurrency=1),
         },
-        timeout=60,
+        timeout=30,
         max_retries=3,
         dead_limit=500,
         dead_max_age=3600,
