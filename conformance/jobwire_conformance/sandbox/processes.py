@@ -134,7 +134,7 @@ class ProcessGroup:
             os.close(writer)
         self._open = True
         try:
-            reaper.watch(-self.popen.pid)
+            reaper.watch_group(self.popen.pid)
         except EnvironmentFault:
             self.kill()
             raise
@@ -166,7 +166,7 @@ class ProcessGroup:
                 pipe.close()
         self.popen.wait()
         self.log.finish(0.5)  # a child that has left the group may have the pipe for longer
-        self._reaper.release(-self.popen.pid)
+        self._reaper.release_group(self.popen.pid)
 
     def tail(self, lines: int = 8) -> str:
         """Return the last lines of its log, indented."""

@@ -98,14 +98,22 @@ class Reaper:
                     found.append(int(path.parent.name))
         return found
 
-    def watch(self, target: int) -> None:
-        """Kill this at the end: a process id, or the negative id of a process group, as kill(2)."""
-        self._tell(f"+{target}")
+    def watch(self, process: int) -> None:
+        """Kill this process at the end."""
+        self._tell(f"+{process}")
 
-    def release(self, target: int) -> None:
+    def release(self, process: int) -> None:
         """Do not kill it: it has ended, and another process may get its number."""
         if not self._closed:
-            self._tell(f"-{target}")
+            self._tell(f"-{process}")
+
+    def watch_group(self, leader: int) -> None:
+        """Kill the whole process group of this leader at the end."""
+        self.watch(-leader)  # a negative number is a group for kill(2)
+
+    def release_group(self, leader: int) -> None:
+        """Do not kill the group of this leader; see `release`."""
+        self.release(-leader)
 
     def empty(self, address: tuple[str, int], commands: bytes) -> None:
         """Send these commands to a server in the end; without any, nothing."""

@@ -110,7 +110,7 @@ class _Relay:
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
-        reaper.watch(self._process.pid)
+        reaper.watch_group(self._process.pid)
         assert self._process.stdout is not None
         self._messages = told(self._process.stdout)
         first = next(self._messages, None)
@@ -132,7 +132,7 @@ class _Relay:
             self._process.stdin.close()
         self._thread.join()
         self._process.wait()
-        self._reaper.release(self._process.pid)
+        self._reaper.release_group(self._process.pid)
 
     def _read(self) -> None:
         for message in self._messages:
@@ -191,7 +191,7 @@ def _application(wish: Wish, url: str, reaper: Reaper, report: _Live, relay: _Re
         except OSError as error:
             reason = error.strerror or error
             raise AdapterFault(f"{wish.command[0]} cannot be started: {reason}") from None
-        reaper.watch(process.pid)
+        reaper.watch_group(process.pid)
         try:
             passing.to(process)
             while True:
@@ -204,7 +204,7 @@ def _application(wish: Wish, url: str, reaper: Reaper, report: _Live, relay: _Re
                     raise SuiteFault("the relay ended")
         finally:
             _end_group(process)
-            reaper.release(process.pid)
+            reaper.release_group(process.pid)
     report.clear()
     click.echo(f"jobwire: {wish.command[0]} ended with status {status}", err=True)
     return status
