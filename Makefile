@@ -16,6 +16,9 @@ thorough: ## run the tests that take more than 2 s of work or 5 s in all
 flaky: ## run the tests many times under load and list those that waver: ARGS="--runs 5 --io"
 	@sh .ci/flaky $(ARGS)
 
+coverage: ## check that the quick tests run through every branch of jobwire.protocol
+	@sh .ci/coverage $(ARGS)
+
 oldest: ## run the integration tests with the oldest libraries that pyproject.toml allows
 	@sh .ci/oldest $(ARGS)
 
@@ -49,7 +52,7 @@ lint: ## check format, lint, types, the specification and the language
 wheel: ## build sdist and wheel into dist/ and try the wheel in an empty environment
 	@sh .ci/wheel $(ARGS)
 
-check: ## run everything that CI runs: test, thorough, oldest, lint, demo, conformance, interop, chaos, wheel
+check: ## run everything that CI runs: test, thorough, oldest, coverage, lint, demo, conformance, interop, chaos, wheel
 	@sh .ci/run $(ARGS)
 
-.PHONY: help demo test thorough flaky oldest faults chaos soak bench interop peers conformance fixtures lint wheel check
+.PHONY: help demo test thorough flaky oldest coverage faults chaos soak bench interop peers conformance fixtures lint wheel check

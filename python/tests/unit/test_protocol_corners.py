@@ -1,0 +1,169 @@
+"""jobwire.protocol: the branches that hardly ever happen; each other branch has its own module."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from jobwire.errors import InvalidJob, NoReply
+from jobwire.protocol.arguments import check_args
+from jobwire.protocol.iteration import Call, Cursor, Run, State, load, save
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.metrics import Tally
+from jobwire.protocol.normalize import build
+from jobwire.protocol.payload import decode
+from jobwire.protocol.reliable import reclaim, recover, resign
+from jobwire.protocol.retry import Discard, Failure, after_failure
+from jobwire.protocol.template import Template
+from jobwire.protocol.wire import Batch, Confirm, Op, Script, Step, command, dialogue
+from tests.unit.test_wire import ABORTED, converse, one, scripts
+
+KEYS = Keys()
+WRITE = Batch([command("LPUSH", "queue:a", b"{}")], atomic=True, confirm=Confirm(2, 0.5))
+
+
+def steps_of(op: Op[Any], *replies: Any) -> tuple[Any, list[Step]]:
+    """Give these replies to the steps of an operation; return its result and the steps."""
+    steps: list[Step] = []
+    waiting = list(replies)
+    try:
+        step = next(op)
+        while True:
+            steps.append(step)
+            step = op.send(waiting.pop(0))
+    except StopIteration as done:
+        assert waiting == []
+        return done.value, steps
+
+
+@pytest.mark.parametrize(
+    "args", [[[1], math.nan], [{"a": 1}, math.nan], [[[1], {"a": 1}], math.inf]]
+)
+def test_sound_arguments_before_the_unsound_one_are_passed(args: list[Any]) -> None:
+    """PAY-4: the one that is named is the one that is wrong."""
+    with pytest.raises(InvalidJob) as caught:
+        check_args(args)
+    assert caught.value.field == "args[1]"
+
+
+def test_a_number_that_cannot_be_written_is_refused() -> None:
+    """PAY-5: Python limits the digits of an integer that becomes text."""
+    template = Template(build("A", [], {}, now=1.0, jid="j", generation=8), now=1.0, generation=8)
+    with pytest.raises(InvalidJob, match="cannot be written"):
+        template.job([10**5000], "j", template.tail(1.0), at=None, strict="raise")
+
+
+def test_a_state_is_read_from_either_form_of_hgetall() -> None:
+    """ITER-1: RESP3 has a map where RESP2 has a list."""
+    (listed, _) = steps_of(load(KEYS, "j"), [b"ex", b"2", b"c", b"5"])
+    (mapped, _) = steps_of(load(KEYS, "j"), {b"ex": b"2", b"c": b"5"})
+    assert listed == mapped == State(executions=2, cursor=b"5")
+
+
+def test_a_total_is_written_where_it_is_known() -> None:
+    """ITER-8."""
+    for total in (None, 7):
+        _, (batch,) = steps_of(save(KEYS, "j", State(total=total)), [0, 0, None])
+        assert isinstance(batch, Batch)
+        (first, *_) = batch.steps
+        assert ("jw_total" in first.args) is (total is not None)
+
+
+def test_an_iteration_without_a_state_fails_without_saving() -> None:
+    """ITER-10: `job.perform` in a test has no id, so nothing is asked of Redis."""
+    run = Run(None, clock=lambda: 0.0).steps()
+    begin = next(run)
+    assert isinstance(getattr(begin, "cursor", None), Cursor)
+    assert isinstance(run.send(None), Call)
+    with pytest.raises(ValueError, match="boom"):
+        run.throw(ValueError("boom"))
+
+
+def test_tallies_are_added_up() -> None:
+    """What another thread has counted, for the same class and for others."""
+    one_, other = Tally(), Tally()
+    one_.record("A", 5.0, failed=False)
+    other.record("A", 7.0, failed=True)
+    other.record("B", 1.0, failed=False)
+    one_.add(other)
+    both = Tally()
+    both.record("A", 5.0, failed=False)
+    both.record("A", 7.0, failed=True)
+    both.record("B", 1.0, failed=False)
+    assert one_.numbers() == both.numbers()
+
+
+@pytest.mark.parametrize(("text", "attempt"), [(b"{}", 1), (b'{"retry_count":0}', 2)])
+def test_the_attempt_counts_from_one(text: bytes, attempt: int) -> None:
+    assert decode(text, "q").attempt == attempt
+
+
+def test_a_failure_can_be_discarded_by_choice() -> None:
+    """RETRY-5: as the job's own handler decides; nothing is stored."""
+    job = decode(json.dumps({"class": "A", "args": [], "jid": "j", "retry": True}).encode(), "q")
+    failure = Failure("ValueError", "m", [])
+    outcome = after_failure(
+        job, failure, now=1.0, jitter=0.0, generation=8, choose=lambda count: "discard"
+    )
+    assert isinstance(outcome, Discard)
+
+
+def test_a_fetch_without_an_answer_is_reclaimed_by_its_numbers() -> None:
+    """REL-8."""
+    held = [b"3:a", b"9:a", b"no number"]
+    count, steps = steps_of(reclaim(KEYS, "me", [range(2, 5)]), held, 1)
+    assert count == 1
+    (script,) = [step for step in steps if isinstance(step, Script)]
+    assert b"3:a" in script.args or "3:a" in script.args
+
+
+def test_who_resigns_with_jobs_left_gives_up_the_lease() -> None:
+    """REL-4: so that others need not wait for its end."""
+    left, steps = steps_of(resign(KEYS, "me", now=1.0), [], 2, 1)
+    assert left == 2
+    assert steps[-1] == command("UNLINK", KEYS.process("me"))
+
+
+def test_a_recovery_ends_where_the_owner_is_alive_again() -> None:
+    """REL-5: the script refuses, so the rest of the jobs stay held."""
+    answers: dict[str, Any] = {"SMEMBERS": [b"dead"], "HKEYS": [b"1:a"], "recover": -1}
+    asked: list[str] = []
+
+    def recovered() -> Any:
+        op = recover(KEYS, own="me", now=1.0, ended=["dead"])
+        reply: Any = None
+        while True:
+            try:
+                step = op.send(reply)
+            except StopIteration as done:
+                return done.value
+            name = step.name if isinstance(step, Script) else str(getattr(step, "args", "?")[0])
+            asked.append(name)
+            reply = [0] * len(step.steps) if isinstance(step, Batch) else answers.get(name, 0)
+
+    assert recovered() == {}
+    assert asked.count("recover") == 1
+
+
+def test_replicas_are_asked_right_behind_the_write() -> None:
+    """PUSH-9."""
+    reply, sent = converse(one(WRITE), [b"OK", b"QUEUED", [1], 2])
+    assert reply == [1]
+    assert list(sent[0].commands)[-1] == ("WAIT", 2, 500)
+
+
+def test_too_few_replicas_are_no_reply() -> None:
+    """PUSH-9: the write may be lost with the primary."""
+    with pytest.raises(NoReply, match="2 replicas"):
+        converse(one(WRITE), [b"OK", b"QUEUED", [1], 1])
+
+
+def test_a_write_that_was_refused_needs_no_replicas() -> None:
+    """PUSH-9: the refusal is the error."""
+    talk = dialogue(one(WRITE), scripts)
+    next(talk)
+    with pytest.raises(Exception, match="EXECABORT"):
+        talk.send([b"OK", ABORTED, ABORTED, 0])
