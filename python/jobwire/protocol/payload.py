@@ -63,8 +63,11 @@ class Job:
     @property
     def display_class(self) -> str:
         """What people call this job: an ActiveJob wrapper shows the class it wraps. [PAY-16]"""
-        wrapped = self.fields.get("wrapped")
-        return wrapped if isinstance(wrapped, str) else self.class_name
+        fields = self.fields
+        name = fields.get("wrapped")
+        if not isinstance(name, str):
+            name = fields.get("class")
+        return name if isinstance(name, str) else ""
 
     @property
     def jid(self) -> str | None:

@@ -9,6 +9,7 @@ import pytest
 
 from harness.servers import Server, wait_until
 from jobwire import App, Client
+from jobwire.worker.fetch.timings import DEFAULT_TIMINGS
 from tests.integration.clients import Heard, listening
 from tests.workers import running
 
@@ -86,7 +87,11 @@ def silent(server: Server) -> bool:
 def test_pausing_needs_no_more_than_two_commands_in_two_seconds(server: Server) -> None:
     """REL-9: a basic worker asks for all its threads at once."""
     app, _ = recorder()
-    with running(app, server, concurrency=10, fetch="basic"), listening(server) as heard:
+    timings = DEFAULT_TIMINGS
+    with (
+        running(app, server, concurrency=10, fetch="basic", timings=timings),
+        listening(server) as heard,
+    ):
         began = time.monotonic()
         time.sleep(3.0)  # as above
         asked = [*filter(asks_for_pauses, heard())]

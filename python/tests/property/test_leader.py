@@ -127,7 +127,7 @@ def test_the_table_is_whole() -> None:
     assert reachable(State.IDLE) == set(State)
 
 
-@pytest.mark.parametrize("state", [state for state in State if state is not State.CLOSED], ids=str)
+@pytest.mark.parametrize("state", [each for each in State if each is not State.CLOSED], ids=str)
 def test_no_state_is_a_dead_end(state: State) -> None:
     """Some other thread can lead again, and the place can be closed at once."""
     assert State.IDLE in reachable(state)

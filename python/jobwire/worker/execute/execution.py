@@ -20,6 +20,7 @@ class Execution(msgspec.Struct, eq=False, gc=False):  # quicker to make than a d
         compiled: How it runs.
         began_at: Epoch seconds; of a job that a task runs, when it went to the loop.
         seconds: How long the job's code ran; 0 until it ended.
+        logged: Whether its start is in the log, so that its end will be.
     """
 
     held: InFlightJob
@@ -27,3 +28,4 @@ class Execution(msgspec.Struct, eq=False, gc=False):  # quicker to make than a d
     compiled: CompiledJob
     began_at: float
     seconds: float = 0.0
+    logged: bool = False

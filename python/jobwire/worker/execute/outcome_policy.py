@@ -62,6 +62,7 @@ class OutcomePolicy:
     def began(self, execution: Execution) -> None:
         """Log that the current job starts."""
         if _log.isEnabledFor(logging.INFO):
+            execution.logged = True
             event(_log, logging.INFO, "start", returned=execution.held.returned or None)
 
     def end(self, execution: Execution, error: BaseException | None, tally: Tally) -> None:
@@ -69,7 +70,7 @@ class OutcomePolicy:
         job, compiled, seconds = execution.job, execution.compiled, execution.seconds
         after = compiled.finish(job) if compiled.finish is not None else None
         if error is None:
-            if _log.isEnabledFor(logging.INFO):
+            if execution.logged:
                 ended(_log, logging.INFO, "done", elapsed=round(seconds, 3))
             tally.record(job.display_class, seconds * 1000, False)
             self.sink.record(execution.held, DONE if after is None else Done(after))

@@ -183,9 +183,9 @@ class Processor:
 
     def _execute(self, job: Job, compiled: CompiledJob) -> BaseException | None:
         """Run the job; return what it raised."""
-        timeout = compiled.timeout
+        timeout, guard = compiled.timeout, self._guard
         try:
-            with self._guard:
+            with guard:
                 self._inside = True
                 self._struck = None
                 if timeout is not None:
@@ -195,7 +195,7 @@ class Processor:
             try:
                 compiled.call(job)
             finally:
-                with self._guard:
+                with guard:
                     self._inside = False
                     self._expires = None
                     if self._struck is not None:
