@@ -12,7 +12,7 @@ from jobwire.protocol.wire import Batch, Op, command
 
 __all__ = ["IterationState", "cancel", "find_states", "states"]
 
-STATE_TTL = 2_592_000  # seconds [ITER-2]
+STATE_TTL_S = 2_592_000  # seconds [ITER-2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def cancel(keys: Keys, jid: str, *, now: float) -> Op[float]:
             command("HSETNX", key, "c", "null"),
             command("HSETNX", key, "cancelled", int(now)),
             command("HGET", key, "cancelled"),
-            command("EXPIRE", key, left if left > 0 else STATE_TTL),
+            command("EXPIRE", key, left if left > 0 else STATE_TTL_S),
         ],
         atomic=True,
     )

@@ -166,7 +166,7 @@ def test_values_that_json_lacks_can_be_told_of_instead(caplog: pytest.LogCapture
         ("jobwire.client", "WARNING")
     ] * 2
     first, second = caplog.messages
-    assert first.startswith("sample: args[0]: (1, 2) is tuple, which JSON does not have")
+    assert first.startswith("sample: args[0]: (1, 2) is tuple, for which JSON has no type")
     assert second.startswith(f"sample: args[0]: {UUID(int=7)!r} is UUID")
     assert second.endswith("[PUSH-5]; it was converted")
 

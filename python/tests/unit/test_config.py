@@ -94,7 +94,7 @@ def test_parse_queues_refuses(specs: list[str], problem: str) -> None:
     ("settings", "problem"),
     [
         ({"queues": {}}, "at least one"),
-        ({"queues": {"": 0}}, "'' is no queue name"),
+        ({"queues": {"": 0}}, "'' is not a queue name"),
         ({"queues": {"a": -1}}, "weight -1 of 'a'"),
         ({"queues": {"a": True}}, "weight True of 'a'"),
         ({"queues": {True: 1}}, "queues: True is not text; put it in quotes"),

@@ -113,7 +113,7 @@ class Poller:
                     skip=stuck + taken,
                 )
             )
-            for member, problem in result.buried:
+            for member, problem in result.killed:
                 _log.error(
                     "due member of %s is no job and was buried: %s: %.200r", zset, problem, member
                 )
