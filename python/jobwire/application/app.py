@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, Unpack, overload
 
 from jobwire.application.clients import Clients
-from jobwire.application.config import LONGEST
+from jobwire.application.config import LONGEST_S
 from jobwire.application.iterabletype import IterableOptions, define_iterable
 from jobwire.application.jobtype import JobType, place
 from jobwire.application.lifecycle import Callback, Event, Events
@@ -160,7 +160,7 @@ class App(Clients):
             ConfigError: The name is taken, the function cannot be a job, an option is wrong.
         """
 
-        if timeout is not None and not 0 < timeout < LONGEST:
+        if timeout is not None and not 0 < timeout < LONGEST_S:
             raise ConfigError(f"job {name!r}: timeout {timeout!r} is not above 0 seconds")
 
         def define(function: Callable[P, R]) -> JobType[P, R]:

@@ -176,7 +176,9 @@ def test_rows_that_do_not_go_on(rows: list[tuple[int]]) -> None:
 @pytest.mark.parametrize("value", ["x", -1, 1.5, {"page": 1}, True])
 def test_a_cursor_of_something_else(value: Any) -> None:
     cursor = Cursor(State(1, encode(value)))
-    with pytest.raises(ValueError, match="which is not an index; a job can iterate over one source"):
+    with pytest.raises(
+        ValueError, match="which is not an index; a job can iterate over one source"
+    ):
         next(over_sequence(cursor, [1]))
 
 

@@ -90,7 +90,7 @@ def test_of_a_class_each_call_gets_a_fresh_instance() -> None:
 @pytest.mark.parametrize(
     ("middleware", "words"),
     [
-        ("nothing", "'nothing' cannot be called"),
+        ("nothing", "'nothing' is not callable"),
         (int, "int has no method __call__"),
     ],
 )

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from jobwire.application.iterabletype import IterableSpec, Stage, aperform, perform
+from jobwire.application.iterabletype import IterableSpec, IterationSteps, aperform, perform
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.iteration import Ask, Run, Store, Warn
 from jobwire.protocol.keys import Keys
@@ -68,7 +68,7 @@ class Iterations:
             RedisTrouble: The state could not be read or deleted.
             Exception: What the job raised; the state is saved. [ITER-10]
         """
-        stage = Stage(spec, tuple(job.args))
+        stage = IterationSteps(spec, tuple(job.args))
 
         def take(ask: Ask) -> Any:
             match ask:
@@ -91,7 +91,7 @@ class Iterations:
         on_finish: Callable[[Command], None] | None = None,
     ) -> None:
         """The same for an async job, in its event loop; see `run`."""
-        stage = Stage(spec, tuple(job.args))
+        stage = IterationSteps(spec, tuple(job.args))
 
         async def take(ask: Ask) -> Any:
             match ask:
