@@ -34,7 +34,7 @@ from jobwire.worker.background.poller import Poller
 from jobwire.worker.background.ticker import Ticker
 from jobwire.worker.execute import joblog
 from jobwire.worker.execute.compiled_job import JobTable
-from jobwire.worker.execute.event_loop import CLEANUP, AsyncLoop
+from jobwire.worker.execute.event_loop import CLEANUP_TIMEOUT_S, AsyncLoop
 from jobwire.worker.execute.iterating import Iterations
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.fetch.basic import BasicFetcher
@@ -269,7 +269,7 @@ class Launcher:
         _log.warning("time is up: %d unfinished jobs were put back", count)
         for capsule in self._capsules:
             capsule.interrupt()
-        cleanup = time.monotonic() + CLEANUP
+        cleanup = time.monotonic() + CLEANUP_TIMEOUT_S
         for capsule in self._capsules:
             capsule.wait(cleanup)
         return count
