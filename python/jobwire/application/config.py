@@ -53,7 +53,7 @@ def redis_url(explicit: str | None, environ: Mapping[str, str]) -> tuple[str, st
 
 
 def url_or_default(url: str | None) -> str:
-    """Return `url`, or else the URL that the environment names, or else the default."""
+    """Return `url`, otherwise the URL that the environment names, otherwise the default."""
     configured = redis_url(url, os.environ)
     return configured[0] if configured else DEFAULT_URL
 

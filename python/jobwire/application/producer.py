@@ -348,12 +348,12 @@ def _absolute(at: When | Sequence[When] | None, *, now: float) -> float | Sequen
 
 
 def new_jid() -> str:
-    """Return a fresh job id: 24 hex digits from the system's random source. [PAY-9]"""
+    """Return a new job id: 24 hex digits from the system's random source. [PAY-9]"""
     return os.urandom(12).hex()
 
 
 def new_jids(count: int) -> list[str]:
-    """Return `count` fresh job ids, from one call to the system."""
+    """Return `count` new job ids, from one call to the system."""
     digits = os.urandom(12 * count).hex()
     return [digits[start : start + 24] for start in range(0, 24 * count, 24)]
 
@@ -383,7 +383,9 @@ def make_producer(
 
 
 def make_confirm(wait_replicas: int, timeout: float) -> Confirm | None:
-    """Return what a client asks of replicas; they get half of its own timeout. [ENV-3]"""
+    """Return the confirmation to ask of replicas; they have half of the client's timeout. [ENV-3]"""
     if type(wait_replicas) is not int or wait_replicas < 0:
-        raise ConfigError(f"wait_replicas: {wait_replicas!r} is not a number of replicas from 0")
+        raise ConfigError(
+            f"wait_replicas: {wait_replicas!r} is not a number of replicas (0 or more)"
+        )
     return Confirm(wait_replicas, timeout / 2) if wait_replicas else None

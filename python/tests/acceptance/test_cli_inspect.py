@@ -148,14 +148,14 @@ def test_changing(server: Server, client: Any) -> None:
         (["delete"], "--all, or a filter"),
         (["retry", "r001", "--all"], "--all, or a filter"),
         (["retry", "--from", "queue:low", "--all"], "run anyway"),
-        (["kill", "--from", "dead", "--all", "-y"], "dead already"),
+        (["kill", "--from", "dead", "--all", "-y"], "already dead"),
         (["retry", "--from", "nowhere", "x"], "'nowhere' is not one of"),
         (["retries", "--older-than", "soon"], "write 90, 15m, 2h or 30d"),
         (["reschedule", "s"], "either --in or --at"),
         (["reschedule", "s", "--from", "dead", "--in", "5"], "become due"),
         (["stats", "--watch", "1"], "needs a terminal"),
         (["quiet"], "--all"),
-        (["metrics", "--hours", "3", "--minutes", "3"], "exclude each other"),
+        (["metrics", "--hours", "3", "--minutes", "3"], "cannot be combined"),
     ],
 )
 def test_wrong_usage_changes_nothing(

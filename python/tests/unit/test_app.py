@@ -59,7 +59,7 @@ def test_async_functions_are_recognised() -> None:
 
 @pytest.mark.parametrize("name", ["", " A", "A\n"])
 def test_impossible_names_are_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="is no class name"):
+    with pytest.raises(ConfigError, match="is not a class name"):
         App().job(name=name)(sample)
 
 

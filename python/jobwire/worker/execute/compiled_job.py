@@ -93,7 +93,7 @@ class JobTable:
         self._known: dict[str, CompiledJob] = {}
 
     def find(self, job: Job) -> CompiledJob:
-        """Return the compiled job of a class; for an unknown one, a job that raises `UnknownJob`."""
+        """Return the compiled job of a class; for an unknown one, it raises `UnknownJob`."""
         name = job.class_name
         compiled = self._known.get(name)
         if compiled is None:
