@@ -383,7 +383,7 @@ def make_producer(
 
 
 def make_confirm(wait_replicas: int, timeout: float) -> Confirm | None:
-    """Return the confirmation to ask of replicas; they have half of the client's timeout. [ENV-3]"""
+    """Return the confirmation to ask of replicas, within half of the client's timeout. [ENV-3]"""
     if type(wait_replicas) is not int or wait_replicas < 0:
         raise ConfigError(
             f"wait_replicas: {wait_replicas!r} is not a number of replicas (0 or more)"

@@ -140,9 +140,9 @@ def extract(root: Path, write: bool) -> int:
         return 1
     _save(root, {"schema/requirements.json": record.render(record.build(document, before))}, write)
     if before is not None:
-        for what, ids in record.changed(document, before).items():
+        for change, ids in record.changed(document, before).items():
             if ids:
-                click.echo(f"{what}: {', '.join(ids)}", err=True)
+                click.echo(f"{change}: {', '.join(ids)}", err=True)
     return 0
 
 

@@ -60,7 +60,7 @@ def _counts(path: Path) -> bool:
 
 
 def _is_conformance(text: str, name: str) -> bool:
-    """Whether it tells the conformance suite of an implementation, and a worker nothing."""
+    """True if a file describes an implementation to the conformance suite."""
     table = _CONFORMANCE
     return table[0] in text and toml.read(text, name, table) is not None
 
@@ -88,10 +88,10 @@ def read(path: Path) -> File:
                     "rename it to conformance.toml"
                 )
             table = _TABLE if path.name == "pyproject.toml" else ()
-            found = toml.read(text, shown, table)
-            if found is None:
+            in_table = toml.read(text, shown, table)
+            if in_table is None:
                 raise ConfigError(f"{shown}: has no table [tool.jobwire]")
-            entries = found
+            entries = in_table
         case [".yml" | ".yaml"]:
             text, tags = hide_tags(text, shown)
             entries = yaml.read(text, shown)

@@ -45,10 +45,10 @@ class Notifier:
         descriptor = environ.pop(SUPERVISOR, None)
         address = environ.pop("NOTIFY_SOCKET", None)
         usec = environ.pop("WATCHDOG_USEC", "")
-        mine = environ.pop("WATCHDOG_PID", None) in (None, str(os.getpid()))
+        is_watched = environ.pop("WATCHDOG_PID", None) in (None, str(os.getpid()))
         file = environ.pop(READY_FILE, None)
         self.supervised = descriptor is not None
-        self.watchdog = int(usec) / 1e6 if usec.isdigit() and int(usec) and mine else None
+        self.watchdog = int(usec) / 1e6 if usec.isdigit() and int(usec) and is_watched else None
         self._file = Path(file) if file else None
         self._socket: socket.socket | None = None
         self._sent: dict[str, str] = {}
