@@ -12,8 +12,8 @@ from jobwire.protocol.payload import encode
 from jobwire.protocol.wire import Arg, Batch, Command, Op, command
 
 __all__ = [
-    "LEASE",
-    "PERIOD",
+    "BEAT_INTERVAL_S",
+    "LEASE_S",
     "CapsuleShape",
     "HeartbeatSample",
     "Work",
@@ -23,8 +23,8 @@ __all__ = [
     "retire",
 ]
 
-PERIOD = 10.0  # seconds between beats [BEAT-2]
-LEASE = 60  # seconds for which one beat keeps the process alive [BEAT-1] [REL-3]
+BEAT_INTERVAL_S = 10.0  # [BEAT-2]
+LEASE_S = 60  # for which one beat keeps the process alive [BEAT-1] [REL-3]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def beat(
     if sample.works:
         records = [part for tid, job in sample.works.items() for part in (tid, job.record())]
         for name in names:
-            work += (command("HSET", name, *records), command("EXPIRE", name, LEASE))
+            work += (command("HSET", name, *records), command("EXPIRE", name, LEASE_S))
     yield Batch(work, atomic=True)
 
     process = keys.process(identity)
@@ -146,7 +146,7 @@ def beat(
         [
             command("SADD", keys.processes, identity),
             command("HSET", process, *(part for pair in fields.items() for part in pair)),
-            command("EXPIRE", process, LEASE),
+            command("EXPIRE", process, LEASE_S),
             command("RPOP", keys.signals(identity)),
         ],
         atomic=True,

@@ -22,7 +22,7 @@ __all__ = [
     "MINUTE_TTL_S",
     "TENS_TTL_S",
     "Metrics",
-    "Tally",
+    "ThreadMetrics",
     "Totals",
     "histogram_key",
     "mark_deploy",
@@ -123,8 +123,10 @@ def read_histogram(text: bytes | None) -> tuple[int, ...]:
 # -- recording
 
 
-class Tally:
-    """Counts of the executions of one thread. Made by `Metrics.tally`; only that thread records.
+class ThreadMetrics:
+    """Counts of the executions of one thread, made by `Metrics.for_thread`.
+
+    Only that thread records.
 
     No lock is needed, because only one thread writes the numbers and they only grow. Another
     thread that reads them may miss the newest executions, and sees them the next time.
@@ -154,7 +156,7 @@ class Tally:
             numbers[_MS] += whole_ms
             numbers[_HISTOGRAM + bisect_right(BOUNDS, whole_ms)] += 1
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: ThreadMetrics) -> None:
         """Add the numbers of `other`, whose thread must have ended."""
         for name, numbers in other.numbers().items():
             own = self._numbers.setdefault(name, _ZEROES.copy())
@@ -172,14 +174,14 @@ class Metrics:
     """
 
     def __init__(self) -> None:
-        self._tallies: list[Tally] = []
+        self._threads: list[ThreadMetrics] = []
         self._flushed: dict[str, list[int]] = {}
 
-    def tally(self) -> Tally:
+    def for_thread(self) -> ThreadMetrics:
         """Return the counts for one more thread."""
-        tally = Tally()
-        self._tallies.append(tally)
-        return tally
+        counts = ThreadMetrics()
+        self._threads.append(counts)
+        return counts
 
     def flush(self, keys: Keys, *, now: float, generation: Generation = 8) -> Op[None]:
         """Add the executions since the last flush in one transaction. [MET-1] to [MET-4]
@@ -194,7 +196,7 @@ class Metrics:
                 may then count twice. If Redis refused single keys because they have another type,
                 the other keys are written and the next flush does not repeat them.
         """
-        totals = _sum(tally.numbers() for tally in self._tallies)
+        totals = _sum(counts.numbers() for counts in self._threads)
         unflushed = {
             name: [new - old for new, old in zip(numbers, self._old(name), strict=True)]
             for name, numbers in totals.items()

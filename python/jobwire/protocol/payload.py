@@ -99,15 +99,15 @@ class Job:
         return 1 if self.retry_count is None else self.retry_count + 2
 
     def edit(self, changes: Mapping[str, Any]) -> bytes:
-        """Return the text with some fields written anew, as the function `edit` does."""
+        """Return the text with some fields changed; see the function `edit`."""
         return edit(self.text, changes)
 
 
 class LazyJob(Job):
-    """A payload that is decoded when it is read, and as far as it is read.
+    """A payload that decodes a field only when it is read; `decode` has accepted its text before.
 
-    Its text was accepted by `decode` before. What becomes of a job that failed is decided from
-    the payload as fetched [EXEC-5], of which most decisions need two or three fields.
+    The fate of a failed job depends on the payload as fetched [EXEC-5], and most decisions need
+    only two or three of its fields.
     """
 
     __slots__ = ("_fields", "_raw")
@@ -143,12 +143,12 @@ class LazyJob(Job):
 
     @property
     def retry_count(self) -> int | None:
-        """How many retries were counted; 0 after the first failure, None before. [RETRY-2]"""
+        """Number of retries counted: None before the first failure, 0 after it. [RETRY-2]"""
         count = self.get("retry_count")
         return count if type(count) is int else None
 
     def edit(self, changes: Mapping[str, Any]) -> bytes:
-        """Return the text with some fields written anew, as the function `edit` does."""
+        """Return the text with some fields changed; see the function `edit`."""
         return _joined({**self._split(), **changes})
 
     def _split(self) -> dict[str, msgspec.Raw]:

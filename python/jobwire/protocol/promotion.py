@@ -19,7 +19,7 @@ _DEFAULTS = {"retry": True, "queue": "default"}
 # A payload with all the usual fields and no rare one gets `enqueued_at` and no other change.
 _USUAL = {"created_at", *_DEFAULTS}
 _RARE = ("at", "enqueued_at")
-AVERAGE_INTERVAL = 5.0  # seconds between two polls of the whole fleet [SCHED-8]
+POLL_INTERVAL_S = 5.0  # average time between two polls of the whole fleet [SCHED-8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,5 +140,5 @@ def next_wait(interval: float | None, *, processes: int, jitter: float) -> float
         jitter: Uniform draw in [0, 1).
     """
     count = max(processes, 1)
-    average = count * AVERAGE_INTERVAL if interval is None else interval
+    average = count * POLL_INTERVAL_S if interval is None else interval
     return average * (jitter + 0.5) if count < 10 else average * jitter * 2

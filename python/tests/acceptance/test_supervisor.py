@@ -458,15 +458,16 @@ def test_systemd_hears_it_all(
 
 
 HANGING = """
-import threading, time
+import dataclasses, threading
 from jobwire.worker.background import heartbeat
 from jobwire.worker.process import notify, process
 from tests.apps.recording import app
 
-heartbeat.PERIOD, process.HEARTBEAT_STUCK_S, notify.STATUS_INTERVAL_S = 0.1, 1.0, 0.1
+process.HEARTBEAT_STUCK_S, notify.STATUS_INTERVAL_S = 1.0, 0.1
 look_after, begun = heartbeat.HeartbeatThread._look_after, []
 
 def hang(self):
+    self._timings = dataclasses.replace(self._timings, heartbeat_interval=0.1)
     look_after(self)
     begun.append(1)
     if len(begun) > 5:

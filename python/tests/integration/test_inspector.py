@@ -532,7 +532,7 @@ def test_executions(inspector: Any, server: Server, client: Any) -> None:
     shell = SyncRedis(server.url)
     for ago in (0, 120):
         recorder = Metrics()
-        tally = recorder.tally()
+        tally = recorder.for_thread()
         for ms, failed in ((10, False), (50, False), (1, True)):
             tally.record("A|b", ms, failed)
         shell.run(recorder.flush(Keys(), now=NOW - ago, generation=7))

@@ -193,7 +193,7 @@ def test_urls_of_a_server(url: str) -> None:
         ("redis://host?max_conections=5", "unknown option 'max_conections'; known: client_name"),
         ("redis://host?decode_responses=true", "unknown option 'decode_responses'"),
         ("redis://host?sentinel_password=x", "unknown option 'sentinel_password'"),
-        ("redis://host?protocol=4", "protocol '4' is neither 2 nor 3"),
+        ("redis://host?protocol=4", "protocol '4' is not 2 or 3"),
         ("redis://host?db=x", "db"),
         ("redis://host?ssl_ca_certs=ca.crt", "write rediss:// instead"),
         ("rediss://host?ssl_cert_reqs=CERT_NONE", "write none, optional or required"),

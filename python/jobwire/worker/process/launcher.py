@@ -23,7 +23,7 @@ from jobwire.application.producer import make_producer
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import RedisTrouble
 from jobwire.protocol.dead_set import DeadSetLimits
-from jobwire.protocol.heartbeat import LEASE, Work, process_info
+from jobwire.protocol.heartbeat import LEASE_S, Work, process_info
 from jobwire.protocol.metrics import Metrics
 from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.server import ServerInfo, check_server
@@ -276,7 +276,7 @@ class Launcher:
 
     def _on_beat(self) -> None:
         now = time.monotonic()
-        if not self._beaten_at or now - self._beaten_at > LEASE:
+        if not self._beaten_at or now - self._beaten_at > LEASE_S:
             self._fire("heartbeat")  # new in Redis, or there again
         self._beaten_at = now
         self._fire("beat")

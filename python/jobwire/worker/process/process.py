@@ -17,7 +17,7 @@ import jobwire
 from jobwire.application.app import App
 from jobwire.application.config import WorkerConfig
 from jobwire.connection.connect import safe_url
-from jobwire.protocol.heartbeat import PERIOD
+from jobwire.protocol.heartbeat import BEAT_INTERVAL_S
 from jobwire.protocol.server import ServerInfo
 from jobwire.worker.background.heartbeat import rss
 from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
@@ -33,7 +33,7 @@ EXIT_FORCED = 1  # after a second TERM or INT
 # main thread wakes up regularly.
 SIGNAL_CHECK_INTERVAL_S = 0.5
 STOP_GRACE_S = 30.0  # beyond the timeout, after which a stop that hangs is cut short
-HEARTBEAT_STUCK_S = 4 * PERIOD  # without a round of the heartbeat thread
+HEARTBEAT_STUCK_S = 4 * BEAT_INTERVAL_S  # without a round of the heartbeat thread
 # Prefix of the names of threads that live to the end of the process and do not hinder its exit.
 # If threads named "jobwire..." are left, the process exits without Python's clean-up.
 DAEMON_PREFIX = "worker"
