@@ -249,7 +249,9 @@ def _explain_end(directory: Path, process: subprocess.Popen[bytes]) -> None:
     process.wait()
     lines = _log_file(directory).read_text(errors="replace").split("\n")
     if not any("Address already in use" in line for line in lines):
-        reason = next((line for line in reversed(lines) if " # " in line), "the log gives no reason")
+        reason = next(
+            (line for line in reversed(lines) if " # " in line), "the log gives no reason"
+        )
         raise EmbeddedError(
             f"embedded server: ended at once: {reason.split(' # ')[-1]}; "
             f"its log: {_log_file(directory)}"
