@@ -1,22 +1,22 @@
-"""Every error jobwire raises on purpose.
+"""All errors that jobwire raises on purpose.
 
     JobwireError
     ├── ConfigError            a setting, URL, flag or definition is wrong; nothing was started
     ├── PayloadError           a payload breaks SPEC.md
-    │   ├── InvalidJob         yours: refused before anything was written
-    │   └── MalformedPayload   found in Redis: not a payload at all
-    ├── UnknownJob             no job with the payload's class is registered here
-    ├── JobFailed              an isolated job raised: what, as its process told it
+    │   ├── InvalidJob         a job to push is refused before anything is written
+    │   └── MalformedPayload   bytes in Redis are not a payload
+    ├── UnknownJob             no job is registered under the payload's class
+    ├── JobFailed              an isolated job raised an exception in its own process
     ├── JobTimeout             a job ran longer than its time limit
-    ├── JobCrashed             the process of an isolated job died under it
-    └── RedisTrouble           Redis could not be used as asked
+    ├── JobCrashed             the process of an isolated job died while the job ran
+    └── RedisTrouble           an operation on Redis failed
         ├── RedisUnreachable   no usable connection; nothing was sent
         ├── RedisRefused       the server answered with an error; nothing was done
-        └── NoReply            sent, but no answer came
-            └── MaybeWritten   the same for a push: the job may have been written
+        └── NoReply            commands were sent, but no reply came
+            └── MaybeWritten   a push got no reply: the job may have been written
 
-`Shutdown` stands apart: it interrupts a running job at a hard stop and must not be caught by
-`except Exception`. So does `TryAgain`, which jobs raise.
+Two more are not subclasses of `JobwireError`. `Shutdown` interrupts a running job at a hard stop,
+and `except Exception` does not catch it. `TryAgain` is for jobs to raise.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ class JobwireError(Exception):
 
 
 class ConfigError(JobwireError, ValueError):
-    """A setting, URL, flag or job definition is wrong. The text names value, rule and fix."""
+    """A setting, URL, flag or job definition is wrong. The text names the value, rule and fix."""
 
 
 class PayloadError(JobwireError, ValueError):
-    """A payload breaks SPEC.md. Raised as `InvalidJob` (yours) or `MalformedPayload` (found)."""
+    """A payload breaks SPEC.md. Raised as `InvalidJob` (by a push) or `MalformedPayload`."""
 
     def __init__(self, rule: str, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem} [{rule}]" if field else f"{problem} [{rule}]")
         self.rule = rule  # "PAY-3"
-        self.field = field  # wire name with its path, "args[0].price"; "" for the whole text
+        self.field = field  # wire name with its path, "args[0]['price']"; "" for the whole payload
         self.problem = problem
 
     def __reduce__(self) -> tuple[type, tuple[str, str, str]]:
@@ -66,10 +66,10 @@ class PayloadError(JobwireError, ValueError):
 
 
 class InvalidJob(PayloadError):
-    """A job that was asked for cannot be written; nothing was. [PUSH-4]
+    """A job to push is invalid; nothing was written. [PUSH-4]
 
     Attributes:
-        job_class: Its wire class, which the text begins with; "" where that is not known.
+        job_class: The wire class of the job, with which the text begins; "" if it is not known.
     """
 
     job_class = ""
@@ -83,23 +83,23 @@ class InvalidJob(PayloadError):
 
 
 class MalformedPayload(PayloadError):
-    """Bytes in Redis are not a payload. A worker buries them as they are. [EXEC-3]"""
+    """Bytes in Redis are not a payload. A worker puts them into the dead set. [EXEC-3]"""
 
 
 class UnknownJob(JobwireError, LookupError):
-    """No job is registered under the payload's class; an ordinary failure. [EXEC-2]"""
+    """No job is registered under the payload's class. Counts as a failure of the job. [EXEC-2]"""
 
 
 class JobFailed(JobwireError):
-    """An isolated job raised an exception, which stayed in the job's own process.
+    """An isolated job raised an exception in its own process.
 
-    Stored and logged under the class that it had there.
+    The worker stores and logs it under the class of that exception.
 
     Attributes:
         error_class: Name of the exception's class, with its module.
         message: Its text.
-        backtrace: Where it was raised, innermost call first.
-        expected: Whether it was a `TryAgain`.
+        backtrace: Its backtrace, innermost call first.
+        expected: True if it was a `TryAgain`.
     """
 
     def __init__(
@@ -120,22 +120,22 @@ class JobFailed(JobwireError):
 
 
 class JobTimeout(JobwireError, TimeoutError):
-    """A job ran longer than its time limit; an ordinary failure."""
+    """A job ran longer than its time limit. Counts as a failure of the job."""
 
 
 class JobCrashed(JobwireError):
     """The process of an isolated job died: killed by a signal, out of memory, `os._exit`.
 
-    An ordinary failure.
+    Counts as a failure of the job.
     """
 
 
 class RedisTrouble(JobwireError):
-    """Redis could not be used as asked. For a bulk push, says which jobs exist. [BULK-6]
+    """An operation on Redis failed. After a bulk push, it lists the jobs that exist. [BULK-6]
 
     Attributes:
-        written: Ids of jobs that certainly exist (earlier slices of a bulk push).
-        unsure: Ids of jobs that may or may not exist.
+        written: Ids of jobs that were certainly written (earlier slices of a bulk push).
+        unsure: Ids of jobs that may have been written.
     """
 
     written: tuple[str, ...] = ()
@@ -155,12 +155,12 @@ class RedisUnreachable(RedisTrouble, ConnectionError):
 class RedisRefused(RedisTrouble):
     """The server answered with an error and did nothing. [PUSH-8]
 
-    Only a transaction may have failed in part, for Redis rolls nothing back: a push of jobs to
-    several queues, of which one is no list, has `written` the others.
+    The exception is a transaction that failed in part, because Redis does not roll back: if one of
+    the queues of a push is not a list, the jobs for the other queues are `written`.
 
     Attributes:
         code: The first word of the message.
-        replies: Of a transaction that failed in part, what EXEC returned.
+        replies: The reply to EXEC, if a transaction failed in part.
     """
 
     def __init__(self, message: str, replies: Sequence[Any] = ()) -> None:
@@ -170,31 +170,31 @@ class RedisRefused(RedisTrouble):
 
 
 class NoReply(RedisTrouble, ConnectionError):
-    """A command went out but its answer never came: it may have been carried out."""
+    """A command was sent and no reply came: the server may have carried it out."""
 
 
 class MaybeWritten(NoReply):
-    """A push got no answer: the jobs in `unsure` may have been written. [PUSH-8]
+    """A push got no reply: the jobs in `unsure` may have been written. [PUSH-8]
 
-    Pushing again with the same jid is safe only if running the job twice is.
+    A second push with the same jid is safe only if the job may run twice.
     """
 
 
 class Shutdown(BaseException):
-    """Raised inside a job that a hard stop interrupts, after it was put back. [SIG-5]
+    """Raised inside a job that a hard stop interrupts, after the job was put back. [SIG-5]
 
-    Derives from `BaseException` so that a job's `except Exception` does not swallow it; let it
-    pass after cleaning up.
+    It derives from `BaseException`, so that a job's `except Exception` does not catch it. Job code
+    may clean up, but must let it pass.
     """
 
 
 class TryAgain(Exception):
-    """For jobs to raise where a failure is nothing to worry about: try again later, quietly.
+    """Raised by a job for an expected failure: try again later, without an alarm.
 
         if response.status == 429:
             raise TryAgain("rate limited")
 
-    A failure like any other, with its count and its delay, but as long as the job is retried,
-    handlers of `App.on_error` are not called, and the log has a line of level INFO. Its last try
-    is told as ever. Subclasses are the same.
+    It counts and delays a retry like any other failure. As long as the job is retried, the worker
+    does not call the handlers of `App.on_error` and logs a line of level INFO. The failure of the
+    last try is reported like any other. Subclasses behave the same.
     """

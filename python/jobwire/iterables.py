@@ -1,14 +1,14 @@
-"""What iterable jobs go through: sequences, files, rows of a database; each item with its cursor.
+"""Sources of items for iterable jobs: sequences, files, database rows; each item with its cursor.
 
     @app.iterable()
     def import_users(cursor: Cursor, path: str) -> Iterator[object]:
         for row, at in over_csv(cursor, path):
-            yield at  # may stop here, and begin again with this row
+            yield at  # the job may stop here, and resume with this row
             import_user(row)
 
-All begin at `cursor.value`, and say through the cursor how far they are. Give them the cursor of
-a job for one of them only: with several sources, or with other items, write a loop of your own
-that yields any value of JSON which tells it where to begin.
+Each function begins at `cursor.value` and reports its progress through the cursor. A job can use
+only one of them. For several sources, or for other kinds of items, write a loop that yields a JSON
+value from which it can resume.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ __all__ = [
 
 T = TypeVar("T")
 At: TypeAlias = Any
-"""A cursor: what to yield before the work on its item."""
+"""A cursor: the value to yield before the work on its item."""
 
 
 def over_sequence(cursor: Cursor, items: Sequence[T]) -> Iterator[tuple[T, int]]:
-    """Go through a list, tuple or range that is the same each time. The cursor is the index."""
+    """Iterate over a list, tuple or range that does not change. The cursor is the index."""
     for index in range(_index(cursor), len(items)):
         cursor.track(index, len(items))
         yield items[index], index
@@ -54,10 +54,10 @@ def over_sequence(cursor: Cursor, items: Sequence[T]) -> Iterator[tuple[T, int]]
 def over_iterable(
     cursor: Cursor, items: Iterable[T], *, total: int | None = None
 ) -> Iterator[tuple[T, int]]:
-    """Go through anything that gives the same items in the same order each time.
+    """Iterate over an iterable that gives the same items in the same order each time.
 
-    The cursor is the index. Items before it are made and left out; where that takes long, look
-    for a cursor of your own.
+    The cursor is the index. Resuming produces and skips all items before it. If that takes long,
+    write a loop with a better cursor.
     """
     start = _index(cursor)
     for index, item in enumerate(itertools.islice(items, start, None), start):
@@ -68,10 +68,11 @@ def over_iterable(
 def over_lines(
     cursor: Cursor, path: str | os.PathLike[str], *, encoding: str = "utf-8"
 ) -> Iterator[tuple[str, int]]:
-    r"""Go through the lines of a file, without their ends (`\n` or `\r\n`).
+    r"""Iterate over the lines of a file, without line ends (`\n` or `\r\n`).
 
-    The cursor is the offset of the line in bytes, so that going on in a huge file is immediate;
-    progress is in bytes too. Lines may be added to the end meanwhile, nothing else may change.
+    The cursor is the byte offset of the line, so a job resumes at once even in a huge file. The
+    progress is also in bytes. Other programs may append lines to the file, but must not change it
+    in other ways.
     """
     with Path(path).open("rb") as file:
         offset = file.seek(_index(cursor))
@@ -91,10 +92,10 @@ def over_csv(
     encoding: str = "utf-8-sig",
     **options: Any,
 ) -> Iterator[tuple[dict[str, str], int]]:
-    """Go through the rows of a CSV file as dicts by the names in its first row.
+    """Iterate over the rows of a CSV file, as dicts by the column names in its first row.
 
-    The cursor is the number of the row, the first after the names being 0, as it is for
-    Sidekiq's own jobs over CSV files. `options` are those of `csv.DictReader`.
+    The cursor is the number of the row, where 0 is the first row after the names. Sidekiq's own
+    jobs over CSV files use the same numbers. `options` go to `csv.DictReader`.
     """
     with Path(path).open(newline="", encoding=encoding) as file:
         yield from over_iterable(cursor, csv.DictReader(file, **options))
@@ -108,7 +109,7 @@ def over_rows(
     page: int = 1000,
     total: int | None = None,
 ) -> Iterator[tuple[T, At]]:
-    """Go through the rows of a table by their keys, a page at a time.
+    """Iterate over the rows of a table by their keys, page by page.
 
         def fetch(start: int | None, limit: int) -> list[Row]:
             sql = "SELECT * FROM users WHERE id >= ? ORDER BY id LIMIT ?"
@@ -116,18 +117,18 @@ def over_rows(
 
         for row, at in over_rows(cursor, fetch, key=lambda row: row["id"]): ...
 
-    The cursor is the key, as it is for Sidekiq's own jobs over records.
+    The cursor is the key, as in Sidekiq's own jobs over records.
 
     Args:
-        cursor: That of the job.
-        fetch: `(start, limit) -> rows`: those whose key is `start` or greater, all if it is
-            None, in the order of their keys, `limit` at most.
-        key: Returns a row's key: unique, and a value of JSON.
-        page: How many rows to fetch at a time.
-        total: How many there are, if known.
+        cursor: The cursor of the job.
+        fetch: `(start, limit) -> rows`. Returns at most `limit` rows whose key is `start` or
+            greater, in the order of their keys; from the first row if `start` is None.
+        key: Returns the key of a row: unique, and a JSON value.
+        page: Number of rows to fetch at a time.
+        total: Total number of rows, if known.
 
     Raises:
-        ValueError: `fetch` returns rows before `start`, or not in order.
+        ValueError: `fetch` returned rows before `start`, or not in order.
     """
     start, done, total = cursor.value, cursor.done, _known(cursor, total)
     while True:
@@ -148,7 +149,7 @@ async def aover_rows(
     page: int = 1000,
     total: int | None = None,
 ) -> AsyncIterator[tuple[T, At]]:
-    """Go through the rows of a table in an async job; see `over_rows`."""
+    """Iterate over the rows of a table in an async job; see `over_rows`."""
     start, done, total = cursor.value, cursor.done, _known(cursor, total)
     while True:
         rows = await fetch(start, page + 1)
@@ -163,17 +164,17 @@ async def aover_rows(
 def in_batches(
     cursor: Cursor, pairs: Iterable[tuple[T, At]], size: int
 ) -> Iterator[tuple[list[T], At]]:
-    """Put up to `size` items of one of the above together; the cursor is that of the first.
+    """Group the items of one of the functions above; the cursor is that of the first item.
 
     for rows, at in in_batches(cursor, over_csv(cursor, path), 100): ...
     """
     if size < 1:
         raise ValueError(f"size is {size}; a batch has at least 1 item")
     source = iter(pairs)
-    for item, at in source:
+    for first, at in source:
         done, total = cursor.done, cursor.total
-        batch = [item, *(more for more, _ in itertools.islice(source, size - 1))]
-        cursor.track(done, total)  # it was the last item's by now
+        batch = [first, *(item for item, _ in itertools.islice(source, size - 1))]
+        cursor.track(done, total)  # reading the batch has moved the progress to its last item
         yield batch, at
 
 
@@ -183,8 +184,8 @@ def _index(cursor: Cursor) -> int:
         return 0
     if type(value) is not int or value < 0:
         raise ValueError(
-            f"the cursor is {value!r}, which is no index; a job goes through one thing only, "
-            "and must not change what it goes through while there are jobs that are not complete"
+            f"the cursor is {value!r}, which is not an index; a job can iterate over one source "
+            "only, and its source must not change to another kind while jobs are incomplete"
         )
     return value
 
@@ -194,10 +195,10 @@ def _known(cursor: Cursor, total: int | None) -> int | None:
 
 
 def _next(start: At, last: At, first: At) -> At:
-    """Return where the next page begins, if it is further on."""
+    """Return the key at which the next page begins; it must come after this page's."""
     if last in (start, first):
         raise ValueError(
-            f"rows do not go on after the key {last!r}; return those whose key is `start` or "
-            "greater, in the order of their keys, which have to be unique"
+            f"no row follows the key {last!r}; `fetch` must return rows whose key is `start` or "
+            "greater, in the order of their keys, and keys must be unique"
         )
     return last

@@ -27,7 +27,7 @@ URL = "JOBWIRE_TEST_REDIS_URL"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the setting `jobwire_app`."""
-    parser.addini("jobwire_app", "the application of the jobwire fixtures, as MODULE:APP")
+    parser.addini("jobwire_app", "application for the jobwire fixtures, as MODULE:APP")
 
 
 @pytest.fixture(scope="session")
@@ -50,13 +50,13 @@ def _jobwire_configured_app(pytestconfig: pytest.Config) -> App:
 
 @pytest.fixture
 def jobwire_app(_jobwire_configured_app: App) -> App:
-    """The application that the other fixtures are for; define your own to choose it."""
+    """The application under test; define a fixture of this name to choose it."""
     return _jobwire_configured_app
 
 
 @pytest.fixture
 def jobwire_fake(jobwire_app: App) -> Iterator[Jobs]:
-    """Jobs are collected instead of written to Redis; see `jobwire.testing.fake`."""
+    """Collected jobs, which are not written to Redis; see `jobwire.testing.fake`."""
     from jobwire import testing
 
     with testing.fake(jobwire_app) as jobs:
@@ -65,7 +65,7 @@ def jobwire_fake(jobwire_app: App) -> Iterator[Jobs]:
 
 @pytest.fixture
 def jobwire_inline(jobwire_app: App) -> Iterator[Jobs]:
-    """Jobs run where they are enqueued; see `jobwire.testing.inline`."""
+    """Jobs that run in place when they are enqueued; see `jobwire.testing.inline`."""
     from jobwire import testing
 
     with testing.inline(jobwire_app) as jobs:
@@ -80,27 +80,29 @@ def _jobwire_session_server() -> Iterator[RealServer]:
     url = os.environ.get(URL) or None
     if url is not None and "PYTEST_XDIST_WORKER" in os.environ:
         pytest.fail(
-            f"jobwire: {URL} is one database, which the processes of xdist would empty under "
-            "each other; unset it, so that each has a server of its own, or run without -n",
+            f"jobwire: {URL} is one database, and each process of pytest-xdist would delete the "
+            "data of the others; unset it, so that each has its own server, or run without -n",
             pytrace=False,
         )
     try:
         with testing.server(url) as server:
             yield server
     except EmbeddedUnavailable as error:
-        pytest.fail(f"jobwire: {error}; or set {URL} to an empty database", pytrace=False)
+        pytest.fail(
+            f"jobwire: {error}; or set {URL} to the URL of an empty database", pytrace=False
+        )
 
 
 @pytest.fixture
 def jobwire_server(_jobwire_session_server: RealServer) -> Iterator[RealServer]:
-    """A real server, empty: one for all tests, flushed after each."""
+    """A real server, flushed after each test; all tests share it."""
     yield _jobwire_session_server
     _jobwire_session_server.flush()
 
 
 @pytest.fixture
 def jobwire_worker_settings() -> dict[str, Any]:
-    """Arguments of `jobwire.testing.worker`; define your own to change them."""
+    """Arguments of `jobwire.testing.worker`; define a fixture of this name to change them."""
     return {}
 
 
@@ -108,7 +110,7 @@ def jobwire_worker_settings() -> dict[str, Any]:
 def jobwire_worker(
     jobwire_app: App, jobwire_server: RealServer, jobwire_worker_settings: dict[str, Any]
 ) -> Iterator[RealWorker]:
-    """A real worker, to which all that the application enqueues goes; see `Worker.drain`."""
+    """A real worker, which gets all jobs that the application enqueues; see `RealWorker.drain`."""
     from jobwire import testing
 
     with testing.worker(jobwire_app, jobwire_server.url, **jobwire_worker_settings) as worker:

@@ -18,7 +18,7 @@ def keep_connection() -> None:
 
 def one_slice() -> None:
     """Push all jobs of a bulk in one round trip. [BULK-1]"""
-    pushing.SLICE = pushing.SCHEDULED_SLICE = 1 << 30
+    pushing.JOBS_PER_SLICE = pushing.SCHEDULED_JOBS_PER_SLICE = 1 << 30
 
 
 def make(name: str) -> None:

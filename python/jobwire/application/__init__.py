@@ -1,1 +1,1 @@
-"""What an application uses: the application, its job types, its clients and middleware."""
+"""The application: job types, clients, middleware and settings of the worker."""

@@ -1,5 +1,5 @@
 # Generated from client.py by python/tests/tools/twins.py; change client.py instead.
-"""The asyncio client: `Client` with the words async and await."""
+"""The asyncio client, the twin of `Client`."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class AsyncClient:
         async with AsyncClient("redis://localhost:6379/0") as client:
             await client.push("HardJob", [1, "two"], queue="critical")
 
-    Belongs to the event loop in which it is first used. Middleware may be sync or `async def`;
-    a sync one outside of an async one has to return `call_next()` as it is. [PUSH-7]
+    It belongs to the event loop in which it is first used. Middleware may be sync or `async def`;
+    sync middleware outside an async one must return `call_next()` unchanged. [PUSH-7]
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class AsyncClient:
 
     @property
     def url(self) -> str:
-        """Where the jobs go."""
+        """URL of the Redis that gets the jobs."""
         return self.redis.url
 
     async def push(
@@ -68,23 +68,23 @@ class AsyncClient:
         """Push one job.
 
         Args:
-            class_name: Wire class, also of a class that exists only in Ruby: `HardJob`,
-                `Reports::Monthly`.
+            class_name: Wire class, such as `HardJob` or `Reports::Monthly`; it may exist only in
+                Ruby.
             args: Positional arguments, of JSON's own types. [PUSH-5]
-            at: When to run it: an epoch time, aware datetime or timedelta from now; the job is
-                scheduled even if that has passed. None: at once. [SCHED-3]
-            jid: The job id, if not a fresh one.
-            fields: Further payload fields, written as they are.
+            at: Time to run at: an epoch time, an aware datetime or a timedelta from now. The job
+                is scheduled even if the time has passed. None: run at once. [SCHED-3]
+            jid: The job id; default: a new one.
+            fields: More payload fields, written unchanged.
             **options: See `Options`.
 
         Returns:
             The job id, or None if client middleware stopped the job.
 
         Raises:
-            InvalidJob: The job cannot be written; nothing was. [PUSH-4]
+            InvalidJob: The job is invalid; nothing was written. [PUSH-4]
             RedisUnreachable: Nothing was written.
             RedisRefused: Nothing was written.
-            MaybeWritten: Sent, but no answer came. [PUSH-8]
+            MaybeWritten: The job was sent, but no reply came. [PUSH-8]
         """
         return await self.redis.run(
             self._producer.push(class_name, args, options, at=at, jid=jid, fields=fields)
@@ -100,15 +100,15 @@ class AsyncClient:
         fields: Mapping[str, Any] | None = None,
         **options: Unpack[Options],
     ) -> str | None:
-        """Push one job to run later, as `push` does.
+        """Push one job to run later; see `push`.
 
         Args:
             when: Seconds from now (below 1,000,000,000), an epoch time, a timedelta or an aware
-                datetime. A time that is not in the future means at once. [SCHED-2] [SCHED-3]
+                datetime. A job whose time is not in the future runs at once. [SCHED-2] [SCHED-3]
             class_name: Wire class.
             args: Positional arguments.
-            jid: The job id, if not a fresh one.
-            fields: Further payload fields, written as they are.
+            jid: The job id; default: a new one.
+            fields: More payload fields, written unchanged.
             **options: See `Options`.
         """
         return await self.redis.run(
@@ -127,23 +127,23 @@ class AsyncClient:
         fields: Mapping[str, Any] | None = None,
         **options: Unpack[Options],
     ) -> list[str | None]:
-        """Push a job for each list of arguments, 1,000 a round trip. [BULK-1]
+        """Push a job for each list of arguments, 1,000 jobs in a round trip. [BULK-1]
 
         Args:
             class_name: Wire class.
-            args_list: The arguments of each job. All are checked before any is written.
-            at: When to run them, one time for all or one for each; see `push`. [BULK-3]
-            spread_interval: Instead of `at`: run them at random times within so many seconds.
-            fields: Further payload fields for all of them.
+            args_list: The arguments of each job. All jobs are checked before any is written.
+            at: Time to run at, one for all jobs or one for each; see `push`. [BULK-3]
+            spread_interval: Seconds; run the jobs at random times within them, instead of `at`.
+            fields: More payload fields for all jobs.
             **options: See `Options`.
 
         Returns:
             The job ids in order; None in place of a job that middleware stopped.
 
         Raises:
-            InvalidJob: One of them cannot be written; none was.
-            RedisTrouble: A slice failed; the error's `written` has the ids of the slices before,
-                `unsure` those that may have been written. [BULK-6]
+            InvalidJob: A job is invalid; nothing was written.
+            RedisTrouble: A slice failed. `written` of the error has the ids of the slices before,
+                `unsure` the ids of jobs that may have been written. [BULK-6]
         """
         return await self.redis.run(
             self._producer.push_bulk(
@@ -157,10 +157,10 @@ class AsyncClient:
         )
 
     async def cancel(self, jid: str) -> int:
-        """Ask an iterable job to end: at its next `yield`, or when it starts. [ITER-7]
+        """Cancel an iterable job: it ends within seconds, or at its next start. [ITER-7]
 
         Returns:
-            The epoch second of the first time that somebody asked.
+            The epoch second of the first cancellation.
         """
         return await self.redis.run(self._producer.cancel(jid))
 

@@ -1,4 +1,4 @@
-"""The application object: defines jobs, enqueues them, and is what a worker runs."""
+"""The application object: it defines jobs and enqueues them, and a worker runs it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, Unpack, overload
 
 from jobwire.application.clients import Clients
-from jobwire.application.config import LONGEST
+from jobwire.application.config import LONGEST_S
 from jobwire.application.iterabletype import IterableOptions, define_iterable
 from jobwire.application.jobtype import JobType, place
 from jobwire.application.lifecycle import Callback, Event, Events
@@ -39,19 +39,20 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 ServerMiddleware: TypeAlias = Callable[[Job, Callable[[], Any]], Any]
-"""`(job, call_next) -> result`: wraps each execution; not calling `call_next` skips it. [EXEC-6]
+"""`(job, call_next) -> result`: wraps each execution. To skip the job, do not call `call_next`.
+[EXEC-6]
 
-An `async def` one awaits `call_next()`.
+`async def` middleware awaits `call_next()`.
 """
 
 Around: TypeAlias = Callable[[Job], AbstractContextManager[Any]]
-"""`(job) -> context manager`, entered around each execution, in the job's own thread or task."""
+"""`(job) -> context manager`, entered around each execution, in the thread or task of the job."""
 
 DeathHandler: TypeAlias = Callable[[Job, BaseException], object]
-"""`(job, error)`: the job will not be tried again. [RETRY-13]"""
+"""`(job, error)`: called for a job that will not be tried again. [RETRY-13]"""
 
 ErrorHandler: TypeAlias = Callable[[BaseException, Job], object]
-"""`(error, job)`: an execution failed, whatever becomes of the job."""
+"""`(error, job)`: called for an execution that failed, even if the job is tried again."""
 
 _Items: TypeAlias = Iterable[Any] | AsyncIterable[Any]
 H = TypeVar("H", bound=Callable[..., Any])
@@ -67,26 +68,26 @@ class App(Clients):
 
         hard.enqueue(3, "x")
 
-    Nothing is connected before the first job is enqueued.
+    The first enqueued job opens the connection to Redis.
 
     Args:
-        url: Where Redis is; see `Client`.
-        namespace: Prefix of every key; leave empty beside Sidekiq. [KEY-4]
-        generation: 7 or 8 to write times as that Sidekiq does; `auto` asks Redis. [GEN-5]
-        strict_args: `raise` refuses arguments that JSON does not have; `warn` converts them and
-            logs which, `off` just converts them.
+        url: URL of Redis; see `Client`.
+        namespace: Prefix of every key; leave it empty to share Redis with Sidekiq. [KEY-4]
+        generation: 7 or 8 to write times in the form of that Sidekiq; `auto` asks Redis. [GEN-5]
+        strict_args: `raise` refuses arguments for which JSON has no type; `warn` converts them
+            and logs a warning; `off` converts them silently.
         client_middleware: Runs around each push, outermost first. [PUSH-7]
         server_middleware: Runs around each execution, outermost first. [EXEC-6]
-        wait_replicas: How many replicas have to have a job that is enqueued; see `Client`.
+        wait_replicas: Number of replicas that must confirm an enqueued job; see `Client`.
 
     Attributes:
         jobs: Wire class to definition.
-        client_middleware: The chain, to add to and remove from.
-        server_middleware: The chain, to add to and remove from.
-        around: Context managers for each execution, outermost first; inside of the middleware.
+        client_middleware: The chain of client middleware, which may be changed.
+        server_middleware: The chain of server middleware, which may be changed.
+        around: Context managers for each execution, outermost first; inside the middleware.
         death_handlers: Called for each job that will not be tried again.
         error_handlers: Called for each execution that fails.
-        events: What is called when a worker starts, beats or stops; see `on`.
+        events: Callbacks for the events of a worker; see `on`.
         transport: Where its clients deliver; `jobwire.testing` puts itself there.
     """
 
@@ -146,79 +147,80 @@ class App(Clients):
         """Define a job from a function, sync or `async def`.
 
         Args:
-            function: What runs it. Its parameters must be positional: the wire has a list.
+            function: The function that runs the job. Its parameters must be positional, because
+                a payload has a list of arguments.
             name: Wire class. Give the Ruby name to share jobs with Ruby (`HardJob`,
-                `Reports::Monthly`). By default the function's own name, without its module:
-                payloads live for weeks and must survive moving code.
+                `Reports::Monthly`). The default is the name of the function without its module,
+                because payloads live for weeks and must survive a move of the code.
             timeout: Seconds after which an execution fails with `JobTimeout`. Async and isolated
-                jobs end there and then; a thread only where it runs Python code, so a job that
-                may block in C code for long should be isolated.
-            isolated: Run it in a process of its own, which may crash or be killed.
-            **options: Of every job of this kind; see `Options`.
+                jobs end at once. A thread can be interrupted only while it runs Python code, so a
+                job that may block in C code for long should be isolated.
+            isolated: True to run the job in its own process, which may crash or be killed.
+            **options: Options of every job of this type; see `Options`.
 
         Raises:
-            ConfigError: The name is taken, the function cannot be a job, an option is wrong.
+            ConfigError: The name is taken, the function cannot be a job, or an option is invalid.
         """
 
-        if timeout is not None and not 0 < timeout < LONGEST:
+        if timeout is not None and not 0 < timeout < LONGEST_S:
             raise ConfigError(f"job {name!r}: timeout {timeout!r} is not above 0 seconds")
 
         def define(function: Callable[P, R]) -> JobType[P, R]:
-            made = partial(JobType[P, R], timeout=timeout, isolated=isolated)
-            return self._define(made, function, name, options)
+            make = partial(JobType[P, R], timeout=timeout, isolated=isolated)
+            return self._define(make, function, name, options)
 
         return define if function is None else define(function)
 
     def on(self, event: Event) -> Callable[[Callback], Callback]:
-        """Have a function called, without arguments, at a moment of a worker's life. A decorator.
+        """Register a function that is called, without arguments, at an event. A decorator.
 
             @app.on("startup")
             def open_pool() -> None: ...
 
-        `startup`: before the first job; an error ends the worker. `quiet`: no more jobs are
-        started. `shutdown`: the worker stops, jobs may still run. `exit`: the last thing before
-        the process ends. `heartbeat`: it has registered in Redis, or again after an outage.
-        `beat`: every ten seconds. Later ones are logged if they raise, and `quiet`, `shutdown`
-        and `exit` are called in reverse order.
+        `startup`: before the first job; an error ends the worker. `quiet`: the worker starts no
+        more jobs. `shutdown`: the worker stops, and jobs may still run. `exit`: right before the
+        end of the process. `heartbeat`: the worker has registered in Redis, at its start or after
+        an outage. `beat`: every ten seconds. Errors are logged, except in `startup`. The functions
+        for `quiet`, `shutdown` and `exit` are called in reverse order.
         """
         return self.events.adder(event)
 
     def on_death(self, handler: H) -> H:
-        """Have `handler(job, error)` called for each job that ends for good. A decorator.
+        """Register `handler(job, error)` for each job that will not be tried again. A decorator.
 
-        Called once its place in the dead set is stored, or when it is dropped; the job has
-        `discarded_at` then. [RETRY-13]
+        It is called after the job is stored in the dead set, or when it is discarded. A discarded
+        job has `discarded_at`. [RETRY-13]
         """
         self.death_handlers.append(handler)
         return handler
 
     def on_error(self, handler: H) -> H:
-        """Have `handler(error, job)` called for each execution that fails. A decorator.
+        """Register `handler(error, job)` for each execution that fails. A decorator.
 
-        Not for a `TryAgain` of a job that is tried again.
+        It is not called for a `TryAgain` of a job that is tried again.
         """
         self.error_handlers.append(handler)
         return handler
 
     def wrap(self, around: H) -> H:
-        """Enter the context manager `around(job)` around each execution. A decorator.
+        """Register a context manager `around(job)` to enter around each execution. A decorator.
 
-        For what frameworks need: fresh database connections, reloaded code, a request context.
-        Works for sync and async jobs alike.
+        It is for the needs of frameworks: new database connections, reloaded code, a request
+        context. It works for sync and async jobs.
         """
         self.around.append(around)
         return around
 
     def propagate(self, field: str = "jw_context", /, **variables: ContextVar[Any]) -> None:
-        """Carry context variables from where a job is enqueued to where it runs.
+        """Carry context variables from the code that enqueues a job to the job.
 
             app.propagate(tenant=current_tenant, locale=current_locale)
 
-        Their values stand in the payload under the given names, so they must be JSON. A
-        variable without a value is left alone.
+        The payload holds their values under the given names, so they must be JSON values. A
+        variable without a value is left out.
 
         Args:
-            field: The payload field. What Ruby writes to `cattr` is never touched.
+            field: The payload field. The field `cattr`, which Ruby writes, is never changed.
             **variables: Name in the payload to variable.
         """
         propagation = Propagation(field, variables)
@@ -228,7 +230,7 @@ class App(Clients):
     def iterable(
         self, *, name: str | None = None, **options: Unpack[IterableOptions]
     ) -> Callable[[Callable[Concatenate[Cursor, P], _Items]], JobType[P, None]]:
-        """Define a job from a generator function that yields where it could begin again.
+        """Define a job from a generator function that yields its position.
 
             @app.iterable(name="TouchAll")
             def touch_all(cursor: Cursor, shop: int) -> Iterator[object]:
@@ -236,23 +238,24 @@ class App(Clients):
                     yield at
                     touch(row)
 
-        Its first parameter is the cursor, the others are those of the job. A stop of the worker
-        interrupts it at a `yield`, and another worker goes on from there. [ITER-3] [ITER-5]
+        Its first parameter is the cursor, the others are the parameters of the job. If the worker
+        stops, it interrupts the job at a `yield`, and another worker resumes it there. [ITER-3]
+        [ITER-5]
 
         Args:
-            name: Wire class, as of `job`.
-            **options: Of every job of this kind; see `IterableOptions`.
+            name: Wire class; see `job`.
+            **options: Options of every job of this type; see `IterableOptions`.
 
         Raises:
-            ConfigError: As `job`; also if the function never yields or has no cursor.
+            ConfigError: As for `job`; also if the function never yields or has no cursor.
         """
 
         def define(
             function: Callable[Concatenate[Cursor, P], _Items],
         ) -> JobType[P, None]:
-            spec, rest = define_iterable(function, options)
-            made = partial(JobType[P, None], iterable=spec)
-            return self._define(made, spec.here(), name, rest)
+            spec, common_options = define_iterable(function, options)
+            make = partial(JobType[P, None], iterable=spec)
+            return self._define(make, spec.here(), name, common_options)
 
         return define
 
@@ -265,12 +268,14 @@ class App(Clients):
     ) -> JobType[P, R]:
         wire_name = name if name is not None else function.__name__
         if not wire_name or wire_name != wire_name.strip():
-            raise ConfigError(f"job name {wire_name!r} is no class name; write 'HardJob'")
+            raise ConfigError(
+                f"job name {wire_name!r} is not a class name; write a name like 'HardJob'"
+            )
         if wire_name in self.jobs:
             other = self.jobs[wire_name].function
             raise ConfigError(
                 f"job {wire_name!r} is defined twice, by {place(other)} and "
-                f"{place(function)}; give one of them name='...'"
+                f"{place(function)}; give one of them another name='...'"
             )
         try:
             check_options(options)

@@ -20,24 +20,25 @@ MAX_CONNECTIONS = 50  # enough for hundreds of threads or tasks, because a push 
 
 
 class Client:
-    """Pushes jobs. Blocking; safe to share between threads. `AsyncClient` is its asyncio twin.
+    """Pushes jobs; its methods block. Threads may share it. `AsyncClient` is its asyncio twin.
 
         client = Client("redis://localhost:6379/0")
         client.push("HardJob", [1, "two"], queue="critical")
 
     Args:
-        url: Where Redis is; by default `JOBWIRE_REDIS_URL`, the variable that `REDIS_PROVIDER`
-            names, `REDIS_URL`, or redis://localhost:6379/0.
-        namespace: Prefix of every key; leave empty beside Sidekiq. [KEY-4]
-        generation: 7 or 8 to write times as that Sidekiq does; `auto` asks Redis. [GEN-5]
-        strict_args: `raise` refuses arguments that JSON does not have; `warn` converts them and
-            logs which, `off` just converts them.
-        middleware: Client middleware, outermost first. [PUSH-7] That which is `async def` is for
-            `AsyncClient`; here the first push through it raises `ConfigError`.
+        url: URL of Redis. Default: `JOBWIRE_REDIS_URL`, the variable that `REDIS_PROVIDER` names,
+            `REDIS_URL`, or redis://localhost:6379/0.
+        namespace: Prefix of every key; leave it empty to share Redis with Sidekiq. [KEY-4]
+        generation: 7 or 8 to write times in the form of that Sidekiq; `auto` asks Redis. [GEN-5]
+        strict_args: `raise` refuses arguments for which JSON has no type; `warn` converts them
+            and logs a warning; `off` converts them silently.
+        middleware: Client middleware, outermost first. [PUSH-7] `async def` middleware works only
+            with `AsyncClient`; here the first push through it raises `ConfigError`.
         timeout: Seconds to wait for a connection, and for a reply.
-        wait_replicas: How many replicas have to have a job before a push returns, so that a
-            failover does not lose it. They get half of `timeout`; after that, `MaybeWritten`.
-        transport: Shared with other clients whose jobs tests want to have instead of Redis.
+        wait_replicas: Number of replicas that must confirm a job before a push returns, so that a
+            failover does not lose it. They have half of `timeout`; after that the push raises
+            `MaybeWritten`.
+        transport: Destination of the jobs, shared with other clients; tests override it.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Client:
 
     @property
     def url(self) -> str:
-        """Where the jobs go."""
+        """URL of the Redis that gets the jobs."""
         return self.redis.url
 
     def push(
@@ -78,23 +79,23 @@ class Client:
         """Push one job.
 
         Args:
-            class_name: Wire class, also of a class that exists only in Ruby: `HardJob`,
-                `Reports::Monthly`.
+            class_name: Wire class, such as `HardJob` or `Reports::Monthly`; it may exist only in
+                Ruby.
             args: Positional arguments, of JSON's own types. [PUSH-5]
-            at: When to run it: an epoch time, aware datetime or timedelta from now; the job is
-                scheduled even if that has passed. None: at once. [SCHED-3]
-            jid: The job id, if not a fresh one.
-            fields: Further payload fields, written as they are.
+            at: Time to run at: an epoch time, an aware datetime or a timedelta from now. The job
+                is scheduled even if the time has passed. None: run at once. [SCHED-3]
+            jid: The job id; default: a new one.
+            fields: More payload fields, written unchanged.
             **options: See `Options`.
 
         Returns:
             The job id, or None if client middleware stopped the job.
 
         Raises:
-            InvalidJob: The job cannot be written; nothing was. [PUSH-4]
+            InvalidJob: The job is invalid; nothing was written. [PUSH-4]
             RedisUnreachable: Nothing was written.
             RedisRefused: Nothing was written.
-            MaybeWritten: Sent, but no answer came. [PUSH-8]
+            MaybeWritten: The job was sent, but no reply came. [PUSH-8]
         """
         return self.redis.run(
             self._producer.push(class_name, args, options, at=at, jid=jid, fields=fields)
@@ -110,15 +111,15 @@ class Client:
         fields: Mapping[str, Any] | None = None,
         **options: Unpack[Options],
     ) -> str | None:
-        """Push one job to run later, as `push` does.
+        """Push one job to run later; see `push`.
 
         Args:
             when: Seconds from now (below 1,000,000,000), an epoch time, a timedelta or an aware
-                datetime. A time that is not in the future means at once. [SCHED-2] [SCHED-3]
+                datetime. A job whose time is not in the future runs at once. [SCHED-2] [SCHED-3]
             class_name: Wire class.
             args: Positional arguments.
-            jid: The job id, if not a fresh one.
-            fields: Further payload fields, written as they are.
+            jid: The job id; default: a new one.
+            fields: More payload fields, written unchanged.
             **options: See `Options`.
         """
         return self.redis.run(
@@ -137,23 +138,23 @@ class Client:
         fields: Mapping[str, Any] | None = None,
         **options: Unpack[Options],
     ) -> list[str | None]:
-        """Push a job for each list of arguments, 1,000 a round trip. [BULK-1]
+        """Push a job for each list of arguments, 1,000 jobs in a round trip. [BULK-1]
 
         Args:
             class_name: Wire class.
-            args_list: The arguments of each job. All are checked before any is written.
-            at: When to run them, one time for all or one for each; see `push`. [BULK-3]
-            spread_interval: Instead of `at`: run them at random times within so many seconds.
-            fields: Further payload fields for all of them.
+            args_list: The arguments of each job. All jobs are checked before any is written.
+            at: Time to run at, one for all jobs or one for each; see `push`. [BULK-3]
+            spread_interval: Seconds; run the jobs at random times within them, instead of `at`.
+            fields: More payload fields for all jobs.
             **options: See `Options`.
 
         Returns:
             The job ids in order; None in place of a job that middleware stopped.
 
         Raises:
-            InvalidJob: One of them cannot be written; none was.
-            RedisTrouble: A slice failed; the error's `written` has the ids of the slices before,
-                `unsure` those that may have been written. [BULK-6]
+            InvalidJob: A job is invalid; nothing was written.
+            RedisTrouble: A slice failed. `written` of the error has the ids of the slices before,
+                `unsure` the ids of jobs that may have been written. [BULK-6]
         """
         return self.redis.run(
             self._producer.push_bulk(
@@ -167,10 +168,10 @@ class Client:
         )
 
     def cancel(self, jid: str) -> int:
-        """Ask an iterable job to end: at its next `yield`, or when it starts. [ITER-7]
+        """Cancel an iterable job: it ends within seconds, or at its next start. [ITER-7]
 
         Returns:
-            The epoch second of the first time that somebody asked.
+            The epoch second of the first cancellation.
         """
         return self.redis.run(self._producer.cancel(jid))
 

@@ -21,17 +21,17 @@ __all__ = ["Clients"]
 
 
 class Clients:
-    """Makes clients when they are first used, all with the same settings, and keeps them.
+    """Makes clients at their first use, all with the same settings, and keeps them.
 
-    The base of `App`, and all of it that a `JobType` needs. Safe to share between threads.
+    It is the base of `App`, and the part of it that a `JobType` needs. Threads may share it.
 
     Args:
-        url: Where Redis is; see `Client`.
+        url: URL of Redis; see `Client`.
         namespace: Prefix of every key. [KEY-4]
-        generation: How to write times. [GEN-5]
-        strict_args: What to do with arguments that JSON does not have.
+        generation: Generation of the times to write. [GEN-5]
+        strict_args: Treatment of arguments for which JSON has no type.
         middleware: Client middleware, outermost first. [PUSH-7]
-        wait_replicas: How many replicas have to have a job; see `Client`.
+        wait_replicas: Number of replicas that must confirm a job; see `Client`.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Clients:
         self.wait_replicas = wait_replicas
         self.transport = Transport()
         self._middleware = middleware
-        self._lock = threading.Lock()  # guards the fields below
+        self._lock = threading.Lock()  # guards `_clients` and `_async_clients`
         self._via: ContextVar[str | None] = ContextVar("via", default=None)
         self._clients: dict[str | None, Client] = {}
         self._async_clients: weakref.WeakKeyDictionary[
@@ -60,7 +60,7 @@ class Clients:
 
     @property
     def client(self) -> Client:
-        """The blocking client, made when first used."""
+        """The blocking client, made at its first use."""
         url = self._via.get() or self.url
         with self._lock:
             client = self._clients.get(url)
@@ -70,7 +70,7 @@ class Clients:
 
     @property
     def aclient(self) -> AsyncClient:
-        """The asyncio client of the running event loop, made when first used."""
+        """The asyncio client of the running event loop, made at its first use."""
         url = self._via.get() or self.url
         with self._lock:
             clients = self._async_clients.setdefault(asyncio.get_running_loop(), {})
@@ -91,13 +91,13 @@ class Clients:
 
     @contextmanager
     def via(self, url: str) -> Iterator[None]:
-        """Enqueue to another Redis inside of a `with` block, in this thread or task alone.
+        """Enqueue to another Redis inside a `with` block, in this thread or task only.
 
             with app.via("redis://shard-b:6379/0"):
                 greet.enqueue("Ada")
 
-        For jobs that are spread over several servers, each of which has workers of its own. The
-        clients are kept, so use the same few URLs again.
+        This is for jobs that are spread over several servers, each with its own workers. The
+        clients are kept, so use only a few different URLs.
         """
         token = self._via.set(url)
         try:
@@ -106,16 +106,16 @@ class Clients:
             self._via.reset(token)
 
     def close(self) -> None:
-        """Close the blocking clients' connections; the next job opens new ones."""
+        """Close the connections of the blocking clients; the next job opens new ones."""
         with self._lock:
             clients, self._clients = self._clients, {}
         for client in clients.values():
             client.close()
 
     def connect(self, url: str | None) -> None:
-        """Use another Redis from now on; a worker does this with the URL it was given.
+        """Use another Redis from now on; a worker calls this with its configured URL.
 
-        None is the one that the environment names.
+        None means the URL that the environment names.
         """
         with self._lock:
             self.url = url
@@ -125,7 +125,7 @@ class Clients:
             client.close()
 
     async def aclose(self) -> None:
-        """Close the asyncio clients of the running event loop, if any were made."""
+        """Close the asyncio clients of the running event loop, if there are any."""
         with self._lock:
             clients = self._async_clients.pop(asyncio.get_running_loop(), {})
         for client in clients.values():

@@ -1,4 +1,4 @@
-"""Settings: frozen values, checked once, errors that name value, rule and fix."""
+"""Settings of a worker: frozen values, checked once. Errors name the value, rule and fix."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ __all__ = [
 ]
 
 DEFAULT_URL = "redis://localhost:6379/0"
-LONGEST = 1e9  # seconds; far beyond that the operating system cannot wait
+LONGEST_S = 1e9  # the operating system cannot wait much longer
 FetchMode = Literal["reliable", "basic"]
 
 
 def redis_url(explicit: str | None, environ: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the configured Redis URL and where it came from; None if there is none.
+    """Return the configured Redis URL and its source; None if no URL is configured.
 
-    Looks at `explicit`, then `JOBWIRE_REDIS_URL`, then the variable that `REDIS_PROVIDER`
-    names, then `REDIS_URL`.
+    Uses `explicit`, otherwise `JOBWIRE_REDIS_URL`, otherwise the variable that `REDIS_PROVIDER`
+    names, otherwise `REDIS_URL`.
+
+    Raises:
+        ConfigError: `REDIS_PROVIDER` holds a URL.
     """
     if explicit:
         return explicit, "as given"
@@ -39,8 +42,8 @@ def redis_url(explicit: str | None, environ: Mapping[str, str]) -> tuple[str, st
     if provider := environ.get("REDIS_PROVIDER"):
         if ":" in provider:
             raise ConfigError(
-                "REDIS_PROVIDER holds a URL, but it must hold the name of the variable that holds "
-                "the URL; set REDIS_URL instead"
+                "REDIS_PROVIDER holds a URL, but must hold the name of the variable with the URL; "
+                "set REDIS_URL instead"
             )
         if url := environ.get(provider):
             return url, f"from {provider}, named by REDIS_PROVIDER"
@@ -50,16 +53,16 @@ def redis_url(explicit: str | None, environ: Mapping[str, str]) -> tuple[str, st
 
 
 def url_or_default(url: str | None) -> str:
-    """Return `url`, or else the URL that the environment names, or else the default."""
+    """Return `url`, otherwise the URL that the environment names, otherwise the default."""
     configured = redis_url(url, os.environ)
     return configured[0] if configured else DEFAULT_URL
 
 
 def parse_queues(specs: Sequence[str]) -> dict[str, int]:
-    """Return queue name to weight for texts like `critical` or `critical,3`. [FETCH-4]
+    """Return queue name to weight for strings like `critical` or `critical,3`. [FETCH-4]
 
     Raises:
-        ConfigError: Empty name, bad weight, or a queue that is named twice.
+        ConfigError: A name is empty, a weight is invalid, or a queue occurs twice.
     """
     queues: dict[str, int] = {}
     for spec in specs:
@@ -68,27 +71,27 @@ def parse_queues(specs: Sequence[str]) -> dict[str, int]:
             name, weight = spec, "0"
         if not name or name != name.strip():
             raise ConfigError(
-                f"queue {spec!r} has no usable name; write NAME or NAME,WEIGHT, like critical,3"
+                f"queue {spec!r} has no valid name; write NAME or NAME,WEIGHT, like critical,3"
             )
         if not (weight.isascii() and weight.isdigit()):
             raise ConfigError(
-                f"queue {spec!r}: the weight {weight!r} is not a whole number from 0; "
+                f"queue {spec!r}: the weight {weight!r} is not a whole number of 0 or more; "
                 "write NAME,WEIGHT, like critical,3"
             )
         if name in queues:
-            raise ConfigError(f"queue {name!r} is named twice; give it one weight instead")
+            raise ConfigError(f"queue {name!r} is named twice; name it once, with one weight")
         queues[name] = int(weight)
     return queues
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapsuleConfig:
-    """What one capsule serves, and how hard."""
+    """Queues and concurrency of one capsule."""
 
     queues: Mapping[str, int] = field(default_factory=lambda: {"default": 0})
-    """Name to weight. All 0: strict order. All 1: random. Else weighted. [FETCH-4]"""
+    """Name to weight. All 0: strict order. All 1: random. Otherwise weighted. [FETCH-4]"""
     concurrency: int = 5
-    """Jobs at a time, at least 1."""
+    """Number of jobs that run at the same time, at least 1."""
 
     def __post_init__(self) -> None:
         check("queues", self.queues)
@@ -96,16 +99,16 @@ class CapsuleConfig:
 
 
 def parse_capsule(text: str) -> tuple[str, CapsuleConfig]:
-    """Return name and settings for a text like `mail=2 mail,3 newsletter`.
+    """Return name and settings for a string like `mail=2 mail,3 newsletter`.
 
     Raises:
-        ConfigError: It does not read NAME=CONCURRENCY QUEUE[,WEIGHT]...
+        ConfigError: The string is not of the form NAME=CONCURRENCY QUEUE[,WEIGHT]...
     """
     head, *specs = text.split() or [""]
     name, _, concurrency = head.partition("=")
     if not name or not (concurrency.isascii() and concurrency.isdigit()) or not specs:
         raise ConfigError(
-            f"capsule {text!r} does not read NAME=CONCURRENCY QUEUE[,WEIGHT]..., "
+            f"capsule {text!r} is not of the form NAME=CONCURRENCY QUEUE[,WEIGHT]..., "
             "like 'mail=2 mail,3 newsletter'"
         )
     return name, CapsuleConfig(queues=parse_queues(specs), concurrency=int(concurrency))
@@ -113,38 +116,38 @@ def parse_capsule(text: str) -> tuple[str, CapsuleConfig]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerConfig:
-    """How a worker process runs."""
+    """Settings of a worker process."""
 
     capsules: Mapping[str, CapsuleConfig] = field(
         default_factory=lambda: {"default": CapsuleConfig()}
     )
-    """Name to capsule. They share the process, each with queues and threads of its own."""
+    """Name to capsule. Capsules share the process; each has its own queues and threads."""
     fetch: FetchMode = "reliable"
-    """`reliable` survives kill -9; `basic` is BRPOP, as Sidekiq does it, and loses jobs then."""
+    """`reliable` loses no job in a crash; `basic` is BRPOP, as in Sidekiq, and may lose jobs."""
     timeout: float = 25.0
     """Seconds that running jobs get after TERM before they are put back."""
     poll_interval: float | None = None
-    """Average seconds between looks for due jobs; None: the fleet as a whole looks every 5 s."""
+    """Average seconds between polls for due jobs; None: all processes together poll every 5 s."""
     max_retries: int = 25
-    """What `retry: true` means."""
+    """Number of retries that `retry: true` stands for."""
     dead_limit: int = 10_000
-    """The dead set keeps one less than this. [DEAD-3]"""
+    """Limit of the dead set, which keeps one job less than this. [DEAD-3]"""
     dead_max_age: float = 15_552_000.0
-    """Seconds after which the dead are forgotten, at the next burial. [DEAD-2]"""
+    """Seconds after which the next kill removes a job from the dead set. [DEAD-2]"""
     tag: str = ""
-    """Shown beside the process in Sidekiq's web page."""
+    """Text shown with the process in Sidekiq's web page."""
     labels: Sequence[str] = ()
-    """Shown beside the process in Sidekiq's web page."""
+    """Labels shown with the process in Sidekiq's web page."""
     processes: int = 1
-    """Worker processes that the command starts, each with all capsules."""
+    """Number of worker processes that the command starts, each with all capsules."""
     memory_limit: int | None = None
-    """MiB of memory above which a worker process is replaced by a fresh one; None: never."""
+    """MiB of memory above which a new process replaces a worker process; None: no limit."""
     poison_limit: int = 3
-    """How often a job may take its process down before it is buried."""
+    """Number of times that a job may crash its process before it goes to the dead set."""
     precise: bool = False
-    """Run due jobs at their time, not when the next look for them happens to be."""
+    """Run due jobs at their time, not at the next poll."""
     max_iteration_runtime: float | None = None
-    """Seconds after which an iterable job makes way for others; None: never."""
+    """Seconds after which an iterable job gives way to other jobs; None: no limit."""
 
     def __post_init__(self) -> None:
         for setting in fields(self):
@@ -152,21 +155,21 @@ class WorkerConfig:
 
     @property
     def concurrency(self) -> int:
-        """Jobs at a time over all capsules."""
+        """Number of jobs that all capsules together run at the same time."""
         return sum(capsule.concurrency for capsule in self.capsules.values())
 
 
 def check(name: str, value: object) -> None:
-    """Judge one setting by the rule that its name has.
+    """Check the value of one setting by the rule for its name.
 
     Raises:
-        ConfigError: The text begins with the name and says value and rule.
+        ConfigError: The text begins with the name, and tells the value and the rule.
     """
     if problem := _RULES[name](value):
         raise ConfigError(f"{name}: {problem}")
 
 
-Rule = Callable[[Any], str | None]  # what is wrong, if anything
+Rule = Callable[[Any], str | None]  # returns the problem, or None
 
 
 def _whole(least: int) -> Rule:
@@ -179,21 +182,21 @@ def _whole(least: int) -> Rule:
 
 
 def _seconds(*, above: bool) -> Rule:
-    rule = "above 0 seconds" if above else "a number of seconds from 0"
+    rule = "above 0 seconds" if above else "a number of seconds (0 or more)"
 
     def judge(value: Any) -> str | None:
         if not isinstance(value, int | float) or isinstance(value, bool):
             return f"{value!r} is not {rule}"
-        # Written so that NaN, which compares with nothing, fails too.
-        within = 0 <= value <= LONGEST and not (above and value == 0)
-        return None if within else f"{value} is not {rule}"
+        # Written so that NaN also fails, because every comparison with it is false.
+        is_valid = 0 <= value <= LONGEST_S and not (above and value == 0)
+        return None if is_valid else f"{value} is not {rule}"
 
     return judge
 
 
 def _one_of(*words: str) -> Rule:
     known = ", ".join(map(repr, words))
-    return lambda value: None if value in words else f"{value!r} is none of {known}"
+    return lambda value: None if value in words else f"{value!r} is not one of {known}"
 
 
 def _or_none(rule: Rule) -> Rule:
@@ -201,38 +204,38 @@ def _or_none(rule: Rule) -> Rule:
 
 
 def _boolean(value: Any) -> str | None:
-    return None if isinstance(value, bool) else f"{value!r} is neither true nor false"
+    return None if isinstance(value, bool) else f"{value!r} is not true or false"
 
 
 def _text(value: Any) -> str | None:
-    return None if isinstance(value, str) else f"{value!r} is not text; put it in quotes"
+    return None if isinstance(value, str) else f"{value!r} is not a string; put it in quotes"
 
 
 def _texts(value: Any) -> str | None:
     if isinstance(value, str) or not isinstance(value, Sequence):
-        return f"{value!r} is not a list of texts"
+        return f"{value!r} is not a list of strings"
     return next(filter(None, map(_text, value)), None)
 
 
 def _queues(value: Any) -> str | None:
     if not isinstance(value, Mapping):
-        return f"{value!r} is not queue names with weights"
+        return f"{value!r} is not a mapping of queue names to weights"
     if not value:
-        return "a capsule needs at least one; 'default' is the usual one"
+        return "a capsule needs at least one queue, such as 'default'"
     for name, weight in value.items():
         if problem := _text(name):
             return problem
         if not name:
-            return f"{name!r} is no queue name"
+            return f"{name!r} is not a queue name"
         if not isinstance(weight, int) or isinstance(weight, bool) or weight < 0:
-            return f"weight {weight!r} of {name!r} is not a whole number from 0"
+            return f"weight {weight!r} of {name!r} is not a whole number of 0 or more"
     return None
 
 
 def _capsules(value: Any) -> str | None:
     if not isinstance(value, Mapping):
-        return f"{value!r} is not names with capsules"
-    return None if value else "a worker needs at least one"
+        return f"{value!r} is not a mapping of names to capsules"
+    return None if value else "a worker needs at least one capsule"
 
 
 _RULES: Mapping[str, Rule] = {
@@ -252,7 +255,7 @@ _RULES: Mapping[str, Rule] = {
     "poison_limit": _whole(1),
     "precise": _boolean,
     "max_iteration_runtime": _or_none(_seconds(above=True)),
-    # Of the command, not of the worker:
+    # Settings of the command, not of the worker:
     "app": _or_none(_text),
     "redis": _or_none(_text),
     "log_format": _one_of("human", "json"),

@@ -1,4 +1,4 @@
-"""Which job this thread or task is running."""
+"""The job that this thread or task runs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ current: ContextVar[Job | None] = ContextVar("jobwire_current_job", default=None
 
 
 def current_job() -> Job | None:
-    """Return the job that runs in this thread or task; None outside of a worker."""
+    """Return the job that runs in this thread or task; None outside a worker."""
     return current.get()
 
 
 @contextmanager
 def running(job: Job) -> Iterator[None]:
-    """Make `job` the current one."""
+    """Make `job` the current job inside a `with` block."""
     token = current.set(job)
     try:
         yield

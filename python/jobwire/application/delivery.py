@@ -1,4 +1,4 @@
-"""Where the clients of an application deliver: to Redis, or to a test in its place."""
+"""The destination of the jobs that an application pushes: Redis, or a test."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ __all__ = ["Delivery", "Transport", "deliver"]
 
 
 class Delivery(Protocol):
-    """Takes in place of Redis what is ready to be written."""
+    """Receives pushed jobs instead of Redis."""
 
     def deliver(self, jobs: Sequence[ReadyPayload]) -> None:
-        """Take jobs that were pushed together."""
+        """Receive jobs that were pushed together."""
 
     async def adeliver(self, jobs: Sequence[ReadyPayload]) -> None:
-        """The same from asyncio."""
+        """Receive jobs that were pushed from asyncio."""
 
     def cancel(self, jid: str) -> None:
-        """Take the wish that an iterable job ends. [ITER-7]"""
+        """Receive the cancellation of an iterable job. [ITER-7]"""
 
 
 class Transport:
-    """What stands in the place of Redis, if anything.
+    """The destination of pushed jobs: Redis by default, or a delivery that overrides it.
 
     Attributes:
-        diverted: What was put there; the one that came last takes the jobs.
+        overrides: Deliveries that override Redis; the last one receives the jobs.
     """
 
-    __slots__ = ("diverted",)
+    __slots__ = ("overrides",)
 
     def __init__(self) -> None:
-        self.diverted: list[Delivery] = []
+        self.overrides: list[Delivery] = []
 
     @contextmanager
     def override(self, delivery: Delivery) -> Iterator[None]:
-        """Put something in the place of Redis, for all threads and event loops."""
-        self.diverted.append(delivery)
+        """Send jobs to `delivery` instead of Redis, from all threads and event loops."""
+        self.overrides.append(delivery)
         try:
             yield
         finally:
-            self.diverted.remove(delivery)
+            self.overrides.remove(delivery)
 
 
 def deliver(transport: Transport, jobs: Sequence[ReadyPayload]) -> Op[None]:
-    """Deliver jobs to what stands in the place of Redis."""
-    delivery = transport.diverted[-1]
+    """Give jobs to the delivery that overrides Redis."""
+    delivery = transport.overrides[-1]
     yield Local(partial(delivery.deliver, jobs), partial(delivery.adeliver, jobs))

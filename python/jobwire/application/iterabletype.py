@@ -1,7 +1,7 @@
-"""What makes a job iterable: a generator function, and what is called beside it.
+"""Iterable jobs: a generator function and its hooks.
 
-Each `yield` of the function offers to stop, and its value, the cursor, says where to begin again:
-at the item that is to be done next. [ITER-5]
+At each `yield` the job may stop. The yielded value is the cursor: the position of the next item,
+at which the job resumes. [ITER-5]
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from jobwire.protocol.normalize import Options
 __all__ = [
     "IterableOptions",
     "IterableSpec",
-    "Stage",
+    "IterationSteps",
     "aperform",
     "define_iterable",
     "perform",
 ]
 
 Callback: TypeAlias = Callable[..., object]
-"""Called with what the job is called with: the cursor and the arguments."""
+"""Called with the arguments of the job: the cursor, then the arguments of its payload."""
 Around: TypeAlias = Callable[
     ..., AbstractContextManager[object] | AbstractAsyncContextManager[object]
 ]
 
 
 class IterableOptions(Options, total=False):
-    """What `App.iterable` takes beside the options of every job.
+    """Options of `App.iterable`: those of every job, and these.
 
     Attributes:
-        max_runtime: Seconds after which a run gives way to other jobs; the worker's own setting
-            if absent.
-        on_start: Called before the first start, instead of `on_resume` before every other.
-        on_resume: See `on_start`.
+        max_runtime: Seconds after which a run gives way to other jobs; default: the worker's
+            setting.
+        on_start: Called before the first start.
+        on_resume: Called before every later start.
         on_stop: Called after every run that did not fail: complete, cancelled or interrupted.
-        on_cancel: Called before `on_stop` when somebody cancelled the job.
-        on_complete: Called after `on_stop` when the job will not be resumed, be it that all
-            items are done or that somebody cancelled it.
+        on_cancel: Called before `on_stop` if the job was cancelled.
+        on_complete: Called after `on_stop` if the job will not be resumed, because all items are
+            done or because it was cancelled.
         around_iteration: Returns a context manager that is entered around each item.
     """
 
@@ -60,14 +60,14 @@ class IterableOptions(Options, total=False):
 
 @dataclass(frozen=True, slots=True)
 class IterableSpec:
-    """What makes a job iterable. Made by `define_iterable`.
+    """The generator function of an iterable job and its hooks. Made by `define_iterable`.
 
     Attributes:
         function: The generator function, sync or async.
-        is_async: Which of both.
+        is_async: True if the function is async.
         max_runtime: Seconds, see `IterableOptions`.
-        callbacks: By the moment at which they are called.
-        around: Enclosing each item.
+        callbacks: Name of the hook, such as `on_start`, to function.
+        around: Returns a context manager around each item.
     """
 
     function: Callable[..., Iterator[Any] | AsyncIterator[Any]]
@@ -77,32 +77,34 @@ class IterableSpec:
     around: Around | None = None
 
     def here(self) -> Callable[..., Any]:
-        """Return a function that goes through all items here and now, without Redis.
+        """Return a function that processes all items at once in this process, without Redis.
 
-        It has the parameters of the job without the cursor, so those that are enqueued.
+        Its parameters are those of the job without the cursor, the same as for `enqueue`.
         """
 
-        whole = inspect.signature(self.function)
-        signature = whole.replace(parameters=list(whole.parameters.values())[1:])
+        full_signature = inspect.signature(self.function)
+        signature = full_signature.replace(parameters=list(full_signature.parameters.values())[1:])
 
-        def stage(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Stage:
-            bound = signature.bind(*args, **kwargs)  # callbacks get a list, as in a worker
-            return Stage(self, bound.args, bound.kwargs)
+        def iteration(args: tuple[Any, ...], kwargs: dict[str, Any]) -> IterationSteps:
+            bound = signature.bind(
+                *args, **kwargs
+            )  # hooks get positional arguments, as in a worker
+            return IterationSteps(self, bound.args, bound.kwargs)
 
-        def everything(*args: Any, **kwargs: Any) -> None:
-            perform(Run(None, clock=_no_clock).steps(), stage(args, kwargs).take)
+        def process_all(*args: Any, **kwargs: Any) -> None:
+            perform(Run(None, clock=_no_clock).steps(), iteration(args, kwargs).take)
 
-        async def aeverything(*args: Any, **kwargs: Any) -> None:
-            await aperform(Run(None, clock=_no_clock).steps(), stage(args, kwargs).atake)
+        async def aprocess_all(*args: Any, **kwargs: Any) -> None:
+            await aperform(Run(None, clock=_no_clock).steps(), iteration(args, kwargs).atake)
 
-        made = aeverything if self.is_async else everything
-        functools.update_wrapper(made, self.function)
-        made.__signature__ = signature  # type: ignore[union-attr]
-        return made
+        function = aprocess_all if self.is_async else process_all
+        functools.update_wrapper(function, self.function)
+        function.__signature__ = signature  # type: ignore[union-attr]
+        return function
 
 
 def _no_clock() -> float:
-    """Where nothing is saved, no time matters."""
+    """Return 0, because a run that saves no state does not use the time."""
     return 0.0
 
 
@@ -113,18 +115,18 @@ _AROUND = "around_iteration"
 def define_iterable(
     function: Callable[..., Any], options: Mapping[str, Any]
 ) -> tuple[IterableSpec, Options]:
-    """Return what makes `function` an iterable job, and the options that any job has.
+    """Return the definition of an iterable job, and the options that every job has.
 
     Raises:
-        ConfigError: It is no generator function, has no parameter for the cursor, or an option
-            is wrong.
+        ConfigError: `function` is not a generator function, has no parameter for the cursor, or
+            an option is invalid.
     """
     name = getattr(function, "__qualname__", repr(function))
     is_async = inspect.isasyncgenfunction(function)
     if not (is_async or inspect.isgeneratorfunction(function)):
         raise ConfigError(
-            f"iterable job {name} never yields; yield where to begin again before each item, "
-            "or make it a plain job with @app.job"
+            f"iterable job {name} never yields; yield a cursor before each item, "
+            "or define it as a plain job with @app.job"
         )
     kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -138,22 +140,23 @@ def define_iterable(
         type(max_runtime) in (int, float) and 0 < max_runtime < math.inf
     ):
         raise ConfigError(
-            f"iterable job {name}: max_runtime is {max_runtime!r}; give seconds, more than 0"
+            f"iterable job {name}: max_runtime is {max_runtime!r}; give seconds above 0"
         )
     for key, value in own.items():
         if not callable(value):
             raise ConfigError(f"iterable job {name}: {key} is {value!r}; give a function")
         if inspect.iscoroutinefunction(value) and not is_async:
             raise ConfigError(
-                f"iterable job {name}: {key} is async, the job is not; make both the same"
+                f"iterable job {name}: {key} is async but the job is not; "
+                "make both sync or both async"
             )
     around = own.pop(_AROUND, None)
-    rest = {key: value for key, value in options.items() if key not in _OWN_OPTIONS}
-    return IterableSpec(function, is_async, max_runtime, own, around), cast("Options", rest)
+    common = {key: value for key, value in options.items() if key not in _OWN_OPTIONS}
+    return IterableSpec(function, is_async, max_runtime, own, around), cast("Options", common)
 
 
-class Stage:
-    """Where a run takes place: the generator, and what is called beside it."""
+class IterationSteps:
+    """Carries out the steps of a run: drives the generator and calls the hooks."""
 
     def __init__(
         self, spec: IterableSpec, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None
@@ -166,9 +169,9 @@ class Stage:
         self._moving = False
 
     def take(self, ask: Ask) -> Any:
-        """Take a step, blocking."""
+        """Carry out a step of a sync job."""
         if ask is ADVANCE:
-            if not self._enclosed():
+            if not self._is_enclosed():
                 return next(self._items, END)
             with cast("AbstractContextManager[object]", self._around()):
                 return next(self._items, END)
@@ -177,9 +180,9 @@ class Stage:
         return self._call(ask)
 
     async def atake(self, ask: Ask) -> Any:
-        """Take a step of an async job."""
+        """Carry out a step of an async job."""
         if ask is ADVANCE:
-            if not self._enclosed():
+            if not self._is_enclosed():
                 return await anext(self._items, END)
             around = self._around()
             if isinstance(around, AbstractAsyncContextManager):
@@ -192,8 +195,8 @@ class Stage:
         answer = self._call(ask)
         return await answer if inspect.isawaitable(answer) else answer
 
-    def _enclosed(self) -> bool:
-        """Whether the next step is an item: that to the first `yield` only gets ready."""
+    def _is_enclosed(self) -> bool:
+        """True if `around` encloses the next step: all but the code before the first `yield`."""
         moving, self._moving = self._moving, True
         return moving and self._spec.around is not None
 
@@ -211,24 +214,24 @@ class Stage:
         return None
 
     def end(self) -> None:
-        """Close the generator wherever it is, for a run that was broken off."""
+        """Close the generator at its current position, for a run that was interrupted."""
         if self._items is not None:
             self._items.close()
 
     async def aend(self) -> None:
-        """Close the async generator; the twin of `end`."""
+        """Close the async generator; see `end`."""
         if self._items is not None:
             await self._items.aclose()
 
 
 def perform(steps: Generator[Ask, Any, None], take: Callable[[Ask], Any]) -> None:
-    """Take all steps of a run, telling it of errors."""
+    """Carry out all steps of a run with `take`; errors go back into the run."""
     try:
         ask = next(steps)
         while True:
             try:
                 answer = take(ask)
-            except Exception as error:  # noqa: BLE001 - handed on, not handled
+            except Exception as error:  # noqa: BLE001 - passed on to the run
                 ask = steps.throw(error)
             else:
                 ask = steps.send(answer)
@@ -239,13 +242,13 @@ def perform(steps: Generator[Ask, Any, None], take: Callable[[Ask], Any]) -> Non
 
 
 async def aperform(steps: Generator[Ask, Any, None], take: Callable[[Ask], Awaitable[Any]]) -> None:
-    """Take all steps of an async run; the twin of `perform`."""
+    """Carry out all steps of an async run; see `perform`."""
     try:
         ask = next(steps)
         while True:
             try:
                 answer = await take(ask)
-            except Exception as error:  # noqa: BLE001 - handed on, not handled
+            except Exception as error:  # noqa: BLE001 - passed on to the run
                 ask = steps.throw(error)
             else:
                 ask = steps.send(answer)

@@ -1,4 +1,4 @@
-"""A kind of job: a function with a wire class, options and hooks."""
+"""A job type: a function with a wire class, options and hooks."""
 
 from __future__ import annotations
 
@@ -24,26 +24,27 @@ RetryHook: TypeAlias = Callable[[int, BaseException, Job], Choice]
 """`(retries counted, error, job) -> seconds, "discard", "kill" or None`. [RETRY-11] [RETRY-12]"""
 
 ExhaustedHook: TypeAlias = Callable[[Job, BaseException], Literal["discard"] | None]
-"""`(job, error)`, before it goes to the dead set; "discard" keeps it out. [RETRY-13]"""
+"""`(job, error)`, called before the job goes to the dead set; "discard" prevents that. [RETRY-13]
+"""
 
 
 class JobType(Generic[P, R]):
-    """A kind of job: a function with a wire class and options. Made by `App.job`.
+    """A job type: a function with a wire class and options. Made by `App.job`.
 
-    Calling it runs the function here and now; the `enqueue` methods push it for a worker. The
-    methods that begin with `a` are the asyncio twins.
+    A call runs the function at once in this process. The `enqueue` methods push a job for a
+    worker. The methods that begin with `a` are their asyncio twins.
 
     Attributes:
-        app: The application that it belongs to, as far as enqueuing needs it.
+        app: The part of its application that enqueues jobs.
         name: Wire class.
-        function: What runs it.
-        defaults: Options of every job of this kind.
-        timeout: Seconds that one execution may take; None for as long as it likes.
-        isolated: Whether it runs in a process of its own.
-        iterable: What makes it iterable, if it is.
-        is_async: Whether the function is `async def`.
-        retry_hook: What `retry_in` was given.
-        exhausted_hook: What `exhausted` was given.
+        function: The function that runs a job.
+        defaults: Options of every job of this type.
+        timeout: Seconds that one execution may take; None for no limit.
+        isolated: True if a job runs in its own process.
+        iterable: The definition of an iterable job, or None.
+        is_async: True if the function is `async def`.
+        retry_hook: The hook that `retry_in` has set.
+        exhausted_hook: The hook that `exhausted` has set.
     """
 
     def __init__(
@@ -79,31 +80,31 @@ class JobType(Generic[P, R]):
         return f"<JobType {self.name}>"
 
     def options(self, **options: Unpack[Options]) -> JobType[P, R]:
-        """Return the same job with some options changed: `job.options(queue="low").enqueue(1)`."""
+        """Return the job type with other options: `job.options(queue="low").enqueue(1)`."""
         check_options(options)
         changed = copy.copy(self)
         changed.defaults = {**self.defaults, **options}
         return changed
 
     def retry_in(self, hook: RetryHook) -> RetryHook:
-        """Have `hook` choose what follows a failure that is not the last. A decorator.
+        """Register the hook that decides what follows a failure, except the last. A decorator.
 
             @fetch_page.retry_in
             def _(count, error, job):
                 return 60 * (count + 1) if isinstance(error, TooManyRequests) else None
 
-        It answers how many seconds to wait (some are added, as always, so that jobs spread),
-        "discard" to forget the job, "kill" to send it to the dead set, or None for the default
-        delay. An error in it is logged and means None. [RETRY-11] [RETRY-12]
+        It returns the seconds to wait (the worker adds a random part, so that jobs spread),
+        "discard" to drop the job, "kill" to put it into the dead set, or None for the default
+        delay. An error in it is logged and counts as None. [RETRY-11] [RETRY-12]
         """
         self.retry_hook = hook
         return hook
 
     def exhausted(self, hook: ExhaustedHook) -> ExhaustedHook:
-        """Have `hook` called when retries are used up, before the job is buried. A decorator.
+        """Register the hook for a job whose retries are used up, before its death. A decorator.
 
-        It may answer "discard" to keep the job out of the dead set. An error in it is logged
-        and changes nothing. [RETRY-13]
+        It may return "discard" to keep the job out of the dead set. An error in it is logged and
+        has no other effect. [RETRY-13]
         """
         self.exhausted_hook = hook
         return hook
@@ -112,7 +113,7 @@ class JobType(Generic[P, R]):
         """Push a job to run now; return its id, or None if middleware stopped it.
 
         Raises:
-            TypeError: The arguments do not fit the function.
+            TypeError: The arguments do not match the parameters of the function.
             InvalidJob, RedisTrouble: See `Client.push`.
         """
         return self.app.client.push(self.name, self._bind(args, kwargs), **self._options())
@@ -174,7 +175,7 @@ class JobType(Generic[P, R]):
         )
 
     def _options(self) -> Options:
-        return self.defaults  # type: ignore[return-value]  # checked when it was defined
+        return self.defaults  # type: ignore[return-value]  # checked by the definition
 
     def _bind_each(self, args_list: Iterable[Sequence[Any]]) -> list[list[Any]]:
         bound = []
@@ -182,21 +183,25 @@ class JobType(Generic[P, R]):
             if isinstance(args, str | bytes) or not isinstance(args, Sequence):
                 raise TypeError(
                     f"{self.name}: job {index}: {args!r} is not a list of arguments; "
-                    "give one for each job, [[1], [2]] rather than [1, 2]"
+                    "give a list for each job, like [[1], [2]]"
                 )
             bound.append(self._bind(args, {}))
         return bound
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-        """Return arguments as the list that the wire has, refusing what would not fit."""
+        """Return the arguments as a list for the payload.
+
+        Raises:
+            TypeError: They do not match the parameters of the function.
+        """
         if not kwargs and len(args) in self._counts:
-            return list(args)  # as nearly always, and binding takes longer than the rest
+            return list(args)  # the usual case; binding would take longer than all other work
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"{self.name}: {error}") from None
         if kwargs:
-            bound.apply_defaults()  # a gap before a keyword is filled with the default
+            bound.apply_defaults()  # defaults fill gaps before a keyword argument
         if bound.kwargs:
             names = ", ".join(bound.kwargs)
             raise TypeError(f"{self.name}: {names} cannot be passed; a job has a list of arguments")
@@ -204,7 +209,7 @@ class JobType(Generic[P, R]):
 
 
 def _check_signature(name: str, signature: inspect.Signature) -> range:
-    """Return how many positional arguments fit, for sure and without binding them."""
+    """Return the numbers of positional arguments that certainly match, so need no binding."""
     least = most = 0
     for parameter in signature.parameters.values():
         required = parameter.default is inspect.Parameter.empty
@@ -223,6 +228,6 @@ def _check_signature(name: str, signature: inspect.Signature) -> range:
 
 
 def place(function: Callable[..., Any]) -> str:
-    """Return where a function is defined, for messages."""
+    """Return module and name of a function, for messages."""
     module = getattr(function, "__module__", "?")
     return f"{module}.{getattr(function, '__qualname__', repr(function))}"

@@ -1,4 +1,4 @@
-"""Moments of a worker's life that an application can hook into."""
+"""Events in the life of a worker, for which an application can add callbacks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Callback", "Event", "Events"]
 Event: TypeAlias = Literal["startup", "quiet", "shutdown", "exit", "heartbeat", "beat"]
 Callback: TypeAlias = Callable[[], object]
 
-_LAST_FIRST = ("quiet", "shutdown", "exit")  # what was opened first is closed last
+_LAST_FIRST = ("quiet", "shutdown", "exit")  # so that resources opened first are closed last
 
 
 class Events:
@@ -25,10 +25,11 @@ class Events:
         """Return a decorator that adds a callback.
 
         Raises:
-            ConfigError: There is no such event.
+            ConfigError: The event is unknown.
         """
         if event not in self._callbacks:
-            raise ConfigError(f"event {event!r}: there is {', '.join(self._callbacks)}")
+            known = ", ".join(self._callbacks)
+            raise ConfigError(f"unknown event {event!r}; expected one of {known}")
 
         def add(callback: Callback) -> Callback:
             self._callbacks[event].append(callback)
@@ -37,6 +38,6 @@ class Events:
         return add
 
     def callbacks(self, event: Event) -> Sequence[Callback]:
-        """Return what to call, in order."""
-        every = self._callbacks[event]
-        return every[::-1] if event in _LAST_FIRST else list(every)
+        """Return the callbacks of an event, in the order in which to call them."""
+        added = self._callbacks[event]
+        return added[::-1] if event in _LAST_FIRST else list(added)

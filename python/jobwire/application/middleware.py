@@ -1,4 +1,4 @@
-"""Middleware in order, outermost first. [PUSH-7] [EXEC-6]"""
+"""Chains of middleware, outermost first. [PUSH-7] [EXEC-6]"""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["MiddlewareChain", "arun", "is_async", "run"]
 M = TypeVar("M", bound=Callable[..., Any])
 
 
-class _Fresh:
-    """A middleware class: each call is made to an instance of its own."""
+class _PerCall:
+    """A middleware class; each call gets a new instance."""
 
     def __init__(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.kind = kind
@@ -32,14 +32,14 @@ class _Fresh:
 class MiddlewareChain(Sequence[M], Generic[M]):
     """A list of middleware: functions, other callables, or classes.
 
-    A function is called with the subject (client: the item; server: the job) and `call_next`. Of
-    a class, a fresh instance is made for every call, from the arguments given to `add`, and
-    called in the same way.
+    A function is called with the subject (client: the item; server: the job) and `call_next`. For
+    a class, each call makes a new instance with the arguments of `add`, and calls that instance in
+    the same way.
 
         chain.add(Timing, unit="ms")
         chain.insert_before(Timing, tenant)
 
-    Changes count from the next push, or from the start of the worker.
+    Changes take effect with the next push, or with the next start of a worker.
     """
 
     def __init__(self, middleware: Iterable[M | type] = ()) -> None:
@@ -47,50 +47,50 @@ class MiddlewareChain(Sequence[M], Generic[M]):
         self.extend(middleware)
 
     def add(self, middleware: M | type, *args: Any, **kwargs: Any) -> None:
-        """Add it innermost. One that is in the chain already moves."""
+        """Add middleware as the innermost one, or move it there."""
         self._place(len(self._entries), middleware, args, kwargs)
 
     append = add
 
     def extend(self, middleware: Iterable[M | type]) -> None:
-        """Add several, the last one innermost."""
-        for each in middleware:
-            self.add(each)
+        """Add several middleware, the last one innermost."""
+        for added in middleware:
+            self.add(added)
 
     def __iadd__(self, middleware: Iterable[M | type]) -> Self:
         self.extend(middleware)
         return self
 
     def prepend(self, middleware: M | type, *args: Any, **kwargs: Any) -> None:
-        """Add it outermost. One that is in the chain already moves."""
+        """Add middleware as the outermost one, or move it there."""
         self._place(0, middleware, args, kwargs)
 
     def insert_before(
         self, other: M | type, middleware: M | type, *args: Any, **kwargs: Any
     ) -> None:
-        """Add it just outside of `other`.
+        """Add middleware next to `other`, on its outer side.
 
         Raises:
             ConfigError: `other` is not in the chain.
         """
-        self._beside(other, 0, middleware, args, kwargs)
+        self._place_next_to(other, 0, middleware, args, kwargs)
 
     def insert_after(
         self, other: M | type, middleware: M | type, *args: Any, **kwargs: Any
     ) -> None:
-        """Add it just inside of `other`.
+        """Add middleware next to `other`, on its inner side.
 
         Raises:
             ConfigError: `other` is not in the chain.
         """
-        self._beside(other, 1, middleware, args, kwargs)
+        self._place_next_to(other, 1, middleware, args, kwargs)
 
     def remove(self, middleware: M | type) -> None:
-        """Take it out, if it is there."""
-        self._entries = [each for each in self._entries if not _is(each, middleware)]
+        """Remove middleware, if it is in the chain."""
+        self._entries = [entry for entry in self._entries if not _is(entry, middleware)]
 
     def clear(self) -> None:
-        """Take all out."""
+        """Remove all middleware."""
         self._entries = []
 
     @overload
@@ -109,12 +109,12 @@ class MiddlewareChain(Sequence[M], Generic[M]):
         return len(self._entries)
 
     def __contains__(self, middleware: object) -> bool:
-        return any(_is(each, middleware) for each in self._entries)
+        return any(_is(entry, middleware) for entry in self._entries)
 
     def __repr__(self) -> str:
         return f"<Chain {self._entries}>"
 
-    def _beside(
+    def _place_next_to(
         self, other: M | type, after: int, middleware: M | type, args: Any, kwargs: Any
     ) -> None:
         if other not in self:
@@ -122,13 +122,13 @@ class MiddlewareChain(Sequence[M], Generic[M]):
         if _is(cast("M", other), middleware):
             return
         self.remove(middleware)
-        place = next(i for i, each in enumerate(self._entries) if _is(each, other))
-        self._place(place + after, middleware, args, kwargs)
+        index = next(i for i, entry in enumerate(self._entries) if _is(entry, other))
+        self._place(index + after, middleware, args, kwargs)
 
     def _place(self, index: int, middleware: M | type, args: Any, kwargs: Any) -> None:
         if not callable(middleware):
             raise ConfigError(
-                f"middleware {middleware!r} cannot be called; give a function "
+                f"middleware {middleware!r} is not callable; give a function "
                 "(subject, call_next) or a class with such a __call__"
             )
         if isinstance(middleware, type):
@@ -138,26 +138,28 @@ class MiddlewareChain(Sequence[M], Generic[M]):
                     "__call__(self, subject, call_next)"
                 )
         elif args or kwargs:
-            raise ConfigError(f"middleware {middleware!r} is no class, so it takes no arguments")
-        entries = [each for each in self._entries[:index] if not _is(each, middleware)]
-        rest = [each for each in self._entries[index:] if not _is(each, middleware)]
-        entry = _Fresh(middleware, args, kwargs) if isinstance(middleware, type) else middleware
-        self._entries = [*entries, cast("M", entry), *rest]
+            raise ConfigError(
+                f"middleware {middleware!r} is not a class; only a class takes arguments here"
+            )
+        outer = [entry for entry in self._entries[:index] if not _is(entry, middleware)]
+        inner = [entry for entry in self._entries[index:] if not _is(entry, middleware)]
+        added = _PerCall(middleware, args, kwargs) if isinstance(middleware, type) else middleware
+        self._entries = [*outer, cast("M", added), *inner]
 
 
 def is_async(middleware: Callable[..., Any]) -> bool:
-    """Whether a middleware, or any callable, is `async def`."""
-    kind = middleware.kind if isinstance(middleware, _Fresh) else type(middleware)
+    """True if a middleware, or any callable, is `async def`."""
+    kind = middleware.kind if isinstance(middleware, _PerCall) else type(middleware)
     return iscoroutinefunction(middleware) or iscoroutinefunction(
         getattr_static(kind, "__call__", None)
     )
 
 
 def run(chain: Sequence[Callable[..., Any]], subject: Any, last: Callable[[], Any]) -> Any:
-    """Return what the chain makes of calling `last`, all of it sync.
+    """Call a chain of sync middleware around `last`, and return its result.
 
     Raises:
-        ConfigError: One of them is `async def`.
+        ConfigError: A middleware is `async def`.
     """
     chain = tuple(chain)
 
@@ -166,9 +168,9 @@ def run(chain: Sequence[Callable[..., Any]], subject: Any, last: Callable[[], An
             return last()
         result = chain[index](subject, partial(layer, index + 1))
         if iscoroutine(result):
-            result.close()  # nobody will await it
+            result.close()  # it is never awaited
             raise ConfigError(
-                f"middleware {chain[index]!r} is async, so only asyncio can enqueue through it: "
+                f"middleware {chain[index]!r} is async, so it works only with asyncio; "
                 "use aenqueue or AsyncClient, or make it sync"
             )
         return result
@@ -177,15 +179,16 @@ def run(chain: Sequence[Callable[..., Any]], subject: Any, last: Callable[[], An
 
 
 async def arun(chain: Sequence[Callable[..., Any]], subject: Any, last: Callable[[], Any]) -> Any:
-    """Return what a chain of sync and async middleware makes of calling `last`, which is sync.
+    """Call a chain of sync and async middleware around `last`, which is sync.
 
     Raises:
-        ConfigError: A sync one has looked at what an async one inside of it returns.
+        ConfigError: A sync middleware used the result of an async one inside it.
     """
     chain = tuple(chain)
-    kinds = [is_async(each) for each in chain]
+    kinds = [is_async(middleware) for middleware in chain]
 
-    def layer(index: int) -> Any:  # the result, or, with an async one from here on, its promise
+    # Returns the result; a coroutine, if a middleware from `index` on is async.
+    def layer(index: int) -> Any:
         if index == len(chain):
             return last()
         if kinds[index]:
@@ -203,11 +206,11 @@ async def arun(chain: Sequence[Callable[..., Any]], subject: Any, last: Callable
         finally:
             ignored = iscoroutine(inner) and inner is not result
             if ignored:
-                inner.close()  # nobody will await it
+                inner.close()  # it is never awaited
         if ignored:
             raise ConfigError(
-                f"middleware {chain[index]!r} is sync and outside of an async one, so it has to "
-                "return call_next() as it is; make it async too, or place it further inside"
+                f"middleware {chain[index]!r} is sync and outside an async one, so it must return "
+                "call_next() unchanged; make it async, or place it inside the async one"
             )
         return result
 
@@ -219,4 +222,4 @@ async def arun(chain: Sequence[Callable[..., Any]], subject: Any, last: Callable
 
 
 def _is(entry: Any, middleware: object) -> bool:
-    return (entry.kind if isinstance(entry, _Fresh) else entry) is middleware
+    return (entry.kind if isinstance(entry, _PerCall) else entry) is middleware

@@ -1,4 +1,4 @@
-"""Everything a client does, as operations; the sync and asyncio clients only run them."""
+"""The operations of a client; the sync and asyncio clients only run them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from jobwire.protocol.wire import Confirm, Local, Op
 __all__ = ["GenerationSetting", "Producer", "make_confirm", "make_producer"]
 
 GenerationSetting = Literal["auto", 7, 8]
-DETECT_EVERY = 60.0  # seconds for which the fleet is taken to stay the same
+DETECT_INTERVAL_S = 60.0  # during which the generation of the fleet is assumed not to change
 MOST_TEMPLATES = 1_000
 _REMEMBERED = frozenset([str, int, bool, float, type(None)])
 
@@ -44,16 +44,16 @@ class Producer:
 
     Args:
         keys: Key names.
-        generation: How to write times; `auto` asks the processes in Redis. [GEN-5]
-        strict_args: What to do with arguments that JSON does not have.
-        middleware: Client middleware, outermost first; looked at with every push. [PUSH-7]
+        generation: Generation of the times to write; `auto` asks the processes in Redis. [GEN-5]
+        strict_args: Treatment of arguments for which JSON has no type.
+        middleware: Client middleware, outermost first; read again for every push. [PUSH-7]
         clock: Returns epoch seconds.
-        new_jid: Returns a fresh job id. [PAY-9]
+        new_jid: Returns a new job id. [PAY-9]
         draw: Returns a uniform number in [0, 1).
-        new_jids: Returns so many fresh job ids.
-        confirm: How many replicas have to have a job before a push counts as done. [PUSH-8]
-        transport: Where the jobs go; Redis by default.
-        warn: Called with what `strict_args="warn"` has to say.
+        new_jids: Returns a given number of new job ids.
+        confirm: Replicas that must confirm a job before a push counts as done. [PUSH-8]
+        transport: Destination of the jobs; Redis by default.
+        warn: Called with the warnings of `strict_args="warn"`.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class Producer:
         warn: Callable[[str], object] = lambda _: None,
     ) -> None:
         if generation not in ("auto", 7, 8):
-            raise ConfigError(f"generation: {generation!r} is neither 'auto' nor 7 nor 8")
+            raise ConfigError(f"generation: {generation!r} is not one of 'auto', 7, 8")
         if strict_args not in ("raise", "warn", "off"):
-            raise ConfigError(f"strict_args: {strict_args!r} is none of 'raise', 'warn', 'off'")
+            raise ConfigError(f"strict_args: {strict_args!r} is not one of 'raise', 'warn', 'off'")
         self.keys = keys
         self.middleware = middleware
         self._strict = strict_args
@@ -90,24 +90,24 @@ class Producer:
         self._detected: tuple[Generation, float] | None = None
 
     def generation(self) -> Op[Generation]:
-        """Return the generation to write, asking at most once a minute. [GEN-5]"""
+        """Return the generation to write; asks Redis at most once a minute. [GEN-5]"""
         now = self._clock()
         known = self._known_generation(now)
         if known is not None:
             return known
-        if self._transport.diverted:
-            return 8  # there is nobody to ask
+        if self._transport.overrides:
+            return 8  # no Redis to ask
         try:
-            found = yield from detect_generation(self.keys)
-        except NoReply as error:  # it was only a question
+            detected = yield from detect_generation(self.keys)
+        except NoReply as error:  # only reads were sent
             raise RedisUnreachable(f"{error}; nothing was written") from error
-        self._detected = found, now
-        return found
+        self._detected = detected, now
+        return detected
 
     def _known_generation(self, now: float) -> Generation | None:
         if self._setting != "auto":
             return self._setting
-        if self._detected is None or not 0 <= now - self._detected[1] < DETECT_EVERY:
+        if self._detected is None or not 0 <= now - self._detected[1] < DETECT_INTERVAL_S:
             return None
         return self._detected[0]
 
@@ -128,11 +128,12 @@ class Producer:
             class_name: Wire class.
             args: Positional arguments.
             options: As in `Options`.
-            at: When to run; None for at once.
-            soon: `at` may be relative, and a time that is not in the future means at once
-                [SCHED-2] [SCHED-3]. Otherwise `at` is absolute and always scheduled.
-            jid: The job id, if not a fresh one.
-            fields: Further payload fields.
+            at: Time to run at; None to run at once.
+            soon: If True, `at` may be relative, and a job whose time is not in the future runs at
+                once [SCHED-2] [SCHED-3]. If False, `at` is absolute and the job is always
+                scheduled.
+            jid: The job id; default: a new one.
+            fields: More payload fields.
         """
         now = self._clock()
         moment = _moment(at, now=now, soon=soon)
@@ -161,12 +162,12 @@ class Producer:
                     strict=self._strict,
                 )
         except InvalidJob as error:
-            raise _of(class_name, error) from None
+            raise _with_class(class_name, error) from None
         if item is not None:
             ready = yield from self._pass(item, now=now, generation=generation)
         if ready is None:
             return None
-        if self._transport.diverted:
+        if self._transport.overrides:
             yield from deliver(self._transport, [ready])
         else:
             yield from push(self.keys, [ready], self._confirm)
@@ -184,25 +185,25 @@ class Producer:
     ) -> Op[list[str | None]]:
         """Push a job for each list of arguments; return their ids in order.
 
-        All are checked before the first is written. A job that middleware stopped has None in
-        its place. [BULK-1] [BULK-2] [BULK-3] [BULK-4] [BULK-5] [BULK-6]
+        All jobs are checked before the first one is written. A job that middleware stopped has
+        None in place of its id. [BULK-1] [BULK-2] [BULK-3] [BULK-4] [BULK-5] [BULK-6]
         """
         now = self._clock()
-        every = list(args_list)
+        all_args = list(args_list)
         moments = bulk_times(
-            len(every),
+            len(all_args),
             at=_absolute(at, now=now),
             spread_interval=spread_interval,
             now=now,
-            draws=[self._draw() for _ in every] if spread_interval is not None else (),
+            draws=[self._draw() for _ in all_args] if spread_interval is not None else (),
         )
         generation = yield from self.generation()
-        checked = _checked_fields(fields)
-        jids = self._new_jids(len(every))
+        checked_fields = _checked_fields(fields)
+        jids = self._new_jids(len(all_args))
         jobs: list[ReadyPayload | None] = []
         template: Template | None = None
         tail = b""
-        for args, moment, jid in zip(every, moments, jids, strict=True):
+        for args, moment, jid in zip(all_args, moments, jids, strict=True):
             try:
                 if self._strict == "warn":
                     args = self._accept(class_name, args)
@@ -217,38 +218,40 @@ class Producer:
                     now=now,
                     generation=generation,
                     at=moment,
-                    fields=checked,
+                    fields=checked_fields,
                     strict=self._strict,
                 )
             except InvalidJob as error:
-                where = f"job {len(jobs)}: {error.field}"
-                raise _of(class_name, InvalidJob(error.rule, where, error.problem)) from None
+                field = f"job {len(jobs)}: {error.field}"
+                raise _with_class(
+                    class_name, InvalidJob(error.rule, field, error.problem)
+                ) from None
             jobs.append((yield from self._pass(item, now=now, generation=generation)))
             if not self.middleware:
                 template = Template(item, now=now, generation=generation)
                 tail = template.tail(now)
-        passed = [job for job in jobs if job is not None]
-        if self._transport.diverted:
-            yield from deliver(self._transport, passed)
+        accepted = [job for job in jobs if job is not None]
+        if self._transport.overrides:
+            yield from deliver(self._transport, accepted)
         else:
-            yield from push_bulk(self.keys, passed, self._confirm)
+            yield from push_bulk(self.keys, accepted, self._confirm)
         return [None if job is None else job.jid for job in jobs]
 
     def cancel(self, jid: str) -> Op[int]:
-        """Ask an iterable job to end; return the epoch second of the first such wish. [ITER-7]"""
+        """Cancel an iterable job; return the epoch second of the first cancellation. [ITER-7]"""
         now = self._clock()
-        if self._transport.diverted:
-            self._transport.diverted[-1].cancel(jid)
+        if self._transport.overrides:
+            self._transport.overrides[-1].cancel(jid)
             return int(now)
         return (yield from iteration.cancel(self.keys, jid, now=now))
 
     def _accept(self, class_name: str, args: Sequence[Any]) -> list[Any]:
-        """Return the arguments as JSON has them, saying which one it does not have. [PUSH-5]"""
+        """Return the arguments, with a warning if a value had to be converted. [PUSH-5]"""
         try:
             return check_args(args)
         except InvalidJob as error:
-            converted = check_args(args, strict="off")  # or it is refused after all
-            self._warn(f"{_of(class_name, error)}; it was converted")
+            converted = check_args(args, strict="off")  # raises if it cannot be converted
+            self._warn(f"{_with_class(class_name, error)}; it was converted")
             return converted
 
     def _template(
@@ -259,16 +262,16 @@ class Producer:
         now: float,
         generation: Generation,
     ) -> Template | None:
-        """Return the template for jobs like this one; None if such jobs are not remembered."""
+        """Return the template for jobs like this one; None if their options cannot be a key."""
         values = options.values()
-        # With the types, because True is equal to 1.
-        kinds = (type(class_name), *map(type, values))
-        key = (class_name, moment is None, generation, *options, *values, *kinds)
+        # The key has the types, because True is equal to 1.
+        types = (type(class_name), *map(type, values))
+        key = (class_name, moment is None, generation, *options, *values, *types)
         try:
-            found = self._templates.get(key)
-        except TypeError:  # a list of tags, or nothing that could be written
+            template = self._templates.get(key)
+        except TypeError:  # a value is not hashable: a list of tags, or an invalid value
             return None
-        if found is None and _REMEMBERED.issuperset(kinds):
+        if template is None and _REMEMBERED.issuperset(types):
             item = build(
                 class_name,
                 (),
@@ -278,16 +281,16 @@ class Producer:
                 generation=generation,
                 at=moment,
             )
-            found = Template(item, now=now, generation=generation)
+            template = Template(item, now=now, generation=generation)
             if len(self._templates) >= MOST_TEMPLATES:
                 self._templates.clear()
-            self._templates[key] = found
-        return found
+            self._templates[key] = template
+        return template
 
     def _pass(
         self, item: JobFields, *, now: float, generation: Generation
     ) -> Op[ReadyPayload | None]:
-        """Send an item through the middleware; None if that stopped it. [PUSH-7]"""
+        """Pass an item through the middleware; return None if that stopped it. [PUSH-7]"""
         if self.middleware:
             through = (self.middleware, item, lambda: item)
             passed = yield Local(
@@ -299,26 +302,27 @@ class Producer:
         return finalize(item, now=now, generation=generation)
 
 
-_WRITTEN = ("class", "args", "jid", "at", "queue", "retry", "enqueued_at")  # by parameter or push
+# Fields that parameters set, or that a push or a worker writes. [PAY-14]
+_WRITTEN = ("class", "args", "jid", "at", "queue", "retry", "enqueued_at")
 _FAILURE = ("retry_count", "failed_at", "retried_at", "error_message", "error_class")
-_OWNED = frozenset([*_WRITTEN, *_FAILURE, "error_backtrace"])  # [PAY-14]
+_OWNED = frozenset([*_WRITTEN, *_FAILURE, "error_backtrace"])
 
 
 def _checked_fields(fields: Mapping[str, Any] | None) -> Mapping[str, Any]:
     for field in fields or {}:
         if not isinstance(field, str):
-            raise InvalidJob("PUSH-5", "fields", f"key {field!r} is not text")
+            raise InvalidJob("PUSH-5", "fields", f"key {field!r} is not a string")
         if field in _OWNED:
             raise InvalidJob(
                 "PUSH-4",
                 f"fields[{field!r}]",
-                "has a parameter of its own, or is for workers to write",
+                "cannot be set here; a parameter sets it, or only workers write it",
             )
     return fields or {}
 
 
-def _of(class_name: str, error: InvalidJob) -> InvalidJob:
-    """Return an error that says which job it is about."""
+def _with_class(class_name: str, error: InvalidJob) -> InvalidJob:
+    """Return the error with the class of its job."""
     if error.field != "class":
         error.job_class = class_name
     return error
@@ -338,18 +342,18 @@ def _absolute(at: When | Sequence[When] | None, *, now: float) -> float | Sequen
         return None
     if isinstance(at, Sequence):
         return [
-            times.absolute(each, now=now, field=f"at[{index}]") for index, each in enumerate(at)
+            times.absolute(job_at, now=now, field=f"at[{index}]") for index, job_at in enumerate(at)
         ]
     return times.absolute(at, now=now)
 
 
 def new_jid() -> str:
-    """Return a fresh job id: 24 hex digits from the system's random source. [PAY-9]"""
+    """Return a new job id: 24 hex digits from the system's random source. [PAY-9]"""
     return os.urandom(12).hex()
 
 
 def new_jids(count: int) -> list[str]:
-    """Return `count` fresh job ids, from one call to the system."""
+    """Return `count` new job ids, from one call to the system."""
     digits = os.urandom(12 * count).hex()
     return [digits[start : start + 24] for start in range(0, 24 * count, 24)]
 
@@ -379,7 +383,9 @@ def make_producer(
 
 
 def make_confirm(wait_replicas: int, timeout: float) -> Confirm | None:
-    """Return what a client asks of replicas; they get half of its own timeout. [ENV-3]"""
+    """Return the confirmation to ask of replicas, within half of the client's timeout. [ENV-3]"""
     if type(wait_replicas) is not int or wait_replicas < 0:
-        raise ConfigError(f"wait_replicas: {wait_replicas!r} is not a number of replicas from 0")
+        raise ConfigError(
+            f"wait_replicas: {wait_replicas!r} is not a number of replicas (0 or more)"
+        )
     return Confirm(wait_replicas, timeout / 2) if wait_replicas else None

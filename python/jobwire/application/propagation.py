@@ -1,4 +1,4 @@
-"""Context variables that travel with a job."""
+"""Context variables that travel in the payload of a job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Propagation"]
 
 
 class Propagation:
-    """Writes variables to a payload field and reads them from there.
+    """Writes context variables to a payload field, and restores them from it.
 
     Args:
         field: The payload field.
@@ -31,7 +31,7 @@ class Propagation:
     def attach(
         self, item: JobFields, call_next: Callable[[], JobFields | None]
     ) -> JobFields | None:
-        """Client middleware: put the values of this moment into the item."""
+        """Put the current values into the item; this is client middleware."""
         missing = object()
         values = {name: var.get(missing) for name, var in self._variables.items()}
         if present := {name: value for name, value in values.items() if value is not missing}:
@@ -40,7 +40,7 @@ class Propagation:
 
     @contextmanager
     def restore(self, job: Job) -> Iterator[None]:
-        """Set the variables as they were where the job was enqueued."""
+        """Set the variables to the values that they had when the job was enqueued."""
         values = job.get(self._field)
         tokens = [
             (var, var.set(values[name]))

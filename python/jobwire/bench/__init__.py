@@ -1,7 +1,7 @@
-"""What `jobwire bench` does: measure a Redis and a machine, in a namespace of its own."""
+"""The bench behind `jobwire bench`: measures a Redis and a machine, in its own namespace."""
 
 from jobwire.bench.result import Result, Surroundings
 from jobwire.bench.scenarios import Plan, run
-from jobwire.bench.stage import BenchFailed, BenchStage
+from jobwire.bench.server import BenchFailed, BenchServer
 
-__all__ = ["BenchFailed", "BenchStage", "Plan", "Result", "Surroundings", "run"]
+__all__ = ["BenchFailed", "BenchServer", "Plan", "Result", "Surroundings", "run"]

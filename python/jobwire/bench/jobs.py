@@ -1,4 +1,4 @@
-"""The jobs that are measured."""
+"""The jobs of the bench."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import time
 
 from jobwire.application.app import App
 
-__all__ = ["WAIT", "make_app"]
+__all__ = ["JOB_WAIT_S", "make_app"]
 
-WAIT = 0.01  # seconds that a job of the I/O-bound kinds waits
+JOB_WAIT_S = 0.01  # the time that an I/O-bound job waits
 
 
 def make_app(url: str | None, namespace: str) -> App:
@@ -28,21 +28,21 @@ def make_app(url: str | None, namespace: str) -> App:
 
     @app.job(name="Waiting")
     def waiting(number: int) -> None:
-        time.sleep(WAIT)
+        time.sleep(JOB_WAIT_S)
 
     @app.job(name="AsyncWaiting")
     async def async_waiting(number: int) -> None:
-        await asyncio.sleep(WAIT)
+        await asyncio.sleep(JOB_WAIT_S)
 
     @app.job(name="Lone")
     def lone(sent: float) -> None:
-        """Tell the bench how long ago it was enqueued."""
+        """Tell the bench the time since the job was enqueued."""
         say({"seconds": time.time() - sent})
 
     return app
 
 
-def say(words: dict[str, float]) -> None:
-    """Write a line to the process that started this one."""
-    sys.stdout.write(json.dumps(words) + "\n")
+def say(message: dict[str, float]) -> None:
+    """Write a message to the process that started this one."""
+    sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()

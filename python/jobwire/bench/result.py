@@ -1,4 +1,4 @@
-"""What was measured, and what it says about the limit."""
+"""Results of the bench, and the limit that each of them hit."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from math import ceil
 
 __all__ = ["Result", "Surroundings", "limit_of", "percentile"]
 
-BUSY = 0.8  # of a core: what has no room for much more
-MOSTLY = 0.5  # of the time
+BUSY = 0.8  # share of a core above which there is hardly room for more
+MOSTLY = 0.5  # share of the time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """Where the figures come from.
+    """The server and machine of the figures.
 
     Attributes:
-        server: Product and version.
-        other_clients: Connections of others; what they do is in the server's figures.
-        round_trip_ms: Of a PING, the median.
-        cores: Of this machine.
+        server: Product and version of the server.
+        other_clients: Connections of other clients; the server's figures include their load.
+        round_trip_ms: Median duration of a PING.
+        cores: Number of cores of this machine.
         load: Processes that ran or waited to run during the last minute; None if unknown.
     """
 
@@ -33,20 +33,20 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One row.
+    """The result of one measurement.
 
     Attributes:
-        name: For programs.
-        title: For people.
-        jobs: How many.
-        seconds: For all of them.
-        rate: Jobs a second; None where each waits for the one before.
-        round_trips_per_job: How often one of our processes waited for Redis; None if not counted.
-        client_cpu: Cores that our processes used.
-        server_cpu: Cores that the server used, for others as well; None if it does not tell.
-        p50_ms: Half of the jobs took no longer.
-        p99_ms: Of a hundred jobs, 99 took no longer.
-        limit: What kept it from being faster.
+        name: Its name, for programs.
+        title: Its name, for people.
+        jobs: Number of jobs.
+        seconds: Time for all jobs.
+        rate: Jobs per second; None if each job waits for the one before.
+        round_trips_per_job: Round trips of the bench's processes for each job; None if not counted.
+        client_cpu: Cores that the bench's processes used.
+        server_cpu: Cores that the server used, for all its clients; None if it does not tell.
+        p50_ms: Median latency.
+        p99_ms: 99th percentile of the latency.
+        limit: The limit that kept it from being faster.
     """
 
     name: str
@@ -71,15 +71,15 @@ def limit_of(
     cores: int,
     load: float | None = None,
 ) -> str:
-    """Return what kept a run from being faster.
+    """Return the limit that kept a run from being faster.
 
     Args:
-        client_cpu: Cores that our processes used.
-        processes: How many of ours there were; one does not use much more than a core.
+        client_cpu: Cores that the bench's processes used.
+        processes: Number of these processes; one cannot use much more than one core.
         server_cpu: Cores that the server used.
-        waiting: Share of the time that round trips take on an idle server.
-        cores: Of this machine.
-        load: Processes of others that wanted them.
+        waiting: Share of the time that the round trips would take on an idle server.
+        cores: Number of cores of this machine.
+        load: Processes on this machine that ran or waited to run.
     """
     if server_cpu is not None and server_cpu >= BUSY:
         return "the server's core"
@@ -95,5 +95,5 @@ def limit_of(
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the smallest value that so large a share of the values does not exceed."""
+    """Return the smallest value that at least `share` of the values do not exceed."""
     return sorted(values)[max(ceil(len(values) * share) - 1, 0)]

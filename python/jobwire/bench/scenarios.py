@@ -1,4 +1,4 @@
-"""What is measured, one after the other."""
+"""The measurements of the bench, in order."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from jobwire.application.aio import AsyncClient
-from jobwire.bench.jobs import WAIT
+from jobwire.bench.jobs import JOB_WAIT_S
 from jobwire.bench.result import BUSY, Result, Surroundings, limit_of, percentile
-from jobwire.bench.stage import BenchStage, BenchWorker
+from jobwire.bench.server import BenchServer, BenchWorker
 
 __all__ = ["Plan", "run"]
 
-CALLERS = 100  # tasks that enqueue at a time
-WARM = 200  # jobs before those that count: a worker fetches more at once when jobs prove quick
-POLL = 0.05  # seconds between looks for due jobs
-PAUSE = 0.03  # seconds between two lone jobs, for the worker to be idle again
+CALLERS = 100  # tasks that enqueue at the same time
+WARM_UP_JOBS = 200  # before the measured ones: a worker fetches more at once if jobs are quick
+POLL_INTERVAL_S = 0.05
+LONE_JOB_INTERVAL_S = 0.03  # long enough for the worker to be idle again
 PINGS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much of everything.
+    """Sizes of the measurements.
 
     Attributes:
-        jobs: Of each run.
-        lone: Jobs that are enqueued one at a time, to an idle worker.
-        waiting: Jobs that wait.
-        concurrency: Jobs at a time, of a worker process.
-        processes: Worker processes of the last drain.
+        jobs: Number of jobs of each run.
+        lone: Number of jobs that are enqueued one at a time, to an idle worker.
+        waiting: Number of jobs that wait.
+        concurrency: Number of jobs that a worker process runs at the same time.
+        processes: Number of worker processes of the last drain.
     """
 
     jobs: int = 20_000
@@ -43,23 +43,23 @@ class Plan:
 
 
 def run(
-    stage: BenchStage, plan: Plan, tell: Callable[[str], None] = lambda _: None
+    server: BenchServer, plan: Plan, tell: Callable[[str], None] = lambda _: None
 ) -> Iterator[Surroundings | Result]:
-    """Measure; yields the surroundings first, then each result.
+    """Measure; yield the surroundings first, then each result.
 
     Args:
-        stage: Where.
-        plan: How much.
-        tell: Called with what comes next.
+        server: The server and its namespace.
+        plan: The sizes.
+        tell: Called with the title of each measurement, before it starts.
 
     Raises:
-        BenchFailed: A worker did not do what it should.
-        RedisTrouble: The server could not be used.
+        BenchFailed: A worker process failed.
+        RedisTrouble: An operation on the server failed.
     """
     tell("round trips")
-    around = _surroundings(stage)
-    yield around
-    bench = _Bench(stage, plan, around)
+    surroundings = _surroundings(server)
+    yield surroundings
+    bench = _Bench(server, plan, surroundings)
     for title, measure in (
         ("enqueue, one by one", bench.enqueue),
         (f"enqueue, asyncio, {CALLERS} callers", bench.enqueue_async),
@@ -78,18 +78,18 @@ def run(
         yield replace(measure(), title=title)
 
 
-def _surroundings(stage: BenchStage) -> Surroundings:
+def _surroundings(server: BenchServer) -> Surroundings:
     seconds = []
     for _ in range(PINGS):
-        asked = time.perf_counter()
-        stage.do("PING")
-        seconds.append(time.perf_counter() - asked)
-    clients = stage.info("clients").get("connected_clients")
+        sent_at = time.perf_counter()
+        server.do("PING")
+        seconds.append(time.perf_counter() - sent_at)
+    clients = server.info("clients").get("connected_clients")
     load = None
     with suppress(OSError, AttributeError):
         load = round(os.getloadavg()[0], 2)
     return Surroundings(
-        server=f"{stage.server.product} {stage.server.version}",
+        server=f"{server.info_at_start.product} {server.info_at_start.version}",
         other_clients=None if clients is None else int(clients) - 1,
         round_trip_ms=round(percentile(seconds, 0.5) * 1e3, 3),
         cores=os.cpu_count() or 1,
@@ -99,12 +99,12 @@ def _surroundings(stage: BenchStage) -> Surroundings:
 
 @dataclass(slots=True)
 class _Bench:
-    stage: BenchStage
+    server: BenchServer
     plan: Plan
-    around: Surroundings
+    surroundings: Surroundings
 
     def enqueue(self) -> Result:
-        push = self.stage.client.push
+        push = self.server.client.push
 
         def work() -> None:
             for number in range(self.plan.jobs):
@@ -115,7 +115,7 @@ class _Bench:
     def enqueue_async(self) -> Result:
         async def work() -> None:
             numbers = iter(range(self.plan.jobs))
-            async with AsyncClient(self.stage.url, namespace=self.stage.namespace) as client:
+            async with AsyncClient(self.server.url, namespace=self.server.namespace) as client:
 
                 async def caller() -> None:
                     for number in numbers:
@@ -127,7 +127,7 @@ class _Bench:
 
     def enqueue_bulk(self) -> Result:
         def work() -> None:
-            self.stage.client.push_bulk("Nothing", [[n] for n in range(self.plan.jobs)])
+            self.server.client.push_bulk("Nothing", [[n] for n in range(self.plan.jobs)])
 
         return self._enqueued("enqueue_bulk", work)
 
@@ -153,12 +153,12 @@ class _Bench:
 
     def lone(self) -> Result:
         seconds = []
-        with self.stage.workers(1, concurrency=self.plan.concurrency, poll=5.0) as [worker]:
+        with self.server.workers(1, concurrency=self.plan.concurrency, poll=5.0) as [worker]:
             self._warm([worker])
             for _ in range(self.plan.lone):
-                time.sleep(PAUSE)
-                self.stage.client.push("Lone", [time.time()])
-                seconds.append(worker.hear()["seconds"])
+                time.sleep(LONE_JOB_INTERVAL_S)
+                self.server.client.push("Lone", [time.time()])
+                seconds.append(worker.read()["seconds"])
         return Result(
             name="lone",
             title="",
@@ -167,18 +167,20 @@ class _Bench:
             rate=None,
             p50_ms=round(percentile(seconds, 0.5) * 1e3, 3),
             p99_ms=round(percentile(seconds, 0.99) * 1e3, 3),
-            limit="push, notice, fetch: 3 trips",
+            limit="push, notice, fetch: 3 round trips",
         )
 
     def _enqueued(self, name: str, work: Callable[[], None]) -> Result:
-        jobs, trips = self.plan.jobs, self.stage.trips
-        server = self.stage.server_cpu()
-        cpu, made, started = time.process_time(), trips[0], time.perf_counter()
+        jobs = self.plan.jobs
+        server_before = self.server.server_cpu()
+        cpu_before, trips_before = time.process_time(), self.server.trips[0]
+        started = time.perf_counter()
         work()
         seconds = time.perf_counter() - started
-        cpu, made = time.process_time() - cpu, trips[0] - made
-        result = self._result(name, jobs, seconds, cpu, made, server)
-        self.stage.do("UNLINK", self.stage.keys.queue("default"))
+        cpu = time.process_time() - cpu_before
+        trips = self.server.trips[0] - trips_before
+        result = self._result(name, jobs, seconds, cpu, trips, server_before)
+        self.server.do("UNLINK", self.server.keys.queue("default"))
         return result
 
     def _ran(
@@ -191,37 +193,39 @@ class _Bench:
         concurrency: int | None = None,
         due: bool = False,
     ) -> Result:
-        """Run jobs that are all there at the start."""
+        """Measure the run of jobs that all exist at the start."""
         slots = concurrency or self.plan.concurrency
-        self.stage.stock(class_name, jobs, due=due)
-        with self.stage.workers(processes, concurrency=slots, poll=POLL) as workers:
+        self.server.stock(class_name, jobs, due=due)
+        with self.server.workers(processes, concurrency=slots, poll=POLL_INTERVAL_S) as workers:
             self._warm(workers)
-            goal = self.stage.processed() + jobs
+            goal = self.server.processed() + jobs
             before = [worker.ask() for worker in workers]
-            server = self.stage.server_cpu()
+            server_before = self.server.server_cpu()
             started = time.perf_counter()
-            self.stage.open()
-            self.stage.wait_processed(goal, workers)
+            self.server.open()
+            self.server.wait_processed(goal, workers)
             seconds = time.perf_counter() - started
             after = [worker.ask() for worker in workers]
             used = {
-                what: sum(new[what] - old[what] for new, old in zip(after, before, strict=True))
-                for what in ("cpu", "trips")
+                figure: sum(
+                    new[figure] - old[figure] for new, old in zip(after, before, strict=True)
+                )
+                for figure in ("cpu", "trips")
             }
             return self._result(
-                name, jobs, seconds, used["cpu"], int(used["trips"]), server, processes
+                name, jobs, seconds, used["cpu"], int(used["trips"]), server_before, processes
             )
 
     def _waited(self, name: str, class_name: str, slots: int) -> Result:
         result = self._ran(name, class_name, self.plan.waiting, concurrency=slots)
-        if result.jobs / result.seconds >= BUSY * slots / WAIT:
+        if result.jobs / result.seconds >= BUSY * slots / JOB_WAIT_S:
             result = replace(result, limit="the jobs' own waiting")
         return result
 
     def _warm(self, workers: list[BenchWorker]) -> None:
-        goal = self.stage.processed() + WARM
-        self.stage.client.push_bulk("Nothing", [[number] for number in range(WARM)])
-        self.stage.wait_processed(goal, workers)
+        goal = self.server.processed() + WARM_UP_JOBS
+        self.server.client.push_bulk("Nothing", [[number] for number in range(WARM_UP_JOBS)])
+        self.server.wait_processed(goal, workers)
 
     def _result(
         self,
@@ -233,10 +237,10 @@ class _Bench:
         server_before: float | None,
         processes: int = 1,
     ) -> Result:
-        after = self.stage.server_cpu()
-        server = None
-        if server_before is not None and after is not None:
-            server = (after - server_before) / seconds
+        server_after = self.server.server_cpu()
+        server_cpu = None
+        if server_before is not None and server_after is not None:
+            server_cpu = (server_after - server_before) / seconds
         return Result(
             name=name,
             title="",
@@ -245,13 +249,13 @@ class _Bench:
             rate=round(jobs / seconds, 1),
             round_trips_per_job=round(trips / jobs, 4),
             client_cpu=round(cpu / seconds, 3),
-            server_cpu=None if server is None else round(server, 3),
+            server_cpu=None if server_cpu is None else round(server_cpu, 3),
             limit=limit_of(
                 client_cpu=cpu / seconds,
                 processes=processes,
-                server_cpu=server,
-                waiting=trips / processes * self.around.round_trip_ms / 1e3 / seconds,
-                cores=self.around.cores,
-                load=self.around.load,
+                server_cpu=server_cpu,
+                waiting=trips / processes * self.surroundings.round_trip_ms / 1e3 / seconds,
+                cores=self.surroundings.cores,
+                load=self.surroundings.load,
             ),
         )

@@ -1,6 +1,6 @@
-"""How often this process waits for Redis.
+"""A counter of the round trips of this process.
 
-Counted here and not by the server, whose counters have what everybody else asks as well.
+The counters of the server would include the commands of all other clients.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ __all__ = ["count_trips"]
 
 
 def count_trips() -> list[int]:
-    """Count round trips from now on; return the list whose only item is their number.
+    """Count round trips from now on; return a list with one item, their number.
 
-    Those of the connection that waits for notices (`worker/wakeup.py`) are left out: nobody is
-    kept waiting by them. Those whose answer is read later count: they may be.
+    Those of the connection that waits for notices (`worker/fetch/wakeup.py`) do not count,
+    because no job waits for them. Those whose reply is read later do count.
     """
     made = [0]
     send, flush = Connection.send, AsyncConnection._flush
@@ -27,7 +27,7 @@ def count_trips() -> list[int]:
         made[0] += 1
         flush(self)
 
-    # Nothing else in this process uses the classes: it is the bench, or a worker of it.
+    # Only the bench and its workers patch these classes, in their own processes.
     setattr(Connection, "send", counted_send)  # noqa: B010
     setattr(AsyncConnection, "_flush", counted_flush)  # noqa: B010
     return made

@@ -1,8 +1,9 @@
 """A worker process of the bench: `python -m jobwire.bench.worker NAMESPACE CONCURRENCY POLL`.
 
-Redis is in JOBWIRE_REDIS_URL, for a command line is no place for a password. It says on standard
-output when it is ready, and what it has used whenever a line comes on standard input. The end of
-standard input stops it, so it does not outlive the bench.
+The URL of Redis is in JOBWIRE_REDIS_URL, because it may hold a password and other users can read
+a command line. The process writes a line to standard output when it is ready. For each line on
+standard input, it writes the CPU time and the round trips that it has used. The end of standard
+input stops it, so it ends with the bench.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ __all__: list[str] = []
 
 
 def main(namespace: str, concurrency: str, poll: str) -> int:
-    logging.getLogger("jobwire").setLevel(logging.CRITICAL + 1)  # jobs are to fail here
+    logging.getLogger("jobwire").setLevel(logging.CRITICAL + 1)  # the jobs of one run fail
     trips = count_trips()
     app = make_app(os.environ["JOBWIRE_REDIS_URL"], namespace)
 

@@ -20,7 +20,7 @@ from jobwire.errors import JobwireError
 
 __all__ = ["main"]
 
-# Imported when they are called: a worker runs for weeks without what the others need.
+# A command is imported when it is called, so that a worker does not hold the code of the others.
 _COMMANDS = {
     "worker": "jobwire.cli.worker",
     "config": "jobwire.cli.config",
@@ -53,9 +53,9 @@ class _Commands(click.Group):
 def cli() -> None:
     """Client and worker for the Redis wire protocol that Sidekiq speaks.
 
-    Redis is where --redis says, else JOBWIRE_REDIS_URL, the variable that REDIS_PROVIDER names,
-    REDIS_URL, the file with the settings (see `jobwire config`), the server that `jobwire dev`
-    runs in this directory, or redis://localhost:6379/0.
+    The URL of Redis comes from the first of these that is set: --redis, JOBWIRE_REDIS_URL, the
+    variable that REDIS_PROVIDER names, REDIS_URL, the settings file (see `jobwire config`), the
+    server that `jobwire dev` runs in this directory. The default is redis://localhost:6379/0.
 
     Exit status: 0 done; 2 wrong usage or an invalid job; 3 the application cannot be loaded;
     4 Redis cannot be used; 5 a push that may have been written.
@@ -77,10 +77,10 @@ def main() -> None:
 
 
 def _leave(status: int) -> NoReturn:
-    """Exit, also over the heads of threads whose jobs would not end. [SIG-5]
+    """Exit, even if threads still run jobs that do not end. [SIG-5]
 
-    Python's own way out waits for locks that such a thread may keep, and aborts when it writes
-    to the log meanwhile.
+    Python's normal exit would wait for locks that such a thread may hold, and would abort if the
+    thread writes to the log in the meantime.
     """
     if any(thread.name.startswith("jobwire-") for thread in threading.enumerate()):
         flush = threading.Thread(target=sys.stdout.flush, daemon=True)

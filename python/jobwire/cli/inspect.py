@@ -1,4 +1,4 @@
-"""`jobwire inspect`: look at queues, sets and processes, and change them."""
+"""`jobwire inspect`: shows queues, sets and processes, and changes them."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ EXIT_NOT_FOUND = 1
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def inspect() -> None:
-    """Look at queues, sets and processes, and change them.
+    """Show queues, sets and processes, and change them.
 
-    A terminal gets tables, a pipe gets lines with tabs, --json one object a line. Looking changes
-    nothing. Changes of many entries ask first; without a terminal they need --yes.
+    Output is a table on a terminal, lines with tabs in a pipe, and with --json one object per
+    line. Commands that show data change nothing. Changes of many entries ask first; without a
+    terminal they need --yes.
 
-    Exit status: 0 done; 1 something that was named is not there, or you said no; 2 wrong usage;
+    Exit status: 0 done; 1 a named item does not exist, or you answered no; 2 wrong usage;
     4 Redis cannot be used.
     """
 
@@ -57,7 +58,9 @@ def _options(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 namespace_option = click.option("--namespace", default="", help="Prefix of every key.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object per line."
+)
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 view_options = _options(
     redis_option,
@@ -68,7 +71,7 @@ view_options = _options(
         "--watch",
         type=click.FloatRange(min=0.1),
         metavar="SECONDS",
-        help="Show it anew every so many seconds, until Ctrl-C.",
+        help="Update the output every SECONDS, until Ctrl-C.",
     ),
 )
 change_options = _options(redis_option, namespace_option)
@@ -76,12 +79,12 @@ limit_option = click.option(
     "-n",
     "--limit",
     type=click.IntRange(min=0),
-    help="Show so many at most; 0 for all.  [default: 50 on a terminal, else all]",
+    help="Show at most this many; 0 for all.  [default: 50 on a terminal, otherwise all]",
 )
 
 
 def _seconds(_context: click.Context, _option: click.Parameter, value: str | None) -> float | None:
-    """Return `90`, `15m`, `2h`, `30d` in seconds."""
+    """Return the seconds of a time span like `90`, `15m`, `2h` or `30d`."""
     if value is None:
         return None
     units = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -91,22 +94,25 @@ def _seconds(_context: click.Context, _option: click.Parameter, value: str | Non
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < 1e11:
-        raise click.BadParameter(f"{value!r} is no time span; write 90, 15m, 2h or 30d")
+        raise click.BadParameter(f"{value!r} is not a time span; write 90, 15m, 2h or 30d")
     return seconds
 
 
 filter_options = _options(
-    click.option("--class", "class_name", metavar="NAME", help="Of this class; * matches."),
-    click.option("--queue", "queue_name", metavar="NAME", help="For this queue; * matches."),
-    click.option("--jid", help="With just this job id."),
-    click.option("--error", metavar="TEXT", help="Whose error has this in class or message."),
-    click.option("--tag", help="With this tag."),
-    click.option("--text", metavar="TEXT", help="With this anywhere in the payload."),
+    click.option(
+        "--class", "class_name", metavar="NAME", help="Only jobs of this class; * matches."
+    ),
+    click.option("--queue", "queue_name", metavar="NAME", help="Only of this queue; * matches."),
+    click.option("--jid", help="Only the job with this id."),
+    click.option("--error", metavar="TEXT", help="Only with TEXT in the error class or message."),
+    click.option("--tag", help="Only with this tag."),
+    click.option("--text", metavar="TEXT", help="Only with TEXT anywhere in the payload."),
     click.option(
         "--older-than",
         metavar="SPAN",
         callback=_seconds,
-        help="There for so long: 90, 15m, 2h, 30d. Dead and failed jobs count from then on.",
+        help="Only older than 90 (seconds), 15m, 2h or 30d. The age of a dead or failed job "
+        "counts from its death or failure.",
     ),
 )
 
@@ -129,8 +135,8 @@ def _filter(given: dict[str, Any]) -> Filter:
 def _inspector(url: str | None, namespace: str) -> Iterator[Inspector]:
     from jobwire.inspect import Inspector
 
-    found, _ = find_redis(url)
-    with Inspector(found, namespace=namespace) as inspector:
+    redis, _ = find_redis(url)
+    with Inspector(redis, namespace=namespace) as inspector:
         yield inspector
 
 
@@ -143,11 +149,11 @@ def _view(
     watch: float | None,
     limit: int | None = 0,
 ) -> int:
-    """Print what `make` finds, once or again and again."""
+    """Print the sheet that `make` returns, once or repeatedly."""
     from jobwire.cli import inspect_output as output
 
     if watch is not None and as_json:
-        raise click.UsageError("--watch and --json exclude each other")
+        raise click.UsageError("--watch and --json cannot be combined")
     if limit is None:
         limit = 50 if sys.stdout.isatty() and not as_json else 0
     with _inspector(url, namespace) as inspector:
@@ -158,7 +164,7 @@ def _view(
     return EXIT_OK
 
 
-# -- looking
+# -- commands that show data
 
 
 @inspect.command()
@@ -169,7 +175,7 @@ def stats(as_json: bool, **how: Any) -> int:
         from jobwire.cli.inspect_output import to_json
 
         if how.pop("watch") is not None:
-            raise click.UsageError("--watch and --json exclude each other")
+            raise click.UsageError("--watch and --json cannot be combined")
         with _inspector(**how) as inspector:
             click.echo(to_json(inspector.stats()))
         return EXIT_OK
@@ -191,7 +197,7 @@ def history(days: int, **how: Any) -> int:
 @inspect.command()
 @view_options
 def queues(**how: Any) -> int:
-    """Show all queues with size, latency and whether they are paused."""
+    """Show all queues with their size, latency and state."""
     from jobwire.cli import inspect_views as views
 
     return _view(views.queues, **how)
@@ -216,7 +222,7 @@ def _set_command(command: str, name: SetName, text: str) -> None:
         "--scan",
         "pattern",
         metavar="PATTERN",
-        help="Let the server look through payload texts: * and ? match. In no order.",
+        help="Let the server search the payload texts; * and ? match. Gives no order.",
     )
     @filter_options
     @limit_option
@@ -232,31 +238,31 @@ def _set_command(command: str, name: SetName, text: str) -> None:
 
 
 _set_command("scheduled", "schedule", "Show scheduled jobs, the last one due first.")
-_set_command("retries", "retry", "Show jobs that failed and will be retried, the last one first.")
+_set_command("retries", "retry", "Show failed jobs that will be retried, the last one due first.")
 _set_command("dead", "dead", "Show dead jobs, the last one to die first.")
-_set_command("unreadable", "unreadable", "Show what was found in queues and is no job.")
+_set_command("unreadable", "unreadable", "Show entries of queues and sets that are not jobs.")
 
 
 @inspect.command()
 @click.argument("jid")
 @view_options
 def job(jid: str, watch: float | None, as_json: bool, url: str | None, namespace: str) -> int:
-    """Show all about one job, wherever it is. Looks through everything."""
+    """Show all details of one job. Searches all queues and sets."""
     from jobwire.cli import inspect_output as output
     from jobwire.cli import inspect_views as views
 
     if watch is not None:
-        raise click.UsageError("--watch is not for one job")
+        raise click.UsageError("--watch does not work for a single job")
     with _inspector(url, namespace) as inspector:
-        found = _anywhere(inspector, jid)
-        if found is None:
+        entry = _anywhere(inspector, jid)
+        if entry is None:
             return _missing([jid], "anywhere; it may be done, or between two places")
         if as_json:
-            click.echo(output.to_json(views.entry_record(found)))
+            click.echo(output.to_json(views.entry_record(entry)))
             return EXIT_OK
         states = inspector.iterations([jid])
         state = states[0] if states else None
-        output.show(views.one_job(found, state, time.time()), as_json=False)
+        output.show(views.one_job(entry, state, time.time()), as_json=False)
     return EXIT_OK
 
 
@@ -283,7 +289,7 @@ def works(**given: Any) -> int:
 @inspect.command()
 @view_options
 def holdings(**how: Any) -> int:
-    """Show the jobs that jobwire's processes hold so that no crash loses them."""
+    """Show the jobs in the private hashes of jobwire's processes."""
     from jobwire.cli import inspect_views as views
 
     return _view(lambda inspector: views.holdings(inspector, time.time()), **how)
@@ -294,7 +300,7 @@ def holdings(**how: Any) -> int:
 @limit_option
 @view_options
 def iterations(jids: tuple[str, ...], **how: Any) -> int:
-    """Show how far iterable jobs are: those named, or all (which looks at every key)."""
+    """Show the progress of iterable jobs: the named ones, or all (which scans every key)."""
     from jobwire.cli import inspect_views as views
 
     return _view(lambda inspector: views.iterations(inspector, jids, time.time()), **how)
@@ -302,20 +308,20 @@ def iterations(jids: tuple[str, ...], **how: Any) -> int:
 
 @inspect.command()
 @click.argument("class_name", metavar="[CLASS]", required=False)
-@click.option("--minutes", type=click.IntRange(1, 480), help="How many.  [default: 60]")
-@click.option("--hours", type=click.IntRange(1, 72), help="Instead: how many hours.")
+@click.option("--minutes", type=click.IntRange(1, 480), help="Period to show.  [default: 60]")
+@click.option("--hours", type=click.IntRange(1, 72), help="Period to show, in hours.")
 @click.option(
     "--generation",
     type=click.Choice(["7", "8"]),
     default="8",
     show_default=True,
-    help="7: what Sidekiq 7 counted, by minutes only.",
+    help="7: the counters of Sidekiq 7, which has minutes only.",
 )
 @view_options
 def metrics(
     class_name: str | None, minutes: int | None, hours: int | None, generation: str, **how: Any
 ) -> int:
-    """Show executions by class, the most time first; of one CLASS also how long they took."""
+    """Show executions by class, longest total time first; for one CLASS also their durations."""
     from jobwire.cli import inspect_views as views
 
     return _view(
@@ -330,7 +336,7 @@ def metrics(
     )
 
 
-# -- changing
+# -- commands that change data
 
 
 def _place(_context: click.Context, _option: click.Parameter, value: str) -> str:
@@ -338,7 +344,7 @@ def _place(_context: click.Context, _option: click.Parameter, value: str) -> str
         return SETS[value]
     if value.startswith("queue:") and value != "queue:":
         return value
-    raise click.BadParameter(f"{value!r} is none of {', '.join(SETS)} or queue:NAME")
+    raise click.BadParameter(f"{value!r} is not one of {', '.join(SETS)} or queue:NAME")
 
 
 def _bulk(action: Action, *, source: str, doc: str, done: str) -> None:
@@ -353,16 +359,16 @@ def _bulk(action: Action, *, source: str, doc: str, done: str) -> None:
         metavar="PLACE",
         help="scheduled, retries, dead, unreadable" + (", queue:NAME" * (action == "delete")),
     )
-    @click.option("--all", "every", is_flag=True, help="All of them.")
+    @click.option("--all", "every", is_flag=True, help="All jobs of the place.")
     @filter_options
     @yes_option
     @change_options
     def change(jids: tuple[str, ...], place: str, every: bool, yes: bool, **given: Any) -> int:
         only = _filter(given)
         if place.startswith("queue:") and action != "delete":
-            raise click.UsageError(f"{action} is for sets; what is in {place} runs anyway")
+            raise click.UsageError(f"{action} is for sets; jobs in {place} run anyway")
         if bool(jids) + (every or bool(only)) != 1:
-            raise click.UsageError("name jobs by their ids, or say --all or a filter like --class")
+            raise click.UsageError("give ids of jobs, or --all, or a filter like --class")
         with _inspector(given["url"], given["namespace"]) as inspector:
             if jids:
                 return _change_each(inspector, action, place, jids, done)
@@ -379,10 +385,10 @@ _bulk(
     "add_to_queue",
     source="scheduled",
     done="enqueued",
-    doc="Push jobs to their queues now, and let the attempt count as a retry.",
+    doc="Push jobs to their queues now; the attempt counts as a retry.",
 )
 _bulk("kill", source="retries", done="killed", doc="Move jobs to the dead set.")
-_bulk("delete", source="retries", done="deleted", doc="Delete jobs for good.")
+_bulk("delete", source="retries", done="deleted", doc="Delete jobs permanently.")
 
 
 @inspect.command()
@@ -390,8 +396,12 @@ _bulk("delete", source="retries", done="deleted", doc="Delete jobs for good.")
 @click.option(
     "--from", "place", callback=_place, default="scheduled", show_default=True, metavar="PLACE"
 )
-@click.option("--in", "delay", callback=_seconds, metavar="SPAN", help="So much from now: 90, 2h.")
-@click.option("--at", metavar="TIME", help="Then: 2026-12-24T18:00:00Z or epoch seconds.")
+@click.option(
+    "--in", "delay", callback=_seconds, metavar="SPAN", help="Due after this time: 90, 2h."
+)
+@click.option(
+    "--at", metavar="TIME", help="Due at this time: 2026-12-24T18:00:00Z or epoch seconds."
+)
 @change_options
 def reschedule(
     jids: tuple[str, ...],
@@ -401,7 +411,7 @@ def reschedule(
     url: str | None,
     namespace: str,
 ) -> int:
-    """Change when jobs are due."""
+    """Change the time at which jobs are due."""
     from datetime import timedelta
 
     from jobwire.cli.enqueue import _time
@@ -409,7 +419,7 @@ def reschedule(
     if place not in ("schedule", "retry"):
         raise click.UsageError("--from: only scheduled jobs and retries become due")
     if (delay is None) == (at is None):
-        raise click.UsageError("say either --in or --at")
+        raise click.UsageError("give either --in or --at")
     when = _time(at) if at is not None else timedelta(seconds=delay or 0)
     with _inspector(url, namespace) as inspector:
         return _each_of(
@@ -426,7 +436,10 @@ def reschedule(
 @yes_option
 @change_options
 def clear(place: str, yes: bool, url: str | None, namespace: str) -> int:
-    """Delete all of a PLACE in one step: scheduled, retries, dead, unreadable or queue:NAME."""
+    """Delete all jobs of a PLACE in one step.
+
+    PLACE is scheduled, retries, dead, unreadable or queue:NAME.
+    """
     with _inspector(url, namespace) as inspector:
         size = _size(inspector, place)
         if not _agreed(f"Delete all {size:,} jobs of {place}?", yes):
@@ -441,7 +454,7 @@ def clear(place: str, yes: bool, url: str | None, namespace: str) -> int:
 @click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
 @change_options
 def pause(names: tuple[str, ...], url: str | None, namespace: str) -> int:
-    """Tell jobwire's workers to leave queues alone. Sidekiq's own do not look there."""
+    """Pause queues: jobwire's workers fetch no jobs from them. Sidekiq's workers do not stop."""
     with _inspector(url, namespace) as inspector:
         for name in names:
             inspector.pause(name)
@@ -453,7 +466,7 @@ def pause(names: tuple[str, ...], url: str | None, namespace: str) -> int:
 @click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
 @change_options
 def unpause(names: tuple[str, ...], url: str | None, namespace: str) -> int:
-    """Let queues be served again."""
+    """Unpause queues: workers fetch jobs from them again."""
     missing = []
     with _inspector(url, namespace) as inspector:
         for name in names:
@@ -474,33 +487,35 @@ def _signal_command(command: str, text: str) -> None:
         identities: tuple[str, ...], every: bool, yes: bool, url: str | None, namespace: str
     ) -> int:
         if bool(identities) == every:
-            raise click.UsageError("name processes as 'inspect processes' shows them, or say --all")
+            raise click.UsageError(
+                "give processes as 'inspect processes' shows them, or --all for all of them"
+            )
         with _inspector(url, namespace) as inspector:
             known = [
-                each.identity
-                for each in inspector.processes()
-                if not each.embedded or command == "dump"
+                process.identity
+                for process in inspector.processes()
+                if not process.embedded or command == "dump"
             ]
             if every and not _agreed(f"Tell all {len(known)} processes to {command}?", yes):
                 return EXIT_NOT_FOUND
-            missing = [each for each in identities if each not in known]
-            for each in known if every else identities:
-                if each not in missing:
-                    getattr(inspector, command)(each)
-                    click.echo(f"told {each}; it hears that at its next heartbeat")
-        return _missing(missing, "registered, or embedded in another program")
+            missing = [identity for identity in identities if identity not in known]
+            for identity in known if every else identities:
+                if identity not in missing:
+                    getattr(inspector, command)(identity)
+                    click.echo(f"told {identity}; it acts at its next heartbeat")
+        return _missing(missing, "registered, or is embedded in another program")
 
 
 _signal_command("quiet", "Tell processes to fetch no more jobs.")
-_signal_command("stop", "Tell processes to end.")
-_signal_command("dump", "Tell processes to log what their threads do.")
+_signal_command("stop", "Tell processes to stop.")
+_signal_command("dump", "Tell processes to log the stacks of their threads.")
 
 
 @inspect.command()
 @click.argument("jids", metavar="JID...", nargs=-1, required=True)
 @change_options
 def cancel(jids: tuple[str, ...], url: str | None, namespace: str) -> int:
-    """Ask iterable jobs to stop; they do so within seconds, or when they start next."""
+    """Cancel iterable jobs; they stop within seconds, or at their next start."""
     with _inspector(url, namespace) as inspector:
         for jid in jids:
             inspector.cancel(jid)
@@ -512,18 +527,18 @@ def cancel(jids: tuple[str, ...], url: str | None, namespace: str) -> int:
 @click.argument("label")
 @change_options
 def mark_deploy(label: str, url: str | None, namespace: str) -> int:
-    """Mark a deployment in the charts of metrics, with a LABEL such as v1.2."""
+    """Mark a deployment in the metrics charts, with a LABEL such as v1.2."""
     with _inspector(url, namespace) as inspector:
         made = inspector.mark_deploy(label)
-    click.echo(f"marked {label}" if made else f"{label} was marked within this minute already")
+    click.echo(f"marked {label}" if made else f"{label} was already marked in this minute")
     return EXIT_OK
 
 
-# -- parts
+# -- helpers
 
 
 def _how(given: dict[str, Any]) -> dict[str, Any]:
-    """Return those of a view's options that say how to show it."""
+    """Return the options of a view that control its output."""
     names = ("url", "namespace", "as_json", "watch", "limit")
     return {name: given[name] for name in names if name in given}
 
@@ -533,33 +548,33 @@ def _anywhere(inspector: Inspector, jid: str) -> Entry | None:
         if work.job.jid == jid:
             return work.job
     for name in dict.fromkeys(SETS.values()):
-        if found := inspector.find(name, jid):
-            return found
-    for each in inspector.queues():
-        if found := inspector.find_job(each.name, jid):
-            return found
+        if entry := inspector.find(name, jid):
+            return entry
+    for queue_info in inspector.queues():
+        if entry := inspector.find_job(queue_info.name, jid):
+            return entry
     return None
 
 
 def _size(inspector: Inspector, place: str) -> int:
     if place.startswith("queue:"):
         return inspector.queue(place.removeprefix("queue:")).size
-    found = inspector.stats()
+    totals = inspector.stats()
     sizes = {
-        "schedule": found.scheduled,
-        "retry": found.retries,
-        "dead": found.dead,
-        "unreadable": found.unreadable,
+        "schedule": totals.scheduled,
+        "retry": totals.retries,
+        "dead": totals.dead,
+        "unreadable": totals.unreadable,
     }
     return sizes[place]
 
 
 def _agreed(question: str, yes: bool) -> bool:
-    """Ask, on standard error; say whether to go on."""
+    """Ask on standard error; return True if the answer is yes."""
     if yes:
         return True
     if not sys.stdin.isatty():
-        raise click.UsageError(f"{question} Nobody can be asked here: say --yes if you mean it")
+        raise click.UsageError(f"{question} Standard input is not a terminal: add --yes to confirm")
     if click.confirm(question, err=True):
         return True
     click.echo("nothing was changed", err=True)
@@ -567,8 +582,8 @@ def _agreed(question: str, yes: bool) -> bool:
 
 
 def _missing(names: Sequence[str], where: str) -> int:
-    for each in names:
-        click.echo(f"jobwire: {each} is not {where}", err=True)
+    for name in names:
+        click.echo(f"jobwire: {name} is not {where}", err=True)
     return EXIT_NOT_FOUND if names else EXIT_OK
 
 
@@ -582,10 +597,10 @@ def _each_of(
     missing = []
     for jid in jids:
         if place.startswith("queue:"):
-            found = inspector.find_job(place.removeprefix("queue:"), jid)
+            entry = inspector.find_job(place.removeprefix("queue:"), jid)
         else:
-            found = inspector.find(SETS[place], jid)
-        if found is not None and change(found):
+            entry = inspector.find(SETS[place], jid)
+        if entry is not None and change(entry):
             click.echo(f"{done} {jid}")
         else:
             missing.append(jid)
@@ -616,7 +631,8 @@ def _change_all(
     click.echo(f"{done} {swept.done:,}")
     if swept.left:
         click.echo(
-            f"jobwire: {swept.left:,} stay in {place}: they name no queue, or one that is no list",
+            f"jobwire: {swept.left:,} stay in {place}: they name no queue, "
+            "or the key of their queue is not a list",
             err=True,
         )
     return EXIT_OK

@@ -1,4 +1,4 @@
-"""How findings are printed: tables for a terminal, tabs for a pipe, JSON for programs."""
+"""Output of `jobwire inspect`: tables for a terminal, tabs for a pipe, JSON for programs."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ __all__ = [
 ]
 
 
-SMALLEST = 10  # cells of a column that had to give way
-GAP = 3  # cells between two columns
+NARROWEST = 10  # terminal cells of a column that was shortened
+GAP = 3  # terminal cells between two columns
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column.
+    """A column of a table.
 
     Attributes:
-        name: Its head.
-        justify: On which side it is even.
-        style: Of its cells.
-        grow: It shares the width that others leave.
-        fold: It takes several lines rather than to be cut.
-        spare: It is left out where there is no room.
+        name: Its heading.
+        justify: The side on which its cells are aligned.
+        style: The style of its cells.
+        grow: True if it shares the width that the other columns leave.
+        fold: True if a long cell takes several lines instead of being cut.
+        spare: True if it is left out of a terminal that is too narrow.
     """
 
     name: str
@@ -62,17 +62,17 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """Something to print.
+    """A table to print.
 
     Attributes:
-        title: What it is.
-        columns: Of its table.
-        items: What there is, looked up while it is printed.
-        row: Makes of an item its cells, as many as columns.
-        record: Makes of an item what `--json` prints of it, one object a line.
-        summary: Below the table, on a terminal only; called when all rows were printed.
-        problems: What is wrong with the data, for standard error.
-        empty: What to say without rows.
+        title: Its title.
+        columns: Its columns.
+        items: Its items; they may be read from Redis while the table is printed.
+        row: Returns the cells of an item, one for each column.
+        record: Returns the value that `--json` prints for an item, one on each line.
+        summary: Returns text to print below the table, on a terminal only; called after all rows.
+        problems: Problems with the data, printed to standard error.
+        empty: Text to print if there are no rows.
     """
 
     title: str
@@ -91,7 +91,7 @@ def console() -> Console:
 
 
 def show(sheet: Sheet, *, as_json: bool, limit: int | None = None) -> None:
-    """Print a sheet, in the form that suits who reads it."""
+    """Print a sheet: as JSON, as a table on a terminal, or with tabs into a pipe."""
     if as_json:
         for item in islice(sheet.items, limit):
             click.echo(to_json(sheet.record(item)))
@@ -107,10 +107,10 @@ def show(sheet: Sheet, *, as_json: bool, limit: int | None = None) -> None:
 
 
 def watch(make: Callable[[], tuple[Sheet, int | None]], every: float) -> None:
-    """Show a sheet anew every so many seconds, until somebody interrupts.
+    """Show a sheet and update it every `every` seconds, until Ctrl-C.
 
     Raises:
-        click.UsageError: Standard output is no terminal.
+        click.UsageError: Standard output is not a terminal.
     """
     import threading
 
@@ -137,7 +137,7 @@ def _table(sheet: Sheet, limit: int | None, width: int) -> RenderableType:
         [cell if isinstance(cell, Text) else Text(cell) for cell in sheet.row(item)]
         for item in islice(items, limit)
     ]
-    more = limit is not None and len(rows) == limit and next(items, None) is not None
+    is_cut = limit is not None and len(rows) == limit and next(items, None) is not None
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     widths = _widths(sheet.columns, rows, width)
     for index, cells in widths.items():
@@ -155,7 +155,7 @@ def _table(sheet: Sheet, limit: int | None, width: int) -> RenderableType:
         table.add_row(*(row[index] for index in widths))
     parts: list[RenderableType] = [Text(sheet.title, style="bold cyan")]
     parts.append(table if rows else Text(f"  {sheet.empty}", style="dim"))
-    if more:
+    if is_cut:
         parts.append(Text(f"the first {len(rows)}; --limit 0 shows all", style="dim"))
     if sheet.summary:
         parts.append(sheet.summary())
@@ -165,14 +165,14 @@ def _table(sheet: Sheet, limit: int | None, width: int) -> RenderableType:
 def _widths(
     columns: Sequence[Column], rows: Sequence[Sequence[Text]], width: int
 ) -> dict[int, int]:
-    """Return which columns there is room for, and how wide each is."""
+    """Return the width of each column, by index, for the columns that fit into `width`."""
     wanted = {
         index: max(len(column.name), *(row[index].cell_len for row in rows), 1)
         for index, column in enumerate(columns)
     }
 
     def least(index: int) -> int:
-        return min(wanted[index], SMALLEST) if columns[index].grow else wanted[index]
+        return min(wanted[index], NARROWEST) if columns[index].grow else wanted[index]
 
     def room() -> int:
         return width - sum(least(index) + GAP for index in wanted)
@@ -191,13 +191,14 @@ def _widths(
 
 
 def plain(value: Any) -> Any:
-    """Return a value made of what JSON has."""
+    """Return a value converted to the types of JSON."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {each.name: plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
+        fields = dataclasses.fields(value)
+        return {field.name: plain(getattr(value, field.name)) for field in fields}
     if isinstance(value, dict):
-        return {_key(key): plain(each) for key, each in value.items()}
+        return {_key(key): plain(member) for key, member in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return text(value) if isinstance(value, str | bytes) else value
@@ -209,7 +210,7 @@ def to_json(value: Any) -> str:
 
 
 def clean(value: str) -> str:
-    """Return text that cannot steer a terminal: what does not print is spelled out."""
+    """Return text that cannot control a terminal: unprintable characters become escapes."""
     shown = text(value)
     if shown.isprintable():
         return shown
@@ -219,12 +220,12 @@ def clean(value: str) -> str:
 
 
 def cut(value: str, length: int) -> str:
-    """Return the beginning of a text, with a sign where it was cut."""
+    """Return the beginning of a text, with an ellipsis if it was cut."""
     return value if len(value) <= length else value[: length - 1] + "…"
 
 
 def duration(seconds: float) -> str:
-    """Return a time span as people say it: `45s`, `12m`, `3h 20m`, `5d 4h`."""
+    """Return a time span for people to read: `45s`, `12m 00s`, `3h 20m`, `5d 4h`."""
     if not math.isfinite(seconds):
         return "∞"
     whole = int(abs(seconds))
@@ -239,7 +240,7 @@ def duration(seconds: float) -> str:
 
 
 def ago(at: float | None, now: float) -> str:
-    """Return an epoch second as people say it: `3m ago`, `in 2h`."""
+    """Return an epoch second relative to now: `3m 00s ago`, `in 2h 00m`."""
     if at is None:
         return "-"
     return f"in {duration(at - now)}" if at > now else f"{duration(now - at)} ago"

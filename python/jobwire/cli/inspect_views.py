@@ -1,4 +1,4 @@
-"""What `jobwire inspect` shows: each view makes a sheet of what the inspector found."""
+"""Views of `jobwire inspect`: each function makes a sheet from the inspector's data."""
 
 from __future__ import annotations
 
@@ -33,44 +33,44 @@ _TITLES: dict[SetName, str] = {
     "schedule": "Scheduled jobs",
     "retry": "Jobs to be retried",
     "dead": "Dead jobs",
-    "unreadable": "What is no job",
+    "unreadable": "Entries that are not jobs",
 }
 _BARS = "▁▂▃▄▅▆▇█"
-_WIDTH = 30  # of a bar
+_BAR_WIDTH = 30  # terminal cells
 
 
 def stats(inspector: Inspector) -> Sheet:
     """Show totals and sizes."""
-    found = inspector.stats()
+    totals = inspector.stats()
     numbers = [
-        ("processed", f"{found.processed:,}", ""),
-        ("failed", f"{found.failed:,}", "red" if found.failed else ""),
-        ("busy", f"{found.busy:,}", ""),
-        ("processes", f"{found.processes:,}", "" if found.processes else "yellow"),
-        ("enqueued", f"{found.enqueued:,}", ""),
-        ("scheduled", f"{found.scheduled:,}", ""),
-        ("retries", f"{found.retries:,}", "yellow" if found.retries else ""),
-        ("dead", f"{found.dead:,}", "red" if found.dead else ""),
-        ("unreadable", f"{found.unreadable:,}", "red" if found.unreadable else ""),
-        ("latency of default", duration(found.default_latency), ""),
+        ("processed", f"{totals.processed:,}", ""),
+        ("failed", f"{totals.failed:,}", "red" if totals.failed else ""),
+        ("busy", f"{totals.busy:,}", ""),
+        ("processes", f"{totals.processes:,}", "" if totals.processes else "yellow"),
+        ("enqueued", f"{totals.enqueued:,}", ""),
+        ("scheduled", f"{totals.scheduled:,}", ""),
+        ("retries", f"{totals.retries:,}", "yellow" if totals.retries else ""),
+        ("dead", f"{totals.dead:,}", "red" if totals.dead else ""),
+        ("unreadable", f"{totals.unreadable:,}", "red" if totals.unreadable else ""),
+        ("latency of default", duration(totals.default_latency), ""),
     ]
     return Sheet(
         "Totals",
         [Column("what"), Column("number", "right")],
         numbers,
-        lambda each: (each[0], Text(each[1], style=each[2])),
-        problems=found.problems,
+        lambda line: (line[0], Text(line[1], style=line[2])),
+        problems=totals.problems,
     )
 
 
 def history(inspector: Inspector, days: int) -> Sheet:
     """Show executions by day."""
-    found = inspector.history(days)
-    most = max((day.processed for day in found), default=0)
+    history = inspector.history(days)
+    most = max((day.processed for day in history), default=0)
     return Sheet(
         f"Executions of the last {days} days (UTC)",
         [Column("date"), Column("processed", "right"), Column("failed", "right"), Column("")],
-        found,
+        history,
         lambda day: (
             day.date,
             f"{day.processed:,}",
@@ -82,8 +82,8 @@ def history(inspector: Inspector, days: int) -> Sheet:
 
 def queues(inspector: Inspector) -> Sheet:
     """Show all queues."""
-    found = inspector.queues()
-    most = max((each.size for each in found), default=0)
+    queues = inspector.queues()
+    most = max((queue.size for queue in queues), default=0)
     return Sheet(
         "Queues",
         [
@@ -93,31 +93,31 @@ def queues(inspector: Inspector) -> Sheet:
             Column("state"),
             Column(""),
         ],
-        found,
-        lambda each: (
-            clean(each.name),
-            f"{each.size:,}",
-            duration(each.latency),
-            Text("paused" if each.paused else "", style="yellow"),
-            Text(_bar(each.size, most), style="green"),
+        queues,
+        lambda queue: (
+            clean(queue.name),
+            f"{queue.size:,}",
+            duration(queue.latency),
+            Text("paused" if queue.paused else "", style="yellow"),
+            Text(_bar(queue.size, most), style="green"),
         ),
-        problems=[each.problem for each in found if each.problem],
+        problems=[queue.problem for queue in queues if queue.problem],
         empty="no queue is registered",
     )
 
 
 def queue(inspector: Inspector, name: str, only: Filter, now: float) -> Sheet:
     """Show the jobs of a queue, newest first."""
-    head = inspector.queue(name)
-    state = ", paused" if head.paused else ""
-    title = f"Queue {clean(name)}: {head.size:,} jobs, latency {duration(head.latency)}{state}"
+    info = inspector.queue(name)
+    state = ", paused" if info.paused else ""
+    title = f"Queue {clean(name)}: {info.size:,} jobs, latency {duration(info.latency)}{state}"
     return Sheet(
         title,
         [Column("enqueued", "right"), *_JOB],
         inspector.jobs(name, only=only),
-        lambda each: (ago(each.enqueued_at, now), *_job(each)),
+        lambda entry: (ago(entry.enqueued_at, now), *_job(entry)),
         entry_record,
-        problems=[head.problem] if head.problem else [],
+        problems=[info.problem] if info.problem else [],
         empty="no job",
     )
 
@@ -126,26 +126,27 @@ def jobs(
     inspector: Inspector, name: SetName, only: Filter, now: float, pattern: str | None = None
 ) -> Sheet:
     """Show the entries of a set."""
-    found: Iterable[Entry]
+    entries: Iterable[Entry]
     if pattern is None:
-        found = inspector.entries(name, only=only)
+        entries = inspector.entries(name, only=only)
     else:
-        found = (each for each in inspector.scan(name, pattern) if only.matches(each, now=now))
-    when = "died" if name in ("dead", "unreadable") else "due"
+        scanned = inspector.scan(name, pattern)
+        entries = (entry for entry in scanned if only.matches(entry, now=now))
+    score = "died" if name in ("dead", "unreadable") else "due"
     failed = name in ("dead", "retry")
-    columns = [Column(when, "right"), *_JOB, *([Column("error", grow=True)] if failed else [])]
+    columns = [Column(score, "right"), *_JOB, *([Column("error", grow=True)] if failed else [])]
     return Sheet(
         _TITLES[name],
         columns,
-        found,
-        lambda each: (ago(each.score, now), *_job(each), *([_error(each)] if failed else [])),
+        entries,
+        lambda entry: (ago(entry.score, now), *_job(entry), *([_error(entry)] if failed else [])),
         entry_record,
         empty="none",
     )
 
 
 def one_job(entry: Entry, state: IterationState | None, now: float) -> Sheet:
-    """Show all that is known of one job."""
+    """Show all details of one job."""
     facts: list[tuple[str, str | Text]] = [
         ("job id", clean(entry.jid or "-")),
         ("class", clean(entry.display_class or "-")),
@@ -181,10 +182,11 @@ def one_job(entry: Entry, state: IterationState | None, now: float) -> Sheet:
 
 def processes(inspector: Inspector, now: float) -> Sheet:
     """Show the processes."""
-    found = inspector.processes()
-    busy, threads = sum(each.busy for each in found), sum(each.concurrency for each in found)
+    processes = inspector.processes()
+    busy = sum(process.busy for process in processes)
+    threads = sum(process.concurrency for process in processes)
     return Sheet(
-        f"{len(found)} processes, {busy} of {threads} threads busy",
+        f"{len(processes)} processes, {busy} of {threads} threads busy",
         [
             Column("process", style="cyan", grow=True),
             Column("tag", spare=True),
@@ -197,65 +199,69 @@ def processes(inspector: Inspector, now: float) -> Sheet:
             Column("memory", "right", spare=True),
             Column("round trip", "right", spare=True),
         ],
-        found,
-        lambda each: (
-            clean(each.identity),
-            clean(each.tag),
-            clean(each.version),
-            f"{each.busy}/{each.concurrency}",
-            clean(", ".join(each.queues)),
-            ago(each.started_at, now),
-            Text("quiet" if each.quiet else "running", style="yellow" if each.quiet else ""),
-            ago(each.beat, now),
-            f"{each.rss / 1024:,.0f} MiB" if each.rss else "-",
-            f"{each.rtt_us / 1000:,.1f} ms" if each.rtt_us else "-",
+        processes,
+        lambda process: (
+            clean(process.identity),
+            clean(process.tag),
+            clean(process.version),
+            f"{process.busy}/{process.concurrency}",
+            clean(", ".join(process.queues)),
+            ago(process.started_at, now),
+            Text("quiet" if process.quiet else "running", style="yellow" if process.quiet else ""),
+            ago(process.beat, now),
+            f"{process.rss / 1024:,.0f} MiB" if process.rss else "-",
+            f"{process.rtt_us / 1000:,.1f} ms" if process.rtt_us else "-",
         ),
-        problems=[f"{each.identity}: {each.problem}" for each in found if each.problem],
+        problems=[
+            f"{process.identity}: {process.problem}" for process in processes if process.problem
+        ],
         empty="no process is registered",
     )
 
 
 def works(inspector: Inspector, only: Filter, now: float) -> Sheet:
     """Show the jobs in execution."""
-    found = [each for each in inspector.works() if only.matches(each.job, now=now)]
+    works = [work for work in inspector.works() if only.matches(work.job, now=now)]
     return Sheet(
-        f"{len(found)} jobs in execution",
+        f"{len(works)} jobs in execution",
         [
             Column("for", "right"),
             *_JOB,
             Column("process", grow=True, spare=True),
             Column("thread", spare=True),
         ],
-        found,
-        lambda each: (
-            "-" if each.run_at is None else duration(now - each.run_at),
-            *_job(each.job)[:3],
-            clean(each.queue),
-            clean(each.identity),
-            clean(each.thread),
+        works,
+        lambda work: (
+            "-" if work.run_at is None else duration(now - work.run_at),
+            *_job(work.job)[:3],
+            clean(work.queue),
+            clean(work.identity),
+            clean(work.thread),
         ),
-        lambda each: {
-            "identity": each.identity,
-            "thread": each.thread,
-            "queue": each.queue,
-            "run_at": each.run_at,
-            "job": entry_record(each.job),
+        lambda work: {
+            "identity": work.identity,
+            "thread": work.thread,
+            "queue": work.queue,
+            "run_at": work.run_at,
+            "job": entry_record(work.job),
         },
         empty="none",
     )
 
 
 def holdings(inspector: Inspector, now: float) -> Sheet:
-    """Show what processes of the reliable profile hold."""
-    found = inspector.holdings()
-    saved = inspector.recoveries()
+    """Show the jobs that processes of the reliable profile hold."""
+    holders = inspector.holdings()
+    recoveries = inspector.recoveries()
     pairs: list[tuple[InFlightSummary, tuple[str, Entry] | None]] = []
-    for each in found:
-        pairs += ((each, job) for job in each.jobs or (None,))
+    for holder in holders:
+        pairs += ((holder, job) for job in holder.jobs or (None,))
 
     return Sheet(
-        f"Jobs held: {sum(each.size for each in found):,}; recovered so far {saved.recovered:,}, "
-        f"outcomes too late {saved.lost:,}, put back and not yet done {len(saved.returned):,}",
+        f"Jobs held: {sum(holder.size for holder in holders):,}; "
+        f"recovered so far {recoveries.recovered:,}, "
+        f"outcomes too late {recoveries.lost:,}, "
+        f"put back and not yet done {len(recoveries.returned):,}",
         [
             Column("process", style="cyan", grow=True),
             Column("lease"),
@@ -277,13 +283,13 @@ def holdings(inspector: Inspector, now: float) -> Sheet:
             "queue": pair[1][0] if pair[1] else None,
             "job": entry_record(pair[1][1]) if pair[1] else None,
         },
-        empty="no process holds any",
+        empty="no process holds jobs",
     )
 
 
 def iterations(inspector: Inspector, jids: tuple[str, ...], now: float) -> Sheet:
-    """Show how far iterable jobs are."""
-    found = inspector.iterations(jids) if jids else inspector.all_iterations()
+    """Show the progress of iterable jobs."""
+    states = inspector.iterations(jids) if jids else inspector.all_iterations()
     return Sheet(
         "Iterable jobs",
         [
@@ -293,15 +299,15 @@ def iterations(inspector: Inspector, jids: tuple[str, ...], now: float) -> Sheet
             Column("cursor", grow=True),
             Column("cancelled"),
         ],
-        found,
-        lambda each: (
-            clean(each.jid),
-            str(each.starts),
-            duration(each.runtime),
-            clean(_spell(each.cursor)),
-            "" if each.cancelled_at is None else ago(each.cancelled_at, now),
+        states,
+        lambda state: (
+            clean(state.jid),
+            str(state.starts),
+            duration(state.runtime),
+            clean(_spell(state.cursor)),
+            "" if state.cancelled_at is None else ago(state.cancelled_at, now),
         ),
-        empty="none has begun",
+        empty="no iterable job has started",
     )
 
 
@@ -316,29 +322,29 @@ def metrics(
     """Show executions by class, or of one class by duration."""
     exact = class_name is not None and not set("*?[") & set(class_name)
     if class_name is not None and exact:
-        found = inspector.job_activity(
+        activity = inspector.job_activity(
             class_name, minutes=minutes, hours=hours, generation=generation
         )
     else:
-        found = inspector.activity(
+        activity = inspector.activity(
             minutes=minutes, hours=hours, class_name=class_name or "*", generation=generation
         )
-    count = round((found.ends_at - found.starts_at) / found.step)
-    last = found.ends_at // found.step * found.step
-    buckets = [last - back * found.step for back in reversed(range(count))]
-    every = sorted(found.jobs.values(), key=lambda job: (-job.total.ms, job.class_name))
-    busiest = [job for job in every if job.series]
+    count = round((activity.ends_at - activity.starts_at) / activity.step)
+    last = activity.ends_at // activity.step * activity.step
+    buckets = [last - back * activity.step for back in reversed(range(count))]
+    by_time = sorted(activity.jobs.values(), key=lambda job: (-job.total.ms, job.class_name))
+    executed = [job for job in by_time if job.series]
 
     def summary() -> Text:
         shown = Text()
-        for mark in found.marks:
+        for mark in activity.marks:
             shown.append(f"\n  {_clock(mark.at)}  {clean(mark.label)}", style="magenta")
-        if found.marks:
+        if activity.marks:
             shown = Text.assemble(("\nDeployments (UTC)", "bold cyan"), shown)
-        for job in every:
+        for job in by_time:
             totals = [sum(counts) for counts in zip(*job.histograms.values(), strict=True)]
             if any(totals):
-                shown.append("\n\nDurations of those that did not fail", style="bold cyan")
+                shown.append("\n\nDurations of executions that did not fail", style="bold cyan")
                 shown.append(_durations(totals))
         return shown
 
@@ -350,10 +356,10 @@ def metrics(
             Column("executed", "right"),
             Column("failed", "right"),
             Column("average", "right"),
-            Column("in all", "right"),
+            Column("total", "right"),
             Column("over time"),
         ],
-        busiest,
+        executed,
         lambda job: (
             clean(job.class_name),
             f"{job.total.count:,}",
@@ -363,13 +369,13 @@ def metrics(
             _spark([job.series[at].count if at in job.series else 0 for at in buckets]),
         ),
         summary=summary,
-        problems=found.problems,
-        empty="nothing was executed",
+        problems=activity.problems,
+        empty="no job was executed",
     )
 
 
 def entry_record(entry: Entry) -> dict[str, Any]:
-    """Return an entry for `--json`: what was decoded, and the text."""
+    """Return an entry for `--json`: its decoded fields and its text."""
     return {
         "jid": entry.jid,
         "class": entry.display_class or None,
@@ -418,7 +424,7 @@ def _error(entry: Entry) -> Text:
 
 
 def _args(args: list[Any]) -> str:
-    return ", ".join(cut(_spell(each), 200) for each in args)
+    return ", ".join(cut(_spell(arg), 200) for arg in args)
 
 
 def _spell(value: Any) -> str:
@@ -437,13 +443,14 @@ def _clock(at: float) -> str:
 
 
 def _bar(value: int, most: int) -> str:
-    return "█" * max(round(_WIDTH * value / most), 1) if value > 0 < most else ""
+    return "█" * max(round(_BAR_WIDTH * value / most), 1) if value > 0 < most else ""
 
 
 def _spark(values: list[int], most_columns: int = 36) -> str:
-    """Return a small picture of values over time, several in one sign if there are many."""
-    each = -(-len(values) // most_columns)
-    sums = [sum(values[start : start + each]) for start in range(0, len(values), each)]
+    """Return a small chart of values over time; if there are many, a column sums up several."""
+    per_column = -(-len(values) // most_columns)
+    starts = range(0, len(values), per_column)
+    sums = [sum(values[start : start + per_column]) for start in starts]
     top = max(sums, default=0)
     return "".join(_BARS[min(value * 8 // (top + 1), 7)] if value else "·" for value in sums)
 

@@ -1,4 +1,4 @@
-"""Finding the application that `MODULE:APP` names."""
+"""Import of the application that `MODULE:APP` names."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["app_of", "load_app"]
 
 
 def app_of(settings: Settings) -> App:
-    """Return the application that the settings name, importing its module.
+    """Import and return the application that the settings name.
 
-    The module sees the environment that --environment names as JOBWIRE_ENV.
+    JOBWIRE_ENV holds the name from --environment while the module is imported.
 
     Raises:
-        AppNotLoaded: It cannot be imported.
-        click.UsageError: None is named.
+        AppNotLoaded: The application cannot be imported.
+        click.UsageError: The settings name no application.
     """
     if not settings["app"]:
         raise click.UsageError(
@@ -39,14 +39,14 @@ def app_of(settings: Settings) -> App:
 
 
 def load_app(target: str) -> App:
-    """Return the application that `target` names, importing its module.
+    """Import and return the application that `target` names.
 
     Args:
-        target: `MODULE:APP` or `path/to/file.py:APP`. Without `:APP`, the module's only
-            application. The current directory comes first on the import path.
+        target: `MODULE:APP` or `path/to/file.py:APP`. Without `:APP`, it is the only application
+            of the module. The current directory comes first on the import path.
 
     Raises:
-        AppNotLoaded: The text says what was looked for, where, and why it failed.
+        AppNotLoaded: The text tells the name, the place and the cause.
     """
     place, _, name = target.partition(":")
     if os.getcwd() not in sys.path:
@@ -55,9 +55,9 @@ def load_app(target: str) -> App:
     if not name:
         apps = _apps(module)
         if len(apps) != 1:
-            found = " and ".join(apps) or "none"
+            names = " and ".join(apps) or "none"
             raise AppNotLoaded(
-                f"{place!r} holds {len(apps)} applications ({found}); name one: {place}:NAME"
+                f"{place!r} has {len(apps)} applications ({names}); name one: {place}:NAME"
             )
         name = apps[0]
     if not hasattr(module, name):
@@ -74,8 +74,8 @@ def load_app(target: str) -> App:
 def _import(place: str) -> ModuleType:
     if (place.startswith(".") or os.sep in place) and Path(place).is_dir():
         raise AppNotLoaded(
-            f"{place!r} is a directory, but only a module can be imported; write MODULE:APP, like "
-            "shop.jobs:app, and start in the directory that 'shop' is in"
+            f"{place!r} is a directory, not a module; write MODULE:APP, like shop.jobs:app, and "
+            "start in the directory that contains 'shop'"
         )
     if not place or (place.startswith(".") and not place.endswith(".py")):
         raise AppNotLoaded("no module is named; write MODULE:APP, like shop.jobs:app")
@@ -112,10 +112,10 @@ def _from_file(path: Path) -> ModuleType:
 
 def _failed(place: str, error: Exception) -> AppNotLoaded:
     frames = traceback.extract_tb(error.__traceback__)
-    where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    position = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     if isinstance(error, SyntaxError):
-        where = f" at {error.filename}:{error.lineno}"
-    return AppNotLoaded(f"importing {place!r} failed{where}: {type(error).__name__}: {error}")
+        position = f" at {error.filename}:{error.lineno}"
+    return AppNotLoaded(f"importing {place!r} failed{position}: {type(error).__name__}: {error}")
 
 
 def _apps(module: ModuleType) -> list[str]:

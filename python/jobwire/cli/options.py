@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they mean."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ redis_option = click.option(
 
 
 def find_redis(url: str | None, app_url: str | None = None) -> tuple[str, str]:
-    """Return the URL of the Redis to use, and why that one."""
+    """Return the URL of the Redis to use, and its source."""
     if url:
         return url, "from --redis"
     if app_url:
         return app_url, "from the application"
-    if found := redis_url(None, os.environ):
-        return found
-    in_file = resolve({}, os.environ, Path.cwd(), names=["redis"])
-    return redis_of(None, in_file) or unnamed_redis()
+    if from_environment := redis_url(None, os.environ):
+        return from_environment
+    settings = resolve({}, os.environ, Path.cwd(), names=["redis"])
+    return redis_of(None, settings) or unnamed_redis()
 
 
 def redis_of(app: App | None, settings: Settings) -> tuple[str, str] | None:
-    """Return the URL that somebody named for a worker, and who; None if nobody did."""
-    named = settings.values["redis"]
-    if app and app.url and named.giver != "flag":
+    """Return the configured Redis URL of a worker, and its source; None if none is configured."""
+    configured = settings.values["redis"]
+    if app and app.url and configured.giver != "flag":
         return app.url, "from the application"
-    return (named.value, f"from {named.source}") if named.value else None
+    return (configured.value, f"from {configured.source}") if configured.value else None
 
 
 def unnamed_redis() -> tuple[str, str]:
-    """Return the URL of the Redis to use where nobody named one, and why that one."""
+    """Return the Redis URL to use if none is configured, and its source."""
     from jobwire.connection import embedded
 
     if running := embedded.find(Path.cwd()):
@@ -64,17 +64,17 @@ def unnamed_redis() -> tuple[str, str]:
 
 
 def set_up_log(settings: Settings) -> None:
-    """Log as the settings say, beginning with what is odd about them."""
-    several = settings["processes"] > 1 or SUPERVISOR in os.environ
-    set_up(settings["log_format"], settings["log_level"], pid=several)
+    """Set up the log as configured, and log the warnings about the settings."""
+    has_siblings = settings["processes"] > 1 or SUPERVISOR in os.environ
+    set_up(settings["log_format"], settings["log_level"], pid=has_siblings)
     for note in settings.notes:
         logging.getLogger("jobwire.settings").warning("%s", note)
 
 
 def worker_options(command: F) -> F:
-    """Add what says how a worker runs: an argument, an option for each setting, and where more is.
+    """Add the argument and options of a worker: one for each setting, and for the settings file.
 
-    What they mean is for `worker_settings`, which takes them all.
+    `worker_settings` takes their values.
     """
     for add in reversed(
         [
@@ -84,18 +84,18 @@ def worker_options(command: F) -> F:
                 "--config",
                 "file",
                 metavar="FILE",
-                help="Settings: TOML or YAML. [default: jobwire.toml, jobwire.yml, jobwire.yaml, "
-                "or [tool.jobwire] in pyproject.toml]",
+                help="Settings file, TOML or YAML. [default: jobwire.toml, jobwire.yml, "
+                "jobwire.yaml, or [tool.jobwire] in pyproject.toml]",
             ),
             click.option(
                 "-e",
                 "--environment",
                 metavar="NAME",
-                help="Which section of that file counts too. [env: JOBWIRE_ENV, APP_ENV, "
+                help="Section of that file to apply on top. [env: JOBWIRE_ENV, APP_ENV, "
                 "RAILS_ENV, RACK_ENV] [default: development]",
             ),
             *map(_option, SETTINGS.values()),
-            click.option("-v", "--verbose", is_flag=True, help="The same as --log-level debug."),
+            click.option("-v", "--verbose", is_flag=True, help="Same as --log-level debug."),
             click.version_option(jobwire.__version__, "-V", "--version", prog_name="jobwire"),
         ]
     ):
@@ -119,7 +119,7 @@ def _option(setting: Setting) -> Callable[[F], F]:
 def worker_settings(
     *, target: str | None, file: str | None, environment: str | None, verbose: bool, **flags: Any
 ) -> Settings:
-    """Return what the options of a worker, the variables and the file come to."""
+    """Return the settings of a worker from its options, the environment and the file."""
     if target and flags["app"]:
         raise click.UsageError(f"the application is named twice, as {target} and by --require")
     if verbose and flags["log_level"] is None:

@@ -1,4 +1,4 @@
-"""`jobwire spec`: read the specification, and keep a checkout of it in order."""
+"""`jobwire spec`: shows the specification, and checks a checkout of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _write_option = click.option("--write", is_flag=True, help="Write the files inst
 
 
 class _Group(click.Group):
-    """A group that takes what is no subcommand for ids of requirements."""
+    """A group that treats words other than its subcommands as ids of requirements."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -48,12 +48,11 @@ class _Group(click.Group):
 def spec(ctx: click.Context, as_json: bool) -> None:
     """Read the specification: all of it, or single requirements.
 
-    `jobwire spec` shows SPEC.md, a page at a time in a terminal. `jobwire spec RETRY-4` prints
-    one requirement with its reason and everything that cites it: code, schemas, scripts,
-    fixtures and tests.
+    `jobwire spec` shows SPEC.md, page by page on a terminal. `jobwire spec RETRY-4` prints one
+    requirement with its reason and all its citations: code, schemas, scripts, fixtures and tests.
 
-    The commands below are for those who change it. Exit status: 0 fine; 1 something is wrong
-    with it; 2 wrong usage, or an unknown id.
+    The commands below are for authors of the specification. Exit status: 0 done; 1 faults found;
+    2 wrong usage, or an unknown id.
     """
     ctx.obj = as_json
     if ctx.invoked_subcommand is None:
@@ -76,8 +75,9 @@ def _show(ctx: click.Context, ids: tuple[str, ...], as_json: bool) -> None:
     index = _citations()
     chosen = [known[name.upper()] for name in dict.fromkeys(ids)]
     if as_json or ctx.obj:
-        found = [_as_data(requirement, index) for requirement in chosen]
-        click.echo(json.dumps(found if len(ids) > 1 else found[0], ensure_ascii=False, indent=2))
+        records = [_as_data(requirement, index) for requirement in chosen]
+        printed = records if len(ids) > 1 else records[0]
+        click.echo(json.dumps(printed, ensure_ascii=False, indent=2))
         return
     for number, requirement in enumerate(chosen):
         if number:
@@ -91,7 +91,7 @@ def _show(ctx: click.Context, ids: tuple[str, ...], as_json: bool) -> None:
 def check(root: Path, as_json: bool) -> int:
     """Check SPEC.md, every citation of it, and the generated files.
 
-    One line for each thing that is wrong, with file and line. Changes nothing.
+    Prints one line for each fault, with file and line. Changes no files.
     """
     from jobwire.spec import citations, lints
 
@@ -100,13 +100,13 @@ def check(root: Path, as_json: bool) -> int:
         place, problem = document.split(": ", 1)
         faults = [lints.Fault(place, "block", problem)]
     else:
-        found = citations.cited(root)
+        cited = citations.cited(root)
         faults = [
             *lints.of_document(document),
             *lints.of_history(document, before),
-            *lints.of_citations(document, found),
-            *lints.of_gaps(document, found),
-            *lints.of_oracle(document, found),
+            *lints.of_citations(document, cited),
+            *lints.of_gaps(document, cited),
+            *lints.of_oracle(document, cited),
             *lints.of_records(root, document, before),
         ]
     if as_json:
@@ -125,8 +125,8 @@ def check(root: Path, as_json: bool) -> int:
 def extract(root: Path, write: bool) -> int:
     """Make schema/requirements.json: the requirements as data.
 
-    Refuses if an id was removed or renumbered, or if the text of a released one was changed
-    without an erratum. In drafts a change of text is reported only.
+    Fails if an id was removed or renumbered, or if the text of a released requirement changed
+    without an erratum. In a draft it only reports changes of text.
     """
     from jobwire.spec import lints, record
 
@@ -140,9 +140,9 @@ def extract(root: Path, write: bool) -> int:
         return 1
     _save(root, {"schema/requirements.json": record.render(record.build(document, before))}, write)
     if before is not None:
-        for what, ids in record.changed(document, before).items():
+        for change, ids in record.changed(document, before).items():
             if ids:
-                click.echo(f"{what}: {', '.join(ids)}", err=True)
+                click.echo(f"{change}: {', '.join(ids)}", err=True)
     return 0
 
 
@@ -150,11 +150,11 @@ def extract(root: Path, write: bool) -> int:
 @_root_option
 @_write_option
 def trace(root: Path, write: bool) -> int:
-    """Make a page that says which file cites which requirement.
+    """Make a page that lists the files that cite each requirement.
 
-    With --write it goes to build/traceability.md, and as data to build/traceability.json; both are
-    not committed. --write also makes lua/README.md, the SHA-1 and the contract of each script, and
-    the table of mistakes in SPEC.md.
+    With --write, the page goes to build/traceability.md and its data to build/traceability.json,
+    which are not committed. --write also makes lua/README.md, with the SHA-1 and the contract of
+    each script, and the table of mistakes in SPEC.md.
     """
     from jobwire.spec import citations, scripts, traps
     from jobwire.spec import trace as pages
@@ -163,11 +163,11 @@ def trace(root: Path, write: bool) -> int:
     if isinstance(document, str):
         click.echo(document, err=True)
         return 1
-    found = citations.cited(root)
-    texts = {"build/traceability.md": pages.page(document, found)}
+    cited = citations.cited(root)
+    texts = {"build/traceability.md": pages.page(document, cited)}
     if write:
         texts["SPEC.md"] = traps.updated(root)
-        texts["build/traceability.json"] = pages.index(found)
+        texts["build/traceability.json"] = pages.index(cited)
         if not [*scripts.undescribed(root, document)]:  # the check says which
             texts["lua/README.md"] = scripts.page(root, document)
     _save(root, texts, write)
@@ -189,7 +189,7 @@ def _read_all(as_json: bool) -> None:
 
     console = Console(width=min(Console().width, 120))
     with console.capture() as capture:
-        # A terminal has nowhere to jump to.
+        # Links are useless on a terminal: keep only their text.
         console.print(Markdown(re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text)))
     click.echo_via_pager(capture.get())
 
@@ -204,10 +204,10 @@ def _citations() -> Mapping[str, Mapping[str, list[str]]]:
 
     if (root := _data.checkout()) is not None:
         return citations.cited(root)
-    found: dict[str, dict[str, list[str]]] = json.loads(
+    index: dict[str, dict[str, list[str]]] = json.loads(
         _data.path("traceability.json").read_text("utf-8")
     )
-    return found
+    return index
 
 
 def _read(path: Path) -> tuple[Document, str]:
@@ -218,13 +218,13 @@ def _read(path: Path) -> tuple[Document, str]:
 
 
 def _checkout(root: Path) -> tuple[Document | str, dict[str, Any] | None]:
-    """Return a checkout's document, or what keeps it from being read, and its last record."""
+    """Return the document of a checkout, or the problem with it, and its last record."""
     from jobwire.spec.document import Malformed
 
     for name in ("SPEC.md", "schema"):
         if not (root / name).exists():
             raise click.UsageError(
-                f"{root / name} does not exist: run this in a checkout of the specification, "
+                f"{root / name} does not exist; run this in a checkout of the specification, "
                 "or name one with --root"
             )
     saved = root / "schema" / "requirements.json"
@@ -232,7 +232,7 @@ def _checkout(root: Path) -> tuple[Document | str, dict[str, Any] | None]:
         before = json.loads(saved.read_text("utf-8")) if saved.is_file() else None
     except ValueError as error:
         raise click.ClickException(
-            f"{saved} is not JSON: {error}; take it from version control again"
+            f"{saved} is not JSON: {error}; restore it from version control"
         ) from None
     try:
         return _read(root / "SPEC.md")[0], before
@@ -253,20 +253,20 @@ def _save(root: Path, texts: dict[str, str], write: bool) -> None:
 def _summary(document: Document, faults: list[Fault]) -> None:
     counts = f"{len(document.requirements)} requirements"
     if not faults:
-        click.echo(f"SPEC.md {document.version}: {counts}, nothing wrong", err=True)
+        click.echo(f"SPEC.md {document.version}: {counts}, no faults", err=True)
     else:
         click.echo(f"SPEC.md {document.version}: {counts}, {len(faults)} faults", err=True)
 
 
 def _unknown(name: str, ids: list[str]) -> str:
     upper = name.upper()
-    of_area = [known for known in ids if known.startswith(f"{upper.rstrip('0123456789')}")]
-    if "-" in upper and of_area:
-        hint = f"; that area has {of_area[0]} to {of_area[-1]}"
+    in_area = [known for known in ids if known.startswith(f"{upper.rstrip('0123456789')}")]
+    if "-" in upper and in_area:
+        hint = f"; that area has {in_area[0]} to {in_area[-1]}"
     elif near := get_close_matches(upper, ids, 2, 0.8) or get_close_matches(name, [*spec.commands]):
         hint = f"; did you mean {' or '.join(near)}?"
     else:
-        hint = "; 'jobwire spec' shows them all"
+        hint = "; 'jobwire spec' shows all requirements"
     return f"there is no requirement or command {name}{hint}"
 
 

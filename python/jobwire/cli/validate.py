@@ -1,4 +1,4 @@
-"""`jobwire validate`: what a payload, or a fixture file, breaks."""
+"""`jobwire validate`: checks payloads and fixture files against the specification."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _PARTS: dict[str, Part] = {"7": "generation-7", "8": "generation-8", "reader": "
 @click.option(
     "--generation",
     type=click.Choice([*_PARTS]),
-    help="Who has to be content: whoever checks what writers of generation 7 or 8 write, or any "
-    "reader. Default: reader; for entries of a fixture file, whom they speak of.",
+    help="Check the rules for writers of generation 7 or 8, or those for readers. Default: reader; "
+    "for an entry of a fixture file, the rules that the entry names.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def validate(file: str, generation: str | None, as_json: bool) -> int:
-    """Say which rules of the specification a payload breaks, and where.
+    """Report the rules of the specification that a payload breaks.
 
-    FILE, or standard input for -, holds one payload, several payloads, one a line, or a fixture
-    file. Each rule has a verdict, with the path in the JSON and the requirement's id; see
+    FILE, or standard input for -, holds one payload, several payloads with one on each line, or a
+    fixture file. Each rule gets a verdict, with the path in the JSON and the requirement's id; see
     `jobwire spec ID`. Needs: pip install 'jobwire[spec]'.
 
-    Exit status: 0 valid; 1 not; 2 wrong usage.
+    Exit status: 0 valid; 1 invalid; 2 wrong usage.
     """
     from jobwire.spec import fixture_files, verdicts
     from jobwire_conformance.judge.payloads import can_judge
@@ -49,14 +49,14 @@ def validate(file: str, generation: str | None, as_json: bool) -> int:
     payloads = _payloads(text)
     if not payloads:
         raise click.UsageError(f"{'standard input' if file == '-' else file} is empty")
-    bad = 0
+    invalid = 0
     for number, payload in payloads:
-        found = verdicts.judge(payload, part or "reader")
-        bad += any(verdict.broken for verdict in found)
-        _report(f"line {number}" if len(payloads) > 1 else None, found, as_json)
+        judged = verdicts.judge(payload, part or "reader")
+        invalid += any(verdict.broken for verdict in judged)
+        _report(f"line {number}" if len(payloads) > 1 else None, judged, as_json)
     if len(payloads) > 1 and not as_json:
-        click.echo(f"{len(payloads)} payloads, {bad} invalid", err=True)
-    return 1 if bad else 0
+        click.echo(f"{len(payloads)} payloads, {invalid} invalid", err=True)
+    return 1 if invalid else 0
 
 
 def _fixture(text: bytes, entries: list[dict[str, Any]], part: Part | None, as_json: bool) -> int:
@@ -68,18 +68,19 @@ def _fixture(text: bytes, entries: list[dict[str, Any]], part: Part | None, as_j
             click.echo(json.dumps({"name": None, "valid": False, "problem": problem}))
         else:
             click.echo(f"schema/fixture.json  {problem}")
-    judged = [j for entry in entries if (j := fixture_files.judge_entry(entry, part)) is not None]
-    wrong = [one for one in judged if one.problem]
-    for one in judged if as_json else wrong:
+    verdicts = [fixture_files.judge_entry(entry, part) for entry in entries]
+    judged = [verdict for verdict in verdicts if verdict is not None]
+    wrong = [entry for entry in judged if entry.problem]
+    for entry in judged if as_json else wrong:
         if as_json:
-            _report(one.name, one.verdicts, True, says=one.says, problem=one.problem)
+            _report(entry.name, entry.verdicts, True, says=entry.says, problem=entry.problem)
         else:
-            click.echo(f"{one.name}: {one.problem}")
-            _lines([verdict for verdict in one.verdicts if verdict.problem], "  ")
+            click.echo(f"{entry.name}: {entry.problem}")
+            _lines([verdict for verdict in entry.verdicts if verdict.problem], "  ")
     if not as_json:
         click.echo(
             f"{len(entries)} entries, {len(judged)} payloads, "
-            f"{len(wrong)} that are not as they say",
+            f"{len(wrong)} that differ from their description",
             err=True,
         )
     return 1 if wrong or shape else 0
@@ -97,8 +98,8 @@ def _content(file: str) -> bytes:
 def _payloads(text: bytes) -> list[tuple[int, bytes]]:
     """Return the payloads with their line numbers.
 
-    A text is one payload, unless it is no JSON and some line of it alone is an object. The line
-    break at its end is its editor's.
+    The text is one payload, unless it is not JSON and at least one of its lines is a JSON object.
+    The line break at its end comes from an editor and does not count.
     """
     whole = text.removesuffix(b"\n").removesuffix(b"\r")
     lines = [
@@ -123,8 +124,10 @@ def _is_object(text: bytes) -> bool:
     return text.lstrip().startswith(b"{") and _is_json(text)
 
 
-def _report(name: str | None, found: list[PayloadVerdict], as_json: bool, **more: object) -> None:
-    broken = [verdict for verdict in found if verdict.broken]
+def _report(
+    name: str | None, verdicts: list[PayloadVerdict], as_json: bool, **details: object
+) -> None:
+    broken = [verdict for verdict in verdicts if verdict.broken]
     if as_json:
         listed = [
             {
@@ -133,27 +136,27 @@ def _report(name: str | None, found: list[PayloadVerdict], as_json: bool, **more
                 "path": verdict.path,
                 "problem": verdict.problem or None,
             }
-            for verdict in found
+            for verdict in verdicts
         ]
-        said = {"name": name, "valid": not broken, **more, "verdicts": listed}
-        click.echo(json.dumps(said, ensure_ascii=False))
+        record = {"name": name, "valid": not broken, **details, "verdicts": listed}
+        click.echo(json.dumps(record, ensure_ascii=False))
         return
-    words = "valid" if not broken else "invalid"
-    click.echo(f"{name}: {words}" if name else words)
-    _lines(found, "  ")
+    result = "valid" if not broken else "invalid"
+    click.echo(f"{name}: {result}" if name else result)
+    _lines(verdicts, "  ")
 
 
-def _lines(found: list[PayloadVerdict], indent: str) -> None:
-    """Print what is broken, one problem a line, and then the rules that are kept."""
+def _lines(verdicts: list[PayloadVerdict], indent: str) -> None:
+    """Print the broken rules, one problem on each line, and then the rules that are kept."""
     problems: dict[tuple[str, str, str], list[str]] = {}
-    for verdict in found:
+    for verdict in verdicts:
         if verdict.problem:
             problems.setdefault((_word(verdict), verdict.path, verdict.problem), []).append(
                 verdict.rule
             )
     for (word, path, problem), rules in problems.items():
         click.echo(f"{indent}{word:7}{', '.join(dict.fromkeys(rules)):9} {path}  {problem}")
-    if kept := list(dict.fromkeys(verdict.rule for verdict in found if not verdict.problem)):
+    if kept := list(dict.fromkeys(verdict.rule for verdict in verdicts if not verdict.problem)):
         click.echo(f"{indent}{'kept':7}{' '.join(kept)}")
 
 

@@ -1,4 +1,4 @@
-"""`jobwire worker`: run jobs."""
+"""`jobwire worker`: runs jobs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["worker"]
 def worker(**options: Any) -> int:
     """Run the jobs of an application until TERM or INT.
 
-    MODULE:APP is where the jobwire.App is: shop.jobs:app, or jobs.py:app. It and all settings can
-    be in a file too, or in variables: JOBWIRE_APP, JOBWIRE_CONCURRENCY... `jobwire config` shows
-    what counts.
+    MODULE:APP names the jobwire.App, such as shop.jobs:app or jobs.py:app. A file or environment
+    variables (JOBWIRE_APP, JOBWIRE_CONCURRENCY...) can set it and all options. `jobwire config`
+    shows the effective settings.
 
-    Signals: TERM and INT stop, TSTP quiets (start no more jobs), TTIN logs all stacks, USR2
-    restarts the processes of --processes one after the other.
+    Signals: TERM and INT stop the worker. TSTP quiets it: it starts no more jobs. TTIN logs the
+    stacks of all threads. USR2 restarts the processes of --processes one after the other.
     """
     settings = worker_settings(**options)
     config = settings.worker()

@@ -35,7 +35,7 @@ class AsyncRedis:
         self,
         url: str,
         *,
-        timeout: float = connect.TIMEOUT,
+        timeout: float = connect.TIMEOUT_S,
         max_connections: int = 50,
         role: str = "client",
     ) -> None:

@@ -1,4 +1,4 @@
-"""From a URL to open connections, which redis-py opens and greets."""
+"""Connections from a URL: redis-py opens and greets them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from jobwire.errors import ConfigError, NoReply, RedisUnreachable
 from jobwire.protocol.wire import ErrorReply
 
 __all__ = [
-    "TIMEOUT",
+    "TIMEOUT_S",
     "async_opener",
     "check_greeting",
     "check_url",
@@ -36,8 +36,8 @@ __all__ = [
     "unreachable",
 ]
 
-TIMEOUT = 5.0  # seconds; longer than any blocking command of a client or worker [ENV-3]
-SENTINEL_TIMEOUT = 1.0  # seconds; after that the next sentinel is asked
+TIMEOUT_S = 5.0  # longer than any blocking command of a client or worker [ENV-3]
+SENTINEL_TIMEOUT_S = 1.0  # after which the next sentinel is asked
 SENTINEL_PORT = 26379
 
 _SENTINEL = ("redis+sentinel", "rediss+sentinel")
@@ -109,7 +109,7 @@ def _check_options(shown: str, scheme: str, query: str) -> None:
                 f"{shown}: unknown option {name!r}; known: {', '.join(sorted(known))}"
             )
         if name == "protocol" and value not in ("2", "3"):
-            raise ConfigError(f"{shown}: protocol {value!r} is neither 2 nor 3")
+            raise ConfigError(f"{shown}: protocol {value!r} is not 2 or 3")
         if name == "ssl_cert_reqs" and value not in ("none", "optional", "required"):
             raise ConfigError(f"{shown}: ssl_cert_reqs {value!r}; write none, optional or required")
         if name.startswith("ssl_") and not scheme.startswith("rediss"):
@@ -127,11 +127,11 @@ def _parsed(url: str) -> dict[str, Any]:
 
 def _hosts(netloc: str) -> list[tuple[str, int | None]]:
     """Return host and port of each sentinel."""
-    found = []
-    for each in netloc.rpartition("@")[2].split(","):
-        parts = urlsplit(f"//{each}")
-        found.append((parts.hostname or "", parts.port))
-    return found
+    hosts = []
+    for host in netloc.rpartition("@")[2].split(","):
+        parts = urlsplit(f"//{host}")
+        hosts.append((parts.hostname or "", parts.port))
+    return hosts
 
 
 def safe_url(url: str) -> str:
@@ -175,9 +175,9 @@ def opener(url: str, *, timeout: float, protocol: int | None = None) -> Callable
     """Return a function that opens a new connection, blocking. It raises `RedisError`.
 
     Args:
-        url: Where the server is; names are looked up, and sentinels asked, for each connection.
+        url: URL of the server. Each connection looks up the host names and asks the sentinels.
         timeout: Seconds to wait for a connection, and for a reply.
-        protocol: Version of RESP, whatever the URL says.
+        protocol: Version of RESP, which overrides that of the URL.
     """
     no_retry = Retry(NoBackoff(), 0)
     make, watchers = _maker(
@@ -193,15 +193,15 @@ def opener(url: str, *, timeout: float, protocol: int | None = None) -> Callable
         try:
             connection.connect()
         finally:
-            for each in watchers:
-                each.connection_pool.disconnect(inuse_connections=False)
+            for watcher in watchers:
+                watcher.connection_pool.disconnect(inuse_connections=False)
         return connection
 
     return connect
 
 
 def async_opener(url: str, *, timeout: float) -> Callable[[], Any]:
-    """Return the same for asyncio: the function's result is to be awaited."""
+    """Return a coroutine function that opens a new connection; see `opener`."""
     no_retry = redis.asyncio.retry.Retry(NoBackoff(), 0)
     make, watchers = _maker(
         url,
@@ -219,18 +219,18 @@ def async_opener(url: str, *, timeout: float) -> Callable[[], Any]:
             await connection.disconnect(nowait=True)
             raise
         finally:
-            for each in watchers:
-                await each.connection_pool.disconnect(inuse_connections=False)
+            for watcher in watchers:
+                await watcher.connection_pool.disconnect(inuse_connections=False)
         return connection
 
     return connect
 
 
 def _defaults(timeout: float) -> dict[str, Any]:
-    """Return how every connection is opened.
+    """Return the options for every connection.
 
-    No automatic repetition: only an operation knows whether it may be done twice. [PUSH-8]
-    RESP2: it is understood everywhere. [ENV-4]
+    There are no automatic retries, because only an operation knows if it may run twice. [PUSH-8]
+    The protocol is RESP2, because every server supports it. [ENV-4]
     """
     return {
         "protocol": 2,
@@ -250,8 +250,8 @@ def _maker(
 ) -> tuple[Callable[[], Any], list[Any]]:
     """Return a function that makes an unconnected connection, and the clients of the sentinels.
 
-    The pools of redis-py know how to read a URL and how to ask sentinels; nothing is pooled, and
-    no connection to a sentinel is kept.
+    The pools of redis-py read a URL and ask sentinels. They pool no connections here, and no
+    connection to a sentinel stays open.
     """
     watchers: list[Any] = []
     parts = urlsplit(url)
@@ -259,7 +259,7 @@ def _maker(
     if scheme == "rediss":
         options["ssl_check_hostname"] = "ssl_cert_reqs=none" not in parts.query
     if scheme == "unix":
-        options = {name: each for name, each in options.items() if "keepalive" not in name}
+        options = {name: value for name, value in options.items() if "keepalive" not in name}
     if scheme == parts.scheme:
         pool = plain.from_url(url, **options)
     else:
@@ -273,10 +273,10 @@ def _maker(
             if f"sentinel_{name}" in given
         }
         options = {**options, **given}
-        tls = {name: each for name, each in options.items() if name.startswith("ssl_")}
+        tls = {name: value for name, value in options.items() if name.startswith("ssl_")}
         if scheme == "rediss":
             tls["ssl"] = True
-        short = min(SENTINEL_TIMEOUT, options["socket_timeout"])
+        short = min(SENTINEL_TIMEOUT_S, options["socket_timeout"])
         asking = {
             **{"socket_timeout": short, "socket_connect_timeout": short},
             **{"retry": options["retry"], "protocol": options["protocol"]},
@@ -288,7 +288,7 @@ def _maker(
         watchers = manager.sentinels
         pool = sentinel[1](service, manager, **{**options, **tls})
     settings = {**pool.connection_kwargs, **forced}
-    settings.pop("client_name", None)  # our own greeting survives a refusal
+    settings.pop("client_name", None)  # `greeting` sets the name, and tolerates a refusal
     return lambda: pool.connection_class(**settings), watchers
 
 

@@ -1,9 +1,9 @@
 """Open connections: hiredis over a socket that redis-py has connected.
 
-redis-py knows how to reach the server (addresses, TLS, Sentinel, greeting), but its path through
-a command is long. A `Connection` takes over the socket and does one thing: it sends messages and
-reads replies. Errors that the server sends are values (`ErrorReply`). Every other failure is one
-of `LOST` and leaves a connection that must not be used again. [ENV-5]
+redis-py can reach the server (addresses, TLS, Sentinel, greeting), but it is slow for each command.
+A `Connection` takes over the socket and does one thing: it sends messages and reads replies. Errors
+that the server sends are values (`ErrorReply`). Every other failure is one of `LOST`, after which
+the connection must not be used again. [ENV-5]
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ LOST = (OSError, hiredis.HiredisError)
 """The errors of an exchange after which it is unknown whether the server ran the commands."""
 
 CHUNK = 65_536  # bytes to read at once
-_MORE = object()  # hiredis returns it while a reply is incomplete
-_PUSH = getattr(hiredis, "PushNotification", ())  # RESP3 sends these unasked
-_pack: Any = hiredis.pack_command  # takes what `Arg` has, whatever its stub says
+_INCOMPLETE = object()  # hiredis returns it while a reply is incomplete
+_PUSH = getattr(hiredis, "PushNotification", ())  # RESP3 servers send these without a request
+_pack: Any = hiredis.pack_command  # its stub does not list all types of `Arg`, which it accepts
 
 
 def packed(commands: Iterable[Words]) -> bytes:
-    """Return commands as they are sent."""
+    """Return commands encoded for the wire."""
     return b"".join(map(_pack, commands))
 
 
 def _reader() -> Any:
     as_value: Any = ErrorReply  # the stub wants an exception, but errors are values here
-    return hiredis.Reader(replyError=as_value, notEnoughData=_MORE)
+    return hiredis.Reader(replyError=as_value, notEnoughData=_INCOMPLETE)
 
 
 def _plain(reply: Any) -> Any:
-    """Return a RESP3 reply as RESP2 has it, which is what the core reads. [ENV-4]"""
+    """Return a RESP3 reply in the form of RESP2, which the core reads. [ENV-4]"""
     kind = type(reply)
     if kind is dict:
-        return [_plain(each) for pair in reply.items() for each in pair]
+        return [_plain(item) for pair in reply.items() for item in pair]
     if kind in (list, set):
-        return [_plain(each) for each in reply]
+        return [_plain(item) for item in reply]
     if kind is float:
         return repr(reply).removesuffix(".0").encode()
     return int(reply) if kind is bool else reply
@@ -72,7 +72,7 @@ class Connection:
         self._poll.register(self._socket, select.POLLIN)
 
     def quiet(self) -> bool:
-        """Whether the server has sent nothing unasked, such as the end of the connection."""
+        """True if no bytes wait to be read, so that the server has not closed the connection."""
         return not self._poll.poll(0)
 
     def ask(self, commands: Sequence[Words]) -> list[Any]:
@@ -81,7 +81,7 @@ class Connection:
         return self.receive(len(commands))
 
     def send(self, message: bytes) -> None:
-        """Send packed commands. Their replies have to be received before anything else."""
+        """Send packed commands. The next call must be `receive`, for their replies."""
         self._socket.sendall(message)
 
     def receive(self, count: int) -> list[Any]:
@@ -91,7 +91,7 @@ class Connection:
     def _read(self) -> Any:
         while True:
             reply = self._reader.gets()
-            if reply is _MORE:
+            if reply is _INCOMPLETE:
                 chunk = self._socket.recv(CHUNK)
                 if not chunk:
                     raise ConnectionResetError("connection closed by the server")
@@ -141,14 +141,14 @@ class AsyncConnection(asyncio.Protocol):
 
     @property
     def open(self) -> bool:
-        """Whether it takes commands: it is not retired, and the server has not closed it."""
+        """True if it takes commands: it is not retired, and the server has not closed it."""
         if self._retired or self._transport.is_closing():
             return False
         return bool(self._calls) or not self._poll.poll(0)
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed; commands without a reply have failed."""
+        """True if it is closed; then commands without a reply have failed."""
         return bool(self._transport.is_closing())
 
     async def ask(self, commands: Sequence[Words]) -> list[Any]:
@@ -165,7 +165,7 @@ class AsyncConnection(asyncio.Protocol):
         try:
             return await answer
         except asyncio.CancelledError:
-            self.retire()  # the reply is still to come and has no reader now [ENV-5]
+            self.retire()  # the reply will still come, and has no reader [ENV-5]
             raise
 
     def retire(self) -> None:
@@ -199,14 +199,14 @@ class AsyncConnection(asyncio.Protocol):
         if left > 0:
             self._timer = self.loop.call_later(left, self._check)
         else:
-            self.close(TimeoutError(f"nothing came for {self._timeout:g} s"))
+            self.close(TimeoutError(f"no bytes came for {self._timeout:g} s"))
 
     def data_received(self, data: bytes) -> None:
         self._heard = self.loop.time()
         reader = self._reader
         try:
             reader.feed(data)
-            while (reply := reader.gets()) is not _MORE:
+            while (reply := reader.gets()) is not _INCOMPLETE:
                 if isinstance(reply, _PUSH):
                     continue
                 call = self._calls[0]

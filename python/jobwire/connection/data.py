@@ -1,4 +1,4 @@
-"""Where SPEC.md, schema/, lua/ and fixtures/ are, however jobwire was installed."""
+"""Paths of SPEC.md, schema/, lua/ and fixtures/, in a wheel or a checkout."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _PACKED = _PACKAGE / "_data"
 
 
 def checkout() -> Path | None:
-    """Return the top of the checkout that this runs from; None if it runs from a wheel."""
+    """Return the top directory of the checkout; None if this code runs from a wheel."""
     return None if _PACKED.is_dir() else _PACKAGE.parents[1]
 
 
 def path(name: str) -> Path:
     """Return the path of a data file or directory, such as `"lua"` or `"SPEC.md"`.
 
-    A wheel carries them inside the package. An editable install runs from the checkout, as the
-    checkout's own tests do, and there they are at the top, so that an edit counts at once.
+    A wheel has these files inside the package. In a checkout they are in the top directory, and an
+    editable install and the tests use them there, so that an edit takes effect at once.
 
     Raises:
-        JobwireError: If it is not there, which only a damaged installation can cause.
+        JobwireError: The file is missing, because the installation is damaged.
     """
-    found = (checkout() or _PACKED) / name
-    if not found.exists():
-        raise JobwireError(f"{found} is missing: install jobwire again, from a wheel or a checkout")
-    return found
+    file = (checkout() or _PACKED) / name
+    if not file.exists():
+        raise JobwireError(f"{file} is missing: install jobwire again, from a wheel or a checkout")
+    return file

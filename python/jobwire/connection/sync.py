@@ -35,7 +35,7 @@ class SyncRedis:
         self,
         url: str,
         *,
-        timeout: float = connect.TIMEOUT,
+        timeout: float = connect.TIMEOUT_S,
         max_connections: int = 2**31,
         role: str = "client",
     ) -> None:

@@ -1,7 +1,7 @@
-"""A connection that learns of changes: the server tracks what it was asked. [REL-1]
+"""A connection that gets notices of changes: the server tracks the keys that it has read. [REL-1]
 
-Each reply arms a one-shot notice, also for keys that do not exist yet, and the next write to them
-by any client sends it.
+A read arms one notice for its keys, even for keys that do not exist yet. The next write to these
+keys by any client makes the server send the notice.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ __all__ = ["Watch"]
 CHUNK = 65_536  # bytes to read at once
 LOST = (redis.RedisError, OSError, hiredis.HiredisError)
 _pack: Any = hiredis.pack_command
-_MORE = object()  # what hiredis returns when a message is not all there
+_INCOMPLETE = object()  # hiredis returns it while a message is incomplete
 
 
 class Watch:
-    """One connection that asks, and then waits until the answers change.
+    """A connection that sends reading commands, and then waits until their replies would change.
 
-    Used by one thread at a time. It reads for itself, because redis-py does not tell what it
-    makes of a notice that it finds in front of a reply.
+    Only one thread at a time may use it. It reads the socket itself, because redis-py hides a
+    notice that comes before a reply.
 
     Args:
-        url: Where the server is.
+        url: URL of the server.
         stop: Ends every wait.
-        stop_check_interval: Seconds between two looks at `stop`.
+        stop_check_interval: Seconds between two checks of `stop`.
 
     Attributes:
-        tracking: False once the server has refused to track.
-        missed: Keys of notices that came before the answers of the last `ask`.
-        noticed: Keys of notices that came after the first of these answers.
+        tracking: False after the server has refused to track keys.
+        missed: Keys of notices that came before the first reply of the last `ask`.
+        noticed: Keys of notices that came after that reply.
     """
 
     def __init__(self, url: str, stop: threading.Event, *, stop_check_interval: float) -> None:
@@ -50,17 +50,17 @@ class Watch:
         self._stop = stop
         self._stop_check_interval = stop_check_interval
         self._url = url
-        self._open = _connect.opener(url, timeout=_connect.TIMEOUT, protocol=3)
+        self._open = _connect.opener(url, timeout=_connect.TIMEOUT_S, protocol=3)
         self._connection: Any = None
         self._reader: Any = None
         self._asked: set[bytes] = set()
 
     def ask(self, commands: Sequence[tuple[Arg, ...]]) -> list[Any]:
-        """Return the replies to reading commands; `wait` ends when one of them has changed.
+        """Return the replies to reading commands; `wait` ends when one of their keys changes.
 
         Raises:
-            RedisRefused: The server refuses to track, or one of the commands.
-            RedisTrouble: There is no connection.
+            RedisRefused: The server refuses tracking, or one of the commands.
+            RedisTrouble: The connection failed.
         """
         try:
             if self._connection is None:
@@ -71,10 +71,10 @@ class Watch:
             raise _connect.unreachable(self._url, error) from error
 
     def wait(self, timeout: float) -> None:
-        """Wait until there is something in `noticed`.
+        """Wait until `noticed` has a key, for at most `timeout` seconds.
 
         Raises:
-            RedisTrouble: The connection is gone.
+            RedisTrouble: The connection failed.
         """
         deadline = time.monotonic() + timeout
         try:
@@ -91,7 +91,7 @@ class Watch:
             raise _connect.no_reply(self._url, error) from error
 
     def close(self) -> None:
-        """Close the connection; the next question opens a new one."""
+        """Close the connection; the next `ask` opens a new one."""
         if self._connection is not None:
             self._connection.disconnect()
             self._connection = None
@@ -100,7 +100,7 @@ class Watch:
         if self._stop.is_set():
             raise ConnectionAbortedError("stopping")  # a connection made now would stay open
         self._connection = self._open()
-        self._reader = hiredis.Reader(notEnoughData=_MORE)
+        self._reader = hiredis.Reader(notEnoughData=_INCOMPLETE)
         self._exchange(_connect.greeting(self._url, "wakeup"))
         try:
             self._exchange([("CLIENT", "TRACKING", "ON")])
@@ -110,7 +110,7 @@ class Watch:
 
     def _exchange(self, commands: Sequence[tuple[Arg, ...]]) -> list[Any]:
         self.missed, self.noticed = set(), set()
-        self._connection._sock.settimeout(_connect.TIMEOUT)
+        self._connection._sock.settimeout(_connect.TIMEOUT_S)
         self._connection._sock.sendall(b"".join(map(_pack, commands)))
         replies: list[Any] = []
         while len(replies) < len(commands):
@@ -123,12 +123,12 @@ class Watch:
         return replies
 
     def _message(self) -> Any:
-        """Return the next thing that the server says.
+        """Return the next message of the server.
 
         Raises:
-            OSError: It says no more, or not in time (TimeoutError).
+            OSError: The connection is closed, or no message came in time (TimeoutError).
         """
-        while (message := self._reader.gets()) is _MORE:
+        while (message := self._reader.gets()) is _INCOMPLETE:
             chunk = self._connection._sock.recv(CHUNK)
             if not chunk:
                 raise ConnectionResetError("connection closed by the server")
@@ -136,8 +136,8 @@ class Watch:
         return message
 
     def _take(self, message: Any, keys: set[bytes]) -> bool:
-        """Whether this is a notice; add the keys that it is about."""
-        # Other replies with two elements have none that is a text.
+        """Return True if a message is a notice, after adding its keys to `keys`."""
+        # No other reply has two elements of which the first is this string.
         if not (isinstance(message, list) and len(message) == 2 and message[0] == b"invalidate"):
             return False
         keys.update(self._asked if message[1] is None else message[1])  # None: all were flushed

@@ -1,4 +1,4 @@
-"""Looking at queues, sets and processes, and changing them for people. [INSP-1] to [INSP-14]
+"""Inspection: read and change queues, sets and processes. [INSP-1] to [INSP-14]
 
 `Inspector` blocks, `AsyncInspector` is for asyncio.
 """

@@ -24,9 +24,9 @@ from jobwire.protocol.wire import Command, Op, command
 
 __all__ = ["Activity", "JobActivity", "Mark", "activity", "job_activity"]
 
-MINUTE, TENS = 60, 600  # seconds of a bucket
-MOST_MINUTES, MOST_HOURS = 480, 72  # as long as they are kept [MET-3]
-DAY = 86_400
+MINUTE_S, TEN_MINUTES_S = 60, 600  # lengths of a bucket
+MOST_MINUTES, MOST_HOURS = 480, 72  # times for which Redis keeps them [MET-3]
+DAY_S = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class JobActivity:
-    """The executions of one class; buckets are named by the epoch second of their start.
+    """The executions of one class; the name of a bucket is the epoch second of its start.
 
     Attributes:
-        class_name: `wrapped` where the payload has it, else `class`.
-        total: All of them.
-        series: Bucket to its executions; buckets without any are left out.
+        class_name: `wrapped` of the payload if it is there, otherwise `class`.
+        total: All executions.
+        series: Bucket to its executions, without empty buckets.
         histograms: Minute to counts by duration (`jobwire.protocol.metrics.BOUNDS`); only for one
             class, by minutes.
     """
@@ -58,15 +58,15 @@ class JobActivity:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """The executions in a span of time, in epoch seconds.
+    """The executions in a period.
 
     Attributes:
-        starts_at: Its beginning.
-        ends_at: Its end.
+        starts_at: Epoch second of its start.
+        ends_at: Epoch second of its end.
         step: Seconds of a bucket, 60 or 600.
-        jobs: By class.
-        marks: Deployments in it, the first first.
-        problems: Keys that are not what they should be.
+        jobs: Class to its executions.
+        marks: Deployments in the period, oldest first.
+        problems: Errors of keys, such as a key of another type.
     """
 
     starts_at: float
@@ -91,13 +91,13 @@ def activity(
     Args:
         keys: Key names.
         now: Epoch seconds.
-        minutes: How many, 1 to 480; 60 unless `hours` are given.
-        hours: Instead: how many, 1 to 72, ten minutes a bucket.
+        minutes: Length of the period in minutes, 1 to 480; default: 60.
+        hours: Length of the period in hours, 1 to 72, with buckets of ten minutes.
         class_name: Pattern with `*`, `?` and `[...]`, as for file names.
-        generation: 7 reads what Sidekiq 7 writes, which has no hours. [MET-4]
+        generation: 7 reads the counters of Sidekiq 7, which has no hours. [MET-4]
 
     Raises:
-        ConfigError: So much is not kept.
+        ConfigError: The length of the period is not possible.
     """
     step, buckets = _buckets(now, minutes, hours, generation)
     commands = [command("HGETALL", _rollup(keys, at, step, generation)) for at in buckets]
@@ -109,7 +109,7 @@ def activity(
             if fnmatchcase(name, class_name):
                 series.setdefault(name, {})[at] = totals
     jobs = {name: _job(name, series[name], {}) for name in sorted(series)}
-    return (yield from _around(keys, now, step, len(buckets), jobs, problems(commands, replies)))
+    return (yield from _activity(keys, now, step, len(buckets), jobs, problems(commands, replies)))
 
 
 def job_activity(
@@ -123,11 +123,11 @@ def job_activity(
 ) -> Op[Activity]:
     """Return the executions of one class, by minutes with histograms; see `activity`. [MET-2]"""
     step, buckets = _buckets(now, minutes, hours, generation)
-    names = [f"{class_name}|{what}" for what in ("p", "f", "ms")]
+    names = [f"{class_name}|{counter}" for counter in ("p", "f", "ms")]
     commands: list[Command] = [
         command("HMGET", _rollup(keys, at, step, generation), *names) for at in buckets
     ]
-    if step == MINUTE:
+    if step == MINUTE_S:
         commands += [
             command("GETRANGE", histogram_key(keys, class_name, at, generation), 0, 51)
             for at in buckets
@@ -136,65 +136,65 @@ def job_activity(
     series: dict[float, Totals] = {}
     for at, reply in zip(buckets, replies, strict=False):
         values = zip(names, items(reply), strict=False)
-        found = {name.encode(): value for name, value in values if value is not None}
-        series.update((at, totals) for totals in read_rollup(found).values())
+        fields = {name.encode(): value for name, value in values if value is not None}
+        series.update((at, totals) for totals in read_rollup(fields).values())
     histograms = {
         at: read_histogram(reply if isinstance(reply, bytes) else None)
         for at, reply in zip(buckets, replies[len(buckets) :], strict=False)
     }
     jobs = {class_name: _job(class_name, series, histograms)}
-    return (yield from _around(keys, now, step, len(buckets), jobs, problems(commands, replies)))
+    return (yield from _activity(keys, now, step, len(buckets), jobs, problems(commands, replies)))
 
 
 def _buckets(
     now: float, minutes: int | None, hours: int | None, generation: Generation
 ) -> tuple[int, list[float]]:
-    """Return the length of the buckets and their beginnings, the last first."""
+    """Return the length of the buckets in seconds, and their start times, newest first."""
     if hours is None:
         count = 60 if minutes is None else minutes
         if not 1 <= count <= MOST_MINUTES:
             raise ConfigError(f"minutes: {count} is not between 1 and {MOST_MINUTES}; try hours")
-        step = MINUTE
+        step = MINUTE_S
     else:
         if minutes is not None:
-            raise ConfigError("minutes and hours exclude each other")
+            raise ConfigError("minutes and hours cannot be combined")
         if generation == 7:
-            raise ConfigError("hours: Sidekiq 7 keeps minutes only, of the last 8 hours")
+            raise ConfigError("hours: Sidekiq 7 has only minutes, of the last 8 hours")
         if not 1 <= hours <= MOST_HOURS:
             raise ConfigError(f"hours: {hours} is not between 1 and {MOST_HOURS}")
-        step, count = TENS, hours * 6
+        step, count = TEN_MINUTES_S, hours * 6
     last = now // step * step
     return step, [last - back * step for back in range(count)]
 
 
 def _rollup(keys: Keys, at: float, step: int, generation: Generation) -> str:
-    return tens_key(keys, at) if step == TENS else minute_key(keys, at, generation)
+    return tens_key(keys, at) if step == TEN_MINUTES_S else minute_key(keys, at, generation)
 
 
 def _job(
     name: str, series: Mapping[float, Totals], histograms: Mapping[float, Sequence[int]]
 ) -> JobActivity:
-    every = series.values()
+    buckets = series.values()
     total = Totals(
-        sum(each.count for each in every),
-        sum(each.failed for each in every),
-        sum(each.ms for each in every),
+        sum(bucket.count for bucket in buckets),
+        sum(bucket.failed for bucket in buckets),
+        sum(bucket.ms for bucket in buckets),
     )
     return JobActivity(name, total, series, histograms)
 
 
-def _around(
+def _activity(
     keys: Keys,
     now: float,
     step: int,
     count: int,
     jobs: Mapping[str, JobActivity],
-    odd: tuple[str, ...],
+    job_problems: tuple[str, ...],
 ) -> Op[Activity]:
-    """Add the deployments and the span."""
+    """Return the activity, with the deployments in its period."""
     start = now - count * step
-    days = range(int(start // DAY), int(now // DAY) + 1)
-    commands = [command("HGETALL", marks_key(keys, day * DAY)) for day in days]
+    days = range(int(start // DAY_S), int(now // DAY_S) + 1)
+    commands = [command("HGETALL", marks_key(keys, day * DAY_S)) for day in days]
     replies = yield from ask(commands)
     marks = []
     for reply in replies:
@@ -204,12 +204,12 @@ def _around(
             if at is not None and start <= at <= now:
                 marks.append(Mark(at, text(label), at // step * step))
     marks.sort(key=lambda mark: (mark.at, mark.label))
-    return Activity(start, now, step, jobs, marks, (*odd, *problems(commands, replies)))
+    return Activity(start, now, step, jobs, marks, (*job_problems, *problems(commands, replies)))
 
 
 def _instant(stamp: str) -> float | None:
     try:
-        found = datetime.fromisoformat(stamp)
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        moment = datetime.fromisoformat(stamp)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return None

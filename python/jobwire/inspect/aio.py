@@ -1,5 +1,5 @@
 # Generated from sync.py by python/tests/tools/twins.py; change sync.py instead.
-"""The asyncio inspector: `Inspector` with the words async and await."""
+"""The asyncio inspector, the twin of `Inspector`."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ class AsyncInspector:
                 yield item
 
     async def cancel(self, jid: str) -> float:
-        """Ask an iterable job to stop; return when somebody first did. [ITER-7]"""
+        """Cancel an iterable job; return the epoch second of its first cancellation. [ITER-7]"""
         return await self._run(progress.cancel(self._keys, jid, now=self._clock()))
 
     # -- activity

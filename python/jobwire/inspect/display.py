@@ -1,4 +1,4 @@
-"""What people call a job and its arguments, as Sidekiq's page shows them. [PAY-16]"""
+"""Display names of jobs and arguments, as on Sidekiq's page. [PAY-16]"""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _HIDDEN = "[encrypted data]"
 
 
 def display_class(fields: Mapping[str, Any]) -> str:
-    """Return the class that an Active Job wraps, the mailer and its method, or the class."""
+    """Return the class that an Active Job wraps, the mailer and its method, or the wire class."""
     if isinstance(shown := fields.get("display_class"), str):
         return shown
-    found = fields.get("class")
-    if found not in _WRAPPERS:
-        return "" if found is None else str(found)
+    class_name = fields.get("class")
+    if class_name not in _WRAPPERS:
+        return "" if class_name is None else str(class_name)
     wrapped = _wrapped(fields)
     if wrapped in _MAILERS and len(arguments := _arguments(fields)) >= 2:
         return f"{arguments[0]}#{arguments[1]}"
-    return wrapped or str(found)
+    return wrapped or str(class_name)
 
 
 def display_args(fields: Mapping[str, Any]) -> list[Any]:
-    """Return the arguments as the job's author wrote them, without what Rails wraps around."""
+    """Return the arguments as the job's author wrote them, without the wrapping of Rails."""
     args = fields.get("args")
     if fields.get("class") in _WRAPPERS:
         arguments = _arguments(fields)
@@ -65,17 +65,17 @@ def _arguments(fields: Mapping[str, Any]) -> list[Any]:
     return []
 
 
-def _mail(rest: list[Any]) -> list[Any]:
-    """Return parameters and arguments of a mail, which Rails keeps in one object."""
-    match rest:
+def _mail(arguments: list[Any]) -> list[Any]:
+    """Return parameters and arguments of a mail, which Rails stores in one object."""
+    match arguments:
         case [{"args": args} as mail, *_]:
             return [mail.get("params"), args]
-    return rest
+    return arguments
 
 
 def _plain(value: list[Any]) -> list[Any]:
     """Return values without the marks of Active Job's serialization."""
-    return [_unmarked(each) for each in value]
+    return [_unmarked(item) for item in value]
 
 
 def _unmarked(value: Any) -> Any:
@@ -84,5 +84,5 @@ def _unmarked(value: Any) -> Any:
     if isinstance(value, dict):
         if len(value) == 1 and "_aj_globalid" in value:
             return value["_aj_globalid"]
-        return {key: _unmarked(each) for key, each in value.items() if not key.startswith("_aj_")}
+        return {key: _unmarked(item) for key, item in value.items() if not key.startswith("_aj_")}
     return value

@@ -1,4 +1,4 @@
-"""One job as it lies in Redis, whatever it looks like. [INSP-3]"""
+"""One job in Redis, even if its payload cannot be read. [INSP-3]"""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ __all__ = ["QUEUE", "Entry", "SetName", "backtrace_lines", "entry"]
 
 SetName = Literal["schedule", "retry", "dead", "unreadable"]
 QUEUE = "queue:"
-MAX_BACKTRACE = 1_000_000  # bytes unpacked: a few kilobytes can hide gigabytes
+MAX_BACKTRACE = 1_000_000  # unpacked bytes, because a few kilobytes can unpack to gigabytes
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A job in a queue, a set or the hands of a process. Times are epoch seconds.
+    """A job in a queue, in a set or in execution. Times are epoch seconds.
 
     Attributes:
         payload: The exact bytes, by which it is moved and removed. [INSP-4]
         place: `queue:<name>`, `schedule`, `retry`, `dead`, `unreadable`, or `work`.
-        score: In a set: when it is due, or when it died.
-        fields: The fields of the payload; none if it cannot be read.
-        fault: Why it cannot be read.
+        score: For a job in a set, the time at which it is due or died.
+        fields: The fields of the payload; empty if it cannot be read.
+        fault: The error, if the payload cannot be read.
     """
 
     payload: bytes
@@ -42,48 +42,46 @@ class Entry:
 
     @property
     def problem(self) -> str | None:
-        """Why the payload cannot be read, in words; None if it can."""
+        """The reason that the payload cannot be read, or None."""
         return None if self.fault is None else str(self.fault)
 
     @property
     def text(self) -> str:
-        """The payload to look at; bytes that are no UTF-8 show as question marks."""
+        """The payload as text; bytes that are not UTF-8 become replacement characters."""
         return text(self.payload)
 
     @property
     def jid(self) -> str | None:
-        """The job id, an opaque text."""
+        """The job id, an opaque string."""
         jid = self.fields.get("jid")
         return jid if isinstance(jid, str) else None
 
     @property
     def class_name(self) -> str:
-        """The wire class; empty if there is none."""
-        found = self.fields.get("class")
-        return found if isinstance(found, str) else ""
+        """The wire class, or ""."""
+        return _text(self.fields.get("class"))
 
     @property
     def display_class(self) -> str:
-        """What people call this job: the class that an Active Job wraps. [PAY-16]"""
+        """The class to show to people: for Active Job, the wrapped class. [PAY-16]"""
         return display.display_class(self.fields)
 
     @property
     def args(self) -> Any:
-        """The arguments as they are in the payload; usually a list."""
+        """The arguments of the payload, usually a list."""
         return self.fields.get("args")
 
     @property
     def display_args(self) -> list[Any]:
-        """The arguments as their author wrote them; the whole text if it cannot be read."""
+        """The arguments as the job's author wrote them; the text of an unreadable payload."""
         return [self.text] if self.fault else display.display_args(self.fields)
 
     @property
     def queue(self) -> str:
-        """The queue that it lies in or, in a set, that the payload names."""
+        """The queue that it is in; for a job in a set, the queue that the payload names."""
         if self.place.startswith(QUEUE):
             return self.place.removeprefix(QUEUE)
-        found = self.fields.get("queue")
-        return found if isinstance(found, str) else ""
+        return _text(self.fields.get("queue"))
 
     @property
     def tags(self) -> Sequence[str]:
@@ -93,28 +91,28 @@ class Entry:
 
     @property
     def created_at(self) -> float | None:
-        """When it was first pushed; when it was enqueued if that is not known."""
+        """Time of the first push; if unknown, the time at which it was enqueued."""
         created = times.read(self.fields.get("created_at"))
         return self.enqueued_at if created is None else created
 
     @property
     def enqueued_at(self) -> float | None:
-        """When it was put into its queue last."""
+        """Time at which it was last put into its queue."""
         return times.read(self.fields.get("enqueued_at"))
 
     @property
     def failed_at(self) -> float | None:
-        """When it failed first."""
+        """Time of the first failure."""
         return times.read(self.fields.get("failed_at"))
 
     @property
     def retried_at(self) -> float | None:
-        """When it failed last, if more than once."""
+        """Time of the last failure, if it failed more than once."""
         return times.read(self.fields.get("retried_at"))
 
     @property
     def retry_count(self) -> int | None:
-        """How many retries were counted; 0 after the first failure, None before."""
+        """Number of retries counted: None before the first failure, 0 after it."""
         count = self.fields.get("retry_count")
         return count if type(count) is int else None
 
@@ -130,12 +128,12 @@ class Entry:
 
     @property
     def error_backtrace(self) -> list[str] | None:
-        """Lines of the last error's traceback, if they were kept. [PAY-15]"""
+        """Lines of the last error's backtrace, if it was stored. [PAY-15]"""
         return backtrace_lines(self.fields.get("error_backtrace"))
 
     @property
     def since(self) -> float | None:
-        """Since when it is where it is: death, first failure, or arrival in its queue."""
+        """Time of its death, of its first failure, or of its arrival in the queue."""
         if self.place in ("dead", "unreadable"):
             return self.score
         if self.place == "retry" and self.failed_at is not None:
@@ -149,7 +147,7 @@ class Entry:
 
 
 def entry(payload: bytes, place: str, score: float | None = None) -> Entry:
-    """Return what can be made out of a payload."""
+    """Return the entry for a payload, with a `fault` if the payload cannot be read."""
     try:
         return Entry(payload, place, score, decode(payload, queue="").fields)
     except MalformedPayload as fault:
@@ -157,7 +155,7 @@ def entry(payload: bytes, place: str, score: float | None = None) -> Entry:
 
 
 def backtrace_lines(stored: object) -> list[str] | None:
-    """Return the lines of `error_backtrace` in any form that was ever written. [PAY-15]"""
+    """Return the lines of `error_backtrace`, in any of its historical forms. [PAY-15]"""
     if isinstance(stored, str):
         try:
             packed = base64.b64decode("".join(stored.split()), validate=True)

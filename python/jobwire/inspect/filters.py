@@ -1,4 +1,4 @@
-"""Which entries of many are meant."""
+"""Filters that select entries."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ["Filter"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """What an entry has to be like; everything that is given has to hold.
+    """Conditions for an entry; all conditions that are set must hold.
 
     Attributes:
-        class_name: Wire class or shown class; `*`, `?` and `[...]` match as in file names.
-        queue: Name of the queue, likewise.
-        jid: The job id, exactly.
-        error: Part of the error's class or message, upper or lower case.
+        class_name: Wire class or display class; `*`, `?` and `[...]` match as in file names.
+        queue: Name of the queue, with the same wildcards.
+        jid: The exact job id.
+        error: Part of the error's class or message; case does not matter.
         tag: One of the tags, exactly.
         text: Part of the payload's text.
-        older_than: Seconds that it has been there at least: since death in the dead set, since
-            the first failure in the retry set, else since it was enqueued or created.
+        older_than: Minimum age in seconds: since death in the dead set, since the first failure
+            in the retry set, otherwise since the job was enqueued or created.
     """
 
     class_name: str | None = None
@@ -35,11 +35,11 @@ class Filter:
     older_than: float | None = None
 
     def matches(self, entry: Entry, *, now: float) -> bool:
-        """Say whether an entry is meant, at epoch second `now`."""
+        """Return True if an entry meets all conditions, at epoch second `now`."""
         return all(self._checks(entry, now))
 
     def __bool__(self) -> bool:
-        """Whether it leaves anything out."""
+        """True if any condition is set."""
         return self != Filter()
 
     def _checks(self, entry: Entry, now: float) -> Iterator[bool]:

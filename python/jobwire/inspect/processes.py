@@ -1,4 +1,7 @@
-"""Processes, what they run and what they hold. [INSP-11] [INSP-12] [INSP-13] [REL-1] [REL-7]"""
+"""Processes, with the jobs that they run and hold.
+
+[INSP-11] [INSP-12] [INSP-13] [REL-1] [REL-7]
+"""
 
 from __future__ import annotations
 
@@ -30,12 +33,12 @@ __all__ = [
 ]
 
 Signal = Literal["TSTP", "TERM", "TTIN"]
-SIGNAL_TTL = 60  # seconds [INSP-13]
+SIGNAL_TTL_S = 60  # [INSP-13]
 
 
 @dataclass(frozen=True, slots=True)
 class CapsuleInfo:
-    """One group of queues of a process; `weights` maps queue names, 0 meaning strict order."""
+    """One capsule of a process; `weights` is queue name to weight, where 0 means strict order."""
 
     name: str
     concurrency: int
@@ -45,27 +48,29 @@ class CapsuleInfo:
 
 @dataclass(frozen=True, slots=True)
 class ProcessInfo:
-    """One process, as it described itself at its last heartbeat. [BEAT-3] [BEAT-4]
+    """One process, as of its last heartbeat. [BEAT-3] [BEAT-4]
+
+    Fields that the heartbeat does not have are empty, 0 or None.
 
     Attributes:
         identity: Opaque name.
-        hostname: Where it runs; empty if it did not say, as everything else below.
+        hostname: Name of its host.
         pid: Process id.
         started_at: Epoch seconds, or None.
         beat: Time of its last heartbeat in epoch seconds, or None.
         tag: Name of the application.
-        labels: Further names.
-        version: Of Sidekiq or jobwire; empty before Sidekiq 7.0.2.
-        queues: What it serves.
-        capsules: How it serves them, by name; none before Sidekiq 8.0.9.
-        concurrency: Jobs that it runs at a time.
-        busy: Jobs that it runs.
-        quiet: Whether it has stopped fetching.
-        embedded: Whether it runs inside another program.
+        labels: Other names.
+        version: Version of Sidekiq or jobwire; empty before Sidekiq 7.0.2.
+        queues: Names of its queues.
+        capsules: Its capsules by name; empty before Sidekiq 8.0.9.
+        concurrency: Number of jobs that it can run at the same time.
+        busy: Number of jobs that it runs.
+        quiet: True if it has stopped fetching.
+        embedded: True if it runs inside another program.
         rss: Resident memory in KiB.
         rtt_us: Round trip to Redis in microseconds.
-        info: Everything that it said of itself.
-        problem: What cannot be read, or None.
+        info: All fields of its `info`.
+        problem: The problem with its data, or None.
     """
 
     identity: str
@@ -96,7 +101,7 @@ class Work:
         identity: The process.
         thread: The thread's name.
         queue: The queue that the job came from.
-        run_at: When it began, in epoch seconds, or None.
+        run_at: Time of its start in epoch seconds, or None.
         job: The job.
     """
 
@@ -109,13 +114,13 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class InFlightSummary:
-    """What one process of the reliable profile holds. [REL-1]
+    """The jobs that one process of the reliable profile holds. [REL-1]
 
     Attributes:
         identity: The process.
-        alive: Whether it has a lease; if not, others will take the jobs back. [REL-3] [REL-4]
-        size: How many jobs it holds.
-        jobs: Some of them, each with the queue that it came from.
+        alive: True if it has a lease; otherwise other processes recover its jobs. [REL-3] [REL-4]
+        size: Number of jobs that it holds.
+        jobs: Some of these jobs, each with the queue that it came from.
     """
 
     identity: str
@@ -126,13 +131,13 @@ class InFlightSummary:
 
 @dataclass(frozen=True, slots=True)
 class Recoveries:
-    """What the reliable profile had to save.
+    """Counters of the reliable profile.
 
     Attributes:
-        recovered: Jobs that were taken back from dead processes, in all. [REL-12]
-        lost: Outcomes that came too late, for others had taken the job back. [REL-12]
-        returned: SHA-1 of each payload that was put back unfinished and not run to an end since,
-            and how often. [REL-7]
+        recovered: Total of jobs that were recovered from dead processes. [REL-12]
+        lost: Total of outcomes that came too late, because the job had been recovered. [REL-12]
+        returned: SHA-1 of each payload that was put back unfinished and has not ended since, to
+            the number of times. [REL-7]
     """
 
     recovered: int
@@ -144,16 +149,18 @@ def processes(keys: Keys) -> Op[list[ProcessInfo]]:
     """Return the processes by identity, without those whose hash has expired. [INSP-11]"""
     names, _ = yield from members(keys.processes)
     identities = sorted(names)
-    replies = yield from ask([command("HGETALL", raw(keys.process(each))) for each in identities])
-    found = (
+    replies = yield from ask(
+        [command("HGETALL", raw(keys.process(identity))) for identity in identities]
+    )
+    registered = (
         _process(identity, _pairs(reply))
         for identity, reply in zip(identities, replies, strict=True)
     )
-    return [each for each in found if each is not None]
+    return [process for process in registered if process is not None]
 
 
 def works(keys: Keys) -> Op[list[Work]]:
-    """Return the jobs in execution, the one that began first first. [INSP-12]"""
+    """Return the jobs in execution, oldest first. [INSP-12]"""
     names, _ = yield from members(keys.processes)
     identities = sorted(names)
     commands = [
@@ -162,38 +169,45 @@ def works(keys: Keys) -> Op[list[Work]]:
         for key in (keys.old_work(identity), keys.work(identity))
     ]
     replies = yield from ask(commands)
-    found: dict[tuple[str, bytes], Work] = {}
+    by_thread: dict[tuple[str, bytes], Work] = {}
     for index, identity in enumerate(identities):
         for reply in replies[2 * index : 2 * index + 2]:
             for thread, record in _pairs(reply).items():
-                found[identity, thread] = _work(identity, thread, record)
-    return sorted(found.values(), key=lambda work: (work.run_at or 0.0, work.identity, work.thread))
+                by_thread[identity, thread] = _work(identity, thread, record)
+    return sorted(
+        by_thread.values(), key=lambda work: (work.run_at or 0.0, work.identity, work.thread)
+    )
 
 
-def signal(keys: Keys, identity: str, what: Signal) -> Op[None]:
-    """Leave a signal for a process, which looks at each heartbeat. [INSP-13]
+def signal(keys: Keys, identity: str, name: Signal) -> Op[None]:
+    """Leave a signal for a process, which reads it at its next heartbeat. [INSP-13]
 
     Raises:
-        ConfigError: No such process is registered, or it is embedded in another program, which
-            is not ours to stop.
+        ConfigError: The process is not registered, or it is embedded in another program, which
+            only its owner may stop.
     """
-    found = {each.identity: each for each in (yield from processes(keys))}
-    process = found.get(identity)
+    registered = {process.identity: process for process in (yield from processes(keys))}
+    process = registered.get(identity)
     if process is None:
-        known = ", ".join(text(each) for each in found) or "none"
-        raise ConfigError(f"process {text(identity)!r} is not registered; there are: {known}")
-    if process.embedded and what != "TTIN":
+        known = ", ".join(text(other) for other in registered) or "none"
         raise ConfigError(
-            f"process {text(identity)!r} is embedded in another program: stop that one itself"
+            f"process {text(identity)!r} is not registered; registered processes: {known}"
+        )
+    if process.embedded and name != "TTIN":
+        raise ConfigError(
+            f"process {text(identity)!r} is embedded in another program; stop that program"
         )
     key = raw(keys.signals(identity))
-    yield Batch([command("LPUSH", key, what), command("EXPIRE", key, SIGNAL_TTL)], atomic=True)
+    yield Batch([command("LPUSH", key, name), command("EXPIRE", key, SIGNAL_TTL_S)], atomic=True)
 
 
 def holdings(keys: Keys, *, most: int) -> Op[list[InFlightSummary]]:
-    """Return what each process of the reliable profile holds, `most` jobs of each. [REL-1]"""
+    """Return the jobs that each process of the reliable profile holds, up to `most` of each.
+
+    [REL-1]
+    """
     names, _ = yield from members(keys.owners)
-    found = []
+    summaries = []
     for identity in sorted(names):
         key = raw(keys.private(identity))
         alive, size = yield from ask(
@@ -210,22 +224,22 @@ def holdings(keys: Keys, *, most: int) -> Op[list[InFlightSummary]]:
             )
             if not whole(cursor):
                 break
-        found.append(InFlightSummary(identity, alive == 1, whole(size), jobs[:most]))
-    return found
+        summaries.append(InFlightSummary(identity, alive == 1, whole(size), jobs[:most]))
+    return summaries
 
 
 def recoveries(keys: Keys) -> Op[Recoveries]:
-    """Return what became of jobs whose process died or was slow. [REL-7] [REL-12]"""
+    """Return the counters of jobs whose process died or was slow. [REL-7] [REL-12]"""
     recovered, lost = yield from ask([command("GET", keys.recovered), command("GET", keys.lost)])
-    found: dict[str, int] = {}
+    returned: dict[str, int] = {}
     cursor: Any = b"0"
     while True:
         (reply,) = yield from ask([command("HSCAN", keys.returned, cursor, "COUNT", 1000)])
         cursor, flat = items(reply) or (b"0", [])
         for digest, times in zip(flat[::2], flat[1::2], strict=True):
-            found[text(digest)] = whole(times)
+            returned[text(digest)] = whole(times)
         if not whole(cursor):
-            return Recoveries(whole(recovered), whole(lost), found)
+            return Recoveries(whole(recovered), whole(lost), returned)
 
 
 def _process(identity: str, fields: Mapping[bytes, bytes]) -> ProcessInfo | None:
@@ -234,72 +248,73 @@ def _process(identity: str, fields: Mapping[bytes, bytes]) -> ProcessInfo | None
     decoded = decode_json(fields[b"info"])
     info: dict[str, Any] = decoded if isinstance(decoded, dict) else {}
     capsules = _capsules(info.get("capsules"))
-    queues = [each for each in items(info.get("queues")) if isinstance(each, str)]
+    queues = [queue for queue in items(info.get("queues")) if isinstance(queue, str)]
     if capsules:
-        queues = list(dict.fromkeys(queue for each in capsules.values() for queue in each.weights))
-    own = whole(fields.get(b"concurrency"), default=-1)
+        served = (queue for capsule in capsules.values() for queue in capsule.weights)
+        queues = list(dict.fromkeys(served))
+    concurrency = whole(fields.get(b"concurrency"), default=-1)
     return ProcessInfo(
         identity=identity,
-        hostname=_said(info, "hostname"),
+        hostname=_string(info, "hostname"),
         pid=whole(info.get("pid")),
         started_at=number(info.get("started_at")),
         beat=number(fields.get(b"beat")),
-        tag=_said(info, "tag"),
-        labels=[each for each in items(info.get("labels")) if isinstance(each, str)],
-        version=_said(info, "version"),
+        tag=_string(info, "tag"),
+        labels=[label for label in items(info.get("labels")) if isinstance(label, str)],
+        version=_string(info, "version"),
         queues=queues,
         capsules=capsules,
-        concurrency=whole(info.get("concurrency")) if own < 0 else own,
+        concurrency=whole(info.get("concurrency")) if concurrency < 0 else concurrency,
         busy=whole(fields.get(b"busy")),
         quiet=fields.get(b"quiet") == b"true",
         embedded=info.get("embedded") is True,
         rss=whole(fields.get(b"rss")),
         rtt_us=whole(fields.get(b"rtt_us")),
         info=info,
-        problem=None if isinstance(decoded, dict) else "info is no JSON object",
+        problem=None if isinstance(decoded, dict) else "info is not a JSON object",
     )
 
 
-def _capsules(found: object) -> dict[str, CapsuleInfo]:
-    if not isinstance(found, dict):
+def _capsules(value: object) -> dict[str, CapsuleInfo]:
+    if not isinstance(value, dict):
         return {}
     return {
         str(capsule): CapsuleInfo(
             str(capsule),
             whole(shape.get("concurrency")),
-            _said(shape, "mode"),
+            _string(shape, "mode"),
             _weights(shape.get("weights")),
         )
-        for capsule, shape in found.items()
+        for capsule, shape in value.items()
         if isinstance(shape, dict)
     }
 
 
-def _weights(found: object) -> dict[str, int]:
-    if not isinstance(found, dict):
+def _weights(value: object) -> dict[str, int]:
+    if not isinstance(value, dict):
         return {}
-    return {str(queue): whole(weight) for queue, weight in found.items()}
+    return {str(queue): whole(weight) for queue, weight in value.items()}
 
 
-def _work(identity: str, thread: bytes, found: bytes) -> Work:
-    decoded = decode_json(found)
+def _work(identity: str, thread: bytes, stored: bytes) -> Work:
+    decoded = decode_json(stored)
     record: dict[str, Any] = decoded if isinstance(decoded, dict) else {}
     payload = record.get("payload")
     if isinstance(payload, str):
         job = entry(payload.encode("utf-8", "surrogatepass"), "work")
-    elif isinstance(payload, dict):  # as up to 6.0.1
+    elif isinstance(payload, dict):  # the form of Sidekiq up to 6.0.1
         job = entry(encode(payload), "work")
     else:
-        job = entry(found, "work")
-    return Work(identity, text(thread), _said(record, "queue"), number(record.get("run_at")), job)
+        job = entry(stored, "work")
+    return Work(identity, text(thread), _string(record, "queue"), number(record.get("run_at")), job)
 
 
 def _pairs(reply: object) -> dict[bytes, bytes]:
-    """Return a hash's reply, which RESP2 makes a flat list."""
+    """Return the reply for a hash as a dict; RESP2 gives a flat list."""
     flat = items(reply)
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def _said(found: Mapping[str, Any], field: str) -> str:
-    value = found.get(field)
+def _string(info: Mapping[str, Any], field: str) -> str:
+    value = info.get(field)
     return value if isinstance(value, str) else ""

@@ -1,4 +1,4 @@
-"""Reading what anybody may have put into Redis: nothing here fails on odd data. [INSP-3]"""
+"""Readers of data in Redis that any program may have written; odd data is not an error. [INSP-3]"""
 
 from __future__ import annotations
 
@@ -24,47 +24,47 @@ __all__ = [
     "whole",
 ]
 
-# The key is of another type, or not for our eyes: a finding, to be shown beside the others.
-_FINDINGS = ("WRONGTYPE", "NOPERM")
+# Errors of single keys: another type, or no permission. They are shown with the other data.
+_KEY_ERRORS = ("WRONGTYPE", "NOPERM")
 
 
 def ask(commands: Sequence[Command]) -> Op[list[Any]]:
-    """Send commands in one write. Keys of another type have an `ErrorReply` in their place.
+    """Send commands in one write; for a key of another type, the reply is an `ErrorReply`.
 
     Raises:
-        RedisRefused: The server has another reason than the data.
+        RedisRefused: The server refused a command for a reason other than the type of its key.
     """
     if not commands:
         return []
     replies: list[Any] = yield Batch(commands)
     for reply in replies:
-        if isinstance(reply, ErrorReply) and not any(reply.says(code) for code in _FINDINGS):
+        if isinstance(reply, ErrorReply) and not any(reply.says(code) for code in _KEY_ERRORS):
             raise RedisRefused(reply.message)
     return replies
 
 
 def problems(commands: Sequence[Command], replies: Sequence[Any]) -> tuple[str, ...]:
-    """Return what is wrong with the keys that commands were for."""
-    found = {
+    """Return the errors of commands, each with its key."""
+    messages = {
         f"{text(command.args[1])}: {reply.message}": None
         for command, reply in zip(commands, replies, strict=True)
         if isinstance(reply, ErrorReply)
     }
-    return tuple(found)
+    return tuple(messages)
 
 
-def name(found: bytes) -> str:
-    """Return a queue's name or an identity as text from which `raw` makes the same bytes."""
-    return found.decode("utf-8", "surrogateescape")
+def name(stored: bytes) -> str:
+    """Return a queue's name or an identity as text that `raw` turns back into the same bytes."""
+    return stored.decode("utf-8", "surrogateescape")
 
 
 def raw(key: str) -> bytes:
-    """Return the bytes of a key that was made from a `name`."""
+    """Return the bytes of a key that contains a `name`."""
     return key.encode("utf-8", "surrogateescape")
 
 
 def text(value: Arg | None) -> str:
-    """Return something to show for any value."""
+    """Return any value as text to show."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, str):  # may be a `name`
@@ -73,7 +73,7 @@ def text(value: Arg | None) -> str:
 
 
 def whole(reply: object, default: int = 0) -> int:
-    """Return an integer, from the server or from a text; the default for anything else."""
+    """Return an integer, also from its text; the default for any other value."""
     try:
         return int(reply) if isinstance(reply, int | bytes | str) else default
     except ValueError:
@@ -85,10 +85,10 @@ def number(reply: object) -> float | None:
     if isinstance(reply, bool) or not isinstance(reply, int | float | bytes | str):
         return None
     try:
-        found = float(reply)
+        value = float(reply)
     except (ValueError, OverflowError):
         return None
-    return found if math.isfinite(found) else None
+    return value if math.isfinite(value) else None
 
 
 def score(reply: object) -> float | None:
@@ -104,11 +104,11 @@ def items(reply: object) -> list[Any]:
     return reply if isinstance(reply, list) else []
 
 
-def decode_json(found: object) -> Any:
-    """Return the value of a JSON text, or None if it is none."""
-    if not isinstance(found, bytes | str):
+def decode_json(value: object) -> Any:
+    """Return the value of a JSON text; None for anything else."""
+    if not isinstance(value, bytes | str):
         return None
     try:
-        return msgspec.json.decode(found)
+        return msgspec.json.decode(value)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None

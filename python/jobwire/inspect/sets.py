@@ -1,4 +1,4 @@
-"""Finding and changing entries of queues and sets, each by its exact bytes. [INSP-4] to [INSP-9]"""
+"""Operations that find and change entries by their exact bytes. [INSP-4] to [INSP-9]"""
 
 from __future__ import annotations
 
@@ -49,14 +49,15 @@ _SETS = ("schedule", "retry", "dead", "unreadable")
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """How far a change of many entries has come.
+    """Progress of a change of many entries.
 
     Attributes:
-        total: Entries that there were at the start.
-        seen: Entries looked at.
-        matched: Those that the filter meant.
-        done: Those that this call changed.
-        left: Those that cannot be: payloads that say no queue, or one whose key is no list.
+        total: Number of entries at the start.
+        seen: Number of entries examined.
+        matched: Number of entries that the filter matched.
+        done: Number of entries that this call changed.
+        left: Number of entries that cannot be changed: payloads that name no queue, or a queue
+            whose key is not a list.
     """
 
     total: int
@@ -74,10 +75,10 @@ def set_key(keys: Keys, name: SetName) -> str:
     """Return the key of a set.
 
     Raises:
-        ConfigError: There is no such set.
+        ConfigError: The name is unknown.
     """
     if name not in _SETS:
-        raise ConfigError(f"set: {name!r} is none of {', '.join(_SETS)}")
+        raise ConfigError(f"set: {name!r} is not one of {', '.join(_SETS)}")
     key: str = getattr(keys, name)
     return key
 
@@ -88,41 +89,41 @@ def walk(keys: Keys, name: SetName) -> SetWalk:
 
 
 def escape(text: str) -> str:
-    r"""Return a pattern for just this text: `*`, `?`, `[`, `]` and `\` escaped. [INSP-10]"""
+    r"""Return a pattern that matches only this text: `*?[]\` are escaped. [INSP-10]"""
     return re.sub(r"[*?\[\]\\]", r"\\\g<0>", text)
 
 
 def find_in_set(keys: Keys, name: SetName, jid: str) -> Op[Entry | None]:
-    """Return the entry with just this job id. O(n) for the server. [INSP-10]"""
-    # JSON can spell other characters in several ways, which no pattern knows.
+    """Return the entry with this job id. O(n) for the server. [INSP-10]"""
+    # JSON can write other characters in several ways, which one pattern cannot match.
     pattern = f"*{escape(jid)}*" if _SPELLED_ONE_WAY.fullmatch(jid) else "*"
     return (yield from _find(Scan(set_key(keys, name), name, pattern), jid))
 
 
 def find_in_queue(keys: Keys, queue: str, jid: str) -> Op[Entry | None]:
-    """Return the newest job of a queue with this id. O(n), a page at a time."""
+    """Return the newest job of a queue with this id. O(n), page by page."""
     return (yield from _find(ListWalk(keys, queue), jid))
 
 
 def fetch(
     keys: Keys, name: SetName, lowest: float, highest: float, jid: str | None
 ) -> Op[list[Entry]]:
-    """Return the entries with a score in a range, both ends included; of one jid if given."""
+    """Return the entries with a score from `lowest` to `highest`; only those of `jid` if given."""
     step = command(
         "ZRANGE", set_key(keys, name), repr(lowest), repr(highest), "BYSCORE", "WITHSCORES"
     )
     (reply,) = yield from ask([step])
     flat = items(reply)
     pairs = zip(flat[::2], flat[1::2], strict=True)
-    found = [entry(member, name, score(at)) for member, at in pairs]
-    return [each for each in found if jid is None or each.jid == jid]
+    entries = [entry(member, name, score(at)) for member, at in pairs]
+    return [one for one in entries if jid is None or one.jid == jid]
 
 
 # -- one entry
 
 
 def delete(keys: Keys, one: Entry) -> Op[bool]:
-    """Remove an entry; say whether it was still there. [INSP-4]"""
+    """Remove an entry; return True if it still existed. [INSP-4]"""
     if one.place.startswith(QUEUE):
         count = yield command("LREM", raw(keys.queue(one.queue)), 1, one.payload)
     else:
@@ -138,11 +139,11 @@ def retried(
     Args:
         one: The entry.
         now: Epoch seconds.
-        generation: How to write times.
-        count: Whether to give the attempt back that `retry_count` has counted.
+        generation: Generation of the times to write.
+        count: True to subtract 1 from `retry_count`, so that this attempt does not count.
 
     Raises:
-        MalformedPayload: It cannot be read, or names no queue.
+        MalformedPayload: The payload cannot be read, or names no queue.
     """
     if one.fault:
         raise one.fault
@@ -153,42 +154,42 @@ def retried(
 
 
 def move_to_queue(keys: Keys, one: Entry, *, now: float, count: bool) -> Op[bool]:
-    """Push an entry to its queue in place of leaving it in its set; say whether it was there.
+    """Move an entry from its set to its queue; return True if it still existed.
 
     Raises:
-        MalformedPayload: It cannot be read, or names no queue.
-        RedisRefused: The key of its queue is no list; the entry stays.
+        MalformedPayload: The payload cannot be read, or names no queue.
+        RedisRefused: The key of its queue is not a list; the entry stays.
     """
     key = _own_set(keys, one)
     generation = yield from detect_generation(keys)
     queue, text = retried(one, now=now, generation=generation, count=count)
     moved, stuck = yield _promote(keys, key, [(one, queue, text)])
     if stuck:
-        raise RedisRefused(f"WRONGTYPE {keys.queue(queue)} is no list; the job stays in {key}")
+        raise RedisRefused(f"WRONGTYPE {keys.queue(queue)} is not a list; the job stays in {key}")
     return bool(moved)
 
 
 def kill(keys: Keys, one: Entry, dead_limits: DeadSetLimits) -> Op[bool]:
-    """Move an entry to the dead set, which is trimmed; say whether it was there. [INSP-7]"""
+    """Move an entry to the dead set and trim the set; return True if it still existed. [INSP-7]"""
     moved, _ = yield from _kill(keys, _own_set(keys, one), dead_limits)([one])
     return bool(moved)
 
 
 def reschedule(keys: Keys, one: Entry, at: float) -> Op[bool]:
-    """Change when an entry is due; say whether it was there. [INSP-8]"""
+    """Change the time at which an entry is due; return True if it still existed. [INSP-8]"""
     key = _own_set(keys, one)
-    # Its own score again is no change, and would look like an entry that is gone.
-    changed, there = yield Batch(
+    # ZADD reports no change if the score stays the same, as for an entry that is gone.
+    changed, current_score = yield Batch(
         [
             command("ZADD", key, "XX", "CH", epoch(at), one.payload),
             command("ZSCORE", key, one.payload),
         ],
         atomic=True,
     )
-    return bool(changed) or there is not None
+    return bool(changed) or current_score is not None
 
 
-# -- many
+# -- many entries
 
 
 def sweep(
@@ -200,16 +201,16 @@ def sweep(
     only: Filter,
     progress: Progress | None = None,
 ) -> Op[Swept]:
-    """Change all entries of a set that a filter means, lowest score first, page by page.
+    """Change all entries of a set that a filter matches, lowest score first, page by page.
 
-    Each page is one step for the server, and only a page is in memory. What comes in after the
-    start is not waited for. Interrupted at any point, some entries are changed and the rest not.
+    Each page is one step for the server, and only one page is in memory. Entries that arrive after
+    the start may be left out. An interruption leaves some entries changed and the others not.
 
     Raises:
-        ConfigError: The action makes no sense there.
+        ConfigError: The action is not possible for this set.
     """
     if action == "kill" and name in ("dead", "unreadable"):
-        raise ConfigError(f"kill: what is in the set {name!r} is dead already")
+        raise ConfigError(f"kill: entries of the set {name!r} are already dead")
     key = set_key(keys, name)
     act: _Act
     if action == "kill":
@@ -230,11 +231,11 @@ def sweep(
 def sweep_queue(
     keys: Keys, queue: str, *, now: float, only: Filter, progress: Progress | None = None
 ) -> Op[Swept]:
-    """Delete all jobs of a queue that a filter means, newest first, page by page."""
+    """Delete all jobs of a queue that a filter matches, newest first, page by page."""
     key = raw(keys.queue(queue))
 
     def act(page: Sequence[Entry]) -> Op[tuple[int, int]]:
-        counts = yield Batch([command("LREM", key, 1, each.payload) for each in page])
+        counts = yield Batch([command("LREM", key, 1, one.payload) for one in page])
         return sum(count for count in counts if type(count) is int), 0
 
     total: int = yield command("LLEN", key)
@@ -244,14 +245,14 @@ def sweep_queue(
 
 
 def clear_set(keys: Keys, name: SetName) -> Op[int]:
-    """Delete a whole set in one step; return how many it held. [INSP-9]"""
+    """Delete a whole set in one step; return the number of its entries. [INSP-9]"""
     key = set_key(keys, name)
     count, _ = yield Batch([command("ZCARD", key), command("UNLINK", key)], atomic=True)
     return int(count)
 
 
 def clear_queue(keys: Keys, queue: str) -> Op[int]:
-    """Delete a queue and its registration in one step; return how many it held. [INSP-9]"""
+    """Delete a queue and its registration in one step; return the number of its jobs. [INSP-9]"""
     key = raw(keys.queue(queue))
     count, _, _ = yield Batch(
         [
@@ -265,18 +266,18 @@ def clear_queue(keys: Keys, queue: str) -> Op[int]:
 
 
 def pause(keys: Keys, queue: str, *, paused: bool) -> Op[bool]:
-    """Tell jobwire's workers to leave a queue alone, or to take from it; say whether that is new.
+    """Pause or unpause a queue for jobwire's workers; return True if that changed its state.
 
-    Sidekiq's own workers do not look there. [REL-9]
+    Sidekiq's workers ignore the pause. [REL-9]
     """
     return bool((yield command("SADD" if paused else "SREM", keys.paused, raw(queue))))
 
 
-# -- parts
+# -- helpers
 
 
 def _sweep(
-    way: Walk,
+    walk: Walk,
     total: int,
     act: _Act,
     dead_limits: DeadSetLimits,
@@ -284,15 +285,15 @@ def _sweep(
     progress: Progress | None,
 ) -> Op[Swept]:
     swept = Swept(total)
-    while swept.seen < total and (page := (yield from way.next())):
-        # What was changed can come back with a later score, as by a worker that fails at once.
+    while swept.seen < total and (page := (yield from walk.next())):
+        # The limit, because a changed job can come back with a later score, if it fails again.
         page = page[: total - swept.seen]
-        meant = [each for each in page if only.matches(each, now=dead_limits.now)]
-        done, left = (yield from act(meant)) if meant else (0, 0)
+        matched = [one for one in page if only.matches(one, now=dead_limits.now)]
+        done, left = (yield from act(matched)) if matched else (0, 0)
         swept = replace(
             swept,
             seen=swept.seen + len(page),
-            matched=swept.matched + len(meant),
+            matched=swept.matched + len(matched),
             done=swept.done + done,
             left=swept.left + left,
         )
@@ -304,9 +305,9 @@ def _sweep(
 def _enqueue(keys: Keys, key: str, *, now: float, generation: Generation, count: bool) -> _Act:
     def act(page: Sequence[Entry]) -> Op[tuple[int, int]]:
         moves = []
-        for each in page:
+        for one in page:
             try:
-                moves.append((each, *retried(each, now=now, generation=generation, count=count)))
+                moves.append((one, *retried(one, now=now, generation=generation, count=count)))
             except MalformedPayload:
                 continue
         moved, stuck = (yield _promote(keys, key, moves)) if moves else (0, 0)
@@ -317,7 +318,7 @@ def _enqueue(keys: Keys, key: str, *, now: float, generation: Generation, count:
 
 def _remove(key: str) -> _Act:
     def act(page: Sequence[Entry]) -> Op[tuple[int, int]]:
-        return (yield command("ZREM", key, *(each.payload for each in page))), 0
+        return (yield command("ZREM", key, *(one.payload for one in page))), 0
 
     return act
 
@@ -325,17 +326,17 @@ def _remove(key: str) -> _Act:
 def _kill(keys: Keys, key: str, dead_limits: DeadSetLimits) -> _Act:
     def act(page: Sequence[Entry]) -> Op[tuple[int, int]]:
         moved = 0
-        where = [dead_key(keys, each.fault) if each.fault else keys.dead for each in page]
-        for target in dict.fromkeys(where):
-            members = [
-                each.payload for each, there in zip(page, where, strict=True) if there == target
-            ]
-            gone: Sequence[bytes] = yield Script(
+        members: dict[str, list[bytes]] = {}
+        for one in page:
+            target = dead_key(keys, one.fault) if one.fault else keys.dead
+            members.setdefault(target, []).append(one.payload)
+        for target, payloads in members.items():
+            killed: Sequence[bytes] = yield Script(
                 "kill_due",
                 [key, target],
-                [dead_limits.now, dead_limits.oldest, dead_limits.limit, *members],
+                [dead_limits.now, dead_limits.oldest, dead_limits.limit, *payloads],
             )
-            moved += len(gone)
+            moved += len(killed)
         return moved, 0
 
     return act
@@ -353,14 +354,14 @@ def _promote(keys: Keys, key: str, moves: Sequence[tuple[Entry, str, bytes]]) ->
 def _own_set(keys: Keys, one: Entry) -> str:
     """Return the key of the set that an entry is in."""
     if one.place not in _SETS:
-        raise ConfigError(f"job {one.jid} is in {one.place}, from which it can only be deleted")
+        raise ConfigError(f"job {one.jid} is in {one.place}; there it can only be deleted")
     key: str = getattr(keys, one.place)
     return key
 
 
-def _find(way: Walk, jid: str) -> Op[Entry | None]:
-    while page := (yield from way.next()):
-        for each in page:
-            if each.jid == jid:
-                return each
+def _find(walk: Walk, jid: str) -> Op[Entry | None]:
+    while page := (yield from walk.next()):
+        for one in page:
+            if one.jid == jid:
+                return one
     return None

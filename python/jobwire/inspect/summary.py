@@ -1,4 +1,4 @@
-"""Totals, sizes and queues at a glance. [INSP-1] [INSP-2] [STAT-1] [STAT-2]"""
+"""Totals, history and queues. [INSP-1] [INSP-2] [STAT-1] [STAT-2]"""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
     "stats",
 ]
 
-LONGEST_HISTORY = 1_825  # days: a day's counters are kept five years [STAT-2]
+MOST_DAYS = 1_825  # the counters of a day are kept for five years [STAT-2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class QueueSummary:
 
     Attributes:
         name: Bare name.
-        size: Jobs in it.
-        latency: Age in seconds of the job that runs next; 0 without one. [INSP-2]
-        paused: Whether jobwire's workers are told to leave it alone. [REL-9]
-        problem: What is wrong with its key, or None.
+        size: Number of jobs.
+        latency: Age in seconds of the job that runs next; 0 if the queue is empty. [INSP-2]
+        paused: True if jobwire's workers fetch no jobs from it. [REL-9]
+        problem: The problem with its key, or None.
     """
 
     name: str
@@ -48,21 +48,21 @@ class QueueSummary:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """The state of everything, as numbers.
+    """Totals and sizes of all queues, sets and processes.
 
     Attributes:
-        processed: Executions since counting began, failed ones included. [STAT-1]
-        failed: Those of them that raised.
+        processed: Executions since counting began, including failed ones. [STAT-1]
+        failed: Executions that failed.
         enqueued: Jobs in all queues.
         scheduled: Jobs in the scheduled set.
         retries: Jobs in the retry set.
         dead: Jobs in the dead set.
         unreadable: Members of `jobwire:unreadable`. [EXEC-4]
-        processes: Registered processes, which may include some that died just now.
+        processes: Registered processes; some of them may have just died.
         busy: Jobs in execution, as of the last heartbeats.
         default_latency: Seconds that the next job of queue `default` has waited. [INSP-2]
         queues: Queue name to size, the longest first.
-        problems: Keys that are not what they should be.
+        problems: Errors of keys, such as a key of another type.
     """
 
     processed: int
@@ -81,7 +81,7 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """The executions that were counted on one UTC day, `2026-11-20`. [STAT-2]"""
+    """The executions of one UTC day, such as `2026-11-20`. [STAT-2]"""
 
     date: str
     processed: int
@@ -89,17 +89,17 @@ class Day:
 
 
 def stats(keys: Keys, *, now: float) -> Op[Stats]:
-    """Count everything, in three round trips and one for each 100 queues and processes."""
-    queues, odd_queues = yield from members(keys.queues)
-    processes, odd_processes = yield from members(keys.processes)
+    """Return the totals, in three round trips and one for each 100 queues and processes."""
+    queues, queue_problems = yield from members(keys.queues)
+    processes, process_problems = yield from members(keys.processes)
     commands = [
         command("GET", keys.stat("processed")),
         command("GET", keys.stat("failed")),
         *(command("ZCARD", key) for key in (keys.schedule, keys.retry, keys.dead)),
         command("ZCARD", keys.unreadable),
         command("LINDEX", keys.queue("default"), -1),
-        *(command("LLEN", raw(keys.queue(each))) for each in queues),
-        *(command("HGET", raw(keys.process(each)), "busy") for each in processes),
+        *(command("LLEN", raw(keys.queue(queue))) for queue in queues),
+        *(command("HGET", raw(keys.process(identity)), "busy") for identity in processes),
     ]
     replies = yield from ask(commands)
     processed, failed, scheduled, retries, dead, unreadable = map(whole, replies[:6])
@@ -118,7 +118,7 @@ def stats(keys: Keys, *, now: float) -> Op[Stats]:
         busy=sum(whole(reply) for reply in busy),
         default_latency=_latency(replies[6], now),
         queues=dict(longest),
-        problems=(*odd_queues, *odd_processes, *problems(commands, replies)),
+        problems=(*queue_problems, *process_problems, *problems(commands, replies)),
     )
 
 
@@ -126,10 +126,10 @@ def history(keys: Keys, *, days: int, now: float) -> Op[list[Day]]:
     """Return the executions of the last days, today first; at most five years.
 
     Raises:
-        ConfigError: So many days are not kept.
+        ConfigError: The number of days is not possible.
     """
-    if not 1 <= days <= LONGEST_HISTORY:
-        raise ConfigError(f"days: {days} is not between 1 and {LONGEST_HISTORY}, as long as kept")
+    if not 1 <= days <= MOST_DAYS:
+        raise ConfigError(f"days: {days} is not between 1 and {MOST_DAYS}")
     today = datetime.fromisoformat(utc_day(now)).replace(tzinfo=UTC)
     dates = [f"{today - timedelta(back):%Y-%m-%d}" for back in range(days)]
     replies = yield from ask(
@@ -138,58 +138,56 @@ def history(keys: Keys, *, days: int, now: float) -> Op[list[Day]]:
             for kind in ("processed", "failed")
         ]
     )
-    processed, failed = ([whole(each) for each in items(reply)] for reply in replies)
+    processed, failed = ([whole(count) for count in items(reply)] for reply in replies)
     return [Day(*day) for day in zip(dates, processed, failed, strict=False)]
 
 
 def queue_summaries(keys: Keys, *, now: float) -> Op[list[QueueSummary]]:
-    """Return all registered queues by name; one without jobs is there all the same. [INSP-1]"""
+    """Return all registered queues by name, including empty ones. [INSP-1]"""
     names, _ = yield from members(keys.queues)
     return (yield from _summaries(keys, sorted(names), now))
 
 
 def queue_summary(keys: Keys, queue: str, *, now: float) -> Op[QueueSummary]:
     """Return one queue, registered or not."""
-    (found,) = yield from _summaries(keys, [queue], now)
-    return found
+    (summary,) = yield from _summaries(keys, [queue], now)
+    return summary
 
 
 def members(key: str) -> Op[tuple[list[str], tuple[str, ...]]]:
-    """Return the members of a set of names, and what is wrong with it. [INSP-1]"""
-    found: dict[bytes, None] = {}
+    """Return the members of a set of names, and errors of its key. [INSP-1]"""
+    seen: dict[bytes, None] = {}
     cursor: int | bytes = b"0"
     while True:
         step = command("SSCAN", key, cursor, "COUNT", 100)
         replies = yield from ask([step])
         page = items(replies[0])
         if not page:
-            return [name(each) for each in found], problems([step], replies)
-        cursor, some = page
-        found.update(dict.fromkeys(some))
+            return [name(member) for member in seen], problems([step], replies)
+        cursor, batch = page
+        seen.update(dict.fromkeys(batch))
         if not whole(cursor):
-            return [name(each) for each in found], ()
+            return [name(member) for member in seen], ()
 
 
 def _summaries(keys: Keys, names: Sequence[str], now: float) -> Op[list[QueueSummary]]:
     summaries = []
     commands = [
         step
-        for each in names
+        for queue in names
         for step in (
-            command("LLEN", raw(keys.queue(each))),
-            command("LINDEX", raw(keys.queue(each)), -1),
-            command("SISMEMBER", keys.paused, raw(each)),
+            command("LLEN", raw(keys.queue(queue))),
+            command("LINDEX", raw(keys.queue(queue)), -1),
+            command("SISMEMBER", keys.paused, raw(queue)),
         )
     ]
     replies = yield from ask(commands)
-    for index, each in enumerate(names):
+    for index, queue in enumerate(names):
         part = slice(3 * index, 3 * index + 3)
         size, tail, paused = replies[part]
-        wrong = problems(commands[part], replies[part])
+        problem = next(iter(problems(commands[part], replies[part])), None)
         summaries.append(
-            QueueSummary(
-                each, whole(size), _latency(tail, now), paused == 1, wrong[0] if wrong else None
-            )
+            QueueSummary(queue, whole(size), _latency(tail, now), paused == 1, problem)
         )
     return summaries
 

@@ -30,15 +30,15 @@ T = TypeVar("T")
 
 
 class Inspector:
-    """Looks at queues, sets and processes, and changes them for people. Safe between threads.
+    """Reads and changes queues, sets and processes. Threads may share it.
 
         with Inspector("redis://localhost:6379/0") as inspector:
             for job in inspector.entries("retry", only=Filter(error="timeout")):
                 inspector.retry(job)
 
     `AsyncInspector` is its asyncio twin. Reading never writes [INSP-14] and never fails on odd
-    data [INSP-3]; every change names the exact bytes of what it changes [INSP-4], so that one
-    that came too late does nothing and says so.
+    data [INSP-3]. A change names the exact bytes of its entry [INSP-4], so a change that comes too
+    late does nothing, and returns that.
 
     Every method raises `RedisTrouble` if Redis cannot be used.
 
@@ -251,7 +251,7 @@ class Inspector:
             yield from states
 
     def cancel(self, jid: str) -> float:
-        """Ask an iterable job to stop; return when somebody first did. [ITER-7]"""
+        """Cancel an iterable job; return the epoch second of its first cancellation. [ITER-7]"""
         return self._run(progress.cancel(self._keys, jid, now=self._clock()))
 
     # -- activity

@@ -1,7 +1,7 @@
-"""Going through a long list or set page by page, while others change it.
+"""Iteration over a long list or set, page by page, while other processes change it.
 
-Nothing that stays where it was is left out. What moves, or is pushed meanwhile, may be seen twice
-or not at all.
+The pages include every entry that stays in its place. An entry that moves, or that is pushed in the
+meantime, may appear twice or not at all.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from jobwire.protocol.wire import Op, command
 
 __all__ = ["PAGE", "ListWalk", "Scan", "SetWalk", "Walk"]
 
-PAGE = 100  # entries at a time
+PAGE = 100  # entries
 
 
 class Walk:
-    """A place to go through: `next` returns a page, and an empty one at the end."""
+    """A walk through a list or set: `next` returns a page, and an empty one at the end."""
 
     def next(self) -> Op[list[Entry]]:
         """Return the next page."""
@@ -28,22 +28,22 @@ class Walk:
 
 
 class SetWalk(Walk):
-    """Goes through a sorted set in the order of its scores.
+    """A walk through a sorted set in the order of its scores.
 
-    Where it stands is told by a member that it has seen, not by a number: people remove what
-    they are shown, and everything behind would move up.
+    Its position is a member that it has seen, not a number. If people remove the entries that they
+    see, the ranks of all later entries change.
 
     Args:
         key: Key of the set.
-        place: What to call it.
-        rising: From the lowest score up, and not from the highest down.
+        place: Name of the set, for its entries.
+        rising: True to start with the lowest score, False to start with the highest.
     """
 
     def __init__(self, key: str, place: str, *, rising: bool = False) -> None:
         self._key = key
         self._place = place
         self._rising = rising
-        self._behind: list[Entry] = []  # the last page, and before it one entry that was left
+        self._behind: list[Entry] = []  # the last page, and one entry before it
 
     def next(self) -> Op[list[Entry]]:
         """Return the next page."""
@@ -65,19 +65,19 @@ class SetWalk(Walk):
             return 0
         last = self._behind[-1]
         (scores,) = yield from ask(
-            [command("ZMSCORE", self._key, *(each.payload for each in self._behind))]
+            [command("ZMSCORE", self._key, *(seen.payload for seen in self._behind))]
         )
-        here = [
-            each
-            for each, at in zip(self._behind, items(scores), strict=False)
-            if at is not None and score(at) == each.score
+        unmoved = [
+            seen
+            for seen, at in zip(self._behind, items(scores), strict=False)
+            if at is not None and score(at) == seen.score
         ]
-        if here:
-            self._behind = [here[-1]]
-            rank = "ZRANK" if self._rising else "ZREVRANK"
-            (found,) = yield from ask([command(rank, self._key, here[-1].payload)])
-            if type(found) is int:
-                return found + 1
+        if unmoved:
+            self._behind = [unmoved[-1]]
+            rank_command = "ZRANK" if self._rising else "ZREVRANK"
+            (rank,) = yield from ask([command(rank_command, self._key, unmoved[-1].payload)])
+            if type(rank) is int:
+                return rank + 1
         bound = f"({last.score!r}"
         step = (
             command("ZCOUNT", self._key, "-inf", bound)
@@ -90,7 +90,7 @@ class SetWalk(Walk):
 
 
 class ListWalk(Walk):
-    """Goes through a queue, newest first. As its length changes, so does the window."""
+    """A walk through a queue, newest first, which follows the changes of its length."""
 
     def __init__(self, keys: Keys, queue: str) -> None:
         self._key = raw(keys.queue(queue))
@@ -107,18 +107,18 @@ class ListWalk(Walk):
         self._size = size
         stop = self._start + PAGE - 1
         (reply,) = yield from ask([command("LRANGE", self._key, self._start, stop)])
-        page = [entry(each, self._place) for each in items(reply)]
+        page = [entry(payload, self._place) for payload in items(reply)]
         self._start += len(page)
         return page
 
 
 class Scan(Walk):
-    """Goes through the members of a set whose text matches a pattern, in no order.
+    """A walk through the members of a set whose text matches a pattern, in no order.
 
     Args:
         key: Key of the set.
-        place: What to call it.
-        pattern: As the server understands it, with `*`, `?`, `[...]` and backslash.
+        place: Name of the set, for its entries.
+        pattern: A pattern of the server, with `*`, `?`, `[...]` and backslash.
     """
 
     def __init__(self, key: str, place: str, pattern: str) -> None:
@@ -132,9 +132,9 @@ class Scan(Walk):
         while self._cursor is not None:
             step = command("ZSCAN", self._key, self._cursor, "MATCH", self._pattern, "COUNT", PAGE)
             (reply,) = yield from ask([step])
-            cursor, found = items(reply) or (b"0", [])
+            cursor, flat = items(reply) or (b"0", [])
             self._cursor = cursor if whole(cursor) else None
-            pairs: Sequence[tuple[bytes, bytes]] = list(zip(found[::2], found[1::2], strict=True))
+            pairs: Sequence[tuple[bytes, bytes]] = list(zip(flat[::2], flat[1::2], strict=True))
             if pairs:
                 return [entry(member, self._place, score(at)) for member, at in pairs]
         return []

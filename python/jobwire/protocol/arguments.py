@@ -1,4 +1,4 @@
-"""Which Python values may be job arguments. [PUSH-5]"""
+"""Checks of job arguments: only values that JSON can represent. [PUSH-5]"""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from jobwire.errors import InvalidJob
 __all__ = ["MAX_DEPTH", "StrictArgs", "check_args", "check_value"]
 
 StrictArgs = Literal["raise", "warn", "off"]
-"""`raise` refuses what JSON has no type for; `off` converts it as msgspec does. `warn` does too and
-says so, which is for the producer to do: here it is `raise`."""
+"""`raise` refuses values for which JSON has no type. `off` converts them as msgspec does. `warn`
+converts them and logs a warning; the producer does that, so this module treats `warn` as `raise`.
+"""
 
-MAX_DEPTH = 100  # levels of the whole payload, the outer object included [PAY-3]
+MAX_DEPTH = 100  # levels of the whole payload, counting the outer object [PAY-3]
 _SCALARS = (str, int, bool, type(None))
 
 
@@ -24,14 +25,14 @@ def check_args(args: object, *, strict: StrictArgs = "raise") -> list[Any]:
     """Return `args` as the list to encode. [PUSH-5]
 
     Raises:
-        InvalidJob: The error's `field` is the path of the offending value, like
+        InvalidJob: A value is not allowed; `field` of the error is its path, like
             `args[0]['price']`.
     """
     if type(args) is not list and (
         isinstance(args, str | bytes | bytearray) or not isinstance(args, Sequence)
     ):
         raise InvalidJob(
-            "PAY-12", "args", f"{_show(args)} is not a list; put a single argument in one: [...]"
+            "PAY-12", "args", f"{_show(args)} is not a list; write a single argument as [...]"
         )
     values: list[Any] = list(args)
     if strict == "off":
@@ -44,18 +45,21 @@ def check_args(args: object, *, strict: StrictArgs = "raise") -> list[Any]:
 
 
 def check_value(value: object, path: str, *, depth: int) -> None:
-    """Refuse a value that would not come back from JSON as itself. [PUSH-5] [PAY-3] [PAY-4]
+    """Refuse a value that a round trip through JSON would change. [PUSH-5] [PAY-3] [PAY-4]
 
-    Types are compared exactly, as Sidekiq does: a str subclass would come back as plain str.
+    Types must match exactly, as for Sidekiq: a subclass of str would come back as a plain str.
+
+    Raises:
+        InvalidJob: The value, or one inside it, is not allowed.
     """
     if not _sound((value,), depth - 1):
         _blame(value, path, depth)
 
 
 def _sound(values: Iterable[Any], depth: int) -> bool:
-    """Whether JSON gives all of these back; `depth` is that of what they are in.
+    """True if a round trip through JSON changes none of `values`; `depth` is their container's.
 
-    Paths are for errors only, and most arguments are sound: this is the quick look.
+    This quick check builds no paths. `_blame` builds them for the error, which is rare.
     """
     for value in values:
         kind = type(value)
@@ -91,7 +95,7 @@ def _encodable(text: str) -> bool:
 
 
 def _blame(value: object, path: str, depth: int) -> None:
-    """Raise for the first value that is not sound."""
+    """Raise the error for the first value that is not sound."""
     if type(value) is float:
         if not math.isfinite(value):
             raise InvalidJob("PAY-4", path, f"{value} has no JSON form; send None or a string")
@@ -114,13 +118,13 @@ def _blame(value: object, path: str, depth: int) -> None:
         raise InvalidJob(
             "PUSH-5",
             path,
-            f"{_show(value)} is {type(value).__name__}, which JSON does not have; "
+            f"{_show(value)} is {type(value).__name__}, for which JSON has no type; "
             "send str, int, float, bool, None, list or dict",
         )
 
 
 def _listed(value: Any) -> Any:
-    """Turn tuples, which msgspec counts as plain, into lists."""
+    """Turn tuples, which `msgspec.to_builtins` keeps, into lists."""
     if isinstance(value, list | tuple):
         return [_listed(item) for item in value]
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""How a process shows itself to others: identity, heartbeat, work records. [BEAT-1] to [BEAT-8]"""
+"""The heartbeat: identity, state and work records of a process in Redis. [BEAT-1] to [BEAT-8]"""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from jobwire.protocol.payload import encode
 from jobwire.protocol.wire import Arg, Batch, Command, Op, command
 
 __all__ = [
-    "LEASE",
-    "PERIOD",
+    "BEAT_INTERVAL_S",
+    "LEASE_S",
     "CapsuleShape",
     "HeartbeatSample",
     "Work",
@@ -23,13 +23,13 @@ __all__ = [
     "retire",
 ]
 
-PERIOD = 10.0  # seconds between beats [BEAT-2]
-LEASE = 60  # seconds that a beat is good for [BEAT-1] [REL-3]
+BEAT_INTERVAL_S = 10.0  # [BEAT-2]
+LEASE_S = 60  # for which one beat keeps the process alive [BEAT-1] [REL-3]
 
 
 @dataclass(frozen=True, slots=True)
 class CapsuleShape:
-    """What of a capsule others may know."""
+    """The public part of a capsule's configuration."""
 
     name: str
     concurrency: int
@@ -38,18 +38,18 @@ class CapsuleShape:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A job that is being executed; `run_at` in epoch seconds."""
+    """A job that is being executed; `run_at` is the epoch second of its start."""
 
     queue: str
     text: bytes
     run_at: float
 
     def record(self) -> bytes:
-        """Return the work record: the payload is a text inside the JSON. [BEAT-5]"""
+        """Return the work record, a JSON object with the payload as a string in it. [BEAT-5]"""
         return encode(
             {
                 "queue": self.queue,
-                # Undecodable bytes never get here: what cannot be read is not executed.
+                # Always decodes: a payload that cannot be decoded is not executed.
                 "payload": self.text.decode("utf-8", "replace"),
                 "run_at": int(self.run_at),
             }
@@ -58,12 +58,12 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatSample:
-    """What changes from beat to beat.
+    """The values that change from beat to beat.
 
     Attributes:
         now: Epoch seconds.
-        works: Thread id to the job it executes.
-        quiet: Whether fetching has stopped.
+        works: Thread id to the job that the thread executes.
+        quiet: True if the process fetches no more jobs.
         rss: Resident memory in KiB.
         rtt_us: Round trip of a PING, in microseconds.
     """
@@ -86,9 +86,10 @@ def process_info(
     capsules: Sequence[CapsuleShape],
     version: str,
 ) -> bytes:
-    """Return the `info` member of the heartbeat. [BEAT-4]
+    """Return the `info` field of the heartbeat. [BEAT-4]
 
-    Holds what readers of any generation look for, in the order in which Sidekiq writes it.
+    It has all the members that readers of any generation need, in the order in which Sidekiq
+    writes them.
     """
     info: dict[str, Any] = {
         "hostname": hostname,
@@ -104,7 +105,9 @@ def process_info(
             }
             for capsule in capsules
         },
-        "queues": list(dict.fromkeys(name for each in capsules for name in each.order.weights)),
+        "queues": list(
+            dict.fromkeys(name for capsule in capsules for name in capsule.order.weights)
+        ),
         "weights": [capsule.order.weights for capsule in capsules],
         "labels": list(labels),
         "identity": identity,
@@ -117,15 +120,16 @@ def process_info(
 def beat(
     keys: Keys, identity: str, info: bytes, concurrency: int, sample: HeartbeatSample
 ) -> Op[str | None]:
-    """Renew the lease and show what runs; return a signal that somebody sent. [BEAT-1] [BEAT-3]
-    [SIG-4]
+    """Renew the lease and write the work records; return a signal for this process, if any.
+
+    [BEAT-1] [BEAT-3] [SIG-4]
     """
     names = (keys.work(identity), keys.old_work(identity))
     work: list[Command] = [command("UNLINK", *names)]
     if sample.works:
-        records = [part for tid, each in sample.works.items() for part in (tid, each.record())]
+        records = [part for tid, job in sample.works.items() for part in (tid, job.record())]
         for name in names:
-            work += (command("HSET", name, *records), command("EXPIRE", name, LEASE))
+            work += (command("HSET", name, *records), command("EXPIRE", name, LEASE_S))
     yield Batch(work, atomic=True)
 
     process = keys.process(identity)
@@ -142,7 +146,7 @@ def beat(
         [
             command("SADD", keys.processes, identity),
             command("HSET", process, *(part for pair in fields.items() for part in pair)),
-            command("EXPIRE", process, LEASE),
+            command("EXPIRE", process, LEASE_S),
             command("RPOP", keys.signals(identity)),
         ],
         atomic=True,
@@ -152,7 +156,7 @@ def beat(
 
 
 def retire(keys: Keys, identity: str) -> Op[None]:
-    """Leave the list of processes. The hash is left to expire, as Sidekiq leaves it. [BEAT-7]"""
+    """Leave the set of processes; the hash stays until it expires, as with Sidekiq. [BEAT-7]"""
     yield Batch(
         [
             command("SREM", keys.processes, identity),
@@ -163,10 +167,10 @@ def retire(keys: Keys, identity: str) -> Op[None]:
 
 
 def prune(keys: Keys) -> Op[int]:
-    """Forget processes whose hash has expired; at most once a minute for all. [BEAT-8]
+    """Remove processes whose hash has expired; runs at most once a minute in the fleet. [BEAT-8]
 
     Returns:
-        How many were forgotten.
+        Number of processes removed.
     """
     if not (yield command("SET", keys.cleanup_lock, "1", "NX", "EX", 60)):
         return 0
@@ -174,14 +178,15 @@ def prune(keys: Keys) -> Op[int]:
     if not identities:
         return 0
     infos = yield Batch(
-        # A name that is no UTF-8 finds nothing; should it be alive, its next beat is its return.
+        # A member that is not UTF-8 counts as expired. A living process registers again with its
+        # next beat.
         [
-            command("HEXISTS", keys.process(each.decode("utf-8", "replace")), "info")
-            for each in identities
+            command("HEXISTS", keys.process(identity.decode("utf-8", "replace")), "info")
+            for identity in identities
         ]
     )
-    gone = [each for each, alive in zip(identities, infos, strict=True) if alive == 0]
-    if not gone:
+    expired = [identity for identity, alive in zip(identities, infos, strict=True) if alive == 0]
+    if not expired:
         return 0
-    count: int = yield command("SREM", keys.processes, *gone)
+    count: int = yield command("SREM", keys.processes, *expired)
     return count

@@ -1,7 +1,7 @@
-"""Jobs that work through many items, give way between two, and go on later. [ITER-1] to [ITER-11]
+"""Iterable jobs: they can stop between two items and continue later. [ITER-1] to [ITER-11]
 
-Here is the state that Redis keeps of such a job, and what one run of it does, as steps that
-somebody else takes: `Run.steps` asks, threads and event loops answer, both by the same rules.
+This module holds the state of such a job in Redis, and the rules of one run of it. `Run.steps`
+yields requests, and a thread or an event loop carries them out. Both follow the same rules.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ __all__ = [
     "ADVANCE",
     "CLOSE",
     "END",
-    "SAVE_EVERY",
-    "STATE_TTL",
+    "SAVE_INTERVAL_S",
+    "STATE_TTL_S",
     "Ask",
     "Begin",
     "Call",
@@ -42,20 +42,20 @@ __all__ = [
     "save",
 ]
 
-STATE_TTL = 2_592_000  # seconds, 30 days [ITER-2]
-SAVE_EVERY = 5.0  # seconds of iteration [ITER-3]
-PATIENCE = 1.0  # seconds before a stop that could not be saved is tried again
+STATE_TTL_S = 2_592_000  # 30 days [ITER-2]
+SAVE_INTERVAL_S = 5.0  # of iteration [ITER-3]
+SAVE_RETRY_S = 1.0  # before the next try to save the state for a stop
 
 
 class Interrupted(BaseException):
-    """An iterable job gives way, its state is saved: it goes back to its queue. [ITER-4]
+    """An iterable job was interrupted: its state is saved, and it goes back to its queue. [ITER-4]
 
-    Not a failure, so middleware that catches `Exception` does not see it.
+    This is not a failure, so middleware that catches `Exception` does not see it.
     """
 
 
 class UnreadableState(JobwireError, ValueError):
-    """The state of an iteration holds a cursor that is no JSON."""
+    """The state of an iteration holds a cursor that is not JSON."""
 
 
 # -- the state
@@ -63,15 +63,15 @@ class UnreadableState(JobwireError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How far an iterable job is, as Redis has it. [ITER-1] [ITER-8]
+    """The state of an iterable job, as stored in Redis. [ITER-1] [ITER-8]
 
     Attributes:
-        executions: How often it has started.
-        cursor: Where to begin again, as JSON text.
-        runtime: Seconds that it ran in earlier starts.
-        cancelled: Epoch second of the first cancellation; None if it was not.
-        done: Items done before the cursor, where the worker said so.
-        total: Items in all, where known.
+        executions: Number of starts.
+        cursor: Position at which to resume, as JSON text.
+        runtime: Seconds that earlier starts ran.
+        cancelled: Epoch second of the first cancellation; None if not cancelled.
+        done: Items done before the cursor, if the worker stored that.
+        total: Total number of items, if known.
     """
 
     executions: int = 0
@@ -83,13 +83,13 @@ class State:
 
     @classmethod
     def read(cls, fields: Mapping[bytes, bytes]) -> State:
-        """Read the hash; what is missing or no number is as at the beginning. [ITER-7]"""
+        """Read the hash; a missing or invalid field has the value of a new job. [ITER-7]"""
         total, cancelled = _number(fields.get(b"jw_total")), fields.get(b"cancelled")
         return cls(
             executions=int(_number(fields.get(b"ex")) or 0),
             cursor=fields.get(b"c") or b"null",
             runtime=_number(fields.get(b"rt")) or 0.0,
-            # Whatever is there, somebody wanted it to end.
+            # Any value means that the job was cancelled, even one that is not a number.
             cancelled=None if cancelled is None else int(_number(cancelled) or 0),
             done=int(_number(fields.get(b"jw_done")) or 0),
             total=None if total is None else int(total),
@@ -105,7 +105,7 @@ def _number(text: bytes | None) -> float | None:
 
 
 def load(keys: Keys, jid: str) -> Op[State]:
-    """Return the state of an iterable job; that of a new one if there is none. [ITER-1]"""
+    """Return the stored state of an iterable job, or that of a new job. [ITER-1]"""
     reply: Any = yield command("HGETALL", keys.iteration(jid))
     if not isinstance(reply, Mapping):
         reply = dict(zip(reply[::2], reply[1::2], strict=True))
@@ -113,10 +113,10 @@ def load(keys: Keys, jid: str) -> Op[State]:
 
 
 def save(keys: Keys, jid: str, state: State) -> Op[int | None]:
-    """Write all of the state but `cancelled`, of which the present value is returned. [ITER-1]
+    """Write all fields of the state but `cancelled`, and return the stored `cancelled`. [ITER-1]
 
-    One transaction, so that no state is ever without its end, and none half of another. Each
-    write gives it 30 days more. [ITER-2]
+    One transaction, so that a state never stays without expiry or with half of its fields. Each
+    write sets the expiry to 30 days. [ITER-2]
     """
     key = keys.iteration(jid)
     fields: list[Arg] = ["ex", state.executions, "c", state.cursor, "rt", state.runtime or 0]
@@ -126,7 +126,7 @@ def save(keys: Keys, jid: str, state: State) -> Op[int | None]:
     _, _, cancelled = yield Batch(
         [
             command("HSET", key, *fields),
-            command("EXPIRE", key, STATE_TTL),
+            command("EXPIRE", key, STATE_TTL_S),
             command("HGET", key, "cancelled"),
         ],
         atomic=True,
@@ -135,10 +135,10 @@ def save(keys: Keys, jid: str, state: State) -> Op[int | None]:
 
 
 def cancel(keys: Keys, jid: str, *, now: float) -> Op[int]:
-    """Ask that an iterable job ends, now or when it starts. [ITER-7] [ITER-9]
+    """Cancel an iterable job: it ends soon, or at its start if it does not run. [ITER-7] [ITER-9]
 
     Returns:
-        The epoch second of the first time that somebody asked.
+        The epoch second of the first cancellation.
     """
     key = keys.iteration(jid)
     *_, first, _ = yield Batch(
@@ -146,7 +146,7 @@ def cancel(keys: Keys, jid: str, *, now: float) -> Op[int]:
             command("HSETNX", key, "c", "null"),
             command("HSETNX", key, "cancelled", int(now)),
             command("HGET", key, "cancelled"),
-            command("EXPIRE", key, STATE_TTL),
+            command("EXPIRE", key, STATE_TTL_S),
         ],
         atomic=True,
     )
@@ -158,20 +158,20 @@ def forget(keys: Keys, jid: str) -> Command:
     return command("UNLINK", keys.iteration(jid))
 
 
-# -- what job code sees
+# -- the interface for job code
 
 
 class Cursor:
-    """Where an iteration is; the first argument of an iterable job.
+    """The position of an iteration; the first argument of an iterable job.
 
     Attributes:
-        value: Where to begin, the item there included; None at the beginning. With each `yield`
-            it becomes what was yielded.
-        executions: How often the job has started, this time included.
-        runtime: Seconds that it ran in earlier starts.
+        value: Position of the first item to process; None at the beginning. Each `yield` sets it
+            to the yielded value.
+        executions: Number of starts of the job, including this one.
+        runtime: Seconds that earlier starts ran.
         done: Items done so far, in all starts.
-        total: Items in all, if known; set it, and people can see how far the job is.
-        cancelled: Whether somebody cancelled the job. [ITER-7]
+        total: Total number of items, if known. Set it to show the progress of the job.
+        cancelled: True if the job was cancelled. [ITER-7]
     """
 
     def __init__(self, state: State | None = None) -> None:
@@ -180,8 +180,8 @@ class Cursor:
             self.value: Any = msgspec.json.decode(state.cursor)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise UnreadableState(
-                f"the state has the cursor {state.cursor[:60]!r}, which is no JSON ({error}); "
-                "write one with HSET it-<jid> c <JSON>, or delete the state to begin anew"
+                f"the state has the cursor {state.cursor[:60]!r}, which is not JSON ({error}); "
+                "set it with HSET it-<jid> c <JSON>, or delete the state to start all over"
             ) from None
         self.executions = state.executions + 1
         self.runtime = state.runtime
@@ -197,21 +197,21 @@ class Cursor:
 
     @property
     def resumed(self) -> bool:
-        """Whether this is not the first start of the job."""
+        """True if the job has started before."""
         return self.executions > 1
 
     def track(self, done: int, total: int | None) -> None:
-        """Say how far it is, rather than have the `yield`s counted."""
+        """Set the progress; from then on, `yield`s are not counted."""
         self.done, self.total, self._tracked = done, total, True
 
     def reach(self, value: Any) -> None:
-        """Take what the job yielded. Encoded at once: job code may change it afterwards."""
+        """Set the position to a yielded value, encoded now because job code may change it later."""
         if type(value) is not int:
             try:
                 check_value(value, "cursor", depth=1)
             except InvalidJob as error:
                 raise TypeError(
-                    f"cannot go on from the cursor {value!r} later: {error.field}: {error.problem}"
+                    f"cannot resume from the cursor {value!r}: {error.field}: {error.problem}"
                 ) from None
         self._text = encode(value)
         self.value = value
@@ -220,7 +220,7 @@ class Cursor:
         self._moving = True
 
     def state(self, *, ran: float) -> State:
-        """Return what to save after running for `ran` seconds that earlier starts do not have."""
+        """Return the state to save; `ran` is the seconds that this start has run."""
         return State(self.executions, self._text, self.runtime + ran, None, self.done, self.total)
 
 
@@ -231,7 +231,7 @@ Moment = Literal["on_start", "on_resume", "on_stop", "on_cancel", "on_complete"]
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Perform an operation; answered by its result, or by the error."""
+    """Run an operation; answered by its result or its error."""
 
     op: Op[Any]
 
@@ -245,20 +245,20 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Call what the job wants to be called at a moment, if anything."""
+    """Call the job's hook for a moment, if it has one."""
 
     moment: Moment
 
 
 @dataclass(frozen=True, slots=True)
 class Warn:
-    """Log a problem that the run survives."""
+    """Log a problem that does not end the run."""
 
     problem: str
 
 
 class _Word:
-    """A request without particulars, or the answer that there is nothing more."""
+    """A request without parameters, or the answer that no items are left."""
 
 
 ADVANCE = _Word()
@@ -274,13 +274,13 @@ class Run:
     """One start of an iterable job.
 
     Args:
-        jid: Whose state; None to go through all items without any.
+        jid: Id of the job; None to process all items without a stored state.
         keys: Key names.
-        clock: Returns seconds, of a clock that is never set.
-        stopping: Returns whether the worker wants to stop.
-        max_runtime: Seconds after which the job gives way to others. [ITER-11]
-        on_finish: Called instead of deleting the state of a complete job, by a worker that does
-            so together with the outcome of the job, in one step.
+        clock: Returns the seconds of a monotonic clock.
+        stopping: Returns True if the worker wants to stop.
+        max_runtime: Seconds after which the job is interrupted in favour of other jobs. [ITER-11]
+        on_finish: Called with the command that deletes the state of a complete job, instead of
+            running it. A worker then sends it together with the outcome, in one step.
     """
 
     def __init__(
@@ -302,11 +302,11 @@ class Run:
         self._interrupted = False
 
     def steps(self) -> Generator[Ask, Any, None]:
-        """Ask for what has to be done, until the job is complete. [ITER-3] to [ITER-7]
+        """Yield the steps of the run until the job is complete. [ITER-3] to [ITER-7]
 
         Raises:
-            Interrupted: It gave way.
-            Exception: What the job raised; what was done before is saved. [ITER-10]
+            Interrupted: The job was interrupted, and its state is saved.
+            Exception: The job raised it. The items before are saved as done. [ITER-10]
         """
         state = State()
         if self._jid is not None:
@@ -326,16 +326,16 @@ class Run:
                 yield Call("on_complete")
                 yield from self._forget()
         except Exception:
-            # The retry begins at the item that failed, not seconds before it.
+            # Saved so that the retry begins at the item that failed, not at the last saved one.
             yield from self._save(cursor, self._clock() - began)
             raise
         if self._interrupted:
             raise Interrupted
 
     def _items(self, cursor: Cursor, began: float) -> Generator[Ask, Any, None]:
-        due = began + SAVE_EVERY
-        last_try = -math.inf
-        limit = math.inf  # a run does one item at least, or it would never come to an end
+        save_at = began + SAVE_INTERVAL_S
+        last_save = -math.inf
+        limit = math.inf  # a run does at least one item; otherwise the job might never complete
         while (value := (yield ADVANCE)) is not END:
             cursor.reach(value)
             if self._jid is None:
@@ -343,10 +343,10 @@ class Run:
             now = self._clock()
             stop = self._stopping() or now - began > limit
             limit = self._max_runtime
-            if now < (last_try + PATIENCE if stop else due):
+            if now < (last_save + SAVE_RETRY_S if stop else save_at):
                 continue
-            last_try, due = now, now + SAVE_EVERY
-            # A stop that cannot be saved waits: the worker may still end this job the hard way.
+            last_save, save_at = now, now + SAVE_INTERVAL_S
+            # If the state cannot be saved, the job goes on. The worker may still interrupt it.
             if not (yield from self._save(cursor, now - began if stop else 0.0)):
                 continue
             if stop or cursor.cancelled:
@@ -356,20 +356,20 @@ class Run:
     def _forget(self) -> Generator[Ask, Any, None]:
         if self._jid is None:
             return
-        last = forget(self._keys, self._jid)
+        deletion = forget(self._keys, self._jid)
         if self._on_finish is None:
-            yield Store(once(last))
+            yield Store(once(deletion))
         else:
-            self._on_finish(last)
+            self._on_finish(deletion)
 
     def _save(self, cursor: Cursor, ran: float) -> Generator[Ask, Any, bool]:
-        """Save and look for a cancellation; return whether that was possible. [ITER-3] [ITER-7]"""
+        """Save the state and read `cancelled`; return True if that worked. [ITER-3] [ITER-7]"""
         if self._jid is None:
             return False
         try:
             cancelled = yield Store(save(self._keys, self._jid, cursor.state(ran=ran)))
         except RedisTrouble as error:
-            yield Warn(f"cannot save how far the iteration is, so it goes on: {error}")
+            yield Warn(f"cannot save the state of the iteration, so the job goes on: {error}")
             return False
         cursor.cancelled = cancelled is not None
         return True

@@ -1,4 +1,4 @@
-"""Every key name of the protocol. No key is built anywhere else, so none of the reserved ones.
+"""Every key name of the protocol. No other module builds a key, so no reserved name is ever used.
 
 [KEY-4] [KEY-5] [KEY-6]
 """
@@ -17,8 +17,8 @@ class Keys:
     """Names of all keys under one namespace.
 
     Args:
-        namespace: Prefix of every key. `""` is Sidekiq's own layout. With a hash tag, like
-            `{shard-03}:`, all keys fall into one slot of a Redis or Valkey Cluster.
+        namespace: Prefix of every key. `""` gives Sidekiq's own key names. A prefix with a hash
+            tag, like `{shard-03}:`, puts all keys into one slot of a Redis or Valkey Cluster.
     """
 
     namespace: str = ""
@@ -27,12 +27,12 @@ class Keys:
     schedule: str = field(init=False)  # ZSET payload -> due time [KEY-3]
     retry: str = field(init=False)  # ZSET payload -> next attempt [KEY-3]
     dead: str = field(init=False)  # ZSET payload -> time of death [KEY-3]
-    unreadable: str = field(init=False)  # ZSET JSON that is no object -> time found [EXEC-4]
+    unreadable: str = field(init=False)  # ZSET JSON, not an object -> time found [EXEC-4]
     processes: str = field(init=False)  # SET of process identities [BEAT-1]
-    cleanup_lock: str = field(init=False)  # STRING, who prunes `processes` [BEAT-8]
+    cleanup_lock: str = field(init=False)  # STRING held by the pruner of `processes` [BEAT-8]
     owners: str = field(init=False)  # SET of identities with private entries [REL-1]
     returned: str = field(init=False)  # HASH payload digest -> times put back [REL-7]
-    returned_at: str = field(init=False)  # ZSET payload digest -> when last [REL-7]
+    returned_at: str = field(init=False)  # ZSET payload digest -> time of last return [REL-7]
     paused: str = field(init=False)  # SET of bare queue names not to fetch from [REL-9]
     recovered: str = field(init=False)  # STRING counter of recovered jobs [REL-12]
     lost: str = field(init=False)  # STRING counter of outcomes that came too late [REL-12]
@@ -60,11 +60,11 @@ class Keys:
             object.__setattr__(self, name, self.namespace + key)
 
     def queue(self, name: str) -> str:
-        """LIST of payloads; the tail runs next. [KEY-2]"""
+        """LIST of payloads; the one at the tail runs next. [KEY-2]"""
         return f"{self.namespace}queue:{name}"
 
     def process(self, identity: str) -> str:
-        """HASH of a process's heartbeat; its TTL is the lease. [BEAT-1] [REL-3]"""
+        """HASH of a process's heartbeat; the TTL of the key is the lease. [BEAT-1] [REL-3]"""
         return self.namespace + identity
 
     def work(self, identity: str) -> str:
@@ -72,41 +72,41 @@ class Keys:
         return f"{self.namespace}{identity}:work"
 
     def old_work(self, identity: str) -> str:
-        """The same under the name that Sidekiq up to 6.4.1 looks for. [BEAT-5]"""
+        """HASH of work records under the name that Sidekiq up to 6.4.1 reads. [BEAT-5]"""
         return f"{self.namespace}{identity}:workers"
 
     def signals(self, identity: str) -> str:
-        """LIST of signal names waiting for a process. [SIG-4]"""
+        """LIST of signal names that wait for a process. [SIG-4]"""
         return f"{self.namespace}{identity}-signals"
 
     def private(self, identity: str) -> str:
-        """HASH of `sequence:queue` -> payload, the jobs a process holds. [REL-1] [REL-6]"""
+        """HASH of `sequence:queue` -> payload: the jobs that a process holds. [REL-1] [REL-6]"""
         return f"{self.namespace}jobwire:private:{identity}"
 
     def stat(self, kind: str, day: str | None = None) -> str:
-        """STRING counter: `processed` or `failed`, in all or of one UTC day. [STAT-1] [STAT-2]"""
+        """STRING counter `processed` or `failed`: total, or of one UTC day. [STAT-1] [STAT-2]"""
         return f"{self.namespace}stat:{kind}" + (f":{day}" if day else "")
 
     def iteration(self, jid: str) -> str:
-        """HASH, how far an iterable job is. [ITER-1]"""
+        """HASH of the state of an iterable job. [ITER-1]"""
         return f"{self.namespace}it-{jid}"
 
     def rollup(self, bucket: str) -> str:
-        """HASH of executions by class in one span of time, such as `250214|8:04`. [MET-1]"""
+        """HASH of executions by class in one time bucket, such as `250214|8:04`. [MET-1]"""
         return f"{self.namespace}j|{bucket}"
 
     def histogram(self, class_name: str, minute: str) -> str:
-        """STRING of counters by duration, in one minute such as `14-8:4`. [MET-2]"""
+        """STRING of counters by duration, for one minute such as `14-8:4`. [MET-2]"""
         return f"{self.namespace}h|{class_name}-{minute}"
 
     def old_histogram(self, class_name: str, minute: str) -> str:
-        """The same under the name that Sidekiq 7 looks for. [MET-4]"""
+        """STRING of the same counters under the name that Sidekiq 7 reads. [MET-4]"""
         return f"{self.namespace}{class_name}-{minute}"
 
     def marks(self, day: str) -> str:
-        """HASH of minute -> label, the deployments of a day such as `20250214`. [MET-5]"""
+        """HASH of minute -> label: the deployments of a day such as `20250214`. [MET-5]"""
         return f"{self.namespace}{day}-marks"
 
     def deploy_lock(self, label: str) -> str:
-        """STRING, the minute that a deployment is marked at. [MET-5]"""
+        """STRING that holds the minute at which a deployment is marked. [MET-5]"""
         return f"{self.namespace}deploylock-{label}"

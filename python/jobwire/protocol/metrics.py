@@ -1,6 +1,6 @@
-"""Executions by job class and time, as Sidekiq's page of metrics draws them. [MET-1] to [MET-5]
+"""Metrics: executions by job class and time, for Sidekiq's metrics page. [MET-1] to [MET-5]
 
-What is written here is read elsewhere by the names and encodings below: both sides use them.
+Writers and readers both use the key names and encodings of this module.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from jobwire.protocol.wire import Arg, Batch, Command, Op, command
 
 __all__ = [
     "BOUNDS",
-    "MARK_TTL",
-    "MINUTE_TTL",
-    "TENS_TTL",
+    "MARK_TTL_S",
+    "MINUTE_TTL_S",
+    "TENS_TTL_S",
     "Metrics",
-    "Tally",
+    "ThreadMetrics",
     "Totals",
     "histogram_key",
     "mark_deploy",
@@ -33,29 +33,27 @@ __all__ = [
     "tens_key",
 ]
 
-MINUTE_TTL = 28_800  # seconds, of minutes and histograms [MET-3]
-TENS_TTL = 259_200  # seconds, of ten minutes [MET-3]
-MARK_TTL = 7_776_000  # seconds, of marks [MET-5]
-LOCK_TTL = 60  # seconds in which a label is marked once [MET-5]
+MINUTE_TTL_S = 28_800  # for rollups of a minute, and histograms [MET-3]
+TENS_TTL_S = 259_200  # for rollups of ten minutes [MET-3]
+MARK_TTL_S = 7_776_000  # for deployment marks [MET-5]
+LOCK_TTL_S = 60  # within which a label is marked only once [MET-5]
 
 BOUNDS = (
     *(20, 30, 45, 65, 100, 150, 225, 335, 500, 750, 1_100, 1_700, 2_500, 3_800, 5_750, 8_500),
     *(13_000, 20_000, 30_000, 45_000, 65_000, 100_000, 150_000, 225_000, 335_000),
 )
-"""Milliseconds below which an execution falls into the counter of the same index; a last counter,
-the 26th, has no bound. [MET-2]
-"""
+"""Upper bounds of the counters in milliseconds, by index. The 26th counter has no bound. [MET-2]"""
 
 _COUNTERS = struct.Struct(f">{len(BOUNDS) + 1}H")
-_COUNT, _FAILED, _MS, _HISTOGRAM = 0, 1, 2, 3  # places in the numbers of a class
+_COUNT, _FAILED, _MS, _HISTOGRAM = 0, 1, 2, 3  # indexes into the numbers of a class
 _ZEROES = [0] * (_HISTOGRAM + len(BOUNDS) + 1)
 
 
-# -- names
+# -- key names
 
 
 def minute_key(keys: Keys, at: float, generation: Generation = 8) -> str:
-    """Return the hash of the minute that epoch second `at` is in. [MET-1] [MET-4]"""
+    """Return the key of the rollup of the minute of epoch second `at`. [MET-1] [MET-4]"""
     when = datetime.fromtimestamp(at, UTC)
     if generation == 7:
         return keys.rollup(f"{when:%Y%m%d}|{when.hour}:{when.minute}")
@@ -63,13 +61,13 @@ def minute_key(keys: Keys, at: float, generation: Generation = 8) -> str:
 
 
 def tens_key(keys: Keys, at: float) -> str:
-    """Return the hash of the ten minutes that epoch second `at` is in. [MET-1]"""
+    """Return the key of the rollup of the ten minutes of epoch second `at`. [MET-1]"""
     when = datetime.fromtimestamp(at, UTC)
     return keys.rollup(f"{when:%y%m%d}|{when.hour}:{when.minute // 10}")
 
 
 def histogram_key(keys: Keys, class_name: str, at: float, generation: Generation = 8) -> str:
-    """Return the histogram of a class in the minute of epoch second `at`. [MET-2] [MET-4]"""
+    """Return the key of the histogram of a class and the minute of `at`. [MET-2] [MET-4]"""
     when = datetime.fromtimestamp(at, UTC)
     if generation == 7:
         return keys.old_histogram(class_name, f"{when:%d-%H}:{when.minute}")
@@ -77,7 +75,7 @@ def histogram_key(keys: Keys, class_name: str, at: float, generation: Generation
 
 
 def marks_key(keys: Keys, at: float) -> str:
-    """Return the hash of the deployments on the UTC day of epoch second `at`. [MET-5]"""
+    """Return the key of the deployment marks of the UTC day of epoch second `at`. [MET-5]"""
     return keys.marks(f"{datetime.fromtimestamp(at, UTC):%Y%m%d}")
 
 
@@ -86,7 +84,7 @@ def marks_key(keys: Keys, at: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The executions of one class in one span of time; `ms` of those that did not fail."""
+    """Executions of one class in one time bucket; `ms` counts those that did not fail."""
 
     count: int = 0
     failed: int = 0
@@ -94,42 +92,44 @@ class Totals:
 
     @property
     def average_ms(self) -> float:
-        """Mean duration of an execution that did not fail; 0 if all did."""
+        """Mean duration of the executions that did not fail; 0 if all failed."""
         succeeded = self.count - self.failed
         return self.ms / succeeded if succeeded > 0 else 0.0
 
 
 def read_rollup(fields: Mapping[bytes, bytes]) -> dict[str, Totals]:
-    """Return what a minute or ten minutes say, by class. Foreign fields are left out. [MET-1]"""
-    found: dict[str, dict[str, int]] = {}
+    """Return the totals of a rollup by class, without fields of other programs. [MET-1]"""
+    by_class: dict[str, dict[str, int]] = {}
     for name, value in fields.items():
-        class_name, bar, what = name.decode("utf-8", "replace").rpartition("|")
-        if bar and what in ("p", "f", "ms"):
+        class_name, bar, counter = name.decode("utf-8", "replace").rpartition("|")
+        if bar and counter in ("p", "f", "ms"):
             try:
-                found.setdefault(class_name, {})[what] = int(value)
+                by_class.setdefault(class_name, {})[counter] = int(value)
             except ValueError:
                 continue
     return {
-        class_name: Totals(each.get("p", 0), each.get("f", 0), each.get("ms", 0))
-        for class_name, each in found.items()
+        class_name: Totals(counters.get("p", 0), counters.get("f", 0), counters.get("ms", 0))
+        for class_name, counters in by_class.items()
     }
 
 
 def read_histogram(text: bytes | None) -> tuple[int, ...]:
     """Return the 26 counters of a histogram; see `BOUNDS`. [MET-2]"""
-    whole = (text or b"")[: _COUNTERS.size].ljust(_COUNTERS.size, b"\0")
-    counters: tuple[int, ...] = _COUNTERS.unpack(whole)
+    padded = (text or b"")[: _COUNTERS.size].ljust(_COUNTERS.size, b"\0")
+    counters: tuple[int, ...] = _COUNTERS.unpack(padded)
     return counters
 
 
 # -- recording
 
 
-class Tally:
-    """What one thread has executed. Made by `Metrics.tally`; only that thread may record.
+class ThreadMetrics:
+    """Counts of the executions of one thread, made by `Metrics.for_thread`.
 
-    Numbers only grow, and nobody but their thread writes them: whoever reads them meanwhile
-    misses at most what comes with the next look, and no lock is needed.
+    Only that thread records.
+
+    No lock is needed, because only one thread writes the numbers and they only grow. Another
+    thread that reads them may miss the newest executions, and sees them the next time.
     """
 
     __slots__ = ("_numbers",)
@@ -141,9 +141,9 @@ class Tally:
         """Count an execution.
 
         Args:
-            class_name: `Job.display_class`: the class that an ActiveJob wraps, not the wrapper.
-            ms: How long it took, in milliseconds.
-            failed: Whether it raised. An interrupted iteration did not.
+            class_name: `Job.display_class`, which for ActiveJob is the wrapped class.
+            ms: Its duration in milliseconds.
+            failed: True if it raised an error. An interrupted iteration is not a failure.
         """
         numbers = self._numbers.get(class_name)
         if numbers is None:
@@ -152,57 +152,60 @@ class Tally:
         if failed:
             numbers[_FAILED] += 1
         else:
-            whole = int(ms)
-            numbers[_MS] += whole
-            numbers[_HISTOGRAM + bisect_right(BOUNDS, whole)] += 1
+            whole_ms = int(ms)
+            numbers[_MS] += whole_ms
+            numbers[_HISTOGRAM + bisect_right(BOUNDS, whole_ms)] += 1
 
-    def add(self, other: Tally) -> None:
-        """Count what `other` has counted, which nobody writes any more."""
+    def add(self, other: ThreadMetrics) -> None:
+        """Add the numbers of `other`, whose thread must have ended."""
         for name, numbers in other.numbers().items():
-            mine = self._numbers.setdefault(name, _ZEROES.copy())
-            mine[:] = [one + more for one, more in zip(mine, numbers, strict=True)]
+            own = self._numbers.setdefault(name, _ZEROES.copy())
+            own[:] = [old + new for old, new in zip(own, numbers, strict=True)]
 
     def numbers(self) -> dict[str, list[int]]:
-        """Return a copy of the numbers so far; callable from any thread."""
+        """Return a copy of the current numbers; any thread may call this."""
         return {name: numbers.copy() for name, numbers in self._numbers.copy().items()}
 
 
 class Metrics:
-    """All tallies of a process, and how much of them is in Redis. One thread at a time flushes."""
+    """The counts of all threads of a process, and the part of them that is already in Redis.
+
+    Only one thread at a time may flush.
+    """
 
     def __init__(self) -> None:
-        self._tallies: list[Tally] = []
+        self._threads: list[ThreadMetrics] = []
         self._flushed: dict[str, list[int]] = {}
 
-    def tally(self) -> Tally:
-        """Return a tally for one more thread, to be kept as long as that thread."""
-        tally = Tally()
-        self._tallies.append(tally)
-        return tally
+    def for_thread(self) -> ThreadMetrics:
+        """Return the counts for one more thread."""
+        counts = ThreadMetrics()
+        self._threads.append(counts)
+        return counts
 
     def flush(self, keys: Keys, *, now: float, generation: Generation = 8) -> Op[None]:
-        """Add what was recorded since the last flush, in one transaction. [MET-1] to [MET-4]
+        """Add the executions since the last flush in one transaction. [MET-1] to [MET-4]
 
         Args:
             keys: Key names.
-            now: Epoch seconds: the time of the flush decides where executions count.
-            generation: 7 to write also where Sidekiq 7 reads. [MET-4]
+            now: Epoch seconds. The executions count at the time of the flush.
+            generation: 7 to write also the keys that Sidekiq 7 reads. [MET-4]
 
         Raises:
-            RedisTrouble: Nothing is forgotten; the next flush adds it. Of an unanswered flush
-                it may be the second time. Only where Redis refused single keys, for they hold
-                something else, the rest is written and not repeated.
+            RedisTrouble: The next flush adds the same executions. If this flush got no reply, they
+                may then count twice. If Redis refused single keys because they have another type,
+                the other keys are written and the next flush does not repeat them.
         """
-        totals = _sum(tally.numbers() for tally in self._tallies)
-        news = {
+        totals = _sum(counts.numbers() for counts in self._threads)
+        unflushed = {
             name: [new - old for new, old in zip(numbers, self._old(name), strict=True)]
             for name, numbers in totals.items()
             if numbers != self._old(name)
         }
-        if not news:
+        if not unflushed:
             return
         try:
-            yield Batch(_additions(keys, news, now, generation), atomic=True)
+            yield Batch(_additions(keys, unflushed, now, generation), atomic=True)
         except RedisRefused as error:
             if error.replies:
                 self._flushed = totals
@@ -213,42 +216,43 @@ class Metrics:
         return self._flushed.get(name, _ZEROES)
 
 
-def _sum(parts: Iterable[Mapping[str, Sequence[int]]]) -> dict[str, list[int]]:
+def _sum(counts: Iterable[Mapping[str, Sequence[int]]]) -> dict[str, list[int]]:
     totals: dict[str, list[int]] = {}
-    for part in parts:
-        for name, numbers in part.items():
-            old = totals.get(name, _ZEROES)
-            totals[name] = [one + other for one, other in zip(old, numbers, strict=True)]
+    for by_class in counts:
+        for name, numbers in by_class.items():
+            total = totals.get(name, _ZEROES)
+            totals[name] = [old + new for old, new in zip(total, numbers, strict=True)]
     return totals
 
 
 def _additions(
-    keys: Keys, news: Mapping[str, Sequence[int]], now: float, generation: Generation
+    keys: Keys, unflushed: Mapping[str, Sequence[int]], now: float, generation: Generation
 ) -> list[Command]:
     commands: list[Command] = []
-    rollups = [(minute_key(keys, now), MINUTE_TTL), (tens_key(keys, now), TENS_TTL)]
+    rollups = [(minute_key(keys, now), MINUTE_TTL_S), (tens_key(keys, now), TENS_TTL_S)]
     generations: list[Generation] = [8]
     if generation == 7:
-        rollups.append((minute_key(keys, now, 7), MINUTE_TTL))
+        rollups.append((minute_key(keys, now, 7), MINUTE_TTL_S))
         generations.append(7)
-    for class_name, numbers in news.items():
+    for class_name, numbers in unflushed.items():
         increments: list[Arg] = []
         for index, number in enumerate(numbers[_HISTOGRAM:]):
             if number:
                 increments += ("INCRBY", "u16", f"#{index}", number)
         if not increments:
             continue
-        for each in generations:
-            key = histogram_key(keys, class_name, now, each)
+        for written in generations:
+            key = histogram_key(keys, class_name, now, written)
             commands += (
                 command("BITFIELD", key, "OVERFLOW", "SAT", *increments),
-                command("EXPIRE", key, MINUTE_TTL),
+                command("EXPIRE", key, MINUTE_TTL_S),
             )
     for key, ttl in rollups:
-        for class_name, numbers in news.items():
-            for what, index in (("p", _COUNT), ("f", _FAILED), ("ms", _MS)):
+        for class_name, numbers in unflushed.items():
+            for counter, index in (("p", _COUNT), ("f", _FAILED), ("ms", _MS)):
                 if numbers[index]:
-                    commands.append(command("HINCRBY", key, f"{class_name}|{what}", numbers[index]))
+                    name = f"{class_name}|{counter}"
+                    commands.append(command("HINCRBY", key, name, numbers[index]))
         commands.append(command("EXPIRE", key, ttl))
     return commands
 
@@ -257,25 +261,26 @@ def _additions(
 
 
 def mark_deploy(keys: Keys, label: str, *, now: float) -> Op[bool]:
-    """Mark a deployment, for the charts; once, however many processes say so. [MET-5]
+    """Mark a deployment in the charts, once even if many processes ask for it. [MET-5]
 
     Args:
         keys: Key names.
-        label: What was deployed, such as `v1.2` or a commit.
+        label: Name of the deployed version, such as `v1.2` or a commit.
         now: Epoch seconds.
 
     Returns:
-        Whether this call made the mark. It did not if the label was marked within the last
-        minute, or if the same minute has another.
+        True if this call made the mark. False if the label was marked within the last minute, or
+        if the minute has another mark.
     """
     stamp = f"{datetime.fromtimestamp(now, UTC):%Y-%m-%dT%H:%M:00Z}"
     lock = keys.deploy_lock(label)
-    if not (yield command("SET", lock, stamp, "NX", "EX", LOCK_TTL)):
-        # Whoever came first may have been cut off before its mark: it is made in its name.
-        first: bytes | None = yield command("GET", lock)
-        stamp = stamp if first is None else first.decode("utf-8", "replace")
+    if not (yield command("SET", lock, stamp, "NX", "EX", LOCK_TTL_S)):
+        # The process that took the lock may have failed before it made the mark. This call makes
+        # the mark at the time of that process.
+        locked_at: bytes | None = yield command("GET", lock)
+        stamp = stamp if locked_at is None else locked_at.decode("utf-8", "replace")
     key = keys.marks(stamp[:10].replace("-", ""))
     made, _ = yield Batch(
-        [command("HSETNX", key, stamp, label), command("EXPIRE", key, MARK_TTL)], atomic=True
+        [command("HSETNX", key, stamp, label), command("EXPIRE", key, MARK_TTL_S)], atomic=True
     )
     return bool(made)

@@ -1,7 +1,7 @@
-"""From what a caller asks for to the payload that is written. [PUSH-3] to [PUSH-7]
+"""The way from a caller's request to the payload that is written. [PUSH-3] to [PUSH-7]
 
-Two steps, because client middleware runs between them: `build` makes an item, a plain dict of
-wire fields that middleware may change; `finalize` checks the item again and turns it into bytes.
+There are two steps, because client middleware runs between them. `build` makes an item: a plain
+dict of wire fields that middleware may change. `finalize` checks the item again and encodes it.
 """
 
 from __future__ import annotations
@@ -30,45 +30,47 @@ JobFields = dict[str, Any]
 """Wire fields of a job that is about to be pushed; `at` is an epoch second or absent."""
 
 ClientMiddleware = Callable[[JobFields, Callable[[], JobFields | None]], JobFields | None]
-"""`(item, call_next) -> item`: change the item and return `call_next()`; None stops it. [PUSH-7]"""
+"""`(item, call_next) -> item`: change the item and return `call_next()`, or return None to stop
+the push. [PUSH-7]"""
 
 AsyncClientMiddleware = Callable[
     [JobFields, Callable[[], Awaitable[JobFields | None]]], Awaitable[JobFields | None]
 ]
-"""The same as `async def`, for jobs that are enqueued from asyncio; it awaits `call_next()`."""
+"""The same as an `async def` for jobs that are enqueued from asyncio; it awaits `call_next()`."""
 
 _LOG_LEVELS = ("debug", "info", "warn", "error", "fatal")
-MAX_RETRY_FOR = 1_000_000_000  # seconds; a number above is an epoch time by mistake
+MAX_RETRY_FOR_S = 1_000_000_000  # a larger number is probably an epoch time by mistake
 
 
 class Options(TypedDict, total=False):
-    """What can be said about a job besides its class and arguments. None is written as null."""
+    """Options of a job, besides its class and arguments. None is written as null."""
 
     queue: str
     """Bare queue name; default `"default"`."""
     retry: bool | int | None
-    """True: up to the worker's limit (25). A number: so many retries, 0 meaning dead at the first
-    failure. False: no retry and no grave. None: the worker's definition of the job decides."""
+    """True: retries up to the worker's limit (25). A number: that many retries; with 0 the first
+    failure sends the job to the dead set. False: no retry, and the job does not go to the dead
+    set. None: the worker's definition of the job decides."""
     retry_for: int | float | None
-    """Seconds after the first failure during which it is retried, instead of a number."""
+    """Seconds after the first failure in which the job is retried, instead of a number of tries."""
     retry_queue: str | None
-    """Queue of the retries, if not the job's own."""
+    """Queue of the retries; default: the job's own queue."""
     dead: bool
-    """False: forget the job when its retries are used up."""
+    """False: discard the job when its retries are used up."""
     backtrace: bool | int
-    """Store the traceback with a failure: all lines, or so many."""
+    """Store the traceback with a failure: True for all lines, or the number of lines."""
     tags: Sequence[str]
     """Labels that Sidekiq's web page and logs show."""
     log_level: str | int
-    """Log level while Sidekiq runs this job; our worker carries it along, unused."""
+    """Log level while Sidekiq runs this job; jobwire's worker stores it but does not use it."""
 
 
 DEFAULTS: Options = {"retry": True, "queue": "default"}
-"""Always written, so that no reader has to guess. [PUSH-6]"""
+"""Always written, so that readers need no defaults of their own. [PUSH-6]"""
 
 
 class ReadyPayload(NamedTuple):
-    """A payload ready to be written: to the schedule if `at` is set, else to its queue."""
+    """An encoded payload. It goes to the scheduled set if `at` is set, otherwise to its queue."""
 
     jid: str
     queue: str
@@ -77,7 +79,11 @@ class ReadyPayload(NamedTuple):
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Refuse an option that is unknown or has an impossible value. [PUSH-4]"""
+    """Refuse an unknown option or an invalid value of one. [PUSH-4]
+
+    Raises:
+        InvalidJob: Names the option, the value and the rule.
+    """
     for name, value in options.items():
         check = _CHECKS.get(name)
         if check is None:
@@ -101,21 +107,21 @@ def build(
     fields: Mapping[str, Any] | None = None,
     strict: StrictArgs = "raise",
 ) -> JobFields:
-    """Return a checked item in the order in which Sidekiq writes its fields. [PAY-11]
+    """Return a checked item, with its fields in Sidekiq's order. [PAY-11]
 
     Args:
         class_name: Wire class, such as `HardJob` or `Reports::Monthly`.
         args: Positional arguments.
-        options: As in `Options`, defaults already laid under.
+        options: As in `Options`, with the defaults of the job's definition.
         jid: The job id.
         now: Epoch seconds.
-        generation: How to write times.
-        at: Epoch second to run at; None for at once.
-        fields: Further payload fields, written as they are.
-        strict: What to do with arguments that JSON does not have.
+        generation: Generation of the times to write.
+        at: Epoch second to run at; None to run at once.
+        fields: More payload fields, written unchanged.
+        strict: Treatment of arguments for which JSON has no type.
 
     Raises:
-        InvalidJob: Nothing may be written.
+        InvalidJob: The job must not be written.
     """
     check_options(options)
     item: JobFields = {**DEFAULTS, **options}
@@ -147,24 +153,24 @@ def finalize(item: JobFields, *, now: float, generation: Generation) -> ReadyPay
         body.pop("enqueued_at", None)
     for field, value in body.items():
         if type(field) is not str:
-            raise InvalidJob("PUSH-5", "", f"field name {field!r} is no text")
+            raise InvalidJob("PUSH-5", "", f"field name {field!r} is not a string")
         check_value(value, field, depth=2)
     try:
         text = encode(body)
     except ValueError as error:
-        # Python spells no integer of more than 4,300 digits, to keep attackers from long sums.
+        # Python refuses to format an integer of more than 4,300 digits, as a guard against attacks.
         raise InvalidJob("PAY-5", "", f"cannot be written: {error}") from error
     return ReadyPayload(item["jid"], item["queue"], at, text)
 
 
 def _check_item(item: JobFields) -> None:
-    """Refuse what middleware, or a caller's own fields, can have spoilt. [PUSH-4] [PAY-12]"""
+    """Check the values that middleware or a caller's own fields can break. [PUSH-4] [PAY-12]"""
     for field in ("class", "args", "jid", *DEFAULTS):
         if field not in item:
             raise InvalidJob("PUSH-4", field, "is missing")
-    for field, problem in (("class", _class_name), ("jid", _name)):
-        if wrong := problem(item[field]):
-            raise InvalidJob("PUSH-4", field, f"{item[field]!r} {wrong}")
+    for field, check in (("class", _class_name), ("jid", _name)):
+        if problem := check(item[field]):
+            raise InvalidJob("PUSH-4", field, f"{item[field]!r} {problem}")
     if not isinstance(item["args"], list):
         raise InvalidJob("PAY-12", "args", f"is {type(item['args']).__name__}, not a list")
     check_options({field: value for field, value in item.items() if field in _CHECKS})
@@ -174,12 +180,12 @@ def _class_name(value: object) -> str:
     return (
         ""
         if isinstance(value, str) and value.strip() == value and value
-        else ('is not a class name; give text like "HardJob" or "Reports::Monthly"')
+        else 'is not a class name; give a string like "HardJob" or "Reports::Monthly"'
     )
 
 
 def _name(value: object) -> str:
-    return "" if isinstance(value, str) and value else "is not a non-empty text"
+    return "" if isinstance(value, str) and value else "is not a non-empty string"
 
 
 def _optional_name(value: object) -> str:
@@ -191,7 +197,7 @@ def _retry(value: object) -> str:
         return ""
     if isinstance(value, int) and value >= 0:
         return ""
-    return "is not True, False, None or a number of retries from 0"
+    return "is not True, False, None or a number of retries (0 or more)"
 
 
 def _retry_for(value: object) -> str:
@@ -199,8 +205,8 @@ def _retry_for(value: object) -> str:
         return ""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "is not a number of seconds"
-    if not 0 <= value <= MAX_RETRY_FOR:
-        return f"is not between 0 and {MAX_RETRY_FOR} seconds; it is a duration, not a time"
+    if not 0 <= value <= MAX_RETRY_FOR_S:
+        return f"is not between 0 and {MAX_RETRY_FOR_S} seconds; give a duration, not a time"
     return ""
 
 
@@ -211,19 +217,21 @@ def _flag(value: object) -> str:
 def _backtrace(value: object) -> str:
     if value is None or (isinstance(value, int) and value >= 0):
         return ""
-    return "is not True, False or a line count"
+    return "is not True, False or a number of lines (0 or more)"
 
 
 def _tags(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return "" if all(isinstance(tag, str) for tag in value) else "holds a tag that is no text"
-    return 'is not a list of texts, like ["billing"]'
+        return (
+            "" if all(isinstance(tag, str) for tag in value) else "has a tag that is not a string"
+        )
+    return 'is not a list of strings like ["billing"]'
 
 
 def _log_level(value: object) -> str:
-    # Sidekiq 8 loses a job whose level it does not know.
+    # Sidekiq 8 loses a job with an unknown log level.
     if value is None or value in _LOG_LEVELS or (type(value) is int and 0 <= value <= 5):
         return ""
     return f"is not one of {', '.join(_LOG_LEVELS)}, or 0 to 5"

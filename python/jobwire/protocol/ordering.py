@@ -1,4 +1,4 @@
-"""In which order a fetch looks at its queues. [FETCH-2] [FETCH-3] [FETCH-4]"""
+"""The order in which a fetch looks at its queues. [FETCH-2] [FETCH-3] [FETCH-4]"""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ __all__ = ["Mode", "QueueOrder", "Shuffle"]
 
 Mode = Literal["strict", "weighted", "random"]
 Shuffle = Callable[[list[str]], None]
-"""Shuffles a list in place and uniformly: `random.shuffle`."""
+"""Shuffles a list in place and uniformly, like `random.shuffle`."""
 
 
 class QueueOrder:
     """The queues of a capsule, by weight.
 
     Args:
-        weights: Queue name to weight, in order of preference. All 0: strict order. All 1:
-            random. Anything else: weighted, 0 counting as 1.
+        weights: Queue name to weight, in order of preference. All 0: strict order. All 1: random
+            order. Otherwise: weighted order, in which 0 counts as 1.
     """
 
     __slots__ = ("_tickets", "mode", "weights")
@@ -36,8 +36,8 @@ class QueueOrder:
     def pick(self, shuffle: Shuffle) -> list[str]:
         """Return every queue once, in the order for one fetch.
 
-        A queue comes first with probability weight / sum of weights, since any ticket is
-        equally likely to be on top.
+        A queue comes first with probability weight / sum of weights, because each ticket has the
+        same chance to be the first.
         """
         if self.mode == "strict":
             return list(self.weights)

@@ -1,4 +1,4 @@
-"""A payload: the JSON text of one job in Redis, read without losing a byte. [PAY-1] [PAY-7]"""
+"""A payload: the JSON text of one job in Redis, kept byte for byte. [PAY-1] [PAY-7]"""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from jobwire.protocol.arguments import MAX_DEPTH
 __all__ = ["Job", "LazyJob", "can_append", "decode", "edit", "encode"]
 
 encode = msgspec.json.Encoder().encode
-"""Compact JSON as Ruby writes it: raw UTF-8, no white space, `/` as it is. [PAY-2] [PAY-6]
+"""Encode as compact JSON, as Ruby does: raw UTF-8, no white space, `/` unescaped. [PAY-2] [PAY-6]
 
-Not-a-number must have been refused before: msgspec would write null.
+The caller must refuse NaN and infinities first, because msgspec would write null for them.
 """
 
-# A string is one match, so that what is inside does not count.
+# A string is one match, so that brackets inside strings do not count.
 _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -28,13 +28,14 @@ _decode_value = msgspec.json.Decoder().decode
 
 
 class Job:
-    """One decoded payload, with the exact bytes it came from.
+    """One decoded payload, with its exact bytes.
 
     Attributes:
-        text: The payload as found in Redis. Retries are made from it, so nothing that job code
-            does to `args` is ever stored. [EXEC-5]
+        text: The payload as it stands in Redis. Retries are made from it, so changes that job
+            code makes to `args` are never stored. [EXEC-5]
         fields: All fields of the JSON object, decoded.
-        queue: Name of the queue it was fetched from, whatever the payload says. [RETRY-7]
+        queue: Name of the queue that the job was fetched from, even if the payload names another.
+            [RETRY-7]
     """
 
     __slots__ = ("fields", "queue", "text")
@@ -56,13 +57,13 @@ class Job:
 
     @property
     def class_name(self) -> str:
-        """The wire class; `""` when the payload has none or it is no text. [PAY-12]"""
+        """The wire class; `""` if it is missing or not a string. [PAY-12]"""
         name = self.fields.get("class")
         return name if isinstance(name, str) else ""
 
     @property
     def display_class(self) -> str:
-        """What people call this job: an ActiveJob wrapper shows the class it wraps. [PAY-16]"""
+        """The class to show to people: that of the wrapped job for ActiveJob. [PAY-16]"""
         fields = self.fields
         name = fields.get("wrapped")
         if not isinstance(name, str):
@@ -71,16 +72,16 @@ class Job:
 
     @property
     def jid(self) -> str | None:
-        """The job id, an opaque text; None when the producer wrote none. [PAY-10]"""
+        """The job id, an opaque string; None if the payload has none. [PAY-10]"""
         jid = self.fields.get("jid")
         return None if jid is None else str(jid)
 
     @property
     def args(self) -> list[Any]:
-        """The arguments. Missing or null means none. [EXEC-1]
+        """The arguments; an empty list if the field is missing or null. [EXEC-1]
 
         Raises:
-            TypeError: They are neither an array nor null, which fails the job. [EXEC-7]
+            TypeError: The field is neither an array nor null. The job fails. [EXEC-7]
         """
         args = self.fields.get("args")
         if args is None:
@@ -91,25 +92,25 @@ class Job:
 
     @property
     def retry_count(self) -> int | None:
-        """How many retries were counted; 0 after the first failure, None before. [RETRY-2]"""
+        """Number of retries counted: None before the first failure, 0 after it. [RETRY-2]"""
         count = self.fields.get("retry_count")
         return count if type(count) is int else None
 
     @property
     def attempt(self) -> int:
-        """Which execution this is, as far as failures were counted: 1 for the first."""
+        """Number of this execution, from 1, counting only executions whose failure was stored."""
         return 1 if self.retry_count is None else self.retry_count + 2
 
     def edit(self, changes: Mapping[str, Any]) -> bytes:
-        """Return the text with some fields written anew, as the function `edit` does."""
+        """Return the text with some fields changed; see the function `edit`."""
         return edit(self.text, changes)
 
 
 class LazyJob(Job):
-    """A payload that is decoded when it is read, and as far as it is read.
+    """A payload that decodes a field only when it is read; `decode` has accepted its text before.
 
-    Its text was accepted by `decode` before. What becomes of a job that failed is decided from
-    the payload as fetched [EXEC-5], of which most decisions need two or three fields.
+    The fate of a failed job depends on the payload as fetched [EXEC-5], and most decisions need
+    only two or three of its fields.
     """
 
     __slots__ = ("_fields", "_raw")
@@ -145,12 +146,12 @@ class LazyJob(Job):
 
     @property
     def retry_count(self) -> int | None:
-        """How many retries were counted; 0 after the first failure, None before. [RETRY-2]"""
+        """Number of retries counted: None before the first failure, 0 after it. [RETRY-2]"""
         count = self.get("retry_count")
         return count if type(count) is int else None
 
     def edit(self, changes: Mapping[str, Any]) -> bytes:
-        """Return the text with some fields written anew, as the function `edit` does."""
+        """Return the text with some fields changed; see the function `edit`."""
         return _joined({**self._split(), **changes})
 
     def _split(self) -> dict[str, msgspec.Raw]:
@@ -163,12 +164,12 @@ def decode(text: bytes, queue: str) -> Job:
     """Read a payload. [PAY-1] [PAY-8]
 
     Raises:
-        MalformedPayload: Not JSON, not UTF-8, not an object, or nested too deep. Numbers beyond
-            a double and lone surrogate escapes count as not JSON: no value could be handed to
-            the job and written back.
+        MalformedPayload: Not JSON, not UTF-8, not an object, or nested too deep. A number beyond
+            the range of a double and a lone surrogate escape count as not JSON, because no Python
+            value can represent them and be written back.
     """
     try:
-        # Counting is quick and settles nearly every payload; only a dense one is walked.
+        # Counting brackets is quick. Only a payload with many of them needs the exact depth.
         if text.count(b"[") + text.count(b"{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
             raise MalformedPayload("PAY-3", "", f"nests deeper than {MAX_DEPTH} levels")
         return Job(text, _decode(text), queue)
@@ -186,18 +187,18 @@ def edit(
     defaults: Mapping[str, Any] | None = None,
     drop: Collection[str] = (),
 ) -> bytes:
-    """Return `text` with some fields written anew and all others untouched. [PAY-7] [PAY-13]
+    """Return `text` with some fields changed and all other fields untouched. [PAY-7] [PAY-13]
 
-    Every other value keeps its exact text: integers of any size, the spelling of floats,
-    escapes, the order of keys. Only white space between tokens goes. [PAY-2]
+    All other values keep their exact text: integers of any size, the spelling of floats, escapes,
+    the order of keys. Only white space between tokens is removed. [PAY-2]
 
     Args:
         text: A payload that `decode` accepted.
-        changes: Field to new value. A field that exists stays in its place, others are appended.
-        defaults: Fields to put first where they are missing.
+        changes: Field to new value. Fields that exist keep their places, new ones are appended.
+        defaults: Fields to put first if they are missing.
         drop: Fields to remove.
     """
-    fields: dict[str, Any] = _decode_raw(text)  # those that stay are written as they are
+    fields: dict[str, Any] = _decode_raw(text)  # raw values, so that unchanged ones stay exact
     if defaults and not defaults.keys() <= fields.keys():
         missing = {field: value for field, value in defaults.items() if field not in fields}
         fields = missing | fields
@@ -210,19 +211,19 @@ def edit(
 def _joined(fields: Mapping[str, Any]) -> bytes:
     """Return fields as one compact text; those that are `msgspec.Raw` are written as they are."""
     edited = encode(fields)
-    # Most payloads have no white space anywhere, and a look is quicker than to write them again.
+    # Most payloads have no white space, and checking for it is quicker than formatting again.
     return edited if len(edited.split(None, 1)) == 1 else msgspec.json.format(edited, indent=-1)
 
 
 def can_append(text: bytes, fields: Mapping[str, Any]) -> bool:
-    """Whether a new last field can be put in front of the closing brace, just as `edit` would.
+    """True if inserting a new field before the closing brace gives the same text as `edit`.
 
-    That is, there is no white space to remove, no name to spell anew, and no field stands there
-    twice. White space and colons inside of values may make this say no where yes were true.
+    For that, the payload has no white space between tokens, no escapes in field names and no
+    field twice. White space and colons inside values can give False where True would be right.
 
     Args:
         text: A payload that `decode` accepted.
-        fields: What it has.
+        fields: Its decoded fields.
     """
     return (
         0 < len(fields) == text.count(b'":') and b"\\" not in text and len(text.split(None, 1)) == 1
@@ -230,7 +231,7 @@ def can_append(text: bytes, fields: Mapping[str, Any]) -> bool:
 
 
 def _depth(text: bytes) -> int:
-    """Return how deep brackets nest, those inside strings left out."""
+    """Return the depth of nested brackets, not counting those inside strings."""
     depth = deepest = 0
     for match in _BRACKETS.finditer(text):
         if match[0] in (b"[", b"{"):

@@ -1,4 +1,4 @@
-"""Jobs that take their process down with them. [REL-10]"""
+"""Poison pills: jobs that crash their process. [REL-10]"""
 
 from __future__ import annotations
 
@@ -22,26 +22,27 @@ def poisoned(
     generation: Generation,
     limit: int = MAX_RECOVERIES,
 ) -> Kill | None:
-    """Decide whether a job just fetched has ended too many processes to be run again. [REL-10]
+    """Decide whether a fetched job has crashed too many processes to run again. [REL-10]
 
-    Whatever its `retry` and `dead` say: it did not fail, and what crashes workers needs a human.
+    The job's `retry` and `dead` options do not matter: it has not failed, and a person has to look
+    at a job that crashes workers.
 
     Args:
-        job: As fetched.
-        recovered: How often it was recovered from a process that died: `InFlightJob.recovered`.
+        job: The job as fetched.
+        recovered: Number of recoveries from a process that died, `InFlightJob.recovered`.
         now: Epoch seconds.
-        generation: How to write times.
-        limit: How many recoveries are all right.
+        generation: Generation of the times to write.
+        limit: Number of recoveries that are allowed.
 
     Returns:
-        What to store in the dead set, not counted as an execution; None: run it.
+        The payload to put into the dead set, not counted as an execution; None to run the job.
     """
     if recovered <= limit:
         return None
     changes: dict[str, Any] = {
         "error_message": (
-            f"not run again: {recovered} processes died while they held this job, "
-            f"and {limit} are the limit"
+            f"not run again: {recovered} processes died while they held this job; "
+            f"the limit is {limit}"
         ),
         "error_class": ERROR_CLASS,
         "failed_at" if job.get("failed_at") is None else "retried_at": stamp(now, generation),

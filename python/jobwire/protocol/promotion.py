@@ -1,4 +1,4 @@
-"""Moving due jobs to their queues. [SCHED-5] to [SCHED-10]"""
+"""Promotion: moving due jobs to their queues. [SCHED-5] to [SCHED-10]"""
 
 from __future__ import annotations
 
@@ -14,47 +14,49 @@ from jobwire.protocol.wire import Arg, Op, Script, command
 
 __all__ = ["Promoted", "first_wait", "next_wait", "promote_batch", "promoted"]
 
-BATCH = 500  # members in one call of a script: a few milliseconds of the server
+BATCH = 500  # members in one call of a script, which then takes the server a few milliseconds
 _DEFAULTS = {"retry": True, "queue": "default"}
-_USUAL = {"created_at", *_DEFAULTS}  # with these, and without the others, one field is new
+# A payload with all the usual fields and no rare one gets `enqueued_at` and no other change.
+_USUAL = {"created_at", *_DEFAULTS}
 _RARE = ("at", "enqueued_at")
-AVERAGE_INTERVAL = 5.0  # seconds between two looks by anybody [SCHED-8]
+POLL_INTERVAL_S = 5.0  # average time between two polls of the whole fleet [SCHED-8]
 
 
 @dataclass(frozen=True, slots=True)
 class Promoted:
-    """What one batch did.
+    """The result of one batch.
 
     Attributes:
-        seen: Due members found; fewer than asked for means that none is left.
-        moved: Members that this caller moved; others were taken by another promoter.
-        buried: Members that were no payload and went to the dead set, with the reason.
-        stuck: Members that stay, because their queue's key is no list.
+        seen: Due members found. Fewer than requested means that no more are due.
+        moved: Members that this caller moved to their queues.
+        killed: Members that were not a payload and went to the dead set, with the reason.
+        stuck: Members that stay, because the key of their queue is not a list.
     """
 
     seen: int
     moved: int
-    buried: Sequence[tuple[bytes, MalformedPayload]] = ()
+    killed: Sequence[tuple[bytes, MalformedPayload]] = ()
     stuck: int = 0
 
     @property
     def taken(self) -> int:
-        """Members that other promoters took in between."""
-        return self.seen - self.moved - len(self.buried) - self.stuck
+        """Members that other promoters took in the meantime."""
+        return self.seen - self.moved - len(self.killed) - self.stuck
 
 
 def promoted(text: bytes, *, now: float, generation: Generation) -> tuple[str, bytes]:
     """Return the queue of a due payload and its text on that queue. [SCHED-6]
 
-    Only what every push writes is written: `enqueued_at`, and the defaults of what is missing.
+    The text gets `enqueued_at`, and the defaults of fields that every push writes and that are
+    missing. All other fields stay as they are, except `at`, which is removed.
 
     Raises:
-        MalformedPayload: It cannot be decoded, or no queue can be made out. [SCHED-9]
+        MalformedPayload: The payload cannot be decoded, or its queue is invalid. [SCHED-9]
     """
     fields = decode(text, queue="").fields
     queue = fields.get("queue", "default")
     if not isinstance(queue, str) or not queue:
-        raise MalformedPayload("SCHED-9", "queue", f"{queue!r} is no queue name")
+        raise MalformedPayload("SCHED-9", "queue", f"{queue!r} is not a queue name")
     moment = stamp(now, generation)
     if fields.keys() >= _USUAL and fields.keys().isdisjoint(_RARE) and can_append(text, fields):
         return queue, b'%b,"enqueued_at":%b}' % (text[:-1], encode(moment))
@@ -76,23 +78,24 @@ def promote_batch(
 ) -> Op[Promoted]:
     """Move up to `limit` due members of `schedule` or `retry` to their queues.
 
-    `skip` passes over as many: those that stay, because their queue's key is no list, must not
-    block the ones behind them.
+    `skip` passes over that many due members. Members stay in the set if the key of their queue is
+    not a list, and they must not block the members behind them.
 
-    Whoever removes a member by its exact bytes pushes it, in the same step: promoters may race,
-    die or lose their connection at any point, and nothing is lost or doubled. [SCHED-5] [SCHED-7]
+    A promoter removes a member by its exact bytes and pushes it in the same step. Promoters may
+    race, die or lose their connections at any point: no job is lost or doubled. [SCHED-5]
+    [SCHED-7]
     """
     due: Sequence[bytes] = yield command(
         "ZRANGE", zset, "-inf", now, "BYSCORE", "LIMIT", skip, limit
     )
     queue_keys: dict[str, int] = {}
     moves: list[Arg] = []
-    bad: list[tuple[bytes, MalformedPayload]] = []
+    malformed: list[tuple[bytes, MalformedPayload]] = []
     for member in due:
         try:
             queue, text = promoted(member, now=now, generation=generation)
         except MalformedPayload as error:
-            bad.append((member, error))
+            malformed.append((member, error))
             continue
         index = queue_keys.setdefault(keys.queue(queue), len(queue_keys) + 1)
         moves += (member, index, queue, text)
@@ -100,39 +103,42 @@ def promote_batch(
     if moves:
         moved, stuck = yield Script("promote", [zset, keys.queues, *queue_keys], moves)
         result = replace(result, moved=moved, stuck=stuck)
-    for grave_name in dict.fromkeys(dead_key(keys, problem) for _, problem in bad):
-        there = [each for each in bad if dead_key(keys, each[1]) == grave_name]
-        buried: Sequence[bytes] = yield Script(
+    by_set: dict[str, list[tuple[bytes, MalformedPayload]]] = {}
+    for member, problem in malformed:
+        by_set.setdefault(dead_key(keys, problem), []).append((member, problem))
+    for set_key, problems in by_set.items():
+        killed: Sequence[bytes] = yield Script(
             "kill_due",
-            [zset, grave_name],
+            [zset, set_key],
             [
                 dead_limits.now,
                 dead_limits.oldest,
                 dead_limits.limit,
-                *(member for member, _ in there),
+                *(member for member, _ in problems),
             ],
         )
-        mine = [each for each in there if each[0] in buried]
-        result = replace(result, buried=[*result.buried, *mine])
+        ours = [(member, problem) for member, problem in problems if member in killed]
+        result = replace(result, killed=[*result.killed, *ours])
     return result
 
 
 def first_wait(interval: float | None, *, jitter: float) -> float:
-    """Return how long to wait before the first look, in seconds. [SCHED-8]
+    """Return the seconds to wait before the first poll. [SCHED-8]
 
-    Ten of them give a fleet that starts together time to register.
+    The first ten seconds give processes that start at the same time the chance to register.
     """
     return 10.0 + 5.0 * jitter if interval is None else min(interval, 5.0) * jitter
 
 
 def next_wait(interval: float | None, *, processes: int, jitter: float) -> float:
-    """Return how long to wait before the next look, in seconds. [SCHED-8]
+    """Return the seconds to wait before the next poll. [SCHED-8]
 
     Args:
-        interval: A configured average, or None to let the fleet as a whole look every 5 s.
-        processes: How many are registered.
-        dice: Uniform draw in [0, 1).
+        interval: The configured average in seconds; None to make all processes together poll
+            every 5 s on average.
+        processes: Number of registered processes.
+        jitter: Uniform draw in [0, 1).
     """
     count = max(processes, 1)
-    average = count * AVERAGE_INTERVAL if interval is None else interval
+    average = count * POLL_INTERVAL_S if interval is None else interval
     return average * (jitter + 0.5) if count < 10 else average * jitter * 2

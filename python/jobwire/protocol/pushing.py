@@ -1,4 +1,4 @@
-"""Writing jobs to Redis. [PUSH-1] [PUSH-2] [PUSH-8] [BULK-1] to [BULK-6]"""
+"""Operations that write jobs to Redis. [PUSH-1] [PUSH-2] [PUSH-8] [BULK-1] to [BULK-6]"""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from jobwire.protocol.wire import Batch, Command, Confirm, ErrorReply, Op, comma
 
 __all__ = ["bulk_times", "detect_generation", "push", "push_bulk", "slices"]
 
-SLICE = 1_000  # jobs per round trip [BULK-1]
-SCHEDULED_SLICE = 100
-SHORTEST_SPREAD = 5.0  # seconds [BULK-4]
+JOBS_PER_SLICE = 1_000  # jobs in one round trip [BULK-1]
+SCHEDULED_JOBS_PER_SLICE = 100
+SHORTEST_SPREAD_S = 5.0  # [BULK-4]
 
 
 def push(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None = None) -> Op[None]:
     """Write jobs in one transaction: all of them or none. [PUSH-2]
 
     Raises:
-        RedisUnreachable: None was written.
-        RedisRefused: None was written but those in `written`, because a key is of another type.
-        MaybeWritten: No answer came; all of them may have been written, or none. Or replicas did
-            not confirm in time; a failover may take all of them back. [PUSH-8]
+        RedisUnreachable: No job was written.
+        RedisRefused: Only the jobs in `written` were written, because a key has another type.
+        MaybeWritten: No reply came, so all jobs may have been written, or none. Or replicas did
+            not confirm the write in time, so a failover may undo it. [PUSH-8]
     """
     queues: dict[str, list[bytes]] = {}
     schedule: list[str | float | bytes] = []
@@ -55,24 +55,25 @@ def push(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None = Non
         unsure.unsure = tuple(job.jid for job in jobs)
         raise unsure from error
     except RedisRefused as error:
-        stored = {
-            each.args[1]
-            for each, reply in zip(commands, error.replies, strict=False)
+        written_keys = {
+            sent.args[1]
+            for sent, reply in zip(commands, error.replies, strict=False)
             if not isinstance(reply, ErrorReply)
         }
         error.written = tuple(
             job.jid
             for job in jobs
-            if (keys.queue(job.queue) if job.at is None else keys.schedule) in stored
+            if (keys.queue(job.queue) if job.at is None else keys.schedule) in written_keys
         )
         raise
 
 
 def push_bulk(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None = None) -> Op[None]:
-    """Write many jobs, one transaction a slice. [BULK-1] [BULK-5]
+    """Write many jobs in slices, one transaction for each slice. [BULK-1] [BULK-5]
 
     Raises:
-        RedisTrouble: A slice failed. Its `written` names the jobs that exist all the same. [BULK-6]
+        RedisTrouble: A slice failed. `written` of the error lists the jobs that were written
+            nevertheless. [BULK-6]
     """
     written: list[str] = []
     for part in slices(jobs):
@@ -85,16 +86,16 @@ def push_bulk(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None 
 
 
 def slices(jobs: Sequence[ReadyPayload]) -> Iterator[Sequence[ReadyPayload]]:
-    """Cut jobs into what goes out at once, in order. [BULK-1]
+    """Cut jobs into slices for one round trip each, in order. [BULK-1]
 
-    A slice with a scheduled job in it is a short one: adding to a sorted set costs the server
+    A slice with a scheduled job in it is shorter, because adding to a sorted set costs the server
     more than adding to a list.
     """
     start = 0
     while start < len(jobs):
-        part = jobs[start : start + SLICE]
+        part = jobs[start : start + JOBS_PER_SLICE]
         if any(job.at is not None for job in part):
-            part = part[:SCHEDULED_SLICE]
+            part = part[:SCHEDULED_JOBS_PER_SLICE]
         yield part
         start += len(part)
 
@@ -107,14 +108,19 @@ def bulk_times(
     now: float,
     draws: Sequence[float],
 ) -> list[float | None]:
-    """Return when each job of a bulk push runs; None for at once. [BULK-3] [BULK-4]
+    """Return the epoch second at which each job of a bulk push runs; None for at once.
+
+    [BULK-3] [BULK-4]
 
     Args:
-        count: How many jobs.
-        at: One epoch second for all, or one for each.
-        spread_interval: Seconds over which to spread them, at least 5.
+        count: Number of jobs.
+        at: One epoch second for all jobs, or one for each job.
+        spread_interval: Seconds over which to spread the jobs, at least 5.
         now: Epoch seconds.
-        draws: A uniform draw in [0, 1) for each job, for spreading.
+        draws: A uniform draw in [0, 1) for each job, used for spreading.
+
+    Raises:
+        InvalidJob: The times are invalid, or do not match the number of jobs.
     """
     if spread_interval is not None:
         if at is not None:
@@ -124,7 +130,7 @@ def bulk_times(
             raise InvalidJob(
                 "BULK-4", "spread_interval", f"{spread_interval!r} is not a positive number"
             )
-        width = max(float(spread_interval), SHORTEST_SPREAD)
+        width = max(float(spread_interval), SHORTEST_SPREAD_S)
         return [now + draw * width for draw in draws]
     if at is None:
         return [None] * count
@@ -132,28 +138,28 @@ def bulk_times(
         return [times.epoch(at)] * count
     if len(at) != count:
         raise InvalidJob(
-            "BULK-3", "at", f"has {len(at)} times for {count} jobs; give one, or one for each"
+            "BULK-3", "at", f"has {len(at)} times for {count} jobs; give one, or one for each job"
         )
-    return [times.epoch(each, field=f"at[{index}]") for index, each in enumerate(at)]
+    return [times.epoch(job_at, field=f"at[{index}]") for index, job_at in enumerate(at)]
 
 
 def detect_generation(keys: Keys) -> Op[Generation]:
-    """Ask the registered processes which generation to write. [GEN-5]"""
+    """Return the generation to write, as the registered processes require. [GEN-5]"""
     identities: Sequence[bytes] = yield command("SMEMBERS", keys.processes)
     if not identities:
         return 8
     infos: list[Any] = yield Batch(
-        # A name that is no UTF-8 finds nothing, and so has no say either.
+        # A member that is not UTF-8 has no hash, so it does not count.
         [
-            command("HGET", keys.process(each.decode("utf-8", "replace")), "info")
-            for each in sorted(identities)
+            command("HGET", keys.process(identity.decode("utf-8", "replace")), "info")
+            for identity in sorted(identities)
         ]
     )
     return times.detect(_objects(infos))
 
 
 def _objects(texts: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """Decode what can be decoded; a stale or damaged entry has no say."""
+    """Yield the texts that decode to an object; missing and damaged ones do not count."""
     for text in texts:
         try:
             info = msgspec.json.decode(text) if isinstance(text, bytes) else None

@@ -1,9 +1,9 @@
-"""Holding jobs so that no crash loses them: the reliable profile. [REL-1] to [REL-12]
+"""The reliable profile: jobs are held in Redis, so that no crash loses them. [REL-1] to [REL-12]
 
-A job that was fetched stays in Redis, in the private hash of the process that holds it, until
-its outcome is stored. Each step below is one script, so at every instant the job is in at least
-one place. Every outcome first takes the private entry away; whoever finds it gone has lost the
-job to a recovery and must not touch it again. [REL-2]
+A fetched job stays in Redis, in the private hash of the process that holds it, until its outcome
+is stored. Each step below is one script, so at every moment the job is in at least one place.
+Every outcome first removes the private entry. A process that finds the entry gone has lost the job
+to a recovery and must not touch the job again. [REL-2]
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jobwire.errors import RedisRefused
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.heartbeat import retire
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.stats import DAY_TTL, stat_keys
+from jobwire.protocol.stats import DAY_TTL_S, stat_keys
 from jobwire.protocol.wire import Arg, ErrorReply, Op, Script, command
 
 __all__ = [
@@ -38,24 +38,24 @@ __all__ = [
     "script_retry",
 ]
 
-REMEMBER_RETURNED = 72 * 3600  # seconds [REL-7]
-MOVES = 500  # entries in one call of a script, so that no other client waits for long
-FORGET = 1000  # digests in one call
+REMEMBER_RETURNED_S = 72 * 3600  # [REL-7]
+MOVES_PER_CALL = 500  # entries in one call of a script, so that other clients do not wait long
+DIGESTS_PER_CALL = 1000
 
 
-# Structs, not dataclasses: one is made for each job, and one for each fetch.
+# Structs are quicker to make than dataclasses; every job and every fetch needs one.
 
 
 class InFlightJob(msgspec.Struct, frozen=True):
     """One job in the private hash.
 
     Attributes:
-        field: `<sequence>:<queue>`; empty for a worker that holds nothing in Redis.
-        queue: Where it came from.
+        field: `<sequence>:<queue>`; empty for a worker without a private hash.
+        queue: Name of the queue that it came from.
         text: The payload.
-        returned: How often it went back to its queue unfinished before: put back by a process
+        returned: Number of times that it went back to its queue unfinished: put back by a process
             that stopped, or recovered from one that died. [REL-7]
-        recovered: How many of these were recoveries. [REL-10]
+        recovered: Number of recoveries among these. [REL-10]
     """
 
     field: str
@@ -66,13 +66,13 @@ class InFlightJob(msgspec.Struct, frozen=True):
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """The answer to a fetch.
+    """The result of a fetch.
 
     Attributes:
-        jobs: In the order in which they should run.
-        broken: Queue name to error, for keys that are no list. [FETCH-7]
-        lease: False if the process has no live lease, so that nothing was taken. [REL-3]
-        paused: Names of queues that were left alone because somebody paused them. [REL-9]
+        jobs: The jobs, in the order in which they should run.
+        broken: Queue name to error, for keys that are not a list. [FETCH-7]
+        lease: False if the process has no live lease; then it took no jobs. [REL-3]
+        paused: Names of queues that were skipped because they are paused. [REL-9]
     """
 
     jobs: Sequence[InFlightJob]
@@ -89,9 +89,9 @@ def private_queue(field: str) -> str:
 def fetch(
     keys: Keys, identity: str, queues: Sequence[str], *, count: int, sequence: int
 ) -> Op[Fetched]:
-    """Move up to `count` jobs from the queues, first one first, into the private hash. [REL-1]
+    """Move up to `count` jobs from the queues into the private hash. [REL-1]
 
-    The arguments are those of `script_fetch`.
+    See `script_fetch` for the arguments.
     """
     reply = yield script_fetch(keys, identity, queues, count=count, sequence=sequence)
     return read_fetched(reply)
@@ -100,14 +100,17 @@ def fetch(
 def script_fetch(
     keys: Keys, identity: str, queues: Sequence[str], *, count: int, sequence: int
 ) -> Script:
-    """A fetch as a step, which may share a batch with outcomes. `read_fetched` takes its reply.
+    """Return a fetch as a step, which may share a batch with outcomes.
+
+    `read_fetched` reads its reply.
 
     Args:
         keys: Key names.
-        identity: Who takes them.
-        queues: Names in the order to look at them.
-        count: How many at most.
-        sequence: A number such that this and the next `count` were never used by this process.
+        identity: Identity of the process that takes the jobs.
+        queues: Queue names, in the order to look at them.
+        count: Maximum number of jobs.
+        sequence: First sequence number. This process must not have used it or the `count` numbers
+            that follow.
     """
     return Script(
         "fetch",
@@ -124,10 +127,10 @@ def script_fetch(
 
 
 def read_fetched(reply: Any) -> Fetched:
-    """Return what the reply to `script_fetch` says.
+    """Return the reply to `script_fetch`, decoded.
 
     Raises:
-        RedisRefused: It is an error, as it may stand in the replies to a batch.
+        RedisRefused: The reply is an error, as replies to parts of a batch can be.
     """
     if isinstance(reply, ErrorReply):
         raise RedisRefused(reply.message, reply.replies)
@@ -158,17 +161,17 @@ def script_done(
     day: str,
     repeated: bool = False,
 ) -> Script:
-    """Jobs that are over, `failed` or not, and leave nothing behind. [REL-2] [STAT-1]
+    """Return the step that ends jobs, `failed` or not, and stores nothing else. [REL-2] [STAT-1]
 
-    `repeated`, here and below: the same call was made before and got no reply, so that finding
-    the job gone says nothing. [REL-12]
+    `repeated`, here and below, means that the same call was made before and got no reply. Then a
+    missing entry does not show that the job was lost to a recovery. [REL-12]
 
-    Returns the fields that were no longer held.
+    The reply lists the fields that were no longer held.
     """
     return Script(
         "done",
         [keys.private(identity), *_counted(keys, day)],
-        [DAY_TTL, int(failed), int(repeated), *fields],
+        [DAY_TTL_S, int(failed), int(repeated), *fields],
     )
 
 
@@ -180,18 +183,18 @@ def script_retry(
     day: str,
     repeated: bool = False,
 ) -> Script:
-    """Jobs that go to the retry set. [RETRY-9]
+    """Return the step that moves jobs to the retry set. [RETRY-9]
 
     Args:
         keys: Key names.
-        identity: Who holds them.
+        identity: Identity of the process that holds them.
         retries: Field in the private hash, epoch second of the next try, payload to store.
-        day: Of the counters.
+        day: UTC date of the daily counters.
         repeated: See `script_done`.
 
-    Returns the fields that were no longer held.
+    The reply lists the fields that were no longer held.
     """
-    moves: list[Arg] = [DAY_TTL, int(repeated)]
+    moves: list[Arg] = [DAY_TTL_S, int(repeated)]
     for retry in retries:
         moves += retry
     return Script("retry", [keys.private(identity), keys.retry, *_counted(keys, day)], moves)
@@ -209,16 +212,18 @@ def script_kill(
     counted: bool = True,
     repeated: bool = False,
 ) -> Script:
-    """A job that goes to the dead set. Returns 1, or 0 if it was no longer held. [DEAD-1]
+    """Return the step that moves a job to the dead set. [DEAD-1]
 
-    A payload that could not be read was not executed and is not `counted`; it may have a set of
-    its own, `key`. [EXEC-3] [EXEC-4]
+    A payload that cannot be decoded was not executed, so it is not `counted`. It may go to another
+    set, `key`. [EXEC-3] [EXEC-4]
+
+    The reply is 1, or 0 if the job was no longer held.
     """
     return Script(
         "kill",
         [keys.private(identity), key or keys.dead, *_counted(keys, day)],
         [
-            DAY_TTL,
+            DAY_TTL_S,
             field,
             text,
             dead_limits.now,
@@ -242,47 +247,50 @@ def script_requeue(
     failed: bool = False,
     repeated: bool = False,
 ) -> Script:
-    """A job that gives way and goes to the head of a queue, like a push. [ITER-4]
+    """Return the step that moves an interrupted job to the head of a queue, like a push. [ITER-4]
 
-    It is no return of an unfinished job [REL-7]; `executed` and `failed` say what it counts as.
-    Returns 1, or 0 if it was no longer held.
+    It does not count as the return of an unfinished job [REL-7]. `executed` and `failed` tell how
+    the counters count it. The reply is 1, or 0 if the job was no longer held.
     """
     return Script(
         "requeue",
         [keys.private(identity), keys.queue(queue), *_counted(keys, day), keys.queues],
-        [DAY_TTL, field, queue, text, int(executed), int(failed), int(repeated)],
+        [DAY_TTL_S, field, queue, text, int(executed), int(failed), int(repeated)],
     )
 
 
 def put_back(
     keys: Keys, identity: str, fields: Iterable[str], *, started: bool, now: float = math.inf
 ) -> Op[int]:
-    """Return held jobs to the tail of their queues, to run next. [FETCH-6] [SIG-5]
+    """Return held jobs to the tails of their queues, to run next. [FETCH-6] [SIG-5]
 
-    `started` ones count as put back unfinished, which is remembered for 72 h from epoch second
-    `now`, or by default until 72 h went by without any such event. [REL-7]
+    `started` jobs count as put back unfinished. The count of a job is kept for 72 h from epoch
+    second `now`. With the default, it is kept until the first 72 h without any return. [REL-7]
 
     Returns:
-        How many were still held.
+        Number of jobs that were still held.
     """
     total = 0
     for queue_keys, moves in _moves(keys, fields):
         total += yield Script(
             "put_back",
             [keys.private(identity), keys.returned, keys.returned_at, keys.lost, *queue_keys],
-            [REMEMBER_RETURNED if started else 0, now, *moves],
+            [REMEMBER_RETURNED_S if started else 0, now, *moves],
         )
     return total
 
 
 def reclaim(keys: Keys, identity: str, numbers: Collection[range]) -> Op[int]:
-    """Return what a process holds under these numbers to its queues; say how many. [REL-8]
+    """Return the jobs that a process holds under these sequence numbers to their queues. [REL-8]
 
-    For fetches that got no answer: the server may have carried them out all the same.
+    This is for fetches without a reply, because the server may have carried them out.
+
+    Returns:
+        Number of jobs that were put back.
     """
     held: Sequence[bytes] = yield command("HKEYS", keys.private(identity))
     fields = [
-        field for field in _readable(held) if any(_sequence(field) in each for each in numbers)
+        field for field in _readable(held) if any(_sequence(field) in span for span in numbers)
     ]
     return (yield from put_back(keys, identity, fields, started=False))
 
@@ -292,34 +300,37 @@ def recover(keys: Keys, *, own: str, now: float, ended: Collection[str] = ()) ->
 
     Args:
         keys: Key names.
-        own: The identity of the caller, never recovered from.
+        own: The identity of the caller, whose jobs stay.
         now: Epoch seconds.
-        ended: Identities whose process is known for certain to have ended; the rest of their
-            lease does not count. [REL-11]
+        ended: Identities of processes that have certainly ended, so that their leases do not
+            count. [REL-11]
 
     Returns:
-        Identity of each dead process to the number of jobs that this call put back.
+        Identity of each dead process to the number of its jobs that this call put back.
     """
     for identity in sorted(set(ended) - {own}):
         yield from retire(keys, identity)
         yield command("UNLINK", keys.process(identity))
     recovered: dict[str, int] = {}
     owners: Sequence[bytes] = yield command("SMEMBERS", keys.owners)
-    # Names that are no UTF-8 are nobody's: every identity and queue is a text.
+    # Members that are not UTF-8 belong to no process: every identity and queue name is a string.
     for identity in sorted(owner.decode("utf-8", "replace") for owner in owners):
         if identity == own or (yield command("EXISTS", keys.process(identity))):
             continue
         if count := (yield from _recover_from(keys, identity, now)):
             recovered[identity] = count
-    yield from _forget(keys, now - REMEMBER_RETURNED)
+    yield from _forget(keys, now - REMEMBER_RETURNED_S)
     return recovered
 
 
 def resign(keys: Keys, identity: str, *, now: float) -> Op[int]:
-    """Stop being an owner; return how many jobs are still held, for others to recover. [REL-4]
+    """Put back all held jobs and stop being an owner. [REL-4]
 
-    What is held goes back first: a process that stops in good order is no crash. [REL-10]
-    With jobs left, the lease is given up, so that nobody has to wait for its end.
+    A process that puts its jobs back before it stops does not count as crashed. [REL-10] If jobs
+    are left nevertheless, it gives up its lease, so that other processes can recover them at once.
+
+    Returns:
+        Number of jobs that are still held.
     """
     fields: Sequence[bytes] = yield command("HKEYS", keys.private(identity))
     yield from put_back(keys, identity, _readable(fields), started=True, now=now)
@@ -335,7 +346,7 @@ def _recover_from(keys: Keys, identity: str, now: float) -> Op[int]:
     """Return the jobs of one process, a limited number in each step."""
     held: Sequence[bytes] = yield command("HKEYS", keys.private(identity))
     total = 0
-    # With nothing to move, one call is still needed to forget the owner.
+    # With no jobs to move, one call is still needed to remove the owner.
     for queue_keys, moves in _moves(keys, _readable(held)) or [((), ())]:
         count = yield Script(
             "recover",
@@ -348,7 +359,7 @@ def _recover_from(keys: Keys, identity: str, now: float) -> Op[int]:
                 keys.recovered,
                 *queue_keys,
             ],
-            [identity, REMEMBER_RETURNED, now, *moves],
+            [identity, REMEMBER_RETURNED_S, now, *moves],
         )
         if count < 0:
             break
@@ -357,28 +368,32 @@ def _recover_from(keys: Keys, identity: str, now: float) -> Op[int]:
 
 
 def _forget(keys: Keys, oldest: float) -> Op[None]:
-    """Forget jobs that were returned last at that time or before. [REL-7]"""
-    step = Script("forget", [keys.returned, keys.returned_at], [oldest, FORGET])
-    while (yield step) == FORGET:
+    """Forget the counts of jobs whose last return was at epoch second `oldest` or before.
+
+    [REL-7]
+    """
+    step = Script("forget", [keys.returned, keys.returned_at], [oldest, DIGESTS_PER_CALL])
+    while (yield step) == DIGESTS_PER_CALL:
         pass
 
 
 def _counted(keys: Keys, day: str) -> list[str]:
-    """Return what every outcome counts in, in the order of the scripts."""
+    """Return the keys of the counters that every outcome changes, in the order of the scripts."""
     return [*stat_keys(keys, day), keys.returned, keys.returned_at, keys.lost]
 
 
 def _moves(keys: Keys, fields: Iterable[str]) -> list[tuple[Sequence[str], Sequence[Arg]]]:
-    """Return calls: queue keys and (field, index of its queue's key), what was fetched last first.
+    """Return the parameters of script calls: queue keys, and pairs (field, index of its queue key).
 
-    So the one that was fetched first ends nearest to the tail, and runs first again.
+    The job that was fetched last comes first. So the job that was fetched first ends nearest to
+    the tail and runs first again.
     """
     ordered = sorted(fields, key=_sequence, reverse=True)
     calls: list[tuple[Sequence[str], Sequence[Arg]]] = []
-    for start in range(0, len(ordered), MOVES):
+    for start in range(0, len(ordered), MOVES_PER_CALL):
         index: dict[str, int] = {}
         moves: list[Arg] = []
-        for field in ordered[start : start + MOVES]:
+        for field in ordered[start : start + MOVES_PER_CALL]:
             key = keys.queue(private_queue(field))
             moves += (field, index.setdefault(key, len(index) + 1))
         calls.append((list(index), moves))
@@ -386,7 +401,7 @@ def _moves(keys: Keys, fields: Iterable[str]) -> list[tuple[Sequence[str], Seque
 
 
 def _readable(fields: Iterable[bytes]) -> list[str]:
-    """Return the fields that are entries; what somebody else put into the hash stays there."""
+    """Return the fields that are entries of jobs; other fields of the hash stay untouched."""
     texts = (field.decode("utf-8", "replace") for field in fields)
     return [text for text in texts if text.partition(":")[0].isdecimal()]
 

@@ -1,4 +1,4 @@
-"""What becomes of a job that failed. [RETRY-1] to [RETRY-8], [DEAD-4]"""
+"""Decisions about a failed job: retry, kill or discard. [RETRY-1] to [RETRY-8], [DEAD-4]"""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ __all__ = [
 ]
 
 DEFAULT_MAX_RETRIES = 25
-MOST_RETRIES = 200  # the delay after that many is 50 years
+MOST_RETRIES = 200  # for the delay; that of the 200th retry is 50 years
 MESSAGE_LIMIT = 10_000  # characters, not bytes [RETRY-3]
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error, reduced to what a payload can hold."""
+    """An error, as the strings that a payload stores."""
 
     error_class: str
     message: str
@@ -54,7 +54,7 @@ class Kill:
 
     Attributes:
         text: The payload.
-        counted: Whether an execution of it has ended.
+        counted: True if an execution ended, so that the counters count it.
     """
 
     text: bytes
@@ -63,12 +63,12 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Store nothing: the job asked for no retry, or for no grave. [RETRY-1] [DEAD-4]
+    """Store nothing: the job asked not to be retried, or not to be kept dead. [RETRY-1] [DEAD-4]
 
     Attributes:
-        text: The payload that death handlers see; it is stored nowhere. Empty if the job wanted no
-            retry from the start, so that its failure left no trace in it.
-        exhausted: Whether it had retries and they are used up, so that its hook is called.
+        text: The payload for death handlers; it is not stored. Empty if the job asked for no
+            retries at all, because then the failure is not written into the payload.
+        exhausted: True if the job had retries and they are used up, so that its hook is called.
     """
 
     text: bytes = field(default=b"", compare=False)
@@ -76,19 +76,20 @@ class Discard:
 
 
 Choice: TypeAlias = float | Literal["discard", "kill"] | None
-"""What a job's own hook answers: seconds to wait, or its fate; None for the default delay."""
+"""The answer of a job's own `retry_in` hook: seconds to wait, "discard" or "kill", or None for the
+default delay."""
 
 
 def retry_delay(retry_count: int, *, jitter: float, chosen: float | None = None) -> float:
-    """Return how long to wait before a retry. [RETRY-4] [RETRY-11]
+    """Return the seconds to wait before a retry. [RETRY-4] [RETRY-11]
 
     Args:
         retry_count: Retries already counted; 0 after the first failure.
-        dice: Uniform draw in [0, 1).
-        chosen: Seconds instead of the formula's, if above 0.
+        jitter: Uniform draw in [0, 1).
+        chosen: Seconds to use in place of the formula, if above 0.
 
     Returns:
-        Seconds: `retry_count**4 + 15`, or what was chosen, plus a whole number below
+        Seconds: `retry_count**4 + 15`, or `chosen`, plus a whole number below
         `10 * (retry_count + 1)`.
 
     Raises:
@@ -111,19 +112,19 @@ def after_failure(
     max_retries: int = DEFAULT_MAX_RETRIES,
     choose: Callable[[int], Choice] | None = None,
 ) -> Retry | Kill | Discard:
-    """Decide where a failed job goes, and what is stored there.
+    """Decide where a failed job goes, and build the payload to store there.
 
     Args:
-        job: As fetched.
-        failure: Why.
+        job: The job as fetched.
+        failure: The error that the job raised.
         now: Epoch seconds.
-        dice: Uniform draw in [0, 1).
-        generation: How to write times.
-        default_retry: The `retry` of the job's definition, for a payload without one; None for a
-            class that nobody defined. [RETRY-1]
-        max_retries: What `retry: true` means.
-        choose: The job's own hook, given the retries counted so far; asked unless the job is
-            exhausted. [RETRY-11] [RETRY-12]
+        jitter: Uniform draw in [0, 1).
+        generation: Generation of the times to write.
+        default_retry: The `retry` of the job's definition, for a payload without one; None for an
+            undefined class. [RETRY-1]
+        max_retries: Number of retries that `retry: true` stands for.
+        choose: The job's own hook. Gets the number of retries counted so far. Not called for an
+            exhausted job. [RETRY-11] [RETRY-12]
     """
     changes: dict[str, Any] = {}
     retry = job.get("retry")
@@ -133,8 +134,8 @@ def after_failure(
     if retry is None or retry is False:
         return Discard()
 
-    elsewhere = job.get("retry_queue")
-    changes["queue"] = elsewhere if isinstance(elsewhere, str) and elsewhere else job.queue
+    retry_queue = job.get("retry_queue")
+    changes["queue"] = retry_queue if isinstance(retry_queue, str) and retry_queue else job.queue
     changes["error_message"] = scrub(failure.message)
     changes["error_class"] = failure.error_class
     if job.retry_count is None:
@@ -157,30 +158,31 @@ def after_failure(
         return Discard(text)
     if choice == "kill":
         return Discard(text, exhausted=True) if job.get("dead") is False else Kill(text)
-    # A payload may claim any count: the delay stays a number that a score can hold.
+    # A payload may hold any count. The delay must stay a number that a score can hold.
     delay = retry_delay(min(max(count, 0), MOST_RETRIES), jitter=jitter, chosen=choice)
     return Retry(text, at=now + delay, count=count)
 
 
 def wants_backtrace(job: Job) -> bool:
-    """Whether a failure's backtrace is stored; with 0, none of its lines. [RETRY-8]"""
+    """True if the job asks to store its backtrace; 0 asks for an empty one. [RETRY-8]"""
     wanted = job.get("backtrace")
     return wanted is not None and wanted is not False
 
 
 def encode_backtrace(lines: Sequence[str]) -> str:
-    """Return lines as `error_backtrace` holds them: base64 of zlib of a JSON array. [RETRY-8]"""
+    """Return the value of `error_backtrace`: base64 of zlib of a JSON array. [RETRY-8]"""
     text = encode([scrub(line) for line in lines])
     return base64.b64encode(zlib.compress(text)).decode("ascii")
 
 
 def _exhausted(job: Job, count: int, retry: object, *, now: float, max_retries: int) -> bool:
     retry_for = job.get("retry_for")
-    if retry_for is not None and retry_for is not False:  # 0 counts: Ruby's idea of truth
-        # A first failure is now, whatever the payload came with. [RETRY-2]
+    if retry_for is not None and retry_for is not False:  # 0 counts, because it is true in Ruby
+        # A first failure happens now, even if the payload holds a `failed_at`. [RETRY-2]
         failed_at = None if job.retry_count is None else read(job.get("failed_at"))
         since = now if failed_at is None else failed_at
-        # Strictly after in Sidekiq, but 0 must bury at the first failure, clock ticks or not.
+        # Sidekiq compares with "<". Here "<=" makes 0 kill the job at its first failure, even if
+        # the clock has not advanced.
         return since + _whole(retry_for) <= now  # [RETRY-6]
     limit = retry if type(retry) is int else max_retries
     return count >= limit  # [RETRY-5]
@@ -191,7 +193,7 @@ def _whole(value: object) -> int:
 
 
 def scrub(text: str) -> str:
-    """Cut to the limit and make it something that UTF-8 can carry. [RETRY-3]"""
+    """Cut `text` to the limit and replace lone surrogates, which UTF-8 cannot hold. [RETRY-3]"""
     cut = text[:MESSAGE_LIMIT]
     if cut.isascii():
         return cut

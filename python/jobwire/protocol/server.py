@@ -1,4 +1,4 @@
-"""Whether a server will do: version, eviction, cluster mode. [ENV-1] [ENV-2] [ENV-8] [ENV-9]"""
+"""Checks of a Redis server: version, eviction, cluster mode. [ENV-1] [ENV-2] [ENV-8] [ENV-9]"""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ OLDEST_REDIS = (6, 2)  # the scripts need RPOP with a count and ZRANGE with BYSC
 
 
 class UnfitServer(ConfigError):
-    """The server answers, but jobs cannot be kept in it."""
+    """The server answers, but jobwire cannot keep jobs in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """What a worker wants to know of the server it uses."""
+    """Product and version of the server, and warnings about its settings."""
 
     product: str
     version: str
@@ -28,10 +28,10 @@ class ServerInfo:
 
 
 def check_server(keys: Keys) -> Op[ServerInfo]:
-    """Return what the server says of itself.
+    """Return product, version and warnings, from the reply to INFO.
 
     Raises:
-        UnfitServer: It is too old, or a cluster that this namespace cannot live on.
+        UnfitServer: The server is too old, or a cluster and the namespace has no hash tag.
     """
     try:
         text: bytes = yield command("INFO")
@@ -41,7 +41,7 @@ def check_server(keys: Keys) -> Op[ServerInfo]:
 
 
 def parse_info(fields: Mapping[str, str], *, namespace: str) -> ServerInfo:
-    """Judge the fields of INFO; see `check_server`."""
+    """Check the fields of INFO; see `check_server`."""
     version = fields.get("redis_version", "")
     valkey = fields.get("valkey_version")
     product = "Valkey" if valkey else "Redis"
@@ -51,14 +51,14 @@ def parse_info(fields: Mapping[str, str], *, namespace: str) -> ServerInfo:
         )
     if fields.get("cluster_enabled") == "1" and not ("{" in namespace and "}" in namespace):
         raise UnfitServer(
-            "the server is a cluster, over which Sidekiq's key names cannot be spread; "
+            "the server is a cluster, and Sidekiq's key names would fall into different slots; "
             "use a namespace with a hash tag, like '{shard-01}:'"
         )
     warnings = []
     policy = fields.get("maxmemory_policy", "")
     if policy not in ("", "noeviction"):
         warnings.append(
-            f"maxmemory-policy is {policy}, so the server may delete jobs when memory is short; "
+            f"maxmemory-policy is {policy}, so the server may delete jobs when memory runs low; "
             "set it to noeviction"
         )
     return ServerInfo(product, valkey or version or "?", tuple(warnings))

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Batch, Command, Op, command
 
-__all__ = ["DAY_TTL", "Deliveries", "count", "deliveries", "stat_keys"]
+__all__ = ["DAY_TTL_S", "Deliveries", "count", "deliveries", "stat_keys"]
 
-DAY_TTL = 157_680_000  # seconds, 5 * 365 days
+DAY_TTL_S = 157_680_000  # 5 * 365 days
 
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """How often the reliable profile had to step in, ever. [REL-12]
+    """Totals of recoveries and of late outcomes, since the counters began. [REL-12]
 
     Attributes:
         recovered: Jobs that went back to their queues because their process had died, or had
-            been silent beyond its lease.
-        lost: Outcomes that came too late and were dropped: the job was somebody else's by then,
-            so that it ran twice.
+            not renewed its lease in time.
+        lost: Outcomes that came too late and were dropped. The job had been recovered by then,
+            so it ran twice.
     """
 
     recovered: int
@@ -34,7 +34,7 @@ def deliveries(keys: Keys) -> Op[Deliveries]:
 
 
 def stat_keys(keys: Keys, day: str) -> list[str]:
-    """Return the four counters that an outcome script writes, in its order."""
+    """Return the keys of the four counters of an outcome script, in the script's order."""
     return [
         keys.stat("processed"),
         keys.stat("processed", day),
@@ -44,12 +44,12 @@ def stat_keys(keys: Keys, day: str) -> list[str]:
 
 
 def count(keys: Keys, *, processed: int, failed: int, day: str) -> Batch:
-    """Add to the counters, for a worker whose outcomes do not count themselves."""
+    """Add to the counters, for a worker whose outcome steps do not do so themselves."""
     commands: list[Command] = []
     for kind, number in (("processed", processed), ("failed", failed)):
         commands += (
             command("INCRBY", keys.stat(kind), number),
             command("INCRBY", keys.stat(kind, day), number),
-            command("EXPIRE", keys.stat(kind, day), DAY_TTL),
+            command("EXPIRE", keys.stat(kind, day), DAY_TTL_S),
         )
     return Batch(commands)

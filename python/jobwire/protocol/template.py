@@ -1,7 +1,8 @@
-"""Payloads of one kind, from a template: only arguments, id and time differ. [PUSH-6] [PAY-11]
+"""Payloads made from a template: only arguments, id and times differ. [PUSH-6] [PAY-11]
 
-To check options and to encode fields one by one is most of the work of a push, and comes out the
-same for every job of a kind. A template is made from one checked item and cut where jobs differ.
+Most of the work of a push is checking options and encoding fields, and the result is the same for
+every job of a class with the same options. A template does that work once. It is one checked item,
+encoded and cut at the places where jobs differ.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ __all__ = ["Template"]
 
 
 class Template:
-    """What all jobs of a kind have in common.
+    """The encoded parts that all jobs of one class and one set of options share.
 
     Args:
-        item: One of them, as `normalize.build` made it.
-        now: When; `created_at` varies if it is that.
-        generation: How times are written.
+        item: One of these jobs, as `normalize.build` made it.
+        now: Epoch seconds at which it was built. If `created_at` of the item is that time, the
+            template writes it anew for each job; otherwise it stays fixed.
+        generation: Generation of the times to write.
 
     Raises:
-        InvalidJob: None of these jobs may be written. [PUSH-4]
+        InvalidJob: These jobs must not be written. [PUSH-4]
     """
 
     __slots__ = ("_generation", "_head", "_middle", "_times", "queue")
@@ -48,24 +50,24 @@ class Template:
         self._times = [b'"%b":' % name.encode() for name in times]
 
     def tail(self, now: float) -> bytes:
-        """Return the end of all payloads that are made at this time."""
+        """Return the last part of all payloads that are made at epoch second `now`."""
         time = encode(stamp(now, self._generation))
         return b",".join([b'"', *(name + time for name in self._times)]) + b"}"
 
     def job(
         self, args: Sequence[Any], jid: str, tail: bytes, *, at: float | None, strict: StrictArgs
     ) -> ReadyPayload:
-        """Return one job, as `build` and `finalize` would make it.
+        """Return one job, with the bytes that `build` and `finalize` would give.
 
         Args:
             args: Positional arguments.
-            jid: A fresh id, of hex digits.
+            jid: A new id, of hex digits.
             tail: From `tail`.
-            at: When to run it, if it is a template of scheduled jobs. [SCHED-4]
-            strict: What to do with arguments that JSON does not have.
+            at: Epoch second to run at, if this is a template of scheduled jobs. [SCHED-4]
+            strict: Treatment of arguments for which JSON has no type.
 
         Raises:
-            InvalidJob: It may not be written. [PUSH-5]
+            InvalidJob: The job must not be written. [PUSH-5]
         """
         checked = check_args(args, strict=strict)
         try:
@@ -82,5 +84,5 @@ def _until(fields: JobFields, last: str) -> list[str]:
 
 
 def _open(text: bytes) -> bytes:
-    """Return a JSON object as it is when more fields follow."""
+    """Return the text of a JSON object without its end, ready for more fields."""
     return text[:-1] + b"," if len(text) > 2 else b"{"

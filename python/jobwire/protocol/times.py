@@ -1,4 +1,4 @@
-"""Times on the wire: two generations of writers, readers that accept both. [GEN-1] to [GEN-5]"""
+"""Times on the wire: writers use one of two generations, readers accept both. [GEN-1] to [GEN-5]"""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ __all__ = [
 ]
 
 Generation = Literal[7, 8]
-"""7 writes float seconds (Sidekiq up to 7), 8 integer milliseconds (Sidekiq 8)."""
+"""7 writes seconds as a float (Sidekiq up to 7), 8 milliseconds as an integer (Sidekiq 8)."""
 
 When: TypeAlias = float | timedelta | datetime
 """Seconds or an epoch time (see `instant`), a timedelta from now, or an aware datetime."""
 
-# Numbers below are seconds from now, others a time: Sidekiq's own rule. [SCHED-2]
+# Sidekiq's own rule: a number below this is seconds from now, any other an epoch time. [SCHED-2]
 RELATIVE_BELOW = 1_000_000_000
-# 5138 in seconds, 1973 in milliseconds: no honest time of either unit is on the other side.
+# As seconds this is the year 5138, as milliseconds 1973: no real time falls on the wrong side.
 MILLISECONDS_FROM = 100_000_000_000
 
 
 def stamp(now: float, generation: Generation) -> float | int:
-    """Return `now` as `created_at` and its kin are written, and no other time. [GEN-1] [GEN-2]
-    [GEN-4]
+    """Return `now` in the form of `created_at` and the other stamps of a payload.
+
+    Other times on the wire do not depend on the generation. [GEN-1] [GEN-2] [GEN-4]
     """
     return float(now) if generation == 7 else int(now * 1000)
 
 
 def read(value: object) -> float | None:
-    """Return a payload's time in seconds, whoever wrote it; None if it is no time. [GEN-3]
+    """Return a time of a payload in seconds; None if the value is not a time. [GEN-3]
 
-    An integer is milliseconds and a float seconds, unless the size says that the writer
-    meant the other unit.
+    The size of the number tells seconds from milliseconds, so no reader needs the generation.
     """
     if not _is_number(value):
         return None
@@ -56,24 +56,24 @@ def read(value: object) -> float | None:
 
 
 def instant(when: When, *, now: float, field: str = "at") -> float:
-    """Return the epoch second that `when` means, in the way people say it. [SCHED-2]
+    """Return the epoch second that `when` means; small numbers are relative to now. [SCHED-2]
 
     Args:
         when: A number below 1,000,000,000 is seconds from now, any other an epoch time; a
             timedelta is from now; a datetime needs a time zone.
         now: Epoch seconds.
-        field: The name to blame in errors.
+        field: The field name that errors show.
 
     Raises:
         InvalidJob: Naive datetime, milliseconds, NaN, or not a time at all. [SCHED-4]
     """
     if _is_number(when) and when < RELATIVE_BELOW:
-        return now + max(when, -now)  # no earlier than 1970: it is over in any case
+        return now + max(when, -now)  # not before 1970; any past time runs at once
     return absolute(when, now=now, field=field)
 
 
 def absolute(when: When, *, now: float, field: str = "at") -> float:
-    """Return the epoch second that `when` means, a number being one already. [SCHED-3]"""
+    """Return the epoch second that `when` means; a number already is one. [SCHED-3]"""
     if isinstance(when, timedelta):
         return now + when.total_seconds()
     if isinstance(when, datetime):
@@ -100,15 +100,15 @@ def epoch(value: object, *, field: str = "at") -> float:
 
 
 def detect(infos: Iterable[Mapping[str, Any]]) -> Generation:
-    """Return the generation to write beside these processes. [GEN-5]
+    """Return the generation to write, given the `info` of all registered processes. [GEN-5]
 
-    Readers of generation 7 misread milliseconds, readers of generation 8 understand both: one
-    old process decides. Our own processes read both and have no say.
+    Readers of generation 7 misread milliseconds, and readers of generation 8 understand both.
+    Therefore a single old process decides for 7. Processes of jobwire read both and do not count.
     """
     for info in infos:
         version = info.get("version")
         if version is None:
-            return 7  # up to 7.0.1 a process did not say
+            return 7  # Sidekiq up to 7.0.1 does not report its version
         major, _, _ = str(version).partition(".")
         if major.isdecimal() and int(major) < 8:
             return 7
@@ -116,17 +116,20 @@ def detect(infos: Iterable[Mapping[str, Any]]) -> Generation:
 
 
 def utc_day(now: float) -> str:
-    """Return the UTC date that a statistic at `now` counts for: `2026-11-20`. [STAT-2]"""
+    """Return the UTC date of the daily counters at `now`, such as `2026-11-20`. [STAT-2]"""
     return _utc_day(int(now // 86_400))
 
 
-@lru_cache(maxsize=2)  # asked for with every message of a worker
+@lru_cache(maxsize=2)  # needed for every message of a worker
 def _utc_day(days: int) -> str:
     return datetime.fromtimestamp(days * 86_400, UTC).strftime("%Y-%m-%d")
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    """Whether `value` is a finite number; compared, since an integer may exceed every float."""
+    """True if `value` is a finite number.
+
+    `math.isfinite` would fail for an integer that is too large for a float.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return -math.inf < value < math.inf

@@ -1,10 +1,10 @@
-"""What is said to Redis, as values; and how a conversation goes, without a socket.
+"""Commands to Redis as values, and the dialogue with the server, without a socket.
 
-An operation (`Op`) is a generator that yields steps and is sent their replies. `dialogue` turns
-it into messages: lists of commands to send in one write, each answered by the list of replies.
-It owns everything that the sync and the asyncio shell would otherwise both have to know:
-transactions, scripts that the server has forgotten, and the failover errors after which a write
-is repeated once on a fresh connection.
+An operation (`Op`) is a generator that yields steps and receives their replies. `dialogue` turns
+it into messages. A message is a list of commands to send in one write; its answer is the list of
+replies. `dialogue` holds all rules that the sync and the asyncio shell share: transactions,
+scripts that the server does not have, and the failover errors after which a write is repeated once
+on a new connection.
 """
 
 from __future__ import annotations
@@ -34,21 +34,22 @@ __all__ = [
     "once",
 ]
 
-# The values are structs, not dataclasses: a push makes half a dozen, in a tenth of the time.
+# The values are structs because these are ten times quicker to make than dataclasses. A push makes
+# half a dozen of them.
 
 T = TypeVar("T")
 Arg: TypeAlias = str | bytes | int | float
-"""Redis drivers disagree on None, bool and lists, so none of them may get this far."""
+"""A word of a command. None, bool and lists are not allowed: Redis drivers disagree on them."""
 
 
 class Command(msgspec.Struct, frozen=True):
-    """One command; the reply is its reply."""
+    """One command; its reply is that of the server."""
 
     args: tuple[Arg, ...]
 
 
 class Script(msgspec.Struct, frozen=True):
-    """One call of `lua/<name>.lua`; the reply is the script's return value. [LUA-2]"""
+    """One call of `lua/<name>.lua`; its reply is the return value of the script. [LUA-2]"""
 
     name: str
     keys: Sequence[str]
@@ -56,9 +57,10 @@ class Script(msgspec.Struct, frozen=True):
 
 
 class Confirm(msgspec.Struct, frozen=True):
-    """How many replicas have to have a write, and how long they get for it.
+    """The number of replicas that must confirm a write, and the time limit for that.
 
-    Asked for on the same connection, right after the write: WAIT answers for its own connection.
+    WAIT goes right after the write on the same connection, because it reports only on the writes
+    of its own connection.
     """
 
     replicas: int
@@ -68,20 +70,21 @@ class Confirm(msgspec.Struct, frozen=True):
 class Batch(msgspec.Struct, frozen=True):
     """Several commands in one write; the reply is the list of their replies.
 
-    Atomic: MULTI/EXEC, and any error raises. Otherwise errors stand in the list as `ErrorReply`.
+    An atomic batch is a MULTI/EXEC transaction, and any error in it raises. In other batches an
+    error is an `ErrorReply` in the list.
     """
 
     steps: Sequence[Command | Script]
     atomic: bool = False
     confirm: Confirm | None = None
-    """Of an atomic one: raise `NoReply` if replicas do not confirm it in time."""
+    """For an atomic batch: raise `NoReply` if replicas do not confirm it in time."""
 
 
 @final
 class Local(msgspec.Struct, frozen=True):
-    """Something to do in this process, by code that is not ours; the reply is its result.
+    """A call of the application's code in this process; the reply is its result.
 
-    The blocking shell calls `call`, that of asyncio awaits `acall()`.
+    The sync shell calls `call()`, the asyncio shell awaits `acall()`.
     """
 
     call: Callable[[], Any]
@@ -91,25 +94,25 @@ class Local(msgspec.Struct, frozen=True):
 Step: TypeAlias = Command | Script | Batch | Local
 _Sent: TypeAlias = Command | Script | Batch
 Op: TypeAlias = Generator[Step, Any, T]
-"""An operation: yields steps, is sent replies, returns its result."""
+"""An operation: yields steps, receives their replies and returns its result."""
 
 
 class ErrorReply(msgspec.Struct, frozen=True):
-    """An error that the server sent, whole: `WRONGTYPE Operation against a key ...`.
+    """An error reply of the server, with its full text: `WRONGTYPE Operation against a key ...`.
 
-    Of a transaction that was carried out but for this, `replies` is what EXEC returned.
+    If a transaction was carried out except for this error, `replies` is the reply to EXEC.
     """
 
     message: str
     replies: Sequence[Any] = ()
 
     def says(self, code: str) -> bool:
-        """Whether this is that error; inside a script errors come wrapped in other text."""
+        """True if the text contains `code`; an error in a script has other text around it."""
         return code in self.message
 
 
 class LuaScript(msgspec.Struct, frozen=True):
-    """A script's source and the name that Redis gives it."""
+    """The source of a script, and its SHA-1, by which Redis knows it."""
 
     sha: str
     source: bytes
@@ -119,7 +122,7 @@ ScriptSource: TypeAlias = Callable[[str], LuaScript]
 
 
 class Message(msgspec.Struct, frozen=True):
-    """Commands to send in one write. `fresh`: over a new connection."""
+    """Commands to send in one write; over a new connection if `fresh`."""
 
     commands: Sequence[tuple[Arg, ...]]
     fresh: bool = False
@@ -131,19 +134,20 @@ def command(*args: Arg) -> Command:
 
 
 def once(step: Step) -> Op[Any]:
-    """Return the operation that is just this step."""
+    """Return the operation with only this step."""
     return (yield step)
 
 
-# After a failover the old connection leads to a server that cannot help. [PUSH-9]
+# Errors after a failover: the old connection leads to a server that no longer accepts writes.
+# [PUSH-9]
 _FAILOVER = ("READONLY", "NOREPLICAS", "UNBLOCKED")
 
 
 def dialogue(op: Op[T], scripts: ScriptSource) -> Generator[Message | Local, Any, T]:
-    """Run an operation against whoever answers the messages, and does what is local.
+    """Run an operation, with a shell that answers the messages and makes the local calls.
 
-    Errors that the answering side throws in (`RedisTrouble`) reach the operation, so that a bulk
-    push can say what was written before.
+    Errors that the shell throws in (`RedisTrouble`) reach the operation. So a bulk push can tell
+    which jobs were written before the error.
     """
     try:
         step = next(op)
@@ -155,7 +159,7 @@ def dialogue(op: Op[T], scripts: ScriptSource) -> Generator[Message | Local, Any
                     reply = _reply(step, (yield Message(_commands(step, scripts))))
                     if _has_error(reply):
                         reply = yield from _repair(step, reply, scripts)
-            except Exception as error:  # noqa: BLE001 - handed on, not handled
+            except Exception as error:  # noqa: BLE001 - passed on to the operation
                 step = op.throw(error)
             else:
                 step = op.send(reply)
@@ -171,12 +175,12 @@ def _commands(step: _Sent, scripts: ScriptSource) -> list[tuple[Arg, ...]]:
         return [step.args]
     if not isinstance(step, Batch):
         return [_words(step, scripts)]
-    words = [_words(each, scripts) for each in step.steps]
+    commands = [_words(part, scripts) for part in step.steps]
     if step.atomic:
-        words = [("MULTI",), *words, ("EXEC",)]
+        commands = [("MULTI",), *commands, ("EXEC",)]
     if step.confirm is not None:
-        words.append(("WAIT", step.confirm.replicas, int(step.confirm.timeout * 1000)))
-    return words
+        commands.append(("WAIT", step.confirm.replicas, int(step.confirm.timeout * 1000)))
+    return commands
 
 
 def _words(step: Command | Script, scripts: ScriptSource) -> tuple[Arg, ...]:
@@ -186,7 +190,7 @@ def _words(step: Command | Script, scripts: ScriptSource) -> tuple[Arg, ...]:
 
 
 def _reply(step: _Sent, replies: list[Any]) -> Any:
-    """Return what the replies to a step's commands come to."""
+    """Return the reply to a step, from the replies to its commands."""
     if not isinstance(step, Batch):
         return replies[0]
     if not step.atomic:
@@ -198,7 +202,7 @@ def _reply(step: _Sent, replies: list[Any]) -> Any:
     if type(reply) is not ErrorReply and not _enough(confirmed, step.confirm):
         raise NoReply(
             f"{step.confirm.replicas} replicas were to confirm the write within "
-            f"{step.confirm.timeout:g} s, but WAIT said {getattr(confirmed, 'message', confirmed)}"
+            f"{step.confirm.timeout:g} s; WAIT replied {getattr(confirmed, 'message', confirmed)}"
         )
     return reply
 
@@ -208,25 +212,25 @@ def _enough(confirmed: Any, confirm: Confirm) -> bool:
 
 
 def _transaction(replies: list[Any]) -> Any:
-    """Return EXEC's list of replies, or the error that says why nothing was done."""
+    """Return EXEC's list of replies, or the first error of the transaction."""
     result = replies[-1]
     if isinstance(result, ErrorReply):
-        # EXECABORT only says that something was refused; the refusal says what.
+        # EXECABORT does not name the cause. The error reply to the refused command does.
         return next(_errors(replies), result)
-    first = next(_errors(result), None)
-    return result if first is None else ErrorReply(first.message, result)
+    first_error = next(_errors(result), None)
+    return result if first_error is None else ErrorReply(first_error.message, result)
 
 
 def _repair(step: _Sent, reply: Any, scripts: ScriptSource) -> Generator[Message, list[Any], Any]:
-    """Do what an error in the reply asks for; raise it if that is nothing."""
+    """Load missing scripts or repeat after a failover; raise an error that neither cures."""
     try:
         reply = yield from _load(step, reply, scripts)
         if _hit_by_failover(reply):
-            again = yield from _repeat(step, reply, scripts)
-            reply = yield from _load(step, again, scripts)
+            second_reply = yield from _repeat(step, reply, scripts)
+            reply = yield from _load(step, second_reply, scripts)
     except RedisUnreachable as error:
         if isinstance(step, Batch) and not step.atomic:
-            # Other commands of it were carried out, and their replies go down with this.
+            # Other commands of the batch were carried out, and this error hides their replies.
             raise NoReply(str(error)) from error
         raise
     if isinstance(reply, ErrorReply):
@@ -235,13 +239,13 @@ def _repair(step: _Sent, reply: Any, scripts: ScriptSource) -> Generator[Message
 
 
 def _repeat(step: _Sent, reply: Any, scripts: ScriptSource) -> Generator[Message, list[Any], Any]:
-    """Send once more what a failover hit, and nothing that was carried out. [PUSH-9]"""
+    """Send the commands that a failover hit once more, and no others. [PUSH-9]"""
     if not isinstance(step, Batch) or step.atomic:
         replies = yield Message(_commands(step, scripts), fresh=True)
         return _reply(step, replies)
-    hit = [index for index, each in enumerate(reply) if _hit_by_failover(each)]
-    calls = [_words(step.steps[index], scripts) for index in hit]
-    answers = yield Message(calls, fresh=True)
+    hit = [index for index, part in enumerate(reply) if _hit_by_failover(part)]
+    repeated = [_words(step.steps[index], scripts) for index in hit]
+    answers = yield Message(repeated, fresh=True)
     for index, answer in zip(hit, answers, strict=True):
         reply[index] = answer
     return reply
@@ -254,14 +258,14 @@ def _load(step: _Sent, reply: Any, scripts: ScriptSource) -> Generator[Message, 
     steps = step.steps if isinstance(step, Batch) else (step,)
     replies = reply if isinstance(step, Batch) else [reply]
     missing = {
-        index: each
-        for index, (each, got) in enumerate(zip(steps, replies, strict=True))
-        if isinstance(each, Script) and isinstance(got, ErrorReply) and got.says("NOSCRIPT")
+        index: call
+        for index, (call, answer) in enumerate(zip(steps, replies, strict=True))
+        if isinstance(call, Script) and isinstance(answer, ErrorReply) and answer.says("NOSCRIPT")
     }
     if missing:
-        names = dict.fromkeys(each.name for each in missing.values())
+        names = dict.fromkeys(call.name for call in missing.values())
         loads: list[tuple[Arg, ...]] = [("SCRIPT", "LOAD", scripts(name).source) for name in names]
-        calls = [_words(each, scripts) for each in missing.values()]
+        calls = [_words(call, scripts) for call in missing.values()]
         answers = yield Message([*loads, *calls])
         for index, answer in zip(missing, answers[len(loads) :], strict=True):
             replies[index] = answer
@@ -277,5 +281,5 @@ def _has_error(reply: Any) -> bool:
 
 
 def _hit_by_failover(reply: Any) -> bool:
-    found = [reply] if isinstance(reply, ErrorReply) else reply if isinstance(reply, list) else []
-    return any(error.says(code) for error in _errors(found) for code in _FAILOVER)
+    replies = reply if isinstance(reply, list) else [reply]
+    return any(error.says(code) for error in _errors(replies) for code in _FAILOVER)

@@ -1,4 +1,4 @@
-"""Where a worker's settings come from: command line, environment, file, default."""
+"""Sources of a worker's settings: command line, environment, file, default."""
 
 from jobwire.settings.resolve import Settings, Value, resolve
 from jobwire.settings.table import OTHER_VARIABLES, SETTINGS, Setting, written

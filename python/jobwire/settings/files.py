@@ -1,4 +1,4 @@
-"""The file with the settings: which one, and what is in it."""
+"""The settings file: its choice and its content."""
 
 from __future__ import annotations
 
@@ -22,30 +22,31 @@ _KINDS = ".toml, .yml, .yaml, .yml.erb or .yaml.erb"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
-    """What a file says, before variables are filled in."""
+    """The content of a settings file, before variables are filled in."""
 
     name: str
     entries: Mapping[str, Entry]
     sections: Mapping[str, Entry]
-    """What it says for one environment only."""
+    """Settings for one environment only, by its name."""
     tags: list[Tag]
     ignored: list[tuple[str, int]]
-    """Keys of sidekiq.yml that mean nothing here, with their lines."""
+    """Keys of sidekiq.yml that are not settings here, with their lines."""
 
 
 def find(directory: Path) -> Path | None:
-    """Return the file to use where none is named.
+    """Return the settings file to use if none is named.
 
-    Not sidekiq.yml: it names the queues of Ruby's workers, whose jobs would fail here.
+    It is never sidekiq.yml, because that names the queues of Ruby workers, whose jobs would fail
+    here.
 
     Raises:
-        ConfigError: There are two.
+        ConfigError: The directory has two of them.
     """
-    found = [path for name in OURS if _counts(path := directory / name)]
-    if len(found) > 1:
-        names = " and ".join(path.name for path in found)
+    paths = [path for name in OURS if _counts(path := directory / name)]
+    if len(paths) > 1:
+        names = " and ".join(path.name for path in paths)
         raise ConfigError(f"{names} both have settings; keep one, or name one with -C")
-    return found[0] if found else None
+    return paths[0] if paths else None
 
 
 def _counts(path: Path) -> bool:
@@ -59,16 +60,16 @@ def _counts(path: Path) -> bool:
 
 
 def _is_conformance(text: str, name: str) -> bool:
-    """Whether it tells the conformance suite of an implementation, and a worker nothing."""
+    """True if a file describes an implementation to the conformance suite."""
     table = _CONFORMANCE
     return table[0] in text and toml.read(text, name, table) is not None
 
 
 def read(path: Path) -> File:
-    """Return what a file says.
+    """Read a settings file.
 
     Raises:
-        ConfigError: It cannot be read, or has keys that are no settings.
+        ConfigError: The file cannot be read, or has unknown settings.
     """
     shown = str(path)
     try:
@@ -87,10 +88,10 @@ def read(path: Path) -> File:
                     "rename it to conformance.toml"
                 )
             table = _TABLE if path.name == "pyproject.toml" else ()
-            found = toml.read(text, shown, table)
-            if found is None:
+            in_table = toml.read(text, shown, table)
+            if in_table is None:
                 raise ConfigError(f"{shown}: has no table [tool.jobwire]")
-            entries = found
+            entries = in_table
         case [".yml" | ".yaml"]:
             text, tags = hide_tags(text, shown)
             entries = yaml.read(text, shown)
@@ -116,7 +117,7 @@ def _sort(name: str, entries: dict[str, Entry], tags: list[Tag], *, lenient: boo
             if inner or not others:
                 sections[key] = Entry(inner, entry.line)
                 ignored += [(f"{key}.{other}", line) for other, line in others]
-            else:  # of a gem, not of an environment
+            else:  # the key of a gem, not the name of an environment
                 del sections[key]
                 ignored.append((key, entry.line))
     for keys in (settings, *(section.value for section in sections.values())):
@@ -128,11 +129,11 @@ def _refuse_unknown(file: str, entries: Mapping[str, Entry]) -> None:
     for key, entry in entries.items():
         if key in SETTINGS:
             continue
-        where = f"{file}:{entry.line}" if entry.line else file
+        position = f"{file}:{entry.line}" if entry.line else file
         if key in sidekiq.NAMES:
             fix = f"Sidekiq's {key} is {sidekiq.NAMES[key]} here"
         elif near := did_you_mean(key, SETTINGS):
             fix = f"did you mean {near}?"
         else:
-            fix = f"there are {', '.join(SETTINGS)}"
-        raise ConfigError(f"{where}: {key}: no such setting; {fix}")
+            fix = f"expected one of {', '.join(SETTINGS)}"
+        raise ConfigError(f"{position}: {key}: no such setting; {fix}")

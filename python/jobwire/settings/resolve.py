@@ -1,4 +1,4 @@
-"""The settings that count, each with who said so."""
+"""Effective settings, each with its source."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from jobwire.settings.variables import fill
 __all__ = ["Settings", "Value", "resolve"]
 
 _ENVIRONMENTS = ("JOBWIRE_ENV", "APP_ENV", "RAILS_ENV", "RACK_ENV")
-_USUAL = "development"
+_DEFAULT_ENVIRONMENT = "development"
 Giver = Literal["flag", "variable", "file", "default"]
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What a setting is, and why."""
+    """The value of a setting, and its source."""
 
     value: Any
     giver: Giver
@@ -39,40 +39,39 @@ class Settings:
     values: Mapping[str, Value]
     environment: Value
     file: Value
-    """The path as text, None if there is none."""
+    """The path as a string, or None."""
     notes: Sequence[str] = ()
-    """What somebody should hear, though it is no error."""
+    """Warnings about the settings."""
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name].value
 
     def given(self, name: str) -> bool:
-        """Whether anybody said what it is."""
+        """True if a flag, variable or file sets it."""
         return self.values[name].giver != "default"
 
     def otherwise(self, name: str, value: Any, source: str) -> Settings:
-        """Return settings where this one has another default."""
+        """Return these settings with another default for one of them."""
         if self.given(name):
             return self
         return replace(self, values={**self.values, name: Value(value, "default", source)})
 
     def worker(self) -> WorkerConfig:
-        """Return how the worker has to run.
+        """Return the settings of the worker.
 
         Raises:
-            ConfigError: The capsules do not go together.
+            ConfigError: Two settings both define the capsule `default`.
         """
         capsules: Mapping[str, CapsuleConfig] = self["capsules"]
         for name in ("queues", "concurrency"):
             if "default" in capsules and self.given(name):
                 raise ConfigError(
                     f"{self.values[name].source}: {name} and {self.values['capsules'].source} both "
-                    "make the capsule 'default'; it is named twice, give it one place"
+                    "define the capsule 'default'; define it in one place only"
                 )
         default = CapsuleConfig(queues=self["queues"], concurrency=self["concurrency"])
-        every = {"default": default, **capsules}
-        rest = {f.name: self[f.name] for f in fields(WorkerConfig) if f.name != "capsules"}
-        return WorkerConfig(capsules=every, **rest)
+        others = {f.name: self[f.name] for f in fields(WorkerConfig) if f.name != "capsules"}
+        return WorkerConfig(capsules={"default": default, **capsules}, **others)
 
 
 def resolve(
@@ -84,35 +83,36 @@ def resolve(
     environment: str | None = None,
     names: Iterable[str] = SETTINGS,
 ) -> Settings:
-    """Return what counts: flag, variable, the file's section, the file, the default.
+    """Return the effective settings.
+
+    The first of these that sets a setting wins: flag, variable, section of the file, file, default.
 
     Args:
-        flags: Setting to the text, the boolean or the texts of its flag; None, or none: not given.
+        flags: Setting to the string, boolean or strings of its flag; None or () if not given.
         environ: The environment variables.
-        directory: Where to look for a file if none is named.
+        directory: Directory to search for a file if none is named.
         file: The file that a flag names.
         environment: The environment that a flag names.
-        names: Which settings are wanted.
+        names: Names of the settings to return.
 
     Raises:
-        ConfigError: A file, variable or flag is wrong; the text says which.
+        ConfigError: A file, variable or flag is invalid; the text names it.
     """
     _refuse_misspelt(environ)
     chosen = _environment(environment, environ)
-    where = _file(file, environ, directory)
-    read = files.read(Path(where.value)) if where.value else None
+    path = _file(file, environ, directory)
+    content = files.read(Path(path.value)) if path.value else None
     values: dict[str, Value] = {}
     for name in names:
         setting = SETTINGS[name]
         values[name] = (
             _from_flag(setting, flags.get(name))
             or _from_variable(setting, environ)
-            or _from_file(setting, read, chosen.value, environ)
+            or _from_file(setting, content, chosen.value, environ)
             or Value(setting.default, "default", "default")
         )
-    return Settings(
-        values=values, environment=chosen, file=where, notes=_notes(read, chosen) if read else ()
-    )
+    notes = _notes(content, chosen) if content else ()
+    return Settings(values=values, environment=chosen, file=path, notes=notes)
 
 
 def _environment(flag: str | None, environ: Mapping[str, str]) -> Value:
@@ -121,7 +121,7 @@ def _environment(flag: str | None, environ: Mapping[str, str]) -> Value:
     for name in _ENVIRONMENTS:
         if environ.get(name):
             return Value(environ[name], "variable", name)
-    return Value(_USUAL, "default", "default")
+    return Value(_DEFAULT_ENVIRONMENT, "default", "default")
 
 
 def _file(flag: str | None, environ: Mapping[str, str], directory: Path) -> Value:
@@ -129,8 +129,8 @@ def _file(flag: str | None, environ: Mapping[str, str], directory: Path) -> Valu
         return Value(flag, "flag", "--config")
     if named := environ.get("JOBWIRE_CONFIG"):
         return Value(named, "variable", "JOBWIRE_CONFIG")
-    if found := files.find(directory):
-        return Value(found.name, "default", "found in the working directory")
+    if path := files.find(directory):
+        return Value(path.name, "default", "found in the working directory")
     return Value(None, "default", "default")
 
 
@@ -139,17 +139,17 @@ def _from_flag(setting: Setting, given: Any) -> Value | None:
         return None
     flag = setting.flags[-1].partition("/")[0]
     read = setting.kind.read if not isinstance(given, bool) else bool
-    return Value(_judged(setting, lambda: read(given), flag), "flag", flag)
+    return Value(_checked(setting, lambda: read(given), flag), "flag", flag)
 
 
 def _from_variable(setting: Setting, environ: Mapping[str, str]) -> Value | None:
     if setting.name == "redis":
-        found = redis_url(None, environ)
-        return Value(found[0], "variable", found[1].removeprefix("from ")) if found else None
+        named = redis_url(None, environ)
+        return Value(named[0], "variable", named[1].removeprefix("from ")) if named else None
     text = environ.get(setting.variable)
     if not text:
         return None
-    value = _judged(setting, lambda: setting.kind.from_text(text), setting.variable)
+    value = _checked(setting, lambda: setting.kind.from_text(text), setting.variable)
     return Value(value, "variable", setting.variable)
 
 
@@ -159,8 +159,8 @@ def _from_file(
     if file is None:
         return None
     section = file.sections.get(environment)
-    if section and (found := _entry(setting, file, section.value, f" [{environment}]", environ)):
-        return found
+    if section and (value := _entry(setting, file, section.value, f" [{environment}]", environ)):
+        return value
     return _entry(setting, file, file.entries, "", environ)
 
 
@@ -174,19 +174,19 @@ def _entry(
     entry = entries.get(setting.name)
     if entry is None or entry.value is None:
         return None
-    where = f"{file.name}:{entry.line}" if entry.line else file.name
+    position = f"{file.name}:{entry.line}" if entry.line else file.name
     try:
         raw = fill(entry.value, environ, file.tags, entry.line)
         if raw == "":
-            return None if setting.name != "tag" else Value("", "file", where + section)
-        value = _judged(setting, lambda: setting.kind.from_file(raw), where)
+            return None if setting.name != "tag" else Value("", "file", position + section)
+        value = _checked(setting, lambda: setting.kind.from_file(raw), position)
     except MisplacedError as error:
         line = f"{file.name}:{error.line}" if error.line else file.name
         raise ConfigError(f"{line}: {error}") from None
-    return Value(value, "file", where + section)
+    return Value(value, "file", position + section)
 
 
-def _judged(setting: Setting, read: Callable[[], Any], source: str) -> Any:
+def _checked(setting: Setting, read: Callable[[], Any], source: str) -> Any:
     try:
         value = read()
         check(setting.name, value)
@@ -199,22 +199,23 @@ def _judged(setting: Setting, read: Callable[[], Any], source: str) -> Any:
 
 def _refuse_misspelt(environ: Mapping[str, str]) -> None:
     known = {*(setting.variable for setting in SETTINGS.values()), *OTHER_VARIABLES}
-    rest = {name.removeprefix("JOBWIRE_"): name for name in known}
+    by_suffix = {name.removeprefix("JOBWIRE_"): name for name in known}
     for name in sorted(environ):
         if not name.startswith("JOBWIRE_") or name in known:
             continue
-        if near := did_you_mean(name.removeprefix("JOBWIRE_"), rest, cutoff=0.7):
-            raise ConfigError(f"{name}: no such variable; did you mean {rest[near]}?")
+        if near := did_you_mean(name.removeprefix("JOBWIRE_"), by_suffix, cutoff=0.7):
+            raise ConfigError(f"{name}: no such variable; did you mean {by_suffix[near]}?")
 
 
 def _notes(file: File, environment: Value) -> list[str]:
     notes = [
-        f"{file.name}:{line}: {name} means nothing here; ignored" for name, line in file.ignored
+        f"{file.name}:{line}: {name} has no meaning for jobwire; ignored"
+        for name, line in file.ignored
     ]
-    if environment.value not in {_USUAL, *file.sections} and file.sections:
+    if environment.value not in {_DEFAULT_ENVIRONMENT, *file.sections} and file.sections:
         known = ", ".join(file.sections)
         notes.append(
             f"{file.name}: no section for the environment {environment.value!r} "
-            f"({environment.source}); there are {known}"
+            f"({environment.source}); its sections are {known}"
         )
     return notes

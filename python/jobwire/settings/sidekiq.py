@@ -1,4 +1,4 @@
-"""What sidekiq.yml says, in our words."""
+"""Translation of sidekiq.yml into the settings of jobwire."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAMES = {
     "dead_timeout_in_seconds": "dead_max_age",
     "poll_interval_average": "poll_interval",
 }
-# Sidekiq's own that have no meaning here: never a misspelt setting.
+# Settings of Sidekiq that have no meaning here. They are never taken for a misspelt setting.
 _RUBYS = {
     *("require", "strict", "pidfile", "logfile", "daemon", "index", "environment", "scheduler"),
     *("average_scheduled_poll_interval", "on_complex_arguments", "redis_idle_timeout", "schedule"),
@@ -21,10 +21,10 @@ _RUBYS = {
 
 
 def translate(entries: dict[str, Entry]) -> tuple[dict[str, Entry], list[tuple[str, int]]]:
-    """Return the entries that mean something here, and name and line of the others.
+    """Return the entries that are settings here, and the names and lines of the others.
 
-    Sidekiq keeps every key for whoever asks, and gems have theirs there, so an unknown one is no
-    error; one that is nearly a setting stays, to be refused.
+    An unknown key is not an error, because sidekiq.yml also holds keys of gems. A key that is
+    almost the name of a setting stays among the entries, so that it is refused later.
     """
     ours: dict[str, Entry] = {}
     others: list[tuple[str, int]] = []

@@ -1,4 +1,4 @@
-"""Every setting of the worker, once: flags, variables, files and their page come from here."""
+"""The table of all settings of the worker, from which flags, variables and docs are made."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["OTHER_VARIABLES", "SETTINGS", "Setting", "written"]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: what it is called where, and what it means."""
+    """One setting: its names and its meaning."""
 
     name: str
-    """In files, in messages, and in `WorkerConfig` if that has it."""
+    """Its name in files, in messages, and in `WorkerConfig` if it is a field of that."""
     kind: Kind
     flags: tuple[str, ...]
     help: str
     default: Any = None
     without: str = ""
-    """What happens without it, where the default does not say that by itself."""
+    """Meaning of the default, if the default itself does not show it."""
     choices: tuple[str, ...] = ()
 
     @property
@@ -33,17 +33,17 @@ class Setting:
 
     @property
     def metavar(self) -> str:
-        """What stands for the value in a command's help."""
+        """The placeholder for the value in a command's help."""
         return "|".join(self.choices) or self.kind.metavar
 
     @property
     def shown_default(self) -> str:
-        """The default, for people."""
+        """The default, for people to read."""
         return self.without or written(self.default)
 
 
 def written(value: Any) -> str:
-    """Return a plain value as a variable or a file would have it."""
+    """Return a scalar in the notation of a variable or a file."""
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:.15g}" if isinstance(value, float) else str(value)
@@ -187,5 +187,5 @@ SETTINGS: dict[str, Setting] = {
     )
 }
 
-# Those that say which settings count, and so are none.
+# Variables that choose the settings to use, and are not settings themselves.
 OTHER_VARIABLES = ("JOBWIRE_CONFIG", "JOBWIRE_ENV")

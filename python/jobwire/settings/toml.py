@@ -17,10 +17,10 @@ _TABLE = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]")
 
 
 def read(text: str, file: str, table: tuple[str, ...] = ()) -> dict[str, Entry] | None:
-    """Return the entries of a table, None if the file does not have it.
+    """Return the entries of a table; None if the file does not have the table.
 
     Raises:
-        ConfigError: It is not TOML.
+        ConfigError: The text is not TOML.
     """
     try:
         values: Any = tomllib.loads(text)
@@ -53,17 +53,17 @@ def _plain(value: Any, path: tuple[str, ...], lines: Mapping[tuple[str, ...], in
 
 
 def _lines(text: str) -> dict[tuple[str, ...], int]:
-    """Return where keys and tables begin, which tomllib does not tell.
+    """Return the lines at which keys and tables begin, because tomllib does not give them.
 
-    Good enough to point at: a line inside a text of several lines may pass for a key.
+    The lines are for messages only. A line inside a multi-line string may be taken for a key.
     """
     lines: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), start=1):
-        if found := _TABLE.match(line):
-            path = table = _parts(found[1])
-        elif found := _KEY.match(line):
-            path = (*table, *_parts(found[1]))
+        if header := _TABLE.match(line):
+            path = table = _parts(header[1])
+        elif key := _KEY.match(line):
+            path = (*table, *_parts(key[1]))
         else:
             continue
         for length in range(1, len(path) + 1):

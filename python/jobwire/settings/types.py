@@ -1,7 +1,7 @@
-"""How values are written: as text of a flag or a variable, and in a file.
+"""Notations of values: in a flag or variable, and in a file.
 
-A kind only reads; whether the value is allowed is for `config.check` to say, so what cannot be
-read is handed on as it is.
+A kind only reads values, and `config.check` decides if a value is allowed. So a kind returns a text
+that it cannot read unchanged.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ __all__ = ["Entry", "Kind", "MisplacedError", "Text", "did_you_mean"]
 
 
 class Text(str):
-    """A text of a file that came from variables, and so is read as a variable's would be."""
+    """A string of a file with text from variables; it is read like the value of a variable."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A value in a file; inside are scalars, lists, and dicts of further entries."""
+    """A value in a file: a scalar, a list, or a dict of more entries."""
 
     value: Any
     line: int
-    """From 1; 0 if unknown."""
+    """Line number from 1; 0 if unknown."""
 
 
 class MisplacedError(ConfigError):
-    """A setting that is wrong on a line of its own, not on the one its name is on."""
+    """An error in a setting, on another line than the name of the setting."""
 
     def __init__(self, message: str, line: int) -> None:
         super().__init__(message)
@@ -43,29 +43,29 @@ class MisplacedError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How the values of some settings are written."""
+    """The notation of a type of setting."""
 
     metavar: str
     read: Callable[[str], Any]
-    """From one text; of a kind with many values, from all the texts."""
+    """Returns the value of a string; for a kind with many values, of a list of strings."""
     build: Callable[[Any], Any] = lambda value: value
-    """From what a file holds."""
+    """Returns the value of a file's content."""
     split: Callable[[str], Sequence[str]] | None = None
-    """How a variable holds many; None for a kind with one value."""
+    """Splits the text of a variable into its values; None for a kind with one value."""
     note: str = ""
-    """How a variable is written, for the documentation."""
+    """Notation in a variable, for the documentation."""
 
     def from_text(self, text: str) -> Any:
-        """Return the value that a variable's text means."""
+        """Return the value for the text of a variable."""
         return self.read(text if self.split is None else self.split(text))  # type: ignore[arg-type]
 
     def from_file(self, value: Any) -> Any:
-        """Return the value that a file's entry means."""
+        """Return the value for an entry of a file."""
         return self.from_text(value) if isinstance(value, Text) else self.build(value)
 
 
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """Return the nearest known name, "" if none is near."""
+    """Return the closest known name, or "" if none is close."""
     return next(iter(get_close_matches(name, known, n=1, cutoff=cutoff)), "")
 
 
@@ -110,10 +110,10 @@ def _labels(value: Any) -> Any:
 
 
 def _queues(value: Any) -> Any:
-    """Return name to weight. Names, `name,weight`, pairs and mappings may stand in one list.
+    """Return name to weight, from a list of names, `name,weight`, pairs and mappings.
 
-    A name that returns counts as Sidekiq 7 and later count it: each time as often as its weight,
-    at least once, unless nothing has a weight. [FETCH-4]
+    If a name occurs more than once and any queue has a weight, its weights add up, and a weight
+    of 0 counts as 1, as in Sidekiq 7 and later. [FETCH-4]
     """
     if isinstance(value, str):
         value = value.split()
@@ -144,9 +144,9 @@ def _pairs(item: Any) -> Iterable[tuple[Any, Any]]:
         case [name]:
             return [(_text(name), 0)]
         case [] | [*_]:
-            raise ConfigError(f"queues: {item!r} does not read [NAME, WEIGHT]")
+            raise ConfigError(f"queues: {item!r} is not of the form [NAME, WEIGHT]")
         case _:
-            return [(item, 0)]  # no name, which the rule says better
+            return [(item, 0)]  # not a name; `check` gives a better message
 
 
 def _plain(value: Any) -> Any:
@@ -168,7 +168,7 @@ def _capsules(value: Any) -> Any:
         return _capsule_texts(value)
     if not isinstance(value, dict):
         raise ConfigError(
-            f"capsules: {value!r} does not read NAME: {{queues: [...], concurrency: N}}"
+            f"capsules: {value!r} is not of the form NAME: {{queues: [...], concurrency: N}}"
         )
     return {name: _capsule(name, entry) for name, entry in value.items()}
 
@@ -176,9 +176,9 @@ def _capsules(value: Any) -> Any:
 def _capsule(name: str, entry: Entry) -> CapsuleConfig:
     if not isinstance(entry.value, dict):
         raise MisplacedError(
-            f"capsule {name!r} does not read {{queues: [...], concurrency: N}}", entry.line
+            f"capsule {name!r} is not of the form {{queues: [...], concurrency: N}}", entry.line
         )
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, inner in entry.value.items():
         if key not in _OF_A_CAPSULE:
             near = did_you_mean(key, _OF_A_CAPSULE)
@@ -190,11 +190,11 @@ def _capsule(name: str, entry: Entry) -> CapsuleConfig:
         if inner.value is None:
             continue
         try:
-            found[key] = _OF_A_CAPSULE[key].from_file(inner.value)
-            check(key, found[key])
+            values[key] = _OF_A_CAPSULE[key].from_file(inner.value)
+            check(key, values[key])
         except ConfigError as error:
             raise MisplacedError(f"capsule {name!r}: {error}", inner.line) from None
-    return CapsuleConfig(**found)
+    return CapsuleConfig(**values)
 
 
 WHOLE = Kind("N", _whole)

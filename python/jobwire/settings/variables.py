@@ -1,4 +1,4 @@
-"""Environment variables inside files: `${NAME}`, and the plainest tags of ERB. Nothing is run."""
+"""Environment variables in files: `${NAME}`, and simple ERB tags. No Ruby code is ever run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FORMS = (
     re.compile(rf"ENV\.fetch\(\s*{_KEY}\s*\)\s*\{{\s*{_LITERAL}\s*\}}"),
 )
 _TAG = re.compile(r"<%([=#%]?)(.*?)(?:-?%>|\Z)", re.DOTALL)
-# A tag's place in the YAML text: characters for private use, which mean nothing to YAML.
+# The mark for a tag in the YAML text: private-use characters, which have no meaning in YAML.
 _MARK = "\ue000{}\ue001"
 _HOLE = re.compile(
     rf"\ue000(?P<tag>\d+)\ue001|\$\$\{{|\$\{{{_NAME}(?P<default>:-[^}}]*)?\}}|\$\{{[^}}]*\}}?"
@@ -33,45 +33,45 @@ _FIX = 'write ${NAME} or ${NAME:-default}, or <%= ENV["NAME"] || "default" %>'
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """One `<%= ... %>` of a file."""
+    """One tag `<%= ... %>` of a file."""
 
     code: str
     line: int
 
 
 def hide_tags(text: str, file: str) -> tuple[str, list[Tag]]:
-    """Return the text with a mark for each tag, so that it is YAML, and the tags.
+    """Return the text with a mark in place of each tag, so that it is YAML, and the tags.
 
-    A tag that cannot be understood is no error before something uses it: in a comment it may stay.
+    An unknown tag is an error only if a setting uses it. In a comment it does no harm.
 
     Raises:
-        ConfigError: A tag that is not `<%= ... %>`; those decide what the rest of the file is.
+        ConfigError: A tag is not of the form `<%= ... %>`, so it may change the rest of the file.
     """
     tags: list[Tag] = []
 
-    def hide(found: re.Match[str]) -> str:
-        kind, code = found[1], found[2]
-        start = found.start()
+    def hide(tag: re.Match[str]) -> str:
+        kind, code = tag[1], tag[2]
+        start = tag.start()
         line = text.count("\n", 0, start) + 1
-        if kind == "=" and found[0].endswith("%>"):
+        if kind == "=" and tag[0].endswith("%>"):
             tags.append(Tag(code.strip(), line))
             return _MARK.format(len(tags) - 1)
         in_comment = text[:start].rpartition("\n")[2].lstrip().startswith("#")
         if kind == "#" or in_comment:
-            return "\n" * found[0].count("\n")
+            return "\n" * tag[0].count("\n")
         raise ConfigError(
-            f"{file}:{line}: the tag {found[0].strip()[:60]!r} is Ruby code, which is never run; "
-            "write the file without it, or a file per environment"
+            f"{file}:{line}: the tag {tag[0].strip()[:60]!r} is Ruby code, which is never run; "
+            "remove it, or write one file for each environment"
         )
 
     return _TAG.sub(hide, text), tags
 
 
 def fill(value: Any, environ: Mapping[str, str], tags: Sequence[Tag], line: int) -> Any:
-    """Return a file's value with its variables filled in; what that changed is a `Text`.
+    """Return a value of a file with its variables filled in; a changed string is a `Text`.
 
     Raises:
-        MisplacedError: A variable without a value, or a tag that is not understood.
+        MisplacedError: A variable has no value, or a tag is unknown.
     """
     if isinstance(value, list):
         return [fill(item, environ, tags, line) for item in value]
@@ -83,14 +83,14 @@ def fill(value: Any, environ: Mapping[str, str], tags: Sequence[Tag], line: int)
     if not isinstance(value, str) or not _HOLE.search(value):
         return value
 
-    def variable(found: re.Match[str]) -> str:
-        if found["tag"] is not None:
-            return _ruby(tags[int(found["tag"])], environ)
-        if found[0] == "$${":
+    def variable(hole: re.Match[str]) -> str:
+        if hole["tag"] is not None:
+            return _ruby(tags[int(hole["tag"])], environ)
+        if hole[0] == "$${":
             return "${"
-        name, default = found["name"], found["default"]
+        name, default = hole["name"], hole["default"]
         if name is None:
-            raise MisplacedError(f"{found[0]!r} names no variable; {_FIX}", line)
+            raise MisplacedError(f"{hole[0]!r} names no variable; {_FIX}", line)
         if given := environ.get(name):
             return given
         if default is None:
@@ -103,18 +103,18 @@ def fill(value: Any, environ: Mapping[str, str], tags: Sequence[Tag], line: int)
 
 
 def _ruby(tag: Tag, environ: Mapping[str, str]) -> str:
-    """Return what Ruby would put in the tag's place."""
+    """Return the text that Ruby would put in place of the tag."""
     for form in _FORMS:
-        if found := form.fullmatch(tag.code):
+        if match := form.fullmatch(tag.code):
             break
     else:
         raise MisplacedError(
             f"the tag '<%= {tag.code[:60]} %>' is Ruby code, which is never run; {_FIX}", tag.line
         )
-    name = found["name"]
+    name = match["name"]
     if name in environ:
         return environ[name]
-    parts = found.groupdict()
+    parts = match.groupdict()
     default = next(
         (parts[p] for p in ("double", "single", "bare") if parts.get(p) is not None), None
     )

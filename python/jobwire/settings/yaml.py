@@ -1,4 +1,4 @@
-"""Settings in YAML, as people write it for Python or for Ruby. Needs PyYAML."""
+"""Settings in YAML, written for Python or for Ruby. Needs PyYAML."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ __all__ = ["read"]
 
 
 def read(text: str, file: str) -> dict[str, Entry]:
-    """Return the entries of a document; an empty one has none.
+    """Return the entries of a document; an empty document has none.
 
-    Plain words with a colon in front are symbols in Ruby: keys and values lose it.
+    An unquoted word with a colon in front is a symbol in Ruby. Keys and values lose that colon.
 
     Raises:
-        ConfigError: PyYAML is missing, or it is not YAML, or no mapping.
+        ConfigError: PyYAML is missing, the text is not YAML, or the document is not a mapping.
     """
     try:
         import yaml
     except ImportError:
         raise ConfigError(
-            f"{file}: reading YAML needs PyYAML: pip install 'jobwire[yaml]' (TOML needs nothing)"
+            f"{file}: reading YAML needs PyYAML: pip install 'jobwire[yaml]', or use TOML"
         ) from None
     try:
         loader = yaml.SafeLoader(text)
@@ -39,23 +39,25 @@ def read(text: str, file: str) -> dict[str, Entry]:
     if entry.value is None:
         return {}
     if not isinstance(entry.value, dict):
-        raise ConfigError(f"{file}:{entry.line}: the file holds no mapping, like: concurrency: 5")
+        raise ConfigError(
+            f"{file}:{entry.line}: the file is not a mapping; write lines like concurrency: 5"
+        )
     return entry.value
 
 
 class _Reader:
-    """Makes entries of PyYAML's nodes, which know their lines."""
+    """Makes entries from PyYAML's nodes, which have line numbers."""
 
     def __init__(self, yaml: Any, loader: Any, file: str) -> None:
         self._yaml = yaml
         self._loader = loader
         self._file = file
-        self._inside: set[int] = set()  # ids of nodes, for an alias may name its own parent
+        self._inside: set[int] = set()  # ids of nodes, because an alias may name its own parent
 
     def entry(self, node: Any) -> Entry:
         line = node.start_mark.line + 1
         if id(node) in self._inside:
-            raise ConfigError(f"{self._file}:{line}: an alias holds itself")
+            raise ConfigError(f"{self._file}:{line}: an alias contains itself")
         self._inside.add(id(node))
         try:
             return Entry(self._value(node), line)
@@ -70,10 +72,10 @@ class _Reader:
                 return [self.entry(item).value for item in node.value]
         try:
             value = self._loader.construct_object(node)
-        except (AttributeError, LookupError, ValueError):  # PyYAML's way to refuse 2001-13-45
+        except (AttributeError, LookupError, ValueError):  # PyYAML raises these for 2001-13-45
             line = node.start_mark.line + 1
             raise ConfigError(
-                f"{self._file}:{line}: {node.value!r} is no value of YAML; put it in quotes"
+                f"{self._file}:{line}: {node.value!r} is not a YAML value; put it in quotes"
             ) from None
         if isinstance(value, str) and node.style is None:
             return _without_colon(value)
@@ -87,20 +89,20 @@ class _Reader:
             line = key.start_mark.line + 1
             name = self.entry(key).value
             if not isinstance(name, str):
-                raise ConfigError(f"{self._file}:{line}: the key {key.value!r} is not text")
+                raise ConfigError(f"{self._file}:{line}: the key {key.value!r} is not a string")
             if name in seen:
                 raise ConfigError(
-                    f"{self._file}:{line}: {name} stands on line {seen[name]} already; keep one"
+                    f"{self._file}:{line}: {name} is already on line {seen[name]}; keep one"
                 )
             seen[name] = line
-        self._loader.flatten_mapping(node)  # brings in what << names, before what is written here
-        found: dict[str, Entry] = {}
+        self._loader.flatten_mapping(node)  # puts the keys from << before those of the node
+        entries: dict[str, Entry] = {}
         for key, value in node.value:
             inner = self.entry(value)
-            found[self.entry(key).value] = Entry(inner.value, key.start_mark.line + 1)
-        return found
+            entries[self.entry(key).value] = Entry(inner.value, key.start_mark.line + 1)
+        return entries
 
 
 def _without_colon(word: str) -> str:
-    rest = word.removeprefix(":")
-    return rest if rest[:1].isalpha() or rest[:1] == "_" else word
+    name = word.removeprefix(":")
+    return name if name[:1].isalpha() or name[:1] == "_" else word

@@ -1,4 +1,4 @@
-"""The specification as data: its requirements, who cites them, and what a payload breaks.
+"""The specification as data: its requirements, their citations, and verdicts on payloads.
 
-SPEC.md is the only source; everything here is read from it. Nothing here needs Redis.
+SPEC.md is the only source: this package reads all its data from there. It does not need Redis.
 """

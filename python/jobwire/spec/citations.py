@@ -1,4 +1,4 @@
-"""Where a checkout cites requirements: code, schemas, scripts, fixtures, tests and prose."""
+"""Citations of requirements in a checkout: code, schemas, scripts, fixtures, tests and prose."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from jobwire.spec.document import AREAS, CITATION
 __all__ = ["KINDS", "Citations", "cited", "named"]
 
 Citations = dict[str, dict[str, list[str]]]
-"""Id to kind to places. A place is a file, with `::` and a name where it is inside of one."""
+"""Id to kind to places. A place is a file, with `::` and a name if it is inside a definition."""
 
 KINDS = ("code", "schema", "script", "fixture", "test", "prose")
-# Unlike prose, these put every id into brackets, so that one of no known area is a mistake too.
+# Unlike prose, these put every id into brackets, so an id of an unknown area is a mistake.
 _BRACKETED = re.compile(r"\[([A-Z]{2,5}-\d+)\]")
 # Files made from the specification cite all of it.
 _GENERATED = {
     *("schema/requirements.json", "lua/README.md"),
 }
-# What reads the specification does not implement it.
+# These modules read the specification; they do not implement it.
 _TOOLS = ("python/jobwire/spec/", "python/jobwire/cli/spec.py", "python/jobwire/cli/validate.py")
-# These tests look at the text and the tools; an implementation that does nothing passes them.
+# These tests check the text and the tools; an implementation that does nothing passes them.
 _ABOUT_DOCUMENTS = {
     *("test_spec.py", "test_schema.py", "test_spec_tools.py", "test_cli_spec.py"),
     "test_docs.py",
@@ -35,12 +35,12 @@ _ABOUT_DOCUMENTS = {
 
 def cited(root: Path) -> Citations:
     """Return every citation in a checkout, sorted."""
-    found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    places: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for kind, place, identifier in _all(root):
-        found[identifier][kind].add(place)
+        places[identifier][kind].add(place)
     return {
-        identifier: {kind: sorted(found[identifier][kind]) for kind in KINDS if kind in kinds}
-        for identifier, kinds in sorted(found.items(), key=lambda item: _order(item[0]))
+        identifier: {kind: sorted(by_kind[kind]) for kind in KINDS if kind in by_kind}
+        for identifier, by_kind in sorted(places.items(), key=lambda item: _order(item[0]))
     }
 
 
@@ -79,7 +79,7 @@ def _files(root: Path, directory: str, pattern: str) -> Iterator[tuple[str, str]
             continue
         try:
             yield place, path.read_text("utf-8")
-        except UnicodeDecodeError:  # a picture cites nothing
+        except UnicodeDecodeError:  # a picture
             continue
 
 
@@ -103,23 +103,23 @@ def _in_test(source: str) -> Iterator[tuple[str, str]]:
 
 
 def named(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield line and text of everything by which a test module can name an id.
+    """Yield line and text of all places where a test module can cite an id.
 
-    Those are docstrings of tests, and literals anywhere in code (tables of cases, `match=`).
-    A module's docstring says what a file is about, not what it proves; a comment proves nothing.
+    These are docstrings of tests, and string literals anywhere in code (tables of cases, `match=`).
+    The docstring of a module and a comment do not count, because they do not show a test.
     """
-    silent: set[int] = set()
+    left_out: set[int] = set()
     for node in ast.walk(tree):
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         is_test = getattr(node, "name", "").lower().startswith("test")
         if not is_test and node.body and isinstance(node.body[0], ast.Expr):
-            silent.add(id(node.body[0].value))
+            left_out.add(id(node.body[0].value))
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Constant)
             and isinstance(node.value, str)
-            and id(node) not in silent
+            and id(node) not in left_out
         ):
             yield node.lineno, node.value
 
@@ -136,14 +136,17 @@ def _scopes(tree: ast.AST, prefix: str = "") -> Iterator[tuple[int, int, str]]:
 
 
 def _scope(scopes: Iterable[tuple[int, int, str]], line: int) -> str:
-    """Return the innermost name around a line; `""` for the module itself. Inner ones first."""
+    """Return the innermost name around a line, `""` for the module itself.
+
+    `scopes` has inner ones first.
+    """
     return next((name for first, last, name in scopes if first <= line <= last), "")
 
 
 def _covers(value: Any) -> Iterator[tuple[str, str]]:
     """Yield file and id of every "covers" and "breaks" of a fixture, at any depth.
 
-    The file is one that the index speaks of, or `""` for the fixture itself.
+    The file is one that the index names, or `""` for the fixture itself.
     """
     if isinstance(value, dict):
         file = value.get("file", "")

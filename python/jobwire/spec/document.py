@@ -1,4 +1,4 @@
-"""SPEC.md, read: its requirement blocks, the lines outside them, the profiles and the errata."""
+"""The reader of SPEC.md: requirement blocks, the lines outside them, profiles and errata."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AREAS = (
 )
 KEYWORDS = ("MUST NOT", "MUST", "SHOULD NOT", "SHOULD", "MAY")
 CITATION = re.compile(r"(?<![\w-])(?:" + "|".join(AREAS) + r")-\d+(?![\w-])")
-"""An id wherever it stands. It is one of the areas, so that "UTF-8" in prose is none."""
+"""An id in any text. It begins with one of the areas, so "UTF-8" in prose is not an id."""
 
 _HEAD = re.compile(
     r"> \*\*\[(?P<id>[A-Z]+-[1-9]\d*)\]\*\*"
@@ -41,7 +41,7 @@ _ERRATUM = re.compile(r"\| (?P<version>\d+\.\d+) \| (?P<id>[A-Z]+-\d+) \| .*\|")
 
 
 class Malformed(ValueError):
-    """A line of SPEC.md that stands where a block begins is not the first line of one."""
+    """The first line of a block in SPEC.md does not have the form of one."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Requirement:
     test: str
     text: str  # the normative sentences, lines as in the document
     line: int
-    why: str | None  # the paragraph right after the block, if it gives the reason
+    why: str | None  # the paragraph right after the block, if it is the reason
     seen: str | None
 
     @property
@@ -68,7 +68,7 @@ class Requirement:
 
     @property
     def keyword(self) -> str:
-        """The first bold words; a lint sees to it that there are no others."""
+        """The first bold words; a lint checks that there are no others."""
         return next(iter(keywords_of(self.text)), "")
 
     @property
@@ -77,7 +77,7 @@ class Requirement:
 
     @property
     def sha256(self) -> str:
-        """The hash of the text, however its lines are broken."""
+        """The hash of the text, which does not depend on its line breaks."""
         return hashlib.sha256(" ".join(self.text.split()).encode()).hexdigest()
 
 
@@ -92,7 +92,7 @@ class Fence:
 
 @dataclass(frozen=True)
 class Document:
-    """What there is in a SPEC.md."""
+    """The content of a SPEC.md."""
 
     version: str | None
     requirements: tuple[Requirement, ...]
@@ -111,7 +111,7 @@ class Document:
 
 
 def keywords_of(text: str) -> list[str]:
-    """Return everything that is bold in a block's text."""
+    """Return all bold words of a block's text."""
     return _BOLD.findall(text)
 
 
@@ -179,15 +179,15 @@ def _block(lines: list[str], start: int, end: int) -> Requirement:
 
 def _paragraphs(lines: list[str], number: int) -> list[str]:
     """Return the paragraphs from a line on, up to the next block or heading."""
-    found: list[list[str]] = [[]]
+    paragraphs: list[list[str]] = [[]]
     for line in lines[number:]:
         if line.startswith((">", "#", "```", "|")):
             break
         if line.strip():
-            found[-1].append(line)
-        elif found[-1]:
-            found.append([])
-    return ["\n".join(paragraph) for paragraph in found if paragraph]
+            paragraphs[-1].append(line)
+        elif paragraphs[-1]:
+            paragraphs.append([])
+    return ["\n".join(paragraph) for paragraph in paragraphs if paragraph]
 
 
 def _starting(words: str, paragraphs: list[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""The examples of SPEC.md: JSON is JSON, and a payload is one that its writer may write."""
+"""Checks of the examples in SPEC.md: JSON must be valid, and payloads must keep the rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["problems"]
 
 
 def problems(document: Document) -> Iterator[tuple[int, str]]:
-    """Yield line and problem of every example that is not what it looks like.
+    """Yield line and problem of every invalid example.
 
     An example in `json` is one value, or one value a line. Objects that have a class are
     payloads; those are judged as their generation writes them, if jsonschema is there.

@@ -1,4 +1,4 @@
-"""Fixture files: do their payloads break what they say, and nothing else?"""
+"""Checks of fixture files: a payload must break exactly the rules that its entry names."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["Judged", "entries", "judge_entry", "shape_problems"]
 
 
 class Judged(NamedTuple):
-    """What was found about one entry.
+    """The judgement of one entry.
 
     Attributes:
-        name: The entry's own name.
-        says: The rules that it says to break; none for a lawful payload.
-        verdicts: What the rules say.
-        problem: Why both do not agree; `""` if they do.
+        name: Name of the entry.
+        says: The rules that the entry names as broken; empty for a lawful payload.
+        verdicts: The verdicts of the rules.
+        problem: The difference between the two; `""` if they agree.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Judged(NamedTuple):
 
 
 def entries(text: bytes) -> list[dict[str, Any]] | None:
-    """Return the entries of a fixture file, or None if the text is none."""
+    """Return the entries of a fixture file; None if the text is not one."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -43,10 +43,10 @@ def entries(text: bytes) -> list[dict[str, Any]] | None:
 
 
 def shape_problems(value: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield what schema/fixture.json has against a file."""
+    """Yield the errors of a file against schema/fixture.json."""
     validator = _validator()
     if not validator.is_valid(value):
-        # "Not any of the kinds" says little; the kind that fits best says more.
+        # The error "not any of the kinds" is vague. The errors of the closest kind are precise.
         kinds = ({*error.context} for error in validator.iter_errors(value) if error.context)
         for errors in kinds:
             deepest = max(errors, key=lambda error: len(error.absolute_path))
@@ -58,8 +58,9 @@ def judge_entry(entry: dict[str, Any], part: Part | None) -> Judged | None:
 
     Args:
         entry: One element of a fixture file.
-        part: Who has to be content. None: whatever the entry itself speaks of, which is the
-            writers of either generation where it says to break a rule, and else any reader.
+        part: The rules to check. None: the rules that the entry means. These are the rules for
+            writers of both generations if the entry names broken rules, otherwise those for
+            readers.
     """
     if "payload_base64" in entry:
         text = base64.b64decode(entry["payload_base64"])

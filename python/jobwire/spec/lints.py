@@ -1,4 +1,4 @@
-"""What can be wrong with a specification and with those who cite it."""
+"""Lints of the specification and of its citations."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _BOLD = re.compile(r"\*\*[^*]+\*\*")
 
 
 class Fault(NamedTuple):
-    """One thing that is wrong.
+    """One fault.
 
     Attributes:
-        place: File, and the line where that is known.
-        lint: Short name of the check, the same for all faults of a kind.
-        problem: What is wrong, and if it is not obvious, what to do.
+        place: File, with the line if it is known.
+        lint: Short name of the check.
+        problem: The problem and, if it is not obvious, the fix.
     """
 
     place: str
@@ -55,7 +55,7 @@ def of_document(document: Document) -> Iterator[Fault]:
             yield Fault(f"SPEC.md:{requirement.line}", lint, f"{requirement.id}: {problem}")
     for number, line in document.outside:
         if (word := _KEYWORD.search(line)) is not None:
-            yield Fault(f"SPEC.md:{number}", "stray-keyword", f"{word[0]} outside of a block")
+            yield Fault(f"SPEC.md:{number}", "stray-keyword", f"{word[0]} outside a block")
     yield from _references(document)
     for number, problem in examples.problems(document):
         yield Fault(f"SPEC.md:{number}", "example", problem)
@@ -68,7 +68,7 @@ def of_history(document: Document, before: record.Record | None) -> Iterator[Fau
 
 
 def of_citations(document: Document, citations: Citations) -> Iterator[Fault]:
-    """Check that every id that is cited exists."""
+    """Check that every cited id exists."""
     known = document.by_id
     for identifier, kinds in citations.items():
         for kind, places in kinds.items():
@@ -84,7 +84,7 @@ def of_citations(document: Document, citations: Citations) -> Iterator[Fault]:
 
 
 def of_gaps(document: Document, citations: Citations) -> Iterator[Fault]:
-    """Check that code implements each requirement, and that a test checks it if one can."""
+    """Check that code cites each requirement, and a test if a test can see it."""
     for kind in ("code", "test"):
         for requirement in trace.without(kind, document, citations):
             yield Fault(
@@ -95,7 +95,7 @@ def of_gaps(document: Document, citations: Citations) -> Iterator[Fault]:
 
 
 def of_oracle(document: Document, citations: Citations) -> Iterator[Fault]:
-    """Check that real Sidekiq was asked, and that differences of its generations are told."""
+    """Check that real Sidekiq confirms each requirement, and that its differences are described."""
     for requirement, lint, problem in oracle.faults(document, citations):
         yield Fault(f"SPEC.md:{requirement.line}", lint, f"{requirement.id}: {problem}")
 
@@ -103,15 +103,15 @@ def of_oracle(document: Document, citations: Citations) -> Iterator[Fault]:
 def of_records(root: Path, document: Document, before: dict[str, Any] | None) -> Iterator[Fault]:
     """Check that the generated files are up to date."""
     if _differs(root / "schema/requirements.json", record.render(record.build(document, before))):
-        how = "; ".join(
-            f"{what} {', '.join(ids[:5])}{' …' if len(ids) > 5 else ''}"
-            for what, ids in record.changed(document, before).items()
+        changes = "; ".join(
+            f"{change} {', '.join(ids[:5])}{' …' if len(ids) > 5 else ''}"
+            for change, ids in record.changed(document, before).items()
             if ids
         )
         yield Fault(
             "schema/requirements.json",
             "out-of-date",
-            f"is not what SPEC.md says{f' ({how})' if how else ''}; "
+            f"differs from SPEC.md{f' ({changes})' if changes else ''}; "
             "to repair: jobwire spec extract --write",
         )
     if traps.outdated(root):
@@ -127,7 +127,7 @@ def of_records(root: Path, document: Document, before: dict[str, Any] | None) ->
         yield Fault(
             "lua/README.md",
             "out-of-date",
-            "is not what the scripts and SPEC.md say; to repair: jobwire spec trace --write",
+            "differs from the scripts or SPEC.md; to repair: jobwire spec trace --write",
         )
 
 
@@ -139,17 +139,17 @@ def _ids(document: Document) -> Iterator[Fault]:
             yield Fault(
                 place,
                 "duplicate-id",
-                f"{requirement.id} stands already in line {first[requirement.id]}",
+                f"{requirement.id} is already on line {first[requirement.id]}",
             )
         elif CITATION.fullmatch(requirement.id) is None:
             yield Fault(place, "area", f"{requirement.area} is not one of the known areas")
         first.setdefault(requirement.id, requirement.line)
-    # A number left out is an id that was removed, or that nobody can tell from a removed one.
+    # A missing number means that an id was removed, or looks as if it was removed.
     for requirement in document.requirements:
         before = f"{requirement.area}-{requirement.number - 1}"
         if requirement.number > 1 and before not in first:
             yield Fault(
-                f"SPEC.md:{requirement.line}", "gap", f"{requirement.id} is there, {before} is not"
+                f"SPEC.md:{requirement.line}", "gap", f"{requirement.id} exists, {before} does not"
             )
 
 
@@ -159,7 +159,7 @@ def _block(requirement: Requirement, document: Document) -> Iterator[tuple[str, 
         yield "keyword", "the block is empty"
     elif len(bold) != 1:
         listed = ", ".join(bold) or "none"
-        yield "keyword", f"has to have exactly one keyword in bold, and has {listed}"
+        yield "keyword", f"needs exactly one keyword in bold, and has {listed}"
     elif bold[0] not in KEYWORDS:
         yield "keyword", f"{bold[0]} in bold is not a keyword"
     if (word := _KEYWORD.search(_BOLD.sub("", requirement.text))) is not None:

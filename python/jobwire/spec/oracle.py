@@ -1,4 +1,4 @@
-"""Which requirements real Sidekiq bears out, by test or recording, and why others are not run."""
+"""Evidence from real Sidekiq for each requirement: a test, a recording, or the reason for none."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ def not_run(document: Document) -> dict[str, str]:
 
 
 def recorded(kinds: Mapping[str, list[str]]) -> list[str]:
-    """Return the versions of which a fixture shows the requirement that is cited so."""
-    directories = {place.removeprefix("fixtures/sidekiq/") for place in kinds.get("fixture", [])}
-    return [v for v in VERSIONS if any(each.startswith(f"{v}/") for each in directories)]
+    """Return the Sidekiq versions with a fixture that cites the requirement."""
+    files = {place.removeprefix("fixtures/sidekiq/") for place in kinds.get("fixture", [])}
+    return [version for version in VERSIONS if any(f.startswith(f"{version}/") for f in files)]
 
 
 def evidence(requirement: Requirement, kinds: Mapping[str, list[str]], document: Document) -> str:
-    """Say in a few words what bears a requirement out; `""` for nothing."""
+    """Return the kind of evidence for a requirement, in a few words; `""` for none."""
     if any(place.startswith("python/tests/interop/") for place in kinds.get("test", [])):
         return "test"
     if versions := recorded(kinds):
-        whole = len(versions) == len(VERSIONS)
-        return "recording" if whole else f"recording of {', '.join(versions)}"
+        has_all = len(versions) == len(VERSIONS)
+        return "recording" if has_all else f"recording of {', '.join(versions)}"
     if requirement.id in differing(document):
         return "differs"
     if requirement.id in not_run(document):
@@ -65,8 +65,8 @@ def faults(
 ) -> Iterator[tuple[Requirement, str, str]]:
     """Yield requirement, lint and problem.
 
-    Of what Sidekiq does too, each requirement has a test or a recording of the real thing, or
-    appendix A says why it has none. Where its generations differ, the block says how.
+    Each requirement that also holds for Sidekiq needs a test or a recording with real Sidekiq, or
+    a reason in appendix A. If the generations of Sidekiq differ, the block must describe that.
     """
     differ, idle = differing(document), not_run(document)
     for requirement in document.requirements:
@@ -77,7 +77,7 @@ def faults(
             yield (
                 requirement,
                 "oracle",
-                "no test with Sidekiq and no recording of it; without, appendix A has to say why",
+                "no test and no recording with Sidekiq; add one, or the reason in appendix A",
             )
         elif requirement.id in idle and evidence(requirement, kinds, document) in (
             "test",
@@ -86,26 +86,26 @@ def faults(
             yield (
                 requirement,
                 "oracle",
-                "appendix A says that it was not run against Sidekiq; it was",
+                "appendix A lists it as not run against Sidekiq, but it has a test or a recording",
             )
         if requirement.seen is not None:
             if _VERSION.search(requirement.seen) is None:
-                yield requirement, "seen-in", "the line 'Seen in: …' names no generation"
+                yield requirement, "seen-in", "the paragraph 'Seen in: …' names no generation"
             continue
         versions = recorded(kinds)
         if requirement.id in differ:
             reason = "appendix A lists it"
-        elif found := _SPEAKS_OF_VERSIONS.search(f"{requirement.text}\n{requirement.why}"):
-            reason = f"it speaks of {found[0]}"
+        elif mention := _SPEAKS_OF_VERSIONS.search(f"{requirement.text}\n{requirement.why}"):
+            reason = f"its text mentions {mention[0]}"
         elif versions and len(versions) < len(VERSIONS):
             reason = f"only fixtures of {', '.join(versions)} show it"
         else:
             continue
-        yield requirement, "seen-in", f"no paragraph 'Seen in: …', and {reason}"
+        yield requirement, "seen-in", f"needs a paragraph 'Seen in: …', because {reason}"
 
 
 def _is_sidekiqs(requirement: Requirement) -> bool:
-    """Whether it is of a profile that Sidekiq has, too."""
+    """True if the requirement belongs to a profile that Sidekiq also has."""
     return any(not claim.endswith("/reliable") for claim in requirement.claims)
 
 

@@ -1,4 +1,4 @@
-"""schema/requirements.json: the requirements as data, and how they may change."""
+"""schema/requirements.json: the requirements as data, and the rules for their changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def build(document: Document, before: Record | None) -> dict[str, Any]:
 
     Args:
         document: The specification as it is now.
-        before: The record made last. What it says about released versions is carried on.
+        before: The previous record, which has the hashes of the released texts.
     """
     released = {entry["id"]: entry["released"] for entry in _entries(before)}
     return {
@@ -31,27 +31,27 @@ def build(document: Document, before: Record | None) -> dict[str, Any]:
 
 
 def render(record: Record) -> str:
-    """Return the record as text: one requirement a line, so that a diff shows requirements."""
+    """Return the record as text with one requirement on each line, for readable diffs."""
     lines = ",\n".join(_line(entry) for entry in record["requirements"])
     return f'{{\n"version": {json.dumps(record["version"])},\n"requirements": [\n{lines}\n]\n}}\n'
 
 
 def changed(document: Document, before: Record | None) -> dict[str, list[str]]:
-    """Return which ids are new, reworded, or gone since the record was made."""
-    was = {entry["id"]: entry["sha256"] for entry in _entries(before)}
-    now = {requirement.id: requirement.sha256 for requirement in document.requirements}
+    """Return the ids that are new, reworded, or gone since the record was made."""
+    old = {entry["id"]: entry["sha256"] for entry in _entries(before)}
+    new = {requirement.id: requirement.sha256 for requirement in document.requirements}
     return {
-        "new": [name for name in now if name not in was],
-        "reworded": [name for name in now if name in was and now[name] != was[name]],
-        "gone": [name for name in was if name not in now],
+        "new": [name for name in new if name not in old],
+        "reworded": [name for name in new if name in old and new[name] != old[name]],
+        "gone": [name for name in old if name not in new],
     }
 
 
 def forbidden(document: Document, before: Record | None) -> Iterable[tuple[int, str, str]]:
     """Yield line, id and reason of every change that the change policy does not allow.
 
-    An id is permanent from its first draft on. The text behind it may change in drafts, and
-    after a release only as an erratum or when the block is retired.
+    An id is permanent from its first draft on. Its text may change in drafts. After a release, the
+    text may change only as an erratum, or when the block is retired.
     """
     now = document.by_id
     by_text = {requirement.sha256: requirement for requirement in document.requirements}

@@ -66,13 +66,13 @@ def _names(root: Path) -> list[str]:
 
 
 def _rows(document: Document, cells: int) -> dict[str, list[str]]:
-    """Return the rows about scripts that have so many cells: name to the other cells."""
-    found = {}
+    """Return the rows about scripts with `cells` cells: script name to the other cells."""
+    rows = {}
     for _, line in document.outside:
         row = _ROW.fullmatch(line)
         if row and len(split := row[2].split(" | ")) == cells - 1:
-            found[row[1]] = split
-    return found
+            rows[row[1]] = split
+    return rows
 
 
 def _paragraph(document: Document, beginning: str) -> list[str]:

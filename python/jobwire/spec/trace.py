@@ -1,4 +1,4 @@
-"""Which parts of a checkout stand behind which requirement, as an index and as a page."""
+"""Traceability: the files that cite each requirement, as an index and as a page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COLUMNS = tuple(kind for kind in KINDS if kind != "prose")
 
 
 def index(citations: Citations) -> str:
-    """Return the citations as JSON, one requirement a line."""
+    """Return the citations as JSON, one requirement on each line."""
     lines = ",\n".join(
         f"{json.dumps(identifier)}:{json.dumps(kinds, separators=(',', ':'))}"
         for identifier, kinds in citations.items()
@@ -26,9 +26,9 @@ def index(citations: Citations) -> str:
 def without(
     kind: str, document: Document, citations: Mapping[str, Mapping[str, list[str]]]
 ) -> list[Requirement]:
-    """Return the requirements in force that nothing of a kind cites.
+    """Return the requirements in force without a citation of a kind.
 
-    What a black box cannot see needs no test, but says so in its block.
+    A requirement that a black box cannot see needs no test; its block tells so.
     """
     return [
         requirement
@@ -46,11 +46,12 @@ def page(document: Document, citations: Citations) -> str:
         "",
         "Made by `jobwire spec trace --write`.",
         "",
-        f"What cites each requirement of [SPEC.md](../SPEC.md) {document.version}, by file;",
-        "`jobwire spec <id>` names the functions and tests. Not every requirement needs a schema,",
-        "a script or a fixture: an empty cell there is no gap by itself. The column Sidekiq says",
-        "what bears it out: a test with the real ones, a recording of them; or that they differ or",
-        "were not run (appendix A says how and why), or that the rule is ours alone.",
+        "This page lists the files that cite each requirement of [SPEC.md](../SPEC.md)",
+        f"{document.version}; `jobwire spec <id>` lists the functions and tests. Not every",
+        "requirement needs a schema, a script or a fixture, so an empty cell there is not a gap.",
+        "The column Sidekiq shows the evidence: a test with real Sidekiq, or a recording of it. If",
+        "they differ or were not run, appendix A gives the reason. The other rules are only",
+        "jobwire's.",
         "",
         "| | Requirements |",
         "| --- | --- |",
@@ -99,7 +100,7 @@ def _listed(requirements: Iterable[Requirement]) -> str:
 
 
 def _names(places: Iterable[str]) -> str:
-    """Return the files of places, each once and without the part that all share."""
+    """Return the files of places, each once and without the common directories."""
     files = dict.fromkeys(place.partition("::")[0] for place in places)
     prefixes = ("python/jobwire/", "python/tests/", "schema/", "lua/", "fixtures/")
     return ", ".join(

@@ -9,7 +9,7 @@ __all__ = ["PAGE", "outdated", "updated"]
 
 PAGE = "docs/reference/traps.md"
 
-# A frequent trap has its number in bold. The last cell may end with a note, which stays behind.
+# A frequent trap has its number in bold. The last cell may end with a note, which is not copied.
 _FREQUENT = re.compile(
     r"^\| \*\*\d+\*\* \| (?P<cells>.+?) \| (?P<ids>[A-Z0-9, -]+?)(?:; note: .+)? \|$", re.MULTILINE
 )
@@ -18,7 +18,7 @@ _TABLE = re.compile(re.escape(_HEAD) + r"(?:\|.*\n)*")
 
 
 def updated(root: Path) -> str:
-    """Return SPEC.md with the rows of the list; as it is where the list or the table is missing."""
+    """Return SPEC.md with the rows of the list; unchanged if the list or the table is missing."""
     spec = (root / "SPEC.md").read_text("utf-8")
     page = root / PAGE
     if not page.exists():

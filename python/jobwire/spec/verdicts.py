@@ -1,7 +1,7 @@
-"""The rules that a payload breaks and keeps, and what jobwire's own worker makes of it.
+"""Verdicts on a payload: the rules that it breaks and keeps.
 
-The judge is the conformance suite's, so a rule about payloads is written once. This module adds
-the rules that are kept, and one note: the worker may be unable to hold what the rules allow.
+The judge is the conformance suite's, so each rule about payloads is written once. This module adds
+the rules that are kept, and one note: jobwire's worker cannot hold every lawful payload.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ __all__ = ["PayloadVerdict", "judge"]
 
 
 class PayloadVerdict(NamedTuple):
-    """What one rule says about a payload.
+    """The verdict of one rule on a payload.
 
     Attributes:
         rule: Id of the requirement.
-        path: Place in the JSON, `$` for the whole.
-        problem: What breaks the rule; `""` if nothing does.
-        is_note: The rule is kept, but there is something worth knowing.
+        path: Place in the JSON; `$` for the whole payload.
+        problem: The reason that the rule is broken; `""` if it is kept.
+        is_note: True if the rule is kept and `problem` is only a note.
     """
 
     rule: str
@@ -37,11 +37,11 @@ class PayloadVerdict(NamedTuple):
 
 
 def judge(text: bytes, part: Part) -> list[PayloadVerdict]:
-    """Return what every rule says about a payload, broken ones first.
+    """Return the verdicts of all rules on a payload, broken rules first.
 
     Args:
         text: The exact bytes.
-        part: For whom it has to be right: any reader, or a check of what a generation writes.
+        part: The rules to check: those for readers, or those for writers of a generation.
     """
     verdicts = [
         PayloadVerdict(rule, breach.path, f"{breach.seen}; expected {breach.expected}")
@@ -50,7 +50,7 @@ def judge(text: bytes, part: Part) -> list[PayloadVerdict]:
     ]
     broken = {verdict.rule for verdict in verdicts}
     if broken & {"PAY-1", "PAY-3"}:
-        return verdicts  # there is no value to judge by the other rules
+        return verdicts  # without a value, the other rules cannot be checked
     try:
         decode(text, "")
     except MalformedPayload as error:

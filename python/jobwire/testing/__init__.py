@@ -1,13 +1,13 @@
-"""For tests of programs that enqueue jobs: collect them, run them here, or run a real worker.
+"""Tools for tests of programs that enqueue jobs: collect jobs, run them, or run a real worker.
 
     with testing.fake(app) as jobs:
         sign_up("ada@example.org")
         assert jobs.enqueued("SendWelcome", args=["ada@example.org"])
         jobs.drain()
 
-What is enqueued goes through client middleware and every check, and becomes the JSON that Redis
-would get; what runs is made from that JSON again. So a job sees what it would see in a worker, and
-never the objects that its caller still holds.
+An enqueued job goes through client middleware and all checks, and becomes the JSON that Redis would
+get. A job runs with the values of that JSON. So it sees the same values as in a worker, and never
+the objects of its caller.
 """
 
 from jobwire.testing.collecting import EnqueuedJob, Jobs, fake, inline

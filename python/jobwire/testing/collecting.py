@@ -1,4 +1,4 @@
-"""Jobs without Redis: collected to be looked at and run later, or run where they are enqueued."""
+"""Jobs without Redis: collected for inspection and for a later run, or run when enqueued."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ class _Any:
         return "ANY"
 
 
-ANY: Any = _Any()  # None means something
-MOST = 10_000  # jobs of one drain, before it is taken for one that never ends
-_SAME = 0.002  # seconds: payloads of generation 8 have milliseconds
+ANY: Any = _Any()  # not None, because None is a possible value
+DRAIN_LIMIT = 10_000  # jobs of one drain, above which it is assumed never to end
+_TIME_TOLERANCE_S = 0.002  # because payloads of generation 8 have only milliseconds
 
 JobName: TypeAlias = str | JobType[..., Any]
 
 
 class EnqueuedJob(Job):
-    """A job that was enqueued, as a worker would read it.
+    """An enqueued job, as a worker would read it.
 
     Attributes:
-        at: Epoch second that it is scheduled for; None for at once.
+        at: Epoch second at which it is due; None if it runs at once.
     """
 
     __slots__ = ("at",)
 
     def __init__(self, ready: ReadyPayload) -> None:
-        read = decode(ready.text, ready.queue)
-        super().__init__(read.text, read.fields, read.queue)
+        job = decode(ready.text, ready.queue)
+        super().__init__(job.text, job.fields, job.queue)
         self.at = ready.at
 
     def __repr__(self) -> str:
@@ -61,7 +61,8 @@ class EnqueuedJob(Job):
 class Jobs:
     """The jobs that an application has enqueued since `fake` or `inline` began.
 
-    Safe to use from several threads. `len(jobs)` is how many wait, iterating gives them in order.
+    Several threads may use it. `len(jobs)` is the number of waiting jobs; iteration gives them in
+    order.
 
     Attributes:
         cancelled: The ids given to `Client.cancel`.
@@ -84,7 +85,7 @@ class Jobs:
     def __repr__(self) -> str:
         return f"<Jobs {self.enqueued()}>"
 
-    # -- looking
+    # -- inspection
 
     def enqueued(
         self,
@@ -94,17 +95,17 @@ class Jobs:
         args: Sequence[Any] = ANY,
         at: When | None = ANY,
     ) -> list[EnqueuedJob]:
-        """Return the jobs that wait, in the order in which they were enqueued.
+        """Return the waiting jobs, in the order in which they were enqueued.
 
         Args:
-            job: Only those of this wire class or definition.
-            queue: Only those of this queue.
-            args: Only those with these arguments, as JSON has them: `(1, 2)` is `[1, 2]`.
-            at: Only those scheduled for this time, as given to `enqueue_in` or `enqueue_at`; None
-                for those that run at once.
+            job: Only jobs of this wire class or definition.
+            queue: Only jobs of this queue.
+            args: Only jobs with these arguments, compared as JSON: `(1, 2)` equals `[1, 2]`.
+            at: Only jobs scheduled for this time, as given to `enqueue_in` or `enqueue_at`; None
+                for jobs that run at once.
         """
-        means = _filter(job, queue, args, at)
-        return [each for each in list(self._waiting) if means(each)]
+        matches = _filter(job, queue, args, at)
+        return [waiting for waiting in list(self._waiting) if matches(waiting)]
 
     def performed(
         self,
@@ -114,9 +115,9 @@ class Jobs:
         args: Sequence[Any] = ANY,
         at: When | None = ANY,
     ) -> list[EnqueuedJob]:
-        """Return the jobs that were run here, those included that failed; see `enqueued`."""
-        means = _filter(job, queue, args, at)
-        return [each for each in list(self._performed) if means(each)]
+        """Return the jobs that ran here, including those that failed; see `enqueued`."""
+        matches = _filter(job, queue, args, at)
+        return [performed for performed in list(self._performed) if matches(performed)]
 
     def clear(self) -> None:
         """Forget all jobs and cancellations."""
@@ -128,34 +129,36 @@ class Jobs:
     # -- running
 
     def perform_one(self, job: JobName = ANY, **only: Any) -> EnqueuedJob:
-        """Run the first of the jobs that wait, or of those that `enqueued` would return.
+        """Run the first of the jobs that `enqueued` would return.
 
         Raises:
-            LookupError: There is none.
-            UnknownJob: The application does not define it.
-            BaseException: What the job raised; it waits no more.
+            LookupError: There is no such job.
+            UnknownJob: The application does not define the job.
+            BaseException: The job raised it; the job no longer waits.
         """
-        found = self._first(job, only)
-        self._perform(found)
-        return found
+        first = self._first(job, only)
+        self._perform(first)
+        return first
 
     async def aperform_one(self, job: JobName = ANY, **only: Any) -> EnqueuedJob:
-        """The same in a running event loop; see `perform_one`."""
-        found = self._first(job, only)
-        await self._aperform(found)
-        return found
+        """Run the first job in a running event loop; see `perform_one`."""
+        first = self._first(job, only)
+        await self._aperform(first)
+        return first
 
-    def drain(self, *, scheduled: bool = True, limit: int = MOST) -> int:
-        """Run all jobs, and those that they enqueue, until none waits; return how many ran.
+    def drain(self, *, scheduled: bool = True, limit: int = DRAIN_LIMIT) -> int:
+        """Run all jobs, and the jobs that they enqueue; return the number of jobs that ran.
 
-        Those of classes that the application does not define are for other workers, and stay.
+        Jobs of classes that the application does not define are for other workers, and stay.
 
         Args:
-            scheduled: Also those for later: in the order of their times, after all others.
-            limit: More than so many are taken for a chain of jobs that never ends.
+            scheduled: True to run also scheduled jobs, in the order of their times, after all
+                others.
+            limit: Maximum number of jobs; more are assumed to be a chain that never ends.
 
         Raises:
-            BaseException: What a job raised; it waits no more, the ones after it still do.
+            RuntimeError: More than `limit` jobs ran.
+            BaseException: A job raised it. That job no longer waits; the jobs after it still do.
         """
         count = 0
         while (job := self._next(scheduled, count, limit)) is not None:
@@ -163,93 +166,96 @@ class Jobs:
             count += 1
         return count
 
-    async def adrain(self, *, scheduled: bool = True, limit: int = MOST) -> int:
-        """The same in a running event loop, where async jobs run too; see `drain`."""
+    async def adrain(self, *, scheduled: bool = True, limit: int = DRAIN_LIMIT) -> int:
+        """Run all jobs in a running event loop, which also runs async jobs; see `drain`."""
         count = 0
         while (job := self._next(scheduled, count, limit)) is not None:
             await self._aperform(job)
             count += 1
         return count
 
-    # -- what clients call
+    # -- the interface for clients
 
     def deliver(self, jobs: Sequence[ReadyPayload]) -> None:
-        """Collect what was pushed."""
+        """Collect pushed jobs."""
         self._collect(jobs)
 
     async def adeliver(self, jobs: Sequence[ReadyPayload]) -> None:
-        """Collect what was pushed."""
+        """Collect pushed jobs."""
         self._collect(jobs)
 
     def cancel(self, jid: str) -> None:
-        """Note that somebody wants a job to end."""
+        """Record the cancellation of a job."""
         self.cancelled.append(jid)
 
     def close(self) -> None:
-        """End the event loop in which async jobs ran, if there was one."""
+        """End the event loop that ran async jobs, if there was one."""
         self._loop.close(self._app.aclose)
 
     def _collect(self, jobs: Sequence[ReadyPayload]) -> list[EnqueuedJob]:
-        made = [EnqueuedJob(job) for job in jobs]
+        enqueued = [EnqueuedJob(job) for job in jobs]
         with self._lock:
-            self._waiting += made
-        return made
+            self._waiting += enqueued
+        return enqueued
 
     def _first(self, job: JobName, only: Mapping[str, Any]) -> EnqueuedJob:
         with self._lock:
-            found = next(iter(self.enqueued(job, **only)), None)
-            if found is None:
+            first = next(iter(self.enqueued(job, **only)), None)
+            if first is None:
                 raise LookupError(f"no such job waits; enqueued: {self._waiting}")
-            self._take(found)
-            return found
+            self._take(first)
+            return first
 
     def _next(self, scheduled: bool, count: int, limit: int) -> EnqueuedJob | None:
         with self._lock:
-            ours = [each for each in self._waiting if each.class_name in self._app.jobs]
-            now = [each for each in ours if each.at is None]
-            later = [each for each in ours if each.at is not None] if scheduled else []
-            found = now[0] if now else min(later, key=_due, default=None)
-            if found is None:
+            known = [job for job in self._waiting if job.class_name in self._app.jobs]
+            now = [job for job in known if job.at is None]
+            later = [job for job in known if job.at is not None] if scheduled else []
+            following = now[0] if now else min(later, key=_due, default=None)
+            if following is None:
                 return None
             if count >= limit:
                 raise RuntimeError(
-                    f"{limit} jobs ran and there are still {len(now) + len(later)}, first {found}: "
-                    "one that enqueues itself again? Run them with perform_one, leave out later "
-                    "ones with scheduled=False, or give drain a higher limit"
+                    f"{limit} jobs ran and {len(now) + len(later)} still wait, first {following}: "
+                    "does a job enqueue itself? Run jobs with perform_one, leave out scheduled "
+                    "jobs with scheduled=False, or give drain a higher limit"
                 )
-            self._take(found)
-            return found
+            self._take(following)
+            return following
 
     def _take(self, job: EnqueuedJob) -> None:
-        """Note that a job runs. With the lock."""
-        self._waiting = [each for each in self._waiting if each is not job]
+        """Move a job from the waiting to the performed ones; the caller holds the lock."""
+        self._waiting = [waiting for waiting in self._waiting if waiting is not job]
         self._performed.append(job)
 
-    def _routine(self, job: Job, loop: AsyncLoop) -> CompiledJob:
-        # Made anew, so that middleware counts that a test has just added.
-        return JobTable(self._app, loop, None, _Here()).find(job)
+    def _compiled(self, job: Job, loop: AsyncLoop) -> CompiledJob:
+        # Compiled for each job, so that middleware that a test has just added takes effect.
+        return JobTable(self._app, loop, None, _StatelessIterations()).find(job)
 
     def _perform(self, enqueued: EnqueuedJob) -> None:
         job = _fetched(enqueued)
         with ExitStack() as stack:
             loop = self._loop
             if _in_loop():
-                # Perhaps it is ours, and a job in it waits for this one: it would for ever.
+                # The running loop may be our own, with a job in it that waits for this job: both
+                # would wait for ever. So this job gets a new loop.
                 loop = AsyncLoop()
                 stack.callback(loop.close, self._app.aclose)
-            compiled = self._routine(job, loop)
+            compiled = self._compiled(job, loop)
             stack.enter_context(running(job))
-            copy_context().run(compiled.call, job)  # a job's variables do not reach its caller
+            copy_context().run(
+                compiled.call, job
+            )  # so that the caller does not see the variables of the job
 
     async def _aperform(self, enqueued: EnqueuedJob) -> None:
         job = _fetched(enqueued)
-        compiled = self._routine(job, _ThisLoop(asyncio.get_running_loop()))
+        compiled = self._compiled(job, _ThisLoop(asyncio.get_running_loop()))
         with running(job):
             if compiled.native is not None:
-                ends = asyncio.create_task(compiled.native(job))
+                task = asyncio.create_task(compiled.native(job))
             else:
-                ends = asyncio.create_task(asyncio.to_thread(compiled.call, job))
-        await ends
+                task = asyncio.create_task(asyncio.to_thread(compiled.call, job))
+        await task
 
 
 class _InlineJobs(Jobs):
@@ -267,7 +273,7 @@ class _InlineJobs(Jobs):
 
     def _takes(self, job: EnqueuedJob) -> bool:
         with self._lock:
-            # Gone, if an earlier one of its bulk has run or cleared it.
+            # An earlier job of the same bulk may have run or cleared it.
             if job.class_name not in self._app.jobs or job not in self._waiting:
                 return False
             self._take(job)
@@ -276,32 +282,31 @@ class _InlineJobs(Jobs):
 
 @contextmanager
 def fake(app: App) -> Iterator[Jobs]:
-    """Collect what is enqueued, from any thread or event loop, instead of writing it to Redis.
+    """Collect enqueued jobs, from any thread or event loop, instead of writing them to Redis.
 
-    When they are run, by `perform_one` or `drain`, jobs go through server middleware and `wrap`.
-    An error comes out of the call that ran the job: there are no retries, no hooks and no
-    handlers. Iterable jobs go through all items, isolated ones run in this process; time limits
-    hold for async jobs.
+    When `perform_one` or `drain` runs jobs, they go through server middleware and `wrap`. An error
+    comes out of the call that ran the job: there are no retries, no hooks and no handlers. Iterable
+    jobs process all items. Isolated jobs run in this process. Only async jobs have time limits.
 
-    May be nested: the innermost collects.
+    It can be nested; then the innermost one collects the jobs.
     """
-    with _diverted(app, Jobs(app)) as jobs:
+    with _overridden(app, Jobs(app)) as jobs:
         yield jobs
 
 
 @contextmanager
 def inline(app: App) -> Iterator[Jobs]:
-    """Run what is enqueued, at once and however late it is scheduled; see `fake`.
+    """Run jobs at once when they are enqueued, even scheduled ones; see `fake`.
 
     An error comes out of the call that enqueued the job. Jobs of classes that the application
     does not define are collected.
     """
-    with _diverted(app, _InlineJobs(app)) as jobs:
+    with _overridden(app, _InlineJobs(app)) as jobs:
         yield jobs
 
 
 @contextmanager
-def _diverted(app: App, jobs: Jobs) -> Iterator[Jobs]:
+def _overridden(app: App, jobs: Jobs) -> Iterator[Jobs]:
     try:
         with app.transport.override(jobs):
             yield jobs
@@ -309,8 +314,8 @@ def _diverted(app: App, jobs: Jobs) -> Iterator[Jobs]:
         jobs.close()
 
 
-class _Here(Iterations):
-    """Goes through all items of an iterable job, without the state that Redis would have."""
+class _StatelessIterations(Iterations):
+    """Processes all items of an iterable job, without a state in Redis."""
 
     def __init__(self) -> None:
         pass
@@ -323,7 +328,7 @@ class _Here(Iterations):
 
 
 class _ThisLoop(AsyncLoop):
-    """The test's own loop, for jobs that need a thread and come back to it."""
+    """The test's own loop, for jobs that run in a thread and use the loop from there."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
@@ -339,7 +344,7 @@ def _in_loop() -> bool:
 
 
 def _fetched(job: EnqueuedJob) -> Job:
-    """Return a job as a worker gets it, once it is due."""
+    """Return a job as a worker would fetch it, at the time at which it is due."""
     text = job.text
     if job.at is not None:
         generation: times.Generation = 7 if isinstance(job.get("created_at"), float) else 8
@@ -357,19 +362,19 @@ def _filter(
     name = job.name if isinstance(job, JobType) else job
     wire_args = args if args is ANY else msgspec.json.decode(encode(list(args)))
 
-    def means(each: EnqueuedJob) -> bool:
+    def matches(enqueued: EnqueuedJob) -> bool:
         return (
-            (name is ANY or each.class_name == name)
-            and (queue is ANY or each.queue == queue)
-            and (wire_args is ANY or each.args == wire_args)
-            and (at is ANY or _is_due(each, at))
+            (name is ANY or enqueued.class_name == name)
+            and (queue is ANY or enqueued.queue == queue)
+            and (wire_args is ANY or enqueued.args == wire_args)
+            and (at is ANY or _is_due(enqueued, at))
         )
 
-    return means
+    return matches
 
 
 def _is_due(job: EnqueuedJob, at: When | None) -> bool:
     if at is None or job.at is None:
         return at is job.at
-    made = times.read(job.get("created_at")) or 0.0
-    return abs(times.instant(at, now=made) - job.at) < _SAME
+    created_at = times.read(job.get("created_at")) or 0.0
+    return abs(times.instant(at, now=created_at) - job.at) < _TIME_TOLERANCE_S

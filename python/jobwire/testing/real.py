@@ -1,4 +1,4 @@
-"""A server of a test's own, and a real worker that drains it."""
+"""A real server for tests, and a real worker that drains it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from jobwire.worker import Launcher, Timings
 
 __all__ = ["RealServer", "RealWorker", "real", "server", "worker"]
 
-_TICK = 0.005  # seconds between two looks at a worker
-# Ends the server of a test process, however that ends: its pipe closes even at kill -9. The
+_CHECK_INTERVAL_S = 0.005  # between two checks of a worker
+# Ends the server of a test process in every case, because the pipe closes even at kill -9. The
 # conformance suite has a reaper for more than one server; jobwire and the suite share no code.
 _GUARD = """
 import os, shutil, signal, sys
@@ -40,7 +40,7 @@ class RealServer:
     """A server for tests.
 
     Attributes:
-        url: Where it is.
+        url: Its URL.
     """
 
     def __init__(self, url: str) -> None:
@@ -48,7 +48,7 @@ class RealServer:
         self._redis = SyncRedis(url)
 
     def flush(self) -> None:
-        """Delete everything."""
+        """Delete all data."""
         self._redis.run(once(command("FLUSHDB")))
 
     def _check_empty(self) -> None:
@@ -56,7 +56,7 @@ class RealServer:
         if count:
             raise ConfigError(
                 f"the database {_without_secret(self.url)} is not empty ({count} keys), and tests "
-                "delete all that is there; name one that nobody uses, like redis://127.0.0.1/15"
+                "delete all its data; name an unused database, like redis://127.0.0.1/15"
             )
 
     def _close(self) -> None:
@@ -65,10 +65,10 @@ class RealServer:
 
 @contextmanager
 def server(url: str | None = None) -> Iterator[RealServer]:
-    """Run a server, empty and for nobody else, or use a database that is empty.
+    """Run an empty server for this test only, or use an empty database.
 
     Args:
-        url: The database; it is emptied at the end. None: an embedded server, which is gone then.
+        url: The database, which is emptied at the end. None: an embedded server, which ends then.
 
     Raises:
         ConfigError: The database is not empty.
@@ -77,11 +77,11 @@ def server(url: str | None = None) -> Iterator[RealServer]:
     with ExitStack() as stack:
         if url is None:
             url = stack.enter_context(_embedded())
-        made = RealServer(url)
-        stack.callback(made._close)
-        made._check_empty()
-        stack.callback(made.flush)
-        yield made
+        started = RealServer(url)
+        stack.callback(started._close)
+        started._check_empty()
+        stack.callback(started.flush)
+        yield started
 
 
 @contextmanager
@@ -93,7 +93,7 @@ def _embedded() -> Iterator[str]:
         guard = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _GUARD, str(started.pid), place],
             stdin=subprocess.PIPE,
-            start_new_session=True,  # out of reach of Ctrl-C
+            start_new_session=True,  # so that Ctrl-C does not reach it
         )
         try:
             yield started.url
@@ -106,8 +106,8 @@ class RealWorker:
     """A worker in this process, for tests.
 
     Attributes:
-        launcher: The worker itself.
-        errors: The executions that failed: job and error, oldest first.
+        launcher: The launcher of the worker.
+        errors: Job and error of each failed execution, oldest first.
     """
 
     def __init__(self, app: App, config: WorkerConfig) -> None:
@@ -116,33 +116,36 @@ class RealWorker:
         self.errors: list[tuple[Job, BaseException]] = []
         self._app = app
         self._keys = Keys(app.namespace)
-        self._queues = [name for each in config.capsules.values() for name in each.queues]
+        self._queues = [name for capsule in config.capsules.values() for name in capsule.queues]
         self._redis = SyncRedis(self.launcher.url)
-        self._told = 0  # how many errors were raised
-        self._counted = 0  # executions that a drain has returned
+        self._reported = 0  # number of errors that a drain has reported
+        self._counted = 0  # number of executions that a drain has returned
 
     def drain(self, timeout: float = 10.0, *, due: bool = False, raise_errors: bool = True) -> int:
-        """Wait until the queues are empty and no job runs; return how many ran since the last.
+        """Wait until the queues are empty and no job runs.
 
         Args:
             timeout: Seconds to wait.
-            due: Also until no scheduled job and no retry is due; see `promote`.
-            raise_errors: Raise what a job raised, once all are done.
+            due: True to wait also until no scheduled job and no retry is due; see `promote`.
+            raise_errors: True to raise the error of a failed job, after all jobs are done.
+
+        Returns:
+            Number of executions since the last drain.
 
         Raises:
-            TimeoutError: Not all was done in time; it says what is left.
+            TimeoutError: Not all jobs were done in time; the text lists the remaining ones.
             ConfigError: A job is in a queue that the worker does not serve.
-            Exception: What the first job raised that failed since the last drain.
+            Exception: The first job that failed since the last drain raised it.
         """
         deadline = time.monotonic() + timeout
         while True:
-            state = self._look(due)
-            # Nothing was there and nothing ran, and in between nothing came and went.
-            if not state.left and not self.launcher.busy and self._look(due) == state:
+            state = self._read_state(due)
+            # No jobs waited and none ran. The second reading shows that none came in between.
+            if not state.left and not self.launcher.busy and self._read_state(due) == state:
                 break
             if time.monotonic() >= deadline:
                 self._raise_late(timeout, state)
-            time.sleep(_TICK)
+            time.sleep(_CHECK_INTERVAL_S)
         self._check_others()
         if raise_errors:
             self._raise_first()
@@ -152,21 +155,21 @@ class RealWorker:
     async def adrain(
         self, timeout: float = 10.0, *, due: bool = False, raise_errors: bool = True
     ) -> int:
-        """The same without blocking the event loop; see `drain`."""
+        """Wait without blocking the event loop; see `drain`."""
         return await asyncio.to_thread(self.drain, timeout, due=due, raise_errors=raise_errors)
 
     def promote(self) -> int:
-        """Put all scheduled jobs and retries into their queues, due or not; return how many."""
+        """Move all scheduled jobs and retries to their queues, due or not; return their number."""
         with Inspector(self.launcher.url, namespace=self._app.namespace) as inspector:
-            swept = [inspector.sweep(name, "add_to_queue") for name in ("retry", "schedule")]
-        return sum(each.done for each in swept)
+            sweeps = [inspector.sweep(name, "add_to_queue") for name in ("retry", "schedule")]
+        return sum(swept.done for swept in sweeps)
 
-    def _look(self, due: bool) -> _State:
+    def _read_state(self, due: bool) -> _State:
         op = _state(self._keys, self.launcher.identity, self._queues, time.time() if due else None)
         return self._redis.run(op)
 
     def _check_others(self) -> None:
-        """Refuse jobs that wait in vain; those of classes unknown here are for others."""
+        """Raise for a job in a queue that no capsule serves; unknown classes are for others."""
         with Inspector(self.launcher.url, namespace=self._app.namespace) as inspector:
             for queue in inspector.queues():
                 if queue.name in self._queues:
@@ -175,24 +178,25 @@ class RealWorker:
                     if job.class_name in self._app.jobs:
                         raise ConfigError(
                             f"a job of class {job.class_name} is in the queue {queue.name!r}, but "
-                            f"the worker serves only {', '.join(self._queues)}; name all in queues"
+                            f"the worker serves only {', '.join(self._queues)}; add it to queues"
                         )
 
     def _raise_late(self, timeout: float, state: _State) -> None:
         left = [f"{count} in {place}" for place, count in state.left.items()]
         left += [f"{len(self.launcher.works())} running"] if self.launcher.busy else []
         late = TimeoutError(f"not all jobs were done in {timeout:g} s: {', '.join(left)}")
-        raise late from next((error for _, error in self.errors[self._told :]), None)
+        raise late from next((error for _, error in self.errors[self._reported :]), None)
 
     def _raise_first(self) -> None:
-        fresh, self._told = self.errors[self._told :], len(self.errors)
-        if not fresh:
+        unreported, self._reported = self.errors[self._reported :], len(self.errors)
+        if not unreported:
             return
-        job, error = fresh[0]
-        error.add_note(f"in the worker, by {job!r}; {len(fresh)} failed in all")
+        job, error = unreported[0]
+        error.add_note(f"in the worker, by {job!r}; {len(unreported)} failed in total")
         if isinstance(error, Exception):
             raise error
-        raise RuntimeError(f"{job!r} raised {error!r}") from error  # not to end the test run
+        # A BaseException such as SystemExit would end the test run.
+        raise RuntimeError(f"{job!r} raised {error!r}") from error
 
     def _failed(self, error: BaseException, job: Job) -> None:
         self.errors.append((job, error))
@@ -200,7 +204,7 @@ class RealWorker:
     def _start(self) -> None:
         self._app.error_handlers.append(self._failed)
         self.launcher.start()
-        self._counted = self._look(due=False).processed
+        self._counted = self._read_state(due=False).processed
 
     def _stop(self) -> None:
         self.launcher.stop()
@@ -210,14 +214,14 @@ class RealWorker:
 
 @dataclass(frozen=True)
 class _State:
-    left: Mapping[str, int]  # place to number of jobs, where there are any
+    left: Mapping[str, int]  # place to number of jobs, without empty places
     processed: int
 
 
 def _state(keys: Keys, identity: str, queues: Sequence[str], now: float | None) -> Op[_State]:
-    """Return what there is to do, as of one moment."""
+    """Return the waiting and held jobs, read at one moment."""
     commands = {f"queue {name!r}": command("LLEN", keys.queue(name)) for name in queues}
-    commands["the hands of the worker"] = command("HLEN", keys.private(identity))
+    commands["the worker's private hash"] = command("HLEN", keys.private(identity))
     if now is not None:
         commands["retry"] = command("ZCOUNT", keys.retry, "-inf", now)
         commands["schedule"] = command("ZCOUNT", keys.schedule, "-inf", now)
@@ -236,14 +240,14 @@ def worker(
     concurrency: int = 5,
     **settings: Any,
 ) -> Iterator[RealWorker]:
-    """Run a real worker in this process, in threads of its own.
+    """Run a real worker in this process, in its own threads.
 
     Args:
-        app: Its jobs. Until the end its clients use the worker's Redis.
-        url: Where Redis is; by default where the application has it.
-        queues: By default all that the application's jobs name.
-        concurrency: Jobs at a time.
-        **settings: Of `WorkerConfig`.
+        app: The application with the jobs. Its clients use the worker's Redis until the end.
+        url: URL of Redis; default: that of the application.
+        queues: Names of the queues; default: all that the application's jobs name.
+        concurrency: Number of jobs that run at the same time.
+        **settings: Settings of `WorkerConfig`.
     """
     capsule = CapsuleConfig(
         queues=dict.fromkeys(_queues(app) if queues is None else queues, 0),
@@ -254,17 +258,17 @@ def worker(
     with ExitStack() as stack:
         if url is not None:
             stack.enter_context(_connected(app, url))
-        made = RealWorker(app, config)
-        made._start()
-        stack.callback(made._stop)
-        yield made
+        started = RealWorker(app, config)
+        started._start()
+        stack.callback(started._stop)
+        yield started
 
 
 @contextmanager
 def real(app: App, **settings: Any) -> Iterator[RealWorker]:
-    """Run a server of one's own and a worker on it; see `worker` for the settings."""
-    with server() as own, worker(app, own.url, **settings) as made:
-        yield made
+    """Run a server and a worker on it; see `worker` for the settings."""
+    with server() as started, worker(app, started.url, **settings) as running:
+        yield running
 
 
 @contextmanager

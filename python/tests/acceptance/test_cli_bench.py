@@ -178,7 +178,7 @@ def test_what_a_lost_server_keeps_is_said(server: Server) -> None:
         process.kill()
         process.wait()
     assert process.returncode == 4
-    assert "keys that begin with jobwire-bench-" in err
+    assert "keys with the prefix jobwire-bench-" in err
     assert len(err.strip().splitlines()) == 2
     server.start()
     client = server.client()

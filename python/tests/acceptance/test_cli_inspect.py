@@ -119,7 +119,7 @@ def test_changing(server: Server, client: Any) -> None:
     ended = run(server, "retry", "--all", "-y")
     assert ended.stdout == "enqueued 58\n"
     assert ended.stderr == (
-        "jobwire: 1 stay in retry: they name no queue, or one that is no list\n"
+        "jobwire: 1 stay in retry: they name no queue, or the key of their queue is not a list\n"
     )
     run(server, "delete", "--from", "queue:default", "q0")
     assert run(server, "clear", "queue:default", "-y").stdout == "deleted 121\n"
@@ -142,20 +142,20 @@ def test_changing(server: Server, client: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["kill", "--all"], "say --yes"),
-        (["clear", "dead"], "say --yes"),
-        (["stop", "--all"], "say --yes"),
-        (["delete"], "--all or a filter"),
-        (["retry", "r001", "--all"], "--all or a filter"),
-        (["retry", "--from", "queue:low", "--all"], "runs anyway"),
-        (["kill", "--from", "dead", "--all", "-y"], "dead already"),
-        (["retry", "--from", "nowhere", "x"], "'nowhere' is none of"),
+        (["kill", "--all"], "add --yes to confirm"),
+        (["clear", "dead"], "add --yes to confirm"),
+        (["stop", "--all"], "add --yes to confirm"),
+        (["delete"], "--all, or a filter"),
+        (["retry", "r001", "--all"], "--all, or a filter"),
+        (["retry", "--from", "queue:low", "--all"], "run anyway"),
+        (["kill", "--from", "dead", "--all", "-y"], "already dead"),
+        (["retry", "--from", "nowhere", "x"], "'nowhere' is not one of"),
         (["retries", "--older-than", "soon"], "write 90, 15m, 2h or 30d"),
         (["reschedule", "s"], "either --in or --at"),
         (["reschedule", "s", "--from", "dead", "--in", "5"], "become due"),
         (["stats", "--watch", "1"], "needs a terminal"),
         (["quiet"], "--all"),
-        (["metrics", "--hours", "3", "--minutes", "3"], "exclude each other"),
+        (["metrics", "--hours", "3", "--minutes", "3"], "cannot be combined"),
     ],
 )
 def test_wrong_usage_changes_nothing(

@@ -104,7 +104,7 @@ def test_requirements_as_json() -> None:
         ("retry4", "; did you mean RETRY-4?"),
         ("PUSSH-4", "; did you mean PUSH-4"),
         ("chekc", "; did you mean check?"),
-        ("zzz", "; 'jobwire spec' shows them all"),
+        ("zzz", "; 'jobwire spec' shows all requirements"),
     ],
 )
 def test_an_unknown_id_is_one_line_with_a_way_on(name: str, hint: str) -> None:
@@ -146,7 +146,7 @@ def test_check_finds_nothing_in_this_checkout(checkout: Path) -> None:
     """And makes nothing: that the committed files are up to date is `make lint`'s."""
     ended = jobwire("spec", "check", cwd=checkout)
     assert (ended.returncode, ended.stdout) == (0, "")
-    assert ended.stderr.endswith(" requirements, nothing wrong\n")
+    assert ended.stderr.endswith(" requirements, no faults\n")
     ended = jobwire("spec", "check", "--json", "--root", str(checkout))
     assert (ended.returncode, json.loads(ended.stdout)) == (0, [])
 
@@ -203,7 +203,7 @@ def test_outside_of_a_checkout_is_one_line(tmp_path: Path) -> None:
     for command in ("check", "extract", "trace"):
         ended = jobwire("spec", command, cwd=tmp_path)
         assert (ended.returncode, ended.stdout) == (2, "")
-        assert "SPEC.md does not exist: run this in a checkout" in ended.stderr
+        assert "SPEC.md does not exist; run this in a checkout" in ended.stderr
         assert len(ended.stderr.splitlines()) == 1
 
 
@@ -278,7 +278,7 @@ def test_standard_input() -> None:
 def test_fixture_files_that_are_what_they_say() -> None:
     ended = jobwire("validate", str(ROOT / "fixtures/invalid/payloads.json"))
     assert (ended.returncode, ended.stdout) == (0, "")
-    assert ", 0 that are not as they say\n" in ended.stderr
+    assert ", 0 that differ from their description\n" in ended.stderr
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_a_worker_needs_no_arguments(server: Server, workers: Workers, tmp_path:
     }
     assert [capsule["concurrency"] for capsule in info["capsules"].values()] == [3, 1]
     wait_until(lambda: worker.logged("(from sidekiq.yml:2)"))
-    assert worker.logged("sidekiq.yml:7: require means nothing here; ignored")
+    assert worker.logged("sidekiq.yml:7: require has no meaning for jobwire; ignored")
     ended = jobwire("enqueue", "Note", "1", "-q", "critical", REDIS_URL=server.url)
     assert ended.returncode == 0, ended.stderr
     wait_until(lambda: client.llen("test:ran") == 1, timeout=60)

@@ -90,7 +90,7 @@ def test_jobs_of_a_killed_worker_are_run_again(server: Server, workers: Workers)
     client.delete(identity)
     second = workers.start(APP, "--redis", server.url, "-c", "10")
     all_run_by(server, second, 30, held=held, timeout=20)
-    assert second.logged(f"jobs of process {identity}, which died")
+    assert second.logged(f"jobs of dead process {identity}")
     assert client.smembers("jobwire:owners") <= {second.identity(client).encode()}
 
 

@@ -19,7 +19,7 @@ from jobwire import App
 from jobwire.iterables import over_sequence
 from jobwire.protocol import iteration
 
-iteration.SAVE_EVERY = 0.2  # seconds, to save some
+iteration.SAVE_INTERVAL_S = 0.2  # seconds, to save some
 app = App()
 
 @app.iterable(name="Walk")

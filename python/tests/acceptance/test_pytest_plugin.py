@@ -94,7 +94,7 @@ def test_real(jobwire_worker, jobwire_server):
 
 def test_all_is_as_before_and_the_server_is_empty(jobwire_server):
     from jobwire.inspect import Inspector
-    assert (app.transport.diverted, app.url) == ([], "redis://127.0.0.1:1/0")
+    assert (app.transport.overrides, app.url) == ([], "redis://127.0.0.1:1/0")
     with Inspector(jobwire_server.url) as inspector:
         assert (inspector.stats().scheduled, inspector.stats().processed) == (0, 0)
 """,

@@ -45,7 +45,7 @@ TIMINGS = Timings(
 
 def cut_into_small_slices() -> None:
     """Have a push of a few jobs take several messages."""
-    pushing.SLICE, pushing.SCHEDULED_SLICE = 20, 5
+    pushing.JOBS_PER_SLICE, pushing.SCHEDULED_JOBS_PER_SLICE = 20, 5
 
 
 def work(request: dict[str, Any]) -> int:

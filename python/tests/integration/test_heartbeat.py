@@ -10,7 +10,7 @@ import pytest
 
 from harness.servers import Server
 from jobwire.connection.sync import SyncRedis
-from jobwire.protocol.heartbeat import LEASE, HeartbeatSample, Work, beat, prune, retire
+from jobwire.protocol.heartbeat import LEASE_S, HeartbeatSample, Work, beat, prune, retire
 from jobwire.protocol.keys import Keys
 from tests.conftest import ServerFactory
 from tests.integration.clients import PROGRAMS, everything, listening
@@ -96,7 +96,7 @@ def test_the_lease(any_server: Server, shell: SyncRedis) -> None:
     for _ in range(2):
         shell.run(beat(KEYS, ME, b"{}", 5, sample("t1")))
         for key in (ME, f"{ME}:work", f"{ME}:workers"):
-            assert LEASE - 5 <= client.ttl(key) <= LEASE == 60
+            assert LEASE_S - 5 <= client.ttl(key) <= LEASE_S == 60
             client.expire(key, 3)
 
 

@@ -17,7 +17,7 @@ from jobwire.connection.sync import SyncRedis
 from jobwire.errors import NoReply, RedisRefused, RedisUnreachable, Shutdown
 from jobwire.iterables import over_sequence
 from jobwire.protocol.iteration import (
-    STATE_TTL,
+    STATE_TTL_S,
     Cursor,
     Interrupted,
     State,
@@ -151,7 +151,7 @@ def test_a_stop_and_another_start(world: World) -> None:
     assert world.log == ["on_start", *range(7), "closed", "on_stop"]
     saved = {"ex": "1", "c": "7", "rt": "7.0", "jw_done": "7", "jw_total": "20"}
     assert world.state() == saved
-    assert STATE_TTL - 100 < world.redis.ttl(KEY) <= STATE_TTL
+    assert STATE_TTL_S - 100 < world.redis.ttl(KEY) <= STATE_TTL_S
 
     world.stopping, world.at = False, {}
     world.at[9] = world.stop
@@ -186,7 +186,7 @@ def test_what_a_periodic_save_has(world: World) -> None:
     world.run(8)
     ((state, ttl),) = found
     assert state == {"ex": "1", "c": "5", "rt": "0", "jw_done": "5", "jw_total": "8"}
-    assert STATE_TTL - 100 < ttl <= STATE_TTL
+    assert STATE_TTL_S - 100 < ttl <= STATE_TTL_S
 
 
 def test_a_run_that_is_long_enough_gives_way(world: World) -> None:
@@ -275,7 +275,7 @@ def test_cancelled_before_it_starts(world: World) -> None:
     assert world.shell.run(cancel(KEYS, JID, now=1_786_960_000)) == 1_786_960_000
     assert world.shell.run(cancel(KEYS, JID, now=1_786_960_009)) == 1_786_960_000
     assert world.state() == {"c": "null", "cancelled": "1786960000"}
-    assert STATE_TTL - 100 < world.redis.ttl(KEY) <= STATE_TTL
+    assert STATE_TTL_S - 100 < world.redis.ttl(KEY) <= STATE_TTL_S
     world.run()
     assert world.log == ["on_start", "on_cancel", "on_stop", "on_complete"]
     assert world.redis.keys("*") == []
@@ -307,7 +307,7 @@ def test_a_state_of_sidekiqs(world: World) -> None:
 def test_a_cursor_that_is_no_json(world: World) -> None:
     """ITER-1: a failure that says what to do, rather than all from the beginning."""
     world.redis.hset(KEY, mapping={"ex": "3", "c": "{oops"})
-    with pytest.raises(UnreadableState, match=r"'\{oops', which is no JSON .* delete the state"):
+    with pytest.raises(UnreadableState, match=r"'\{oops', which is not JSON .* delete the state"):
         world.run()
     assert world.state() == {"ex": "3", "c": "{oops"}
 
@@ -341,7 +341,7 @@ def test_redis_away_while_it_runs(
         world.run()
     assert world.items == list(range(12))
     assert world.state()["c"] == "12"
-    assert "cannot save how far the iteration is, so it goes on" in caplog.text
+    assert "cannot save the state of the iteration, so the job goes on" in caplog.text
     assert len(caplog.records) <= 8  # at 5 s, then each second from 8 s on
 
 

@@ -74,7 +74,7 @@ def test_a_due_job_is_moved(
     )
     client.zadd(zset, {text: NOW - 1})
     result = promote(shell, zset, generation=generation)
-    assert (result.seen, result.moved, list(result.buried)) == (1, 1, [])
+    assert (result.seen, result.moved, list(result.killed)) == (1, 1, [])
     assert everything(any_server) == {
         b"queues": {b"low"},
         b"queue:low": [text[:-1] + b',"enqueued_at":' + stamp + b"}", b"waiting"],
@@ -131,12 +131,12 @@ def test_bad_members_are_buried_and_block_nobody(any_server: Server, shell: Sync
     client.zadd("retry", dict.fromkeys(BAD.values(), 1) | {payload(1): 2})
     result = promote(shell, "retry")
     assert (result.seen, result.moved) == (len(BAD) + 1, 1)
-    assert {member for member, _ in result.buried} == set(BAD.values())
-    assert {error.rule for _, error in result.buried} == {"EXEC-3", "EXEC-4", "PAY-3", "SCHED-9"}
+    assert {member for member, _ in result.killed} == set(BAD.values())
+    assert {error.rule for _, error in result.killed} == {"EXEC-3", "EXEC-4", "PAY-3", "SCHED-9"}
     graves = dict(client.zrange("dead", 0, -1, withscores=True))
     no_objects = dict(client.zrange("jobwire:unreadable", 0, -1, withscores=True))
     assert graves | no_objects == dict.fromkeys(BAD.values(), NOW)
-    assert set(no_objects) == {member for member, error in result.buried if error.rule == "EXEC-4"}
+    assert set(no_objects) == {member for member, error in result.killed if error.rule == "EXEC-4"}
     assert client.llen("queue:low") == 1
     assert not client.exists("retry", "queue:", "queue:5")
 
@@ -176,7 +176,7 @@ def test_promoters_race_harmlessly(any_server: Server) -> None:
         moved = buried = 0
         while (result := promote(shell, limit=20)).seen:
             moved += result.moved
-            buried += len(result.buried)
+            buried += len(result.killed)
         shell.close()
         return moved, buried
 
@@ -207,7 +207,7 @@ def test_promoters_of_the_other_kind_are_no_harm(any_server: Server, shell: Sync
         except StopIteration as done:
             return done.value
 
-    assert shell.run(rest()) == Promoted(seen=2, moved=0, buried=[])
+    assert shell.run(rest()) == Promoted(seen=2, moved=0, killed=[])
     assert everything(any_server) == {}
 
 

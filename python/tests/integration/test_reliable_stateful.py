@@ -29,7 +29,7 @@ from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.reliable import (
-    REMEMBER_RETURNED,
+    REMEMBER_RETURNED_S,
     fetch,
     put_back,
     recover,
@@ -233,7 +233,7 @@ class Fleet(RuleBasedStateMachine):
     @rule()
     def three_days_pass(self) -> None:
         """Whoever looks for the dead then forgets all counts."""
-        self.now += REMEMBER_RETURNED + 1
+        self.now += REMEMBER_RETURNED_S + 1
         for name in OWNERS:
             self.wake(name)  # so that nothing is recovered just now
         self.run(recover(KEYS, own=OWNERS[0], now=self.now))

@@ -24,8 +24,8 @@ from jobwire.protocol.payload import decode
 from jobwire.protocol.poison import MAX_RECOVERIES, poisoned
 from jobwire.protocol.promotion import promote_batch
 from jobwire.protocol.reliable import (
-    MOVES,
-    REMEMBER_RETURNED,
+    MOVES_PER_CALL,
+    REMEMBER_RETURNED_S,
     fetch,
     put_back,
     read_fetched,
@@ -37,7 +37,7 @@ from jobwire.protocol.reliable import (
     script_requeue,
     script_retry,
 )
-from jobwire.protocol.stats import DAY_TTL, Deliveries, count, deliveries
+from jobwire.protocol.stats import DAY_TTL_S, Deliveries, count, deliveries
 from jobwire.protocol.wire import Batch, Op, Script, Step
 from tests.conftest import ServerFactory
 from tests.integration.clients import PROGRAMS, everything, listening
@@ -277,7 +277,7 @@ def test_done_counts_and_forgets(shell: Shell) -> None:
     assert lost == []
     assert shell.plain.hgetall(PRIVATE) == {b"3:q": b"c"}
     assert shell.numbers() == {"processed": 2, f"processed:{DAY}": 2}
-    assert DAY_TTL - 5 <= shell.plain.ttl(f"stat:processed:{DAY}") <= DAY_TTL == 157_680_000
+    assert DAY_TTL_S - 5 <= shell.plain.ttl(f"stat:processed:{DAY}") <= DAY_TTL_S == 157_680_000
     assert shell.plain.ttl("stat:processed") == -1
 
 
@@ -291,7 +291,7 @@ def test_done_counts_failures(shell: Shell) -> None:
         "failed": 1,
         f"failed:{DAY}": 1,
     }
-    assert shell.plain.ttl(f"stat:failed:{DAY}") > DAY_TTL - 5
+    assert shell.plain.ttl(f"stat:failed:{DAY}") > DAY_TTL_S - 5
 
 
 def test_done_leaves_what_others_own(shell: Shell) -> None:
@@ -561,8 +561,8 @@ def test_returns_are_counted_until_an_execution_ends(shell: Shell, name: str) ->
     shell.push("q", BINARY, b"another")
     fetched = shell.run(fetch(KEYS, ME, ["q"], count=2, sequence=9))
     assert [held.returned for held in fetched.jobs] == [3, 0]
-    assert shell.plain.ttl(KEYS.returned) > REMEMBER_RETURNED - 5
-    assert REMEMBER_RETURNED == 259_200
+    assert shell.plain.ttl(KEYS.returned) > REMEMBER_RETURNED_S - 5
+    assert REMEMBER_RETURNED_S == 259_200
     shell.step(outcome(name, fetched.jobs[0].field))
     assert not shell.plain.exists(KEYS.returned, KEYS.returned_at)
 
@@ -583,7 +583,7 @@ def test_recovered_jobs_count_as_started(shell: Shell) -> None:
     assert shell.plain.hgetall(KEYS.returned) == {name: b"1", name + b":recovered": b"1"}
     assert shell.plain.zrange(KEYS.returned_at, 0, -1, withscores=True) == [(name, NOW)]
     for key in (KEYS.returned, KEYS.returned_at):
-        assert REMEMBER_RETURNED - 5 < shell.plain.ttl(key) <= REMEMBER_RETURNED
+        assert REMEMBER_RETURNED_S - 5 < shell.plain.ttl(key) <= REMEMBER_RETURNED_S
     shell.live()
     [held] = shell.run(fetch(KEYS, ME, ["q"], count=1, sequence=2)).jobs
     assert (held.returned, held.recovered) == (1, 1)
@@ -645,9 +645,9 @@ def test_each_job_is_remembered_for_its_own_time(shell: Shell) -> None:
     shell.plain.delete(KEYS.queue("q"))
     fields = shell.hold(b"again", first=7) + shell.hold(b"new", first=8)
     shell.run(put_back(KEYS, ME, fields, started=True, now=NOW + 5))
-    shell.run(recover(KEYS, own="other", now=NOW + REMEMBER_RETURNED - 1))
+    shell.run(recover(KEYS, own="other", now=NOW + REMEMBER_RETURNED_S - 1))
     assert shell.plain.zcard(KEYS.returned_at) == 3
-    shell.run(recover(KEYS, own="other", now=NOW + REMEMBER_RETURNED))
+    shell.run(recover(KEYS, own="other", now=NOW + REMEMBER_RETURNED_S))
     kept = {digest(b"again").encode(), digest(b"new").encode()}
     assert set(shell.plain.zrange(KEYS.returned_at, 0, -1)) == kept
     assert set(shell.plain.hkeys(KEYS.returned)) == kept | {each + b":recovered" for each in kept}
@@ -660,7 +660,7 @@ def test_any_number_is_forgotten_at_once(shell: Shell) -> None:
     shell.plain.delete(ME)
     shell.run(recover(KEYS, own="other", now=NOW))
     assert shell.plain.zcard(KEYS.returned_at) == 2_500
-    shell.run(recover(KEYS, own="other", now=NOW + REMEMBER_RETURNED))
+    shell.run(recover(KEYS, own="other", now=NOW + REMEMBER_RETURNED_S))
     assert not shell.plain.exists(KEYS.returned, KEYS.returned_at)
 
 
@@ -669,14 +669,14 @@ def test_any_number_is_forgotten_at_once(shell: Shell) -> None:
 
 def test_recovery_of_many_is_done_in_steps(shell: Shell) -> None:
     """REL-4: in the order of the fetch, and no call of a script keeps the server for long."""
-    texts = [b"%d" % number for number in range(MOVES * 2 + 7)]
+    texts = [b"%d" % number for number in range(MOVES_PER_CALL * 2 + 7)]
     shell.hold(*texts)
     shell.plain.delete(ME)
     with listening(shell.server) as heard:
         assert shell.run(recover(KEYS, own="other", now=NOW)) == {ME: len(texts)}
         calls = [line for line in heard() if line.name == "EVALSHA" and not line.by_script]
     assert shell.queue("q") == texts
-    assert max(len(call.words) for call in calls) < 3 * MOVES
+    assert max(len(call.words) for call in calls) < 3 * MOVES_PER_CALL
     assert shell.run(deliveries(KEYS)).recovered == len(texts)
 
 
@@ -891,8 +891,8 @@ def test_counters(shell: Shell) -> None:
         "failed": 1,
         f"failed:{DAY}": 1,
     }
-    assert shell.plain.ttl(f"stat:processed:{DAY}") > DAY_TTL - 5
-    assert shell.plain.ttl(f"stat:failed:{DAY}") > DAY_TTL - 5
+    assert shell.plain.ttl(f"stat:processed:{DAY}") > DAY_TTL_S - 5
+    assert shell.plain.ttl(f"stat:failed:{DAY}") > DAY_TTL_S - 5
 
 
 # keys

@@ -105,7 +105,7 @@ def test_a_failed_job_makes_the_drain_raise(server: Server) -> None:
         with pytest.raises(ValueError, match="first") as caught:
             worker.drain()
         assert "broken" in caught.value.__notes__[0]
-        assert "2 failed in all" in caught.value.__notes__[0]
+        assert "2 failed in total" in caught.value.__notes__[0]
         assert server.client().zcard("retry") == 2
         worker.drain()
         assert worker.promote() == 2

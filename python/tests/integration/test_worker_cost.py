@@ -21,9 +21,9 @@ from harness.servers import Server, wait_until
 from jobwire import App, Client
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.dead_set import DeadSetLimits
-from jobwire.protocol.heartbeat import PERIOD
+from jobwire.protocol.heartbeat import BEAT_INTERVAL_S
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.promotion import AVERAGE_INTERVAL, BATCH
+from jobwire.protocol.promotion import BATCH, POLL_INTERVAL_S
 from jobwire.protocol.reliable import fetch, read_fetched, script_fetch
 from jobwire.protocol.retry import Retry
 from jobwire.protocol.wire import command, once
@@ -255,7 +255,7 @@ def test_an_idle_worker_is_hardly_seen(server: Server) -> None:
         idle = time.monotonic() - began
         names = [each["name"] for each in client.client_list()]
     # Its share of a minute, and a beat or two more, which do not come evenly.
-    assert counts.sent <= IDLE_A_MINUTE * (idle + 2 * PERIOD) / 60, counts
+    assert counts.sent <= IDLE_A_MINUTE * (idle + 2 * BEAT_INTERVAL_S) / 60, counts
     assert "brpop" not in counts
     ours = [name for name in names if name.startswith("jobwire-")]
     assert 0 < len(ours) <= IDLE_CONNECTIONS, names
@@ -272,7 +272,7 @@ def test_beats_and_looks_come_to_a_bounded_number_a_minute(server: Server) -> No
             for zset in (KEYS.retry, KEYS.schedule):
                 look._look(zset)
             look._next_wait()
-    each_minute = 60 / PERIOD * beats.sent + 60 / AVERAGE_INTERVAL * looks.sent
+    each_minute = 60 / BEAT_INTERVAL_S * beats.sent + 60 / POLL_INTERVAL_S * looks.sent
     fetches = (
         60 / DEFAULT_TIMINGS.fetch_safety_interval * 10
     )  # and what a script that finds nothing calls

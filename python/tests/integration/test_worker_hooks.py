@@ -391,7 +391,7 @@ def test_an_error_at_startup_ends_the_worker_before_it_takes_a_job(server: Serve
 
 
 def test_there_is_no_other_event() -> None:
-    with pytest.raises(ConfigError, match="'start': there is startup, quiet"):
+    with pytest.raises(ConfigError, match="unknown event 'start'; expected one of startup, quiet"):
         App().on("start")  # type: ignore[arg-type]
 
 

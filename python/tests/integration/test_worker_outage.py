@@ -223,7 +223,7 @@ def test_orphans_of_any_kind_of_queue_are_recovered(
     }
     assert client.hlen("jobwire:private:h:2:y") == 2  # what is no entry stays
     assert b"h:1:x" not in client.smembers("jobwire:owners")
-    assert len(lines(caplog, "which died")) == 2
+    assert len(lines(caplog, "of dead process")) == 2
     assert lines(caplog, "bug") == []
 
 

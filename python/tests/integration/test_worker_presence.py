@@ -16,7 +16,7 @@ import pytest
 from harness.servers import Server, wait_until
 from jobwire import App
 from jobwire.application.config import FetchMode
-from jobwire.protocol.heartbeat import PERIOD
+from jobwire.protocol.heartbeat import BEAT_INTERVAL_S
 from tests.workers import brisk, running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
@@ -44,7 +44,7 @@ def test_a_beat_is_registration_hash_and_expiry_in_one_transaction(server: Serve
     assert words == ["MULTI", "SADD", "HSET", "EXPIRE"]
     assert seen[-1].endswith(" 60")
     assert not any("EVALSHA" in line for line in seen)
-    assert PERIOD <= 10.0  # BEAT-2
+    assert BEAT_INTERVAL_S <= 10.0  # BEAT-2
 
 
 @FETCH

@@ -106,13 +106,13 @@ def test_sidekiq_reads_what_python_wrote(
     """MET-1, MET-2, MET-4: totals, average, and the histogram, over several flushes and tallies."""
     metrics = Metrics()
     for ms in (7, 25, 26, 120, 400_000):
-        metrics.tally().record("Reports::Monthly", ms, failed=False)
-    metrics.tally().record("Reports::Monthly", 3_000, failed=True)
+        metrics.for_thread().record("Reports::Monthly", ms, failed=False)
+    metrics.for_thread().record("Reports::Monthly", 3_000, failed=True)
     now = time.time()
     shell.run(metrics.flush(KEYS, now=now, generation=generation))
     for _ in range(3):
-        metrics.tally().record("Reports::Monthly", 25, failed=False)
-    metrics.tally().record("Other", 0, failed=False)
+        metrics.for_thread().record("Reports::Monthly", 25, failed=False)
+    metrics.for_thread().record("Other", 0, failed=False)
     shell.run(metrics.flush(KEYS, now=now, generation=generation))
 
     seen = driver.eval(QUERY, "Reports::Monthly")
@@ -157,7 +157,7 @@ def test_python_reads_what_sidekiq_wrote(
 
     # The same executions, counted by Python as another class: nobody can tell them apart.
     metrics = Metrics()
-    metrics.tally().record("TwinJob", slept.ms, failed=False)
+    metrics.for_thread().record("TwinJob", slept.ms, failed=False)
     at = next(
         at for at in minutes() if client.exists(histogram_key(KEYS, "SleepJob", at, generation))
     )

@@ -62,7 +62,7 @@ class Promoter:
         except StopIteration as done:
             result: Promoted = done.value
             self.moved += result.moved
-            self.buried += len(result.buried)
+            self.buried += len(result.killed)
             self._talk = self._begin()
             self._message = next(self._talk)
 

@@ -55,15 +55,15 @@ TWINS = (
         target="python/jobwire/application/aio.py",
         names={"Client": "AsyncClient", "SyncRedis": "AsyncRedis", "sync": "aio", **MANAGER},
         awaited=frozenset(["self.redis.run", "self.redis.close", "self.close"]),
-        module_doc="The asyncio client: `Client` with the words async and await.",
+        module_doc="The asyncio client, the twin of `Client`.",
         class_doc="""\
 Pushes jobs from asyncio; the twin of `Client`, which documents the parameters.
 
         async with AsyncClient("redis://localhost:6379/0") as client:
             await client.push("HardJob", [1, "two"], queue="critical")
 
-    Belongs to the event loop in which it is first used. Middleware may be sync or `async def`;
-    a sync one outside of an async one has to return `call_next()` as it is. [PUSH-7]
+    It belongs to the event loop in which it is first used. Middleware may be sync or `async def`;
+    sync middleware outside an async one must return `call_next()` unchanged. [PUSH-7]
     """,
     ),
     Twin(
@@ -77,7 +77,7 @@ Pushes jobs from asyncio; the twin of `Client`, which documents the parameters.
             **MANAGER,
         },
         awaited=frozenset(["self.redis.run", "self.redis.close", "self.close", "self._run"]),
-        module_doc="The asyncio inspector: `Inspector` with the words async and await.",
+        module_doc="The asyncio inspector, the twin of `Inspector`.",
         class_doc="""\
 Looks at queues, sets and processes from asyncio; the twin of `Inspector`, which documents
     the parameters.

@@ -80,7 +80,7 @@ def test_others_are_refused_by_path_and_value(args: list[Any], path: str, proble
 @pytest.mark.parametrize("args", ["abc", b"abc", bytearray(b"abc"), 5, None, {"a": 1}, {1}, True])
 def test_args_have_to_be_a_list(args: object) -> None:
     """PAY-12: a text is a sequence too, but never meant as one argument per letter."""
-    with pytest.raises(InvalidJob, match=r"is not a list; put a single argument in one.*PAY-12"):
+    with pytest.raises(InvalidJob, match=r"is not a list; write a single argument as.*PAY-12"):
         check_args(args)
 
 

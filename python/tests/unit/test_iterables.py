@@ -169,14 +169,16 @@ def test_rows_that_do_not_go_on(rows: list[tuple[int]]) -> None:
         key=lambda row: row[0],
         page=2,
     )
-    with pytest.raises(ValueError, match="rows do not go on after the key 3; return those"):
+    with pytest.raises(ValueError, match="no row follows the key 3; `fetch` must return"):
         list(itertools.islice(found, 10))
 
 
 @pytest.mark.parametrize("value", ["x", -1, 1.5, {"page": 1}, True])
 def test_a_cursor_of_something_else(value: Any) -> None:
     cursor = Cursor(State(1, encode(value)))
-    with pytest.raises(ValueError, match="which is no index; a job goes through one thing only"):
+    with pytest.raises(
+        ValueError, match="which is not an index; a job can iterate over one source"
+    ):
         next(over_sequence(cursor, [1]))
 
 

@@ -35,14 +35,14 @@ def no_cursor(*, cursor: Cursor) -> Iterator[object]:
 @pytest.mark.parametrize(
     ("function", "options", "problem"),
     [
-        (len, {}, "len never yields; yield where to begin again before each item, or make it"),
+        (len, {}, "len never yields; yield a cursor before each item, or define it"),
         (coroutine, {}, "coroutine never yields"),
         (no_cursor, {}, r"no parameter for its cursor; write def no_cursor\(cursor, \.\.\.\)"),
-        (rebuild, {"max_runtime": 0}, "max_runtime is 0; give seconds, more than 0"),
+        (rebuild, {"max_runtime": 0}, "max_runtime is 0; give seconds above 0"),
         (rebuild, {"max_runtime": True}, "max_runtime is True"),
         (rebuild, {"max_runtime": math.nan}, "max_runtime is nan"),
         (rebuild, {"on_stop": 1}, "on_stop is 1; give a function"),
-        (rebuild, {"on_stop": coroutine}, "on_stop is async, the job is not; make both the same"),
+        (rebuild, {"on_stop": coroutine}, "on_stop is async but the job is not; make both"),
     ],
 )
 def test_what_is_no_iterable_job(function: Any, options: Any, problem: str) -> None:

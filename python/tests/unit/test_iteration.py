@@ -42,7 +42,7 @@ def test_a_cursor_comes_back(value: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        ((1, 2), r"cursor \(1, 2\) later: cursor: \(1, 2\) is tuple, which JSON does not have"),
+        ((1, 2), r"cursor \(1, 2\): cursor: \(1, 2\) is tuple, for which JSON has no type"),
         (math.nan, "nan has no JSON form"),
         ({"at": date(2026, 1, 1)}, r"cursor\['at'\]: .* is date"),
         ({1: 2}, "keys must be str"),

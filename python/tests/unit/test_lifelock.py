@@ -152,7 +152,7 @@ def test_what_is_left_does_not_pile_up(mine: LifeLock, directory: Path) -> None:
     for path in (old, new):
         path.touch()
     for path in (old, directory / mine._name):
-        os.utime(path, (0, time.time() - lifelock.KEEP - 60))
+        os.utime(path, (0, time.time() - lifelock.KEEP_S - 60))
     another = LifeLock(ODD, scope="here", directory=directory)
     another.hold()
     assert {path.name for path in directory.iterdir()} == {new.name, mine._name, another._name}

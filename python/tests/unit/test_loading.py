@@ -55,7 +55,7 @@ def test_in_a_package() -> None:
     [
         ("gone_c:app", None, "no module 'gone_c'"),
         ("gone_c.py:app", None, "no file 'gone_c.py'"),
-        (".", None, "'.' is a directory, but only a module can be imported"),
+        (".", None, "'.' is a directory, not a module"),
         ("", None, "no module is named"),
         (":app", None, "no module is named"),
         ("..x:app", None, "no module is named"),

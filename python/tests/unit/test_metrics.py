@@ -13,7 +13,7 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import (
     BOUNDS,
     Metrics,
-    Tally,
+    ThreadMetrics,
     Totals,
     histogram_key,
     mark_deploy,
@@ -52,7 +52,7 @@ def test_names_of_sidekiq_7() -> None:
 )
 def test_the_counter_of_a_duration(ms: float, index: int) -> None:
     """MET-2: the first whose bound is greater than the whole milliseconds."""
-    tally = Tally()
+    tally = ThreadMetrics()
     tally.record("A", ms, failed=False)
     histogram = tally.numbers()["A"][3:]
     assert (len(histogram), histogram[index], sum(histogram)) == (26, 1, 1)
@@ -93,7 +93,7 @@ def words(op: Op[Any]) -> list[tuple[Arg, ...]]:
 def test_a_flush() -> None:
     """MET-1, MET-2, MET-3: failures have no duration; nothing is said of what did not happen."""
     metrics = Metrics()
-    one, other = metrics.tally(), metrics.tally()
+    one, other = metrics.for_thread(), metrics.for_thread()
     one.record("A", 25, failed=False)
     other.record("A", 25.9, failed=False)
     other.record("B", 700, failed=True)
@@ -122,7 +122,7 @@ def test_a_flush() -> None:
 def test_a_flush_beside_sidekiq_7() -> None:
     """MET-4: minute and histogram twice, ten minutes once."""
     metrics = Metrics()
-    metrics.tally().record("A", 25, failed=False)
+    metrics.for_thread().record("A", 25, failed=False)
     keys = [each[1] for each in words(metrics.flush(KEYS, now=NOW, generation=7))]
     assert list(dict.fromkeys(keys)) == [
         *("h|A-4-8:4", "A-04-08:4", "j|250204|8:04", "j|250204|8:0", "j|20250204|8:4")
@@ -140,7 +140,7 @@ def test_a_flush_beside_sidekiq_7() -> None:
 def test_what_a_failed_flush_keeps(error: Exception, kept: bool) -> None:
     """MET-1: everything, unless the server did all but what it cannot do."""
     metrics = Metrics()
-    metrics.tally().record("A", 25, failed=False)
+    metrics.for_thread().record("A", 25, failed=False)
     flush = metrics.flush(KEYS, now=NOW)
     next(flush)
     with pytest.raises(type(error)):
@@ -151,9 +151,9 @@ def test_what_a_failed_flush_keeps(error: Exception, kept: bool) -> None:
 def test_threads_record_while_another_flushes() -> None:
     """MET-1: every execution is counted once, without a lock."""
     metrics, each, names = Metrics(), 20_000, ("A", "B", "C")
-    tallies = [metrics.tally() for _ in range(4)]
+    tallies = [metrics.for_thread() for _ in range(4)]
 
-    def work(tally: Tally) -> None:
+    def work(tally: ThreadMetrics) -> None:
         for number in range(each):
             tally.record(names[number % 3], number % 100, failed=number % 10 == 0)
 

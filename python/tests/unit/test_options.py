@@ -142,7 +142,7 @@ def test_capsules_are_added_to_the_one_of_q_and_c() -> None:
     both = settings("-q", "a", "-c", "2", "--capsule", "slow=3 b c,2").worker()
     assert list(both.capsules) == ["default", "slow"]
     assert both.concurrency == 5
-    with pytest.raises(ConfigError, match="'default'; it is named twice"):
+    with pytest.raises(ConfigError, match="'default'; define it in one place"):
         settings("-q", "a", "--capsule", "default=1 b").worker()
     with pytest.raises(ConfigError, match="'slow' is named twice"):
         settings("--capsule", "slow=1 b", "--capsule", "slow=1 c")

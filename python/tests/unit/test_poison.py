@@ -12,7 +12,7 @@ from jobwire.protocol.times import Generation
 
 NOW = 1_795_192_067.25
 TEXT = b'{"retry":5,"queue":"q","class":"Killer","args":[1.50,12345678901234567890],"dead":false'
-MESSAGE = b"not run again: 4 processes died while they held this job, and 3 are the limit"
+MESSAGE = b"not run again: 4 processes died while they held this job; the limit is 3"
 ERROR = b',"error_message":"%s","error_class":"jobwire.PoisonPill"' % MESSAGE
 
 

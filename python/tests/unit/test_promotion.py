@@ -102,7 +102,7 @@ def test_a_batch_without_due_members_is_one_question() -> None:
     assert steps == [
         Command(("ZRANGE", "n:retry", "-inf", NOW, "BYSCORE", "LIMIT", 0, 7)),
     ]
-    assert (result.seen, result.moved, list(result.buried)) == (0, 0, [])
+    assert (result.seen, result.moved, list(result.killed)) == (0, 0, [])
 
 
 def test_a_batch_moves_all_in_one_script() -> None:
@@ -117,7 +117,7 @@ def test_a_batch_moves_all_in_one_script() -> None:
     assert list(script.args[0::4]) == due
     assert list(script.args[1::4]) == [1, 2, 1]
     assert list(script.args[2::4]) == ["a", "b", "a"]
-    assert (result.seen, result.moved, list(result.buried)) == (3, 1, [])
+    assert (result.seen, result.moved, list(result.killed)) == (3, 1, [])
     assert (result.stuck, result.taken) == (1, 1)
 
 
@@ -137,7 +137,7 @@ def test_a_bad_member_does_not_keep_the_others() -> None:
     trim = (NOW, NOW - 15_552_000, 5)
     assert [list(step.args) for step in scripts[1:]] == [[*trim, b"\xff", b"{"], [*trim, b"[]"]]
     assert (result.seen, result.moved, result.stuck, result.taken) == (4, 1, 0, 2)
-    assert [member for member, _ in result.buried] == [b"\xff"]
+    assert [member for member, _ in result.killed] == [b"\xff"]
 
 
 @pytest.mark.parametrize(

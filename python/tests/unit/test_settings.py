@@ -86,7 +86,7 @@ def test_a_named_environment_without_a_section_is_noted(settle: Resolve) -> None
     assert settle(text).notes == []
     (note,) = settle(text, APP_ENV="prodution").notes
     assert "'prodution'" in note
-    assert "there are production" in note
+    assert "its sections are production" in note
 
 
 # -- variables
@@ -145,8 +145,8 @@ def test_an_empty_variable_is_none(settle: Resolve) -> None:
         ),
         ({"JOBWIRE_CONCURRENCY": "0"}, "JOBWIRE_CONCURRENCY: concurrency: 0 is less than 1"),
         ({"JOBWIRE_TIMEOUT": "nan"}, "JOBWIRE_TIMEOUT: timeout: nan is not"),
-        ({"JOBWIRE_PRECISE": "maybe"}, "precise: 'maybe' is neither true nor false"),
-        ({"JOBWIRE_LOG_LEVEL": "loud"}, "log_level: 'loud' is none of 'debug', 'info'"),
+        ({"JOBWIRE_PRECISE": "maybe"}, "precise: 'maybe' is not true or false"),
+        ({"JOBWIRE_LOG_LEVEL": "loud"}, "log_level: 'loud' is not one of 'debug', 'info'"),
         ({"JOBWIRE_QUEUES": "a,x"}, "JOBWIRE_QUEUES: queue 'a,x'"),
         ({"JOBWIRE_CAPSULES": "a=1 b; a=1 c"}, "JOBWIRE_CAPSULES: capsule 'a' is named twice"),
         ({"JOBWIRE_CONCURENCY": "5"}, "JOBWIRE_CONCURENCY: .*did you mean JOBWIRE_CONCURRENCY"),
@@ -214,12 +214,12 @@ def test_rubys_file_is_used_only_if_named(settle: Resolve) -> None:
         ("jobwire.toml", "tag = x", r"jobwire.toml: not TOML: .*line 1"),
         ("jobwire.yml", "tag: [\n", r"jobwire.yml:2: not YAML: "),
         ("jobwire.yml", "tag: a\x00b\n", r"jobwire.yml: not YAML: "),
-        ("jobwire.yml", "- a\n- b\n", "jobwire.yml:1: the file holds no mapping"),
+        ("jobwire.yml", "- a\n- b\n", "jobwire.yml:1: the file is not a mapping"),
         ("jobwire.yml", "\ntag: !ruby/object:Shop {}\n", "jobwire.yml:2: "),
         ("jobwire.yml", "tag: !!python/object/apply:os.getcwd []\n", "jobwire.yml:1: "),
-        ("jobwire.yml", "tag: a\ntimeout: 1\ntag: b\n", "jobwire.yml:3: tag stands on line 1"),
-        ("jobwire.yml", "5: a\n", "jobwire.yml:1: the key '5' is not text"),
-        ("jobwire.yml", "labels: &a [*a]\n", "jobwire.yml:1: an alias holds itself"),
+        ("jobwire.yml", "tag: a\ntimeout: 1\ntag: b\n", "jobwire.yml:3: tag is already on line 1"),
+        ("jobwire.yml", "5: a\n", "jobwire.yml:1: the key '5' is not a string"),
+        ("jobwire.yml", "labels: &a [*a]\n", "jobwire.yml:1: an alias contains itself"),
         ("pyproject.toml", "[project]\nname = 'x'\n", r"has no table \[tool.jobwire\]"),
     ],
 )
@@ -338,7 +338,7 @@ def test_ways_to_write_queues(settle: Resolve, queues: str, expected: dict[str, 
 
 WRONG: list[tuple[str, str]] = [
     ("concurency: 5", ":1: concurency: no such setting; did you mean concurrency?"),
-    ("xyz: 5", ":1: xyz: no such setting; there are app, redis, queues"),
+    ("xyz: 5", ":1: xyz: no such setting; expected one of app, redis, queues"),
     ("dead_max_jobs: 5", ":1: dead_max_jobs: no such setting; Sidekiq's .* is dead_limit here"),
     ("tag: a\nconcurrency: five", ":2: concurrency: 'five' is not a whole number"),
     ("concurrency: '5'", ":1: concurrency: '5' is not a whole number"),
@@ -348,20 +348,20 @@ WRONG: list[tuple[str, str]] = [
     ("concurrency: [5]", r":1: concurrency: \[5\] is not a whole number"),
     ("timeout: soon", ":1: timeout: 'soon' is not a number of seconds"),
     ("timeout: .inf", ":1: timeout: inf is not a number of seconds"),
-    ("precise: 1", ":1: precise: 1 is neither true nor false"),
-    ("tag: 2001-13-45", ":1: '2001-13-45' is no value of YAML; put it in quotes"),
-    ("tag: 5", ":1: tag: 5 is not text; put it in quotes"),
-    ("labels: [on]", ":1: labels: True is not text; put it in quotes"),
+    ("precise: 1", ":1: precise: 1 is not true or false"),
+    ("tag: 2001-13-45", ":1: '2001-13-45' is not a YAML value; put it in quotes"),
+    ("tag: 5", ":1: tag: 5 is not a string; put it in quotes"),
+    ("labels: [on]", ":1: labels: True is not a string; put it in quotes"),
     ("labels: 5", ":1: labels: 5 is not a list"),
-    ("queues: [5]", ":1: queues: 5 is not text; put it in quotes"),
-    ("queues: 5", ":1: queues: 5 is not queue names"),
+    ("queues: [5]", ":1: queues: 5 is not a string; put it in quotes"),
+    ("queues: 5", ":1: queues: 5 is not a mapping of queue names to weights"),
     ("queues: []", ":1: queues: a capsule needs at least one"),
     ("queues: [[a, x]]", ":1: queues: weight 'x' of 'a' is not a whole number"),
     ("queues: [[a, -1]]", ":1: queues: weight -1 of 'a'"),
-    ("queues: [[a, 1, 2]]", r":1: queues: \['a', 1, 2\] does not read \[NAME, WEIGHT\]"),
+    ("queues: [[a, 1, 2]]", r":1: queues: \['a', 1, 2\] is not of the form \[NAME, WEIGHT\]"),
     ("queues: ['a,x']", ":1: queue 'a,x': the weight 'x'"),
-    ("capsules: 5", ":1: capsules: 5 does not read NAME: "),
-    ("capsules:\n  mail: 5", ":2: capsule 'mail' does not read"),
+    ("capsules: 5", ":1: capsules: 5 is not of the form NAME: "),
+    ("capsules:\n  mail: 5", ":2: capsule 'mail' is not of the form"),
     (
         "capsules:\n  mail:\n    queue: [a]",
         ":3: capsule 'mail': queue: no such setting; did you mean queues?",
@@ -525,7 +525,7 @@ def test_sidekiqs_own_file(settle: Resolve) -> None:
     assert settings["log_level"] == "info"
     ignored = " ".join(settings.notes)
     for name in ("require", "logfile", "strict", "scheduler"):
-        assert f"{name} means nothing here; ignored" in ignored
+        assert f"{name} has no meaning for jobwire; ignored" in ignored
     assert len(settings.notes) == 4
     assert settings.values["timeout"].source == "sidekiq.yml:5"
 
@@ -555,7 +555,7 @@ def test_a_misspelt_setting_is_refused_there_too(settle: Resolve, name: str) -> 
 
 def test_keys_of_gems_are_not(settle: Resolve) -> None:
     (note,) = settle("web_password: x\n", "sidekiq.yml").notes
-    assert note == "sidekiq.yml:1: web_password means nothing here; ignored"
+    assert note == "sidekiq.yml:1: web_password has no meaning for jobwire; ignored"
 
 
 # -- what the settings come to

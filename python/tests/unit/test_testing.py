@@ -160,7 +160,7 @@ def test_fakes_nest_and_end_whatever_happens(shop: Shop) -> None:
             raise ZeroDivisionError
         shop.hard.enqueue(3)
     assert [[job.args[0] for job in jobs] for jobs in (outer, inner)] == [[1, 3], [2]]
-    assert shop.app.transport.diverted == []
+    assert shop.app.transport.overrides == []
 
 
 def test_each_application_has_its_own(shop: Shop) -> None:
@@ -532,7 +532,9 @@ def test_a_sync_client_refuses_async_middleware(shop: Shop, jobs: Jobs) -> None:
     for chain in ([mark], [pass_on, mark], [mark, pass_on]):
         shop.app.client_middleware.clear()
         shop.app.client_middleware += chain
-        with pytest.raises(ConfigError, match=r"mark at .* is async, so only asyncio"):
+        with pytest.raises(
+            ConfigError, match=r"mark at .* is async, so it works only with asyncio"
+        ):
             shop.hard.enqueue(1)
         with pytest.raises(ConfigError, match="is async"):
             shop.hard.enqueue_bulk([[1]])
@@ -551,7 +553,7 @@ def test_sync_middleware_has_to_return_the_promise_of_an_async_one(shop: Shop, j
 
     async def main() -> None:
         shop.app.client_middleware += [looks, mark]
-        with pytest.raises(ConfigError, match=r"looks at .* has to return call_next\(\) as it is"):
+        with pytest.raises(ConfigError, match=r"looks at .* must return call_next\(\) unchanged"):
             await shop.hard.aenqueue(1)
         shop.app.client_middleware.clear()
         shop.app.client_middleware += [fails, mark]

@@ -1,4 +1,4 @@
-"""The thread that keeps the lease, shows what runs, and looks after the dead. [BEAT-1] [REL-5]"""
+"""The heartbeat thread: renews the lease, shows running jobs, recovers jobs. [BEAT-1] [REL-5]"""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ _log = logging.getLogger("jobwire.worker")
 
 
 class HeartbeatThread:
-    """Beats at once when started, then every ten seconds.
+    """Beats once at its start, then every ten seconds.
 
     Args:
-        redis: Where.
+        redis: The Redis to use.
         keys: Key names.
-        identity: Who.
-        info: Returns the static part of the heartbeat.
-        concurrency: Jobs at a time.
-        works: Returns what runs now.
-        quiet: Returns whether fetching has stopped.
-        on_signal: Called with the name of a signal that somebody sent through Redis. [SIG-4]
-        on_beat: Called with every beat, for what else has to be done regularly.
-        recovers: Whether to put back jobs of dead processes. [REL-4]
-        timings: How often it beats.
+        identity: Identity of this process.
+        info: The static part of the heartbeat.
+        concurrency: Number of jobs that the process runs at the same time.
+        works: Returns the running jobs, by thread id.
+        quiet: Returns True if fetching has stopped.
+        on_signal: Called with the name of a signal that came through Redis. [SIG-4]
+        on_beat: Called with every beat, for other regular work.
+        recovers: True to put back jobs of dead processes. [REL-4]
+        timings: Intervals and timeouts.
 
     Attributes:
-        turned: When its thread last came round, monotonic seconds: what it does may fail, as when
-            Redis is away, but has to end.
+        turned: Monotonic time at which the last round of the thread began. A round may fail, for
+            example if Redis is down, but it must end.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class HeartbeatThread:
     def start(self) -> None:
         """Beat once, raising if Redis cannot be used, then start the thread."""
         if self._recovers:
-            self._life.hold()  # before there is anything that could be recovered
+            self._life.hold()  # before the process holds jobs that others could recover
         try:
             self.beat()
             self._look_after()
@@ -97,14 +97,14 @@ class HeartbeatThread:
         with self._one_at_a_time:
             if self._stop.is_set():
                 return
-            asked = time.perf_counter()
+            sent_at = time.perf_counter()
             self._redis.run(once(command("PING")))
             sample = HeartbeatSample(
                 now=time.time(),
                 works=self._works(),
                 quiet=self._quiet(),
                 rss=rss(),
-                rtt_us=int((time.perf_counter() - asked) * 1e6),
+                rtt_us=int((time.perf_counter() - sent_at) * 1e6),
             )
             signal = self._redis.run(
                 beat(self._keys, self._identity, self._info, self._concurrency, sample)
@@ -113,17 +113,17 @@ class HeartbeatThread:
             self._on_signal(signal)
 
     def close(self) -> None:
-        """Stop beating and leave the list of processes. [BEAT-7]"""
+        """Stop beating and leave the set of processes. [BEAT-7]"""
         self._stop.set()
         try:
-            with self._one_at_a_time:  # a beat under way would put us back on the list
+            with self._one_at_a_time:  # a beat under way would add the process again
                 self._redis.run(retire(self._keys, self._identity))
                 if self._recovers:
                     self._redis.run(resign(self._keys, self._identity, now=time.time()))
                     self._life.release()
         finally:
             if self._thread.is_alive():
-                # Or what it looks after would open connections again.
+                # Otherwise the thread might open connections again.
                 self._thread.join(self._timings.heartbeat_stop_timeout)
 
     def _run(self) -> None:
@@ -138,7 +138,7 @@ class HeartbeatThread:
         if self._stop.is_set():
             return
         if forgotten := self._redis.run(prune(self._keys)):
-            _log.info("forgot %d processes whose heartbeat ended", forgotten)
+            _log.info("removed %d processes whose heartbeat expired", forgotten)
         if self._recovers:
             self._recover()
 
@@ -148,20 +148,20 @@ class HeartbeatThread:
             recover(self._keys, own=self._identity, now=time.time(), ended=ended)
         )
         for identity, count in recovered.items():
-            _log.warning("put back %d jobs of process %s, which died", count, identity)
+            _log.warning("put back %d jobs of dead process %s", count, identity)
         for identity in ended:
             self._life.forget(identity)
 
     def leave_quietly(self) -> None:
-        """As `close`, when Redis may be gone."""
+        """Close, and log a failure instead of raising it."""
         try:
             self.close()
         except RedisTrouble as error:
-            _log.warning("could not leave the list of processes: %s", error)
+            _log.warning("cannot leave the set of processes: %s", error)
 
 
 def rss() -> int:
-    """Return resident memory in KiB; the peak where the system tells no more."""
+    """Return the resident memory in KiB; its peak on a system that gives only that."""
     try:
         status = Path("/proc/self/status").read_text()
     except OSError:

@@ -1,11 +1,11 @@
-"""Proof that a process of this machine has ended, so that nobody has to wait for its lease.
+"""Proof that a process of this machine has ended, so that recovery need not wait for its lease.
 
 [REL-11]
 
-A process number proves nothing: numbers are used again, and containers of one host name have
-numbers of their own. So each process holds a lock on a file that only processes on the same
-kernel see, and the kernel drops it when the last of the process's threads and forks is gone:
-whoever gets the lock knows. Stopped, suspended and hanging processes keep theirs.
+A process id is not a proof: the system uses ids again, and containers with the same host name have
+their own ids. So each process locks a file that only processes on the same kernel use. The kernel
+releases the lock when the last thread and fork of the process has ended. A process that gets the
+lock knows that the other has ended. Stopped, suspended and stuck processes keep their locks.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from urllib.parse import quote, unquote
 
 __all__ = ["LifeLock"]
 
-KEEP = 86_400.0  # seconds after which nobody needs what a process left: its lease ended long ago
+KEEP_S = 86_400.0  # after which the file of an ended process is useless: its lease ended long ago
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 _log = logging.getLogger("jobwire.worker")
 
 
 class LifeLock:
-    """The lock of one process, and a look at those of others.
+    """The lock of one process, and the test of the locks of other processes.
 
-    Where no such file can be had, nobody is ever known to have ended, and leases decide.
+    If the file cannot be made, no process is ever known to have ended, and only leases count.
 
     Args:
-        identity: Whose.
-        scope: What its work is about: names of another scope are not looked at.
-        directory: Where the files are; by default one of this user's in the system's directory
-            for temporary files.
-        boot_id: The file that names this run of the kernel.
+        identity: Identity of the process.
+        scope: Name of the Redis and namespace; files of another scope do not count.
+        directory: Directory of the files; by default a private directory of this user, inside the
+            system's directory for temporary files.
+        boot_id: The file with the id of this run of the kernel.
     """
 
     def __init__(
         self, identity: str, *, scope: str, directory: Path | None = None, boot_id: Path = BOOT_ID
     ) -> None:
-        # Of the running kernel only: on a shared file system, locks of other hosts may be lost
-        # while their owners live.
+        # Only files of the running kernel count: on a shared file system, locks of other hosts
+        # may be lost while their owners live.
         name = hashlib.sha256(f"{_boot(boot_id)}\n{scope}".encode()).hexdigest()[:16]
         self._prefix = f"{name}-"
         self._name = self._prefix + quote(identity, safe="")
@@ -59,10 +59,10 @@ class LifeLock:
         try:
             self._held = self._create(draft)
             fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Only now under the name that others look at: they never find it unlocked.
+            # Only now it gets the name that other processes test, so they never find it unlocked.
             draft.rename(self._directory / self._name)
         except OSError as error:
-            _log.debug("no lock file, so a crash is noticed by its lease: %s", error)
+            _log.debug("no lock file, so only the lease shows a crash: %s", error)
             with suppress(OSError):
                 draft.unlink()
             self._close()
@@ -70,11 +70,11 @@ class LifeLock:
             self._tidy()
 
     def release(self) -> None:
-        """Give the lock up, at the end of an orderly stop."""
+        """Release the lock, at the end of an orderly stop."""
         if self._held is not None:
             (self._directory / self._name).unlink(missing_ok=True)
             self._close()
-            with suppress(OSError):  # others are using it
+            with suppress(OSError):  # other processes use the directory
                 self._directory.rmdir()
 
     def ended(self) -> list[str]:
@@ -92,12 +92,12 @@ class LifeLock:
         ]
 
     def forget(self, identity: str) -> None:
-        """Remove what a process that has ended left behind."""
+        """Remove the file of a process that has ended."""
         with suppress(OSError):
             (self._directory / (self._prefix + quote(identity, safe=""))).unlink()
 
     def _create(self, draft: Path) -> int:
-        """Open a new file in the private directory, which another process may just remove."""
+        """Open a new file in the private directory; another process may remove the directory."""
         while True:
             self._directory.mkdir(mode=0o700, exist_ok=True)
             try:
@@ -107,11 +107,11 @@ class LifeLock:
                 continue
 
     def _tidy(self) -> None:
-        """Remove old files of all scopes, of workers that nobody came after."""
+        """Remove old files of all scopes, of workers that were never started again."""
         for name in os.listdir(self._directory):
             path = self._directory / name
-            with suppress(OSError):  # its owner, or another tidy one, was quicker
-                if time.time() - path.stat().st_mtime > KEEP and _is_free(path):
+            with suppress(OSError):  # its owner or another process has removed it
+                if time.time() - path.stat().st_mtime > KEEP_S and _is_free(path):
                     path.unlink()
 
     def _close(self) -> None:
@@ -121,7 +121,7 @@ class LifeLock:
 
 
 def _boot(boot_id: Path) -> str:
-    """Return what tells this run of the kernel from others, where there is such a thing."""
+    """Return the id of this run of the kernel; "" on a system without one."""
     try:
         return boot_id.read_text()
     except OSError:
@@ -129,21 +129,21 @@ def _boot(boot_id: Path) -> str:
 
 
 def _check_private(directory: Path) -> None:
-    """Raise if others than this user could put files there."""
-    found = directory.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise PermissionError(f"{directory} is no private directory of this user")
+    """Raise if other users could put files into the directory."""
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise PermissionError(f"{directory} is not a private directory of this user")
 
 
 def _is_free(path: Path) -> bool:
-    """Whether nobody holds the lock on a file that is still there."""
+    """True if a file exists and no process holds its lock."""
     try:
         file = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
     except OSError:
         return False
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.fstat(file).st_nlink > 0  # else its owner was just leaving in good order
+        return os.fstat(file).st_nlink > 0  # 0: its owner has just removed it, in an orderly stop
     except OSError:
         return False
     finally:

@@ -1,4 +1,4 @@
-"""The thread that promotes due jobs. [SCHED-5] to [SCHED-11]"""
+"""The poller: a thread that promotes due jobs. [SCHED-5] to [SCHED-11]"""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _log = logging.getLogger("jobwire.worker")
 
 
 class Poller:
-    """One per process; any number may run side by side.
+    """Promotes due jobs; each process has one, and any number of processes may run it.
 
     Args:
-        redis: Where.
+        redis: The Redis to use.
         keys: Key names.
-        interval: Average seconds between looks, or None for the fleet's rule. [SCHED-8]
-        precise: Whether to wake up for each member when it is due. Where the server does not
-            tell of new members, `interval` holds. [SCHED-11]
-        generation: Returns how to write times.
+        interval: Average seconds between polls, or None for the fleet's rule. [SCHED-8]
+        precise: True to wake up for each member when it is due. If the server does not notify of
+            new members, the poller uses `interval`. [SCHED-11]
+        generation: Returns the generation of the times to write.
         dead_limits: Returns the limits of the dead set at this moment.
-        timings: How long it waits between its looks.
+        timings: Intervals between polls.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Poller:
         self._thread.start()
 
     def close(self, timeout: float) -> None:
-        """Stop, between two batches at the latest. [SCHED-10]"""
+        """Stop, at the latest between two batches. [SCHED-10]"""
         self._stop.set()
         self._thread.join(timeout)
 
@@ -98,9 +98,9 @@ class Poller:
         self._watch.close()
 
     def _look(self, zset: str) -> None:
-        """Move everything that is due in one set."""
-        # What others take meanwhile is passed over: those who look at the same time spread over
-        # the set, instead of all doing the same work.
+        """Move all due members of one set."""
+        # Members that other pollers take are skipped. So pollers that run at the same time spread
+        # over the set, and do not all do the same work.
         stuck = taken = 0
         while not self._stop.is_set():
             result = self._redis.run(
@@ -113,15 +113,18 @@ class Poller:
                     skip=stuck + taken,
                 )
             )
-            for member, problem in result.buried:
+            for member, problem in result.killed:
                 _log.error(
-                    "due member of %s is no job and was buried: %s: %.200r", zset, problem, member
+                    "due member of %s is not a job, moved to the dead set: %s: %.200r",
+                    zset,
+                    problem,
+                    member,
                 )
             stuck += result.stuck
             if result.seen == BATCH:
                 taken += result.taken
             elif taken:
-                stuck = taken = 0  # once more, for what was passed over and is there after all
+                stuck = taken = 0  # once more, for skipped members that were not taken
             else:
                 break
 
@@ -134,10 +137,10 @@ class Poller:
         return self._timings.next_poll_wait(None, processes=processes, jitter=random.random())
 
     def _watch_for(self, now: float) -> float | None:
-        """Have notices sent of new members; return when the next one is due, after `now`.
+        """Ask for notices of new members; return the time of the next member due after `now`.
 
-        Before the look, so that none comes unnoticed between the two. None: the server does not
-        tell, or cannot be asked.
+        Called before the poll, so that no new member goes unnoticed in between. Returns None if
+        the server does not send notices, or cannot be reached.
         """
         if not self._watch.tracking:
             return None
@@ -148,13 +151,13 @@ class Poller:
             self._watch.close()
             if isinstance(error, RedisRefused) and "WRONGTYPE" not in str(error):
                 self._watch.tracking = False
-                _log.warning("no notice of new scheduled jobs, looking at intervals: %s", error)
+                _log.warning("no notices of new scheduled jobs, polling at intervals: %s", error)
             return None
         return min((float(score) for reply in replies for _, score in reply), default=math.inf)
 
     def _await(self, due: float) -> None:
-        """Wait until then, or for a notice of an earlier member."""
+        """Wait until `due`, or for a notice of an earlier member."""
         try:
             self._watch.wait(min(max(due - time.time(), 0.0), self._timings.poll_safety_interval))
         except RedisTrouble:
-            self._watch.close()  # the look that follows meets the same trouble and reports it
+            self._watch.close()  # the next poll meets the same trouble and reports it

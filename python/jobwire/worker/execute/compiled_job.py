@@ -1,4 +1,4 @@
-"""How jobs of one class are run here: function, middleware and wrappers, put together once."""
+"""The compiled form of each job class: function, middleware and wrappers, composed once."""
 
 from __future__ import annotations
 
@@ -32,16 +32,17 @@ _AsyncCall = Callable[[Job], Coroutine[Any, Any, Any]]
 
 
 class CompiledJob:
-    """One class of jobs.
+    """One job class, ready to run.
 
     Attributes:
-        definition: None for a class that nobody has registered.
+        definition: None for an unregistered class.
         call: Runs a job to its end, through all middleware. [EXEC-6]
-        native: The same for the event loop; None if the job has to have a thread.
-        timeout: Seconds after which the thread that runs it has to be interrupted.
-        finish: Returns what has to be sent with the outcome of a job that succeeded. Called once
-            for each job.
-        seconds: Moving average of its run time; long before the first.
+        native: The same as a coroutine function for the event loop; None if the job needs a
+            thread.
+        timeout: Seconds after which the thread that runs the job must be interrupted.
+        finish: Returns the command to send with the outcome of a job that succeeded. Call it
+            exactly once for each job.
+        seconds: Moving average of the run time; infinite before the first run.
     """
 
     __slots__ = ("call", "definition", "finish", "native", "seconds", "timeout")
@@ -63,7 +64,7 @@ class CompiledJob:
         self.seconds = _UNKNOWN
 
     def took(self, seconds: float) -> None:
-        """Learn from one execution."""
+        """Add the duration of one execution to the average."""
         if self.seconds == _UNKNOWN:
             self.seconds = seconds
         else:
@@ -71,12 +72,12 @@ class CompiledJob:
 
 
 class JobTable:
-    """The routines of a process, each made when its first job comes.
+    """The compiled jobs of a process, each made when its first job comes.
 
     Args:
-        app: The jobs that can be run; nothing else can. [SEC-1] [EXEC-2]
-        loop: Where `async def` functions run.
-        isolation: Where isolated jobs run; None if there are none.
+        app: The jobs that this process may run. [SEC-1] [EXEC-2]
+        loop: Runs `async def` functions.
+        isolation: Runs isolated jobs; None if there are none.
         iterations: Runs iterable jobs.
     """
 
@@ -92,14 +93,14 @@ class JobTable:
         self._known: dict[str, CompiledJob] = {}
 
     def find(self, job: Job) -> CompiledJob:
-        """Return the routine of a job's class; one that raises `UnknownJob` if there is none."""
+        """Return the compiled job of a class; for an unknown one, it raises `UnknownJob`."""
         name = job.class_name
         compiled = self._known.get(name)
         if compiled is None:
             definition = self._jobs.get(name)
             if definition is None:
-                # Not kept: the names of unknown classes have no end. And behind no middleware,
-                # which might skip what has to fail. [EXEC-2]
+                # It is not kept, because there is no limit to the number of unknown names. It has
+                # no middleware, because middleware might skip a job that must fail. [EXEC-2]
                 return CompiledJob(None, self._refuse)
             compiled = self._known[name] = self._make(definition)
         return compiled
@@ -107,7 +108,7 @@ class JobTable:
     def _make(self, definition: JobType[..., Any]) -> CompiledJob:
         function, timeout = definition.function, definition.timeout
         if definition.isolated and self._isolation is not None:
-            # Its process enters the wrappers, for it is there that its code runs.
+            # The child process enters the wrappers, because it runs the job's code.
             return CompiledJob(
                 definition, self._through(partial(_isolated, self._isolation, definition))
             )
@@ -133,12 +134,12 @@ class JobTable:
             native = self._in_loop(coroutine)
             call: _Call = lambda job: self._loop.run(native(job))  # noqa: E731
             return CompiledJob(definition, call, native=native, finish=finish)
-        # Sync middleware has to see the job end before it goes on, so it takes a thread.
+        # Sync middleware waits for the end of the job, so the job needs a thread.
         call = self._in_thread(lambda job: self._loop.run(coroutine(job)))
         return CompiledJob(definition, call, finish=finish)
 
     def _make_iterable(self, definition: JobType[..., Any], spec: IterableSpec) -> CompiledJob:
-        commands: dict[int, Command] = {}  # of jobs that run, by their identity here
+        commands: dict[int, Command] = {}  # of running jobs, by `id(job)`
 
         def on_finish(job: Job) -> Callable[[Command], None]:
             return partial(commands.__setitem__, id(job))
@@ -157,14 +158,14 @@ class JobTable:
     def _refuse(self, job: Job) -> None:
         known = ", ".join(sorted(self._jobs)) or "none"
         raise UnknownJob(
-            f"no job is registered for class {job.get('class')!r}; known here: {known}"
+            f"no job is registered for class {job.get('class')!r}; registered classes: {known}"
         )
 
     def _in_thread(self, core: _Call) -> _Call:
         return self._through(self._wrapped(core))
 
     def _through(self, inside: _Call) -> _Call:
-        """Put the middleware around something that runs in a thread."""
+        """Return `inside` with the middleware around it, to run in a thread."""
         if not self._middleware:
             return inside
 

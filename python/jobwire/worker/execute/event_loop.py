@@ -1,4 +1,4 @@
-"""The event loop that runs `async def` jobs, in a thread of its own."""
+"""The event loop that runs `async def` jobs, in its own thread."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from jobwire.worker.execute.interruption import blocked
 
 __all__ = ["AsyncLoop"]
 
-CLOSING = 1.0  # seconds that tasks get which jobs have left behind
-CLEANUP = 3.0  # seconds that a cancelled job gets for its finally blocks
+CLOSE_TIMEOUT_S = 1.0  # for tasks that jobs have left behind
+CLEANUP_TIMEOUT_S = 3.0  # for the finally blocks of a cancelled job
 
 
 class AsyncLoop:
-    """Started with the first job that needs it, so that a sync worker pays nothing."""
+    """An event loop in its own thread, which starts with the first job that needs it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -27,14 +27,14 @@ class AsyncLoop:
         self._thread: threading.Thread | None = None
 
     def call(self, callback: Callable[[asyncio.AbstractEventLoop], object]) -> None:
-        """Have `callback(loop)` called in the loop soon."""
+        """Make the loop call `callback(loop)` soon."""
         loop = self._started()
         loop.call_soon_threadsafe(callback, loop)
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run a coroutine in the loop, in a copy of this thread's context; wait for its result.
 
-        An interruption of this thread cancels it.
+        An interruption of this thread cancels the coroutine.
         """
         ended = threading.Event()
 
@@ -49,13 +49,13 @@ class AsyncLoop:
             with blocked(future.cancel):
                 return future.result()
         except concurrent.futures.CancelledError:
-            ended.wait(CLEANUP)  # its finally blocks run in the loop
+            ended.wait(CLEANUP_TIMEOUT_S)  # the finally blocks run in the loop
             raise
 
     def run_around(
         self, around: Callable[[Callable[[], Any]], Awaitable[Any]], inner: Callable[[], Any]
     ) -> Any:
-        """Await `around(call_next)` in the loop, where `call_next` runs `inner` in this thread."""
+        """Await `around(call_next)` in the loop; its `call_next` runs `inner` in this thread."""
         requests: SimpleQueue[asyncio.Future[Any] | None] = SimpleQueue()
 
         async def call_next() -> Any:
@@ -78,28 +78,28 @@ class AsyncLoop:
                 return future.result()
             try:
                 result = inner()
-            except BaseException as error:  # noqa: BLE001 - handed on, not handled
+            except BaseException as error:  # noqa: BLE001 - passed on to the caller in the loop
                 loop.call_soon_threadsafe(_answer, request, None, error)
             else:
                 loop.call_soon_threadsafe(_answer, request, result, None)
 
     def stacks(self) -> dict[str, str]:
-        """Return where each task is, by its name, for the log."""
+        """Return the stack of each task, by its name, for the log."""
         loop = self._loop
         if loop is None:
             return {}
         return {task.get_name(): _stack(task) for task in asyncio.all_tasks(loop)}
 
     def close(self, last: Callable[[], Awaitable[None]]) -> None:
-        """Cancel what still runs in the loop, await `last` there, and end it."""
+        """Cancel the remaining tasks of the loop, await `last` there, and end the loop."""
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
         if loop is None or thread is None:
             return
         asyncio.run_coroutine_threadsafe(_wind_up(loop, last), loop)
-        thread.join(2 * CLOSING)
-        if not thread.is_alive():  # a task that blocks the loop keeps it
+        thread.join(2 * CLOSE_TIMEOUT_S)
+        if not thread.is_alive():  # a task that blocks the loop keeps the thread alive
             loop.close()
 
     def _submit(self, coroutine: Coroutine[Any, Any, Any]) -> concurrent.futures.Future[Any]:
@@ -120,18 +120,18 @@ class AsyncLoop:
 
 
 def _answer(request: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    if request.done():  # cancelled meanwhile
+    if request.done():  # cancelled in the meantime
         return
     if error is None:
         request.set_result(result)
-    elif isinstance(error, StopIteration):  # which no future can hold
+    elif isinstance(error, StopIteration):  # a future cannot hold it
         request.set_exception(RuntimeError(f"raised {error!r}"))
     else:
         request.set_exception(error)
 
 
 def _stack(task: asyncio.Task[Any]) -> str:
-    """Return what a task waits in. (`Task.get_stack` knows only its outermost frame.)"""
+    """Return the stack of a waiting task. (`Task.get_stack` gives only its outermost frame.)"""
     frames = []
     waiting: Any = task.get_coro()
     while (frame := getattr(waiting, "cr_frame", None)) is not None:
@@ -142,10 +142,10 @@ def _stack(task: asyncio.Task[Any]) -> str:
 
 async def _wind_up(loop: asyncio.AbstractEventLoop, last: Callable[[], Awaitable[None]]) -> None:
     try:
-        if left := asyncio.all_tasks() - {asyncio.current_task()}:
-            for task in left:
+        if remaining := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in remaining:
                 task.cancel()
-            await asyncio.wait(left, timeout=CLOSING)
+            await asyncio.wait(remaining, timeout=CLOSE_TIMEOUT_S)
         await last()
     finally:
         loop.stop()

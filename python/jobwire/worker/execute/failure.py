@@ -1,4 +1,4 @@
-"""An exception as a payload can hold it. [RETRY-3] [RETRY-8]"""
+"""Conversion of an exception to the strings that a payload stores. [RETRY-3] [RETRY-8]"""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ __all__ = ["describe"]
 
 
 def describe(error: BaseException, *, backtrace: bool = True) -> Failure:
-    """Return class, message and backtrace of an error, whatever its `str()` does.
+    """Return class, message and backtrace of an error, even if its `str()` raises.
 
     Args:
-        error: Which.
-        backtrace: False, where nobody wants it, saves making one.
+        error: The error.
+        backtrace: False if the job does not store it, which saves the work of making it.
     """
     if isinstance(error, JobFailed):
         return Failure(error.error_class, error.message, error.backtrace)
     try:
         message = str(error)
-    except BaseException:  # noqa: BLE001 - somebody else's __str__, even one that exits
+    except BaseException:  # noqa: BLE001 - the application's __str__ may raise anything
         message = "!!! ERROR MESSAGE THREW AN ERROR !!!"
     kind = type(error)
     lines = _lines(error.__traceback__) if backtrace else []
@@ -30,7 +30,7 @@ def describe(error: BaseException, *, backtrace: bool = True) -> Failure:
 
 
 def _lines(trace: TracebackType | None) -> list[str]:
-    """Return where each call was, innermost first. (`traceback` would read the source files.)"""
+    """Return the position of each call, innermost first, without reading the source files."""
     lines = []
     while trace is not None:
         code = trace.tb_frame.f_code

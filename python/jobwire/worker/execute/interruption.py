@@ -1,4 +1,4 @@
-"""Raising an exception in another thread, wherever it is."""
+"""Interruption of a thread by an exception that another thread raises in it."""
 
 from __future__ import annotations
 
@@ -9,30 +9,31 @@ from contextlib import contextmanager
 
 __all__ = ["blocked", "cancel_raise", "raise_in_thread"]
 
-_ways: dict[int, Callable[[], object]] = {}
+_wakers: dict[int, Callable[[], object]] = {}
 
 
 @contextmanager
 def blocked(waker: Callable[[], object]) -> Iterator[None]:
-    """Say how to interrupt this thread while it waits for something outside of Python code."""
+    """Let `waker` interrupt this thread while it waits outside Python code, inside the block."""
     ident = threading.get_ident()
-    outer = _ways.get(ident)
-    _ways[ident] = waker
+    outer = _wakers.get(ident)
+    _wakers[ident] = waker
     try:
         yield
     finally:
         if outer is None:
-            del _ways[ident]
+            del _wakers[ident]
         else:
-            _ways[ident] = outer
+            _wakers[ident] = outer
 
 
 def raise_in_thread(ident: int, error: type[BaseException]) -> None:
-    """Raise `error` in a thread, or use its way out if it waits.
+    """Raise `error` in a thread, or call its waker if it waits.
 
-    Delivered between two bytecodes: code that blocks in C without a way out is not reached.
+    The error comes between two bytecodes, so it does not reach code that blocks in C without a
+    waker.
     """
-    waker = _ways.get(ident)
+    waker = _wakers.get(ident)
     if waker is None:
         _set(ident, ctypes.py_object(error))
     else:
@@ -40,7 +41,7 @@ def raise_in_thread(ident: int, error: type[BaseException]) -> None:
 
 
 def cancel_raise(ident: int) -> None:
-    """Undo a `raise_in_thread` that was not delivered yet."""
+    """Cancel a `raise_in_thread` whose error has not reached the thread yet."""
     _set(ident, None)
 
 

@@ -1,10 +1,10 @@
-"""The child's side of `isolation`: a process that runs one job at a time for a worker.
+"""The child process of `isolation`: it runs one job at a time for a worker.
 
-Both sides speak in frames over a socket pair: four bytes of length, then msgpack. Never pickle:
-nothing that a job does to its process makes the worker run anything.
+Worker and child exchange frames over a socket pair: four bytes of length, then msgpack. They do not
+use pickle, so a job cannot make the worker run code.
 
-The child's main thread runs the jobs, so that signals can interrupt them. A second thread reads the
-socket: it is how the child learns that the worker is gone, also when that was `kill -9`.
+The main thread of the child runs the jobs, so that signals can interrupt them. A second thread
+reads the socket, so that the child notices the end of the worker, even after `kill -9`.
 """
 
 from __future__ import annotations
@@ -50,31 +50,31 @@ __all__ = [
     "serve",
 ]
 
-LEAVING = 3.0  # seconds an idle child gets to end, whatever threads jobs have left in it
+EXIT_TIMEOUT_S = 3.0  # after which an idle child is killed, if threads of jobs keep it alive
 _PR_SET_PDEATHSIG = 1
 _LENGTH = 4
 
 
 class Boot(msgspec.Struct, tag=True):
-    """First to the child: how to become able to run these jobs."""
+    """The first message to the child: settings with which it can run the jobs."""
 
-    worker: int  # its pid
+    worker: int  # pid of the worker
     directory: str
     jobs: dict[str, str]  # wire class to module
-    files: dict[str, str]  # module to file, for those that were loaded from a path
+    files: dict[str, str]  # module to file, for modules that were loaded from a path
     url: str
     log_format: LogFormat
     log_level: str
 
 
 class Task(msgspec.Struct, tag=True):
-    """To the child: run this.
+    """To the child: run this job.
 
     Attributes:
         name: Wire class of the definition.
-        text: The payload as found in Redis.
-        fields: The payload's fields as middleware left them, as JSON.
-        queue: Where it came from.
+        text: The payload as it stands in Redis.
+        fields: The fields of the payload after middleware, as JSON.
+        queue: Name of the queue that the job came from.
         thread: Name of the worker's thread, for the log.
     """
 
@@ -86,15 +86,15 @@ class Task(msgspec.Struct, tag=True):
 
 
 class Interrupt(msgspec.Struct, tag=True):
-    """To the child: raise `Shutdown` in the job that runs."""
+    """To the child: raise `Shutdown` in the running job."""
 
 
 class Ready(msgspec.Struct, tag=True):
-    """From the child: every job was found."""
+    """From the child: it has found all jobs."""
 
 
 class Unfit(msgspec.Struct, tag=True):
-    """From the child: it cannot run these jobs, and ends."""
+    """From the child: it cannot run the jobs, and ends."""
 
     reason: str
 
@@ -104,7 +104,7 @@ class Done(msgspec.Struct, tag=True):
 
 
 class Raised(msgspec.Struct, tag=True):
-    """From the child: the job raised."""
+    """From the child: the job raised an exception."""
 
     error_class: str
     message: str
@@ -122,14 +122,14 @@ def send(channel: socket.socket, message: ToChild | FromChild) -> None:
     """Send one frame.
 
     Raises:
-        OSError: The other side is gone.
+        OSError: The other process has ended.
     """
     body = _encode(message)
     channel.sendall(len(body).to_bytes(_LENGTH, "big") + body)
 
 
 def receive(channel: socket.socket) -> Any:
-    """Return the next message; None if the other side is gone."""
+    """Return the next message; None if the other process has ended."""
     with suppress(ConnectionError):
         head = _exactly(channel, _LENGTH)
         body = head and _exactly(channel, int.from_bytes(head, "big"))
@@ -148,7 +148,7 @@ def _exactly(channel: socket.socket, size: int) -> bytes:
 
 
 def find_job(module: ModuleType, name: str) -> tuple[App, JobType[..., Any]] | None:
-    """Return the job of this wire class that the module, or an application in it, defines."""
+    """Return the job with this wire class that the module, or an application in it, defines."""
     for value in list(vars(module).values()):
         app = value.app if isinstance(value, JobType) and value.name == name else value
         if isinstance(app, App) and name in app.jobs:
@@ -157,27 +157,27 @@ def find_job(module: ModuleType, name: str) -> tuple[App, JobType[..., Any]] | N
 
 
 def serve(fd: int) -> None:
-    """Run jobs for the worker at the other end of the socket `fd`, until it closes that."""
+    """Run jobs for the worker at the other end of the socket `fd`, until the worker closes it."""
     channel = socket.socket(fileno=fd)
-    channel.set_inheritable(False)  # what a job starts must not keep the line open
-    _Child(channel).serve()
+    channel.set_inheritable(False)  # programs that a job starts must not keep the channel open
+    _JobRunner(channel).serve()
 
 
-class _Child:
+class _JobRunner:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         self._main = threading.main_thread()
-        self._asked = False  # by the worker, for an interruption of the job that runs
-        self._inside = False  # in the job's own code
-        self._busy = False  # from the task's arrival to its answer
+        self._interrupt = False  # True if the worker wants to interrupt the running job
+        self._inside = False  # True while the job's own code runs
+        self._busy = False  # True from the arrival of a task to its answer
         self._coroutine: asyncio.Task[Any] | None = None
         self._runner = asyncio.Runner()
 
     def serve(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGTSTP):
-            # The worker alone decides when a job ends, also when the signal went to everybody.
-            # A function, for being ignored would be inherited by what a job starts.
+            # Only the worker decides to end a job, even if a signal went to all processes. The
+            # handler is a function, because programs that a job starts would inherit SIG_IGN.
             signal.signal(number, self._on_signal)
         boot = receive(self._channel)
         if not isinstance(boot, Boot):
@@ -193,42 +193,42 @@ class _Child:
         threading.Thread(target=self._listen, name="jobwire-listen", daemon=True).start()
         while (task := self._tasks.get()) is not None:
             self._main.name = task.thread
-            # In a context of its own: what a job sets is not for the next one.
+            # Each job runs in its own context, so that the next job does not see its variables.
             answer = copy_context().run(self._run, *jobs[task.name], task)
             for stream in (sys.stdout, sys.stderr):
                 with suppress(OSError, ValueError):
-                    stream.flush()  # nothing of it is lost if the next job crashes
+                    stream.flush()  # so that a crash of the next job does not lose this output
             self._busy = False
             self._answer(answer)
         with suppress(Exception):
             self._runner.close()
 
     def _answer(self, message: FromChild) -> None:
-        with suppress(OSError):  # the listener notices
+        with suppress(OSError):  # `_listen` notices it
             send(self._channel, message)
 
     def _listen(self) -> None:
         while (message := receive(self._channel)) is not None:
             if isinstance(message, Task):
-                self._asked = False
+                self._interrupt = False
                 self._busy = True
                 self._tasks.put(message)
             elif isinstance(message, Interrupt):
-                self._asked = True
+                self._interrupt = True
                 if self._main.ident is not None:
                     signal.pthread_kill(self._main.ident, signal.SIGTERM)
         if not self._busy:
             self._tasks.put(None)
-            time.sleep(LEAVING)
-        # Nobody is there to hear how the job ends, and it will be run elsewhere.
+            time.sleep(EXIT_TIMEOUT_S)
+        # The worker is gone, and another worker will run the job.
         with suppress(OSError):
             os.killpg(os.getpid(), signal.SIGKILL)
         os._exit(1)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if number != signal.SIGTERM or not self._asked or not self._inside:
+        if number != signal.SIGTERM or not self._interrupt or not self._inside:
             return
-        self._asked = False
+        self._interrupt = False
         if self._coroutine is not None:
             self._coroutine.get_loop().call_soon_threadsafe(self._coroutine.cancel)
         else:
@@ -240,10 +240,10 @@ class _Child:
             try:
                 try:
                     self._inside = True
-                    if self._asked:
+                    if self._interrupt:
                         raise Shutdown
                     if definition.is_async:
-                        # The runner has a context of its own, which knows of no job.
+                        # The runner's own context does not have the current job.
                         coroutine = self._await(app, definition, job)
                         self._runner.run(coroutine, context=copy_context())
                     else:
@@ -251,7 +251,7 @@ class _Child:
                             definition.function(*job.args)
                 finally:
                     self._inside = False
-            except BaseException as error:  # noqa: BLE001 - the job's own, whatever it is
+            except BaseException as error:  # noqa: BLE001 - a job may raise anything
                 failure = describe(error)
                 lines = [_encodable(line) for line in failure.backtrace]
                 return Raised(
@@ -265,7 +265,7 @@ class _Child:
     async def _await(self, app: App, definition: JobType[..., Any], job: Job) -> None:
         self._coroutine = asyncio.current_task()
         try:
-            if self._asked:  # before there was anything to cancel
+            if self._interrupt:  # the interruption came before the task existed
                 raise Shutdown
             with _around(app, job):
                 await definition.function(*job.args)
@@ -282,19 +282,19 @@ def _around(app: App, job: Job) -> Iterator[None]:
 
 
 def _encodable(text: str) -> str:
-    """Return text that can be sent: an error's message may have lone surrogates."""
+    """Return text that can be sent; the message of an error may have lone surrogates."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _die_with(worker: int) -> None:
-    """Have the kernel kill this process with the worker, where it can.
+    """Make the kernel kill this process when the worker ends, on Linux.
 
-    The listener does it anywhere else, unless the job keeps the interpreter to itself.
+    On other systems `_listen` does it, unless a job holds the interpreter's lock.
     """
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != worker:  # it died before that
+    if os.getppid() != worker:  # the worker died before the call
         os._exit(1)
 
 
@@ -303,10 +303,10 @@ def _load(boot: Boot) -> Mapping[str, tuple[App, JobType[..., Any]]]:
     jobs = {}
     for name, place in boot.jobs.items():
         module = _import(place, boot.files.get(place))
-        found = find_job(module, name)
-        if found is None:
+        entry = find_job(module, name)
+        if entry is None:
             raise LookupError(f"module {place} defines no job {name!r} when it is imported again")
-        app, _ = jobs[name] = found
+        app, _ = jobs[name] = entry
         app.connect(boot.url)
     return jobs
 

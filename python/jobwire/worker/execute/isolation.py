@@ -1,12 +1,12 @@
-"""Isolated jobs: each runs in a process of its own, which may crash or be killed.
+"""Isolated jobs: each runs in its own process, which may crash or be killed.
 
-A worker's thread hands the job to a child process and waits. What happens around a job happens in
-the worker: fetching, server middleware, hooks, retries. What has to be where the job's code is
-happens in the child: the application's `around`, `current_job`, the log lines of the job. The two
-share nothing else: a child imports the job's module again, so that global variables, connections
-and middleware's changes to anything but the payload's fields stay on their side.
+A thread of the worker sends the job to a child process and waits. The worker does the work around
+a job: fetching, server middleware, hooks, retries. The child provides the environment of the job's
+code: the application's `around`, `current_job`, the log lines of the job. The two share nothing
+else, because a child imports the job's module again. Global variables, connections, and changes
+that middleware makes outside the payload's fields stay in their process.
 
-Children are reused, started ahead of need, and never outlive the worker, however that ends.
+Children are reused and started in advance. They never outlive the worker, even if it is killed.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from jobwire.worker.execute.joblog import JsonFormatter, LogFormat
 
 __all__ = ["Isolation"]
 
-GOODBYE = 1.0  # seconds that idle children get to end by themselves at `close`
-SLICE = 0.2  # seconds within which an interruption, or a death nobody reported, is noticed
+EXIT_TIMEOUT_S = 1.0  # in which idle children must end by themselves at `close`
+CHECK_INTERVAL_S = 0.2  # between checks for an interruption or a dead child
 
 _SCRIPT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
@@ -63,13 +63,13 @@ class Isolation:
             isolation.run(job, definition, timeout=30)
 
     Args:
-        jobs: What may be run. Each function must be in a module that can be imported again.
-        size: Children at most; as many as threads call `run`.
-        interrupt_grace: Seconds that an interrupted job gets for its `finally` blocks.
-        idle_limit: Seconds after which a child without work ends; one child is kept.
+        jobs: The jobs to run. Each function must be in a module that can be imported again.
+        size: Maximum number of children: the number of threads that call `run`.
+        interrupt_grace: Seconds that an interrupted job has for its `finally` blocks.
+        idle_limit: Seconds after which an idle child ends; one child is kept.
 
     Raises:
-        ConfigError: A job could not be found again by a child.
+        ConfigError: A child could not find one of the jobs again.
     """
 
     def __init__(
@@ -84,23 +84,24 @@ class Isolation:
         self._idle_limit = idle_limit
         self._boot = _boot(list(jobs))
         self._size = size
-        self._changed = threading.Condition()  # over all below
-        self._idle: list[_Child] = []  # the latest used is the last
-        self._children: set[_Child] = set()
+        # Guards `_idle`, `_children`, `_starting`, `_runs`, `_tidier` and `_closed`.
+        self._changed = threading.Condition()
+        self._idle: list[_ChildProcess] = []  # the one used last is the last
+        self._children: set[_ChildProcess] = set()
         self._starting = 0
         self._runs: dict[int, _Run] = {}  # by thread
         self._tidier: threading.Timer | None = None
         self._closed = False
-        # Children are started by this one thread: the kernel counts the thread that starts a
-        # process as its parent, and kills the child when that thread ends.
+        # One thread starts all children. For the kernel, the thread that starts a process is its
+        # parent, and the end of that thread kills the child.
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="jobwire-isolation")
 
     def start(self) -> None:
-        """Start the first child, so that jobs which no child can find fail now, not later.
+        """Start the first child, so that a job that no child can find is an error now, not later.
 
         Raises:
-            ConfigError: A child cannot import a job's module, or does not find the job in it.
-                `close` is still to be called.
+            ConfigError: A child cannot import the module of a job, or does not find the job in
+                it. The caller must still call `close`.
         """
         if not self._boot.jobs:
             return
@@ -118,16 +119,16 @@ class Isolation:
         """Run a job in a child and wait for its end.
 
         Args:
-            job: As middleware left it; its fields have to be JSON.
-            definition: Which one of `jobs`.
-            timeout: Seconds until the child is killed, with all processes that it started in
-                its process group.
+            job: The job, with the fields that middleware has set; they must be JSON values.
+            definition: The definition of the job, one of `jobs`.
+            timeout: Seconds after which the child is killed, with all processes of its process
+                group.
 
         Raises:
-            JobFailed: The job raised.
-            JobTimeout: It was killed for running longer than `timeout`.
-            JobCrashed: Its process died.
-            Shutdown: `interrupt` ended it.
+            JobFailed: The job raised an exception.
+            JobTimeout: The job was killed because it ran longer than `timeout`.
+            JobCrashed: The process of the job died.
+            Shutdown: `interrupt` ended the job.
         """
         task = Task(
             name=definition.name,
@@ -146,7 +147,7 @@ class Isolation:
             child.run(task, run, timeout)
         except JobwireError:
             if self._closed or run.kill_at is not None:
-                raise Shutdown from None  # its child was killed for that
+                raise Shutdown from None  # the interruption killed its child
             raise
         finally:
             with self._changed:
@@ -155,13 +156,13 @@ class Isolation:
                 self._release(child)
 
     def interrupt(self, thread: int) -> bool:
-        """Raise `Shutdown` in the job that a thread runs; its child is killed a little later.
+        """Raise `Shutdown` in the job that a thread runs; after a grace period, kill its child.
 
         Args:
             thread: The identifier of the thread that is in `run`.
 
         Returns:
-            Whether that thread runs a job here.
+            True if that thread runs a job here.
         """
         with self._changed:
             run = self._runs.get(thread)
@@ -173,7 +174,7 @@ class Isolation:
         return True
 
     def close(self) -> None:
-        """End all children; what still runs is killed. Harmless when repeated."""
+        """End all children, and kill those that run a job. It may be called more than once."""
         with self._changed:
             self._closed = True
             children, idle = list(self._children), self._idle
@@ -183,7 +184,7 @@ class Isolation:
             self._changed.notify_all()
         for child in children:
             child.hang_up() if child in idle else child.kill()
-        deadline = time.monotonic() + GOODBYE
+        deadline = time.monotonic() + EXIT_TIMEOUT_S
         for child in children:
             child.wait(deadline - time.monotonic())
         self._starter.shutdown()
@@ -199,12 +200,12 @@ class Isolation:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _acquire(self, run: _Run) -> _Child:
-        """Return a child that is ready, a new one if none is idle.
+    def _acquire(self, run: _Run) -> _ChildProcess:
+        """Return a child that is ready; a new one if no child is idle.
 
         Raises:
-            JobCrashed: The new one cannot be used.
-            Shutdown: It was interrupted meanwhile.
+            JobCrashed: The new child cannot be used.
+            Shutdown: The job was interrupted in the meantime.
         """
         while True:
             with self._changed:
@@ -224,16 +225,16 @@ class Isolation:
                     raise
             if child.alive:
                 return child
-            self._release(child)  # killed while idle, for want of memory perhaps
+            self._release(child)  # it died while idle, perhaps because memory ran out
 
     def _check(self, run: _Run) -> None:
         if self._closed or run.kill_at is not None:
             raise Shutdown
 
-    def _begin(self) -> _Child:
-        """Start a child, counted in `_starting` before."""
+    def _begin(self) -> _ChildProcess:
+        """Start a child; the caller has counted it in `_starting`."""
         try:
-            child = self._starter.submit(_Child, self._boot).result()
+            child = self._starter.submit(_ChildProcess, self._boot).result()
             with self._changed:
                 self._children.add(child)
             return child
@@ -242,8 +243,8 @@ class Isolation:
                 self._starting -= 1
                 self._changed.notify_all()
 
-    def _release(self, child: _Child) -> None:
-        """Take a child back, or see a dead one off."""
+    def _release(self, child: _ChildProcess) -> None:
+        """Make a child idle again, or remove a dead one."""
         child.idle_since = time.monotonic()
         with self._changed:
             keep = child.alive and not self._closed
@@ -255,7 +256,7 @@ class Isolation:
             self._changed.notify_all()
         if not keep:
             child.hang_up()
-            child.wait(GOODBYE)
+            child.wait(EXIT_TIMEOUT_S)
 
     def _tidy_later(self) -> None:
         if len(self._idle) > 1 and self._tidier is None:
@@ -264,17 +265,17 @@ class Isolation:
             self._tidier.start()
 
     def _tidy(self) -> None:
-        """End children that had nothing to do for long, but for one."""
+        """End all children but one that were idle for long."""
         long_ago = time.monotonic() - self._idle_limit
         with self._changed:
-            leaving = [each for each in self._idle[:-1] if each.idle_since <= long_ago]
-            self._idle = [each for each in self._idle if each not in leaving]
+            leaving = [child for child in self._idle[:-1] if child.idle_since <= long_ago]
+            self._idle = [child for child in self._idle if child not in leaving]
             self._children.difference_update(leaving)
             self._tidier = None
             self._tidy_later()
         for child in leaving:
             child.hang_up()
-            child.wait(GOODBYE)
+            child.wait(EXIT_TIMEOUT_S)
 
 
 class _Run:
@@ -283,11 +284,11 @@ class _Run:
     __slots__ = ("kill_at",)
 
     def __init__(self) -> None:
-        self.kill_at: float | None = None  # monotonic; None: not interrupted
+        self.kill_at: float | None = None  # monotonic time; None if not interrupted
 
 
-class _Child:
-    """A process, and the line to it."""
+class _ChildProcess:
+    """A child process, and the channel to it."""
 
     def __init__(self, boot: Boot) -> None:
         self.idle_since = 0.0
@@ -298,37 +299,38 @@ class _Child:
                 [sys.executable, "-c", _SCRIPT, str(theirs.fileno()), json.dumps(sys.path)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                # What it starts can be killed with it, and Ctrl-C in a terminal is ours alone.
+                # Its own group: programs that it starts can be killed with it, and Ctrl-C in a
+                # terminal reaches only the worker.
                 process_group=0,
             )
-        with suppress(OSError):  # it has died already
+        with suppress(OSError):  # it has already died
             send(ours, boot)
 
     @property
     def alive(self) -> bool:
-        """Whether the process exists."""
+        """True if the process has not ended."""
         return self._process.poll() is None
 
     def wait_ready(self) -> None:
         """Wait until it has imported the jobs.
 
         Raises:
-            JobCrashed: It will never run one.
+            JobCrashed: It ended, or cannot import the jobs.
         """
         answer = receive(self._channel)
         if isinstance(answer, Ready):
             return
-        reason = answer.reason if isinstance(answer, Unfit) else self._epitaph()
+        reason = answer.reason if isinstance(answer, Unfit) else self._cause_of_end()
         self.kill()
         raise JobCrashed(f"their process cannot start: {reason}")
 
     def run(self, task: Task, run: _Run, timeout: float | None) -> None:
-        """Have it run a job; see `Isolation.run`."""
+        """Run a job in it; see `Isolation.run`."""
         try:
-            with suppress(OSError):  # it has died; seen below
+            with suppress(OSError):  # it has died; `_answer` finds out
                 send(self._channel, task)
             answer = self._answer(run, timeout)
-        except BaseException:  # time is up, or this thread was struck
+        except BaseException:  # the time limit, or an exception raised in this thread
             self.kill()
             raise
         if run.kill_at is not None:
@@ -336,62 +338,62 @@ class _Child:
                 self.kill()
             raise Shutdown
         if answer is None:
-            epitaph = self._epitaph()
-            self.kill()  # what it has left behind
-            raise JobCrashed(f"its process {epitaph}")
+            cause = self._cause_of_end()
+            self.kill()  # the programs that it has left behind
+            raise JobCrashed(f"its process {cause}")
         if isinstance(answer, Raised):
             raise JobFailed(
                 answer.error_class, answer.message, answer.backtrace, expected=answer.expected
             )
 
     def _answer(self, run: _Run, timeout: float | None) -> Done | Raised | None:
-        """Return how the job ended; None if its process died, or ignores an interruption.
+        """Return the end of the job; None if its process died, or ignores an interruption.
 
         Raises:
-            JobTimeout: It has not ended in time.
+            JobTimeout: The job has not ended in time.
         """
         limit = None if timeout is None else time.monotonic() + timeout
-        asked = False
-        poll = select.poll()  # not select, which knows no descriptor above 1023
+        interrupt_sent = False
+        poll = select.poll()  # `select.select` fails for descriptors above 1023
         poll.register(self._channel, select.POLLIN)
         while True:
             now = time.monotonic()
             if run.kill_at is not None:
                 limit = run.kill_at
-                if not asked:
-                    asked = True
+                if not interrupt_sent:
+                    interrupt_sent = True
                     with suppress(OSError):
                         send(self._channel, Interrupt())
-            left = SLICE if limit is None else min(SLICE, limit - now)
+            left = CHECK_INTERVAL_S if limit is None else min(CHECK_INTERVAL_S, limit - now)
             if left <= 0:
-                if asked:
+                if interrupt_sent:
                     return None
                 raise JobTimeout(f"still running after {timeout:g} s; its process was killed")
             if poll.poll(left * 1000 + 1):
                 answer = receive(self._channel)
                 return answer if isinstance(answer, Done | Raised) else None
             if not self.alive:
-                return None  # while a process that it forked keeps the line open
+                return None  # a process that it forked keeps the channel open
 
     def hang_up(self) -> None:
-        """Have it end by itself. Not while it runs a job."""
+        """Close the channel, so that the idle child ends by itself."""
         self._channel.close()
 
     def kill(self) -> None:
-        """End it now, with all that it has started."""
+        """Kill it, with all programs that it has started."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def wait(self, timeout: float) -> None:
-        """Wait for its end, and kill it if that does not come in time."""
+        """Wait until it ends, and kill it if it does not end in time."""
         try:
             self._process.wait(max(timeout, 0))
         except subprocess.TimeoutExpired:
             self.kill()
             self._process.wait()
 
-    def _epitaph(self) -> str:
-        self.wait(GOODBYE)
+    def _cause_of_end(self) -> str:
+        self.wait(EXIT_TIMEOUT_S)
         status = self._process.returncode
         if status >= 0:
             return f"ended with exit status {status}"
@@ -404,7 +406,7 @@ def _fields(job: Job) -> bytes:
         return encode(job.fields)
     except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(
-            f"{error}; middleware may change fields of an isolated job to JSON values only"
+            f"{error}; middleware may set fields of an isolated job to JSON values only"
         ) from None
 
 
@@ -417,22 +419,22 @@ def _boot(jobs: list[JobType[..., Any]]) -> Boot:
             spec = getattr(module, "__spec__", None)
             if spec is None:
                 raise ConfigError(
-                    f"isolated job {definition.name!r} is defined in the program that was "
-                    "started, which cannot be imported again; define it in a module of its own"
+                    f"isolated job {definition.name!r} is defined in the main program, which "
+                    "cannot be imported again; define it in another module"
                 )
             place = spec.name
-        found = None if module is None else find_job(module, definition.name)
-        if found is None or found[1].function is not definition.function:
+        importable = None if module is None else find_job(module, definition.name)
+        if importable is None or importable[1].function is not definition.function:
             raise ConfigError(
-                f"isolated job {definition.name!r}: its process could not find it again in "
-                f"module {place}; define it, or its application, at the top level there"
+                f"isolated job {definition.name!r}: a child process could not find it in module "
+                f"{place}; define the job or its application at the top level of the module"
             )
         places[definition.name] = place
         file = getattr(module, "__file__", None)
         if file and _is_loose(place, file):
             files[place] = os.path.abspath(file)
     root = logging.getLogger()
-    is_json = any(isinstance(each.formatter, JsonFormatter) for each in root.handlers)
+    is_json = any(isinstance(handler.formatter, JsonFormatter) for handler in root.handlers)
     log_format: LogFormat = "json" if is_json else "human"
     return Boot(
         worker=os.getpid(),
@@ -446,7 +448,7 @@ def _boot(jobs: list[JobType[..., Any]]) -> Boot:
 
 
 def _is_loose(module: str, file: str) -> bool:
-    """Whether a module came from a path, as `jobs.py:app`, not from the import path."""
+    """True if a module was loaded from a file path, like `jobs.py:app`, not the import path."""
     return "." not in module and not any(
         os.path.abspath(os.path.join(entry or ".", f"{module}.py")) == os.path.abspath(file)
         or os.path.abspath(os.path.join(entry or ".", module, "__init__.py"))

@@ -1,4 +1,4 @@
-"""Runs iterable jobs for a worker. [ITER-3] to [ITER-7]"""
+"""Execution of iterable jobs in a worker. [ITER-3] to [ITER-7]"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from jobwire.application.iterabletype import IterableSpec, Stage, aperform, perform
+from jobwire.application.iterabletype import IterableSpec, IterationSteps, aperform, perform
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.iteration import Ask, Run, Store, Warn
 from jobwire.protocol.keys import Keys
@@ -21,15 +21,15 @@ _log = logging.getLogger("jobwire.worker")
 
 
 class Iterations:
-    """What all iterable jobs of a process share. Safe to use from many threads.
+    """Runs the iterable jobs of a process. Many threads may use it.
 
     Args:
-        redis: Where the states are.
+        redis: The Redis that holds the states.
         keys: Key names.
-        stopping: Returns whether the worker is quiet or stops, so that jobs have to give way.
-        max_runtime: Seconds after which a job gives way in any case; None for as long as it
-            likes. A job's own setting comes first. [ITER-11]
-        clock: Returns seconds, of a clock that is never set.
+        stopping: Returns True if the worker is quiet or stops, so that jobs must stop.
+        max_runtime: Seconds after which a job gives way to other jobs; None for no limit. A job's
+            own setting takes precedence. [ITER-11]
+        clock: Returns the seconds of a monotonic clock.
     """
 
     def __init__(
@@ -54,21 +54,22 @@ class Iterations:
         *,
         on_finish: Callable[[Command], None] | None = None,
     ) -> None:
-        """Go through the items of a job, from its cursor on, until all are done.
+        """Process the items of a job, from its cursor to the end.
 
         Args:
-            job: The job; without a jid it has no state, and cannot give way.
+            job: The job; without a jid it has no state, so it cannot stop early.
             spec: Its definition.
             on_finish: Called with the command that deletes the state of the complete job, for a
-                worker that sends it with the job's outcome. Without, it is sent here: a crash
-                before the outcome is stored then repeats the job from its beginning. [ITER-6]
+                worker that sends it with the outcome. Without it, this method sends the command,
+                and a crash before the outcome is stored repeats the job from its beginning.
+                [ITER-6]
 
         Raises:
             Interrupted: The state is saved; the job goes back to its queue. [ITER-4]
             RedisTrouble: The state could not be read or deleted.
-            Exception: What the job raised; the state is saved. [ITER-10]
+            Exception: The job raised it; the state is saved. [ITER-10]
         """
-        stage = Stage(spec, tuple(job.args))
+        iteration = IterationSteps(spec, tuple(job.args))
 
         def take(ask: Ask) -> Any:
             match ask:
@@ -76,12 +77,12 @@ class Iterations:
                     return self._redis.run(op)
                 case Warn(problem):
                     return _log.warning("%s", problem)
-            return stage.take(ask)
+            return iteration.take(ask)
 
         try:
             perform(self._run(job, spec, on_finish).steps(), take)
         finally:
-            stage.end()
+            iteration.end()
 
     async def arun(
         self,
@@ -90,8 +91,8 @@ class Iterations:
         *,
         on_finish: Callable[[Command], None] | None = None,
     ) -> None:
-        """The same for an async job, in its event loop; see `run`."""
-        stage = Stage(spec, tuple(job.args))
+        """Process the items of an async job, in its event loop; see `run`."""
+        iteration = IterationSteps(spec, tuple(job.args))
 
         async def take(ask: Ask) -> Any:
             match ask:
@@ -99,12 +100,12 @@ class Iterations:
                     return await asyncio.to_thread(self._redis.run, op)
                 case Warn(problem):
                     return _log.warning("%s", problem)
-            return await stage.atake(ask)
+            return await iteration.atake(ask)
 
         try:
             await aperform(self._run(job, spec, on_finish).steps(), take)
         finally:
-            await stage.aend()
+            await iteration.aend()
 
     def _run(
         self, job: Job, spec: IterableSpec, on_finish: Callable[[Command], None] | None

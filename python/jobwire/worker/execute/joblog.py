@@ -1,10 +1,9 @@
-"""The worker's log: one line an event, with the job it belongs to.
+"""The worker's log: one line for each event, with the job that it belongs to.
 
-There are two lines for each job, and to write them takes longer than the worker needs for the rest
-of a quick job. The first is written before the job runs: should it take the process down, the log
-says which one it was. The second waits for whichever comes first: the next line of anybody, or the
-moment before the job's outcome goes to Redis. So what a process that is killed has not written is
-about jobs that run again.
+Each job has two lines, and writing them takes longer than the other work for a quick job. The
+first line is written before the job runs, so that the log names the job if it crashes the process.
+The second line is written together with the next line of any thread, or right before the outcome
+goes to Redis. So lines that a killed process has not written belong to jobs that run again.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ _CONTROL |= {ord(char): repr(char)[1:-1] for char in "\t\n\r"}
 
 
 def set_up(log_format: LogFormat, level: str, *, pid: bool = False) -> None:
-    """Send everything that is logged in this process to standard error.
+    """Write all log records of this process to standard error.
 
     Args:
-        log_format: See the two formatters.
-        level: From which on.
-        pid: Whether lines for humans name the process, since others write beside it.
+        log_format: Selects one of the two formatters.
+        level: Lowest level to write.
+        pid: True if lines for humans show the process id, because several processes share the log.
     """
     formatter = JsonFormatter() if log_format == "json" else HumanFormatter(pid=pid)
     root = logging.getLogger()
@@ -46,9 +45,9 @@ def set_up(log_format: LogFormat, level: str, *, pid: bool = False) -> None:
 
 
 def event(logger: logging.Logger, level: int, message: str, **extra: Any) -> None:
-    """Log a line about the current job, as `logger.log` does, but quickly.
+    """Log a line about the current job, like `logger.log` but quicker.
 
-    Where nobody but us has set up logging, the line is written directly.
+    If the application has not changed the set-up of logging, no `LogRecord` is made.
     """
     if logger.isEnabledFor(level):
         lines = _direct(logger)
@@ -59,7 +58,7 @@ def event(logger: logging.Logger, level: int, message: str, **extra: Any) -> Non
 
 
 def ended(logger: logging.Logger, level: int, message: str, **extra: Any) -> None:
-    """Log a line about the end of the current job, at the latest with the next `flush`."""
+    """Log a line about the end of the current job; `flush` or another line writes it."""
     if logger.isEnabledFor(level):
         lines = _direct(logger)
         if lines is not None:
@@ -69,14 +68,14 @@ def ended(logger: logging.Logger, level: int, message: str, **extra: Any) -> Non
 
 
 def flush() -> None:
-    """Write what `ended` has kept: the outcomes of those jobs are about to be stored."""
+    """Write the lines of `ended`, because the outcomes of their jobs are about to be stored."""
     for handler in logging.root.handlers:
         if isinstance(handler, _Lines):
             handler.write_kept()
 
 
 def _direct(logger: logging.Logger) -> _Lines | None:
-    """Return the only handler, if it is ours."""
+    """Return the handler if it is the only one and made by `set_up`, otherwise None."""
     handlers = logging.root.handlers
     if len(handlers) == 1 and not logger.handlers and not logger.filters:
         [handler] = handlers
@@ -92,28 +91,28 @@ class _Lines(logging.StreamHandler[TextIO]):
         self.setFormatter(formatter)
         self._line = formatter.line
         self._kept: list[str] = []
-        # What is kept is written by the process whose jobs it is about.
+        # Kept lines belong to jobs of this process, so a fork must not write them again.
         os.register_at_fork(after_in_child=self._kept.clear)
 
     def write(self, level: int, message: str, extra: Mapping[str, Any]) -> None:
-        """Write a line that never was a `LogRecord`, and before it what was kept."""
+        """Write the kept lines, then a line without a `LogRecord`."""
         line = self._line(time.time(), _name(level), _thread(), message, extra)
         with self.lock or nullcontext():
             self._put(line + "\n")
 
     def keep(self, level: int, message: str, extra: Mapping[str, Any]) -> None:
-        """Have a line written before the next one."""
+        """Keep a line, to be written before the next one."""
         line = self._line(time.time(), _name(level), _thread(), message, extra)
         self._kept.append(line + "\n")
 
     def write_kept(self) -> None:
-        """Write what was kept."""
+        """Write the kept lines."""
         if self._kept:
             with self.lock or nullcontext():
                 self._put("")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line, and before it what was kept. With the lock held, as `logging` does it."""
+        """Write the kept lines, then a record; `logging` calls this with the lock held."""
         if self._kept:
             self._put("")
         super().emit(record)
@@ -121,10 +120,10 @@ class _Lines(logging.StreamHandler[TextIO]):
     def _put(self, text: str) -> None:
         kept = self._kept
         if kept:
-            count = len(kept)  # others may append meanwhile, without the lock
+            count = len(kept)  # other threads may append in the meantime, without the lock
             text = "".join(kept[:count]) + text
             del kept[:count]
-        # A log that cannot be written, as to a full disk, must not cost the job that it is about.
+        # If the log cannot be written, for example to a full disk, the job must not fail.
         try:
             self.stream.write(text)
             self.stream.flush()
@@ -133,7 +132,7 @@ class _Lines(logging.StreamHandler[TextIO]):
 
 
 class _Formatter(logging.Formatter):
-    """One event, one line. What it says is the same, however it is written."""
+    """Formats one event as one line; the formats differ, the content does not."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return one line; a traceback may follow it."""
@@ -159,10 +158,10 @@ class _Formatter(logging.Formatter):
 
         Args:
             created: Epoch seconds.
-            level: Its name.
-            thread: Its name.
-            message: What happened.
-            extra: Of its `_EXTRAS` those that are there become part of the line.
+            level: Name of the level.
+            thread: Name of the thread.
+            message: Text of the event.
+            extra: Attributes of the event; those in `_EXTRAS` become part of the line.
             trace: A traceback or a stack.
         """
         raise NotImplementedError
@@ -172,13 +171,13 @@ class HumanFormatter(_Formatter):
     """`2026-11-20T18:12:51.872Z INFO    default-3 done class=HardJob jid=... elapsed=0.012`
 
     Args:
-        pid: Whether the process stands before the thread: `4711/default-3`.
+        pid: True to put the process id before the thread: `4711/default-3`.
     """
 
     def __init__(self, *, pid: bool = False) -> None:
         super().__init__()
         self._prefix = f"{os.getpid()}/" if pid else ""
-        self._who = lru_cache(maxsize=256)(self._level_and_thread)
+        self._origin = lru_cache(maxsize=256)(self._level_and_thread)
 
     def line(
         self,
@@ -196,7 +195,7 @@ class HumanFormatter(_Formatter):
             value = extra.get(name)
             if value is not None:
                 words += f" {name}={_visible(str(value))}"
-        head = f"{_timestamp(created)} {self._who(level, thread)} {_visible(message)}{words}"
+        head = f"{_timestamp(created)} {self._origin(level, thread)} {_visible(message)}{words}"
         return f"{head}\n{trace}" if trace else head
 
     def _level_and_thread(self, level: str, thread: str) -> str:
@@ -204,7 +203,7 @@ class HumanFormatter(_Formatter):
 
 
 class JsonFormatter(_Formatter):
-    """One JSON object a line: ts, pid, tid, lvl, msg, ctx, as Sidekiq's JSON log has them."""
+    """One JSON object per line: ts, pid, tid, lvl, msg, ctx, as in Sidekiq's JSON log."""
 
     def line(
         self,
@@ -237,7 +236,7 @@ class JsonFormatter(_Formatter):
 
 
 def _context(job: Job) -> dict[str, Any]:
-    """Return what a line says about its job."""
+    """Return the fields of a line about its job."""
     context: dict[str, Any] = {"class": job.display_class, "jid": job.jid, "queue": job.queue}
     for field in _OPTIONAL:
         if value := job.get(field):
@@ -245,9 +244,9 @@ def _context(job: Job) -> dict[str, Any]:
     return context
 
 
-@lru_cache(maxsize=1)  # most lines are about the job that the line before was about
+@lru_cache(maxsize=1)  # most lines are about the same job as the line before
 def _words(job: Job) -> str:
-    """Return the same for people."""
+    """Return the fields of a line about its job, for humans."""
     words = f" class={job.display_class} jid={job.jid} queue={job.queue}"
     for field in _OPTIONAL:
         if value := job.get(field):
@@ -259,7 +258,7 @@ def _timestamp(created: float) -> str:
     return _moment(int(created * 1000))
 
 
-@lru_cache(maxsize=4)  # there are many lines a millisecond, if they matter
+@lru_cache(maxsize=4)  # a busy worker writes many lines in a millisecond
 def _moment(milliseconds: int) -> str:
     seconds, fraction = divmod(milliseconds, 1000)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{fraction:03d}Z"
@@ -281,12 +280,12 @@ def _word(value: object) -> str:
 
 
 def _visible(text: str) -> str:
-    """Return text that stays on its line and does nothing to a terminal."""
+    """Return text that stays on one line and cannot control a terminal."""
     return text if text.isprintable() else text.translate(_CONTROL)
 
 
 def _encodable(text: str) -> str:
-    """Return text that JSON can hold: an error's message may have lone surrogates."""
+    """Return text that JSON can hold; the message of an error may have lone surrogates."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

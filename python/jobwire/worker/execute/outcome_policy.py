@@ -16,7 +16,7 @@ from jobwire.application.current import running
 from jobwire.application.jobtype import JobType
 from jobwire.errors import JobCrashed, JobFailed, MalformedPayload, TryAgain
 from jobwire.protocol.iteration import Interrupted
-from jobwire.protocol.metrics import Tally
+from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.payload import Job, LazyJob, decode, edit
 from jobwire.protocol.poison import poisoned
 from jobwire.protocol.reliable import InFlightJob
@@ -65,7 +65,7 @@ class OutcomePolicy:
             execution.logged = True
             event(_log, logging.INFO, "start", returned=execution.held.returned or None)
 
-    def end(self, execution: Execution, error: BaseException | None, tally: Tally) -> None:
+    def end(self, execution: Execution, error: BaseException | None, tally: ThreadMetrics) -> None:
         """The current job is over; `error` is what it raised. May block if `may_block` says so."""
         job, compiled, seconds = execution.job, execution.compiled, execution.seconds
         after = compiled.finish(job) if compiled.finish is not None else None
@@ -111,7 +111,7 @@ class OutcomePolicy:
         """Whether `end` may wait for an outcome to be stored, because somebody is told of it."""
         return error is not None and bool(self.app.death_handlers)
 
-    def _fail(self, execution: Execution, error: BaseException, tally: Tally) -> None:
+    def _fail(self, execution: Execution, error: BaseException, tally: ThreadMetrics) -> None:
         held, seconds = execution.held, execution.seconds
         definition = execution.compiled.definition
         job = LazyJob(held.text, held.queue)  # as fetched, whatever was done to it [EXEC-5]

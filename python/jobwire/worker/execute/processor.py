@@ -11,7 +11,7 @@ from contextvars import copy_context
 from jobwire.application.current import current, running
 from jobwire.errors import JobTimeout, MalformedPayload, Shutdown
 from jobwire.protocol.heartbeat import Work
-from jobwire.protocol.metrics import Tally
+from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.payload import Job, decode
 from jobwire.protocol.reliable import InFlightJob
 from jobwire.worker.execute.compiled_job import CompiledJob, JobTable
@@ -49,7 +49,7 @@ class Processor:
         tasks: Tasks | None,
         job_table: JobTable,
         outcome_policy: OutcomePolicy,
-        tally: Tally,
+        tally: ThreadMetrics,
         watch: Callable[[], None],
     ) -> None:
         self.tid = tid

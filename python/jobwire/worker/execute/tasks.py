@@ -11,7 +11,7 @@ from typing import Any
 
 from jobwire.application.current import current
 from jobwire.protocol.heartbeat import Work
-from jobwire.protocol.metrics import Tally
+from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.payload import Job
 from jobwire.protocol.reliable import InFlightJob
 from jobwire.worker.execute.event_loop import AsyncLoop
@@ -44,7 +44,7 @@ class Tasks:
         lead: SharedLead,
         sink: OutcomeSink,
         outcome_policy: OutcomePolicy,
-        tally: Tally,
+        tally: ThreadMetrics,
     ) -> None:
         self._prefix = prefix
         self._loop = loop
@@ -133,7 +133,7 @@ class Tasks:
             _log.warning("interrupted; the job was put back and will run again")
             return
         if self._outcome_policy.may_block(error):
-            tally = Tally()  # one that only this thread writes
+            tally = ThreadMetrics()  # one that only this thread writes
             await asyncio.to_thread(self._outcome_policy.end, execution, error, tally)
             self._tally.add(tally)
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from jobwire.protocol.heartbeat import LEASE, PERIOD
+from jobwire.protocol.heartbeat import BEAT_INTERVAL_S, LEASE_S
 from jobwire.protocol.promotion import first_wait, next_wait
 
 __all__ = ["DEFAULT_TIMINGS", "Timings"]
@@ -39,7 +39,7 @@ class Timings:
     pause of this one."""
     reclaim_interval: float = 1.0
     """Between two looks for the jobs of a fetch whose reply was lost."""
-    reclaim_for: float = LEASE
+    reclaim_for: float = LEASE_S
     """How long such looks go on, because the server may carry out the fetch late."""
     quick_job: float = 0.0005
     """A job that is expected to take less is not worth waking another thread."""
@@ -74,7 +74,7 @@ class Timings:
     """How long a stop waits for the last outcomes to be stored."""
 
     # Background
-    heartbeat_interval: float = PERIOD
+    heartbeat_interval: float = BEAT_INTERVAL_S
     """Between two heartbeats. [BEAT-2]"""
     heartbeat_stop_timeout: float = 1.0
     """How long a stop waits for the heartbeat thread."""

@@ -63,7 +63,7 @@ class Capsule:
         self._tasks: Tasks | None = None
         if source.lead is not None:
             self._tasks = Tasks(
-                f"{prefix}a", loop, source.lead, sink, outcome_policy, metrics.tally()
+                f"{prefix}a", loop, source.lead, sink, outcome_policy, metrics.for_thread()
             )
             source.lead.on_thread_wanted(self._add_thread)
 
@@ -75,7 +75,7 @@ class Capsule:
                 tasks=self._tasks,
                 job_table=job_table,
                 outcome_policy=outcome_policy,
-                tally=metrics.tally(),
+                tally=metrics.for_thread(),
                 watch=ticker.wake,
             )
 

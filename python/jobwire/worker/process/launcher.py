@@ -23,7 +23,7 @@ from jobwire.application.producer import make_producer
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import RedisTrouble
 from jobwire.protocol.dead_set import DeadSetLimits
-from jobwire.protocol.heartbeat import LEASE, Work, process_info
+from jobwire.protocol.heartbeat import LEASE_S, Work, process_info
 from jobwire.protocol.metrics import Metrics
 from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.server import ServerInfo, check_server
@@ -34,7 +34,7 @@ from jobwire.worker.background.poller import Poller
 from jobwire.worker.background.ticker import Ticker
 from jobwire.worker.execute import joblog
 from jobwire.worker.execute.compiled_job import JobTable
-from jobwire.worker.execute.event_loop import CLEANUP, AsyncLoop
+from jobwire.worker.execute.event_loop import CLEANUP_TIMEOUT_S, AsyncLoop
 from jobwire.worker.execute.iterating import Iterations
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.fetch.basic import BasicFetcher
@@ -269,14 +269,14 @@ class Launcher:
         _log.warning("time is up: %d unfinished jobs were put back", count)
         for capsule in self._capsules:
             capsule.interrupt()
-        cleanup = time.monotonic() + CLEANUP
+        cleanup = time.monotonic() + CLEANUP_TIMEOUT_S
         for capsule in self._capsules:
             capsule.wait(cleanup)
         return count
 
     def _on_beat(self) -> None:
         now = time.monotonic()
-        if not self._beaten_at or now - self._beaten_at > LEASE:
+        if not self._beaten_at or now - self._beaten_at > LEASE_S:
             self._fire("heartbeat")  # new in Redis, or there again
         self._beaten_at = now
         self._fire("beat")

@@ -1,8 +1,9 @@
-"""A worker as a process of its own: signals in, exit status out. [SIG-1] to [SIG-4]"""
+"""A worker as a process: signals, reports and exit status. [SIG-1] to [SIG-4]"""
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import threading
@@ -16,7 +17,7 @@ import jobwire
 from jobwire.application.app import App
 from jobwire.application.config import WorkerConfig
 from jobwire.connection.connect import safe_url
-from jobwire.protocol.heartbeat import PERIOD
+from jobwire.protocol.heartbeat import BEAT_INTERVAL_S
 from jobwire.protocol.server import ServerInfo
 from jobwire.worker.background.heartbeat import rss
 from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
@@ -24,25 +25,26 @@ from jobwire.worker.process import notify
 from jobwire.worker.process.launcher import Launcher
 from jobwire.worker.process.notify import Notifier
 
-__all__ = ["PATIENCE", "run"]
+__all__ = ["STOP_GRACE_S", "run"]
 
 EXIT_CRASHED = 1
-# The kernel may hand a signal to any thread, and only this one runs its handler: one that waits for
-# ever would not hear of it.
-HEED = 0.5  # seconds
-PATIENCE = 30.0  # seconds beyond the timeout after which a stop that hangs is cut short
 EXIT_FORCED = 1  # after a second TERM or INT
-ASIDE = "worker"  # begins the names of threads that live to the very end and are in nobody's way:
-# where others are left, whose names begin with jobwire, the process ends without Python's way out
-STALE = 4 * PERIOD  # seconds after which a heart that has not come round counts as hanging
+# The kernel may deliver a signal to any thread, but only the main thread runs its handler. So the
+# main thread wakes up regularly.
+SIGNAL_CHECK_INTERVAL_S = 0.5
+STOP_GRACE_S = 30.0  # beyond the timeout, after which a stop that hangs is cut short
+HEARTBEAT_STUCK_S = 4 * BEAT_INTERVAL_S  # without a round of the heartbeat thread
+# Prefix of the names of threads that live to the end of the process and do not hinder its exit.
+# If threads named "jobwire..." are left, the process exits without Python's clean-up.
+DAEMON_PREFIX = "worker"
 
 _log = logging.getLogger("jobwire.worker")
 _HANDLED = ("TERM", "INT", "HUP", "TSTP", "TTIN", "USR2")
 
 
 class _Signal(NamedTuple):
-    name: str  # TERM
-    number: int | None = None  # None: it came through Redis
+    name: str  # such as TERM
+    number: int | None = None  # None for a signal through Redis
     frame: FrameType | None = None
 
 
@@ -51,16 +53,16 @@ def run(
 ) -> int:
     """Run a worker until a signal ends it; return the exit status.
 
-    Earlier handlers of the signals are called too, after what the worker does.
+    Handlers that were set before are called after the worker has handled a signal.
 
     Args:
         app: The jobs, and the Redis to use.
-        config: How.
-        source: Where the Redis URL came from, for the log.
-        timings: How long the parts of the worker wait.
+        config: The settings of the worker.
+        source: Source of the Redis URL, for the log.
+        timings: Intervals and timeouts of the worker.
 
     Raises:
-        UnfitServer, RedisTrouble: It could not start.
+        UnfitServer, RedisTrouble: The worker could not start.
     """
     return _Process(app, config, Notifier(os.environ), timings).run(source)
 
@@ -75,7 +77,7 @@ class _Process:
     ) -> None:
         self._config = config
         self._notifier = notifier
-        self._signals: SimpleQueue[_Signal | None] = SimpleQueue()  # None: stopped
+        self._signals: SimpleQueue[_Signal | None] = SimpleQueue()  # None: the worker has stopped
         self._launcher = Launcher(
             app,
             config,
@@ -83,13 +85,13 @@ class _Process:
             timings=timings,
         )
         self._earlier: dict[str, Callable[[int, FrameType | None], Any]] = {}
-        self._state = ""  # what a status begins with
+        self._state = ""  # first word of the status, if any
         self._stopping = False
-        self._hangs = False
+        self._is_stuck = False
         self._status = EXIT_CRASHED
 
     def run(self, source: str) -> int:
-        """Run until it has stopped; return the exit status."""
+        """Run until the worker has stopped; return the exit status."""
         for name in _HANDLED:
             self._trap(name)
         if threading.excepthook is threading.__excepthook__:
@@ -97,24 +99,25 @@ class _Process:
         _announce(self._launcher, self._launcher.start(), source)
         self._notifier.ready(self._describe())
         if self._notifier.supervised:
-            threading.Thread(target=self._watch, name=f"{ASIDE}-watch", daemon=True).start()
+            threading.Thread(target=self._watch, name=f"{DAEMON_PREFIX}-watch", daemon=True).start()
         period = self._notifier.period
         if period is None and self._config.memory_limit:
-            period = notify.PERIOD
-        looked_at = time.monotonic()
+            period = notify.STATUS_INTERVAL_S
+        timeout = min(SIGNAL_CHECK_INTERVAL_S, period or math.inf)
+        checked_at = time.monotonic()
         while True:
             try:
-                received = self._signals.get(timeout=HEED if period is None else min(HEED, period))
+                received = self._signals.get(timeout=timeout)
             except Empty:
-                if period is not None and time.monotonic() - looked_at >= period:
-                    self._look()
-                    looked_at = time.monotonic()
+                if period is not None and time.monotonic() - checked_at >= period:
+                    self._check()
+                    checked_at = time.monotonic()
                 continue
             if received is None:
                 return self._status
             self._act(received.name)
             self._call_earlier(received)
-            self._tell()
+            self._report_status()
 
     def _trap(self, name: str) -> None:
         number = getattr(signal, f"SIG{name}", None)
@@ -123,15 +126,15 @@ class _Process:
             return
         earlier = signal.getsignal(number)
         if name == "HUP" and earlier is signal.SIG_IGN:
-            return  # nohup: to outlive the terminal is what was asked for
+            return  # started by nohup, so it must outlive the terminal
         if callable(earlier) and earlier is not signal.default_int_handler:
             self._earlier[name] = earlier
         signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        # Nothing but this here: a handler runs between any two bytecodes of the main thread.
+        # As short as possible: a handler runs between any two bytecodes of the main thread.
         name = signal.Signals(number).name.removeprefix("SIG")
-        # The supervisor decides on force for its processes: a service manager may have sent
+        # The supervisor decides if its processes are killed, because a service manager may send
         # them the same signal that the supervisor passes on.
         if self._stopping and name in ("TERM", "INT") and not self._notifier.supervised:
             os._exit(EXIT_FORCED)
@@ -140,7 +143,7 @@ class _Process:
     def _act(self, name: str) -> None:
         match name:
             case "HUP" | "USR2" if self._notifier.supervised:
-                pass  # meant for the supervisor
+                pass  # for the supervisor
             case "TERM" | "INT" | "HUP":
                 self._stop(name)
             case "TSTP":
@@ -149,9 +152,9 @@ class _Process:
             case "TTIN":
                 self._launcher.dump()
             case "USR2":
-                _log.warning("USR2 restarts the processes of --processes, this is one; ignored")
+                _log.warning("USR2 restarts processes of --processes, there are none; ignored")
             case _:
-                _log.warning("signal %.20r from Redis is not one of ours; ignored", name)
+                _log.warning("unknown signal %.20r from Redis; ignored", name)
 
     def _call_earlier(self, received: _Signal) -> None:
         earlier = self._earlier.get(received.name)
@@ -159,21 +162,21 @@ class _Process:
             return
         try:
             earlier(received.number, received.frame)
-        except BaseException:  # noqa: BLE001 - the application's, which may well be sys.exit
-            _log.warning("an earlier handler of %s raised", received.name, exc_info=True)
+        except BaseException:  # noqa: BLE001 - a handler of the application may call sys.exit
+            _log.warning("the application's handler of %s raised", received.name, exc_info=True)
 
     def _stop(self, name: str) -> None:
         if self._stopping:
-            return  # asked twice, not by signals; the first one is being done
+            return  # a second request, not by a signal; the stop is under way
         self._stopping = True
         self._state = "stopping, "
-        again = "" if self._notifier.supervised else "; again to force"
-        _log.info("%s: stopping, jobs have %g s%s", name, self._config.timeout, again)
+        hint = "" if self._notifier.supervised else "; send it again to force"
+        _log.info("%s: stopping, jobs have %g s%s", name, self._config.timeout, hint)
         self._notifier.stopping(self._describe())
-        # In a thread, so that signals are still heard, and so that it cannot keep us.
+        # In a thread, so that the main thread still handles signals, even if the stop hangs.
         threading.Thread(target=self._stop_launcher, name="jobwire-stop", daemon=True).start()
-        limit = threading.Timer(self._config.timeout + PATIENCE, os._exit, [EXIT_CRASHED])
-        limit.name, limit.daemon = f"{ASIDE}-limit", True
+        limit = threading.Timer(self._config.timeout + STOP_GRACE_S, os._exit, [EXIT_CRASHED])
+        limit.name, limit.daemon = f"{DAEMON_PREFIX}-limit", True
         limit.start()
 
     def _stop_launcher(self) -> None:
@@ -185,27 +188,29 @@ class _Process:
 
     def _watch(self) -> None:
         self._notifier.wait_orphaned()
-        _log.warning("the supervising process is gone")
+        _log.warning("the supervising process has ended")
         self._signals.put(_Signal("TERM"))
 
-    def _look(self) -> None:
-        """Give a sign of life, if there is one; look at the memory."""
-        late = time.monotonic() - self._launcher.turned
-        if late < STALE or self._stopping:
+    def _check(self) -> None:
+        """Notify the watchdog unless the heartbeat thread is stuck; check the memory."""
+        stuck = time.monotonic() - self._launcher.turned
+        if stuck < HEARTBEAT_STUCK_S or self._stopping:
             self._notifier.alive()
-            self._hangs = False
-        elif not self._hangs:
-            self._hangs = True
-            _log.error("the heartbeat hangs since %.0f s; no more signs of life", late)
-        self._tell()
+            self._is_stuck = False
+        elif not self._is_stuck:
+            self._is_stuck = True
+            _log.error("heartbeat thread stuck for %.0f s; watchdog notifications stopped", stuck)
+        self._report_status()
         limit = self._config.memory_limit
         if limit and not self._notifier.supervised and not self._stopping:
             used = rss() // 1024
             if used > limit:
-                _log.warning("%d MiB of memory are more than the limit, %d", used, limit)
+                _log.warning(
+                    "the process uses %d MiB of memory, above the limit of %d", used, limit
+                )
                 self._stop("memory_limit")
 
-    def _tell(self) -> None:
+    def _report_status(self) -> None:
         if self._notifier.period is not None:
             self._notifier.status(
                 self._describe(), busy=len(self._launcher.works()), rss=rss() // 1024
@@ -216,7 +221,7 @@ class _Process:
 
 
 def _report_death(thread: threading.ExceptHookArgs) -> None:
-    """Log what ended a thread, ours or the application's; Python would print it between lines."""
+    """Log the error that ended a thread; Python would print it into the middle of the log."""
     if thread.exc_value is not None and not isinstance(thread.exc_value, SystemExit):
         name = thread.thread.name if thread.thread else "?"
         _log.error("thread %s died", name, exc_info=thread.exc_value)
@@ -231,7 +236,7 @@ def _announce(launcher: Launcher, info: ServerInfo, source: str) -> None:
         _log.info("capsule %s: %d threads for %s", name, capsule.concurrency, queues)
     jobs = len(launcher.app.jobs)
     _log.info(
-        "jobwire %s, process %s, %s fetch, %d kinds of jobs, %s %s at %s%s",
+        "jobwire %s, process %s, %s fetch, %d job classes, %s %s at %s%s",
         jobwire.__version__,
         launcher.identity,
         config.fetch,

@@ -1,10 +1,11 @@
-"""Several worker processes under one: started, watched, replaced, stopped together.
+"""The supervisor: starts, watches, replaces and stops several worker processes.
 
-The parent runs no jobs and imports no application. Its children are the same command again, told
-by a variable that they are supervised; each says over a stream of its own when it is ready, how
-busy it is and that it lives, and stops when that stream breaks: none outlives the parent for long.
+The supervisor runs no jobs and imports no application. Its children run the same command, with a
+variable that tells them that they are supervised. Each child reports over its own stream that it
+is ready, how busy it is and that it works. It stops when that stream breaks, so no child outlives
+the supervisor for long.
 
-As process 1 of a container it also takes orphans off the process table.
+As process 1 of a container the supervisor also reaps orphaned processes.
 """
 
 from __future__ import annotations
@@ -22,43 +23,43 @@ from contextlib import suppress
 from jobwire.application.config import WorkerConfig
 from jobwire.worker.process import notify
 from jobwire.worker.process.notify import SUPERVISOR, Notifier
-from jobwire.worker.process.process import PATIENCE
+from jobwire.worker.process.process import STOP_GRACE_S
 
 __all__ = ["run", "wanted"]
 
 EXIT_CRASHED = 1
 EXIT_FORCED = 1  # after a second TERM or INT
-AT_ONCE = 10.0  # seconds; who lives shorter has died at once, and is not restarted at once
-LONGEST_PAUSE = 30.0  # seconds between two tries to start a process
-GIVE_UP = 5  # tries in a row after which there is no hope, if that is so for all processes
-SLACK = 5.0  # seconds that a process has beyond its own limit for stopping
-LATER = 60.0  # seconds until a replacement that did not start is tried again
+EARLY_END_S = 10.0  # a process that ends sooner counts as failed, and is restarted with a pause
+LONGEST_RESTART_PAUSE_S = 30.0
+MOST_FAILURES = 5  # in a row; if every process has that many, the supervisor gives up
+KILL_GRACE_S = 5.0  # that a process has beyond its own limit for stopping
+REPLACE_RETRY_S = 60.0  # until the next try to replace a process whose replacement did not start
 
 _HANDLED = ("TERM", "INT", "HUP", "TSTP", "TTIN", "USR2", "CHLD")
 _log = logging.getLogger("jobwire.worker")
 
 
 def wanted(config: WorkerConfig) -> bool:
-    """Whether this process should supervise: for `processes`, or as process 1 of a container."""
+    """True if this process must supervise: for `processes`, or as process 1 of a container."""
     return SUPERVISOR not in os.environ and (config.processes > 1 or os.getpid() == 1)
 
 
 def run(config: WorkerConfig) -> int:
-    """Run this command again `config.processes` times, until a signal ends it.
+    """Run this command in `config.processes` processes, until a signal ends them.
 
-    TERM and INT stop all, a second one kills them. TSTP quiets all, TTIN makes all write their
-    stacks. USR2 and HUP replace one process after the other, each when its successor is ready;
-    where there is a terminal, HUP means that it was closed, and stops.
+    TERM and INT stop all processes, a second one kills them. TSTP quiets all, and TTIN makes all
+    log their stacks. USR2 and HUP replace one process after the other, each when its successor is
+    ready. On a terminal, HUP means that the terminal was closed, so it stops all processes.
 
     Returns:
-        The exit status: 0 after a stop in good order. If no process can be started, that of the
-        first which failed: as without supervision.
+        The exit status: 0 after an orderly stop. If no process can start, the status of the first
+        one that failed, as without supervision.
     """
     return _Supervisor(config, Notifier(os.environ)).run()
 
 
-class _Worker:
-    """A child."""
+class _WorkerProcess:
+    """A child process that runs jobs."""
 
     def __init__(self, slot: _Slot, watchdog: float | None) -> None:
         ours, theirs = socket.socketpair()
@@ -66,25 +67,25 @@ class _Worker:
         if watchdog:
             environ["WATCHDOG_USEC"] = str(int(watchdog * 1e6))
         with theirs:
-            theirs.set_inheritable(True)  # nothing else is started meanwhile
+            theirs.set_inheritable(True)  # no other process is started in the meantime
             self.pid = os.posix_spawn(
                 sys.executable,
                 [sys.executable, *sys.orig_argv[1:]],
                 environ,
                 file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
-                setpgroup=0,  # a Ctrl-C in the terminal is for the parent
+                setpgroup=0,  # so that Ctrl-C in the terminal reaches only the supervisor
                 setsigmask=[],
             )
         ours.setblocking(False)
         self.channel = ours
         self.slot = slot
-        self.started = self.heard = time.monotonic()
+        self.started = self.last_message = time.monotonic()
         self.ready = False
-        self.leaving = False  # was asked to end
-        self.quiet = False  # was asked to be
+        self.leaving = False  # was told to stop
+        self.quiet = False  # was told to be quiet
         self.busy = 0
         self.rss = 0  # MiB
-        self._rest = b""
+        self._unread = b""
 
     def __str__(self) -> str:
         return f"worker process {self.slot.number} (pid {self.pid})"
@@ -94,21 +95,21 @@ class _Worker:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End it now, with what its jobs have started."""
+        """Kill it, with the programs that its jobs have started."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
-        self.send(signal.SIGKILL)  # it may not have become a group yet
+        self.send(signal.SIGKILL)  # it may not be a group yet
 
-    def hear(self) -> bool:
-        """Take in what it says; return whether the stream goes on."""
+    def read(self) -> bool:
+        """Read its messages; return False at the end of the stream."""
         try:
-            said = self.channel.recv(1 << 16)
+            chunk = self.channel.recv(1 << 16)
         except BlockingIOError:
             return True
         except OSError:
             return False
-        self.heard = time.monotonic()
-        *lines, self._rest = (self._rest + said).split(b"\n")
+        self.last_message = time.monotonic()
+        *lines, self._unread = (self._unread + chunk).split(b"\n")
         for line in lines:
             match line.split(b"=", 1):
                 case [b"READY", b"1"]:
@@ -117,19 +118,19 @@ class _Worker:
                     self.busy = int(value)
                 case [b"X_RSS", value]:
                     self.rss = int(value)
-        return bool(said)
+        return bool(chunk)
 
 
 class _Slot:
-    """One of the N places."""
+    """One of the N slots for a process."""
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.worker: _Worker | None = None
-        self.successor: _Worker | None = None
-        self.due: float | None = None  # when to start a worker, monotonic
+        self.worker: _WorkerProcess | None = None
+        self.successor: _WorkerProcess | None = None
+        self.due: float | None = None  # time to start a worker, monotonic
         self.failures = 0  # in a row
-        self.renewable = 0.0  # not before this time, monotonic
+        self.renewable = 0.0  # time before which it is not replaced, monotonic
 
 
 class _Supervisor:
@@ -137,49 +138,50 @@ class _Supervisor:
         self._config = config
         self._notifier = notifier
         self._slots = [_Slot(number) for number in range(1, config.processes + 1)]
-        self._workers: dict[int, _Worker] = {}  # by pid, all that live
-        self._renewing: deque[_Slot] = deque()  # the first is being renewed
+        self._workers: dict[int, _WorkerProcess] = {}  # all living processes, by pid
+        self._renewing: deque[_Slot] = deque()  # slots to renew; the first one is under way
         self._selector = selectors.DefaultSelector()
-        self._any_ready = False  # ever
-        self._all_ready = False  # ever
-        self._others_due = False  # the others than the first were told to start
+        self._any_ready = False  # at any time so far
+        self._all_ready = False  # at any time so far
+        self._others_due = False  # True when all slots but the first were told to start
         self._reloading = False
         self._quiet = False
         self._deadline: float | None = None  # of the stop, monotonic
         self._status: int | None = None
-        self._told = 0.0
+        self._reported_at = 0.0
         self._terminal = os.isatty(2)
 
     def run(self) -> int:
         """Return the exit status."""
-        inlet, transport = os.pipe()
-        os.set_blocking(inlet, False)
-        os.set_blocking(transport, False)
-        self._selector.register(inlet, selectors.EVENT_READ)
-        signal.set_wakeup_fd(transport, warn_on_full_buffer=False)
+        read_end, write_end = os.pipe()
+        os.set_blocking(read_end, False)
+        os.set_blocking(write_end, False)
+        self._selector.register(read_end, selectors.EVENT_READ)
+        signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
         for name in _HANDLED:
             number = getattr(signal, f"SIG{name}")
             if name != "HUP" or signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, lambda number, frame: None)
-        # The first alone: if it cannot start, nobody can, and that is said once.
+        # The first process starts alone: if it cannot start, no process can, and the error is
+        # logged only once.
         self._slots[0].due = time.monotonic()
         while True:
             self._start_due()
             if not self._workers and (self._status is not None or self._quiet):
                 return self._status or 0
-            for key, _ in self._selector.select(self._patience()):
+            for key, _ in self._selector.select(self._time_to_wait()):
                 if key.data is None:
-                    for byte in os.read(inlet, 1 << 12):
+                    for byte in os.read(read_end, 1 << 12):
                         self._act(signal.Signals(byte).name.removeprefix("SIG"))
-                elif not key.data.hear():
+                elif not key.data.read():
                     self._selector.unregister(key.fileobj)
             self._reap()
-            self._look()
+            self._check()
 
     # -- processes
 
-    def _start(self, slot: _Slot) -> _Worker:
-        worker = _Worker(slot, self._notifier.watchdog)
+    def _start(self, slot: _Slot) -> _WorkerProcess:
+        worker = _WorkerProcess(slot, self._notifier.watchdog)
         self._workers[worker.pid] = worker
         self._selector.register(worker.channel, selectors.EVENT_READ, worker)
         return worker
@@ -191,15 +193,15 @@ class _Supervisor:
             try:
                 slot.worker = self._start(slot)
             except OSError as error:
-                _log.error("no process can be started: %s", error)
-                slot.due = time.monotonic() + LONGEST_PAUSE
+                _log.error("cannot start a process: %s", error)
+                slot.due = time.monotonic() + LONGEST_RESTART_PAUSE_S
                 if not self._any_ready:
                     self._end(EXIT_CRASHED)
             else:
                 slot.due = None
 
     def _reap(self) -> None:
-        """See off all that ended: our processes, and orphans if this is process 1."""
+        """Reap all processes that ended: our own, and orphans if this is process 1."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -209,13 +211,13 @@ class _Supervisor:
                 return
             worker = self._workers.pop(pid, None)
             if worker is not None:
-                worker.hear()  # its last words
+                worker.read()  # its last messages
                 with suppress(KeyError):
                     self._selector.unregister(worker.channel)
                 worker.channel.close()
-                self._buried(worker, os.waitstatus_to_exitcode(status))
+                self._ended(worker, os.waitstatus_to_exitcode(status))
 
-    def _buried(self, worker: _Worker, code: int) -> None:
+    def _ended(self, worker: _WorkerProcess, code: int) -> None:
         slot = worker.slot
         how = f"exit status {code}" if code >= 0 else f"signal {-code}"
         status = code if code >= 0 else 128 - code
@@ -226,10 +228,10 @@ class _Supervisor:
                 self._status = self._status or status
         elif slot.successor is worker:
             slot.successor = None
-            slot.renewable = time.monotonic() + LATER
+            slot.renewable = time.monotonic() + REPLACE_RETRY_S
             self._renewing.clear()
             _log.error(
-                "the new %s ended with %s before it was ready; the old ones go on", worker, how
+                "the new %s ended with %s before it was ready; the old ones stay", worker, how
             )
             self._renewed()
         elif slot.worker is worker:
@@ -242,49 +244,53 @@ class _Supervisor:
                 if not self._renewing:
                     self._renewed()
 
-    def _lost(self, worker: _Worker, slot: _Slot, how: str, status: int) -> None:
-        """Start another one, soon; or give up."""
+    def _lost(self, worker: _WorkerProcess, slot: _Slot, how: str, status: int) -> None:
+        """Start another process soon, or give up."""
         if self._quiet:
-            _log.warning("%s ended with %s; it is not replaced, since all are quiet", worker, how)
+            _log.warning("%s ended with %s; not replaced, because all are quiet", worker, how)
             return
         if slot.successor is not None:
-            _log.warning("%s ended with %s; its successor is on its way", worker, how)
+            _log.warning("%s ended with %s; its successor is starting", worker, how)
             slot.worker, slot.successor = slot.successor, None
             self._renewing.remove(slot)
             self._renewed()
             return
         lived = time.monotonic() - worker.started
-        slot.failures = slot.failures + 1 if lived < AT_ONCE or not worker.ready else 0
+        slot.failures = slot.failures + 1 if lived < EARLY_END_S or not worker.ready else 0
         if not self._any_ready or self._config.processes == 1:
-            # As without supervision: whoever started us sees the status, and decides.
+            # As without supervision: the parent process sees the status and decides.
             when = "" if worker.ready else " before it was ready"
             _log.log(
                 logging.ERROR if status else logging.INFO, "%s ended with %s%s", worker, how, when
             )
             self._end(status)
             return
-        if all(each.worker is None and each.failures >= GIVE_UP for each in self._slots):
-            _log.error("every worker process ends right after its start, at last with %s", how)
+        if all(other.worker is None and other.failures >= MOST_FAILURES for other in self._slots):
+            _log.error("every worker process ends right after its start, the last one with %s", how)
             self._end(status)
             return
-        pause = min(2.0 ** (slot.failures - 1), LONGEST_PAUSE) if slot.failures else 0.0
+        pause = 0.0
+        if slot.failures:
+            pause = min(2.0 ** (slot.failures - 1), LONGEST_RESTART_PAUSE_S)
         slot.due = time.monotonic() + pause
         if slot.failures < 2:
-            _log.warning("%s ended with %s after %.1f s; another is started", worker, how, lived)
+            _log.warning("%s ended with %s after %.1f s; starting another", worker, how, lived)
         else:
             _log.error(
                 "%s ended with %s, %d times in a row right after its start; next try in %.0f s",
                 *(worker, how, slot.failures, pause),
             )
 
-    # -- what is asked for
+    # -- signals
 
     def _act(self, name: str) -> None:
         if name == "HUP":
             name = "TERM" if self._terminal else "USR2"
         match name:
             case "TERM" | "INT" if self._deadline is None:
-                _log.info("%s: stopping %d processes; again to force", name, len(self._workers))
+                _log.info(
+                    "%s: stopping %d processes; send it again to force", name, len(self._workers)
+                )
                 self._end(0)
             case "TERM" | "INT":
                 _log.warning("%s again: killing %d processes", name, len(self._workers))
@@ -306,22 +312,23 @@ class _Supervisor:
                         *(worker, "ready" if worker.ready else "starting"),
                         *(", leaving" if worker.leaving else "", worker.busy, worker.rss),
                     )
-                    if worker.ready:  # before that it would be suspended
+                    if worker.ready:  # before that, the signal would suspend it
                         worker.send(signal.SIGTTIN)
             case "USR2":
                 self._renew_all()
 
     def _end(self, status: int) -> None:
-        """Stop everything, to exit with `status`."""
+        """Stop all processes, then exit with `status`."""
         self._status = status
-        self._deadline = time.monotonic() + self._config.timeout + PATIENCE + SLACK
+        grace = self._config.timeout + STOP_GRACE_S + KILL_GRACE_S
+        self._deadline = time.monotonic() + grace
         self._notifier.stopping(self._describe())
         for slot in self._slots:
             slot.due = None
         for worker in self._workers.values():
             self._leave(worker)
 
-    def _leave(self, worker: _Worker) -> None:
+    def _leave(self, worker: _WorkerProcess) -> None:
         if not worker.leaving:
             worker.leaving = True
             worker.send(signal.SIGTERM)
@@ -330,14 +337,14 @@ class _Supervisor:
         for worker in self._workers.values():
             worker.kill()
 
-    # -- one after the other
+    # -- rolling restart
 
     def _renew_all(self) -> None:
         if self._quiet or self._deadline is not None:
-            _log.warning("USR2: nothing is restarted, since all are quiet or stopping")
+            _log.warning("USR2: no restart, because all processes are quiet or stopping; ignored")
             return
         if self._reloading:
-            _log.warning("USR2: a restart is going on; ignored")
+            _log.warning("USR2: a restart is under way; ignored")
             return
         _log.info("restarting %d processes, one after the other", len(self._slots))
         self._reloading = True
@@ -345,11 +352,11 @@ class _Supervisor:
         self._notifier.reloading("restarting")
 
     def _renew_next(self) -> None:
-        """Take the first of those to be renewed one step further."""
+        """Take the next step in renewing the first slot of the list."""
         if not self._renewing or self._deadline is not None:
             return
         slot = self._renewing[0]
-        if slot.worker is None:  # it is being started anew anyway
+        if slot.worker is None:  # it starts a new process anyway
             self._renewing.popleft()
             slot.due = time.monotonic()
             if not self._renewing:
@@ -360,13 +367,13 @@ class _Supervisor:
             _log.info("%s is ready and takes over from pid %d", slot.worker, old.pid)
             self._leave(old)
         elif slot.successor is None and not any(
-            each.slot is slot and each.leaving for each in self._workers.values()
+            worker.slot is slot and worker.leaving for worker in self._workers.values()
         ):
             try:
                 slot.successor = self._start(slot)
             except OSError as error:
-                _log.error("no new process can be started: %s", error)
-                slot.renewable = time.monotonic() + LATER
+                _log.error("cannot start a new process: %s", error)
+                slot.renewable = time.monotonic() + REPLACE_RETRY_S
                 self._renewing.clear()
                 self._renewed()
 
@@ -375,17 +382,17 @@ class _Supervisor:
             self._reloading = False
             self._notifier.ready(self._describe())
 
-    # -- the regular look
+    # -- regular checks
 
-    def _patience(self) -> float:
-        """Return how long nothing has to be done, if nothing happens."""
-        until = [slot.due for slot in self._slots if slot.due is not None]
+    def _time_to_wait(self) -> float:
+        """Return the seconds until the next action, if no signal and no message comes."""
+        times = [slot.due for slot in self._slots if slot.due is not None]
         if self._deadline is not None:
-            until.append(self._deadline)
-        until.append(self._told + (self._notifier.period or notify.PERIOD))
-        return max(0.0, min(until) - time.monotonic())
+            times.append(self._deadline)
+        times.append(self._reported_at + (self._notifier.period or notify.STATUS_INTERVAL_S))
+        return max(0.0, min(times) - time.monotonic())
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         now = time.monotonic()
         self._renew_next()
         for worker in self._workers.values():
@@ -396,21 +403,21 @@ class _Supervisor:
                     worker.send(signal.SIGTSTP)
         if self._deadline is None:
             if not self._all_ready:
-                self._look_for_ready(now)
+                self._check_ready(now)
         elif now >= self._deadline:
-            _log.error("%d processes do not stop; they are killed", len(self._workers))
-            self._deadline = now + SLACK
+            _log.error("%d processes did not stop in time; killing them", len(self._workers))
+            self._deadline = now + KILL_GRACE_S
             self._status = self._status or EXIT_FORCED
             self._kill_all()
-        if now - self._told >= (self._notifier.period or notify.PERIOD):
-            self._told = now
+        if now - self._reported_at >= (self._notifier.period or notify.STATUS_INTERVAL_S):
+            self._reported_at = now
             self._notifier.alive()
             self._notifier.status(self._describe())
             for worker in list(self._workers.values()):
                 if worker.ready:
                     self._examine(worker, now)
 
-    def _look_for_ready(self, now: float) -> None:
+    def _check_ready(self, now: float) -> None:
         if self._any_ready and not self._others_due:
             self._others_due = True
             for slot in self._slots[1:]:
@@ -420,11 +427,11 @@ class _Supervisor:
             _log.info("%d worker processes are ready", len(self._slots))
             self._notifier.ready(self._describe())
 
-    def _examine(self, worker: _Worker, now: float) -> None:
+    def _examine(self, worker: _WorkerProcess, now: float) -> None:
         slot = worker.slot
         watchdog = self._notifier.watchdog
-        if watchdog and now - worker.heard > watchdog:
-            _log.error("%s gave no sign of life for %g s; it is killed", worker, watchdog)
+        if watchdog and now - worker.last_message > watchdog:
+            _log.error("%s sent no message for %g s; killing it", worker, watchdog)
             worker.kill()
             return
         limit = self._config.memory_limit
@@ -437,8 +444,8 @@ class _Supervisor:
             and now >= slot.renewable
             and not self._quiet
         ):
-            _log.warning("%s has %d MiB, the limit is %d; it is replaced", worker, used, limit)
-            slot.renewable = now + LATER  # if the limit is too low for it, not all the time
+            _log.warning("%s uses %d MiB, the limit is %d; replacing it", worker, used, limit)
+            slot.renewable = now + REPLACE_RETRY_S  # not all the time, if the limit is too low
             self._renewing.append(slot)
 
     def _describe(self) -> str:

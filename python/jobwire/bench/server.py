@@ -1,4 +1,4 @@
-"""Where a bench takes place: a namespace, worker processes, and nothing of them afterwards."""
+"""The server side of a bench: a namespace and worker processes, removed at the end."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.server import check_server
 from jobwire.protocol.wire import Arg, command, once
 
-__all__ = ["BenchFailed", "BenchStage", "BenchWorker"]
+__all__ = ["BenchFailed", "BenchServer", "BenchWorker"]
 
-PATIENCE = 60.0  # seconds without any progress after which there is none to come
-SCANNED = 1_000  # keys that one question looks through
+PROGRESS_TIMEOUT_S = 60.0  # without any progress
+KEYS_PER_SCAN = 1_000
 
 _log = logging.getLogger("jobwire.bench")
 
 
 class BenchFailed(JobwireError):
-    """A worker did not do what it should. What the bench wrote to Redis is removed all the same."""
+    """A worker process failed. The keys that the bench wrote to Redis are removed nevertheless."""
 
 
 class BenchWorker:
     """A process that runs jobs.
 
     Args:
-        url: Where.
-        namespace: Of all its keys.
-        concurrency: Jobs at a time.
-        poll: Average seconds between its looks for due jobs.
+        url: URL of Redis.
+        namespace: Prefix of all its keys.
+        concurrency: Number of jobs that it runs at the same time.
+        poll: Average seconds between its polls for due jobs.
     """
 
     def __init__(self, url: str, namespace: str, concurrency: int, poll: float) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - until close()
-        self._rest = b""
-        # A session of its own: Ctrl-C is for the bench, which then ends its workers.
+        self._unread = b""
+        # It has its own session, so Ctrl-C reaches only the bench, which then stops its workers.
         self._process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "jobwire.bench.worker"),
@@ -62,49 +62,49 @@ class BenchWorker:
         )
 
     def ask(self) -> dict[str, float]:
-        """Return what it has used so far."""
+        """Return the CPU seconds and the round trips that it has used so far."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(b"?\n")
             self._process.stdin.flush()
         except OSError:
             raise self._failed("has ended") from None
-        return self.hear()
+        return self.read()
 
-    def hear(self) -> dict[str, float]:
-        """Return the next thing that it says.
+    def read(self) -> dict[str, float]:
+        """Return the next message that it writes.
 
         Raises:
-            BenchFailed: It says nothing.
+            BenchFailed: It has ended, or writes nothing.
         """
         assert self._process.stdout is not None
         pipe = self._process.stdout.fileno()
-        deadline = time.monotonic() + PATIENCE
-        while b"\n" not in self._rest:
+        deadline = time.monotonic() + PROGRESS_TIMEOUT_S
+        while b"\n" not in self._unread:
             ready = select.select([pipe], [], [], max(deadline - time.monotonic(), 0))[0]
             if not ready:
-                raise self._failed(f"has said nothing for {PATIENCE:g} s")
+                raise self._failed(f"wrote no message for {PROGRESS_TIMEOUT_S:g} s")
             chunk = os.read(pipe, 65_536)
             if not chunk:
                 raise self._failed("has ended")
-            self._rest += chunk
-        line, _, self._rest = self._rest.partition(b"\n")
-        words: dict[str, float] = json.loads(line)
-        return words
+            self._unread += chunk
+        line, _, self._unread = self._unread.partition(b"\n")
+        message: dict[str, float] = json.loads(line)
+        return message
 
     def check(self) -> None:
-        """Raise `BenchFailed` unless it runs."""
+        """Raise `BenchFailed` if it has ended."""
         if self._process.poll() is not None:
             raise self._failed("has ended")
 
     def stop(self) -> None:
-        """Ask it to end."""
+        """Tell it to stop."""
         assert self._process.stdin is not None
         with suppress(OSError):
             self._process.stdin.close()
 
     def close(self) -> None:
-        """Wait for its end, or make it."""
+        """Wait until it ends; kill it if that takes more than 10 s."""
         assert self._process.stdout is not None
         try:
             self._process.wait(10.0)
@@ -115,44 +115,44 @@ class BenchWorker:
         self._process.stdout.close()
         self._errors.close()
 
-    def _failed(self, what: str) -> BenchFailed:
+    def _failed(self, problem: str) -> BenchFailed:
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        return BenchFailed(f"a worker process {what}" + (f": {lines[-1]}" if lines else ""))
+        return BenchFailed(f"a worker process {problem}" + (f": {lines[-1]}" if lines else ""))
 
 
-class BenchStage:
-    """A namespace on a server, that is gone at the end of the `with` block.
+class BenchServer:
+    """A server with a namespace for the bench; the `with` block removes its keys at the end.
 
     Args:
-        url: Which server.
+        url: URL of the server.
 
     Attributes:
-        namespace: What all keys begin with.
-        client: For the jobs.
-        trips: Its only item is how often this process has waited for Redis.
+        namespace: Prefix of all keys.
+        client: Enqueues the jobs.
+        trips: A list with one item, the number of round trips that this process has made.
     """
 
     def __init__(self, url: str) -> None:
-        # Braces, so that it is all in one slot of a cluster.
+        # The braces put all keys into one slot of a cluster.
         self.namespace = f"jobwire-bench-{{{secrets.token_hex(6)}}}:"
         self.url = url
         self.trips = count_trips()
         self.client = Client(url, namespace=self.namespace)
         self._stock = Client(url, namespace=f"{self.namespace}stock:")
-        self.server = self.client.redis.run(check_server(self.keys))
+        self.info_at_start = self.client.redis.run(check_server(self.keys))
 
     @property
     def keys(self) -> Keys:
-        """Names of the keys."""
+        """Key names of the namespace."""
         return Keys(self.namespace)
 
     def do(self, *words: Arg) -> Any:
-        """Carry out one command."""
+        """Run one command and return its reply."""
         return self.client.redis.run(once(command(*words)))
 
     def info(self, section: str) -> dict[str, str]:
-        """Return a section of INFO; empty if the server keeps it to itself."""
+        """Return a section of INFO; empty if the server refuses it."""
         try:
             text: bytes = self.do("INFO", section)
         except JobwireError:
@@ -169,66 +169,68 @@ class BenchStage:
             return None
 
     def stock(self, class_name: str, jobs: int, *, due: bool = False) -> None:
-        """Write jobs where no worker looks."""
+        """Write jobs under keys that no worker reads."""
         at = time.time() - 1.0 if due else None
         self._stock.push_bulk(class_name, [[number] for number in range(jobs)], at=at)
 
     def open(self) -> None:
-        """Put all that is in stock where workers look, in one instant."""
-        theirs = Keys(f"{self.namespace}stock:")
+        """Rename the stocked keys, so that workers see all jobs at the same moment."""
+        stock = Keys(f"{self.namespace}stock:")
         for stocked, key in (
-            (theirs.queue("default"), self.keys.queue("default")),
-            (theirs.schedule, self.keys.schedule),
+            (stock.queue("default"), self.keys.queue("default")),
+            (stock.schedule, self.keys.schedule),
         ):
             if self.do("EXISTS", stocked):
                 self.do("RENAME", stocked, key)
 
     def processed(self) -> int:
-        """Return how many jobs have been run."""
+        """Return the number of jobs that workers have run."""
         return int(self.do("GET", self.keys.stat("processed")) or 0)
 
     @contextmanager
     def workers(self, count: int, *, concurrency: int, poll: float) -> Iterator[list[BenchWorker]]:
-        """Run so many worker processes."""
+        """Run `count` worker processes inside the `with` block."""
         started: list[BenchWorker] = []
         try:
             for _ in range(count):
-                with _undisturbed():
+                with _signals_deferred():
                     started.append(BenchWorker(self.url, self.namespace, concurrency, poll))
             for worker in started:
-                worker.hear()
+                worker.read()
             yield started
         finally:
-            with _undisturbed():
+            with _signals_deferred():
                 for worker in started:
                     worker.stop()
                 for worker in started:
                     worker.close()
 
     def wait_processed(self, goal: int, workers: Sequence[BenchWorker]) -> None:
-        """Wait until so many jobs have been run.
+        """Wait until workers have run `goal` jobs.
 
         Raises:
-            BenchFailed: A worker has ended, or there is no progress any more.
+            BenchFailed: A worker has ended, or no job was run for too long.
         """
         seen, deadline = -1, 0.0
         while (done := self.processed()) < goal:
             if done != seen:
-                seen, deadline = done, time.monotonic() + PATIENCE
+                seen, deadline = done, time.monotonic() + PROGRESS_TIMEOUT_S
             for worker in workers:
                 worker.check()
             if time.monotonic() > deadline:
-                raise BenchFailed(f"no job was run for {PATIENCE:g} s; {goal - done} are left")
+                raise BenchFailed(
+                    f"no job was run for {PROGRESS_TIMEOUT_S:g} s; {goal - done} are left"
+                )
             time.sleep(0.005)
 
     def sweep(self) -> None:
         """Remove every key of the namespace."""
         removed = True
-        while removed:  # until there is none: nobody is left to write more
+        while removed:  # ends, because no process is left that writes more keys
             removed, cursor = False, "0"
             while True:
                 reply: Any = self.do(
-                    "SCAN", cursor, "MATCH", f"{self.namespace}*", "COUNT", SCANNED
+                    "SCAN", cursor, "MATCH", f"{self.namespace}*", "COUNT", KEYS_PER_SCAN
                 )
                 cursor = reply[0].decode()
                 if reply[1]:
@@ -238,17 +240,17 @@ class BenchStage:
                     break
 
     def __enter__(self) -> Self:
-        # A user who may not remove anything should learn that before there is anything.
+        # Fails here if the user may not remove keys, before the bench writes any.
         self.do("SCAN", "0", "COUNT", 1)
         self.do("UNLINK", self.keys.queues)
         return self
 
     def __exit__(self, *_: object) -> None:
-        with _undisturbed():
+        with _signals_deferred():
             try:
                 self.sweep()
             except RedisTrouble:
-                _log.warning("keys that begin with %s are left in Redis", self.namespace)
+                _log.warning("keys with the prefix %s are left in Redis", self.namespace)
                 raise
             finally:
                 self.client.close()
@@ -256,15 +258,18 @@ class BenchStage:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Have signals wait: what begins here must be known to whoever cleans up, and cleaning ends."""
-    came: list[int] = []
+def _signals_deferred() -> Iterator[None]:
+    """Defer signals to the end of the block, so that no start or clean-up is interrupted."""
+    deferred: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    earlier = {each: signal.signal(each, lambda number, _: came.append(number)) for each in numbers}
+    earlier = {
+        handled: signal.signal(handled, lambda number, _: deferred.append(number))
+        for handled in numbers
+    }
     try:
         yield
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
-        if came:
-            signal.raise_signal(came[0])
+        if deferred:
+            signal.raise_signal(deferred[0])
