@@ -12,7 +12,7 @@ from jobwire.errors import InvalidJob, NoReply
 from jobwire.protocol.arguments import check_args
 from jobwire.protocol.iteration import Call, Cursor, Run, State, load, save
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.metrics import Tally
+from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.normalize import build
 from jobwire.protocol.payload import decode
 from jobwire.protocol.reliable import reclaim, recover, resign
@@ -84,12 +84,12 @@ def test_an_iteration_without_a_state_fails_without_saving() -> None:
 
 def test_tallies_are_added_up() -> None:
     """What another thread has counted, for the same class and for others."""
-    one_, other = Tally(), Tally()
+    one_, other = ThreadMetrics(), ThreadMetrics()
     one_.record("A", 5.0, failed=False)
     other.record("A", 7.0, failed=True)
     other.record("B", 1.0, failed=False)
     one_.add(other)
-    both = Tally()
+    both = ThreadMetrics()
     both.record("A", 5.0, failed=False)
     both.record("A", 7.0, failed=True)
     both.record("B", 1.0, failed=False)
