@@ -566,7 +566,7 @@ def test_the_default_capsule_is_made_once(settle: Resolve) -> None:
     text = "capsules:\n  default: {queues: [a], concurrency: 1}\n"
     only = settle(text, "jobwire.yml").worker()
     assert only.capsules == {"default": CapsuleConfig(queues={"a": 0}, concurrency=1)}
-    with pytest.raises(ConfigError, match=r"--queue: queues and jobwire.yml:1 both make"):
+    with pytest.raises(ConfigError, match=r"--queue: queues and jobwire.yml:1 both define"):
         settle(flags={"queues": ("a",)}).worker()
 
 
