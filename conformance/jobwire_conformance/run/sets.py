@@ -13,7 +13,7 @@ from jobwire_conformance.errors import SuiteFault, Usage
 from jobwire_conformance.run import traffic
 from jobwire_conformance.run.verdicts import CaseVerdict
 
-__all__ = ["Frozen", "counted", "current", "load", "path_of", "text"]
+__all__ = ["Frozen", "checks_of", "counted", "current", "load", "path_of", "text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,11 @@ def counted(spec: str | None) -> Frozen | None:
     return load(spec or data.spec_version())
 
 
+def checks_of(spec: str) -> Mapping[str, frozenset[str]]:
+    """Return claim to checks of a version; nothing if the suite does not have its set."""
+    return load(spec).claims if spec in _versions() else {}
+
+
 def load(spec: str) -> Frozen:
     """Return the set of a version.
 
@@ -76,7 +81,7 @@ def load(spec: str) -> Frozen:
         Usage: There is none.
         SuiteFault: The file is not as it should be.
     """
-    known = sorted(path.stem for path in data.sets_directory().glob("*.json"))
+    known = _versions()
     if spec not in known:
         raise Usage(f"there is no set of checks for {spec!r}; there are {', '.join(known)}")
     path = path_of(spec)
@@ -85,3 +90,7 @@ def load(spec: str) -> Frozen:
         return Frozen(raw["spec"], {name: frozenset(each) for name, each in raw["claims"].items()})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SuiteFault(f"the suite is not whole: {path}: {error!r}") from None
+
+
+def _versions() -> list[str]:
+    return sorted(path.stem for path in data.sets_directory().glob("*.json"))

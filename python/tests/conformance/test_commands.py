@@ -183,7 +183,7 @@ def test_the_set_of_the_draft_is_up_to_date() -> None:
     now = sets.text(sets.current(cases.load()))
     path = sets.path_of(data.spec_version())
     assert path.read_text("utf-8") == now, (
-        f"bring it up to date: .venv/bin/jobwire conform trace --set > {path.relative_to(ROOT)}"
+        f"bring {path.relative_to(ROOT)} up to date: make conformance ARGS=--set"
     )
     assert run("trace", "--set").out == now
 
