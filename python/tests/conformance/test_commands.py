@@ -198,7 +198,7 @@ def test_checks_of_a_set_are_those_of_the_suite() -> None:
 
 def test_what_came_later_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = json.loads(sets.path_of(data.spec_version()).read_text())
-    old["claims"]["client/core"].remove("push-head#PUSH-1")
+    old["cases"]["push-head"]["client/core"].remove("PUSH-1")
     (tmp_path / "0.9.json").write_text(json.dumps({**old, "spec": "0.9"}))
     monkeypatch.setattr(data, "sets_directory", lambda: tmp_path)
     from jobwire_conformance import config
