@@ -33,7 +33,16 @@ from jobwire_conformance.reports.drift import drift
 from jobwire_conformance.reports.results import Results
 from jobwire_conformance.reports.terminal import Terminal, closing
 from jobwire_conformance.run import run, sets, verdicts
-from tests.conformance.pages import BUILT, KILLS, PAGES, ROOT, STORE, pages, stale_pages
+from tests.conformance.pages import (
+    BUILT,
+    KILLS,
+    PAGES,
+    ROOT,
+    STORE,
+    built_pages,
+    pages,
+    stale_pages,
+)
 from tests.interop.sidekiq import GENERATIONS
 from tests.interop.test_conformance import inside, is_about
 
@@ -222,9 +231,9 @@ def main() -> int:
                 keep(results)
         if "kills" in which:
             kill(options.sandboxes)
-        PAGES.mkdir(exist_ok=True)
-        for name, content in pages().items():
-            (PAGES / name).write_bytes(content)
+        for directory, made in ((PAGES, pages()), (BUILT, built_pages())):
+            for name, content in made.items():
+                reports.put(directory / name, content)
     except ConformError as error:
         click.echo(f"Error: {error}", err=True)
         return error.status

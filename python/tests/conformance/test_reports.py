@@ -17,6 +17,7 @@ import pytest
 from harness.servers import valkey_program
 from jobwire_conformance import data, reports
 from jobwire_conformance.errors import Usage
+from jobwire_conformance.mutation import mutants
 from jobwire_conformance.reports import summary
 from jobwire_conformance.reports.claim_status import BUNDLES, bundles
 from jobwire_conformance.reports.drift import drift
@@ -31,7 +32,7 @@ from jobwire_conformance.reports.results import (
 )
 from jobwire_conformance.run import sets
 from tests.conformance import browser, hostile
-from tests.conformance.pages import STORE, stale_pages
+from tests.conformance.pages import STORE, built_pages, pages, stale_pages
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "conformance" / "drivers" / "python"
@@ -484,6 +485,21 @@ def test_every_difference_of_two_runs_is_told() -> None:
 
 def test_the_pages_in_docs_are_made_from_what_is_kept() -> None:
     assert stale_pages() == [], "bring them up to date with: make conformance ARGS=--pages"
+
+
+def test_the_pages_in_build_have_every_requirement_and_mutant() -> None:
+    """The pages of docs/conformance have the numbers alone."""
+    built, kept = built_pages(), pages()
+    matrix = find([STORE])[0]
+    for claim in matrix.claims:
+        for id_ in matrix.requirements(claim):
+            assert f"\n| {id_} |" in built["matrix.md"].decode()
+            assert f"\n| {id_} |" not in kept["matrix.md"].decode()
+    for column in matrix.columns:
+        for (id_, status), note in column.notes.items():
+            assert f"\n{note.number}. {id_}, {status}: " in built["matrix.md"].decode()
+    for mutant in mutants.load():
+        assert f" | {mutant.name} | " in built["kills.md"].decode()
 
 
 # -- in a real browser
