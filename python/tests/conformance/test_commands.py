@@ -118,7 +118,7 @@ def test_a_case_is_replayed_with_its_wire_log() -> None:
 def test_a_found_case_is_replayed_by_its_path(tmp_path: Path) -> None:
     """The claims in conformance.toml do not matter."""
     directory = reference(tmp_path, pushes=0)
-    case = json.loads((ROOT / "conformance" / "cases" / "push-head.json").read_text())
+    case = json.loads((ROOT / "conformance" / "cases" / "client" / "push-head.json").read_text())
     path = directory / "found-1a2b3c.json"
     path.write_text(json.dumps({**case, "case": path.stem, "claims": ["client/core"]}))
     said = run("replay", path, "-n", "2", "-C", directory, env=environment())
