@@ -9,7 +9,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from benchmarks.targets.plot import bars
 from benchmarks.targets.rows import TARGETS, Sample, Target
 from benchmarks.targets.stage import SampleServer
 
-__all__ = ["DISTURBED", "Report", "pages", "surroundings", "write"]
+__all__ = ["DISTURBED", "Report", "pages", "samples_of", "surroundings", "write"]
 
 DISTURBED = 0.3  # cores that others used: a sample with more is not a figure
 BUSY = """
@@ -195,7 +195,7 @@ def surroundings(stage: SampleServer, rubies: Mapping[str, str], *, minutes: int
 def write(directory: Path, report: Report, around: Mapping[str, Any]) -> None:
     """Write results.json and the pages that are made from it."""
     directory.mkdir(exist_ok=True)
-    results = {"surroundings": around, "samples": report.samples}
+    results = {"surroundings": around, "rows": _rows(report.samples)}
     (directory / "results.json").write_text(_json(results))
     for name, text in pages(results).items():
         (directory / name).write_text(text)
@@ -204,7 +204,7 @@ def write(directory: Path, report: Report, around: Mapping[str, Any]) -> None:
 def pages(results: Mapping[str, Any]) -> dict[str, str]:
     """Return targets.md and the plots, by their names, from the content of results.json."""
     report, around = Report(), results["surroundings"]
-    report.samples = list(results["samples"])
+    report.samples = samples_of(results["rows"])
     calm = 1 - report.disturbed()
     parts = [
         HEAD,
@@ -238,8 +238,34 @@ def pages(results: Mapping[str, Any]) -> dict[str, str]:
     return {"targets.md": "".join(parts), **found}
 
 
+def _rows(samples: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each run and team, with a list for each figure."""
+    rows: dict[tuple[str, ...], dict[str, Any]] = {}
+    for sample in samples:
+        row = rows.setdefault(
+            (sample["run"], sample["team"], *sample), {"run": sample["run"], "team": sample["team"]}
+        )
+        for figure, value in sample.items():
+            if figure not in ("run", "team"):
+                row.setdefault(figure, []).append(value)
+    return [*rows.values()]
+
+
+def samples_of(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the samples of the rows of results.json."""
+    found = []
+    for row in rows:
+        figures = {name: values for name, values in row.items() if name not in ("run", "team")}
+        for values in zip(*figures.values(), strict=True):
+            sample = dict(zip(figures, values, strict=True))
+            found.append({"run": row["run"], "team": row["team"], **sample})
+    return found
+
+
 def _json(whole: Mapping[str, Any]) -> str:
-    """Return JSON with one sample a line, for diffs."""
-    samples = ",\n    ".join(json.dumps(each) for each in whole["samples"])
-    around = json.dumps(whole["surroundings"], indent=2).replace("\n", "\n  ")
-    return f'{{\n  "surroundings": {around},\n  "samples": [\n    {samples}\n  ]\n}}\n'
+    """Return JSON with a line for each run and team, for diffs."""
+    around = ",\n    ".join(
+        f"{json.dumps(name)}: {json.dumps(value)}" for name, value in whole["surroundings"].items()
+    )
+    rows = ",\n    ".join(json.dumps(row) for row in whole["rows"])
+    return f'{{\n  "surroundings": {{\n    {around}\n  }},\n  "rows": [\n    {rows}\n  ]\n}}\n'

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ __all__ = [
     "Requirement",
     "cases_directory",
     "mutants_directory",
+    "named_files",
     "requirements",
     "schema",
     "sets_directory",
@@ -60,6 +62,19 @@ def mutants_directory() -> Path:
 def sets_directory() -> Path:
     """Return where the frozen sets of checks are."""
     return _own("sets")
+
+
+def named_files(directory: Path) -> list[Path]:
+    """Return the JSON files in all folders of a directory, by name. The folders are areas.
+
+    Raises:
+        SuiteFault: Two files have the same name, which is the identity of a case or mutant.
+    """
+    paths = sorted(directory.rglob("*.json"), key=lambda path: path.name)
+    for former, path in pairwise(paths):
+        if former.name == path.name:
+            raise SuiteFault(f"{former} and {path} have the same name; rename the newer one")
+    return paths
 
 
 @cache

@@ -58,11 +58,7 @@ def load(directory: Path | None = None, names: Collection[str] = ()) -> list[Cas
     Raises:
         SuiteFault: A case is wrong.
     """
-    paths = sorted((directory or data.cases_directory()).rglob("*.json"))
-    found = [load_file(path) for path in paths]
-    twice = {case.name for case in found if sum(case.name == c.name for c in found) > 1}
-    if twice:
-        raise SuiteFault(f"two cases have the name {', '.join(sorted(twice))}")
+    found = [load_file(path) for path in data.named_files(directory or data.cases_directory())]
     if not names:
         return found
     return [c for c in found if any(fnmatch.fnmatchcase(c.name, name) for name in names)]

@@ -84,8 +84,7 @@ def load(directory: Path | None = None) -> list[Mutant]:
     Raises:
         SuiteFault: One is wrong.
     """
-    paths = sorted((directory or data.mutants_directory()).glob("*.json"))
-    return [load_file(path) for path in paths]
+    return [load_file(path) for path in data.named_files(directory or data.mutants_directory())]
 
 
 def named(name: str) -> Mutant:

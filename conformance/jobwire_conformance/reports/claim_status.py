@@ -8,7 +8,10 @@ from typing import Literal
 from jobwire_conformance.reports.results import Check, Claim, Summary
 from jobwire_conformance.run.verdicts import FAILURES
 
-__all__ = ["BUNDLES", "State", "bundles", "called", "counts", "held", "state", "states", "worst"]
+__all__ = [
+    *("BUNDLES", "State", "bundles", "called", "counts", "held", "in_order"),
+    *("state", "states", "worst"),
+]
 
 State = Literal["met", "failed", "deviation", "part", "none"]
 
@@ -79,6 +82,11 @@ def held(check: Check) -> bool:
     if check["status"] in ("added-after", "not-claimed"):
         return not check.get("message") and not check.get("blocked_by")
     return check["status"] == "pass"
+
+
+def in_order(checks: Iterable[Check]) -> list[Check]:
+    """Return the checks by case, requirement and claim, whatever order the run had."""
+    return sorted(checks, key=lambda each: (each["case"], each["requirement"], each["claim"]))
 
 
 def worst(checks: Iterable[Check]) -> Check | None:

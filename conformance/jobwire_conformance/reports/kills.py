@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from jobwire_conformance.mutation.kills import Kill, Table, obligations
 
-__all__ = ["closing", "markdown"]
+__all__ = ["closing", "markdown", "overview"]
 
 
 def closing(table: Table) -> str:
@@ -28,7 +28,30 @@ def markdown(table: Table) -> str:
     return "\n".join(_lines(table)) + "\n"
 
 
+def overview(table: Table) -> str:
+    """Return the page without the table of mutants."""
+    lines = [
+        *_head(table),
+        "",
+        "## Table",
+        "",
+        "`make conformance ARGS=--pages` writes the table of requirement, mutant and cases to",
+        "`build/conformance/kills.md`.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def _lines(table: Table) -> Iterator[str]:
+    kills = table["mutants"]
+    yield from _head(table)
+    yield from ("", "## Table", "", "| Requirement | Mutant | Killed by |", "| --- | --- | --- |")
+    order = {id_: number for number, id_ in enumerate(obligations(kills))}
+    for each in sorted(kills, key=lambda k: (order.get(k["requirement"], 1 << 30), k["mutant"])):
+        by = ", ".join(each["by"]) or f"**{each['fate']}**"
+        yield f"| {each['requirement']} | {each['mutant']} | {by} |"
+
+
+def _head(table: Table) -> Iterator[str]:
     about, kills = table["implementation"], table["mutants"]
     yield from (
         "# Mistakes that the suite finds",
@@ -54,11 +77,6 @@ def _lines(table: Table) -> Iterator[str]:
             yield f"- {tally.id} does not have a killed mutant"
     if not alive and all(tally.killed for tally in obligations(kills).values()):
         yield "None."
-    yield from ("", "## Table", "", "| Requirement | Mutant | Killed by |", "| --- | --- | --- |")
-    order = {id_: number for number, id_ in enumerate(obligations(kills))}
-    for each in sorted(kills, key=lambda k: (order.get(k["requirement"], 1 << 30), k["mutant"])):
-        by = ", ".join(each["by"]) or f"**{each['fate']}**"
-        yield f"| {each['requirement']} | {each['mutant']} | {by} |"
 
 
 def _alive(kills: Sequence[Kill]) -> Iterator[Kill]:

@@ -11,7 +11,7 @@ from typing import Literal
 from jobwire_conformance import data
 from jobwire_conformance.data import CLAIMS
 from jobwire_conformance.errors import Usage
-from jobwire_conformance.reports.claim_status import State, called, held, states, worst
+from jobwire_conformance.reports.claim_status import State, called, held, in_order, states, worst
 from jobwire_conformance.reports.results import Check, Summary
 from jobwire_conformance.reports.summary import load, why
 from jobwire_conformance.run import sets
@@ -101,7 +101,7 @@ class Column:
     def notes(self) -> Mapping[tuple[str, str], Note]:
         """Requirement and status to its note, in the order of the specification."""
         first: dict[tuple[str, str], Check] = {}
-        for check in self.results["checks"]:
+        for check in in_order(self.results["checks"]):
             if not held(check):
                 first.setdefault((check["requirement"], check["status"]), check)
         order = {id_: number for number, id_ in enumerate(data.requirements())}
@@ -194,6 +194,11 @@ def find(paths: Iterable[Path]) -> tuple[Matrix, list[str]]:
     remarks = []
     for path in _files(paths):
         results = load(path)
+        if claims := results.get("unknown"):
+            remarks.append(
+                f"{path}: the checks of {', '.join(claims)} have changed since this run, so those "
+                "that passed are not known; check again"
+            )
         about = results["implementation"]
         key = (
             *(about["name"].lower(), about["version"], about.get("variant", "")),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from jobwire_conformance import data
 from jobwire_conformance.reports.claim_status import bundles
@@ -11,22 +12,37 @@ from jobwire_conformance.reports.markdown import table
 from jobwire_conformance.reports.matrix import SYMBOLS, Column, Matrix
 from jobwire_conformance.reports.text import cell
 
-__all__ = ["loss_maps_page", "matrix_page"]
+__all__ = ["loss_maps_page", "matrix_page", "overview_page"]
+
+
+def overview_page(matrix: Matrix, reasons: Mapping[str, str]) -> str:
+    """Return a page with implementations, claims and numbers, without single requirements.
+
+    Args:
+        matrix: The results.
+        reasons: Name of an implementation to a Markdown link to the reasons of its deviations.
+    """
+    numbers = [Counter(status for _, status in column.notes) for column in matrix.columns]
+    statuses = [status for status in SYMBOLS if any(status in each for each in numbers)]
+    lines = [*_head(matrix), "", "## Requirements that are not met", ""]
+    lines += [
+        "The number of requirements with each status. `make conformance ARGS=--pages` writes the",
+        "whole matrix, requirement by implementation with the reasons, to `build/conformance`:",
+        "`matrix.md` and `matrix.html`.",
+        "",
+        f"| {' | '.join(['Implementation', *statuses, 'Reasons'])} |",
+        f"|{' --- |' * (len(statuses) + 2)}",
+    ]
+    for column, of in zip(matrix.columns, numbers, strict=True):
+        link = reasons.get(column.results["implementation"]["name"], "") if of else ""
+        counts = [str(of[status]) for status in statuses]
+        lines += [f"| {' | '.join([cell(column.title), *counts, link])} |"]
+    return "\n".join(lines) + "\n"
 
 
 def matrix_page(matrix: Matrix) -> str:
     """Return the page."""
-    lines = ["# Conformance matrix", ""]
-    lines += [f"Requirements of jobwire {data.spec_version()}. Meaning of the signs:", ""]
-    lines += _legend()
-    lines += ["", "## Implementations", "", *_implementations(matrix), "", "## Claims", ""]
-    lines += table(
-        ["Claim", *(column.title for column in matrix.columns)],
-        (
-            [claim, *(SYMBOLS[column.claim(claim)][0] for column in matrix.columns)]
-            for claim in matrix.claims
-        ),
-    )
+    lines = _head(matrix)
     for claim in matrix.claims:
         lines += ["", f"## {claim}", "", *_requirements(matrix, claim)]
         if unchecked := matrix.unchecked(claim):
@@ -79,6 +95,21 @@ def loss_maps_page(matrix: Matrix) -> str:
     if without:
         lines += ["", f"No map: {', '.join(map(cell, without))}."]
     return "\n".join(lines) + "\n"
+
+
+def _head(matrix: Matrix) -> list[str]:
+    """Return the signs, the implementations, and what they meet of their claims."""
+    lines = ["# Conformance matrix", ""]
+    lines += [f"Requirements of jobwire {data.spec_version()}. Meaning of the signs:", ""]
+    lines += _legend()
+    lines += ["", "## Implementations", "", *_implementations(matrix), "", "## Claims", ""]
+    return lines + table(
+        ["Claim", *(column.title for column in matrix.columns)],
+        (
+            [claim, *(SYMBOLS[column.claim(claim)][0] for column in matrix.columns)]
+            for claim in matrix.claims
+        ),
+    )
 
 
 def _legend() -> list[str]:

@@ -91,7 +91,10 @@ class Error(TypedDict):
 
 
 class Summary(TypedDict):
-    """The part of a run that a matrix needs: its subject and its verdicts."""
+    """The part of a run that a matrix needs: its subject and its verdicts.
+
+    `unknown` lists the claims of a stored summary whose frozen set has changed since the run.
+    """
 
     spec: str
     suite: str
@@ -101,6 +104,7 @@ class Summary(TypedDict):
     server: Server
     started: str
     checks: list[Check]
+    unknown: NotRequired[list[str]]
     loss_map: NotRequired[list[Loss]]
     errors: NotRequired[list[Error]]
 

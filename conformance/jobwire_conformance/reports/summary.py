@@ -1,15 +1,17 @@
-"""Summaries of runs, which are committed: a line for each case."""
+"""Summaries of runs, which are committed: a line for each claim, and for each reason."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from jobwire_conformance import compact
-from jobwire_conformance.reports.claim_status import held
+from jobwire_conformance.reports.claim_status import held, in_order
 from jobwire_conformance.reports.results import Check, Loss, Summary, checked, read
+from jobwire_conformance.run import sets
 
 __all__ = ["dump", "load", "stored_as", "why"]
 
@@ -24,33 +26,57 @@ def why(check: Check) -> str:
 def dump(run: Summary) -> bytes:
     """Return the file. See schema/summary.json.
 
-    It holds the first reason for each requirement and status, because a matrix shows only that.
+    The file names the checks that did not pass or did not run. All other checks of the frozen set
+    of a claim passed, and the digest of that set is in the file. Of several reasons for the same
+    requirement and status the first one is kept, because a matrix shows only that one.
     """
+    frozen = sets.checks_of(run["spec"])
     found: dict[str, Any] = {"summary": 1}
     found |= {name: cast(Any, run)[name] for name in _ABOUT if name in run}
     found["claims"] = {
-        name: {key: value for key, value in claim.items() if value or key in ("met", "checks")}
+        name: {
+            **{key: value for key, value in claim.items() if value or key in ("met", "checks")},
+            "set": _digest(frozen.get(name, frozenset())),
+        }
         for name, claim in run["claims"].items()
     }
-    cases: dict[str, dict[str, list[str]]] = {}
-    reasons: dict[tuple[str, str], dict[str, str]] = {}
-    for check in run["checks"]:
-        requirement, status = check["requirement"], check["status"]
-        word = requirement if status == "pass" else f"{requirement} {status}"
-        cases.setdefault(check["case"], {}).setdefault(check["claim"], []).append(word)
-        if not held(check) and (requirement, status) not in reasons:
-            reason = {"check": f"{check['case']}#{word}", "why": why(check)}
-            reasons[requirement, status] = reason
-            if "issue" in check:
-                reason["issue"] = check["issue"]
-    found["cases"] = cases
-    if reasons:
-        found["reasons"] = [*reasons.values()]
+    if exceptions := [*_exceptions(run, frozen)]:
+        found["exceptions"] = exceptions
     if "loss_map" in run:
         found["losses"] = _losses(run["loss_map"])
     if run.get("errors"):
         found["errors"] = run["errors"]
     return compact.dump(found)
+
+
+def _digest(checks: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(checks)).encode()).hexdigest()[:12]
+
+
+def _exceptions(run: Summary, frozen: Mapping[str, frozenset[str]]) -> Iterator[dict[str, Any]]:
+    """Yield status, reason and checks of what differs from "the whole set of the claim passed"."""
+    groups: dict[tuple[str, str, str], dict[str, list[str]]] = {}
+    reasons: dict[tuple[str, str], tuple[str, str]] = {}
+    ran: dict[str, set[str]] = {claim: set() for claim in run["claims"]}
+    for check in in_order(run["checks"]):
+        requirement, claim, status = check["requirement"], check["claim"], check["status"]
+        name = f"{check['case']}#{requirement}"
+        ran.setdefault(claim, set()).add(name)
+        if status == "pass" and name in frozen.get(claim, ()):
+            continue
+        reason = "", ""
+        if not held(check):
+            reason = why(check), check.get("issue", "")
+            reason = reasons.setdefault((requirement, status), reason)
+        groups.setdefault((status, *reason), {}).setdefault(claim, []).append(name)
+    not_run = {
+        claim: sorted(frozen.get(claim, frozenset()) - names) for claim, names in ran.items()
+    }
+    if any(not_run.values()):
+        groups["not-run", "", ""] = {claim: names for claim, names in not_run.items() if names}
+    for (status, reason_, issue), checks in groups.items():
+        said = {"status": status, "why": reason_, "issue": issue, "checks": checks}
+        yield {key: value for key, value in said.items() if value}
 
 
 def _losses(losses: Iterable[Loss]) -> list[dict[str, Any]]:
@@ -78,7 +104,13 @@ def load(path: Path) -> Summary:
         return cast(Summary, checked(path, found, "results", "results.json"))
     checked(path, found, "summary", "summary")
     run: dict[str, Any] = {name: found[name] for name in _ABOUT if name in found}
-    run |= {"claims": found["claims"], "checks": [*_checks(found)]}
+    run["claims"] = {
+        name: {key: value for key, value in claim.items() if key != "set"}
+        for name, claim in found["claims"].items()
+    }
+    run["checks"] = [*_checks(found)]
+    if unknown := _unknown(found):
+        run["unknown"] = sorted(unknown)
     if "losses" in found:
         run["loss_map"] = [*_points(found["losses"])]
     if "errors" in found:
@@ -87,23 +119,40 @@ def load(path: Path) -> Summary:
 
 
 def _checks(found: Mapping[str, Any]) -> Iterator[Check]:
-    reasons = {reason["check"]: reason for reason in found.get("reasons", ())}
-    for case, claims in found["cases"].items():
-        for claim, words in claims.items():
-            for word in words:
-                requirement, _, status = word.partition(" ")
-                check: Check = {
-                    "case": case,
-                    "requirement": requirement,
-                    "claim": claim,
-                    "status": status or "pass",
-                }
-                if reason := reasons.get(f"{case}#{word}"):
-                    declared = status in ("deviation", "stale")
-                    check["reason" if declared else "message"] = reason["why"]
-                    if "issue" in reason:
-                        check["issue"] = reason["issue"]
-                yield check
+    named: set[tuple[str, str]] = set()
+    for group in found.get("exceptions", ()):
+        status = group["status"]
+        more: dict[str, str] = {}
+        if "why" in group:
+            more["reason" if status in ("deviation", "stale") else "message"] = group["why"]
+        if "issue" in group:
+            more["issue"] = group["issue"]
+        for claim, names in group["checks"].items():
+            for name in names:
+                named.add((claim, name))
+                if status != "not-run":
+                    yield cast(Check, {**_check(name, claim, status), **more})
+    frozen = sets.checks_of(found["spec"])
+    unknown = _unknown(found)
+    for claim in found["claims"]:
+        for name in sorted(frozen.get(claim, ())) if claim not in unknown else ():
+            if (claim, name) not in named:
+                yield _check(name, claim, "pass")
+
+
+def _check(name: str, claim: str, status: str) -> Check:
+    case, _, requirement = name.partition("#")
+    return {"case": case, "requirement": requirement, "claim": claim, "status": status}
+
+
+def _unknown(found: Mapping[str, Any]) -> set[str]:
+    """Return the claims whose set has changed since the run: the passed checks are not known."""
+    frozen = sets.checks_of(found["spec"])
+    return {
+        name
+        for name, claim in found["claims"].items()
+        if claim["set"] != _digest(frozen.get(name, frozenset()))
+    }
 
 
 def _points(losses: Iterable[Mapping[str, Any]]) -> Iterator[Loss]:

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobwire_conformance import data
+from jobwire_conformance import compact, data
 from jobwire_conformance.cases.case import Case
 from jobwire_conformance.errors import SuiteFault, Usage
 from jobwire_conformance.run import traffic
 from jobwire_conformance.run.verdicts import CaseVerdict
 
-__all__ = ["Frozen", "counted", "current", "load", "path_of", "text"]
+__all__ = ["Frozen", "checks_of", "counted", "current", "load", "path_of", "text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,15 @@ def current(cases: Sequence[Case]) -> Frozen:
 
 
 def text(frozen: Frozen) -> str:
-    """Return the file of a set."""
-    claims = {claim: sorted(checks) for claim, checks in frozen.claims.items()}
-    return json.dumps({"set": 1, "spec": frozen.spec, "claims": claims}, indent=1) + "\n"
+    """Return the file of a set: a line for each case, with claim to requirements."""
+    cases: dict[str, dict[str, list[str]]] = {}
+    for claim, checks in frozen.claims.items():
+        for check in sorted(checks):
+            case, _, requirement = check.partition("#")
+            cases.setdefault(case, {}).setdefault(claim, []).append(requirement)
+    return compact.dump(
+        {"set": 1, "spec": frozen.spec, "cases": dict(sorted(cases.items()))}
+    ).decode()
 
 
 def path_of(spec: str) -> Path:
@@ -69,6 +75,11 @@ def counted(spec: str | None) -> Frozen | None:
     return load(spec or data.spec_version())
 
 
+def checks_of(spec: str) -> Mapping[str, frozenset[str]]:
+    """Return claim to checks of a version; nothing if the suite does not have its set."""
+    return load(spec).claims if spec in _versions() else {}
+
+
 def load(spec: str) -> Frozen:
     """Return the set of a version.
 
@@ -76,12 +87,20 @@ def load(spec: str) -> Frozen:
         Usage: There is none.
         SuiteFault: The file is not as it should be.
     """
-    known = sorted(path.stem for path in data.sets_directory().glob("*.json"))
+    known = _versions()
     if spec not in known:
         raise Usage(f"there is no set of checks for {spec!r}; there are {', '.join(known)}")
     path = path_of(spec)
     try:
         raw = json.loads(path.read_bytes())
-        return Frozen(raw["spec"], {name: frozenset(each) for name, each in raw["claims"].items()})
+        checks: dict[str, set[str]] = {claim: set() for claim in data.CLAIMS}
+        for case, claims in raw["cases"].items():
+            for claim, requirements in claims.items():
+                checks[claim] |= {f"{case}#{requirement}" for requirement in requirements}
+        return Frozen(raw["spec"], {claim: frozenset(names) for claim, names in checks.items()})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SuiteFault(f"the suite is not whole: {path}: {error!r}") from None
+
+
+def _versions() -> list[str]:
+    return sorted(path.stem for path in data.sets_directory().glob("*.json"))

@@ -1,7 +1,7 @@
 """Keep docs/conformance up to date. See .ci/conformance.
 
     python -m tests.conformance [--only reference|sidekiq|kills]... [--sandboxes N]
-                                [--pages | --check]
+                                [--pages | --set | --check]
 
 Exit status: 0 done, or nothing has changed; 1 something has; others as of `jobwire conform check`.
 """
@@ -23,17 +23,26 @@ import click
 
 from harness.chroots import missing
 from harness.servers import valkey_program
-from jobwire_conformance import compact, config, reports
+from jobwire_conformance import compact, config, data, reports
 from jobwire_conformance.cases import case as cases
 from jobwire_conformance.config import Config, Generation
-from jobwire_conformance.errors import ConformError
+from jobwire_conformance.errors import ConformError, Usage
 from jobwire_conformance.mutation import kills, mutants
 from jobwire_conformance.reports import audit, summary
 from jobwire_conformance.reports.drift import drift
 from jobwire_conformance.reports.results import Results
 from jobwire_conformance.reports.terminal import Terminal, closing
-from jobwire_conformance.run import run, verdicts
-from tests.conformance.pages import BUILT, KILLS, PAGES, ROOT, STORE, pages, stale_pages
+from jobwire_conformance.run import run, sets, verdicts
+from tests.conformance.pages import (
+    BUILT,
+    KILLS,
+    PAGES,
+    ROOT,
+    STORE,
+    built_pages,
+    pages,
+    stale_pages,
+)
 from tests.interop.sidekiq import GENERATIONS
 from tests.interop.test_conformance import inside, is_about
 
@@ -137,6 +146,18 @@ def keep(results: Results) -> None:
     click.echo(f"the full reports are in {directory.relative_to(ROOT)}", err=True)
 
 
+def freeze() -> None:
+    """Write the set of checks of the draft, and the summaries anew: they leave out what passed."""
+    kept = {path: summary.load(path) for path in sorted(STORE.rglob("*.json"))}
+    for path, results in kept.items():
+        if "unknown" in results:
+            raise Usage(f"{path} is of another set; restore the set of its run first")
+    spec = data.spec_version()
+    reports.put(sets.path_of(spec), sets.text(sets.current(cases.load())).encode())
+    for path, results in kept.items():
+        reports.put(path, summary.dump(results))
+
+
 def kill(sandboxes: int) -> None:
     """Try all mutants with the reference, and keep what they come to."""
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -191,21 +212,28 @@ def main() -> int:
     parser.add_argument("--sandboxes", type=int, default=3, help="cases side by side")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--pages", action="store_true", help="only make the pages again")
+    what.add_argument("--set", action="store_true", help="only write the set of checks again")
     what.add_argument("--check", action="store_true", help="only say what has changed")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and clean up on the way
     try:
         if options.check:
             return check(options.sandboxes)
-        which = () if options.pages else options.only or ("reference", "sidekiq", "kills")
+        if options.set:
+            freeze()
+        which = (
+            ()
+            if options.pages or options.set
+            else options.only or ("reference", "sidekiq", "kills")
+        )
         for name, results_of_all in (("reference", reference), ("sidekiq", sidekiq)):
             for results in results_of_all(options.sandboxes) if name in which else ():
                 keep(results)
         if "kills" in which:
             kill(options.sandboxes)
-        PAGES.mkdir(exist_ok=True)
-        for name, content in pages().items():
-            (PAGES / name).write_bytes(content)
+        for directory, made in ((PAGES, pages()), (BUILT, built_pages())):
+            for name, content in made.items():
+                reports.put(directory / name, content)
     except ConformError as error:
         click.echo(f"Error: {error}", err=True)
         return error.status

@@ -120,7 +120,7 @@ def test_a_case_is_replayed_with_its_wire_log() -> None:
 def test_a_found_case_is_replayed_by_its_path(tmp_path: Path) -> None:
     """The claims in conformance.toml do not matter."""
     directory = reference(tmp_path, pushes=0)
-    case = json.loads((ROOT / "conformance" / "cases" / "push-head.json").read_text())
+    case = json.loads((ROOT / "conformance" / "cases" / "client" / "push-head.json").read_text())
     path = directory / "found-1a2b3c.json"
     path.write_text(json.dumps({**case, "case": path.stem, "claims": ["client/core"]}))
     said = run("replay", path, "-n", "2", "-C", directory, env=environment())
@@ -185,7 +185,7 @@ def test_the_set_of_the_draft_is_up_to_date() -> None:
     now = sets.text(sets.current(cases.load()))
     path = sets.path_of(data.spec_version())
     assert path.read_text("utf-8") == now, (
-        f"bring it up to date: .venv/bin/jobwire conform trace --set > {path.relative_to(ROOT)}"
+        f"bring {path.relative_to(ROOT)} up to date: make conformance ARGS=--set"
     )
     assert run("trace", "--set").out == now
 
@@ -200,7 +200,7 @@ def test_checks_of_a_set_are_those_of_the_suite() -> None:
 
 def test_what_came_later_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = json.loads(sets.path_of(data.spec_version()).read_text())
-    old["claims"]["client/core"].remove("push-head#PUSH-1")
+    old["cases"]["push-head"]["client/core"].remove("PUSH-1")
     (tmp_path / "0.9.json").write_text(json.dumps({**old, "spec": "0.9"}))
     monkeypatch.setattr(data, "sets_directory", lambda: tmp_path)
     from jobwire_conformance import config

@@ -17,6 +17,7 @@ import pytest
 from harness.servers import valkey_program
 from jobwire_conformance import data, reports
 from jobwire_conformance.errors import Usage
+from jobwire_conformance.mutation import mutants
 from jobwire_conformance.reports import summary
 from jobwire_conformance.reports.claim_status import BUNDLES, bundles
 from jobwire_conformance.reports.drift import drift
@@ -29,8 +30,9 @@ from jobwire_conformance.reports.results import (
     load,
     load_trace,
 )
+from jobwire_conformance.run import sets
 from tests.conformance import browser, hostile
-from tests.conformance.pages import stale_pages
+from tests.conformance.pages import STORE, built_pages, pages, stale_pages
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "conformance" / "drivers" / "python"
@@ -146,17 +148,20 @@ def test_a_run_that_left_cases_out_meets_nothing(run_with_a_mistake: Path) -> No
 
 
 def test_a_summary_is_small_and_says_what_the_run_said(run_with_a_mistake: Path) -> None:
-    """A line for each case; the matrix and the badge are those of the full report."""
+    """A line for each claim and reason; matrix and badge are those of the full report."""
     whole = load(run_with_a_mistake)
     path = run_with_a_mistake / "kept" / summary.stored_as(whole)
     kept = summary.load(path)
     assert [*drift(kept, whole)] == []
     assert summary.dump(kept) == path.read_bytes()
-    cases = {check["case"] for check in whole["checks"]}
-    assert len(path.read_text().splitlines()) < len(cases) + len(whole["claims"]) + 30
+    assert len(path.read_text().splitlines()) < len(whole["claims"]) + 40
     of_summary, of_report = (find([each])[0] for each in (path, run_with_a_mistake))
     assert reports.matrix_pages(of_summary) == reports.matrix_pages(of_report)
-    assert "push-head#PUSH-1 fail" in path.read_text()
+    (failed,) = [
+        c for c in kept["checks"] if (c["case"], c["requirement"]) == ("push-head", "PUSH-1")
+    ]
+    assert failed["status"] == "fail"
+    assert "RPUSH" in failed["message"] or "Older" in failed["message"]
     assert reports.badge_svg(kept) == reports.badge_svg(whole)
 
 
@@ -172,11 +177,43 @@ def test_a_summary_keeps_what_the_pages_show(tmp_path: Path) -> None:
     assert [*drift(summary.load(path), full)] == []
 
 
+def test_a_summary_of_a_set_that_changed_claims_less(tmp_path: Path) -> None:
+    """Passed checks are known only with the set of the run; failures stay known."""
+    run = results("client/core", "client/bulk")
+    run["checks"] = [
+        cast(Check, {"case": case, "requirement": id_, "claim": claim, "status": "pass"})
+        for claim in run["claims"]
+        for case, id_ in (name.split("#") for name in sets.checks_of(run["spec"])[claim])
+    ]
+    run["checks"][0]["status"] = "fail"
+    kept = json.loads(summary.dump(run))
+    path = tmp_path / "1.json"
+    path.write_text(json.dumps(kept))
+    assert [*drift(run, summary.load(path))] == []
+    kept["claims"]["client/core"]["set"] = "0" * 12
+    path.write_text(json.dumps(kept))
+    core = [c["status"] for c in summary.load(path)["checks"] if c["claim"] == "client/core"]
+    assert core == ["fail"]
+    found, (remark,) = find([path])
+    assert remark.startswith(f"{path}: the checks of client/core have changed since this run")
+    (column,) = found.columns
+    assert column.claim("client/bulk") == "met"
+    assert column.claim("client/core") == "as-far"
+
+
+def test_the_stored_summaries_are_of_the_present_set() -> None:
+    for path in STORE.rglob("*.json"):
+        assert "unknown" not in summary.load(path), (
+            f"{path}: restore the former set, then write both with: make conformance ARGS=--set"
+        )
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
         ({"summary": 2}, "its format is 2, and this suite reads 1"),
-        ({"cases": {"push-plain": {"client/core": ["PUSH-1 broken"]}}}, "see schema/summary.json"),
+        ({"exceptions": [{"status": "broken", "checks": {}}]}, "see schema/summary.json"),
+        ({"exceptions": [{"status": "fail", "checks": {"client/core": ["PUSH"]}}]}, "see schema"),
         ({"claims": {"client/cor": {"met": True, "checks": {}}}}, "see schema/summary.json"),
         ({"started": None}, "see schema/summary.json"),
     ],
@@ -450,6 +487,21 @@ def test_every_difference_of_two_runs_is_told() -> None:
 
 def test_the_pages_in_docs_are_made_from_what_is_kept() -> None:
     assert stale_pages() == [], "bring them up to date with: make conformance ARGS=--pages"
+
+
+def test_the_pages_in_build_have_every_requirement_and_mutant() -> None:
+    """The pages of docs/conformance have the numbers alone."""
+    built, kept = built_pages(), pages()
+    matrix = find([STORE])[0]
+    for claim in matrix.claims:
+        for id_ in matrix.requirements(claim):
+            assert f"\n| {id_} |" in built["matrix.md"].decode()
+            assert f"\n| {id_} |" not in kept["matrix.md"].decode()
+    for column in matrix.columns:
+        for (id_, status), note in column.notes.items():
+            assert f"\n{note.number}. {id_}, {status}: " in built["matrix.md"].decode()
+    for mutant in mutants.load():
+        assert f" | {mutant.name} | " in built["kills.md"].decode()
 
 
 # -- in a real browser

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from benchmarks.targets.judge import TargetVerdict
 from benchmarks.targets.plot import bars
-from benchmarks.targets.report import Report, pages
+from benchmarks.targets.report import Report, pages, samples_of, write
 from benchmarks.targets.rows import TARGETS, runs
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "performance"
@@ -30,6 +30,16 @@ def test_the_page_is_made_from_the_results() -> None:
     assert written == made
     plots = {path.name for path in PAGE.glob("*.svg")}
     assert plots == made.keys() - {"targets.md"}
+
+
+def test_the_samples_come_back_from_the_file(tmp_path: Path) -> None:
+    """Samples with different figures too."""
+    report = measured("drain", jobwire=[{"rate": 1.0}, {"rate": 2.0}], rq=[{"boot_s": 3.0}])
+    report.add("boot", NAMES["jobwire"], 10, {"rate": 4.0, "boot_s": 5.0}, CALM)
+    write(tmp_path, report, {"cores": 2, "server": "", "python": "", "system": "", "date": ""})
+    stored = json.loads((tmp_path / "results.json").read_text())
+    assert len(stored["rows"]) == 3
+    assert samples_of(stored["rows"]) == report.samples
 
 
 NAMES = {
