@@ -1,4 +1,4 @@
-"""`jobwire conform init`: the settings and an adapter to fill in."""
+"""`jobwire conform init`: writes settings and an adapter to complete."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ __all__ = ["init"]
 @click.argument(
     "directory", default=".", type=click.Path(path_type=Path, file_okay=False), metavar="[DIR]"
 )
-@click.option("--language", type=click.Choice([*LANGUAGES]), help="Of the adapter.")
-@click.option("--name", help="Of the implementation. [default: the directory's]")
+@click.option("--language", type=click.Choice([*LANGUAGES]), help="Language of the adapter.")
+@click.option("--name", help="Name of the implementation. [default: the directory's]")
 @click.option(
     "--claim",
     "claims",
     multiple=True,
     type=click.Choice(CLAIMS),
     metavar="CLAIM",
-    help="What to begin with, like worker/core. [default: client/core]",
+    help="The first claim, like worker/core. [default: client/core]",
 )
-@click.option("--generation", type=click.Choice(["7", "8"]), help="That it writes. [default: 8]")
+@click.option(
+    "--generation", type=click.Choice(["7", "8"]), help="Generation of its payloads. [default: 8]"
+)
 def init(
     directory: Path,
     language: str | None,
@@ -36,9 +38,9 @@ def init(
     claims: tuple[str, ...],
     generation: str | None,
 ) -> int:
-    """Write conformance.toml and an adapter to fill in, a driver and a worker, into DIR.
+    """Write conformance.toml and an adapter to complete, a driver and a worker, into DIR.
 
-    What is not given is asked for on a terminal. Nothing is overwritten.
+    On a terminal, the command asks for missing options. It never overwrites a file.
     """
     asking = sys.stdin.isatty() and sys.stdout.isatty()
     guessed = guess(directory)
@@ -64,9 +66,9 @@ def init(
     files = dict(zip(("driver", "worker"), kit.files.values(), strict=True))
     steps = []
     if any(claim.startswith(("client/", "inspector/")) for claim in claims):
-        steps.append(f"fill in `push` in {files['driver']}")
+        steps.append(f"complete `push` in {files['driver']}")
     if any(claim.startswith(("worker/", "scheduler/")) for claim in claims):
-        steps.append(f"fill in `start` in {files['worker']}")
+        steps.append(f"complete `start` in {files['worker']}")
     if kit.build:
         steps.append(kit.build)
     steps += ["jobwire conform doctor", f"jobwire conform check {claims[0]}"]
