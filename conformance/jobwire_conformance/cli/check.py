@@ -118,7 +118,7 @@ def check(
     if unknown := verdicts.unknown_ids(deviations, known_cases):
         click.echo(f"Error: {DEVIATIONS} names unknown checks:", err=True)
         for id_ in unknown:
-            click.echo(f"  {verdicts.what_is_wrong(id_, known_cases)}", err=True)
+            click.echo(f"  {verdicts.unknown_id_message(id_, known_cases)}", err=True)
         return 2
     chosen = run.chosen(
         run.offered(cases.load(names=names), config),

@@ -1,4 +1,4 @@
-"""`jobwire conform init`: writes settings and an adapter to complete."""
+"""`jobwire conform init`: writes settings and an adapter to fill in."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from jobwire_conformance.data import CLAIMS
 from jobwire_conformance.errors import Usage
-from jobwire_conformance.setup.init import LANGUAGES, Wish, guess, write
+from jobwire_conformance.setup.init import LANGUAGES, AdapterPlan, guess, write
 
 __all__ = ["init"]
 
@@ -38,7 +38,7 @@ def init(
     claims: tuple[str, ...],
     generation: str | None,
 ) -> int:
-    """Write conformance.toml and an adapter to complete, a driver and a worker, into DIR.
+    """Write conformance.toml and an adapter to fill in, a driver and a worker, into DIR.
 
     On a terminal, the command asks for missing options. It never overwrites a file.
     """
@@ -59,16 +59,16 @@ def init(
             claims = (click.prompt("First claim", type=click.Choice(CLAIMS), default=claims[0]),)
     if generation is None and asking:
         generation = click.prompt("Generation", type=click.Choice(["7", "8"]), default="8")
-    written = write(Wish(directory, str(name), language, claims, int(generation or 8)))
+    written = write(AdapterPlan(directory, str(name), language, claims, int(generation or 8)))
     for path in written:
         click.echo(f"wrote {path}")
     kit = LANGUAGES[language]
     files = dict(zip(("driver", "worker"), kit.files.values(), strict=True))
     steps = []
     if any(claim.startswith(("client/", "inspector/")) for claim in claims):
-        steps.append(f"complete `push` in {files['driver']}")
+        steps.append(f"fill in `push` in {files['driver']}")
     if any(claim.startswith(("worker/", "scheduler/")) for claim in claims):
-        steps.append(f"complete `start` in {files['worker']}")
+        steps.append(f"fill in `start` in {files['worker']}")
     if kit.build:
         steps.append(kit.build)
     steps += ["jobwire conform doctor", f"jobwire conform check {claims[0]}"]

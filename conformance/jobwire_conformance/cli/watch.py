@@ -64,9 +64,8 @@ def watch(
     Exit status: 0 no violation; 1 violations; 3 COMMAND cannot be started, or never connected; 4
     no Redis, or the port is taken; 64 wrong usage.
     """
-    from jobwire_conformance.watch.session import Wish, run
+    from jobwire_conformance.watch.session import WatchOptions, run
 
     if not command and listen is None:
         raise click.UsageError("name the COMMAND to run, or a port with --listen")
-    wish = Wish(command, redis, listen or 0, json_to, variables, claims, namespace)
-    return run(wish)
+    return run(WatchOptions(command, redis, listen or 0, json_to, variables, claims, namespace))

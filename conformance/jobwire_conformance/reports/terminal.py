@@ -12,7 +12,7 @@ from jobwire_conformance.cases.case import Case
 from jobwire_conformance.reports.claim_status import WORDS, called, counts, states
 from jobwire_conformance.reports.results import Results
 from jobwire_conformance.reports.text import one_line, visible
-from jobwire_conformance.run.checks import Line
+from jobwire_conformance.run.checks import ProcessCall
 from jobwire_conformance.run.verdicts import CaseVerdict
 from jobwire_conformance.wire.resp import Refusal, decode
 
@@ -125,7 +125,7 @@ def _indented(text: str) -> str:
     )
 
 
-def wire_line(line: Line) -> str:
+def wire_line(line: ProcessCall) -> str:
     """Return a command and its reply for people."""
     name, call = line
     words = " ".join(one_line(word) for word in call.words[:8])
