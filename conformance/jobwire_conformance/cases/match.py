@@ -86,11 +86,12 @@ def _literally(matcher: Any, value: Any, scope: Scope) -> bool:
     """Return whether a value equals a literal. The parts of the literal may be matchers."""
     if isinstance(matcher, Mapping) and isinstance(value, Mapping):
         return matcher.keys() == value.keys() and all(
-            matches(each, plain(value[key]), scope) for key, each in matcher.items()
+            matches(part_matcher, plain(value[key]), scope) for key, part_matcher in matcher.items()
         )
     if isinstance(matcher, list) and isinstance(value, list):
         return len(matcher) == len(value) and all(
-            matches(each, plain(part), scope) for each, part in zip(matcher, value, strict=True)
+            matches(part_matcher, plain(part), scope)
+            for part_matcher, part in zip(matcher, value, strict=True)
         )
     return equal(matcher, value)
 

@@ -78,7 +78,7 @@ def baseline(
     outcome = run.run(
         config,
         chosen,
-        [each for each in known if each.id not in unknown],
+        [deviation for deviation in known if deviation.id not in unknown],
         watcher=terminal,
         sandboxes=sandboxes,
         patience=patience,
@@ -91,7 +91,7 @@ def baseline(
     if outcome.errors:
         click.echo("Nothing was written, because some cases could not be run.", err=True)
         return outcome.status
-    gone = [*unknown, *(each.id for each in outcome.stale)]
+    gone = [*unknown, *(deviation.id for deviation in outcome.stale)]
     change = baselines.change(path, known, gone, outcome.verdicts, chosen, reason)
     for mark, ids in (("+", change.added), ("-", change.removed), (" ", change.kept)):
         for id_ in ids:
