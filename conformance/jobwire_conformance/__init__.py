@@ -1,6 +1,5 @@
-"""The conformance suite for implementations of the protocol, whatever their language.
+"""The conformance suite for implementations of the protocol in any language.
 
-It sees every command on its way to Redis through proxies, makes the implementation do things
-through a driver and workers, and holds the outcome against the requirements of SPEC.md. Nothing
-here imports jobwire.
+A driver and workers make the implementation act. Proxies record every command on its way to Redis.
+The suite compares the outcome with the requirements of SPEC.md. It never imports jobwire.
 """

@@ -1,4 +1,4 @@
-"""JSON for files that are committed: small, and a line for each thing that can change."""
+"""JSON for committed files: small, with one line for each value that can change."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 __all__ = ["dump"]
 
 
-def dump(found: Mapping[str, Any]) -> bytes:
-    """Return an object as JSON in UTF-8: a line for each member, and for each item of these.
+def dump(data: Mapping[str, Any]) -> bytes:
+    """Return an object as JSON in UTF-8, with one line for each member.
 
-    A member that holds arrays or objects is spread over several lines, one for each item. All
-    below an item stays on its line.
+    A member that holds arrays or objects takes one line for each of its items. An item is never
+    divided over several lines.
     """
-    return ("{\n" + ",\n".join(_member(*item) for item in found.items()) + "\n}\n").encode()
+    return ("{\n" + ",\n".join(_member(*item) for item in data.items()) + "\n}\n").encode()
 
 
 def _member(name: str, value: Any) -> str:
-    inner = [*value.values()] if isinstance(value, Mapping) else value
-    if not isinstance(inner, list) or not any(isinstance(each, list | Mapping) for each in inner):
+    parts = [*value.values()] if isinstance(value, Mapping) else value
+    if not isinstance(parts, list) or not any(isinstance(part, list | Mapping) for part in parts):
         return f" {_text(name)}: {_text(value)}"
     start, end = "{}" if isinstance(value, Mapping) else "[]"
     return f" {_text(name)}: {start}\n" + ",\n".join(_items(value)) + f"\n {end}"
@@ -34,6 +34,6 @@ def _items(value: Any) -> Iterator[str]:
 
 
 def _text(value: Any) -> str:
-    # Half a surrogate pair, which a payload may hold, cannot be written in UTF-8.
+    # A payload may hold half a surrogate pair, which UTF-8 cannot encode.
     text = json.dumps(value, ensure_ascii=False)
     return text.encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""`conformance.toml`: what an implementation claims, and how it is started."""
+"""`conformance.toml`: the claims of an implementation and the commands that start it."""
 
 from __future__ import annotations
 
@@ -27,38 +27,38 @@ GENERATIONS: Mapping[str, Generation] = {"7": 7, "8": 8}
 NAME = "conformance.toml"
 """Name of the file."""
 OLD_NAME = "jobwire.toml"
-"""Its former name, which the settings of a worker have."""
+"""Its former name. Today this is the name of a worker's settings."""
 _ROLES_OF_WORKERS = ("worker", "scheduler")
 
 
 @dataclass(frozen=True, slots=True)
 class DriverProgram:
-    """How the driver is started."""
+    """The command that starts the driver, and its mode."""
 
     command: Sequence[str]
     oneshot: bool = False
     timeout: float = 30.0  # seconds for one answer
-    garble: Callable[[bytes], bytes] = bytes  # what mutants make of its answers
+    garble: Callable[[bytes], bytes] = bytes  # a mutant's change to each answer
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerProgram:
-    """How a worker is started."""
+    """The command that starts a worker, and its fixed delays."""
 
     command: Sequence[str]
     fixed: Mapping[str, float] = field(default_factory=dict)  # knob -> seconds
     timeout: float = 30.0  # seconds until it fetches
-    signals: Mapping[str, str] = field(default_factory=dict)  # what mutants take them for
+    signals: Mapping[str, str] = field(default_factory=dict)  # a mutant's exchange of signals
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What `conformance.toml` says."""
+    """The content of `conformance.toml`, checked."""
 
     path: Path
     name: str
     claims: Sequence[str]
-    unasked: Sequence[str] = ()  # further claims, which this run is not about
+    unasked: Sequence[str] = ()  # claims of the file that this run does not examine
     generation: Generation = 8
     offers: Sequence[str] = ()
     language: str | None = None
@@ -72,30 +72,30 @@ def load(path: Path) -> Config:
     """Return the checked configuration.
 
     Raises:
-        Usage: The file, or something in it, is not as it should be.
+        Usage: The file is missing or wrong.
     """
     if path.is_dir():
         path = path / NAME
     try:
-        found = tomllib.loads(path.read_text("utf-8"))
+        content = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         if _is_settings(old := path.with_name(OLD_NAME)):
             raise Usage(
-                f"{path} does not exist, and {old} has [implementation]; rename it to {NAME}: "
-                f"{OLD_NAME} is for the settings of a worker"
+                f"{path} does not exist, but {old} has a section [implementation]; rename that "
+                f"file to {NAME}, because {OLD_NAME} is the name of a worker's settings"
             ) from None
         raise Usage(
-            f"{path} does not exist; it says what the implementation claims and how its programs "
-            "are started: see docs/how-to/conformance.md"
+            f"{path} does not exist; it holds the claims of the implementation and the commands "
+            "that start its programs: see docs/how-to/conformance.md"
         ) from None
     except (OSError, ValueError) as error:
         raise Usage(f"{path}: {error}") from None
-    if path.name == OLD_NAME and "implementation" in found:
+    if path.name == OLD_NAME and "implementation" in content:
         raise Usage(
-            f"{path}: the name of the suite's settings is {NAME}; rename this file: "
-            f"{OLD_NAME} is for the settings of a worker"
+            f"{path}: the suite's settings have the name {NAME}; rename this file, because "
+            f"{OLD_NAME} is the name of a worker's settings"
         )
-    top = _Table(path, "", found)
+    top = _Table(path, "", content)
     about = top.table("implementation", required=True)
     config = Config(
         path=path.resolve(),
@@ -115,12 +115,12 @@ def load(path: Path) -> Config:
     for role in sorted(roles):
         section = "worker" if role in _ROLES_OF_WORKERS else "driver"
         if getattr(config, section) is None:
-            raise Usage(f"{path}: the claims of a {role} need a section [{section}] with a command")
+            raise Usage(f"{path}: the claims {role}/* need a section [{section}] with a command")
     return config
 
 
 def _is_settings(path: Path) -> bool:
-    """Return whether a file exists and has the suite's settings."""
+    """Return whether a file exists and holds the suite's settings."""
     try:
         return "implementation" in tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
@@ -131,20 +131,22 @@ def _claims(about: _Table) -> tuple[str, ...]:
     claims = about.texts("claims")
     for claim in claims:
         if claim not in CLAIMS:
-            near = difflib.get_close_matches(claim, CLAIMS, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(CLAIMS)}"
-            raise about.wrong("claims", f"{claim!r} is no claim; {hint}")
+            raise about.wrong("claims", f"unknown claim {claim!r}; {_hint(claim, CLAIMS)}")
     return tuple(dict.fromkeys(claims))
 
 
 def _offers(about: _Table) -> tuple[str, ...]:
     offers = about.texts("offers", optional=True)
-    for each in offers:
-        if each not in OFFERS:
-            near = difflib.get_close_matches(each, OFFERS, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(OFFERS)}"
-            raise about.wrong("offers", f"{each!r} is nothing that can be offered; {hint}")
+    for offer in offers:
+        if offer not in OFFERS:
+            raise about.wrong("offers", f"unknown offer {offer!r}; {_hint(offer, OFFERS)}")
     return tuple(dict.fromkeys(offers))
+
+
+def _hint(word: str, known: Sequence[str]) -> str:
+    """Return the known word nearest to an unknown one, as a question, or all known words."""
+    near = difflib.get_close_matches(word, known, 1)
+    return f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known)}"
 
 
 def _driver(top: _Table) -> DriverProgram | None:
@@ -177,7 +179,7 @@ def _worker(top: _Table) -> WorkerProgram | None:
 
 
 class _Table:
-    """A table of the file that knows where it is and what of it was read."""
+    """A table of the file. It records the keys that are read."""
 
     def __init__(self, path: Path, name: str, values: Mapping[str, Any]) -> None:
         self._path = path
@@ -190,11 +192,9 @@ class _Table:
         return Usage(f"{self._path}: {place}: {problem}")
 
     def done(self) -> None:
-        """Refuse what nobody asked for: a misspelt key would do nothing, silently."""
+        """Refuse keys that were not read: a misspelt key would have no effect, silently."""
         for key in self._values:
-            near = difflib.get_close_matches(key, self._read, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(self._read)}"
-            raise self.wrong(key, f"nobody reads this; {hint}")
+            raise self.wrong(key, f"unknown key; {_hint(key, self._read)}")
 
     def _take(self, key: str) -> Any:
         self._read.append(key)
@@ -205,7 +205,7 @@ class _Table:
         if value is None and not required:
             return None
         if not isinstance(value, dict):
-            raise self.wrong(key, "there is no such section" if value is None else "is no section")
+            raise self.wrong(key, "section is missing" if value is None else "must be a section")
         name = f"{self._name}.{key}" if self._name else key
         return _Table(self._path, name, value)
 
@@ -214,7 +214,7 @@ class _Table:
         if value is None and optional:
             return ""
         if not isinstance(value, str) or not value:
-            raise self.wrong(key, f"{value!r} is no text; it has to be one that is not empty")
+            raise self.wrong(key, f"{_shown(value)}; expected a text that is not empty")
         return value
 
     def texts(self, key: str, *, optional: bool = False) -> list[str]:
@@ -222,7 +222,7 @@ class _Table:
         if value is None and optional:
             return []
         if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
-            raise self.wrong(key, f"{value!r} is no list of texts with at least one in it")
+            raise self.wrong(key, f"{_shown(value)}; expected a list of texts that is not empty")
         return value
 
     def one_of(self, key: str, known: Sequence[object], default: object) -> object:
@@ -230,7 +230,7 @@ class _Table:
         if value is None:
             return default
         if value not in known or isinstance(value, bool):
-            raise self.wrong(key, f"{value!r} is none of {', '.join(map(repr, known))}")
+            raise self.wrong(key, f"{value!r}; expected one of {', '.join(map(repr, known))}")
         return value
 
     def seconds(self, key: str, default: float) -> float:
@@ -238,5 +238,9 @@ class _Table:
         if value is None:
             return default
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e6:
-            raise self.wrong(key, f"{value!r} is no number of seconds above 0")
+            raise self.wrong(key, f"{value!r}; expected seconds above 0")
         return float(value)
+
+
+def _shown(value: object) -> str:
+    return "missing" if value is None else repr(value)

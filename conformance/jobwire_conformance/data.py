@@ -1,4 +1,4 @@
-"""Where the suite's files are, and what the requirements say."""
+"""The files of the suite, and the list of requirements."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ CLAIMS = (
 )
 
 OFFERS = ("auto", "cancel", "delays", "endings", "hooks", "middleware", "natives", "precise")
-"""What an implementation may have or not, without any claim being about it."""
+"""Features that are optional for an implementation and belong to no claim."""
 
 
 def _shared(name: str) -> Path:
-    """Return a file of the specification: beside the suite in a checkout, in a wheel in jobwire."""
+    """Return the path of a file of the specification, in a checkout or in an installed wheel."""
     packed = _PACKAGE.parent / "jobwire" / "_data" / name
     return packed if packed.exists() else _PACKAGE.parents[1] / name
 
@@ -50,17 +50,17 @@ def _own(name: str) -> Path:
 
 
 def cases_directory() -> Path:
-    """Return where the cases are."""
+    """Return the directory of the cases."""
     return _own("cases")
 
 
 def mutants_directory() -> Path:
-    """Return where the mutants are."""
+    """Return the directory of the mutants."""
     return _own("mutants")
 
 
 def sets_directory() -> Path:
-    """Return where the frozen sets of checks are."""
+    """Return the directory of the frozen sets of checks."""
     return _own("sets")
 
 
@@ -79,20 +79,20 @@ def named_files(directory: Path) -> list[Path]:
 
 @cache
 def schema(name: str) -> dict[str, Any]:
-    """Return one of the schemas, like `case`."""
-    found: dict[str, Any] = _load(_shared("schema") / f"{name}.json")
-    return found
+    """Return the schema of this name, like `case`."""
+    content: dict[str, Any] = _load(_shared("schema") / f"{name}.json")
+    return content
 
 
 @cache
 def scripts() -> Mapping[str, bytes]:
-    """Return the name of each script of the specification and its text."""
+    """Return the Lua scripts of the specification: name to text."""
     return {path.stem: path.read_bytes() for path in sorted(_shared("lua").glob("*.lua"))}
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One block of SPEC.md."""
+    """One requirement of SPEC.md."""
 
     id: str
     claims: tuple[str, ...]
@@ -104,23 +104,23 @@ class Requirement:
 
     @property
     def obliges(self) -> bool:
-        """Whether a claim is not met without it."""
+        """True if a claim cannot be met without it."""
         return self.keyword in ("MUST", "MUST NOT")
 
     @property
     def visible(self) -> bool:
-        """Whether it can be seen from outside at all."""
+        """True if it can be observed from outside the implementation."""
         return not self.test.startswith("none")
 
 
 @cache
 def _requirements_file() -> dict[str, Any]:
-    found: dict[str, Any] = _load(_shared("schema") / "requirements.json")
-    return found
+    content: dict[str, Any] = _load(_shared("schema") / "requirements.json")
+    return content
 
 
 def specification() -> str:
-    """Return SPEC.md."""
+    """Return the text of SPEC.md."""
     return _shared("SPEC.md").read_text("utf-8")
 
 
@@ -131,28 +131,28 @@ def spec_version() -> str:
 
 @cache
 def requirements() -> Mapping[str, Requirement]:
-    """Return id to requirement, in the order of SPEC.md."""
+    """Return the requirements by id, in the order of SPEC.md."""
     return requirements_of(_requirements_file())
 
 
 def requirements_of(file: Mapping[str, Any]) -> Mapping[str, Requirement]:
-    """Return id to requirement, of what requirements.json holds."""
+    """Return the requirements by id, from the content of requirements.json."""
     return {
-        each["id"]: Requirement(
-            id=each["id"],
-            claims=tuple(each["claims"]),
-            keyword=each["keyword"],
-            since=each["since"],
-            retired=bool(each["retired"]),
-            test=each["test"],
-            text=_one_line_each(each["text"].replace("**", "")),
+        entry["id"]: Requirement(
+            id=entry["id"],
+            claims=tuple(entry["claims"]),
+            keyword=entry["keyword"],
+            since=entry["since"],
+            retired=bool(entry["retired"]),
+            test=entry["test"],
+            text=_one_line_each(entry["text"].replace("**", "")),
         )
-        for each in file["requirements"]
+        for entry in file["requirements"]
     }
 
 
 def _one_line_each(text: str) -> str:
-    """Return a text with a line for each paragraph or item, however SPEC.md breaks them."""
+    """Return a text with one line for each paragraph or list item."""
     return re.sub(r"\n(?!- |\|)", " ", text)
 
 
@@ -160,4 +160,4 @@ def _load(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise SuiteFault(f"the suite is not whole: {path}: {error}") from None
+        raise SuiteFault(f"cannot read a file of the suite: {path}: {error}") from None

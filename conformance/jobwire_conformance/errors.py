@@ -1,4 +1,4 @@
-"""What stops a run, by whose fault: each kind has an exit status of its own."""
+"""Errors that stop a run. Each type names the side at fault and has its own exit status."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["AdapterFault", "ConformError", "EnvironmentFault", "SuiteFault", "Un
 
 
 class ConformError(Exception):
-    """A run could not be finished. The text says whose fault it is and what to do."""
+    """A run could not be finished. The text names the side at fault and the remedy."""
 
     status = 5
 
@@ -15,8 +15,8 @@ class AdapterFault(ConformError):
     """The driver or the worker program of the implementation broke the rules for adapters.
 
     Attributes:
-        problem: What happened, and what to do.
-        case: The one that it ended; None if it ended everything.
+        problem: The event and the remedy.
+        case: Name of the case that it ended; None if it ended the whole run.
     """
 
     status = 3
@@ -28,7 +28,7 @@ class AdapterFault(ConformError):
 
 
 class EnvironmentFault(ConformError):
-    """Something around is missing or in the way, like a Redis."""
+    """Something outside the suite and the adapter is missing or in the way, like a Redis."""
 
     status = 4
 
@@ -40,7 +40,7 @@ class SuiteFault(ConformError):
 
 
 class Unbound(SuiteFault):
-    """A case speaks of a value that was to be there before, and was not."""
+    """A case uses a value that an earlier step should have bound, and that is missing."""
 
 
 class Usage(ConformError):

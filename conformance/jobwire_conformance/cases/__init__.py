@@ -1,1 +1,1 @@
-"""Cases as data: their files, their values, and the requirements that they cover."""
+"""Cases as data: reading, matchers, values with their exact spelling, obligations."""

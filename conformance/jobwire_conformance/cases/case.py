@@ -1,4 +1,4 @@
-"""Cases: read, checked, chosen."""
+"""Cases: reading, checking and choosing them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REBUILDS = frozenset(["cluster", "monitor", "user"])
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One file."""
+    """One case: the content of one file."""
 
     name: str
     title: str
@@ -35,40 +35,40 @@ class Case:
 
     @property
     def requirements(self) -> list[str]:
-        """The requirements that it checks, in order."""
-        found = [step["check"] for step in self.steps if "check" in step]
+        """The requirements that the case checks, in order."""
+        ids = [step["check"] for step in self.steps if "check" in step]
         if self.crash is not None:
-            found += self.crash["check"]
-        return list(dict.fromkeys(found))
+            ids += self.crash["check"]
+        return list(dict.fromkeys(ids))
 
     @property
     def rebuilds(self) -> bool:
-        """Whether it changes the server itself, which only one of the suite's own may suffer."""
+        """True if it changes the server itself, so that it needs a server of the suite."""
         return any(_REBUILDS & step.keys() for step in self.steps)
 
     def counts_for(self, requirement: str) -> list[str]:
         """Return the claims that a check of this requirement counts for."""
-        of = data.requirements()[requirement].claims
-        return [claim for claim in self.claims if claim in of]
+        counting = data.requirements()[requirement].claims
+        return [claim for claim in self.claims if claim in counting]
 
 
 def load(directory: Path | None = None, names: Collection[str] = ()) -> list[Case]:
-    """Return the cases of a directory; only those with these names or patterns, if any.
+    """Return the cases of a directory, or only those whose names match one of `names`.
 
     Raises:
         SuiteFault: A case is wrong.
     """
-    found = [load_file(path) for path in data.named_files(directory or data.cases_directory())]
+    loaded = [load_file(path) for path in data.named_files(directory or data.cases_directory())]
     if not names:
-        return found
-    return [c for c in found if any(fnmatch.fnmatchcase(c.name, name) for name in names)]
+        return loaded
+    return [c for c in loaded if any(fnmatch.fnmatchcase(c.name, name) for name in names)]
 
 
 def load_file(path: Path) -> Case:
     """Return one case.
 
     Raises:
-        SuiteFault: It is wrong.
+        SuiteFault: The case is wrong.
     """
     try:
         raw = json.loads(path.read_bytes())
@@ -94,21 +94,21 @@ def load_file(path: Path) -> Case:
 
 
 def _deepest(problem: Any) -> str:
-    """Return what is wrong in the alternative that came nearest."""
+    """Return the fault in the alternative that comes nearest to being valid."""
     while problem.context:
-        problem = max(problem.context, key=lambda each: len(each.absolute_path))
+        problem = max(problem.context, key=lambda cause: len(cause.absolute_path))
     return str(problem.message)[:300]
 
 
 def _faults(case: Case, path: Path) -> Iterator[str]:
     if path.stem != case.name:
-        yield f"the file of {case.name!r} has to be named {case.name}.json"
+        yield f"a case named {case.name!r} must be in {case.name}.json"
     if not case.requirements:
-        yield "it checks nothing"
+        yield "the case has no check"
     known = data.requirements()
     for requirement in case.requirements:
         if requirement not in known or known[requirement].retired:
-            yield f"{requirement} is no requirement of SPEC.md, or was withdrawn"
+            yield f"SPEC.md has no requirement {requirement}, or it is withdrawn"
         elif not case.counts_for(requirement):
             claims = ", ".join(known[requirement].claims)
-            yield f"{requirement} belongs to {claims}, and none of them is a claim of the case"
+            yield f"{requirement} belongs to {claims}; the case has none of these claims"

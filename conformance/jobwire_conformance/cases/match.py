@@ -1,4 +1,4 @@
-"""Matchers: what a case says that a value must be."""
+"""Matchers: the patterns of a case that a value must match."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _NOW = re.compile(r"now(?:([+-])([0-9.]+))?")
 
 @dataclass(slots=True)
 class Scope:
-    """What the matchers of one run of a case share.
+    """Values that the matchers of one run of a case share.
 
     Attributes:
-        generation: That the implementation writes.
-        began: Epoch seconds, before the case did anything.
-        now: Epoch seconds, when the value was read.
-        bound: Names and their values.
+        generation: Generation of the payloads that the implementation writes.
+        began: Start of the case, in epoch seconds.
+        now: Time at which the value was read, in epoch seconds.
+        bound: Bound names and their values.
     """
 
     generation: int
@@ -34,13 +34,13 @@ class Scope:
 
 
 def matches(matcher: Any, seen: Spelt | Absent, scope: Scope, name: str = "") -> bool:
-    """Return whether a value is what it must be.
+    """Return whether a value matches.
 
     Args:
-        matcher: From the case.
-        seen: The value.
-        scope: Of this run of the case.
-        name: Of the field that it is the value of: some have units of their own.
+        matcher: A matcher or a literal, from the case.
+        seen: The value to judge.
+        scope: The scope of this run of the case.
+        name: Name of the field that holds the value: some fields have their own unit.
     """
     if not (isinstance(matcher, Mapping) and "$" in matcher):
         return isinstance(seen, Spelt) and _literally(matcher, seen.value, scope)
@@ -67,8 +67,8 @@ def matches(matcher: Any, seen: Spelt | Absent, scope: Scope, name: str = "") ->
             return _is_distinct(matcher, seen.value)
         case "has":
             return isinstance(seen.value, Mapping) and all(
-                matches(each, _member(seen.value, key), scope)
-                for key, each in matcher["is"].items()
+                matches(part, _member(seen.value, key), scope)
+                for key, part in matcher["is"].items()
             )
         case "json":
             return _is_json(matcher["is"], seen.value, scope)
@@ -79,18 +79,19 @@ def matches(matcher: Any, seen: Spelt | Absent, scope: Scope, name: str = "") ->
             return matcher["name"] in scope.bound and equal(
                 scope.bound[matcher["name"]], seen.value
             )
-    raise ValueError(f"no matcher {kind!r}")  # the schema knows no other
+    raise ValueError(f"no matcher {kind!r}")  # the schema allows no other
 
 
 def _literally(matcher: Any, value: Any, scope: Scope) -> bool:
-    """Return whether a value is a literal, in whose parts there may be matchers."""
+    """Return whether a value equals a literal. The parts of the literal may be matchers."""
     if isinstance(matcher, Mapping) and isinstance(value, Mapping):
         return matcher.keys() == value.keys() and all(
-            matches(each, plain(value[key]), scope) for key, each in matcher.items()
+            matches(part_matcher, plain(value[key]), scope) for key, part_matcher in matcher.items()
         )
     if isinstance(matcher, list) and isinstance(value, list):
         return len(matcher) == len(value) and all(
-            matches(each, plain(part), scope) for each, part in zip(matcher, value, strict=True)
+            matches(part_matcher, plain(part), scope)
+            for part_matcher, part in zip(matcher, value, strict=True)
         )
     return equal(matcher, value)
 
@@ -100,14 +101,14 @@ def _member(value: Mapping[str, Any], name: str) -> Spelt | Absent:
 
 
 def show(value: object) -> str:
-    """Return a matcher or a value for people."""
+    """Return a matcher or a value as text for people."""
     if isinstance(value, Spelt):
         return value.raw if len(value.raw) <= 300 else f"{value.raw[:300]}..."
     if isinstance(value, Absent):
         return "nothing"
     if isinstance(value, Mapping) and "$" in value:
-        rest = {key: part for key, part in value.items() if key != "$"}
-        return " ".join([str(value["$"]), *(f"{key}={show(part)}" for key, part in rest.items())])
+        options = [f"{key}={show(part)}" for key, part in value.items() if key != "$"]
+        return " ".join([str(value["$"]), *options])
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -115,14 +116,14 @@ def moment(spec: float | str, now: float) -> float:
     """Return the epoch seconds of a moment such as `now-5`."""
     if isinstance(spec, int | float):
         return float(spec)
-    found = _NOW.fullmatch(spec)
-    assert found is not None, spec  # by the schema
-    sign, seconds = found.groups()
+    parsed = _NOW.fullmatch(spec)
+    assert parsed is not None, spec  # by the schema
+    sign, seconds = parsed.groups()
     return now if sign is None else now + float(sign + seconds)
 
 
 def written_time(seconds: float, generation: int) -> int | float:
-    """Return a time as a payload of this generation has it. [GEN-1] [GEN-2]"""
+    """Return a time as payloads of this generation hold it. [GEN-1] [GEN-2]"""
     return int(seconds * 1000) if generation == 8 else seconds
 
 
@@ -138,40 +139,40 @@ def _is_time(matcher: Mapping[str, Any], seen: Spelt, scope: Scope, name: str) -
         if seen.kind != ("integer" if scope.generation == 8 else "float"):
             return False
         value = value / 1000 if scope.generation == 8 else value
-    elif isinstance(value, str):  # in a hash everything is text
+    elif isinstance(value, str):  # a hash holds texts only
         try:
             value = float(value)
         except ValueError:
             return False
-    of = matcher.get("of", "now")
+    expected = matcher.get("of", "now")
     within = matcher["within"]
     return (
         _is_number(value)
-        and moment(of, scope.began) - within <= value <= moment(of, scope.now) + within
+        and moment(expected, scope.began) - within <= value <= moment(expected, scope.now) + within
     )
 
 
 def _is_distinct(matcher: Mapping[str, Any], value: object) -> bool:
     if not isinstance(value, list) or len(value) != matcher.get("len", len(value)):
         return False
-    return len({json.dumps(each) for each in value}) == len(value)
+    return len({json.dumps(item) for item in value}) == len(value)
 
 
 def _is_json(fields: Mapping[str, Any], text: object, scope: Scope) -> bool:
     try:
-        found = members(text) if isinstance(text, str) else None
+        parsed = members(text) if isinstance(text, str) else None
     except ValueError:
         return False
-    return found is not None and all(
-        matches(each, found.get(name, ABSENT), scope, name) for name, each in fields.items()
+    return parsed is not None and all(
+        matches(part, parsed.get(name, ABSENT), scope, name) for name, part in fields.items()
     )
 
 
 def spelt_text(text: str) -> Spelt:
-    """Return a text that is the whole value, like a field of a hash."""
+    """Return a value that is its own spelling, like a field of a hash."""
     return Spelt(text, text)
 
 
 def number(value: float | int) -> Spelt:
-    """Return a number that the server keeps."""
+    """Return a number that the server holds, like a score."""
     return plain(value)

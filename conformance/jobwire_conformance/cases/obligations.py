@@ -1,4 +1,4 @@
-"""Which obligations a claim has, and which of them the suite can check."""
+"""The obligations of a claim, and those of them that the suite can check."""
 
 from __future__ import annotations
 
@@ -20,27 +20,31 @@ def checkable(cases: Sequence[Case], claim: str, generation: int) -> list[str]:
         for requirement in case.requirements
         if claim in case.counts_for(requirement)
     }
-    return [each.id for each in visible() if claim in each.claims and each.id in checked]
+    return [
+        obligation.id
+        for obligation in visible()
+        if claim in obligation.claims and obligation.id in checked
+    ]
 
 
 def uncovered(cases: Sequence[Case], claims: Sequence[str]) -> list[str]:
     """Return the obligations of these claims that no case checks."""
     checked = {
-        (each, claim)
+        (requirement, claim)
         for case in cases
-        for each in case.requirements
-        for claim in case.counts_for(each)
+        for requirement in case.requirements
+        for claim in case.counts_for(requirement)
     }
     return [
-        each.id
-        for each in visible()
-        if any(claim in claims for claim in each.claims)
-        and not any((each.id, claim) in checked for claim in each.claims)
+        obligation.id
+        for obligation in visible()
+        if any(claim in claims for claim in obligation.claims)
+        and not any((obligation.id, claim) in checked for claim in obligation.claims)
     ]
 
 
 def visible() -> Iterator[Requirement]:
-    """Yield the obligations that can be seen from outside."""
-    for each in data.requirements().values():
-        if each.obliges and each.visible and not each.retired:
-            yield each
+    """Yield the obligations that can be observed from outside."""
+    for requirement in data.requirements().values():
+        if requirement.obliges and requirement.visible and not requirement.retired:
+            yield requirement

@@ -1,4 +1,4 @@
-"""JSON values with their exact spelling, and comparing them without mercy."""
+"""JSON values with their exact spelling, and their strict comparison."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 class Absent:
-    """What a missing value is."""
+    """The type of `ABSENT`, which stands for a missing value."""
 
     def __repr__(self) -> str:
         return "absent"
@@ -26,14 +26,14 @@ ABSENT = Absent()
 
 @dataclass(frozen=True, slots=True)
 class Spelt:
-    """A value, and the text that it was written as."""
+    """A value and its exact text."""
 
     value: Any
     raw: str
 
     @property
     def kind(self) -> str:
-        """Its type, integers and floats told apart by how they are written."""
+        """Its JSON type. The spelling decides between integer and float."""
         match self.raw[:1]:
             case "{":
                 return "object"
@@ -49,35 +49,35 @@ class Spelt:
 
 
 def plain(value: Any) -> Spelt:
-    """Return a value that has no text of its own."""
+    """Return a value with the text that `json.dumps` gives it."""
     return Spelt(value, json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 def members(text: str) -> dict[str, Spelt]:
-    """Return the members of a JSON object, each as it is written.
+    """Return the members of a JSON object, each with its exact text.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not a JSON object.
     """
     if not isinstance(json.loads(text), dict):
         raise ValueError("not a JSON object")
-    found: dict[str, Spelt] = {}
+    by_name: dict[str, Spelt] = {}
     at = _skip(text, _skip(text, 0) + 1)
     while text[at] != "}":
         name, at = _DECODER.raw_decode(text, at)
         at = _skip(text, _skip(text, at) + 1)  # the colon
         value, end = _DECODER.raw_decode(text, at)
-        found[name] = Spelt(value, text[at:end])
+        by_name[name] = Spelt(value, text[at:end])
         at = _skip(text, end)
         if text[at] == ",":
             at = _skip(text, at + 1)
-    return found
+    return by_name
 
 
 def _skip(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    assert found is not None  # it matches nothing as well
-    return found.end()
+    space = _SPACE.match(text, at)
+    assert space is not None  # the pattern also matches no characters
+    return space.end()
 
 
 def equal(one: Any, other: Any) -> bool:

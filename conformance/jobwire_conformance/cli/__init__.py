@@ -1,6 +1,6 @@
-"""`jobwire conform`: the commands of the suite.
+"""The commands of `jobwire conform`, one module a command.
 
-Each is a module of its own, imported when it is asked for, and imports what it needs when it runs.
+A module is imported when its command is called, and imports most of its own modules when it runs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _USAGE = 64
 
 
 class _Conform(click.Group):
-    """A group whose exit statuses are its own, whoever calls it."""
+    """A group with its own exit statuses, which do not depend on its caller."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*COMMANDS]
@@ -70,16 +70,17 @@ class _Conform(click.Group):
             return _USAGE
         except (click.Abort, click.exceptions.Exit):
             raise
-        except Exception:  # noqa: BLE001  1, as Python has it, would be a word about the adapter
+        except Exception:  # noqa: BLE001  Python's status 1 would mean that a claim is not met
             click.echo(traceback.format_exc(), err=True, nl=False)
-            click.echo("Error: a mistake in the suite; please report it", err=True)
+            click.echo("Error: defect of the suite; please report it", err=True)
             return SuiteFault.status
 
 
 @click.group(cls=_Conform)
 def conform() -> None:
-    """Check an implementation of the protocol, in whatever language it is written.
+    """Check an implementation of the protocol, in any language.
 
-    Exit status: 0 claims met; 1 not; 2 a deviation is stale or unknown; 3 the adapter (driver or
-    worker program) failed; 4 the environment, like no Redis; 5 the suite itself; 64 wrong usage.
+    Exit status: 0 all claims met; 1 a claim not met; 2 a deviation is stale or unknown; 3 the
+    adapter (driver or worker program) failed; 4 fault of the environment, like a missing Redis;
+    5 fault of the suite; 64 wrong usage.
     """

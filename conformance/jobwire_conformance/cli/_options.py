@@ -1,4 +1,4 @@
-"""Options that several commands have, and what they do at a signal."""
+"""Options that several commands share, and their behaviour at SIGTERM."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ config_option = click.option(
     type=click.Path(path_type=Path),
     default="conformance.toml",
     metavar="FILE",
-    help="What the implementation claims and how it is started. [default: conformance.toml]",
+    help="The claims of the implementation and its programs. [default: conformance.toml]",
 )
 
 generation_option = click.option(
-    "--generation", type=click.Choice(["7", "8"]), help="Instead of the file's."
+    "--generation", type=click.Choice(["7", "8"]), help="Generation, in place of the file's."
 )
 patience_option = click.option(
     "--patience",
     default=20.0,
     type=click.FloatRange(0.1, 3600),
     metavar="SECONDS",
-    help="How long to wait for what has to happen. [default: 20]",
+    help="Longest wait for an expected event. [default: 20]",
 )
 redis_option = click.option(
     "--redis",
     metavar="URL",
-    help="An empty server of yours instead, redis://...; two databases of it are used and emptied.",
+    help="URL of an empty server to use; the suite uses two of its databases and empties them.",
 )
 server_option = click.option(
-    "--server", metavar="PROGRAM", help="redis-server or valkey-server to use."
+    "--server", metavar="PROGRAM", help="Path of the redis-server or valkey-server to start."
 )
 
 
@@ -56,18 +56,18 @@ def sandboxes_option(items: str) -> Callable[[_Command], _Command]:
     """Return the option for the number of sandboxes.
 
     Args:
-        items: Name of the items that run in sandboxes, like `Cases`.
+        items: Name of the items that run in sandboxes, like `cases`.
     """
     return click.option(
         "--sandboxes",
         default=1,
         type=click.IntRange(1, 64),
-        help=f"{items} at a time, each with servers of its own. [default: 1]",
+        help=f"Number of {items} that run at a time, each with its own servers. [default: 1]",
     )
 
 
 def end_at_term() -> None:
-    """Have SIGTERM end the command as Ctrl-C does: with everything that it has started."""
+    """Have SIGTERM end the command and all its processes, as Ctrl-C does."""
     signal.signal(signal.SIGTERM, _leave)
 
 

@@ -1,4 +1,4 @@
-"""What several commands begin with: the settings, the claims meant, the known deviations."""
+"""The settings of a command: the file, narrowed to the claims of the command line."""
 
 from __future__ import annotations
 
@@ -14,33 +14,36 @@ from jobwire_conformance.errors import Usage
 __all__ = ["DEVIATIONS", "settings"]
 
 DEVIATIONS = "jobwire.deviations.toml"
-"""What the file with the deviations is called; it is beside the settings."""
+"""Name of the file with the deviations. It is in the directory of the settings."""
 
 
-def settings(what: Sequence[str], path: Path, generation: str | None) -> Config:
-    """Return the settings, with the claims and the generation that are meant.
+def settings(arguments: Sequence[str], path: Path, generation: str | None) -> Config:
+    """Return the settings, with the claims and the generation of the command line.
 
     Args:
-        what: Words of the command line: claims, and perhaps a file.
-        path: The file, if none is among them.
-        generation: Instead of the file's.
+        arguments: Arguments of the command: claims, and perhaps a file.
+        path: The file to use if the arguments hold none.
+        generation: Generation to use in place of the file's.
 
     Raises:
-        Usage: One of them is wrong.
+        Usage: An argument or the file is wrong.
     """
-    claims = [each for each in what if each in CLAIMS]
-    for each in (each for each in what if each not in CLAIMS):
-        if not (each.endswith(".toml") or Path(each).is_dir()):
+    claims = [argument for argument in arguments if argument in CLAIMS]
+    for argument in arguments:
+        if argument in CLAIMS:
+            continue
+        if not (argument.endswith(".toml") or Path(argument).is_dir()):
             raise Usage(
-                f"{each!r} is neither a file with the settings nor one of {', '.join(CLAIMS)}"
+                f"{argument!r} is neither a file with settings nor a claim; "
+                f"expected conformance.toml or one of {', '.join(CLAIMS)}"
             )
-        path = Path(each)
-    found = config.load(path)
-    if missing := [claim for claim in claims if claim not in found.claims]:
-        raise Usage(f"{found.path}: {', '.join(missing)} is not among the claims there")
+        path = Path(argument)
+    loaded = config.load(path)
+    if missing := [claim for claim in claims if claim not in loaded.claims]:
+        raise Usage(f"{loaded.path}: claims does not list {', '.join(missing)}")
     return replace(
-        found,
-        claims=claims or found.claims,
-        unasked=[claim for claim in found.claims if claims and claim not in claims],
-        generation=found.generation if generation is None else config.GENERATIONS[generation],
+        loaded,
+        claims=claims or loaded.claims,
+        unasked=[claim for claim in loaded.claims if claims and claim not in claims],
+        generation=loaded.generation if generation is None else config.GENERATIONS[generation],
     )

@@ -1,4 +1,4 @@
-"""`jobwire conform baseline`: declare what fails today, so that the next failure is news."""
+"""`jobwire conform baseline`: declares today's failures, so that a new failure is noticed."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ __all__ = ["baseline"]
 
 
 @click.command()
-@click.argument("what", nargs=-1, metavar="[FILE] [CLAIM]...")
+@click.argument("arguments", nargs=-1, metavar="[FILE] [CLAIM]...")
 @config_option
 @generation_option
-@sandboxes_option("Cases")
-@click.option("--reason", metavar="TEXT", help="Of all new entries, if one is true of all.")
-@click.option("--dry-run", is_flag=True, help="Say what would change, and write nothing.")
+@sandboxes_option("cases")
+@click.option("--reason", metavar="TEXT", help="The reason to write into all new entries.")
+@click.option("--dry-run", is_flag=True, help="Print the changes and write nothing.")
 @patience_option
 @server_option
 @redis_option
 def baseline(
-    what: tuple[str, ...],
+    arguments: tuple[str, ...],
     config_path: Path,
     generation: str | None,
     sandboxes: int,
@@ -42,12 +42,12 @@ def baseline(
     server: str | None,
     redis: str | None,
 ) -> int:
-    """Run the checks and write what fails to jobwire.deviations.toml.
+    """Run the checks and write the failures to jobwire.deviations.toml.
 
-    Entries that are there keep their reasons; those whose checks pass go. The reason of a new one
-    begins with TODO, and `check` ends with 2 until you have written why it fails.
+    Existing entries keep their reasons; entries whose checks pass are removed. The reason of a new
+    entry begins with TODO, and `check` exits with 2 until you have replaced it.
 
-    Exit status: 0 the file is up to date; 3, 4, 5, 64 as of `check`, and nothing was written.
+    Exit status: 0 the file is up to date; 3, 4, 5, 64 as for `check`, and nothing was written.
     """
     from jobwire_conformance.cases import case as cases
     from jobwire_conformance.cli._settings import DEVIATIONS, settings
@@ -58,27 +58,27 @@ def baseline(
 
     if redis is not None and (sandboxes > 1 or server is not None):
         raise Usage(
-            "--redis is one server, and has room for one sandbox; leave out --sandboxes, --server"
+            "--redis names one server, which serves one sandbox; leave out --sandboxes and --server"
         )
     if reason is not None and (not reason.strip() or reason.lstrip().startswith("TODO")):
-        raise Usage("--reason has to say why it fails")
+        raise Usage(f"--reason {reason!r} must be the reason of the failure, not empty nor TODO")
     store = None if redis is None else external_server.parse(redis)
-    meant = settings(what, config_path, generation)
-    path = meant.path.with_name(DEVIATIONS)
+    config = settings(arguments, config_path, generation)
+    path = config.path.with_name(DEVIATIONS)
     known = verdicts.load_deviations(path)
-    every = run.offered(cases.load(), meant)
+    offered = run.offered(cases.load(), config)
     unknown = verdicts.unknown_ids(known, cases.load())
-    chosen = run.chosen(every, meant.claims, meant.generation)
+    chosen = run.chosen(offered, config.claims, config.generation)
     if redis is not None:
         chosen = [case for case in chosen if not case.rebuilds]
     if not chosen:
-        raise Usage("no case is left of these claims and this generation")
+        raise Usage("no case belongs to these claims and this generation")
     end_at_term()
     terminal = Terminal(len(chosen) + 1, "", failures=False)
     outcome = run.run(
-        meant,
+        config,
         chosen,
-        [each for each in known if each.id not in unknown],
+        [deviation for deviation in known if deviation.id not in unknown],
         watcher=terminal,
         sandboxes=sandboxes,
         patience=patience,
@@ -89,9 +89,9 @@ def baseline(
     for error in outcome.errors:
         click.echo(f"Error: {error}", err=True)
     if outcome.errors:
-        click.echo("Nothing was written: not all of it could be run.", err=True)
+        click.echo("Nothing was written, because some cases could not be run.", err=True)
         return outcome.status
-    gone = [*unknown, *(each.id for each in outcome.stale)]
+    gone = [*unknown, *(deviation.id for deviation in outcome.stale)]
     change = baselines.change(path, known, gone, outcome.verdicts, chosen, reason)
     for mark, ids in (("+", change.added), ("-", change.removed), (" ", change.kept)):
         for id_ in ids:
@@ -106,7 +106,7 @@ def baseline(
         f"{len(change.kept)} kept"
     )
     if change.added and reason is None:
-        click.echo(f"Say in {where} why each new one fails, in place of TODO; then run check.")
+        click.echo(f"Replace each TODO in {where} by the reason of the failure; then run check.")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`jobwire conform check`: every requirement of what an implementation claims."""
+"""`jobwire conform check`: checks every requirement of an implementation's claims."""
 
 from __future__ import annotations
 
@@ -25,37 +25,37 @@ __all__ = ["check"]
 
 
 @click.command()
-@click.argument("what", nargs=-1, metavar="[FILE] [CLAIM]...")
+@click.argument("arguments", nargs=-1, metavar="[FILE] [CLAIM]...")
 @config_option
 @click.option(
-    "--case", "names", multiple=True, metavar="NAME", help="Only this case; * for any text."
+    "--case", "names", multiple=True, metavar="NAME", help="Only this case; * matches any text."
 )
 @generation_option
 @click.option(
-    "--spec", metavar="VERSION", help="The checks of this version; later ones do not count."
+    "--spec", metavar="VERSION", help="Count only the checks of this version of the specification."
 )
-@sandboxes_option("Cases")
+@sandboxes_option("cases")
 @click.option(
     "--repeat",
     default=1,
     type=click.IntRange(1, 1000),
     metavar="N",
-    help="Run each case so often; what holds only sometimes is flaky, and a failure.",
+    help="Run each case N times; a check that passes only sometimes is flaky, which is a failure.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(0, 2**31 - 1),
-    help="Of the order of the cases; by default another one each time, and told at the end.",
+    help="Seed of the order of the cases. [default: random, and printed at the end]",
 )
 @patience_option
 @server_option
 @redis_option
-@click.option("--mutant", metavar="NAME", help="Have every process make this mistake.")
+@click.option("--mutant", metavar="NAME", help="Plant this mistake into every process.")
 @click.option(
     "--report",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Write results.json, trace.jsonl, report.html, junit.xml and the rest there.",
+    help="Write results.json, trace.jsonl, report.html, junit.xml and the other reports to DIR.",
 )
 @click.option(
     "--store",
@@ -64,16 +64,14 @@ __all__ = ["check"]
     help="Write a summary for a matrix to DIR/IMPLEMENTATION/VERSION.json.",
 )
 @click.option(
-    "--variant", default="", metavar="TEXT", help="Which way it is set up, if of several."
+    "--variant", default="", metavar="TEXT", help="Name of the setup, if there are several."
 )
-@click.option(
-    "--losses", is_flag=True, help="Find out where jobs are lost, though no claim forbids it. Slow."
-)
-@click.option("--quiet", "-q", is_flag=True, help="Tell of what did not pass only.")
-@click.option("--summary", is_flag=True, help="Tell the outcome of each claim only.")
+@click.option("--losses", is_flag=True, help="Find losses of jobs that no claim forbids. Slow.")
+@click.option("--quiet", "-q", is_flag=True, help="Print only cases that did not pass.")
+@click.option("--summary", is_flag=True, help="Print only the outcome of each claim.")
 @click.option("--json", "as_json", is_flag=True, help="Print results.json.")
 def check(
-    what: tuple[str, ...],
+    arguments: tuple[str, ...],
     config_path: Path,
     names: tuple[str, ...],
     generation: str | None,
@@ -93,10 +91,10 @@ def check(
     summary: bool,
     as_json: bool,
 ) -> int:
-    """Check the claims of an implementation; with CLAIM, like client/core, only these.
+    """Check the claims of an implementation, or only CLAIM, like client/core.
 
-    FILE is the implementation's conformance.toml. Deviations that it knows of are in
-    jobwire.deviations.toml beside it.
+    FILE is the implementation's conformance.toml. Its declared deviations are in
+    jobwire.deviations.toml in the same directory.
     """
     from jobwire_conformance import reports
     from jobwire_conformance.cases import case as cases
@@ -111,44 +109,47 @@ def check(
 
     if redis is not None and (sandboxes > 1 or server is not None):
         raise Usage(
-            "--redis is one server, and has room for one sandbox; leave out --sandboxes, --server"
+            "--redis names one server, which serves one sandbox; leave out --sandboxes and --server"
         )
-    found_server = None if redis is None else external_server.parse(redis)
-    meant = settings(what, config_path, generation)
-    deviations = verdicts.load_deviations(meant.path.with_name(DEVIATIONS))
-    every = cases.load()
-    if unknown := verdicts.unknown_ids(deviations, every):
-        click.echo(f"Error: {DEVIATIONS} names what does not exist:", err=True)
+    given_server = None if redis is None else external_server.parse(redis)
+    config = settings(arguments, config_path, generation)
+    deviations = verdicts.load_deviations(config.path.with_name(DEVIATIONS))
+    known_cases = cases.load()
+    if unknown := verdicts.unknown_ids(deviations, known_cases):
+        click.echo(f"Error: {DEVIATIONS} names unknown checks:", err=True)
         for id_ in unknown:
-            click.echo(f"  {verdicts.what_is_wrong(id_, every)}", err=True)
+            click.echo(f"  {verdicts.unknown_id_message(id_, known_cases)}", err=True)
         return 2
     chosen = run.chosen(
-        run.offered(cases.load(names=names), meant), meant.claims, meant.generation, losses=losses
+        run.offered(cases.load(names=names), config),
+        config.claims,
+        config.generation,
+        losses=losses,
     )
     if redis is not None and (left := [case.name for case in chosen if case.rebuilds]):
-        click.echo(f"left out, for they change the server itself: {', '.join(left)}", err=True)
+        click.echo(f"left out, because they change the server itself: {', '.join(left)}", err=True)
         chosen = [case for case in chosen if not case.rebuilds]
     if not chosen:
-        raise Usage("no case is left of these claims, this generation and --case")
+        raise Usage("no case belongs to these claims, this generation and --case")
     mistake = mutants.named(mutant) if mutant else None
     if report is not None:
         try:
             report.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise Usage(f"--report: {report} cannot be made: {error.strerror}") from None
-    again = _again(meant.path, generation, server, redis)
+            raise Usage(f"--report: cannot create {report}: {error.strerror}") from None
+    again = _again(config.path, generation, server, redis)
     terminal = Terminal(len(chosen) + 1, again, cases=not (quiet or summary), failures=not summary)
     events = None if report is None else Events(report / "events.jsonl", chosen)
     end_at_term()
     outcome = run.run(
-        mistake.on(meant) if mistake else meant,
+        mistake.on(config) if mistake else config,
         chosen,
         deviations,
         watcher=terminal if events is None else Together(terminal, events),
         sandboxes=sandboxes,
         patience=patience,
         program=server,
-        redis=found_server,
+        redis=given_server,
         rewrites=mistake.rules if mistake else (),
         trace=None if report is None else report / "trace.jsonl",
         again=again,
@@ -158,30 +159,31 @@ def check(
         frozen=sets.counted(spec),
     )
     terminal.close()
-    found = cast(Results, outcome.as_data())
+    results = cast(Results, outcome.as_data())
     if report is not None:
-        reports.write_results(report, found)
-        reports.write(report, found)
+        reports.write_results(report, results)
+        reports.write(report, results)
     if events is not None:
-        events.ended(found)
+        events.ended(results)
     if store is not None:
-        reports.put(store / summaries.stored_as(found), summaries.dump(found))
+        reports.put(store / summaries.stored_as(results), summaries.dump(results))
     if as_json:
-        click.echo(dump(found), nl=False)
-    click.echo(closing(found), err=as_json)
+        click.echo(dump(results), nl=False)
+    click.echo(closing(results), err=as_json)
     for deviation in outcome.stale:
         click.echo(
-            f"stale: {deviation.id} is declared as a deviation, but passes; take it out of "
-            f"{DEVIATIONS}, or let baseline do it",
+            f"stale: {deviation.id} is declared as a deviation but passes; remove it from "
+            f"{DEVIATIONS}, or run baseline",
             err=as_json,
         )
     if outcome.unexplained:
-        ids = ", ".join(each.id for each in outcome.unexplained)
+        ids = ", ".join(deviation.id for deviation in outcome.unexplained)
         click.echo(
-            f"Error: {DEVIATIONS}: still TODO are the reasons of {ids}; say there why it fails",
+            f"Error: {DEVIATIONS}: the reasons of {ids} are still TODO; "
+            "write the reasons of the failures",
             err=True,
         )
-    for problem in errors(found):
+    for problem in errors(results):
         click.echo(f"Error: {problem}", err=True)
     return outcome.status
 
@@ -189,7 +191,7 @@ def check(
 def _again(path: Path, generation: str | None, server: str | None, redis: str | None) -> str:
     """Return the command that runs one case again, up to its name."""
     options = {"-C": os.path.relpath(path), "--generation": generation, "--server": server}
-    if redis is not None and "@" not in redis:  # a password is for nobody's log
+    if redis is not None and "@" not in redis:  # a password must not reach a log
         options["--redis"] = redis
     words = [word for name, value in options.items() if value for word in (name, value)]
     return shlex.join(["jobwire", "conform", "replay", *words])

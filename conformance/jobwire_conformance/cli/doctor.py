@@ -1,4 +1,4 @@
-"""`jobwire conform doctor`: is the adapter in order?"""
+"""`jobwire conform doctor`: examines the adapter."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _MARKS = {"ok": "ok  ", "note": "note", "bad": "BAD ", "left out": "-   "}
     default=10.0,
     type=click.FloatRange(0.1, 3600),
     metavar="SECONDS",
-    help="How long to wait for what has to happen. [default: 10]",
+    help="Longest wait for an expected event. [default: 10]",
 )
 @server_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(
     file: Path | None, config_path: Path, patience: float, server: str | None, as_json: bool
 ) -> int:
-    """Look at the driver and the worker, not at the protocol, and say what to do.
+    """Examine the driver and the worker, not the protocol, and suggest repairs.
 
-    Exit status: 0 the adapter is in order; 3 it is not; 4 no Redis; 64 wrong usage, or a mistake in
-    conformance.toml.
+    Exit status: 0 the adapter is in order; 3 it is not; 4 no Redis; 64 wrong usage, or an error
+    in conformance.toml.
     """
     from jobwire_conformance import config
     from jobwire_conformance.setup.doctor import diagnose
@@ -45,13 +45,13 @@ def doctor(
     end_at_term()
     live = sys.stderr.isatty() and not as_json
 
-    def begins(what: str) -> None:
+    def begins(name: str) -> None:
         if live:
-            click.echo(f"\r\x1b[K{what} ...", err=True, nl=False)
+            click.echo(f"\r\x1b[K{name} ...", err=True, nl=False)
 
-    found = []
+    items = []
     for item in diagnose(settings, program=server, patience=patience, begins=begins):
-        found.append(item)
+        items.append(item)
         if as_json:
             continue
         if live:
@@ -59,12 +59,12 @@ def doctor(
         seen = f": {item.seen}" if item.seen else ""
         click.echo(f"{_MARKS[item.state]} {item.what}{seen}")
         if item.advice:
-            click.echo(textwrap.indent(f"what to do: {item.advice}", " " * 9).rstrip())
+            click.echo(textwrap.indent(f"remedy: {item.advice}", " " * 9).rstrip())
     if as_json:
-        click.echo(json.dumps([asdict(item) for item in found], ensure_ascii=False, indent=2))
-    bad = sum(item.state == "bad" for item in found)
+        click.echo(json.dumps([asdict(item) for item in items], ensure_ascii=False, indent=2))
+    bad = sum(item.state == "bad" for item in items)
     if bad:
-        click.echo(f"{bad} to be put right in the adapter", err=True)
+        click.echo(f"{bad} {'fault' if bad == 1 else 'faults'} in the adapter", err=True)
         return AdapterFault.status
     click.echo("the adapter is in order", err=True)
     return 0

@@ -1,4 +1,4 @@
-"""`jobwire conform explain`: what a requirement asks for and why, or what a case does."""
+"""`jobwire conform explain`: explains a requirement or a case."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ __all__ = ["explain"]
 
 
 @click.command()
-@click.argument("what", metavar="ID|CASE")
+@click.argument("name", metavar="ID|CASE")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def explain(what: str, as_json: bool) -> int:
+def explain(name: str, as_json: bool) -> int:
     """Explain a requirement, like PUSH-4, or a case, like push-head.
 
-    Of a requirement: its text, the reason, what Sidekiq does, the cases that check it, the
-    mistakes that those find, and an example of the wire. Of a case: its steps and checks.
+    For a requirement: its text, the reason, Sidekiq's behaviour, the cases that check it, the
+    mistakes that these cases find, and an example of the commands. For a case: its steps and
+    checks.
     """
     from jobwire_conformance.reports.explain import explained, page
 
-    found = explained(what)
+    explanation = explained(name)
     if as_json:
-        click.echo(json.dumps(found, ensure_ascii=False, indent=2))
+        click.echo(json.dumps(explanation, ensure_ascii=False, indent=2))
     else:
-        for line in page(found):
+        for line in page(explanation):
             click.echo(line)
     return 0

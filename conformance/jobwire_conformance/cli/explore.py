@@ -1,4 +1,4 @@
-"""`jobwire conform explore`: random steps, judged by a model of the protocol."""
+"""`jobwire conform explore`: plays random steps and judges them by a model of the protocol."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHOWN = 20  # differences
 
 
 @click.command()
-@click.argument("what", nargs=-1, metavar="[FILE] [CLAIM]...")
+@click.argument("arguments", nargs=-1, metavar="[FILE] [CLAIM]...")
 @config_option
 @generation_option
 @click.option(
@@ -35,52 +35,52 @@ _SHOWN = 20  # differences
     default=50,
     type=click.IntRange(1, 1_000_000),
     metavar="N",
-    help="How many. [default: 50]",
+    help="Number of examples. [default: 50]",
 )
 @click.option(
     "--steps",
     default=8,
     type=click.IntRange(1, 50),
     metavar="N",
-    help="Things to do in one example, at most. [default: 8]",
+    help="Largest number of steps in one example. [default: 8]",
 )
 @click.option(
     "--seed",
     type=click.IntRange(0, 2**31 - 1),
-    help="Other examples; without it they are always the same.",
+    help="Seed of the examples. [default: the same examples in every run]",
 )
 @click.option(
     "--shrinks",
     default=50,
     type=click.IntRange(0, 100_000),
     metavar="N",
-    help="Examples to play, at most, to make a failing one smaller. [default: 50]",
+    help="Largest number of examples to play to shrink a failing one. [default: 50]",
 )
 @click.option(
     "--patience",
     default=10.0,
     type=click.FloatRange(0.1, 3600),
     metavar="SECONDS",
-    help="How long to wait for what has to happen. [default: 10]",
+    help="Longest wait for an expected event. [default: 10]",
 )
 @click.option(
     "--differential",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Settings of another implementation that does the same; tell where it does otherwise.",
+    help="Settings of a second implementation; print the differences between the two.",
 )
 @server_option
-@click.option("--mutant", metavar="NAME", help="Have every process make this mistake.")
+@click.option("--mutant", metavar="NAME", help="Plant this mistake into every process.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     default=".",
     metavar="DIR",
-    help="Where to write found-*.json. [default: here]",
+    help="Directory for found-*.json. [default: the current one]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def explore(
-    what: tuple[str, ...],
+    arguments: tuple[str, ...],
     config_path: Path,
     generation: str | None,
     examples: int,
@@ -94,32 +94,31 @@ def explore(
     out: Path,
     as_json: bool,
 ) -> int:
-    """Do random things to an implementation, and hold it against a model of the protocol.
+    """Play random steps with an implementation, and compare it with a model of the protocol.
 
-    What fails is made as small as possible and written as a case, found-*.json, for
-    `jobwire conform replay`.
+    A failing example is shrunk and written as a case, found-*.json, for `jobwire conform replay`.
 
-    Exit status: 0 nothing was found; 1 something was; the others are those of `check`.
+    Exit status: 0 no failure; 1 a failure; the others are those of `check`.
     """
     from jobwire_conformance import config
     from jobwire_conformance.cli._settings import DEVIATIONS, settings
     from jobwire_conformance.mutation import mutants
     from jobwire_conformance.run import verdicts
 
-    meant = settings(what, config_path, generation)
+    settings_of_run = settings(arguments, config_path, generation)
     other = None if differential is None else config.load(differential)
     mistake = mutants.named(mutant) if mutant else None
-    deviations = verdicts.load_deviations(meant.path.with_name(DEVIATIONS))
-    excused = {each.id.rpartition("#")[2] for each in deviations}
+    deviations = verdicts.load_deviations(settings_of_run.path.with_name(DEVIATIONS))
+    excused = {deviation.id.rpartition("#")[2] for deviation in deviations}
     end_at_term()
     with tempfile.TemporaryDirectory(prefix="jobwire-conform-") as directory:
-        # Or else it leaves a directory of its own wherever it is called.
+        # Otherwise Hypothesis leaves a directory in the current one.
         os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", directory)
         from jobwire_conformance.model.explore import Options
         from jobwire_conformance.model.explore import explore as run
 
         result = run(
-            mistake.on(meant) if mistake else meant,
+            mistake.on(settings_of_run) if mistake else settings_of_run,
             Options(examples, steps, seed, shrinks, patience, server, out, excused),
             rewrites=mistake.rules if mistake else (),
             other=other,
@@ -128,29 +127,29 @@ def explore(
     if as_json:
         click.echo(json.dumps(result.as_data(), indent=2))
     else:
-        _tell(result, meant.path)
+        _tell(result, settings_of_run.path)
     return 0 if result.failure is None else 1
 
 
 def _tell(result: Explored, path: Path) -> None:
     versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
-    seed = "always the same" if result.options.seed is None else str(result.options.seed)
+    seed = "none" if result.options.seed is None else str(result.options.seed)
     count = sum(times for times, _ in result.spent.values())
     click.echo(f"{result.config.name}: {result.examples} examples, {count} steps")
     click.echo(f"  {versions}; seed: {seed}")
     click.echo(
-        f"  {result.step_ms(processes=False):.1f} ms a step, without those that start and end "
-        f"processes; {result.seconds:.1f} s in all"
+        f"  {result.step_ms(processes=False):.1f} ms a step, not counting starts and ends of "
+        f"processes; {result.seconds:.1f} s in total"
     )
     if result.options.excused:
         click.echo(
-            f"  known deviations, not looked for: {', '.join(sorted(result.options.excused))}"
+            f"  declared deviations, not checked: {', '.join(sorted(result.options.excused))}"
         )
     if result.inconclusive:
-        click.echo(f"  {result.inconclusive} examples took too long to say anything")
+        click.echo(f"  {result.inconclusive} examples without a result, because they took too long")
     _tell_differences(result)
     if result.failure is None:
-        click.echo("nothing found")
+        click.echo("no failure found")
         return
     click.echo(f"\nfound: [{result.failure.requirement}]")
     click.echo("\n".join(f"  {line}" for line in result.failure.message.splitlines()))
@@ -166,7 +165,7 @@ def _tell(result: Explored, path: Path) -> None:
 
 
 def _tell_differences(result: Explored) -> None:
-    for each in result.differences[:_SHOWN]:
-        click.echo(f"  differs, {each.times} times: {each.what}: {each.one} / {each.other}")
+    for shown in result.differences[:_SHOWN]:
+        click.echo(f"  differs, {shown.times} times: {shown.what}: {shown.one} / {shown.other}")
     if len(result.differences) > _SHOWN:
-        click.echo(f"  and {len(result.differences) - _SHOWN} differences more; --json has all")
+        click.echo(f"  and {len(result.differences) - _SHOWN} more differences; --json lists all")

@@ -1,4 +1,4 @@
-"""`jobwire conform init`: the settings and an adapter to fill in."""
+"""`jobwire conform init`: writes settings and an adapter to fill in."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from jobwire_conformance.data import CLAIMS
 from jobwire_conformance.errors import Usage
-from jobwire_conformance.setup.init import LANGUAGES, Wish, guess, write
+from jobwire_conformance.setup.init import LANGUAGES, AdapterPlan, guess, write
 
 __all__ = ["init"]
 
@@ -18,17 +18,19 @@ __all__ = ["init"]
 @click.argument(
     "directory", default=".", type=click.Path(path_type=Path, file_okay=False), metavar="[DIR]"
 )
-@click.option("--language", type=click.Choice([*LANGUAGES]), help="Of the adapter.")
-@click.option("--name", help="Of the implementation. [default: the directory's]")
+@click.option("--language", type=click.Choice([*LANGUAGES]), help="Language of the adapter.")
+@click.option("--name", help="Name of the implementation. [default: the directory's]")
 @click.option(
     "--claim",
     "claims",
     multiple=True,
     type=click.Choice(CLAIMS),
     metavar="CLAIM",
-    help="What to begin with, like worker/core. [default: client/core]",
+    help="The first claim, like worker/core. [default: client/core]",
 )
-@click.option("--generation", type=click.Choice(["7", "8"]), help="That it writes. [default: 8]")
+@click.option(
+    "--generation", type=click.Choice(["7", "8"]), help="Generation of its payloads. [default: 8]"
+)
 def init(
     directory: Path,
     language: str | None,
@@ -38,7 +40,7 @@ def init(
 ) -> int:
     """Write conformance.toml and an adapter to fill in, a driver and a worker, into DIR.
 
-    What is not given is asked for on a terminal. Nothing is overwritten.
+    On a terminal, the command asks for missing options. It never overwrites a file.
     """
     asking = sys.stdin.isatty() and sys.stdout.isatty()
     guessed = guess(directory)
@@ -57,7 +59,7 @@ def init(
             claims = (click.prompt("First claim", type=click.Choice(CLAIMS), default=claims[0]),)
     if generation is None and asking:
         generation = click.prompt("Generation", type=click.Choice(["7", "8"]), default="8")
-    written = write(Wish(directory, str(name), language, claims, int(generation or 8)))
+    written = write(AdapterPlan(directory, str(name), language, claims, int(generation or 8)))
     for path in written:
         click.echo(f"wrote {path}")
     kit = LANGUAGES[language]

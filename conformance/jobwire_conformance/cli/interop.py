@@ -1,4 +1,4 @@
-"""`jobwire conform interop`: whether implementations understand each other."""
+"""`jobwire conform interop`: tests clients and workers of different implementations together."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ __all__ = ["interop"]
     "--only",
     multiple=True,
     metavar="NAME",
-    help="Try only pairs with this implementation; may be given several times.",
+    help="Test only pairs with this implementation; may be repeated.",
 )
 @click.option(
     "--keep",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
     metavar="FILE",
-    help="Keep what was found there; what it has of pairs that are not tried now stays.",
+    help="Store the results in FILE; its results of pairs that are not tested now stay.",
 )
-@sandboxes_option("Pairs")
+@sandboxes_option("pairs")
 @patience_option
 @server_option
-@click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 @click.option(
     "--markdown",
     "page",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
     metavar="FILE",
-    help="Write a page there.",
+    help="Write the results as Markdown to FILE.",
 )
 def interop(
     files: tuple[Path, ...],
@@ -52,15 +52,13 @@ def interop(
     as_json: bool,
     page: Path | None,
 ) -> int:
-    """Let each client push for each worker, and each worker retry what another one failed.
+    """Have each client push for each worker, and each worker retry jobs that another one failed.
 
-    FILES are the conformance.toml of two or more implementations; one is tried with itself. What
-    they claim, and their deviations, do not count here.
+    FILES are the conformance.toml of two or more implementations; a single one is tested with
+    itself. Claims and deviations do not count here.
 
-    With --only and --keep, what changed is tried again, and the page still has everything.
-
-    Exit status: 0 every job arrived as it was pushed, and every failed one was retried; 1 not; 3 an
-    adapter failed; the others are those of `check`.
+    With --only and --keep, only the pairs of one implementation are tested again, and the page
+    still shows all pairs.
     """
     import json
 
@@ -68,23 +66,25 @@ def interop(
     from jobwire_conformance.interop import report, result_store, run
 
     configs = [config.load(path) for path in files]
-    names = [each.name for each in configs]
+    names = [settings.name for settings in configs]
     if twice := {name for name in names if names.count(name) > 1}:
         raise Usage(
-            f"two files are of {', '.join(sorted(twice))}; give each another [implementation] name"
+            f"two files have the name {', '.join(sorted(twice))}; "
+            "give each its own [implementation] name"
         )
-    if all(each.worker is None for each in configs):
-        raise Usage(f"none of {', '.join(names)} has a section [worker], so nobody performs")
-    if all(each.driver is None for each in configs):
-        raise Usage(f"none of {', '.join(names)} has a section [driver], so nobody pushes")
+    for section, purpose in (("worker", "performs"), ("driver", "pushes")):
+        if all(getattr(settings, section) is None for settings in configs):
+            raise Usage(
+                f"none of {', '.join(names)} has a section [{section}], so no program {purpose} "
+                "jobs; add the file of an implementation that has one"
+            )
     if unknown := sorted(set(only).difference(names)):
         raise Usage(
-            f"--only {unknown[0]}: that is the name of none of the files; "
-            f"their names are {', '.join(names)}"
+            f"--only {unknown[0]}: no file has this name; expected one of {', '.join(names)}"
         )
     earlier = result_store.load(keep) if keep is not None else ([], [])
     end_at_term()
-    found = run.run(
+    table = run.run(
         configs,
         only=set(only) or None,
         sandboxes=sandboxes,
@@ -92,13 +92,13 @@ def interop(
         program=server,
         tell=lambda line: click.echo(line, err=True),
     )
-    found.add(*earlier)
+    table.add(*earlier)
     if keep is not None:
-        result_store.save(keep, found)
+        result_store.save(keep, table)
     if page is not None:
-        page.write_text(report.markdown(found), "utf-8")
+        page.write_text(report.markdown(table), "utf-8")
     if as_json:
-        click.echo(json.dumps(report.as_data(found), ensure_ascii=False, indent=2))
+        click.echo(json.dumps(report.as_data(table), ensure_ascii=False, indent=2))
     else:
-        click.echo(report.text(found))
-    return found.status
+        click.echo(report.text(table))
+    return table.status

@@ -1,4 +1,4 @@
-"""`jobwire conform kills`: put mistakes into an implementation, and see which checks notice."""
+"""`jobwire conform kills`: plants mistakes into an implementation to test the checks."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ __all__ = ["kills"]
 @click.command()
 @config_option
 @click.option(
-    "--mutant", "names", multiple=True, metavar="NAME", help="Only this one; * for any text."
+    "--mutant", "names", multiple=True, metavar="NAME", help="Only this mutant; * matches any text."
 )
 @click.option(
-    "--all", "everything", is_flag=True, help="Run every case about a mutant's requirements. Slow."
+    "--all", "everything", is_flag=True, help="Run every case of a mutant's requirements. Slow."
 )
-@sandboxes_option("Mutants")
+@sandboxes_option("mutants")
 @patience_option
 @server_option
 @click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
@@ -41,13 +41,13 @@ __all__ = ["kills"]
     "--store",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write the table as JSON there, for trace --strict.",
+    help="Write the table as JSON to FILE, for trace --strict.",
 )
 @click.option(
     "--page",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write the table as Markdown there.",
+    help="Write the table as Markdown to FILE.",
 )
 def kills(
     config_path: Path,
@@ -60,9 +60,9 @@ def kills(
     store: Path | None,
     page: Path | None,
 ) -> int:
-    """Put each mutant into an implementation and tell which checks find it.
+    """Plant each mutant into an implementation and list the checks that find it.
 
-    The implementation has to pass the suite without them. Exit status 1 if one survives.
+    The implementation must pass the suite without mutants. Exit status 1 if a mutant survives.
     """
     from jobwire_conformance import compact, config
     from jobwire_conformance.cases import case as cases
@@ -71,21 +71,21 @@ def kills(
 
     settings = config.load(config_path)
     chosen = [
-        each
-        for each in mutants.load()
-        if not names or any(fnmatch.fnmatchcase(each.name, name) for name in names)
+        mutant
+        for mutant in mutants.load()
+        if not names or any(fnmatch.fnmatchcase(mutant.name, name) for name in names)
     ]
     if not chosen:
-        raise Usage(f"there is no mutant {', '.join(names)}; they are in conformance/mutants")
+        raise Usage(f"no mutant {', '.join(names)}; the mutants are in conformance/mutants")
     end_at_term()
     done = 0
 
-    def tell(found: Sequence[Kill], seconds: float) -> None:
+    def tell(rows: Sequence[Kill], seconds: float) -> None:
         nonlocal done
         done += 1
-        for each in found:
-            by = ", ".join(each["by"]) or each.get("said", "")
-            line = f"{each['fate']:9} {each['mutant']} [{each['requirement']}] {by}"
+        for kill in rows:
+            by = ", ".join(kill["by"]) or kill.get("said", "")
+            line = f"{kill['fate']:9} {kill['mutant']} [{kill['requirement']}] {by}"
             click.echo(f"{done}/{len(chosen)} {line.rstrip()}, {seconds:.1f} s", err=True)
 
     table = kills.kill(
@@ -105,4 +105,4 @@ def kills(
     if as_json:
         click.echo(json.dumps(table, indent=2, ensure_ascii=False))
     click.echo(closing(table), err=as_json)
-    return 1 if any(each["fate"] == "survived" for each in table["mutants"]) else 0
+    return 1 if any(kill["fate"] == "survived" for kill in table["mutants"]) else 0

@@ -1,4 +1,4 @@
-"""`jobwire conform matrix`: what several implementations meet, in one page."""
+"""`jobwire conform matrix`: shows the results of several implementations on one page."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ __all__ = ["matrix"]
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Write matrix.md, matrix.html and loss-maps.md there.",
+    help="Write matrix.md, matrix.html and loss-maps.md to DIR.",
 )
 def matrix(files: tuple[Path, ...], out: Path | None) -> int:
-    """Show what the results in FILE say side by side: requirement by implementation.
+    """Show the results of several implementations as one table: requirement by implementation.
 
-    FILE is a results.json, what `check --store` wrote, or a directory with such files. Of several
-    runs of the same version the latest counts. Prints Markdown without --out. Exit status 64 if a
-    file is none of these.
+    FILE is a results.json, a summary from `check --store`, or a directory of such files. If there
+    are several runs of a version, the latest one counts. Without --out, the command prints
+    Markdown. Exit status 64 if a file is none of these.
     """
     from jobwire_conformance import reports
     from jobwire_conformance.reports.matrix import find
 
-    found, remarks = find(files)
+    columns, remarks = find(files)
     for remark in remarks:
         click.echo(remark, err=True)
-    pages = reports.matrix_pages(found)
+    pages = reports.matrix_pages(columns)
     if out is None:
         click.echo(pages["matrix.md"], nl=False)
         return 0

@@ -1,4 +1,4 @@
-"""`jobwire conform replay`: one case, again and again, with everything that passes."""
+"""`jobwire conform replay`: runs one case several times and prints its commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["replay"]
 
 
 @click.command()
-@click.argument("what", metavar="FILE|CASE")
+@click.argument("name", metavar="FILE|CASE")
 @config_option
 @generation_option
 @click.option(
@@ -30,13 +30,13 @@ __all__ = ["replay"]
     default=1,
     type=click.IntRange(1, 1000),
     metavar="N",
-    help="How often. [default: 1]",
+    help="Number of runs. [default: 1]",
 )
 @patience_option
 @server_option
 @redis_option
 def replay(
-    what: str,
+    name: str,
     config_path: Path,
     generation: str | None,
     times: int,
@@ -44,13 +44,12 @@ def replay(
     server: str | None,
     redis: str | None,
 ) -> int:
-    """Run one case so often, and print every command that passed in it.
+    """Run one case N times and print every command of one run.
 
-    The case is one of the suite's, or a file like found-1a2b3c.json. Deviations do not count here,
-    nor does what conformance.toml claims. The log is that of the first run that failed, or of the
-    last.
+    The case is a name of the suite, or a file like found-1a2b3c.json. Deviations and the claims of
+    conformance.toml do not count here. The printed run is the first one that failed, or the last.
 
-    Exit status: 0 it held every time; 1 it did not; the others are those of `check`.
+    Exit status: 0 every run passed; 1 a run failed; the others are those of `check`.
     """
     from dataclasses import replace as changed
 
@@ -59,9 +58,9 @@ def replay(
     from jobwire_conformance.sandbox import external_server
 
     if redis is not None and server is not None:
-        raise Usage("--redis is a server already; leave out --server")
+        raise Usage("--redis names a running server; leave out --server")
     store = None if redis is None else external_server.parse(redis)
-    case = replays.find(what)
+    case = replays.find(name)
     if store is not None and case.rebuilds:
         raise Usage(f"{case.name} changes the server itself; leave out --redis")
     settings = config.load(config_path)
@@ -72,7 +71,7 @@ def replay(
     failed: dict[str, str] = {}
     shown: replays.Replayed | None = None
     passed = 0
-    for number, found in enumerate(
+    for number, replayed in enumerate(
         replays.replay(
             settings,
             case,
@@ -84,24 +83,24 @@ def replay(
         ),
         1,
     ):
-        for error in found.outcome.errors:
+        for error in replayed.outcome.errors:
             click.echo(f"Error: run {number}: {error}", err=True)
             return error.status
-        passed += found.passed
-        for verdict in found.verdicts:
+        passed += replayed.passed
+        for verdict in replayed.verdicts:
             check = f"{verdict.case}#{verdict.requirement}"
             wrong[check] += not verdict.finding.ok
             if not verdict.finding.ok:
-                why = verdict.finding.message or f"could not be tried: {verdict.finding.blocked_by}"
-                failed.setdefault(check, why)
+                reason = verdict.finding.message or f"blocked by {verdict.finding.blocked_by}"
+                failed.setdefault(check, reason)
         if shown is None or shown.passed:
-            shown = found
+            shown = replayed
     assert shown is not None
     for line in replays.wire(shown.trace):
         click.echo(line)
     click.echo(f"\n{case.name}: {case.title}")
     for check, times_wrong in wrong.items():
-        click.echo(f"  {check} held in {times - times_wrong} of {times} runs")
+        click.echo(f"  {check} passed in {times - times_wrong} of {times} runs")
         if check in failed:
             click.echo("\n".join(f"    {line}" for line in failed[check].splitlines()))
     click.echo(f"passed {passed}/{times}")

@@ -1,4 +1,4 @@
-"""`jobwire conform report`: the reports of a run that is over, made again."""
+"""`jobwire conform report`: writes the reports of a finished run again."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ __all__ = ["report"]
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
 def report(directory: Path) -> int:
-    """Make the reports in DIR again from its results.json and trace.jsonl.
+    """Write the reports in DIR again from its results.json and trace.jsonl.
 
-    They are report.html, junit.xml, summary.md, badge.json and badge.svg. Without trace.jsonl,
-    report.html has no logs and no diagrams. Exit status 64 if results.json is missing or foreign.
+    The reports are report.html, junit.xml, summary.md, badge.json and badge.svg. Without
+    trace.jsonl, report.html has no logs and no diagrams. Exit status 64 if results.json is missing
+    or has another format.
     """
     from jobwire_conformance import reports
     from jobwire_conformance.reports.results import load

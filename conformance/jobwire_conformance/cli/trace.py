@@ -1,4 +1,4 @@
-"""`jobwire conform trace`: which case checks what."""
+"""`jobwire conform trace`: lists requirements and the cases that check them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["trace"]
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--set", "as_set", is_flag=True, help="Print the file of the set of all checks.")
+@click.option("--set", "as_set", is_flag=True, help="Print all checks in the form of a frozen set.")
 @click.option(
     "--strict",
     "root",
@@ -20,13 +20,13 @@ __all__ = ["trace"]
     flag_value=".",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="[DIR]",
-    help="Say what keeps the checks from being trusted, in the checkout in DIR. [default: .]",
+    help="List the gaps between requirements, cases, runs and mutants of a checkout. [default: .]",
 )
 def trace(as_json: bool, as_set: bool, root: Path | None) -> int:
-    """List what the suite checks, and the obligations that it does not check yet.
+    """List the checks of the suite, and the obligations that it does not check yet.
 
-    With --strict, hold the requirements against what the runs in conformance/reports executed and
-    what the mutants in conformance/kills.json came to. Exit status 1 if there is anything to say.
+    With --strict, compare the requirements with the runs in conformance/reports and with the
+    mutants in conformance/kills.json. Exit status 1 if an obligation has no check or a gap exists.
     """
     from jobwire_conformance import data
     from jobwire_conformance.cases import case as cases
@@ -36,25 +36,25 @@ def trace(as_json: bool, as_set: bool, root: Path | None) -> int:
 
     if root is not None:
         tree = audit.load(root)
-        found = audit.faults(tree)
-        for line in found:
+        faults = audit.faults(tree)
+        for line in faults:
             click.echo(line)
         click.echo(
             f"{len(tree.requirements)} requirements, {len(tree.cases)} cases, "
-            f"{len(tree.mutants)} mutants, {len(tree.results)} runs: {len(found)} faults",
+            f"{len(tree.mutants)} mutants, {len(tree.results)} runs: {len(faults)} faults",
             err=True,
         )
-        return 1 if found else 0
+        return 1 if faults else 0
 
-    every = cases.load()
+    known_cases = cases.load()
     if as_set:
-        click.echo(sets.text(sets.current(every)), nl=False)
+        click.echo(sets.text(sets.current(known_cases)), nl=False)
         return 0
     checks: dict[str, list[str]] = {}
-    for case in every:
+    for case in known_cases:
         for requirement in case.requirements:
             checks.setdefault(requirement, []).append(case.name)
-    missing = {claim: obligations.uncovered(every, [claim]) for claim in data.CLAIMS}
+    missing = {claim: obligations.uncovered(known_cases, [claim]) for claim in data.CLAIMS}
     if as_json:
         click.echo(json.dumps({"checks": checks, "uncovered": missing}, indent=2))
     else:

@@ -1,1 +1,1 @@
-"""Clients of some implementations and workers of others, in pairs on one server."""
+"""Clients of some implementations with workers of others, in pairs."""

@@ -1,4 +1,4 @@
-"""What is pushed: arguments that some language or other has trouble with."""
+"""The jobs to push: arguments that cause trouble in some languages."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["POOL", "Item", "text_of"]
+__all__ = ["POOL", "PoolJob", "text_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """One job.
+class PoolJob:
+    """One job to push.
 
     Attributes:
-        name: In reports.
-        args: Of the job.
-        later: Whether it is scheduled instead of pushed at once.
+        name: Name in reports.
+        args: Arguments of the job.
+        later: True if the job is scheduled, False if it is due at once.
     """
 
     name: str
@@ -26,35 +26,35 @@ class Item:
 
 
 def _nested(depth: int) -> list[Any]:
-    found: list[Any] = []
+    nested: list[Any] = []
     for _ in range(depth):
-        found = [found]
-    return found
+        nested = [nested]
+    return nested
 
 
 POOL = (
-    Item("no arguments", []),
-    Item("null and booleans", [None, True, False]),
-    Item("small integers", [0, 1, -1, 2147483648]),
-    Item("integers of 64 bits", [2**53 + 1, 2**63 - 1, -(2**63)]),
-    Item("integers above 64 bits", [2**64, 10**30, -(10**30)]),
-    Item("floats", [0.1, -1.5, 1e-7, 1.7976931348623157e308]),
-    Item("whole floats", [1.0, 1e16, -0.0]),
-    Item("empty things", ["", [], {}]),
-    Item("numbers in text", ["1", "1.0", "null", "1e3"]),
-    Item("an object", [{"a": 1, "b": {"c": [True, None]}}]),
-    Item("an array in an array", [[1, 2]]),
-    Item("keys like numbers", [{"0": "a", "1": "b"}]),
-    Item("text beyond ASCII", ["é", "☃", "日本語", "😀"]),
-    Item("odd characters", ["\u0001\u007f", "\u2028", "</script>", '"\\/\b\n']),
-    Item("NUL in text", ["a\u0000b"]),
-    Item("40 levels", _nested(39)),
-    Item("64 KiB of text", ["x" * 65536]),
-    Item("scheduled", [7, "later"], later=True),
-    Item("scheduled, a large integer", [2**53 + 1], later=True),
+    PoolJob("no arguments", []),
+    PoolJob("null and booleans", [None, True, False]),
+    PoolJob("small integers", [0, 1, -1, 2147483648]),
+    PoolJob("integers of 64 bits", [2**53 + 1, 2**63 - 1, -(2**63)]),
+    PoolJob("integers above 64 bits", [2**64, 10**30, -(10**30)]),
+    PoolJob("floats", [0.1, -1.5, 1e-7, 1.7976931348623157e308]),
+    PoolJob("whole floats", [1.0, 1e16, -0.0]),
+    PoolJob("empty things", ["", [], {}]),
+    PoolJob("numbers in text", ["1", "1.0", "null", "1e3"]),
+    PoolJob("an object", [{"a": 1, "b": {"c": [True, None]}}]),
+    PoolJob("an array in an array", [[1, 2]]),
+    PoolJob("keys like numbers", [{"0": "a", "1": "b"}]),
+    PoolJob("text beyond ASCII", ["é", "☃", "日本語", "😀"]),
+    PoolJob("odd characters", ["\u0001\u007f", "\u2028", "</script>", '"\\/\b\n']),
+    PoolJob("NUL in text", ["a\u0000b"]),
+    PoolJob("40 levels", _nested(39)),
+    PoolJob("64 KiB of text", ["x" * 65536]),
+    PoolJob("scheduled", [7, "later"], later=True),
+    PoolJob("scheduled, a large integer", [2**53 + 1], later=True),
 )
 
 
 def text_of(value: object) -> str:
-    """Return a text that is the same for the same JSON value, to the type and last digit."""
+    """Return a text that is equal for equal JSON values of equal types, to the last digit."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""What pairs did: for people at a terminal, as a page, and for programs."""
+"""The results of pairs, for a terminal, as a page, and as JSON."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 from jobwire_conformance import data
 from jobwire_conformance.interop.pair import Fate, Handover, Pair
 from jobwire_conformance.interop.pool import POOL
-from jobwire_conformance.interop.run import Found
+from jobwire_conformance.interop.run import InteropResults
 
 __all__ = ["as_data", "markdown", "text"]
 
 _ABSENT = "-"
 
 
-def as_data(found: Found) -> dict[str, Any]:
-    """Return everything, for JSON."""
-    name, version = found.server
+def as_data(results: InteropResults) -> dict[str, Any]:
+    """Return all results as JSON data."""
+    name, version = results.server
     return {
         "interop": 1,
         "spec": data.spec_version(),
@@ -25,13 +25,13 @@ def as_data(found: Found) -> dict[str, Any]:
         "implementations": [
             {
                 "name": config.name,
-                "version": found.versions.get(config.name),
+                "version": results.versions.get(config.name),
                 "language": config.language,
                 "generation": config.generation,
                 "client": config.driver is not None,
                 "worker": config.worker is not None,
             }
-            for config in found.configs
+            for config in results.configs
         ],
         "pairs": [
             {
@@ -40,26 +40,26 @@ def as_data(found: Found) -> dict[str, Any]:
                 "error": pair.error,
                 "jobs": [_fate(fate) for fate in pair.fates],
             }
-            for pair in found.pairs
+            for pair in results.pairs
         ],
         "handovers": [
             {
-                "failing": each.failing,
-                "retrying": each.retrying,
-                "error": each.error,
-                "problems": [{"by": by, "what": what} for by, what in each.problems],
+                "failing": handover.failing,
+                "retrying": handover.retrying,
+                "error": handover.error,
+                "problems": [{"by": by, "what": what} for by, what in handover.problems],
             }
-            for each in found.handovers
+            for handover in results.handovers
         ],
-        "status": found.status,
+        "status": results.status,
     }
 
 
 def _fate(fate: Fate) -> dict[str, Any]:
-    said: dict[str, Any] = {"payload": fate.item.name, "status": fate.status}
+    entry: dict[str, Any] = {"payload": fate.item.name, "status": fate.status}
     if fate.by is not None:
-        said |= {"by": fate.by, "expected": fate.expected, "seen": fate.seen}
-    return said
+        entry |= {"by": fate.by, "expected": fate.expected, "seen": fate.seen}
+    return entry
 
 
 def _cell(pair: Pair) -> str:
@@ -75,11 +75,11 @@ def _handed(handover: Handover) -> str:
         return "error"
     if not handover.problems:
         return "yes"
-    # Taken over, though something of it was changed on the way, or not taken over at all.
+    # "no" if the job was not retried, "changed" if it was retried with another payload.
     return "no" if any(what.startswith(_FATAL) for _, what in handover.problems) else "changed"
 
 
-_FATAL = ("left nothing", "did not run", "wrote into the set retry")
+_FATAL = ("left the retry set empty", "did not run", "wrote text that is not a payload")
 
 
 def _table(
@@ -91,43 +91,45 @@ def _table(
     ]
 
 
-def _tables(found: Found) -> tuple[list[list[str]], list[list[str]]]:
-    workers = [config.name for config in found.configs if config.worker is not None]
-    clients = [config.name for config in found.configs if config.driver is not None]
-    pairs = {(pair.client, pair.worker): _cell(pair) for pair in found.pairs}
-    handovers = {(each.failing, each.retrying): _handed(each) for each in found.handovers}
+def _tables(results: InteropResults) -> tuple[list[list[str]], list[list[str]]]:
+    workers = [config.name for config in results.configs if config.worker is not None]
+    clients = [config.name for config in results.configs if config.driver is not None]
+    pairs = {(pair.client, pair.worker): _cell(pair) for pair in results.pairs}
+    handovers = {
+        (handover.failing, handover.retrying): _handed(handover) for handover in results.handovers
+    }
     return _table(clients, workers, pairs), _table(workers, workers, handovers)
 
 
-def _notes(found: Found) -> dict[str, list[str]]:
-    """Return what each implementation does otherwise, each thing once, with whom it was seen."""
-    seen: dict[tuple[str, str, str], list[str]] = {}  # who, what, with whom -> payloads
+def _notes(results: InteropResults) -> dict[str, list[str]]:
+    """Return the faults of each implementation, each fault once, with its partners."""
+    seen: dict[tuple[str, str, str], list[str]] = {}  # (name, fault, partner) -> payloads
 
-    def note(who: str, what: str, other: str, payload: str = "") -> None:
-        seen.setdefault((who, what, other), []).append(payload)
+    def note(name: str, fault: str, partner: str, payload: str = "") -> None:
+        seen.setdefault((name, fault, partner), []).append(payload)
 
-    for pair in found.pairs:
+    for pair in results.pairs:
         if pair.error:
-            note(pair.client, f"could not be tried: {pair.error}", pair.worker)
+            note(pair.client, f"could not be tested: {pair.error}", pair.worker)
         for fate in pair.fates:
             if fate.by == "client":
                 note(pair.client, _sentence(fate), pair.worker, fate.item.name)
             elif fate.by == "worker":
                 note(pair.worker, _sentence(fate), pair.client, fate.item.name)
-    for each in found.handovers:
-        if each.error:
-            note(each.failing, f"could not be tried: {each.error}", each.retrying)
-        for who, what in each.problems:
-            other = each.retrying if who == each.failing else each.failing
-            note(who, f"retries: {what}", other)
-    same: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
-    for (who, what, other), payloads in seen.items():
-        same.setdefault((who, what, tuple(payloads)), []).append(other)
-    names = [config.name for config in found.configs]
+    for handover in results.handovers:
+        failing, retrying = handover.failing, handover.retrying
+        if handover.error:
+            note(failing, f"could not be tested: {handover.error}", retrying)
+        for name, problem in handover.problems:
+            note(name, f"retries: {problem}", retrying if name == failing else failing)
+    same: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}  # -> partners
+    for (name, fault, partner), payloads in seen.items():
+        same.setdefault((name, fault, tuple(payloads)), []).append(partner)
+    names = [config.name for config in results.configs]
     notes: dict[str, list[str]] = {name: [] for name in names}
-    for (who, what, about), others in same.items():
-        jobs = "every job: " if len(about) == len(POOL) else f"{', '.join(about)}: "
-        notes[who].append(f"{jobs if any(about) else ''}{what} ({_with(others, names)})")
+    for (name, fault, jobs), partners in same.items():
+        listed = "every job: " if len(jobs) == len(POOL) else f"{', '.join(jobs)}: "
+        notes[name].append(f"{listed if any(jobs) else ''}{fault} ({_with(partners, names)})")
     return {name: lines for name, lines in notes.items() if lines}
 
 
@@ -143,14 +145,14 @@ def _short(text: str) -> str:
     return shown if len(shown) <= 120 else f"{shown[:120]}..."
 
 
-def _with(others: Iterable[str], names: Sequence[str]) -> str:
-    distinct = [name for name in names if name in set(others)]
+def _with(partners: Iterable[str], names: Sequence[str]) -> str:
+    distinct = [name for name in names if name in set(partners)]
     return f"with {len(distinct)}" if len(distinct) > 4 else f"with {', '.join(distinct)}"
 
 
-def text(found: Found) -> str:
-    """Return two tables and what is behind them, for a terminal."""
-    pairs, handovers = _tables(found)
+def text(results: InteropResults) -> str:
+    """Return two tables and the details, for a terminal."""
+    pairs, handovers = _tables(results)
     lines = ["jobs that arrived as they were pushed (rows push, columns perform):"]
     lines += _aligned(pairs)
     lines += [
@@ -158,7 +160,7 @@ def text(found: Found) -> str:
         "a failed job was retried (rows fail it, columns retry it):",
         *_aligned(handovers),
     ]
-    for name, notes in _notes(found).items():
+    for name, notes in _notes(results).items():
         lines += ["", name, *(f"  {note}" for note in notes)]
     return "\n".join(lines)
 
@@ -172,10 +174,10 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def markdown(found: Found) -> str:
-    """Return a page."""
-    pairs, handovers = _tables(found)
-    server = " ".join(found.server)
+def markdown(results: InteropResults) -> str:
+    """Return a page in Markdown."""
+    pairs, handovers = _tables(results)
+    server = " ".join(results.server)
     lines = [
         "# Implementations in pairs",
         "",
@@ -184,9 +186,9 @@ def markdown(found: Found) -> str:
         "| Implementation | Version | Language | Writes generation | Roles |",
         "| --- | --- | --- | --- | --- |",
     ]
-    for config in found.configs:
+    for config in results.configs:
         roles = [n for n, has in (("client", config.driver), ("worker", config.worker)) if has]
-        version = found.versions.get(config.name, "")
+        version = results.versions.get(config.name, "")
         row = (config.name, version, config.language or "", config.generation, ", ".join(roles))
         lines.append(f"| {' | '.join(map(str, row))} |")
     lines += [
@@ -207,18 +209,18 @@ def markdown(found: Found) -> str:
         "",
         *_marked(handovers),
     ]
-    notes = _notes(found)
+    notes = _notes(results)
     if notes:
         lines += ["", "## Details"]
     for name, texts in notes.items():
-        lines += ["", f"### {name}", "", *(f"- {_escaped(each)}" for each in texts)]
+        lines += ["", f"### {name}", "", *(f"- {_escaped(note)}" for note in texts)]
     return "\n".join(lines) + "\n"
 
 
 def _marked(rows: Sequence[Sequence[str]]) -> list[str]:
-    head, *rest = rows
+    head, *body = rows
     lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
-    return lines + [f"| {' | '.join(row)} |" for row in rest]
+    return lines + [f"| {' | '.join(row)} |" for row in body]
 
 
 def _escaped(text: str) -> str:

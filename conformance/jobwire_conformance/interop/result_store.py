@@ -1,4 +1,4 @@
-"""Results of pairs in a file. Results of pairs that are not tried again stay."""
+"""A file with the results of pairs. Results of pairs that are not tested again stay."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jobwire_conformance.errors import Usage
 from jobwire_conformance.interop import report
 from jobwire_conformance.interop.pair import Fate, Handover, Pair
 from jobwire_conformance.interop.pool import POOL
-from jobwire_conformance.interop.run import Found
+from jobwire_conformance.interop.run import InteropResults
 
 __all__ = ["load", "save"]
 
@@ -20,32 +20,34 @@ _ITEMS = {item.name: item for item in POOL}
 
 
 def load(path: Path) -> tuple[list[Pair], list[Handover]]:
-    """Return the pairs and handovers in a file; none if there is no such file.
+    """Return the pairs and handovers in a file; none if the file does not exist.
 
-    Pairs that were tried with other payloads than those of today are left out.
+    Pairs that were tested with other payloads than today's are left out.
 
     Raises:
-        Usage: The file is not what `save` writes.
+        Usage: The file does not have the form that `save` writes.
     """
     if not path.exists():
         return [], []
     try:
-        found = json.loads(path.read_text("utf-8"))
-        versions = {each["name"]: each["version"] or "" for each in found["implementations"]}
-        today = found["payloads"] == [*_ITEMS]
-        pairs = [_pair(each, versions) for each in found["pairs"] if today or "error" in each]
+        stored = json.loads(path.read_text("utf-8"))
+        versions = {entry["name"]: entry["version"] or "" for entry in stored["implementations"]}
+        is_current = stored["payloads"] == [*_ITEMS]
+        pairs = [
+            _pair(entry, versions) for entry in stored["pairs"] if is_current or "error" in entry
+        ]
         handovers = [
             Handover(
-                each["failing"],
-                each["retrying"],
-                [(problem["by"], problem["what"]) for problem in each.get("problems", ())],
-                each.get("error"),
+                entry["failing"],
+                entry["retrying"],
+                [(problem["by"], problem["what"]) for problem in entry.get("problems", ())],
+                entry.get("error"),
             )
-            for each in found["handovers"]
+            for entry in stored["handovers"]
         ]
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise Usage(
-            f"{path} does not hold what `jobwire conform interop --keep` writes "
+            f"{path} is not a file of `jobwire conform interop --keep` "
             f"({type(error).__name__}: {error}); name another file, or delete this one"
         ) from error
     return pairs, handovers
@@ -63,23 +65,23 @@ def _pair(pair: Mapping[str, Any], versions: Mapping[str, str]) -> Pair:
     return Pair(client, pair["worker"], [*fates.values()], error, versions[client])
 
 
-def save(path: Path, found: Found) -> None:
-    """Write all results for the next run: a line for each pair.
+def save(path: Path, results: InteropResults) -> None:
+    """Write all results for the next run, with one line for each pair.
 
     A pair lists the payloads that did not arrive intact, grouped by fate. A fate without a list of
-    payloads is that of all payloads.
+    payloads applies to all payloads.
     """
-    about = report.as_data(found)
+    about = report.as_data(results)
     path.write_bytes(
         compact.dump(
             {
                 "kept": 1,
                 **{name: about[name] for name in ("spec", "server", "implementations")},
                 "payloads": [*_ITEMS],
-                "pairs": [_compact(pair) for pair in found.pairs],
+                "pairs": [_compact(pair) for pair in results.pairs],
                 "handovers": [
-                    {name: value for name, value in each.items() if value}
-                    for each in about["handovers"]
+                    {name: value for name, value in handover.items() if value}
+                    for handover in about["handovers"]
                 ],
             }
         )
@@ -97,9 +99,9 @@ def _compact(pair: Pair) -> dict[str, Any]:
             groups.setdefault(key, []).append(fate.item.name)
     wrong = []
     for (status, by, expected, seen), names in groups.items():
-        said = {"status": status, "by": by, "expected": expected, "seen": seen}
-        whole = len(names) == len(_ITEMS)
-        wrong.append(said if whole else {**said, "payloads": names})
+        fate_entry = {"status": status, "by": by, "expected": expected, "seen": seen}
+        all_failed = len(names) == len(_ITEMS)
+        wrong.append(fate_entry if all_failed else {**fate_entry, "payloads": names})
     if wrong:
         entry["wrong"] = wrong
     return entry

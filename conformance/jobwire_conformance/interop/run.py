@@ -1,4 +1,4 @@
-"""All pairs of some implementations, several at a time."""
+"""The tests of all pairs of some implementations, several at a time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from jobwire_conformance.sandbox.local_server import LocalServer, server_program
 from jobwire_conformance.sandbox.reaper import Reaper
 from jobwire_conformance.sandbox.sandbox import side_by_side
 
-__all__ = ["Found", "run"]
+__all__ = ["InteropResults", "run"]
 
 
 @dataclass(slots=True)
-class Found:
-    """Everything that was found, in the order of the implementations."""
+class InteropResults:
+    """The results of all pairs, in the order of the implementations."""
 
     configs: Sequence[Config]
     pairs: list[Pair] = field(default_factory=list)
@@ -30,15 +30,16 @@ class Found:
 
     @property
     def versions(self) -> dict[str, str]:
-        """Name to version, of those that have a driver to say it."""
+        """The versions by name, for implementations whose driver reports one."""
         return {pair.client: pair.version for pair in self.pairs if pair.version}
 
     def add(self, pairs: Iterable[Pair], handovers: Iterable[Handover]) -> None:
-        """Add what was found of implementations of this run, but for what is there already."""
+        """Add earlier results for implementations of this run. Newer results stay."""
         order = {config.name: number for number, config in enumerate(self.configs)}
-        all_pairs = {(each.client, each.worker): each for each in (*pairs, *self.pairs)}
+        all_pairs = {(pair.client, pair.worker): pair for pair in (*pairs, *self.pairs)}
         all_handovers = {
-            (each.failing, each.retrying): each for each in (*handovers, *self.handovers)
+            (handover.failing, handover.retrying): handover
+            for handover in (*handovers, *self.handovers)
         }
         self.pairs = _sorted(all_pairs, order)
         self.handovers = _sorted(all_handovers, order)
@@ -61,12 +62,14 @@ def _sorted(results: Mapping[tuple[str, str], _Result], order: Mapping[str, int]
     return [results[ends] for ends in sorted(known, key=lambda ends: [order[e] for e in ends])]
 
 
-_Job = tuple[Config, Config, bool]  # the last: whether it is a handover
+_Job = tuple[Config, Config, bool]  # the third value is True for a handover
 
 
 class _Work:
-    def __init__(self, found: Found, patience: float, tell: Callable[[str], None]) -> None:
-        self._found = found
+    def __init__(
+        self, results: InteropResults, patience: float, tell: Callable[[str], None]
+    ) -> None:
+        self._results = results
         self._patience = patience
         self._tell = tell
         self._lock = threading.Lock()
@@ -74,12 +77,12 @@ class _Work:
         self.errors: list[ConformError] = []
 
     def sandbox(self, reaper: Reaper, program: str) -> None:
-        """Try pairs until there are no more."""
+        """Test pairs until none is left."""
         try:
             stores = LocalServer(reaper, program), LocalServer(reaper, program)
             try:
                 with self._lock:
-                    self._found.server = _named(stores[0])
+                    self._results.server = _named(stores[0])
                 while not self.errors:
                     self._one(reaper, stores, *self.jobs.get_nowait())
             except queue.Empty:
@@ -90,9 +93,9 @@ class _Work:
         except ConformError as error:
             with self._lock:
                 self.errors.append(error)
-        except Exception:  # noqa: BLE001  in a thread of its own nobody else would hear of it
+        except Exception:  # noqa: BLE001  an exception that ends a thread would be lost
             with self._lock:
-                problem = f"a mistake in the suite; please report it:\n{traceback.format_exc()}"
+                problem = f"defect of the suite; please report it:\n{traceback.format_exc()}"
                 self.errors.append(SuiteFault(problem))
 
     def _one(
@@ -116,16 +119,16 @@ class _Work:
             result.error = str(error)
         with self._lock:
             if isinstance(result, Handover):
-                self._found.handovers.append(result)
-                self._tell(f"{a.name} fails, {b.name} retries: {_said(result)}")
+                self._results.handovers.append(result)
+                self._tell(f"{a.name} fails, {b.name} retries: {_summary(result)}")
             else:
-                self._found.pairs.append(result)
-                self._tell(f"{a.name} pushes, {b.name} performs: {_said(result)}")
+                self._results.pairs.append(result)
+                self._tell(f"{a.name} pushes, {b.name} performs: {_summary(result)}")
 
 
-def _said(result: Pair | Handover) -> str:
+def _summary(result: Pair | Handover) -> str:
     if result.error:
-        return "could not be tried"
+        return "could not be tested"
     wrong = result.bad if isinstance(result, Pair) else result.problems
     return f"{len(wrong)} wrong" if wrong else "ok"
 
@@ -150,22 +153,23 @@ def run(
     patience: float = 20.0,
     program: str | None = None,
     tell: Callable[[str], None] = lambda _: None,
-) -> Found:
-    """Try every client with every worker, and every worker with every other one.
+) -> InteropResults:
+    """Test every client with every worker, and every worker with every other one.
 
     Args:
-        configs: Of the implementations. Those with a driver push, those with a worker perform.
-        only: The names of those without which a pair is left out; None for all pairs.
-        sandboxes: How many pairs at a time.
-        patience: Seconds until what has to happen must have.
-        program: Of the servers; None for the first one that there is.
-        tell: Is told about each pair, one at a time.
+        configs: Settings of the implementations. Those with a driver push, those with a worker
+            perform.
+        only: Names of implementations, of which each pair must have one; None for all pairs.
+        sandboxes: Number of pairs at a time.
+        patience: Longest wait for an expected event, in seconds.
+        program: Program of the servers; None for the first one on PATH.
+        tell: Called with a line about each pair, one at a time.
 
     Raises:
-        ConformError: There is no server, or the suite itself is wrong.
+        ConformError: No server can be started, or the suite has a defect.
     """
-    found = Found(configs)
-    work = _Work(found, patience, tell)
+    results = InteropResults(configs)
+    work = _Work(results, patience, tell)
     workers = [config for config in configs if config.worker is not None]
     for config in configs:
         for worker in workers:
@@ -181,5 +185,5 @@ def run(
         side_by_side(reaper, count, lambda: work.sandbox(reaper, program), work.errors)
     for error in work.errors:
         raise error
-    found.add((), ())  # puts it in order
-    return found
+    results.add((), ())  # sorts the results
+    return results

@@ -1,6 +1,6 @@
-"""Judges the traffic between an application and Redis by what it says, and disturbs nobody.
+"""The judge of traffic: commands go in, findings come out. It sends nothing.
 
-Sans-IO: records go in (`Judge.feed`), findings and counts come out (`Judge.ledger`).
+It does no I/O: `Judge.feed` takes records, and `Judge.ledger` holds findings and counts.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from jobwire_conformance.judge.jobs import Jobs
-from jobwire_conformance.judge.key_rules import Manners
+from jobwire_conformance.judge.jobs import JobRules
+from jobwire_conformance.judge.key_rules import KeyRules
 from jobwire_conformance.judge.ledger import Finding, Grade, Ledger
-from jobwire_conformance.judge.process_rules import Presence
+from jobwire_conformance.judge.process_rules import ProcessRules
 from jobwire_conformance.judge.record import Record, decoded
 from jobwire_conformance.judge.stream import JudgeContext, Step, Unit, effects, script_call
 from jobwire_conformance.wire.resp import Refusal
@@ -39,19 +39,18 @@ _VISIBLE = {
     "INSP": (1, 4, 8, 9, 13),
 }
 VISIBLE = tuple(f"{area}-{n}" for area, numbers in _VISIBLE.items() for n in numbers)
-"""The requirements that traffic alone can tell something about."""
+"""The requirements that the judge can examine by traffic alone."""
 
 
 class Judge:
     """Judges one application.
 
     Args:
-        claims: Profiles beyond what everybody has to meet: `client/faults`, `worker/reliable`,
-            `scheduler/reliable`. Those with `reliable` are taken for claimed as soon as keys of
-            that profile are used.
-        namespace: What the application puts before every key. [KEY-4]
-        alone: Whether nothing else uses these connections, so that every key is its own.
-            [KEY-5] [KEY-6]
+        claims: Optional profiles: `client/faults`, `worker/reliable`, `scheduler/reliable`. The
+            two with `reliable` count as claimed once the application uses keys of that profile.
+        namespace: Prefix of every key of the application. [KEY-4]
+        alone: True if no other program uses these connections, so that every key belongs to the
+            application. [KEY-5] [KEY-6]
     """
 
     def __init__(
@@ -60,19 +59,19 @@ class Judge:
         self.ledger = Ledger(claims)
         self.commands = 0
         self._context = JudgeContext(self.ledger, namespace)
-        self._jobs = Jobs(self._context)
-        self._presence = Presence(self._context)
-        self._manners = Manners(self._context, alone=alone)
+        self._job_rules = JobRules(self._context)
+        self._process_rules = ProcessRules(self._context)
+        self._key_rules = KeyRules(self._context, alone=alone)
         self._open: dict[int, list[Record]] = {}  # connection: commands since its MULTI
         self._swept = 0.0
 
     def feed(self, record: Record) -> None:
-        """Judge one more command; those of a connection come in order."""
+        """Judge one command. The commands of a connection arrive in order."""
         if not record.words:
             return
         self.commands += 1
         self._context.now = max(self._context.now, record.at)
-        self._manners.command(record)
+        self._key_rules.command(record)
         name = record.name
         if name == "MULTI":
             if record.worked:
@@ -84,21 +83,21 @@ class Judge:
         elif record.connection in self._open:
             self._open[record.connection].append(record)
         elif record.answered and not isinstance(record.reply, Refusal):
-            self._carried_out([record], [record.reply], atomic=False)
+            self._judge_unit([record], [record.reply], atomic=False)
         if self._context.now - self._swept > 0.5:
             self._swept = self._context.now
             self._sweep(self._context.now)
 
     def end(self, at: float, *, cleanly: bool = False) -> None:
-        """Nothing more comes.
+        """Judge the end of the traffic.
 
         Args:
-            at: When, Unix seconds.
-            cleanly: Whether the application ended by itself and in good order.
+            at: Time of the end, Unix seconds.
+            cleanly: True if the application ended by itself and without an error.
         """
-        # Who ended in good order sends nothing more; who was killed might have gone on.
+        # After a clean end, no expected command can follow. After a kill, some could have.
         self._sweep(math.inf if cleanly else max(at, self._context.now))
-        self._presence.end(cleanly=cleanly)
+        self._process_rules.end(cleanly=cleanly)
 
     def _sweep(self, now: float) -> None:
         for finding in self._context.promises.overdue(now):
@@ -109,9 +108,9 @@ class Judge:
         if not queued or not isinstance(record.reply, list):
             return
         replies = [*record.reply, *[None] * (len(queued) - len(record.reply))]
-        self._carried_out(queued, replies, atomic=True)
+        self._judge_unit(queued, replies, atomic=True)
 
-    def _carried_out(self, records: list[Record], replies: list[object], *, atomic: bool) -> None:
+    def _judge_unit(self, records: list[Record], replies: list[object], *, atomic: bool) -> None:
         steps: list[Step] = []
         for record, reply in zip(records, replies, strict=False):
             script = script_call(record.words)
@@ -123,10 +122,10 @@ class Judge:
             steps.append(Step(record, record.name, record.words, reply))
             key = self._context.key(record.words[1]) if len(record.words) > 1 else ""
             if record.name in ("SMEMBERS", "SSCAN") and key == "processes":
-                self._jobs.forget_generation()
+                self._job_rules.forget_generation()
             elif record.name in ("UNLINK", "DEL"):
-                self._presence.gone(steps[-1])
+                self._process_rules.gone(steps[-1])
         unit = Unit(steps, atomic)
-        self._jobs.look(unit)
-        self._presence.look(unit)
-        self._manners.look(unit)
+        self._job_rules.look(unit)
+        self._process_rules.look(unit)
+        self._key_rules.look(unit)

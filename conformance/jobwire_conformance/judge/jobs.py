@@ -1,4 +1,4 @@
-"""What is written to queues and sorted sets, and what is taken out of queues."""
+"""Rules for payloads that are written to queues and sorted sets, or taken from queues."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobwire_conformance.judge.memory import Origin
 from jobwire_conformance.judge.payloads import Breach
 from jobwire_conformance.judge.stream import JudgeContext, Step, Unit, canonical, script_call
 
-__all__ = ["Jobs"]
+__all__ = ["JobRules"]
 
 _SETS = ("schedule", "retry", "dead")
 _ZADD_OPTIONS = frozenset(b"NX XX GT LT CH INCR".split())
@@ -26,15 +26,15 @@ _FAILURE = frozenset(
         "retried_at",
     ]
 )
-# What promotion may add, client middleware of its own included. [SCHED-6] [PAY-13]
+# Fields that promotion may add, including those of client middleware. [SCHED-6] [PAY-13]
 _PROMOTED = frozenset(
     ["retry", "queue", "jid", "created_at", "enqueued_at", "cattr", "locale", "tags", "profile"]
 )
 _ORDER = ("retry", "queue", "jid", "created_at", "enqueued_at")
-_POISON = "jobwire.PoisonPill"  # of a job that did not fail [REL-10]
+_POISON = "jobwire.PoisonPill"  # error class of a poison pill, which did not fail [REL-10]
 _LEAST_IN_MILLISECONDS = 10**12  # the year 2001
 _SLACK = 300.0  # seconds that a clock may differ
-_LINK = 2.0  # seconds for what belongs together
+_LINK = 2.0  # seconds between commands that belong together
 _SIDEKIQ_POPS = (
     "f4a8a5467f9f4697a26fdfb839476b9ee52e897c",
     "000a4c2f82df69db1780053377a2c9b0741570e0",
@@ -42,8 +42,8 @@ _SIDEKIQ_POPS = (
 _DOUBLE_EXACT = 2**53
 
 
-class Jobs:
-    """Checks of payloads, wherever they go."""
+class JobRules:
+    """The rules for payloads in queues and sorted sets."""
 
     def __init__(self, context: JudgeContext) -> None:
         self._context = context
@@ -52,7 +52,7 @@ class Jobs:
         self._generations: dict[object, int] = {}
 
     def look(self, unit: Unit) -> None:
-        """Judge what was carried out as one."""
+        """Judge commands that were executed together."""
         context = self._context
         for step in unit.steps:
             if step.worked:
@@ -69,7 +69,7 @@ class Jobs:
                 case "ZINCRBY" if key in _SETS:
                     self._judge("INSP-8", False, step, "ZADD XX of the exact bytes", "ZINCRBY")
                 case "ZREMRANGEBYSCORE" if key in ("schedule", "retry"):
-                    seen = "a removal by score"
+                    seen = "removal by score"
                     self._judge("INSP-4", False, step, f"ZREM {key} <bytes>", seen)
                 case "ZREM" | "LREM" if key in _SETS or key.startswith("queue:"):
                     self._ledger.exercise("INSP-4")
@@ -119,12 +119,12 @@ class Jobs:
     def _registration(self, step: Step, unit: Unit, name: str, *, fresh: bool) -> None:
         context = self._context
         here = any(
-            each.name == "SADD" and context.key(each.words[1]) == "queues" for each in unit.steps
+            other.name == "SADD" and context.key(other.words[1]) == "queues" for other in unit.steps
         )
         if fresh:
             expected = "SADD queues and LPUSH in one transaction or script"
             together = unit.atomic and here
-            self._judge("PUSH-2", together, step, expected, "an LPUSH apart")
+            self._judge("PUSH-2", together, step, expected, "an LPUSH outside the transaction")
         if name in context.registered:
             self._ledger.exercise("KEY-1")
         else:
@@ -142,7 +142,7 @@ class Jobs:
         job, _ = payloads.parse(text)
         origin = memory.origin(job.get("jid") if job else None, step.record.sent)
         if origin is None:
-            seen = "an insertion at the tail"
+            seen = "insertion at the tail"
             self._judge("PUSH-1", False, step, "LPUSH: insertion at the head", seen)
         elif origin.key in ("schedule", "retry"):
             self._judge("SCHED-7", False, step, "a push at the head", "a push at the tail")
@@ -157,18 +157,18 @@ class Jobs:
         jid = job.get("jid") if job else None
         origin = memory.origin(jid, step.record.sent)
         if origin is not None and origin.text == text and origin.taken and origin.key == key:
-            expected = "RPUSH: a job that is put back runs next"
+            expected = "RPUSH, so that a job that is put back runs next"
             self._judge("FETCH-6", False, step, expected, "put back at the head")
         if job is None or memory.knows(text, step.record.sent):
             return None
         queue, name = job.get("queue"), key.removeprefix("queue:")
-        # In a bulk it is the queue, or the time, of another job that was taken for all.
+        # In a bulk, the fault is the use of one job's queue or time for all jobs.
         bulk = len(step.words) > 3
         rule = "BULK-5" if bulk else "KEY-2"
         self._judge(rule, queue == name, step, f'"queue":"{name}"', f'"queue":{queue!r}')
         if bulk and "at" in job:
-            seen = f"at {job.pop('at')!r}, in a queue"
-            self._judge("BULK-5", False, step, "a job with a time among the scheduled", seen)
+            seen = f"at {job.pop('at')!r} in a queue"
+            self._judge("BULK-5", False, step, "a job with a time in schedule", seen)
         self._now(step, job, "enqueued_at", "PUSH-3")
         if origin is not None:
             self._promoted(step, job, text, origin)
@@ -192,14 +192,15 @@ class Jobs:
         self._kept(step, before, job, {"args", "class"}, "PAY-7")
         added = [name for name in job if not (name in before or name.startswith("jw_"))]
         added = [name for name in added if name not in _PROMOTED | _FAILURE]
-        self._judge("KEY-5", not added, step, "no fields added but jw_...", f"{added}")
+        expected = "added fields begin with jw_"
+        self._judge("KEY-5", not added, step, expected, f"the fields {added}")
         lost = [name for name in before if name not in job and name != "at"]
         self._judge("PAY-7", not lost, step, "every field of the job", f"without {lost}")
 
     def _distinct(self, step: Step, jids: list[str]) -> None:
         if len(jids) > 1:
             twice = len(set(jids)) < len(jids)
-            self._judge("BULK-2", not twice, step, "a jid for each job", "one jid several times")
+            self._judge("BULK-2", not twice, step, "a jid for each job", "one jid for several jobs")
 
     def _clear(self, step: Step, unit: Unit) -> None:
         context = self._context
@@ -209,13 +210,13 @@ class Jobs:
                 continue
             name = key.removeprefix("queue:").encode("utf-8", "surrogateescape")
             together = unit.atomic and any(
-                each.name == "SREM"
-                and context.key(each.words[1]) == "queues"
-                and name in each.words
-                for each in unit.steps
+                other.name == "SREM"
+                and context.key(other.words[1]) == "queues"
+                and name in other.words
+                for other in unit.steps
             )
             expected = f"{step.name} {key} and SREM queues in one transaction"
-            self._judge("INSP-9", together, step, expected, f"{step.name} alone")
+            self._judge("INSP-9", together, step, expected, f"{step.name} without SREM")
 
     # -- sorted sets
 
@@ -249,7 +250,7 @@ class Jobs:
         shown = score.decode()
         good = math.isfinite(time) and 0 <= time < payloads.MILLISECONDS
         self._judge("SCHED-4", good, step, "a finite score from 0, below 10^11", shown)
-        # Some time of today in milliseconds; what is otherwise too large is no mistake of the unit.
+        # A score of this size is a time of today in milliseconds, so its unit is wrong.
         seconds = not _LEAST_IN_MILLISECONDS <= time < 10 * _LEAST_IN_MILLISECONDS
         self._judge("GEN-4", seconds, step, "a score in seconds", shown)
         return time
@@ -262,7 +263,8 @@ class Jobs:
         origin = self._context.memory.origin(jid, step.record.sent)
         if key == "schedule":
             absent = "at" not in job
-            self._judge("SCHED-1", absent, step, "no at: it is the score", f"at {job.get('at')!r}")
+            expected = "no at, because the score is the time"
+            self._judge("SCHED-1", absent, step, expected, f"at {job.get('at')!r}")
             if origin is None:
                 self._authored(step, job, text, "scheduled", job.get("created_at"))
                 return [jid] if isinstance(jid, str) else []
@@ -273,15 +275,16 @@ class Jobs:
             self._retry(step, job, score)
         else:
             near = abs(score - self._context.now) < _SLACK
-            self._judge("DEAD-1", near, step, f"the score now, {self._context.now}", f"{score}")
+            expected = f"the current time {self._context.now} as score"
+            self._judge("DEAD-1", near, step, expected, f"{score}")
             wanted = job.get("dead") is not False
-            self._judge("DEAD-4", wanted, step, "no entry: dead is false", "an entry")
+            self._judge("DEAD-4", wanted, step, "no entry, because dead is false", "an entry")
         return []
 
     def _failed(
         self, step: Step, key: str, job: dict[str, Any], text: bytes, origin: Origin | None
     ) -> None:
-        """Judge what a failure leaves. [RETRY-2] [RETRY-3] [RETRY-7] [RETRY-8]"""
+        """Judge the payload of a failed job. [RETRY-2] [RETRY-3] [RETRY-7] [RETRY-8]"""
         count = job.get("retry_count")
         own = "retried_at" if isinstance(count, int) and count > 0 else "failed_at"
         ledger = self._ledger
@@ -312,7 +315,8 @@ class Jobs:
         self._kept(step, before, job, set(before) - owned, "PAY-7")
         added = [name for name in job if name not in before and name not in owned]
         added = [name for name in added if not name.startswith("jw_")]
-        self._judge("KEY-5", not added, step, "no fields added but jw_...", f"{added}")
+        expected = "added fields begin with jw_"
+        self._judge("KEY-5", not added, step, expected, f"the fields {added}")
         self._counted(step, before, job)
         failed = job.get("error_class") != _POISON
         if failed and origin.taken and origin.key.startswith("queue:"):
@@ -341,7 +345,8 @@ class Jobs:
             return
         if isinstance(limit, int) and not isinstance(limit, bool) and not job.get("retry_for"):
             seen = f"retry_count {count} with retry {limit}"
-            self._judge("RETRY-5", count < limit, step, "the dead set: exhausted", seen)
+            expected = "the dead set, because the retries are exhausted"
+            self._judge("RETRY-5", count < limit, step, expected, seen)
         base = count**4 + 15
         delay = score - self._context.now
         good = base - 5 <= delay <= base + 10 * (count + 1) + 1
@@ -351,17 +356,17 @@ class Jobs:
     def _trimmed(self, step: Step, unit: Unit) -> None:
         context = self._context
         by_score = by_rank = None
-        for each in unit.steps if unit.atomic else ():
-            if len(each.words) >= 4 and context.key(each.words[1]) == "dead":
-                if each.name == "ZREMRANGEBYSCORE":
-                    by_score = each.words[3].decode("ascii", "replace")
-                elif each.name == "ZREMRANGEBYRANK":
-                    by_rank = each.words[3].decode("ascii", "replace")
+        for other in unit.steps if unit.atomic else ():
+            if len(other.words) >= 4 and context.key(other.words[1]) == "dead":
+                if other.name == "ZREMRANGEBYSCORE":
+                    by_score = other.words[3].decode("ascii", "replace")
+                elif other.name == "ZREMRANGEBYRANK":
+                    by_rank = other.words[3].decode("ascii", "replace")
         expected = "ZREMRANGEBYSCORE dead -inf <now - 15552000> in the same transaction"
         seen = "none" if by_score is None else f"up to {by_score}"
         self._judge("DEAD-2", by_score and _is_past(by_score, context.now), step, expected, seen)
-        expected = "ZREMRANGEBYRANK dead 0 -10000 in the same transaction, which leaves 9,999"
-        # Another limit may be configured; one more than the usual is a slip.
+        expected = "ZREMRANGEBYRANK dead 0 -10000 in the same transaction, which keeps 9,999"
+        # The limit may be configured; -10001 is the usual mistake by one.
         good = by_rank is not None and by_rank.startswith("-") and by_rank != "-10001"
         self._judge("DEAD-3", good, step, expected, "none" if by_rank is None else f"to {by_rank}")
 
@@ -402,9 +407,9 @@ class Jobs:
             job, breaches = payloads.parse(text)
             if job is None and {breach.rule for breach in breaches} & {"PAY-1", "PAY-3"}:
                 if text.lstrip()[:1] in (b"[", b'"', b"n", b"t", b"f") or text.isdigit():
-                    continue  # perhaps JSON that is no object [EXEC-4]
+                    continue  # perhaps JSON that is not an object [EXEC-4]
                 expected = "ZADD dead of the exact bytes"
-                seen = "a payload that is not JSON, and where it went is not to be seen"
+                seen = "a payload that is not JSON and was not added to dead"
                 context.expect("moved", str(hash(text)), 30.0, "EXEC-3", step, expected, seen)
 
     def _script_read(self, step: Step, sha: str, keys: list[str]) -> None:
@@ -429,8 +434,8 @@ class Jobs:
         ledger = self._ledger
         if self._context.memory.knows(text, step.record.sent):
             return job
-        for each in ("PAY-3", "PAY-4", "PAY-8", "KEY-3" if rule == "KEY-3" else "PAY-1"):
-            ledger.exercise(each)
+        for examined in ("PAY-3", "PAY-4", "PAY-8", "KEY-3" if rule == "KEY-3" else "PAY-1"):
+            ledger.exercise(examined)
         for breach in breaches if rule else ():
             named = rule if breach.rule == "PAY-1" and rule else breach.rule
             self._accuse(step, breach._replace(rule=named))
@@ -446,12 +451,12 @@ class Jobs:
         *,
         fresh: bool = True,
     ) -> None:
-        """Judge a payload that the application has made from scratch."""
+        """Judge a payload that the application has created."""
         ledger = self._ledger
-        # A payload without any time says nothing of a generation, and is judged by another rule.
+        # A payload without any time shows no generation; another rule judges it.
         times = [time, *(job.get(field) for field in payloads.TIMES)]
-        told = next((found for each in times if (found := payloads.generation(each))), None)
-        number = told or self._generations.get(step.record.process or step.record.connection, 8)
+        shown = next(filter(None, map(payloads.generation, times)), None)
+        number = shown or self._generations.get(step.record.process or step.record.connection, 8)
         for rule in ("PAY-9", "PAY-12", "PUSH-6", "PUSH-4"):
             ledger.exercise(rule)
         if fresh:
@@ -464,20 +469,23 @@ class Jobs:
         for field in payloads.TIMES:
             if field in job and payloads.generation(job[field]) == number:
                 self._breach(step, f"GEN-{number - 6}", payloads.time_breach(field, job[field]))
-        if told is not None:
-            self._mixed(step, told)
+        if shown is not None:
+            self._mixed(step, shown)
 
     def _mixed(self, step: Step, number: int) -> None:
-        """Hold a process to one generation; a connection is of one process."""
-        who = step.record.process or step.record.connection
-        known = self._generations.setdefault(who, number)
+        """Judge whether a process writes one generation. A connection belongs to one process."""
+        process = step.record.process or step.record.connection
+        known = self._generations.setdefault(process, number)
         if known != number:
             expected = f"times of generation {known}, as before"
             self._judge(f"GEN-{known - 6}", False, step, expected, f"generation {number}")
-            self._generations[who] = number
+            self._generations[process] = number
 
     def forget_generation(self) -> None:
-        """Somebody looks at the processes: it may decide anew. [GEN-5]"""
+        """Forget the generations, because a process that reads `processes` may change its own.
+
+        [GEN-5]
+        """
         self._generations.clear()
 
     def _time(self, step: Step, job: dict[str, Any], field: str) -> None:
@@ -490,14 +498,15 @@ class Jobs:
         time = job.get(field)
         number = payloads.generation(time)
         if number is None:
-            self._judge(rule, False, step, f"{field}, now", repr(time))
+            self._judge(rule, False, step, f"the current time in {field}", repr(time))
             return
         assert isinstance(time, int | float)
         age = self._context.now - (time / 1000 if number == 8 else time)
-        self._judge(rule, abs(age) < _SLACK, step, f"{field}, now", f"{age:.0f} s ago")
+        expected = f"the current time in {field}"
+        self._judge(rule, abs(age) < _SLACK, step, expected, f"a time {age:.0f} s ago")
 
     def _spelled(self, step: Step, text: bytes, origin: Origin) -> None:
-        """Judge the spelling, unless the text was as odd when it was read."""
+        """Judge the spelling, except for faults that the text had when it was read."""
         self._ledger.exercise("PAY-2")
         before = {breach.rule for breach in payloads.spelling(origin.text)}
         for breach in payloads.spelling(text):
@@ -560,7 +569,7 @@ def _is_past(bound: str, now: float) -> bool:
 
 
 def _has_long_integer(value: Any) -> bool:
-    """Return whether there is an integer in it that no double holds."""
+    """Return whether the value contains an integer that a double cannot hold."""
     if isinstance(value, dict):
         return any(map(_has_long_integer, value.values()))
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""How an application treats the server and its neighbours: scripts, blocking, reserved keys."""
+"""Rules for scripts, blocking commands and reserved keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobwire_conformance.judge.stream import JudgeContext, Step, Unit, canonical
 from jobwire_conformance.wire.commands import keys_of, spec_of
 from jobwire_conformance.wire.resp import Refusal
 
-__all__ = ["Manners", "is_known_key"]
+__all__ = ["KeyRules", "is_known_key"]
 
 _RESERVED = (
     *("b-", "lmtr-", "unique:", "queue:sq|", "cron_jobs:", "cron_job:"),
@@ -28,7 +28,7 @@ _RESERVED_WHOLE = frozenset(
         "interrupted",
     ]
 )
-# The table of keys: whoever adds others begins them with `jobwire:`. [KEY-5]
+# The table of keys. Other keys of an implementation begin with `jobwire:`. [KEY-5]
 _OURS = re.compile(
     r"""queues|queue:.+|schedule|retry|dead|processes|process_cleanup|jobwire:.+
     |stat:(?:processed|failed)(?::\d{4}-\d\d-\d\d)?|it-.+|deploylock-.+|\d{8}-marks
@@ -38,11 +38,11 @@ _OURS = re.compile(
 )
 _CORE = frozenset(["queues", "schedule", "retry", "dead", "processes"])
 _LIBRARY = re.compile(rb"(?i)^SETINFO LIB-NAME redis-client\(sidekiq_v(\d+)\.")
-_AGAIN = 10.0  # seconds to load a script and call it again
+_RELOAD_S = 10.0  # seconds to load a script and call it again
 
 
 def is_known_key(key: str) -> bool:
-    """Whether a key is one of the protocol, an extension of it, or a reserved one."""
+    """Return whether a key belongs to the protocol or to an extension, or is reserved."""
     return bool(_OURS.fullmatch(key)) or _is_reserved(key)
 
 
@@ -57,8 +57,8 @@ def _takes_from_head(words: Sequence[bytes]) -> bool:
     return side == b"LEFT" or words[0].upper() in (b"LPOP", b"BLPOP")
 
 
-class Manners:
-    """Checks of commands as such."""
+class KeyRules:
+    """The rules for single commands, without regard to payloads."""
 
     def __init__(self, context: JudgeContext, *, alone: bool = False) -> None:
         self._context = context
@@ -68,7 +68,7 @@ class Manners:
         self._given_up: list[tuple[frozenset[bytes], float]] = []
 
     def command(self, record: Record) -> None:
-        """Judge a command, whatever became of it."""
+        """Judge a command, executed or not."""
         name, words = record.name, record.words
         if name == "SCRIPT" and len(words) > 2 and words[1].upper() == b"LOAD":
             self._loaded(record)
@@ -81,20 +81,20 @@ class Manners:
         elif name == "CLIENT" and (match := _LIBRARY.search(b" ".join(words[1:]))):
             self._ledger.sidekiq.add(int(match[1]))
         if name == "KEYS" and len(words) > 1:
-            self._judge(
-                "INSP-1", False, record, "SMEMBERS or SSCAN queues", "KEYS, which blocks all"
-            )
+            seen = "KEYS, which blocks all clients"
+            self._judge("INSP-1", False, record, "SMEMBERS or SSCAN queues", seen)
         elif name == "SCAN" and any(b"queue:" in word for word in words[1:]):
             self._judge("INSP-1", False, record, "SMEMBERS or SSCAN queues", "SCAN for queue:*")
         elif name in ("SMEMBERS", "SSCAN") and len(words) > 1:
             if self._context.key(words[1]) == "queues":
                 self._ledger.exercise("INSP-1")
         elif name in ("FLUSHALL", "FLUSHDB"):
-            seen = f"{name}, which deletes the keys of all others too"
-            self._judge("KEY-6", False, record, "no key of others deleted", seen, doubtful=True)
+            seen = f"{name}, which also deletes the keys of other programs"
+            expected = "no deletion of keys of other programs"
+            self._judge("KEY-6", False, record, expected, seen, doubtful=True)
 
     def look(self, unit: Unit) -> None:
-        """Judge what was carried out as one."""
+        """Judge commands that were executed together."""
         for step in unit.steps:
             spec, keys = spec_of(step.name), keys_of(step.words)
             if spec.effect == "takes" and keys:
@@ -108,14 +108,14 @@ class Manners:
                     self._owned(step, self._context.key(key))
 
     def _owned(self, step: Step, key: str) -> None:
-        """Judge whether a key is one that this protocol lets anybody write. [KEY-5] [KEY-6]"""
+        """Judge whether applications may write this key. [KEY-5] [KEY-6]"""
         doubtful, seen = not self._alone, f"{step.name} {key}"
         if _is_reserved(key):
-            expected = "reserved keys left to their owners"
+            expected = "no write to a reserved key"
             self._judge("KEY-6", False, step.record, expected, seen, doubtful=doubtful)
         elif self._alone:
             self._ledger.exercise("KEY-6")
-            expected = "a key of the table, or one that begins with jobwire:"
+            expected = "a key of the protocol, or a key that begins with jobwire:"
             self._judge("KEY-5", _OURS.fullmatch(key), step.record, expected, seen)
 
     def _namespaced(self, step: Step, key: bytes) -> None:
@@ -133,8 +133,9 @@ class Manners:
                 self._judge("KEY-2", False, step.record, "the list queue:<name>", key)
             return
         seen = f"{step.name}, from the head"
-        right = not _takes_from_head(step.words)
-        self._judge("FETCH-1", right, step.record, "jobs from the tail (right side)", seen)
+        from_tail = not _takes_from_head(step.words)
+        expected = "jobs taken from the tail (right side)"
+        self._judge("FETCH-1", from_tail, step.record, expected, seen)
 
     def _blocking(self, record: Record) -> None:
         keys = frozenset(record.words[1:-1])
@@ -146,21 +147,21 @@ class Manners:
             return
         self._ledger.exercise("ENV-3")
         if timeout == 0:
-            expected = "a timeout on the server's side that the client outlasts"
-            seen = "a wait without end, which a stop has to break"
+            expected = "a timeout of the command, below the client's read timeout"
+            seen = "a wait without a timeout, which a stop must interrupt"
             self._accuse("ENV-3", record, expected, seen, doubtful=True)
         if record.answered or record.seconds >= timeout > 0:
             return
-        # Once may be a stop; twice after the same time, and going on, is a read timeout.
-        mine = [
-            other
-            for which, other in self._given_up
-            if which & keys and abs(other - record.seconds) < 0.1 * other + 0.05
+        # One abandoned wait may be a stop. Two that last equally long show a read timeout.
+        similar = [
+            seconds
+            for earlier_keys, seconds in self._given_up
+            if earlier_keys & keys and abs(seconds - record.seconds) < 0.1 * seconds + 0.05
         ]
         self._given_up = [*self._given_up[-20:], (keys, record.seconds)]
-        if mine and record.seconds > 0.2:
+        if similar and record.seconds > 0.2:
             expected = f"a read timeout above the {timeout:g} s of the command"
-            seen = f"given up after {record.seconds:.2f} s, again and again"
+            seen = f"several waits given up after {record.seconds:.2f} s"
             self._accuse("ENV-3", record, expected, seen)
 
     # -- scripts
@@ -176,11 +177,9 @@ class Manners:
         context.promises.keep("script", script.sha)
         if isinstance(record.reply, Refusal) and record.reply.message.startswith("NOSCRIPT"):
             step = Step(record, record.name, record.words, record.reply)
-            expected, seen = (
-                "SCRIPT LOAD and the call again",
-                "an error NOSCRIPT, and no more of it",
-            )
-            context.expect("script", script.sha, _AGAIN, "LUA-3", step, expected, seen)
+            expected = "SCRIPT LOAD, then the same call again"
+            seen = "no further call after the error NOSCRIPT"
+            context.expect("script", script.sha, _RELOAD_S, "LUA-3", step, expected, seen)
             return
         if canonical(script.sha):
             for rule in ("LUA-1", "LUA-2"):

@@ -1,4 +1,4 @@
-"""What a judge found, requirement by requirement."""
+"""The findings of a judge, by requirement."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ from typing import Literal, TypeAlias
 from jobwire_conformance.data import requirements
 from jobwire_conformance.judge.record import Record
 
-__all__ = ["Finding", "Grade", "Ledger", "Tally", "documented_deviations"]
+__all__ = ["Finding", "Grade", "Ledger", "RuleTally", "documented_deviations"]
 
 Grade: TypeAlias = Literal["violation", "warning", "deviation", "note"]
-"""`violation`: an obligation is not met. `warning`: a recommendation is not followed. `deviation`:
-an obligation that this release of Sidekiq itself does not meet, as the specification says. `note`:
-worth knowing, and wrong only for who claims a profile that nobody has to."""
+"""The severity of a finding.
+
+- `violation`: an obligation is not met
+- `warning`: a recommendation is not followed
+- `deviation`: this release of Sidekiq does not meet the obligation; the specification says so
+- `note`: a breach only for applications that claim an optional profile, or a doubtful finding
+"""
 
 _KEPT = 20  # findings of one requirement and grade
-# Profiles that nobody has to claim to take part, and whose obligations Sidekiq does not know.
-_BEYOND = ("faults", "reliable")
+# Optional profiles, which Sidekiq does not have.
+_OPTIONAL = ("faults", "reliable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +35,10 @@ class Finding:
 
     Attributes:
         rule: Id of the requirement.
-        expected: What it asks for, here.
-        seen: What came instead.
-        record: The command that shows it.
-        doubtful: Whether it may be lawful for a reason that the wire does not show.
+        expected: The traffic that the requirement asks for in this place.
+        seen: The traffic that was seen instead.
+        record: The command that shows the breach.
+        doubtful: True if the traffic may be lawful for a reason that it does not show.
     """
 
     rule: str
@@ -44,8 +48,8 @@ class Finding:
     doubtful: bool = False
 
 
-class Tally:
-    """How often a requirement could have been broken, and was."""
+class RuleTally:
+    """The number of examinations of one requirement, and of its breaches."""
 
     def __init__(self) -> None:
         self.seen = 0
@@ -66,22 +70,23 @@ class Ledger:
     """All tallies of one stream.
 
     Args:
-        claims: Profiles beyond what everybody has to meet, like `worker/reliable`.
+        claims: Optional profiles that the application claims, like `worker/reliable`.
 
     Attributes:
-        sidekiq: Major releases of genuine Sidekiq that have shown themselves.
-        news: First findings of their requirement, for who reports as it goes; emptied by them.
+        sidekiq: Major releases of genuine Sidekiq that were recognised.
+        others: True if another implementation was recognised.
+        news: The first finding of each requirement, for live reports, which empty it.
     """
 
     def __init__(self, claims: Iterable[str] = ()) -> None:
-        self.tallies: dict[str, Tally] = {}
+        self.tallies: dict[str, RuleTally] = {}
         self.claims = set(claims)
         self.sidekiq: set[int] = set()
         self.others = False
         self.news: deque[Finding] = deque(maxlen=100)
 
     def exercise(self, rule: str, times: int = 1) -> None:
-        """A requirement had its chance to be broken."""
+        """Count an examination of a requirement."""
         self._tally(rule).seen += times
 
     def judge(
@@ -94,7 +99,11 @@ class Ledger:
         *,
         doubtful: bool = False,
     ) -> bool:
-        """Count one look at a requirement; return whether it holds."""
+        """Count an examination of a requirement; add a finding if it is broken.
+
+        Returns:
+            True if the requirement holds.
+        """
         tally = self._tally(rule)
         tally.seen += 1
         if holds:
@@ -103,14 +112,14 @@ class Ledger:
         return False
 
     def accuse(self, finding: Finding) -> None:
-        """Take a finding in, of a look that was counted before."""
+        """Add a finding of an examination that is already counted."""
         tally = self._tally(finding.rule)
         if not tally.findings:
             self.news.append(finding)
         tally.add(finding)
 
     def grade(self, finding: Finding) -> Grade:
-        """Return how bad a finding is."""
+        """Return the severity of a finding."""
         requirement = requirements()[finding.rule]
         if finding.doubtful or not self._is_asked(requirement.claims):
             return "note"
@@ -123,46 +132,46 @@ class Ledger:
         return "violation"
 
     def count(self, grade: Grade) -> int:
-        """Return how many findings there are of a grade."""
+        """Return the number of findings of a grade."""
         return sum(self.counts(rule)[grade] for rule in self.tallies)
 
     def counts(self, rule: str) -> Counter[Grade]:
         """Return the number of findings of a requirement by grade."""
         tally = self.tallies.get(rule)
-        found: Counter[Grade] = Counter()
+        by_grade: Counter[Grade] = Counter()
         if tally is None or not (tally.broken or tally.doubtful):
-            return found
+            return by_grade
         if tally.doubtful:
-            found["note"] += tally.doubtful
+            by_grade["note"] += tally.doubtful
         if tally.broken:
             plain = Finding(rule, "", "", Record(0, 0, (), 0.0))
-            found[self.grade(plain)] += tally.broken
-        return found
+            by_grade[self.grade(plain)] += tally.broken
+        return by_grade
 
     def _is_asked(self, claims: tuple[str, ...]) -> bool:
-        return any(c in self.claims or c.partition("/")[2] not in _BEYOND for c in claims)
+        return any(c in self.claims or c.partition("/")[2] not in _OPTIONAL for c in claims)
 
-    def _tally(self, rule: str) -> Tally:
+    def _tally(self, rule: str) -> RuleTally:
         tally = self.tallies.get(rule)
         if tally is None:
-            tally = self.tallies[rule] = Tally()
+            tally = self.tallies[rule] = RuleTally()
         return tally
 
 
 @cache
 def documented_deviations() -> dict[str, frozenset[int]]:
-    """Return what SPEC.md's appendix A says: id to the major releases that differ."""
+    """Return the deviations of Sidekiq in SPEC.md's appendix A: id to major releases."""
     text = _specification()
     start = text.find("## Appendix A")
     table = text[start : text.find("\n## ", start + 1)].partition("Not run against Sidekiq")[0]
-    found: dict[str, set[int]] = {}
+    majors_of: dict[str, set[int]] = {}
     for row in re.findall(r"^\| ([A-Z][^|]*) \| ([^|]*) \|", table, re.MULTILINE):
         majors = {int(n) for n in re.findall(r"\b([678])\b", row[1])}
         if "and later" in row[1] and majors:
             majors |= {n for n in (6, 7, 8) if n >= min(majors)}
         for rule in _ids(row[0]):
-            found.setdefault(rule, set()).update(majors)
-    return {rule: frozenset(majors) for rule, majors in found.items()}
+            majors_of.setdefault(rule, set()).update(majors)
+    return {rule: frozenset(majors) for rule, majors in majors_of.items()}
 
 
 def _specification() -> str:

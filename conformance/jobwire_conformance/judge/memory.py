@@ -1,4 +1,4 @@
-"""What an application has read, and so may write again without being its author."""
+"""Payloads that an application has read, and may therefore write again without authorship."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _JOBS = 20_000
 
 
 class Origin(NamedTuple):
-    """Where a job was read last.
+    """The place where a job was last read.
 
     Attributes:
         text: Its exact bytes.
-        key: The key that it was in; `""` if a script took it from one of its own.
-        taken: Whether it was taken out, not just looked at.
-        at: When, Unix seconds.
+        key: The key that held it; `""` if a script with several keys returned it.
+        taken: True if the command removed it, False if it only read it.
+        at: Time of the reply, Unix seconds.
     """
 
     text: bytes
@@ -30,10 +30,10 @@ class Origin(NamedTuple):
 
 
 class Memory:
-    """Payloads that were read, the latest of them.
+    """The latest payloads that were read.
 
-    Answers of two connections overtake each other: a job can be seen to be fetched before its push
-    is seen to be answered. So every question is about what was read before a time.
+    Replies of two connections overtake each other: the fetch of a job can be seen before the reply
+    to its push. Therefore each query names a time, and ignores later reads.
     """
 
     def __init__(self) -> None:
@@ -41,14 +41,14 @@ class Memory:
         self._jobs: OrderedDict[str, tuple[Origin, ...]] = OrderedDict()
 
     def read(self, reply: Any, key: str, at: float, *, taken: bool) -> list[bytes]:
-        """Remember every payload in an answer; return them.
+        """Remember every payload in a reply; return them.
 
-        What is taken out of a queue is a payload whatever it looks like.
+        Every text that is taken from a queue counts as a payload, even if it is not an object.
         """
-        found = []
+        payloads = []
         for text in _strings(reply):
             if text.startswith(b"{") or text.lstrip()[:1] == b"{":
-                found.append(text)
+                payloads.append(text)
                 self._note(text, key, at)
                 jid = _jid(text)
                 if jid is not None:
@@ -60,20 +60,20 @@ class Memory:
                         self._jobs.popitem(last=False)
             elif taken:
                 self._note(text, key, at)
-                found.append(text)
-        return found
+                payloads.append(text)
+        return payloads
 
     def knows(self, text: bytes, before: float) -> bool:
-        """Whether these exact bytes were read."""
+        """Return whether these exact bytes were read."""
         return self.place(text, before) is not None
 
     def place(self, text: bytes, before: float) -> str | None:
-        """Return the key that these exact bytes were read from last."""
+        """Return the key from which these exact bytes were last read."""
         key, first = self._texts.get(hash(text), (None, 0.0))
         return key if first <= before else None
 
     def origin(self, jid: object, before: float) -> Origin | None:
-        """Return what was read last of a job."""
+        """Return the last read of a job."""
         known = self._jobs.get(jid, ()) if isinstance(jid, str) else ()
         return next((origin for origin in reversed(known) if origin.at <= before), None)
 

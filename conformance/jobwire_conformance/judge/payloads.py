@@ -1,7 +1,7 @@
-"""The one judge of payloads: their text, their schemas, and what became of them on the way.
+"""The judge of payloads: their text, their schemas, and their changes between two places.
 
 `breaches` judges a payload alone, for `jobwire validate` and the examples of SPEC.md. A run of the
-suite also knows who wrote a payload and where, so it asks the parts one by one.
+suite also knows the author and the place of a payload, and therefore calls the parts one by one.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ __all__ = [
 ]
 
 Part = Literal["reader", "generation-7", "generation-8"]
-"""For whom a payload has to be right: any reader, or a check of what a generation writes."""
+"""The rules for a payload: those of any reader, or those of a writer of one generation."""
 
 PARTS: tuple[Part, ...] = ("reader", "generation-7", "generation-8")
 TIMES = ("created_at", "enqueued_at", "failed_at", "retried_at")
-MILLISECONDS = 10**11  # from here on a time is in milliseconds [GEN-3]
-# What no schema can say. A reader accepts what breaks the rules of writers.
+MILLISECONDS = 10**11  # the smallest time in milliseconds [GEN-3]
+# Requirements that a schema cannot express. A reader accepts breaches of a writer's rules.
 _OF_TEXT = ("PAY-1", "PAY-3", "PAY-4")
 _OF_WRITERS = ("PAY-2", "PAY-6", "PAY-8")
 _RULE = re.compile(r"\[([A-Z]+-\d+)\]")
@@ -66,10 +66,10 @@ class Breach(NamedTuple):
 
     Attributes:
         rule: Id of the requirement that it breaks.
-        expected: What the requirement asks for.
-        seen: What the payload has instead.
+        expected: The form that the requirement asks for.
+        seen: The value in the payload.
         path: Place in the JSON, `$` for the whole.
-        also: Further requirements that the same fault breaks.
+        also: Other requirements that the same fault breaks.
     """
 
     rule: str
@@ -80,12 +80,12 @@ class Breach(NamedTuple):
 
     @property
     def located(self) -> str:
-        """What was seen, and where."""
+        """The fault with its place in the JSON."""
         return self.seen if self.path == "$" else f"{self.path}: {self.seen}"
 
 
 class Float(float):
-    """A number that was written as a float, so `1.0` is told from `1`."""
+    """A number written as a float, so that `1.0` differs from `1`."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Float) and float(self) == float(other)
@@ -94,12 +94,12 @@ class Float(float):
 
 
 def can_judge() -> bool:
-    """Return whether jsonschema is installed, which judging by a schema needs."""
+    """Return whether jsonschema is installed, which checks by a schema need."""
     return importlib.util.find_spec("jsonschema") is not None
 
 
 def breaches(text: bytes, part: Part) -> list[Breach]:
-    """Return everything that a payload breaks for a reader, or for a check of its writer."""
+    """Return all breaches of a payload, by the rules of readers or of a writer."""
     job, faults = parse(text)
     if part == "reader":
         faults = [fault for fault in faults if fault.rule in _OF_TEXT]
@@ -131,7 +131,7 @@ def _order(rule: str) -> tuple[str, int]:
 
 
 def parse(text: bytes) -> tuple[dict[str, Any] | None, list[Breach]]:
-    """Return the job, or None, and what is wrong with the text as such."""
+    """Return the job, or None, and the breaches of the text itself."""
     if text.startswith(b"\xef\xbb\xbf"):
         return None, [Breach("PAY-1", "no byte order mark", "a byte order mark")]
     if (depth := _depth(text)) > _DEEPEST:
@@ -177,7 +177,7 @@ def _type(value: Any) -> str:
 
 
 def _walk(value: Any, path: str = "$") -> Iterator[tuple[str, Any]]:
-    """Yield everything in a value, with its path."""
+    """Yield a value and all values inside it, each with its path."""
     yield path, value
     if isinstance(value, dict):
         for name, inner in value.items():
@@ -189,7 +189,7 @@ def _walk(value: Any, path: str = "$") -> Iterator[tuple[str, Any]]:
 
 
 def spelling(text: bytes) -> Iterator[Breach]:
-    """Find white space, needless escapes, and floats longer than need be: the first of each."""
+    """Yield the first white space or needless escape, and the first float with needless digits."""
     odd: Breach | None = None
     number: Breach | None = None
     for token in _TOKEN.finditer(text):
@@ -209,14 +209,14 @@ def spelling(text: bytes) -> Iterator[Breach]:
 
 
 def generation(time: object) -> int | None:
-    """Return the generation that a time belongs to by its size. [GEN-3]"""
+    """Return the generation of a time, by its size. [GEN-3]"""
     if isinstance(time, bool) or not isinstance(time, int | float):
         return None
     return 7 if time < MILLISECONDS else 8
 
 
 def time_breach(field: str, time: object) -> Breach | None:
-    """Check the form of a time that was written just now. [GEN-1] [GEN-2]"""
+    """Check the form of a time that the application has just written. [GEN-1] [GEN-2]"""
     if generation(time) is None:
         return Breach("GEN-2", f"a number in {field}", repr(time), f"$.{field}")
     if generation(time) == 7 and isinstance(time, int):
@@ -229,7 +229,7 @@ def time_breach(field: str, time: object) -> Breach | None:
 
 
 def schema_breaches(job: Any, file: str, part: str) -> Iterator[Breach]:
-    """Find what a part of a schema does not allow, under the ids that its comments name."""
+    """Yield the breaches of a part of a schema, with the ids that its comments name."""
     shape = None
     if file == "payload" and isinstance(job, dict):
         shape = hash((part, *_shape(job)))
@@ -239,7 +239,7 @@ def schema_breaches(job: Any, file: str, part: str) -> Iterator[Breach]:
     for error in _validator(file, part).iter_errors(job):
         rule, *also = _rules_of(error)
         message = error.message if len(error.message) <= 160 else error.message[:157] + "..."
-        expected = f"what schema/{file}.json says"
+        expected = f"a value that schema/{file}.json allows"
         breach = Breach(rule, expected, message, error.json_path, tuple(also))
         if breach not in seen:
             seen.add(breach)
@@ -249,7 +249,7 @@ def schema_breaches(job: Any, file: str, part: str) -> Iterator[Breach]:
 
 
 def _shape(job: dict[str, Any]) -> tuple[object, ...]:
-    """Return all that the schema looks at, so that jobs of a kind are validated once."""
+    """Return all properties that the schema examines, so that similar jobs are validated once."""
     return tuple((name, _kind(name, value)) for name, value in job.items())
 
 
@@ -286,7 +286,7 @@ def backtrace_problem(job: dict[str, Any]) -> Breach | None:
 
 
 def changed(before: dict[str, Any], after: dict[str, Any], owned: frozenset[str]) -> list[str]:
-    """Return the fields, apart from those owned, that did not come through as they were."""
+    """Return the fields that differ, apart from those in `owned`."""
     names = [*before, *(name for name in after if name not in before)]
     missing = object()
     return [
@@ -326,19 +326,19 @@ def _number(spelled: str) -> tuple[str, str] | None:
 
 
 def _rules_of(error: Any) -> list[str]:
-    """Return the ids in the comment next to what failed, or next above it."""
-    found: Any = error.schema
-    while not (isinstance(found, dict) and _RULE.search(found.get("$comment", ""))):
+    """Return the ids in the comment at the failed part of the schema, or at the nearest above."""
+    part: Any = error.schema
+    while not (isinstance(part, dict) and _RULE.search(part.get("$comment", ""))):
         error = error.parent
         if error is None:
             return ["PAY-1"]
-        found = error.schema
-    return _RULE.findall(found["$comment"])
+        part = error.schema
+    return _RULE.findall(part["$comment"])
 
 
 @cache
 def _validator(file: str, part: str) -> Any:
-    from jsonschema import Draft202012Validator  # an extra
+    from jsonschema import Draft202012Validator  # an optional dependency
 
     whole = schema(file)
     bare = {name: whole[name] for name in ("$schema", "$id", "$defs")}

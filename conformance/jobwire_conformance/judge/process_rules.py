@@ -1,4 +1,4 @@
-"""How processes show themselves: heartbeat, work records, counters, signals, states, metrics."""
+"""Rules for heartbeats, work records, counters, signals, iteration states and metrics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobwire_conformance.judge import payloads
 from jobwire_conformance.judge.ledger import Finding
 from jobwire_conformance.judge.stream import JudgeContext, Step, Unit
 
-__all__ = ["Presence"]
+__all__ = ["ProcessRules"]
 
 _IDENTITY = re.compile(r".+:\d+:[0-9a-f]{12}", re.DOTALL)
 _STAT = re.compile(r"stat:(?:processed|failed)(?::(.*))?")
@@ -22,24 +22,25 @@ _SIGNALS = (b"TSTP", b"TERM", b"TTIN", b"INT")
 _OLD_INFO = frozenset(
     ["hostname", "started_at", "pid", "tag", "concurrency", "queues", "labels", "identity"]
 )
-_LATEST_BEAT = 15.0  # seconds; 10 are asked for, and machines are busy
-_LINK = 2.0
-_DAY = 157_680_000
+_LATEST_BEAT = 15.0  # seconds; the requirement says 10, and machines are busy
+_LINK = 2.0  # seconds between commands that belong together
+_FIVE_YEARS = 157_680_000  # seconds
 
 
-class Presence:
-    """Checks of what is not about one payload."""
+class ProcessRules:
+    """The rules for processes and their own keys."""
 
     def __init__(self, context: JudgeContext) -> None:
         self._context = context
         self._ledger = context.ledger
         self._beats: dict[str, float] = {}
-        self._asked: dict[str, bool] = {}  # identity: a signal was asked for since the last beat
-        self._records: dict[str, set[str]] = {}  # identity: the keys its work records are under
-        self._steps: dict[str, Step] = {}  # identity: its latest beat
+        # All by identity.
+        self._asked: dict[str, bool] = {}  # True after a read of signals since the last heartbeat
+        self._records: dict[str, set[str]] = {}  # suffixes of the keys of its work records
+        self._steps: dict[str, Step] = {}  # its latest heartbeat
 
     def look(self, unit: Unit) -> None:
-        """Judge what was carried out as one."""
+        """Judge commands that were executed together."""
         context = self._context
         for step in unit.steps:
             if not step.worked or len(step.words) < 2:
@@ -74,12 +75,14 @@ class Presence:
                     self._histogram(step, key)
 
     def end(self, *, cleanly: bool) -> None:
-        """Judge what has to be done by now."""
+        """Judge the requirements for the end of a process."""
         for identity in self._beats if cleanly else ():
             expected = f"SREM processes {identity} before a clean end"
             record = self._steps[identity].record
             self._ledger.accuse(
-                Finding("BEAT-7", expected, "it stays registered", record, doubtful=True)
+                Finding(
+                    "BEAT-7", expected, "a process that stays registered", record, doubtful=True
+                )
             )
 
     # -- heartbeat
@@ -90,14 +93,14 @@ class Presence:
         texts = {_text(name): _text(value) for name, value in fields.items()}
         expires = _argument(context, unit, "EXPIRE", identity)
         named = any(
-            each.name == "SADD"
-            and context.key(each.words[1]) == "processes"
-            and identity in [_text(word) for word in each.words[2:]]
-            for each in unit.steps
+            other.name == "SADD"
+            and context.key(other.words[1]) == "processes"
+            and identity in [_text(word) for word in other.words[2:]]
+            for other in unit.steps
         )
         expected = f"SADD processes, HSET {identity} and EXPIRE {identity} 60 in one transaction"
         if not unit.atomic:
-            seen = "an HSET apart"
+            seen = "an HSET outside the transaction"
         elif not named:
             seen = "no SADD processes"
         else:
@@ -107,12 +110,16 @@ class Presence:
         if last is not None:
             pause = context.now - last
             self._judge(
-                "BEAT-2", pause < _LATEST_BEAT, step, "a beat every 10 s", f"after {pause:.1f} s"
+                "BEAT-2",
+                pause < _LATEST_BEAT,
+                step,
+                "a heartbeat every 10 s",
+                f"a heartbeat after {pause:.1f} s",
             )
             asked = self._asked.get(identity, False) or _argument_any(
                 context, unit, "RPOP", f"{identity}-signals"
             )
-            expected, seen = f"RPOP {identity}-signals at each beat", "a beat without"
+            expected, seen = f"RPOP {identity}-signals at each heartbeat", "a heartbeat without it"
             self._judge("SIG-4", asked, step, expected, seen)
         self._asked[identity] = False
         self._beats[identity] = context.now
@@ -123,7 +130,7 @@ class Presence:
             self._ledger.others = True
         else:
             self._ledger.sidekiq.add(sidekiq)
-        # What Sidekiq itself writes differs by release, and is as good.
+        # Sidekiq's own fields differ by release, and all of them are right.
         self._schema(
             "BEAT-3", step, texts, "identity-hash", "written" if not sidekiq else "sidekiq"
         )
@@ -132,10 +139,11 @@ class Presence:
         else:
             self._schema("BEAT-4", step, info, "process-info", "reader" if sidekiq else "written")
             same = info.get("identity") == identity
-            self._judge("BEAT-6", same, step, f"info with identity {identity}", "another one")
+            expected, seen = f"info with identity {identity}", f"identity {info.get('identity')!r}"
+            self._judge("BEAT-6", same, step, expected, seen)
         if last is not None and not sidekiq:
             both = self._records.get(identity, set())
-            expected = ":work and :workers rewritten at each beat"
+            expected = ":work and :workers rewritten at each heartbeat"
             good = both >= {":work", ":workers"}
             self._judge("BEAT-5", good, step, expected, f"only {sorted(both) or 'none'}")
         self._records[identity] = set()
@@ -147,30 +155,30 @@ class Presence:
             expected = "<host>:<pid>:<12 lower-case hex digits>"
             self._judge("BEAT-6", good, step, expected, identity)
             if not any(
-                each.name in ("HSET", "HMSET") and self._context.key(each.words[1]) == identity
-                for each in unit.steps
+                other.name in ("HSET", "HMSET") and self._context.key(other.words[1]) == identity
+                for other in unit.steps
             ):
                 expected = f"SADD processes and HSET {identity} in one transaction"
-                self._judge("BEAT-1", False, step, expected, "an SADD apart")
+                self._judge("BEAT-1", False, step, expected, "an SADD outside the transaction")
 
     def _left(self, step: Step, unit: Unit) -> None:
         context = self._context
         for word in step.words[2:]:
             identity = _text(word)
             if self._beats.pop(identity, None) is None:
-                continue  # pruned, after somebody else
-            expected, seen = f"UNLINK {identity}:work", "work records that stay for a minute"
+                continue  # this process prunes another one
+            expected, seen = f"UNLINK {identity}:work", "work records that stay for 60 s"
             if not any(
-                each.name in ("UNLINK", "DEL")
-                and any(context.key(w).startswith(f"{identity}:work") for w in each.words[1:])
-                for each in unit.steps
+                other.name in ("UNLINK", "DEL")
+                and any(context.key(w).startswith(f"{identity}:work") for w in other.words[1:])
+                for other in unit.steps
             ):
                 context.expect("unlink", identity, _LINK, "BEAT-7", step, expected, seen)
             else:
                 self._ledger.exercise("BEAT-7")
 
     def gone(self, step: Step) -> None:
-        """Keys were deleted: note whose work records they were."""
+        """Note the deletion of work records."""
         for word in step.words[1:]:
             key = self._context.key(word)
             for suffix in (":work", ":workers"):
@@ -183,12 +191,19 @@ class Presence:
         context = self._context
         identity, _, suffix = key.rpartition(":")
         wiped = any(
-            each.name in ("UNLINK", "DEL") and key in [context.key(word) for word in each.words[1:]]
-            for each in unit.steps
+            other.name in ("UNLINK", "DEL")
+            and key in [context.key(word) for word in other.words[1:]]
+            for other in unit.steps
         )
         expected = f"UNLINK, HSET and EXPIRE 60 of {key} in one transaction"
         expires = _argument(context, unit, "EXPIRE", key)
-        seen = "in pieces" if not unit.atomic else "no UNLINK" if not wiped else f"EXPIRE {expires}"
+        seen = (
+            "separate commands"
+            if not unit.atomic
+            else "no UNLINK"
+            if not wiped
+            else f"EXPIRE {expires}"
+        )
         good = unit.atomic and wiped and expires == "60"
         self._judge("BEAT-5", good, step, expected, seen)
         self._records.setdefault(identity, set()).add(f":{suffix}")
@@ -234,14 +249,16 @@ class Presence:
         if date is None:
             self._ledger.exercise("STAT-1")
             today = _today(context.now)
-            if not any(context.key(each.words[1]) == f"{key}:{today}" for each in unit.steps):
-                expected, seen = f"the same for {key}:{today}, the date of UTC", "the total alone"
+            if not any(context.key(other.words[1]) == f"{key}:{today}" for other in unit.steps):
+                expected = f"the same for {key}:{today}, with the date in UTC"
+                seen = "only the total"
                 context.expect("date", key, _LINK, "STAT-2", step, expected, seen)
             return
         days = {_today(context.now - 60), _today(context.now)}
-        self._judge("STAT-2", date in days, step, f"the date of UTC, {_today(context.now)}", date)
+        expected = f"the date in UTC, {_today(context.now)}"
+        self._judge("STAT-2", date in days, step, expected, date)
         context.promises.keep("date", key.removesuffix(f":{date}"))
-        self._lasting(step, key, _DAY, "STAT-2")
+        self._lasting(step, key, _FIVE_YEARS, "STAT-2")
 
     def _metric(self, step: Step, key: str) -> None:
         good = _BUCKET.fullmatch(key) and len(step.words) > 2
@@ -275,15 +292,15 @@ class Presence:
         good = value.isdigit() and int(value) < payloads.MILLISECONDS
         self._judge("ITER-7", good, step, "integer seconds", value)
         has_cursor = any(
-            each.name == "HSETNX" and each.words[2:3] == [b"c"] and each is not step
-            for each in unit.steps
+            other.name == "HSETNX" and other.words[2:3] == [b"c"] and other is not step
+            for other in unit.steps
         )
         self._judge("ITER-9", has_cursor, step, f"HSETNX {key} c null before it", "no cursor")
 
     # -- parts of judgements
 
     def _lasting(self, step: Step, key: str, seconds: int, rule: str) -> None:
-        """Ask for an EXPIRE, in the same transaction or soon behind it."""
+        """Expect an EXPIRE, in the same transaction or soon after it."""
         expected, seen = f"EXPIRE {key} {seconds}", "no such EXPIRE"
         token = f"{key} {seconds}"
         if self._context.promises.expects("expire", token):
@@ -301,12 +318,12 @@ class Presence:
 
 
 def step_words(step: Step) -> list[str]:
-    """Return the words of a short command, to be shown."""
+    """Return the first words of a command, as text for people."""
     return [_text(word)[:40] for word in step.words[:8]]
 
 
 def _sidekiq(info: dict[str, Any] | None) -> int | None:
-    """Return the release that a process of genuine Sidekiq says it is. [BEAT-4]"""
+    """Return the major release of a process of genuine Sidekiq. [BEAT-4]"""
     if info is None:
         return None
     version = info.get("version")
@@ -317,15 +334,15 @@ def _sidekiq(info: dict[str, Any] | None) -> int | None:
 
 
 def _argument(context: JudgeContext, unit: Unit, name: str, key: str) -> str | None:
-    """Return the word after the key of such a command in the unit."""
-    for each in unit.steps:
-        if each.name == name and len(each.words) > 2 and context.key(each.words[1]) == key:
-            return _text(each.words[2])
+    """Return the word after the key, in the unit's command with this name and key."""
+    for step in unit.steps:
+        if step.name == name and len(step.words) > 2 and context.key(step.words[1]) == key:
+            return _text(step.words[2])
     return None
 
 
 def _argument_any(context: JudgeContext, unit: Unit, name: str, key: str) -> bool:
-    return any(each.name == name and context.key(each.words[1]) == key for each in unit.steps)
+    return any(step.name == name and context.key(step.words[1]) == key for step in unit.steps)
 
 
 def _today(at: float) -> str:

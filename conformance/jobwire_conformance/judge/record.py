@@ -1,4 +1,4 @@
-"""One command and its answer, as a judge sees them."""
+"""One command and its reply, as input of the judge."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ _SHOWN = 72  # characters of a word in a finding
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One command and its answer.
+    """One command and its reply.
 
     Attributes:
-        sequence: Counted from 1 in the order in which commands came.
-        connection: Counted from 1.
-        words: The command.
-        at: When it was over, Unix seconds.
-        reply: What the server answered, decoded; `Refusal` for an error; None also where no answer
-            came.
-        seconds: How long the answer took, or until the connection was given up.
-        answered: Whether an answer came.
-        process: Who sent it, where that is known.
+        sequence: Number of the command in the order of arrival, from 1.
+        connection: Number of the connection, from 1.
+        words: Name and arguments.
+        at: Time of the reply, Unix seconds.
+        reply: The decoded reply; `Refusal` for an error; None also if no reply came.
+        seconds: Time until the reply, or until the connection ended.
+        answered: True if a reply came.
+        process: Name of the process that sent it; None if unknown.
     """
 
     sequence: int
@@ -45,16 +44,16 @@ class Record:
 
     @property
     def sent(self) -> float:
-        """When it came, Unix seconds."""
+        """Time of arrival, Unix seconds."""
         return self.at - self.seconds
 
     @property
     def worked(self) -> bool:
-        """Whether the server did not refuse it."""
+        """True if the server executed it."""
         return self.answered and not isinstance(self.reply, Refusal)
 
     def wire(self) -> list[str]:
-        """Return the first six words, for people: long ones shortened."""
+        """Return the first six words for people, with long words shortened."""
         words = [_short(word) for word in self.words[:6]]
         if (left := len(self.words) - 6) > 0:
             words[-1] += f" ... {left} more"
@@ -62,7 +61,7 @@ class Record:
 
 
 def decoded(frame: bytes | None) -> Any:
-    """Return what an answer says; None if that cannot be told."""
+    """Return the value of a reply; None if it cannot be decoded."""
     if frame is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""From commands to what the server carried out: transactions, scripts, and what is still due."""
+"""Executed commands: transactions, scripts, and commands that must still follow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class Step(NamedTuple):
-    """One command that was carried out; one inside a script stands under the script's record."""
+    """One executed command. A command inside a script has the record of the script."""
 
     record: Record
     name: str
@@ -42,54 +42,54 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class Unit:
-    """Commands that were carried out as one: a transaction, a script, or a single one."""
+    """Commands that were executed together: a transaction, a script, or a single command."""
 
     steps: list[Step]
     atomic: bool = False
 
 
 class Promises:
-    """What has to follow within some time."""
+    """Commands that must follow within some time."""
 
     def __init__(self) -> None:
         self._due: dict[tuple[str, str], list[tuple[float, Finding]]] = {}
 
-    def expect(self, kind: str, what: str, finding: Finding, until: float) -> None:
-        """A finding, unless what it misses comes in time."""
-        self._due.setdefault((kind, what), []).append((until, finding))
+    def expect(self, kind: str, name: str, finding: Finding, until: float) -> None:
+        """Expect a command until a time; if it does not come, the finding holds."""
+        self._due.setdefault((kind, name), []).append((until, finding))
 
-    def expects(self, kind: str, what: str) -> bool:
-        """Return whether it is still to come."""
-        return (kind, what) in self._due
+    def expects(self, kind: str, name: str) -> bool:
+        """Return whether this command is still expected."""
+        return (kind, name) in self._due
 
-    def keep(self, kind: str, what: str) -> None:
-        """Here it comes."""
-        self._due.pop((kind, what), None)
+    def keep(self, kind: str, name: str) -> None:
+        """Note that the expected command has come."""
+        self._due.pop((kind, name), None)
 
     def overdue(self, now: float) -> Iterator[Finding]:
-        """Return, once, what did not come."""
+        """Yield and forget the findings of commands that did not come in time."""
         for token, entries in [*self._due.items()]:
             late = [finding for until, finding in entries if until < now]
             if late:
                 yield from late
-                rest = [entry for entry in entries if entry[0] >= now]
-                if rest:
-                    self._due[token] = rest
+                waiting = [entry for entry in entries if entry[0] >= now]
+                if waiting:
+                    self._due[token] = waiting
                 else:
                     del self._due[token]
 
 
 @dataclass(slots=True)
 class JudgeContext:
-    """What all checks share.
+    """State that all rules share.
 
     Attributes:
-        ledger: Where findings go.
-        memory: What the application has read.
-        promises: What has to follow.
-        namespace: Before every key.
-        now: Time of the latest command.
-        registered: Queues that the application has named in `queues`.
+        ledger: The findings.
+        memory: The payloads that the application has read.
+        promises: The commands that must follow.
+        namespace: Prefix of every key.
+        now: Time of the latest command, Unix seconds.
+        registered: Queues that the application has added to `queues`.
     """
 
     ledger: Ledger
@@ -100,16 +100,16 @@ class JudgeContext:
     registered: set[str] = field(default_factory=set)
 
     def key(self, word: bytes) -> str:
-        """Return a key as the specification names it."""
+        """Return a key without the namespace."""
         return word.decode("utf-8", "surrogateescape").removeprefix(self.namespace)
 
     def expect(
-        self, kind: str, what: str, seconds: float, rule: str, step: Step, expected: str, seen: str
+        self, kind: str, name: str, seconds: float, rule: str, step: Step, expected: str, seen: str
     ) -> None:
-        """Count a look at a rule that is kept by what follows."""
+        """Count an examination of a rule that a later command must meet."""
         self.ledger.exercise(rule)
         self.promises.expect(
-            kind, what, Finding(rule, expected, seen, step.record), self.now + seconds
+            kind, name, Finding(rule, expected, seen, step.record), self.now + seconds
         )
 
 
@@ -126,7 +126,7 @@ class Script(NamedTuple):
 
 
 def script_call(words: Sequence[bytes]) -> Script | None:
-    """Return what EVAL or EVALSHA calls; None for other commands and broken ones."""
+    """Return the call of EVAL or EVALSHA; None for other commands and malformed ones."""
     sha = script_sha(words)
     if sha is None:
         return None
@@ -150,12 +150,12 @@ def _known() -> dict[str, str]:
 
 
 def canonical(sha: str) -> str | None:
-    """Return the name of one of the specification's own scripts."""
+    """Return the name of a script of the specification; None for other scripts."""
     return _known().get(sha)
 
 
 def effects(record: Record, script: Script) -> list[Step]:
-    """Return the writes of payloads that a known script makes, as commands."""
+    """Return the payload writes of a known script, as commands."""
     keys, args = script.keys, script.arguments
     steps: list[Step] = []
 

@@ -1,5 +1,6 @@
-"""Explore an implementation: random steps, judged by a model of the protocol.
+"""Random examples, judged by a model of the protocol, and shrunk to a case.
 
-`actions` and `model` say what may be done and what must be seen after it, as steps of ordinary
-cases; `machine` has Hypothesis choose; `trial` plays; `found` makes a case of what failed.
+`actions` and `model` define the possible acts and the expected states, as steps of ordinary cases.
+`machine` lets Hypothesis choose the acts, `trial` plays them, and `shrunk_case` turns a failure
+into a case.
 """

@@ -1,4 +1,4 @@
-"""What can be done to an implementation, as data."""
+"""The acts of an example, as data."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ __all__ = ["Act", "Impossible"]
 
 
 class Impossible(Exception):
-    """An act makes no sense as things are: a gate is opened that nobody waits at."""
+    """An act is not possible in the current state, like the opening of a gate without a job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One thing to do.
+    """One act.
 
     Attributes:
-        verb: A method of `Model`.
-        given: Its arguments, JSON values.
+        verb: Name of a method of `Model`, without the underscore.
+        given: Arguments of the method, JSON values.
     """
 
     verb: str
@@ -28,5 +28,5 @@ class Act:
 
     @property
     def key(self) -> str:
-        """A text that equal acts have in common, and others not: -0.0 is not 0.0."""
+        """A text that is equal for equal acts only. -0.0 and 0.0 differ."""
         return json.dumps([self.verb, self.given], sort_keys=True)

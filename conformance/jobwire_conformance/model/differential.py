@@ -1,4 +1,7 @@
-"""The same steps on two implementations: where they differ is where a specification has holes."""
+"""The comparison of two implementations that play the same acts.
+
+A difference may be a gap in the specification.
+"""
 
 from __future__ import annotations
 
@@ -15,29 +18,21 @@ from jobwire_conformance.sandbox.sandbox import Sandbox
 
 __all__ = ["Difference", "Differential"]
 
-_OWN = frozenset(["jid", *TIMES, "error_backtrace"])  # of which only the form may be compared
+_OWN = frozenset(["jid", *TIMES, "error_backtrace"])  # fields whose form alone is comparable
 
 
 @dataclass(slots=True)
 class Difference:
-    """Something that two implementations did not do alike.
+    """One difference between two implementations."""
 
-    Attributes:
-        what: Where it shows.
-        one: What the first one has.
-        other: What the second one has.
-        acts: The first example in which it was seen.
-        times: In how many.
-    """
-
-    what: str
-    one: str
-    other: str
-    acts: Sequence[Act]
-    times: int = 1
+    what: str  # the place of the difference
+    one: str  # the value of the first implementation
+    other: str  # the value of the second one
+    acts: Sequence[Act]  # the first example that showed it
+    times: int = 1  # number of examples that showed it
 
     def as_data(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return the difference as JSON data."""
         example = [{"verb": act.verb, **act.given} for act in self.acts]
         seen = {"what": self.what, "one": self.one, "other": self.other}
         return {**seen, "times": self.times, "example": example}
@@ -45,45 +40,45 @@ class Difference:
 
 @dataclass(slots=True)
 class Differential:
-    """Compares what is left in Redis by two implementations that did the same.
+    """Compares the states of Redis after two implementations have played the same acts.
 
     Attributes:
-        one: The implementation that is explored; it has just played the example.
-        other: The other one.
+        one: The implementation under test, which has just played the example.
+        other: The other implementation.
     """
 
     one: Trial
     other: Trial
-    _found: dict[tuple[str, str, str], Difference] = field(default_factory=dict)
+    _differences: dict[tuple[str, str, str], Difference] = field(default_factory=dict)
 
     @property
-    def found(self) -> list[Difference]:
-        """All differences, the frequent ones first."""
-        return sorted(self._found.values(), key=lambda each: -each.times)
+    def differences(self) -> list[Difference]:
+        """All differences, in the order of their frequency."""
+        return sorted(self._differences.values(), key=lambda difference: -difference.times)
 
     def compare(self, acts: Sequence[Act]) -> None:
-        """Have the other one do the same, and compare."""
+        """Play the acts with the other implementation, and compare."""
         if self.other.known(acts):
             return
         failure = self.other.play(acts)
         if failure is not None:
             self._add(failure.requirement, "holds", failure.message, acts)
             return
-        one, other = _left(self.one.sandbox), _left(self.other.sandbox)
-        for what in sorted({*one, *other}):
-            if one.get(what) != other.get(what):
-                self._add(what, one.get(what, "nothing"), other.get(what, "nothing"), acts)
+        one, other = _state(self.one.sandbox), _state(self.other.sandbox)
+        for place in sorted({*one, *other}):
+            if one.get(place) != other.get(place):
+                self._add(place, one.get(place, "nothing"), other.get(place, "nothing"), acts)
 
-    def _add(self, what: str, one: str, other: str, acts: Sequence[Act]) -> None:
-        key = what, one, other
-        if key in self._found:
-            self._found[key].times += 1
+    def _add(self, place: str, one: str, other: str, acts: Sequence[Act]) -> None:
+        key = place, one, other
+        if key in self._differences:
+            self._differences[key].times += 1
         else:
-            self._found[key] = Difference(what, one, other, [*acts])
+            self._differences[key] = Difference(place, one, other, [*acts])
 
 
-def _left(sandbox: Sandbox) -> dict[str, str]:
-    """Return what is where, with ids and times by their form only."""
+def _state(sandbox: Sandbox) -> dict[str, str]:
+    """Return the values in Redis by place. Ids and times are reduced to their form."""
     return dict(_described(sandbox))
 
 
@@ -99,10 +94,10 @@ def _described(sandbox: Sandbox) -> Iterator[tuple[str, str]]:
 
 
 def _payloads(key: str, texts: Sequence[bytes]) -> Iterator[tuple[str, str]]:
-    # By what they are about, for neither order nor bytes need be the same.
-    found = sorted((_comparable(text) for text in texts), key=json.dumps)
-    yield f"jobs in {key}", str(len(found))
-    for fields in found:
+    # Sorted by content, because neither order nor bytes need be equal.
+    jobs = sorted((_comparable(text) for text in texts), key=json.dumps)
+    yield f"jobs in {key}", str(len(jobs))
+    for fields in jobs:
         for name, value in fields.items():
             yield f"{name!r} of {fields.get('args')} in {key}", value
 
@@ -111,7 +106,7 @@ def _comparable(text: bytes) -> Mapping[str, str]:
     try:
         spelt = members(text.decode())
     except ValueError:
-        return {"": "no JSON object"}
+        return {"": "not a JSON object"}
     return {
         name: f"a {value.kind}" if name in _OWN else value.raw
         for name, value in sorted(spelt.items())

@@ -1,4 +1,4 @@
-"""Explore an implementation: many examples, and the smallest one that fails, as a case."""
+"""The exploration of an implementation: many examples, and a case of the smallest failing one."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from jobwire_conformance.wire.faults import Rule
 __all__ = ["REPLAYS", "Explored", "Options", "explore"]
 
 REPLAYS = 5
-"""How often what was found is replayed, without Hypothesis."""
+"""Number of replays of a failing example, without Hypothesis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to explore.
+    """The options of an exploration.
 
     Attributes:
-        examples: How many.
-        steps: Acts in one example, at most.
-        seed: Of the choice; None for the one that is always the same.
-        shrinks: How many examples are played, at most, to make a failing one smaller.
-        patience: Seconds until something that has to happen must have.
-        program: Of the servers; None for the first one that there is.
-        directory: Where the case is written.
-        excused: Requirements that the implementation is known not to meet.
+        examples: Number of examples.
+        steps: Largest number of acts in one example.
+        seed: Seed of the examples; None for the same examples in every run.
+        shrinks: Largest number of examples to play to shrink a failing one.
+        patience: Longest wait for an expected event, in seconds.
+        program: Program of the servers; None for the first one on PATH.
+        directory: Directory for the case.
+        excused: Requirements of declared deviations, which are not checked.
     """
 
     examples: int = 50
@@ -61,22 +61,22 @@ class Options:
 
 @dataclass(slots=True)
 class Explored:
-    """What came of it.
+    """The result of an exploration.
 
     Attributes:
-        config: Of the implementation.
-        options: How.
-        versions: Name to version: suite, hypothesis, implementation, server.
-        examples: How many were played, those that made a failing one smaller too.
-        inconclusive: How many of them said nothing, for they took too long.
-        checked: Requirement to how often a check of it was made.
-        spent: Verb of a step to how often and seconds.
-        seconds: All in all.
-        failure: What failed in the smallest example.
-        steps: Of its case, without the check.
-        path: Of its case.
-        failed: In how many replays it failed again.
-        differences: Between this and another implementation.
+        config: Settings of the implementation.
+        options: Options of the exploration.
+        versions: Versions by name: suite, hypothesis, implementation, server.
+        examples: Number of played examples, including those for shrinking.
+        inconclusive: Number of examples without a result, because they took too long.
+        checked: Number of checks by requirement.
+        spent: Number and seconds of the steps by verb.
+        seconds: Time of the whole exploration.
+        failure: The failure in the smallest failing example; None without a failure.
+        steps: Steps of its case, without the check.
+        path: Path of its case.
+        failed: Number of replays that failed again.
+        differences: Differences from the second implementation.
     """
 
     config: Config
@@ -94,14 +94,14 @@ class Explored:
     differences: Sequence[Difference] = ()
 
     def step_ms(self, *, processes: bool) -> float:
-        """Return milliseconds a step; with or without those that start and end processes."""
+        """Return milliseconds a step, with or without steps that start and end processes."""
         left_out = frozenset() if processes else _PROCESSES
         chosen = [spent for verb, spent in self.spent.items() if verb not in left_out]
         count = sum(times for times, _ in chosen)
         return 1000 * sum(seconds for _, seconds in chosen) / count if count else 0.0
 
     def as_data(self) -> dict[str, Any]:
-        """Return everything, for programs."""
+        """Return the result as JSON data."""
         data: dict[str, Any] = {
             "explored": 1,
             "implementation": self.config.name,
@@ -131,7 +131,7 @@ class Explored:
                 "failed": self.failed,
                 "flaky": self.failed < REPLAYS,
             }
-        data["differences"] = [each.as_data() for each in self.differences]
+        data["differences"] = [difference.as_data() for difference in self.differences]
         return data
 
 
@@ -143,7 +143,7 @@ class _Fails(AssertionError):
 
 
 class _Stop(BaseException):
-    """Something is in the way of all examples; no example, for Hypothesis."""
+    """An error ends the exploration. Hypothesis must not treat it as a failing example."""
 
     def __init__(self, error: ConformError) -> None:
         super().__init__(str(error))
@@ -151,11 +151,11 @@ class _Stop(BaseException):
 
 
 class _Enough(BaseException):
-    """An example was made smaller for long enough; no example, for Hypothesis."""
+    """The limit of shrinking is reached. Hypothesis must not treat it as a failing example."""
 
 
 class _Search:
-    """What Hypothesis calls, with a limit to how long it may take to make an example smaller."""
+    """Plays the examples of Hypothesis, and limits the number of examples for shrinking."""
 
     def __init__(self, trial: Trial, options: Options, other: Differential | None) -> None:
         self._trial = trial
@@ -177,13 +177,13 @@ class _Search:
             raise _Stop(error) from None
         if failure is None:
             return
-        enough = acts[: failure.act + 1]
-        if self.smallest is None or _size(enough) <= _size(self.smallest[0]):
-            self.smallest = [*enough], failure
+        needed = acts[: failure.act + 1]
+        if self.smallest is None or _size(needed) <= _size(self.smallest[0]):
+            self.smallest = [*needed], failure
         raise _Fails(failure.message)
 
     def shrunk(self) -> tuple[list[Act], Failure] | None:
-        """Return the smallest example, without the acts and values that it does not need."""
+        """Return the smallest failing example, without needless acts and values."""
         if self.smallest is None:
             return None
         fewer = shrunk_case.fewer(*self.smallest, self._trial.play)
@@ -205,14 +205,14 @@ def explore(
     """Explore an implementation.
 
     Args:
-        config: Of the implementation.
-        options: How.
-        rewrites: Mistakes that every process is to make.
-        other: Another implementation to do the same with, to see where it does otherwise.
-        says: Is told what goes on.
+        config: Settings of the implementation.
+        options: Options of the exploration.
+        rewrites: Mistakes that every process makes.
+        other: Settings of a second implementation, for a comparison.
+        says: Called with lines about the progress.
 
     Raises:
-        ConformError: It cannot be done; see there.
+        ConformError: The exploration cannot be finished.
     """
     result = Explored(config, options)
     began = time.monotonic()
@@ -237,27 +237,27 @@ def explore(
         except _Stop as stop:
             raise stop.error from None
         if search.smallest is not None:
-            says("found something; leaving out what it does not need")
+            says("found a failure; shrinking the example")
         shrunk = search.shrunk()
         result.versions = _versions(sandbox)
         result.examples, result.inconclusive = trial.examples, trial.inconclusive
         result.checked, result.spent = trial.checked, trial.spent
         if differential is not None:
-            result.differences = differential.found
+            result.differences = differential.differences
     if shrunk is not None:
         acts, result.failure = shrunk
-        says(f"replaying it {REPLAYS} times")
+        says(f"replaying the failure {REPLAYS} times")
         _keep(acts, result.failure, shared, options, rewrites, result)
     result.seconds = time.monotonic() - began
     return result
 
 
 def _hunt(config: Config, options: Options, search: _Search) -> None:
-    """Have Hypothesis play examples until one fails, and then smaller ones."""
+    """Have Hypothesis play examples until one fails, and then shrink it."""
     factory = machine(config.claims, search.play, options.excused)
     if options.seed is not None:
         factory = hypothesis.seed(options.seed)(factory)
-    # What was seen is kept, whatever ends it; the replays say how often it happens.
+    # `search` keeps the smallest failing example; the replays show how often it fails.
     with suppress(_Fails, _Enough, hypothesis.errors.Flaky):
         run_state_machine_as_test(
             factory,
@@ -284,7 +284,7 @@ def _keep(
     rewrites: Sequence[Rule],
     result: Explored,
 ) -> None:
-    """Write the case, replay it, and write it again with what came of that."""
+    """Write the case, replay it, and write it again with the result of the replays."""
     case = shrunk_case.as_case(acts, failure, config)
     path = shrunk_case.write(case, options.directory)
     replays = replay(
@@ -298,8 +298,8 @@ def _keep(
         rewrites=rewrites,
     )
     result.failed = sum(
-        any(v.requirement == failure.requirement and not v.finding.ok for v in each.verdicts)
-        for each in replays
+        any(v.requirement == failure.requirement and not v.finding.ok for v in replayed.verdicts)
+        for replayed in replays
     )
     result.steps = [step for step in case["steps"] if "check" not in step]
     result.path = shrunk_case.write(
@@ -308,15 +308,15 @@ def _keep(
 
 
 def _shared(config: Config, other: Config) -> Config:
-    """Return the settings with the claims that both make."""
+    """Return the settings with the claims of both implementations."""
     return replace(config, claims=[claim for claim in config.claims if claim in other.claims])
 
 
 def _versions(sandbox: Sandbox) -> dict[str, str]:
     name, version = sandbox.server()
-    found = {"suite": suite_version(), "hypothesis": hypothesis.__version__, name: version}
+    versions = {"suite": suite_version(), "hypothesis": hypothesis.__version__, name: version}
     if sandbox.config.driver is not None:
         if not sandbox.driver.version:
             sandbox.driver.hello()
-        found[sandbox.config.name] = sandbox.driver.version
-    return found
+        versions[sandbox.config.name] = sandbox.driver.version
+    return versions

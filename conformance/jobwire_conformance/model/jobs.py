@@ -1,4 +1,4 @@
-"""A job as the model knows it: what of it must not change, and what happens to it next."""
+"""A job in the model: its constant parts, and its next state."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ SPELLINGS: Mapping[str, Mapping[str, Any]] = {
     "escaped": {"ensure_ascii": True, "separators": (",", ":")},
     "spaced": {"ensure_ascii": False, "separators": (" , ", " : ")},
 }
-"""Ways to write the same JSON; a reader takes all of them. [PAY-1]"""
+"""Spellings of the same JSON. A reader accepts all of them. [PAY-1]"""
 
-_LIMIT = 25  # retries of a job that says `true` [RETRY-1]
+_LIMIT = 25  # retries of a job with `retry` true [RETRY-1]
 
 
 @dataclass(slots=True, eq=False)
@@ -27,18 +27,18 @@ class Job:
 
     Attributes:
         jid: Its id, or the variable that holds it in braces.
-        kind: Class, without `Jobwire`.
-        args: As given.
+        kind: Name of the class without `Jobwire`.
+        args: Arguments.
         queue: Bare name of the queue.
-        fields: That no transition owns.
-        retry: The field of that name.
-        count: `retry_count`; None before the first failure.
-        failed_at: If it was there from the beginning; it never changes. [RETRY-2]
-        aged: Seconds by which the times in the payload were made older since it failed first.
+        fields: Fields that no transition owns.
+        retry: The field `retry`.
+        count: The field `retry_count`; None before the first failure.
+        failed_at: The field `failed_at` of the seed, which never changes. [RETRY-2]
+        aged: Seconds by which the times in the payload were made older since its first failure.
         raw: The exact text; None if a client wrote it.
-        due: Seconds from now until it is to be promoted.
-        began: How often it has begun.
-        ended: How often it has ended well.
+        due: Seconds from now until its promotion.
+        began: Number of starts.
+        ended: Number of successful ends.
     """
 
     jid: str
@@ -68,7 +68,7 @@ class Job:
         return self.jid
 
     def run(self) -> Fate:
-        """Run it to its end; say where it goes. [RETRY-1] [RETRY-2] [RETRY-5]"""
+        """Run the job to its end; return its fate. [RETRY-1] [RETRY-2] [RETRY-5]"""
         self.began += 1
         if not self._fails():
             self.ended += 1
@@ -86,22 +86,22 @@ class Job:
 
     @property
     def message(self) -> str | None:
-        """What it fails with, if that is certain."""
+        """The message of its failure; None if it is not certain."""
         return str(self.args[0]) if self.kind == "Fail" else None
 
     def payload(self) -> dict[str, Any]:
         """Return the payload of a job that is seeded."""
-        found: dict[str, Any] = {
+        payload: dict[str, Any] = {
             "class": self.class_,
             "args": self.args,
             "jid": self.jid,
             "queue": self.queue,
         }
-        found |= {"retry": self.retry, "created_at": 1700000000.5, **self.fields}
+        payload |= {"retry": self.retry, "created_at": 1700000000.5, **self.fields}
         if self.count is not None:
-            found |= {"retry_count": self.count, "failed_at": self.failed_at}
-            found |= {"error_message": "old", "error_class": "Old"}
-        return found
+            payload |= {"retry_count": self.count, "failed_at": self.failed_at}
+            payload |= {"error_message": "old", "error_class": "Old"}
+        return payload
 
 
 def spelt(payload: Mapping[str, Any], spelling: str) -> str:

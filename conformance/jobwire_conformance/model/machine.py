@@ -1,4 +1,4 @@
-"""The rules by which Hypothesis chooses what to do next; they read the model and nothing else."""
+"""The rules by which Hypothesis chooses the next act. They read only the model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jobwire_conformance.model.pools import LONE, deep, fields, texts, values
 
 __all__ = ["machine"]
 
-_MOST = 8  # jobs at a time: with more of them an example only takes longer
+_MOST = 8  # jobs at a time; more jobs would only make an example longer
 _queue = st.sampled_from(QUEUES)
 _args = st.lists(values(), min_size=1, max_size=3)
 _delays = st.sampled_from((1000.0, 2000.0, 5000.0, -60.0))
@@ -28,7 +28,7 @@ _FAULTS = (
         for error in ("OOM", "READONLY", "LOADING", "MISCONF", "NOREPLICAS")
     ),
 )
-_PLACES = (1, 2, 3, 4)  # which command it is that the wire fails at
+_PLACES = (1, 2, 3, 4)  # number of the command at which the connection fails
 _INVALID: Sequence[tuple[dict[str, Any], str]] = (
     ({"args": []}, "PUSH-4"),
     ({"class": "JobwireEcho"}, "PUSH-4"),
@@ -43,7 +43,7 @@ _failed = st.sampled_from((1700000000.5, 1700000000123, 1700000000.0))
 
 
 class _Machine(RuleBasedStateMachine):
-    """One example. What it has chosen is played once it is complete."""
+    """One example. It is played after all its acts are chosen."""
 
     model: Model
     acts: list[Act]
@@ -67,7 +67,7 @@ class _Machine(RuleBasedStateMachine):
         return kind, data.draw(_arguments(kind))
 
     def _later(self, data: st.DataObject) -> dict[str, float]:
-        """Draw whether a job is for later, and when."""
+        """Draw a delay for a job, or no delay."""
         if self._claims("client/scheduled") and data.draw(st.booleans()):
             return {"delay": data.draw(_delays)}
         return {}
@@ -101,7 +101,7 @@ class _Machine(RuleBasedStateMachine):
             job, broken = drawn
             self._do("refused", job=job, rule=broken)
 
-    # -- the suite's own hand
+    # -- acts of the suite itself
 
     @precondition(lambda self: self._claims("worker/core") and self._room())
     @rule(
@@ -112,16 +112,16 @@ class _Machine(RuleBasedStateMachine):
     )
     def seed(self, data: st.DataObject, queue: str, fields: dict[str, Any], spelling: str) -> None:
         kind, args = self._kind(data)
-        more: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if self._claims("scheduler/core") and data.draw(st.sampled_from((False, False, True))):
-            more["place"] = data.draw(st.sampled_from(("schedule", "retry")))
-            more["delay"] = data.draw(_delays)
+            options["place"] = data.draw(st.sampled_from(("schedule", "retry")))
+            options["delay"] = data.draw(_delays)
         elif kind in ("Fail", "Flaky"):
-            more["retry"] = data.draw(st.sampled_from((True, True, True, False, 0, 1, 3)))
-            if more["retry"] is True and (count := data.draw(_counts)) is not None:
-                more |= {"count": count, "failed_at": data.draw(_failed)}
+            options["retry"] = data.draw(st.sampled_from((True, True, True, False, 0, 1, 3)))
+            if options["retry"] is True and (count := data.draw(_counts)) is not None:
+                options |= {"count": count, "failed_at": data.draw(_failed)}
         common = {"kind": kind, "args": args, "queue": queue, "fields": fields}
-        self._do("seed", **common, spelling=spelling, **more)
+        self._do("seed", **common, spelling=spelling, **options)
 
     @precondition(lambda self: self._claims("scheduler/core") and self.model.waits)
     @rule(name=st.sampled_from(("schedule", "retry")), seconds=_warps)
@@ -130,7 +130,7 @@ class _Machine(RuleBasedStateMachine):
 
     # -- workers
 
-    # Two rules that do the same: workers are to be there in most examples, not in some.
+    # Two equal rules, so that most examples have workers.
 
     @precondition(lambda self: self._claims("worker/core") and self.model.stirs)
     @rule(data=st.data())
@@ -176,9 +176,9 @@ def machine(
     """Return a machine for an implementation.
 
     Args:
-        claims: Of the implementation: they decide which rules there are.
-        play: Gets each complete example; raises an error if it fails.
-        excused: Requirements that it is known not to meet.
+        claims: Claims of the implementation, which decide on the possible acts.
+        play: Plays a complete example, and raises an error if it fails.
+        excused: Requirements of declared deviations, which are not checked.
     """
 
     class Machine(_Machine):
@@ -187,7 +187,7 @@ def machine(
             self.model, self.acts = Model(claims, excused), []
 
         def teardown(self) -> None:
-            # An example that Hypothesis gives up half way is none.
+            # Do not play an incomplete example, which Hypothesis has given up.
             if sys.exc_info()[0] is None:
                 play(self.acts)
 

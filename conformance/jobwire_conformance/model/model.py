@@ -1,7 +1,7 @@
-"""The abstract model: what is where, and for each act the steps of a case that do and judge it.
+"""The abstract model: the place of each job, and the steps that perform and check each act.
 
-It knows nothing but what it was told to do: no answer and no key of the system under test. So
-every example is a case, and is the same one for every implementation.
+It depends only on the acts, not on answers or keys of the system under test. Therefore every
+example is a case, and it is the same case for every implementation.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ QUEUES = ("default", "low", "a:\u00e9")
 _IDLE = "idle"  # the queue of a worker that only promotes
 _PAST = 60.0  # seconds
 _WARP = 500_000.0  # seconds: more than the longest delay before a retry
-_GRACE = 1.0  # seconds; whole ones, for that is all that some can be told
-_STARTED = 12  # jobs whose order is looked at, at most
+_GRACE = 1.0  # seconds; a whole number, because some implementations accept no other
+_STARTED = 12  # largest number of jobs whose order is checked
 _APART = 100.0  # seconds between due times, so that their order is certain
 
-# What is wrong if a place does not hold what it has to, by who acted last.
+# The requirements that are broken if a place holds the wrong jobs, by the last act.
 _PLACES: Mapping[str, Mapping[str, Sequence[str]]] = {
     "push": {"queue": ("PUSH-1",), "schedule": ("SCHED-1",)},
     "bulk": {"queue": ("BULK-5",), "schedule": ("BULK-5",)},
@@ -44,11 +44,11 @@ _PLACES: Mapping[str, Mapping[str, Sequence[str]]] = {
 
 
 class Model:
-    """What has to be true after the acts so far.
+    """The expected state after the acts so far.
 
     Args:
-        claims: Of the implementation: what it does not claim is neither done nor judged.
-        excused: Requirements that it is known not to meet: nothing is said of them.
+        claims: Claims of the implementation. The model only performs and checks claimed behaviour.
+        excused: Requirements of declared deviations, which are not checked.
     """
 
     def __init__(self, claims: Collection[str], excused: Collection[str] = ()) -> None:
@@ -70,39 +70,39 @@ class Model:
         self._failed = 0
         self._counted = True
 
-    # -- what may be done
+    # -- possible acts
 
     def claims(self, *wanted: str) -> bool:
-        """Whether all these are claimed."""
+        """Return whether all these claims are made."""
         return self._claims.issuperset(wanted)
 
     @property
     def jobs(self) -> int:
-        """How many jobs are somewhere."""
+        """Number of jobs in all places."""
         places = [*self._queues.values(), *self._sets.values()]
         return sum(map(len, places)) + (self.held is not None) + (self.limbo is not None)
 
     @property
     def kinds(self) -> Sequence[str]:
-        """Which jobs can be judged."""
+        """Kinds of jobs that can be checked."""
         failing = ("Fail", "Flaky") if self.claims("worker/retry") else ()
         return ("Echo", *failing, "Gate") if self.claims("worker/core") else ("Echo",)
 
     @property
     def waits(self) -> bool:
-        """Whether time has anything to do."""
+        """True if a job waits for its time."""
         return bool(self._sets["schedule"] or self._sets["retry"])
 
     @property
     def stirs(self) -> bool:
-        """Whether there is a worker, or something for one to do."""
+        """True if a worker runs, or a job waits for one."""
         return self.worker is not None or self.jobs > 0
 
     def apply(self, act: Act) -> list[Step]:
-        """Do an act; return the steps that do it, and the checks after it.
+        """Apply an act to the model; return the steps that perform and check it.
 
         Raises:
-            Impossible: It makes no sense now; nothing has changed.
+            Impossible: The act is not possible now; the model stays unchanged.
         """
         before = copy.deepcopy(self.__dict__)
         self._touched = []
@@ -140,7 +140,7 @@ class Model:
     ) -> Iterator[Step | None]:
         self._numbers += 1
         name = f"b{self._numbers}"
-        jobs = [Job(f"{{{name}_{index}}}", kind, each, queue) for index, each in enumerate(args)]
+        jobs = [Job(f"{{{name}_{index}}}", kind, one, queue) for index, one in enumerate(args)]
         if delay is not None:
             self._hold_time(delay)
         options = {"class": jobs[0].class_, "queue": queue}
@@ -168,8 +168,8 @@ class Model:
     def _disturbed(
         self, *, args: list[Any], fault: Mapping[str, Any], nth: int
     ) -> Iterator[Step | None]:
-        """A push in which the wire fails; what it says of itself has to be true. [PUSH-8]"""
-        # Nobody serves that queue, so that whatever is in it is of this push.
+        """Push during a fault of the connection, and check that the outcome is true. [PUSH-8]"""
+        # No worker serves this queue, so that it only holds the job of this push.
         self._numbers += 1
         queue = f"f{self._numbers}"
         yield {"fault": "driver", "match": {"cmd": "*", "nth": nth}, **fault}
@@ -179,7 +179,7 @@ class Model:
         yield from self._look("push")
 
     def _doubtful(self, *, args: list[Any]) -> Iterator[Step | None]:
-        """A push that may be refused or not; what it says of itself has to be true. [PUSH-8]"""
+        """Push a job that may be refused, and check that the outcome is true. [PUSH-8]"""
         self._numbers += 1
         queue = f"f{self._numbers}"
         yield {"push": {"class": "JobwireEcho", "args": args, "queue": queue}}
@@ -187,11 +187,11 @@ class Model:
         yield from self._look("push")
 
     def _asked(self, job: Job) -> dict[str, Any]:
-        found = {"class": job.class_, "args": job.args, "queue": job.queue}
-        return found | {**job.fields}
+        request = {"class": job.class_, "args": job.args, "queue": job.queue}
+        return request | {**job.fields}
 
     def _put(self, job: Job, place: str, cause: str, *, last: bool = True) -> Iterator[Step | None]:
-        """A job comes to a place; of several, everything is looked at after the last."""
+        """Put a job into a place, and check all places after the last job of several."""
         if place == "queue":
             self._queues.setdefault(job.queue, []).insert(0, job)
         else:
@@ -215,27 +215,27 @@ class Model:
             yield from self._written(job, list=f"queue:{job.queue}", index=0)
 
     def _written(self, job: Job, **where: Any) -> Iterator[Step | None]:
-        """What a client has written is what it was given, told by what could be wrong with it."""
+        """Check the payload of a client, with one check for each requirement at risk."""
         yield from self._carried(job, **where)
         for rule in _at_stake(job):
             given = {"args": job.args, **job.fields}
             yield self._check((rule,), **where, payload=_about(rule, given))
 
     def _carried(self, job: Job, **where: Any) -> Iterator[Step | None]:
-        """The fields are all there; what became of their values is a matter of its own."""
+        """Check that all fields are present. Their values have other checks."""
         if job.fields:
             there = {name: {"$": "any"} for name in job.fields}
             yield self._check(("PAY-7",), **where, payload=there)
             yield self._check(("PAY-13",), **where, payload=_RESERVED)
 
     def _intact(self, job: Job, **where: Any) -> Iterator[Step | None]:
-        """A transition has kept what it does not own. [PAY-7]"""
+        """Check that a transition has kept the fields that it does not own. [PAY-7]"""
         yield from self._carried(job, **where)
         for rule in (*_at_stake(job), "PAY-7"):
             intact = {"class": job.class_, "args": job.args, **job.fields}
             yield self._check((rule,), **where, payload=_about(rule, intact))
 
-    # -- the suite's own hand
+    # -- acts of the suite itself
 
     def _seed(
         self,
@@ -294,7 +294,7 @@ class Model:
         queues = [*QUEUES] if serve else [_IDLE]
         yield {"start": self.worker, "queues": queues, "grace": _GRACE}
         if self.limbo is not None:
-            # It is found and run again; what it waits for is there only once it does.
+            # The worker recovers the job and runs it again; its gate opens only after that.
             job, self.limbo, self._in_order = self.limbo, None, False
             job.began += 1
             yield {"await": f"began({job.jid}) == {job.began}"}
@@ -320,7 +320,7 @@ class Model:
         yield self._check(("SIG-1",), that=f"exit({worker}) == 0", within=20)
         job, self.held = self.held, None
         if job is not None:
-            # Some count what they interrupt: that is a matter of its own. [STAT-1]
+            # Some implementations count interrupted jobs; another check covers that. [STAT-1]
             self._counted = False
             self._queues.setdefault(job.queue, []).append(job)
             if job.raw is not None and job.count is None and job.began == 1:
@@ -342,7 +342,7 @@ class Model:
     def _kill(self) -> Iterator[Step | None]:
         worker = self._running()
         if self.held is not None and not self.claims("worker/reliable"):
-            raise Impossible  # it may be lost (LW-1), or not
+            raise Impossible  # the job may be lost (LW-1) or not
         self._counted = False
         self.worker, self.serves = None, False
         yield {"kill": worker}
@@ -357,10 +357,10 @@ class Model:
             raise Impossible
         return self.worker
 
-    # -- what follows by itself
+    # -- reactions of workers
 
     def _work(self) -> Iterator[Step | None]:
-        """The worker does what there is to do; then everything is looked at."""
+        """Have the worker run all possible jobs, then check all places."""
         self._promote()
         while self.held is None and (job := self._next()) is not None:
             self._ran.append(job)
@@ -384,7 +384,7 @@ class Model:
         yield from self._look("work")
 
     def _promoted(self) -> Iterator[Step | None]:
-        """A scheduler without executors does what there is to do."""
+        """Have a scheduler without executors promote due jobs, then check them."""
         if self.worker is None or self.serves or not (moved := self._due()):
             return
         self._promote()
@@ -406,8 +406,8 @@ class Model:
         yield from self._look("work")
 
     def _due(self) -> list[Job]:
-        found = [*self._sets["schedule"], *self._sets["retry"]]
-        return [job for job in found if job.due <= 0]
+        waiting = [*self._sets["schedule"], *self._sets["retry"]]
+        return [job for job in waiting if job.due <= 0]
 
     def _promote(self) -> None:
         if not (due := self._due()):
@@ -417,12 +417,12 @@ class Model:
         together = [*due, *(job for jobs in self._queues.values() for job in jobs)]
         if len(together) > 1:
             if any(job.kind == "Gate" for job in together):
-                raise Impossible  # who comes before it, and who has to wait, is open
+                raise Impossible  # the order of the other jobs and this one is not certain
             self._in_order = self._in_order and not self.serves
         for job in due:
-            for found in (self._sets["schedule"], self._sets["retry"]):
-                if job in found:
-                    found.remove(job)
+            for waiting in (self._sets["schedule"], self._sets["retry"]):
+                if job in waiting:
+                    waiting.remove(job)
             if len(due) > 1:
                 self._unsorted.add(job.queue)
             job.raw = None
@@ -433,16 +433,16 @@ class Model:
             if waiting := self._queues.get(queue):
                 if queue in self._unsorted:
                     if any(job.kind == "Gate" for job in waiting) and len(waiting) > 1:
-                        raise Impossible  # who is first, and so who is behind it, is open
+                        raise Impossible  # it is not certain which jobs come before this one
                     self._in_order = False
                 return waiting.pop()
         self._unsorted.clear()
         return None
 
-    # -- what is looked at
+    # -- checks
 
     def _judged(self) -> Iterator[Step | None]:
-        """What became of the jobs that ran."""
+        """Check the fates of the jobs that ran."""
         for job, fate in self._touched:
             done = f"performed({job.jid}) == {job.ended} and began({job.jid}) == {job.began}"
             yield self._check(("EXEC-1",), that=done)
@@ -480,27 +480,27 @@ class Model:
         yield from self._intact(job, zset="retry")
 
     def _look(self, cause: str) -> Iterator[Step | None]:
-        """Every job is in its place, and nothing else is anywhere."""
+        """Check that each place holds exactly its jobs."""
         rules = _PLACES[cause]
         for queue, jobs in self._queues.items():
-            found: dict[str, Any] = {"list": f"queue:{queue}", "len": len(jobs)}
+            expected: dict[str, Any] = {"list": f"queue:{queue}", "len": len(jobs)}
             if queue not in self._unsorted:
-                found["jids"] = [job.same for job in jobs]
-            yield self._check(rules["queue"], **found)
+                expected["jids"] = [job.same for job in jobs]
+            yield self._check(rules["queue"], **expected)
         for name, jobs in self._sets.items():
             if name not in rules:
                 continue
-            found = {"zset": name, "len": len(jobs)}
+            expected = {"zset": name, "len": len(jobs)}
             if name == "schedule":
-                found["jids"] = [job.same for job in jobs]
-            yield self._check(rules[name], **found)
+                expected["jids"] = [job.same for job in jobs]
+            yield self._check(rules[name], **expected)
         yield self._check(("KEY-5",), grammar=True)
 
     def _judges(self, rule: str) -> bool:
         return rule not in self._excused and bool(self._claims.intersection(_claims_of(rule)))
 
     def _check(self, rules: Sequence[str], **parts: Any) -> Step | None:
-        """Return a check of the first of these requirements that is claimed, if one is."""
+        """Return a check of the first claimed requirement; None if none of them is claimed."""
         for rule in rules:
             if self._judges(rule):
                 return {"check": rule, **parts}
@@ -520,20 +520,20 @@ class Model:
         return self.serves and self.held is None and queue in QUEUES
 
     def _hold_time(self, delay: float) -> None:
-        # While a job is held, nothing tells when the scheduler is through.
+        # While a job is held, nothing shows that the scheduler has finished.
         if delay <= 0 and (self.held is not None or not self.claims("scheduler/core")):
             raise Impossible
 
     def _free(self, delay: float) -> float:
-        """Return a time that is at some distance from all others."""
+        """Return a time near the given one, at a distance from all other times."""
         taken = [job.due for job in [*self._sets["schedule"], *self._sets["retry"]]]
-        while any(abs(delay - each) < _APART for each in taken):
+        while any(abs(delay - due) < _APART for due in taken):
             delay += _APART if delay > 0 else -_APART
         return delay
 
     def _insert(self, job: Job, place: str = "schedule") -> None:
         self._sets[place].append(job)
-        self._sets[place].sort(key=lambda each: each.due)
+        self._sets[place].sort(key=lambda waiting: waiting.due)
 
 
 _ABSENT = {"$": "absent"}
@@ -546,15 +546,15 @@ def script(
     """Return the steps of each act; see `Model`.
 
     Raises:
-        Impossible: One of them makes no sense after those before it.
+        Impossible: An act is not possible after the acts before it.
     """
     model = Model(claims, excused)
     return [model.apply(act) for act in acts]
 
 
 def _claims_of(rule: str) -> Collection[str]:
-    found = data.requirements().get(rule)
-    return () if found is None or found.retired else found.claims
+    requirement = data.requirements().get(rule)
+    return () if requirement is None or requirement.retired else requirement.claims
 
 
 def _now(seconds: float) -> str:
@@ -562,34 +562,34 @@ def _now(seconds: float) -> str:
 
 
 def _older(time: float | int, seconds: float) -> float | int:
-    """Return a time of a payload that was made older, in its own unit. [GEN-3]"""
+    """Return an earlier time, in the unit of the given one. [GEN-3]"""
     return time - int(seconds * 1000) if isinstance(time, int) else time - seconds
 
 
 def _at_stake(job: Job) -> list[str]:
-    """Return the requirements that a job whose values have changed is at odds with."""
+    """Return the requirements that a change of the job's values would break."""
     scalars = [*_scalars([job.args, dict(job.fields)])]
     rules = [rule for rule, holds in _STAKES.items() if any(map(holds, scalars))]
     return rules or ["PAY-2"]
 
 
 def _about(rule: str, value: Any) -> Any:
-    """Return a value in which numbers that a requirement does not speak of may be any."""
+    """Return a matcher for a value that accepts any number of another requirement's type."""
     if isinstance(value, Mapping):
-        return {name: _about(rule, each) for name, each in value.items()}
+        return {name: _about(rule, part) for name, part in value.items()}
     if isinstance(value, list):
-        return [_about(rule, each) for each in value]
+        return [_about(rule, part) for part in value]
     other = rule in _STAKES and not _STAKES[rule](value)
     return {"$": "any"} if other and any(holds(value) for holds in _STAKES.values()) else value
 
 
 def _scalars(value: Any) -> Iterator[Any]:
     if isinstance(value, Mapping):
-        for each in value.values():
-            yield from _scalars(each)
+        for part in value.values():
+            yield from _scalars(part)
     elif isinstance(value, list):
-        for each in value:
-            yield from _scalars(each)
+        for part in value:
+            yield from _scalars(part)
     else:
         yield value
 

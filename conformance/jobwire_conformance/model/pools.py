@@ -1,4 +1,4 @@
-"""Values to push and to seed, with the awkward ones much more often than chance would have them."""
+"""Values to push and to seed, with a large share of values that often cause trouble."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 __all__ = ["BOUNDARIES", "LONE", "SHARE", "deep", "fields", "texts", "values"]
 
 SHARE = 0.4
-"""How many of the values, at every depth, come from `BOUNDARIES`."""
+"""Share of the values, at every depth, that come from `BOUNDARIES`."""
 
-_DEEPEST = 98  # levels that an argument may nest: the payload and `args` are two more [PAY-3]
+_DEEPEST = 98  # levels of an argument; the payload and `args` are two more levels [PAY-3]
 
 
 def deep(levels: int) -> Any:
-    """Return that many arrays, each in the next."""
-    found: list[Any] = []
+    """Return an array that is nested to this number of levels."""
+    nested: list[Any] = []
     for _ in range(levels - 1):
-        found = [found]
-    return found
+        nested = [nested]
+    return nested
 
 
 BOUNDARIES: Sequence[Any] = (
@@ -34,7 +34,7 @@ BOUNDARIES: Sequence[Any] = (
     -(2**63) - 1,
     2**64,
     10**30,
-    # Floats whose spelling gives away who has read them as something else. [PAY-6]
+    # Floats whose spelling shows a reader that converts them. [PAY-6]
     1.0,
     -0.0,
     1e16,
@@ -43,7 +43,7 @@ BOUNDARIES: Sequence[Any] = (
     5e-324,
     1.7976931348623157e308,
     0.1,
-    # Text: nothing, NUL, what JSON escapes and what it does not, pairs of surrogates. [PAY-2]
+    # Text: empty, NUL, characters with and without JSON escapes, surrogate pairs. [PAY-2]
     "",
     "\x00",
     "a\x00b",
@@ -53,7 +53,7 @@ BOUNDARIES: Sequence[Any] = (
     "e\u0301 \u00e9",
     "9007199254740993",
     "null",
-    # Shapes: empty, deep, long names, names that look alike. [PAY-3] [PAY-8]
+    # Shapes: empty, deep, long names, similar names. [PAY-3] [PAY-8]
     [],
     {},
     [[]],
@@ -66,10 +66,10 @@ BOUNDARIES: Sequence[Any] = (
     {"1": 1, "01": 2, "1.0": 3},
     {"class": "JobwireFail", "jid": "none", "queue": "none", "retry": False},
 )
-"""Each is a value that some JSON library, some language or some port is known to change."""
+"""Values that some JSON libraries, languages or ports are known to change."""
 
 LONE = ("\ud800", "\udfff", "a\ud800b")
-"""Halves of surrogate pairs: no UTF-8 text can hold them, so a client may refuse them."""
+"""Halves of surrogate pairs. UTF-8 cannot encode them, so a client may refuse them."""
 
 _plain = st.one_of(
     st.integers(0, 9),
@@ -84,7 +84,7 @@ _TENTHS = 10
 
 @st.composite
 def values(draw: st.DrawFn, depth: int = 2) -> Any:
-    """Draw a JSON value; a plain one is what it is shrunk to."""
+    """Draw a JSON value. It shrinks to a plain one."""
     drawn = draw(st.sampled_from(range(_TENTHS)))
     if drawn >= _TENTHS * (1 - SHARE):
         return draw(_boundary)
@@ -97,7 +97,7 @@ def values(draw: st.DrawFn, depth: int = 2) -> Any:
 
 @st.composite
 def _inner(draw: st.DrawFn, depth: int) -> Any:
-    """Draw a part of a value: no array as deep as one may be, for that is for the outermost."""
+    """Draw a part of a value, but not the deepest array, which must be the whole argument."""
     return draw(values(depth - 1).filter(lambda value: value != deep(_DEEPEST)))
 
 
@@ -112,7 +112,7 @@ def texts(draw: st.DrawFn) -> str:
 
 @st.composite
 def fields(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw fields that no transition owns: unknown ones, and reserved ones. [PAY-7] [PAY-13]"""
+    """Draw fields that no transition owns: unknown and reserved ones. [PAY-7] [PAY-13]"""
     if draw(st.booleans()):
         return {}
     shallow = values().filter(lambda value: value != deep(_DEEPEST))

@@ -1,4 +1,4 @@
-"""Make a case of an example that failed: as few steps as will do, and the one check."""
+"""The case of a failing example, with few steps and one check."""
 
 from __future__ import annotations
 
@@ -22,49 +22,49 @@ _SINCE = "1.0"
 def fewer(
     acts: Sequence[Act], failure: Failure, play: Callable[[Sequence[Act]], Failure | None]
 ) -> tuple[list[Act], Failure]:
-    """Leave out every act without which the same requirement fails as well."""
-    left, at = [*acts[: failure.act + 1]], 0
-    while at < len(left):
-        without = left[:at] + left[at + 1 :]
+    """Leave out each act that the failure of the requirement does not need."""
+    kept, at = [*acts[: failure.act + 1]], 0
+    while at < len(kept):
+        without = kept[:at] + kept[at + 1 :]
         try:
-            found = play(without)
+            failed = play(without)
         except Impossible:
-            found = None
-        if found is not None and found.requirement == failure.requirement:
-            left, failure = without[: found.act + 1], found
+            failed = None
+        if failed is not None and failed.requirement == failure.requirement:
+            kept, failure = without[: failed.act + 1], failed
         else:
             at += 1
-    return left, failure
+    return kept, failure
 
 
 def simpler(
     acts: Sequence[Act], failure: Failure, play: Callable[[Sequence[Act]], Failure | None]
 ) -> tuple[list[Act], Failure]:
-    """Put simpler values in, one at a time, as long as the same requirement fails."""
-    left, at = [*acts], 0
-    while at < len(left):
-        for act in _simpler(left[at]):
-            instead = [*left[:at], act, *left[at + 1 :]]
+    """Replace values by simpler ones, one at a time, as long as the same requirement fails."""
+    kept, at = [*acts], 0
+    while at < len(kept):
+        for act in _simpler(kept[at]):
+            instead = [*kept[:at], act, *kept[at + 1 :]]
             try:
-                found = play(instead)
+                failed = play(instead)
             except Impossible:
                 continue
-            if found is not None and found.requirement == failure.requirement:
-                left, failure = instead[: found.act + 1], found
+            if failed is not None and failed.requirement == failure.requirement:
+                kept, failure = instead[: failed.act + 1], failed
                 break
         else:
             at += 1
-    return left, failure
+    return kept, failure
 
 
 def _simpler(act: Act) -> Iterator[Act]:
-    """Yield acts like this one, each with one value that is simpler, so that it comes to an end."""
+    """Yield copies of an act with one simpler value each. Repeated simplification ends."""
     for name, plain in _PLAIN.items():
         if name in act.given and act.given[name] != plain:
             yield Act(act.verb, {**act.given, name: plain})
     if "count" in act.given:
-        rest = {name: v for name, v in act.given.items() if name not in ("count", "failed_at")}
-        yield Act(act.verb, rest)
+        given = {name: v for name, v in act.given.items() if name not in ("count", "failed_at")}
+        yield Act(act.verb, given)
     if act.given.get("kind", "Echo") == "Echo":
         for args in _smaller(act.given.get("args", [])):
             if args and isinstance(args, list) and (act.verb != "bulk" or all(args)):
@@ -75,7 +75,10 @@ def _simpler(act: Act) -> Iterator[Act]:
 
 
 def _smaller(value: Any) -> Iterator[Any]:
-    """Yield simpler values: without a part, a part alone, with a simpler part; in the end 0."""
+    """Yield simpler values: a single part, the value without a part, or with a simpler part.
+
+    The simplest value is 0.
+    """
     if isinstance(value, Mapping):
         yield from (0, *value.values())
         for name in value:
@@ -98,9 +101,9 @@ _PLAIN = {"fields": {}, "queue": "default", "spelling": "compact", "retry": True
 
 
 def as_case(acts: Sequence[Act], failure: Failure, config: Config) -> dict[str, Any]:
-    """Return the case of an example: what was done, and the check that failed in the end.
+    """Return the case of an example: its steps, and the check that failed.
 
-    What was seeded before anything else was done is the seed of the case.
+    Seeds before all other steps become the seed of the case.
     """
     parts = script(acts, config.claims)[: failure.act + 1]
     done = [step for part in parts[:-1] for step in part if "check" not in step]
@@ -122,23 +125,23 @@ def as_case(acts: Sequence[Act], failure: Failure, config: Config) -> dict[str, 
 
 
 def _claims(requirement: str, config: Config, steps: Sequence[Step]) -> list[str]:
-    of = data.requirements()[requirement].claims
-    found = [claim for claim in config.claims if claim in of]
-    # Settling waits for members that are due only where somebody is to promote them.
+    counting = data.requirements()[requirement].claims
+    claims = [claim for claim in config.claims if claim in counting]
+    # The step `settle` waits for the promotion of due members only if a scheduler is claimed.
     promotes = any("warp" in step for step in steps) and "scheduler/core" in config.claims
-    return [*dict.fromkeys([*found, *(["scheduler/core"] if promotes else [])])]
+    return [*dict.fromkeys([*claims, *(["scheduler/core"] if promotes else [])])]
 
 
 def label(case: Mapping[str, Any], failed: int, times: int) -> dict[str, Any]:
-    """Return a case with what became of its replays in the title."""
+    """Return a case whose title holds the result of its replays."""
     requirement = case["title"].partition(" ")[0]
     flaky = "" if failed == times else "flaky, "
-    said = f"{requirement} holds (found by exploring; {flaky}failed in {failed}/{times} replays)"
-    return {**case, "title": said}
+    title = f"{requirement} holds (found by exploring; {flaky}failed in {failed}/{times} replays)"
+    return {**case, "title": title}
 
 
 def write(case: Mapping[str, Any], directory: Path) -> Path:
-    """Write a case to a file of its name; return where it is."""
+    """Write a case to a file with its name; return the path."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{case['case']}.json"
     lines = [f"  {json.dumps(name)}: {_spelt(value)}" for name, value in case.items()]
@@ -147,7 +150,7 @@ def write(case: Mapping[str, Any], directory: Path) -> Path:
 
 
 def _spelt(value: Any) -> str:
-    """Return a value as text; of a list of steps each on a line of its own."""
+    """Return a value as text. In a list of steps, each step has a line."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
-        return "[\n" + ",\n".join(f"    {json.dumps(each)}" for each in value) + "\n  ]"
+        return "[\n" + ",\n".join(f"    {json.dumps(step)}" for step in value) + "\n  ]"
     return json.dumps(value)

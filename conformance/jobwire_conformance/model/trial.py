@@ -1,4 +1,4 @@
-"""Play examples in a sandbox, and remember what came of each."""
+"""Examples played in a sandbox, each with its remembered result."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from jobwire_conformance.sandbox.sandbox import Sandbox
 
 __all__ = ["Failure", "Trial"]
 
-_FIRST_RETRY = 14.0  # seconds; a job that failed is due again after 15 [RETRY-4]
+_FIRST_RETRY = 14.0  # seconds; a failed job is due again after 15 s [RETRY-4]
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The first check of an example that did not hold.
+    """The first failed check of an example.
 
     Attributes:
-        act: Index of the act that it came after.
+        act: Index of the act before the check.
         check: The check.
-        message: What was expected and seen.
+        message: The expected and the seen value.
     """
 
     act: int
@@ -34,21 +34,22 @@ class Failure:
 
     @property
     def requirement(self) -> str:
-        """That it names."""
+        """Id of the requirement of the check."""
         return str(self.check["check"])
 
 
 @dataclass(slots=True)
 class Trial:
-    """Plays examples, each in the same sandbox, from nothing.
+    """Plays examples in one sandbox, which is empty at the start of each.
 
     Attributes:
-        sandbox: Where.
-        patience: Seconds until something that has to happen must have.
-        excused: Requirements that the implementation is known not to meet.
-        examples: How many were played.
-        spent: Verb to how often and to seconds.
-        inconclusive: Examples that took so long that retries came due by themselves.
+        sandbox: The sandbox to use.
+        patience: Longest wait for an expected event, in seconds.
+        excused: Requirements of declared deviations, which are not checked.
+        examples: Number of played examples.
+        spent: Number and seconds of the steps by verb.
+        inconclusive: Number of examples so slow that retries became due.
+        checked: Number of checks by requirement.
     """
 
     sandbox: Sandbox
@@ -61,15 +62,15 @@ class Trial:
     _known: dict[str, Failure | None] = field(default_factory=dict)
 
     def known(self, acts: Sequence[Act]) -> bool:
-        """Whether this example was played before."""
+        """Return whether this example was played before."""
         return _key(acts) in self._known
 
     def play(self, acts: Sequence[Act]) -> Failure | None:
-        """Return what fails in an example.
+        """Return the failure of an example; None if all its checks pass.
 
         Raises:
-            Impossible: An act makes no sense after those before it.
-            ConformError: Something is in the way of all examples.
+            Impossible: An act is not possible after the acts before it.
+            ConformError: An error that prevents all examples.
         """
         key = _key(acts)
         if key not in self._known:
@@ -94,7 +95,7 @@ class Trial:
                     if time.monotonic() - began > _FIRST_RETRY and _fails(acts):
                         self.inconclusive += 1
                         return None
-                    message = finding.message or f"could not be tried: {finding.blocked_by}"
+                    message = finding.message or f"blocked by {finding.blocked_by}"
                     return Failure(index, step, message)
         return None
 
@@ -105,7 +106,7 @@ class Trial:
 
 
 def _case() -> Case:
-    """Return the case that an example is not yet."""
+    """Return an empty case, which stands for the example."""
     return Case("explored", "", (), None, None, (), (), (), None)
 
 

@@ -1,1 +1,1 @@
-"""Mutants: planted mistakes that the suite must find."""
+"""Mutants, which test the suite itself, and the table of the checks that killed them."""

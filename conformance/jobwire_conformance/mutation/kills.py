@@ -1,8 +1,7 @@
-"""Which mutants the checks find: each is run, and the table of what killed it is made.
+"""The table of kills: runs of all mutants, and the checks that find each of them.
 
 A mutant is killed for a requirement if a check of that requirement fails. A check that is blocked
-by a step before it has said nothing, and kills nobody; neither does one that fails without the
-mutant, too.
+by an earlier step does not count, nor does a check that also fails without the mutant.
 """
 
 from __future__ import annotations
@@ -22,18 +21,22 @@ from jobwire_conformance.mutation.mutants import Mutant
 from jobwire_conformance.run import run
 from jobwire_conformance.run.verdicts import CaseVerdict
 
-__all__ = ["Fate", "Kill", "Table", "Tally", "kill", "obligations", "try_one"]
+__all__ = ["Fate", "Kill", "ObligationKills", "Table", "kill", "obligations", "try_one"]
 
 Fate = Literal["killed", "survived", "untouched", "unclaimed"]
-"""Killed: a check of the requirement failed. Survived: none did. Untouched: nothing passed that the
-mistake could be made in. Unclaimed: the implementation claims or offers nothing that it is about.
+"""The fate of a mutant.
+
+- `killed`: a check of the requirement failed
+- `survived`: no check of the requirement failed
+- `untouched`: no command or answer gave occasion for the mistake
+- `unclaimed`: no claim and no offer of the implementation concerns the mistake
 """
 
 _FAILED = frozenset(["fail", "warn", "info", "flaky"])
 
 
 class Kill(TypedDict):
-    """What became of a mutant, for one of the requirements that it breaks."""
+    """A row of the table: the fate of a mutant, for one of the requirements that it breaks."""
 
     mutant: str
     requirement: str
@@ -43,7 +46,7 @@ class Kill(TypedDict):
 
 
 class About(TypedDict):
-    """Whose mistakes they were."""
+    """The implementation into which the mutants were planted."""
 
     name: str
     version: str
@@ -63,8 +66,8 @@ class Table(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
-    """How it stands about an obligation: which mutants break it, and which of them live."""
+class ObligationKills:
+    """The mutants that break an obligation, killed and alive."""
 
     id: str
     killed: Sequence[str]
@@ -72,13 +75,13 @@ class Tally:
 
 
 Held = Callable[[Case, str], bool]
-"""Whether a check of a requirement passes without a mutant."""
+"""Returns whether a check of a requirement passes without a mutant."""
 
-_WHOLE = 20.0  # seconds of patience with which the times in cases are as they are written
+_FULL_PATIENCE_S = 20.0  # the patience at which the times in cases are not shortened
 
 
 class _Silent:
-    def waiting(self, case: Case, what: str) -> None:
+    def waiting(self, case: Case, event: str) -> None:
         pass
 
     def finished(self, case: Case, verdicts: Sequence[CaseVerdict], seconds: float) -> None:
@@ -95,17 +98,17 @@ def try_one(
     everything: bool = False,
     held: Held = lambda *_: True,
 ) -> tuple[list[Kill], run.Outcome | None]:
-    """Return what became of one mutant, and the run that says so.
+    """Run one mutant; return its fates and the outcome of the run.
 
     Args:
-        config: Of the implementation.
-        mutant: Its mistake.
-        cases: All that the suite has.
-        patience: Seconds until something that has to happen must have.
-        program: Of the servers.
-        everything: Run every case that checks one of its requirements, not only those that it
-            names.
-        held: What passes without it.
+        config: Settings of the implementation.
+        mutant: The mutant.
+        cases: All cases of the suite.
+        patience: Longest wait for an expected event, in seconds.
+        program: Program of the servers.
+        everything: True to run every case that checks one of its requirements, not only the cases
+            that the mutant names.
+        held: Returns whether a check passes without the mutant.
     """
     settings = mutant.on(config)
     chosen = _chosen(settings, mutant, cases, everything)
@@ -121,7 +124,7 @@ def try_one(
         rewrites=mutant.rules,
     )
     names = {case.name: case for case in chosen}
-    found = []
+    rows = []
     for id_ in mutant.kills:
         about = [verdict for verdict in outcome.verdicts if verdict.requirement == id_]
         by = sorted(
@@ -132,31 +135,31 @@ def try_one(
                 and (verdict.case not in names or held(names[verdict.case], id_))
             }
         )
-        said = "; ".join(str(error).partition("\n")[0] for error in outcome.errors)
-        if not by and not said:
+        remark = "; ".join(str(error).partition("\n")[0] for error in outcome.errors)
+        if not by and not remark:
             blocked = {v.finding.blocked_by for v in about if v.finding.blocked_by is not None}
-            said = "; ".join(f"blocked: {each}" for each in sorted(blocked))
+            remark = "; ".join(f"blocked: {problem}" for problem in sorted(blocked))
         fate: Fate = "killed" if by else "untouched" if mutant.untouched else "survived"
-        if not by and not about and not said:
-            fate, said = "unclaimed", ""
-        found.append(_kill(mutant, id_, fate, by, "" if by else said))
-    return found, outcome
+        if not by and not about and not remark:
+            fate, remark = "unclaimed", ""
+        rows.append(_kill(mutant, id_, fate, by, "" if by else remark))
+    return rows, outcome
 
 
 def _chosen(
     settings: Config, mutant: Mutant, cases: Sequence[Case], everything: bool
 ) -> list[Case]:
-    meant = [
+    wanted = [
         case
         for case in cases
         if case.name in mutant.cases or (everything and set(mutant.kills) & set(case.requirements))
     ]
-    return run.chosen(run.offered(meant, settings), settings.claims, settings.generation)
+    return run.chosen(run.offered(wanted, settings), settings.claims, settings.generation)
 
 
 def _patience(cases: Sequence[Case], usual: float) -> float:
-    """Return the patience for these cases: where they wait for something, all that they say."""
-    return max(usual, _WHOLE) if any(case.pace for case in cases) else usual
+    """Return the patience for these cases. Cases with a pace get the full patience."""
+    return max(usual, _FULL_PATIENCE_S) if any(case.pace for case in cases) else usual
 
 
 def control(
@@ -169,14 +172,14 @@ def control(
     sandboxes: int,
     everything: bool,
 ) -> Held:
-    """Run the cases of these mutants without them; return what passes."""
+    """Run the cases of these mutants without mutants; return a test for the checks that pass."""
     groups: dict[tuple[Generation, float], dict[str, Case]] = {}
-    for generation in dict.fromkeys(each.generation or config.generation for each in mutants):
+    for generation in dict.fromkeys(mutant.generation or config.generation for mutant in mutants):
         settings = replace(config, generation=generation)
         for mutant in mutants:
             if (mutant.generation or config.generation) == generation:
                 for case in _chosen(settings, mutant, cases, everything):
-                    # Beside a case that waits, others wait as well.
+                    # Cases with the full patience form a group of their own.
                     group = groups.setdefault((generation, _patience([case], patience)), {})
                     group[case.name] = case
     failed: set[tuple[str, str]] = set()
@@ -196,11 +199,11 @@ def control(
     return lambda case, id_: (case.name, id_) not in failed
 
 
-def _kill(mutant: Mutant, id_: str, fate: Fate, by: Sequence[str] = (), said: str = "") -> Kill:
-    found: Kill = {"mutant": mutant.name, "requirement": id_, "fate": fate, "by": [*by]}
-    if said:
-        found["said"] = said
-    return found
+def _kill(mutant: Mutant, id_: str, fate: Fate, by: Sequence[str] = (), remark: str = "") -> Kill:
+    row: Kill = {"mutant": mutant.name, "requirement": id_, "fate": fate, "by": [*by]}
+    if remark:
+        row["said"] = remark
+    return row
 
 
 def kill(
@@ -215,21 +218,21 @@ def kill(
     controlled: bool = True,
     tell: Callable[[Sequence[Kill], float], None] = lambda *_: None,
 ) -> Table:
-    """Run all these mutants; return the table.
+    """Run these mutants; return the table.
 
     Args:
-        config: Of the implementation.
-        mutants: Its mistakes.
-        cases: All that the suite has.
-        patience: Seconds until something that has to happen must have.
-        program: Of the servers.
-        sandboxes: How many mutants at a time.
-        everything: As of `try_one`.
-        controlled: Run the cases without a mutant first, to believe only what passes then.
-        tell: Told what became of each, and the seconds that it took; one at a time.
+        config: Settings of the implementation.
+        mutants: The mutants.
+        cases: All cases of the suite.
+        patience: Longest wait for an expected event, in seconds.
+        program: Program of the servers.
+        sandboxes: Number of mutants at a time.
+        everything: See `try_one`.
+        controlled: True to run the cases without mutants first, and to count only checks that pass.
+        tell: Called with the rows of each mutant and the seconds of its run, one call at a time.
 
     Raises:
-        ConformError: Something is in the way of all.
+        ConformError: An error that prevents all runs.
     """
     started, began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
     waiting: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
@@ -246,7 +249,7 @@ def kill(
             sandboxes=sandboxes,
             everything=everything,
         )
-    found: dict[str, list[Kill]] = {}
+    rows: dict[str, list[Kill]] = {}
     broken: list[BaseException] = []
     about: About = {"name": config.name, "version": "unknown"}
     server = ["unknown"]
@@ -269,11 +272,11 @@ def kill(
                     everything=everything,
                     held=held,
                 )
-            except BaseException as error:  # noqa: BLE001  nobody else would hear of it
+            except BaseException as error:  # noqa: BLE001  an exception in a thread would be lost
                 broken.append(error)
                 return
             with lock:
-                found[mutant.name] = kills
+                rows[mutant.name] = kills
                 if outcome is not None:
                     about["version"] = outcome.version or about["version"]
                     server[0] = " ".join(outcome.server)
@@ -295,18 +298,18 @@ def kill(
         "server": server[0],
         "started": started,
         "seconds": round(time.monotonic() - began, 1),
-        "mutants": [each for mutant in mutants for each in found[mutant.name]],
+        "mutants": [row for mutant in mutants for row in rows[mutant.name]],
     }
 
 
-def obligations(kills: Sequence[Kill]) -> Mapping[str, Tally]:
-    """Return how it stands about each obligation that can be seen."""
-    found = {}
+def obligations(kills: Sequence[Kill]) -> Mapping[str, ObligationKills]:
+    """Return the mutants of each obligation that can be observed from outside."""
+    by_id = {}
     for requirement in visible():
-        about = [each for each in kills if each["requirement"] == requirement.id]
-        found[requirement.id] = Tally(
+        rows = [row for row in kills if row["requirement"] == requirement.id]
+        by_id[requirement.id] = ObligationKills(
             requirement.id,
-            [each["mutant"] for each in about if each["fate"] == "killed"],
-            [each["mutant"] for each in about if each["fate"] != "killed"],
+            [row["mutant"] for row in rows if row["fate"] == "killed"],
+            [row["mutant"] for row in rows if row["fate"] != "killed"],
         )
-    return found
+    return by_id

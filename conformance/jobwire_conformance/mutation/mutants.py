@@ -1,8 +1,7 @@
-"""Mutants: mistakes put into what an implementation says, to see whether the checks notice.
+"""Mutants: mistakes planted into the traffic of an implementation to test the checks.
 
-They are made in what passes between it and the suite, so that they need no change to it: in its
-commands, in the server's answers, in the answers of its driver, in what it is told by variables
-and signals.
+The proxy and the sandbox make the mistakes, so the implementation stays unchanged. They alter its
+commands, the server's replies, the answers of its driver, its variables and its signals.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ class Mutant:
     """One mistake.
 
     Attributes:
-        name: Of the file.
-        kills: The requirements whose checks have to fail.
-        cases: Cases that are enough to see it.
-        generation: That it is about; None for any.
-        rules: What is done to the commands of every process.
-        garble: What is done to the answers of the driver.
-        environment: What driver and workers are told instead of what a case says.
-        signals: Signal to the one that workers take it for; empty if they ignore it.
-        made: Grows by one each time when the mistake was made in a command or an answer.
+        name: Name of the file.
+        kills: Ids of the requirements whose checks must fail.
+        cases: Names of cases that suffice to find it.
+        generation: The only generation to which it applies; None for all.
+        rules: Changes to the commands of every process.
+        garble: Change to the answers of the driver.
+        environment: Variables of driver and workers, in place of those of a case.
+        signals: The signal that workers get in place of each signal; empty for none.
+        made: Grows by one entry for each command or answer with the mistake.
     """
 
     name: str
@@ -55,14 +54,14 @@ class Mutant:
     made: list[None] = field(default_factory=list, compare=False, repr=False)
 
     def on(self, config: Config) -> Config:
-        """Return the settings of an implementation that has it."""
+        """Return the settings of an implementation with this mistake."""
         driver, worker = config.driver, config.worker
-        told = [f"{name}={value}" for name, value in self.environment.items()]
+        variables = [f"{name}={value}" for name, value in self.environment.items()]
         if driver is not None:
             garble = self.garble or driver.garble
-            driver = replace(driver, garble=garble, command=_told(told, driver.command))
+            driver = replace(driver, garble=garble, command=_with(variables, driver.command))
         if worker is not None:
-            command = _told(told, worker.command)
+            command = _with(variables, worker.command)
             worker = replace(worker, signals=self.signals, command=command)
         return replace(
             config, driver=driver, worker=worker, generation=self.generation or config.generation
@@ -70,40 +69,40 @@ class Mutant:
 
     @property
     def untouched(self) -> bool:
-        """Whether nothing that has passed so far gave occasion to make the mistake."""
+        """True if no command or answer so far gave occasion for the mistake."""
         return not (self.environment or self.signals or self.made)
 
 
-def _told(words: Sequence[str], command: Sequence[str]) -> Sequence[str]:
-    return ["env", *words, *command] if words else command
+def _with(variables: Sequence[str], command: Sequence[str]) -> Sequence[str]:
+    return ["env", *variables, *command] if variables else command
 
 
 def load(directory: Path | None = None) -> list[Mutant]:
     """Return all mutants.
 
     Raises:
-        SuiteFault: One is wrong.
+        SuiteFault: A mutant is wrong.
     """
     return [load_file(path) for path in data.named_files(directory or data.mutants_directory())]
 
 
 def named(name: str) -> Mutant:
-    """Return one mutant.
+    """Return the mutant with this name.
 
     Raises:
-        Usage: There is none of that name.
+        Usage: No mutant has this name.
     """
-    found = {mutant.name: mutant for mutant in load()}
-    if name not in found:
-        raise Usage(f"there is no mutant {name!r}; there are {', '.join(found)}")
-    return found[name]
+    by_name = {mutant.name: mutant for mutant in load()}
+    if name not in by_name:
+        raise Usage(f"unknown mutant {name!r}; expected one of {', '.join(by_name)}")
+    return by_name[name]
 
 
 def load_file(path: Path) -> Mutant:
-    """Return one mutant.
+    """Return the mutant of a file.
 
     Raises:
-        SuiteFault: It is wrong.
+        SuiteFault: The mutant is wrong.
     """
     try:
         raw = json.loads(path.read_bytes())
@@ -113,11 +112,13 @@ def load_file(path: Path) -> Mutant:
         place = "/".join(map(str, problem.absolute_path))
         raise SuiteFault(f"{path}: {place}: {problem.message[:300]}")
     if raw["mutant"] != path.stem:
-        raise SuiteFault(f"{path}: the file of {raw['mutant']!r} has to be named so")
+        raise SuiteFault(
+            f"{path}: a mutant named {raw['mutant']!r} must be in {raw['mutant']}.json"
+        )
     known = data.requirements()
     for id_ in raw["kills"]:
         if id_ not in known or known[id_].retired:
-            raise SuiteFault(f"{path}: {id_} is no requirement of SPEC.md, or was withdrawn")
+            raise SuiteFault(f"{path}: SPEC.md has no requirement {id_}, or it is withdrawn")
     made: list[None] = []
     try:
         return Mutant(
@@ -126,7 +127,7 @@ def load_file(path: Path) -> Mutant:
             tuple(raw["cases"]),
             generation=raw.get("generation"),
             rules=tuple(
-                _rule(each, made) for each in (raw, *raw.get("also", ())) if "match" in each
+                _rule(change, made) for change in (raw, *raw.get("also", ())) if "match" in change
             ),
             garble=_counted(_replaced(raw["answer"]["replace"]), made) if "answer" in raw else None,
             environment=raw.get("environment", {}),
@@ -147,10 +148,10 @@ def _rule(raw: Mapping[str, Any], made: list[None]) -> Rule:
         instead = _change(raw["rewrite"], match)
 
         def rewrite(words: Sequence[bytes]) -> Sequence[bytes]:
-            found = instead(words)
-            if list(found) != list(words):
+            changed = instead(words)
+            if list(changed) != list(words):
                 made.append(None)
-            return found
+            return changed
 
         action = Rewrite(rewrite)
     return Rule(
@@ -163,7 +164,7 @@ def _rule(raw: Mapping[str, Any], made: list[None]) -> Rule:
 
 
 def _fits(match: Mapping[str, Any]) -> Callable[[Sequence[bytes]], bool]:
-    """Return what says of a command's words whether a match is about it."""
+    """Return a test whether a command fits a match."""
     has_key = on_key(match.get("key", "*"))
     name = match.get("script")
     argument = re.compile(match["argument"].encode()) if "argument" in match else None
@@ -183,7 +184,7 @@ def _fits(match: Mapping[str, Any]) -> Callable[[Sequence[bytes]], bool]:
 def _change(
     rewrite: Mapping[str, Any], match: Mapping[str, Any]
 ) -> Callable[[Sequence[bytes]], Sequence[bytes]]:
-    """Return what makes other words of a command's."""
+    """Return a function that changes the words of a command."""
     if "words" in rewrite:
         words = [word.encode() for word in rewrite["words"]]
         return lambda _: words
@@ -195,7 +196,7 @@ def _change(
         text = data.scripts().get(name, b"")
         other = _replaced(rewrite["body"])(text)
         if other == text:
-            raise ValueError(f"lua/{name}.lua has nothing like {rewrite['body'][0]!r}")
+            raise ValueError(f"lua/{name}.lua does not match {rewrite['body'][0]!r}")
         return lambda words: [b"EVAL", other, *words[2:]]
     change = _replaced(rewrite["replace"])
     return lambda words: [words[0], *map(change, words[1:])]
@@ -208,9 +209,9 @@ def _replaced(pair: Sequence[str]) -> Callable[[bytes], bytes]:
 
 def _counted(change: Callable[[bytes], bytes], made: list[None]) -> Callable[[bytes], bytes]:
     def counted(text: bytes) -> bytes:
-        found = change(text)
-        if found != text:
+        changed = change(text)
+        if changed != text:
             made.append(None)
-        return found
+        return changed
 
     return counted

@@ -1,4 +1,4 @@
-"""Reports: while a run goes, and made from results.json and trace.jsonl, at once or much later."""
+"""Reports in every format, made from `results.json` and `trace.jsonl`, at once or later."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jobwire_conformance.reports.results import Results, TraceLine, dump, load_t
 __all__ = ["FILES", "badge_json", "badge_svg", "matrix_pages", "put", "write", "write_results"]
 
 FILES = ("junit.xml", "summary.md", "report.html", "badge.json", "badge.svg")
-"""What is made from results.json and trace.jsonl."""
+"""The reports that are made from results.json and trace.jsonl."""
 
 
 def write_results(directory: Path, results: Results) -> None:
@@ -27,10 +27,10 @@ def write_results(directory: Path, results: Results) -> None:
 
 
 def write(directory: Path, results: Results) -> None:
-    """Make all reports in a directory that has the trace, if there is one.
+    """Write all reports to a directory, which may hold the trace of the run.
 
     Raises:
-        Usage: The trace is none, or a file cannot be written.
+        Usage: The trace is not valid, or a file cannot be written.
     """
     trace = load_trace(directory, results)
     for name, content in zip(FILES, _contents(results, trace), strict=True):
@@ -48,7 +48,7 @@ def _contents(results: Results, trace: Sequence[TraceLine]) -> Sequence[bytes]:
 
 
 def matrix_pages(matrix: Matrix) -> Mapping[str, bytes]:
-    """Return file name to page."""
+    """Return the pages by file name."""
     return {
         name: text.encode("utf-8", "backslashreplace")
         for name, text in (
@@ -60,13 +60,13 @@ def matrix_pages(matrix: Matrix) -> Mapping[str, bytes]:
 
 
 def put(path: Path, content: bytes) -> None:
-    """Write a file, in a directory that is made if there is none.
+    """Write a file, and create its directory if it is missing.
 
     Raises:
-        Usage: It cannot be written.
+        Usage: The file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     except OSError as error:
-        raise Usage(f"{path} cannot be written: {error.strerror}") from None
+        raise Usage(f"cannot write {path}: {error.strerror}") from None

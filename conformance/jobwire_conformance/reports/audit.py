@@ -1,7 +1,7 @@
-"""Whether each obligation is checked, and whether the checks can be trusted.
+"""The comparison of obligations, cases, runs and mutants with each other.
 
-What SPEC.md says, what cases declare, what runs have really executed and what mutants came to are
-held against each other. It looks into a checkout, and takes nothing from the suite that runs.
+It shows obligations without a check, and checks that cannot be trusted. All data comes from a
+checkout, not from the running suite.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _NOT_REACHED = frozenset(["blocked", "not-claimed"])
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """What a checkout holds.
+    """The content of a checkout.
 
     Attributes:
-        requirements: Id to requirement.
-        cases: Name of each case to the ids that its checks name.
-        mutants: Name of each mutant to the ids that it breaks.
-        results: Of the runs that are kept.
-        kills: What mutants came to.
+        requirements: The requirements by id.
+        cases: The ids of the checks of each case, by its name.
+        mutants: The ids that each mutant breaks, by its name.
+        results: Summaries of the stored runs.
+        kills: The rows of the kill table.
     """
 
     requirements: Mapping[str, Requirement]
@@ -44,10 +44,10 @@ class Tree:
 
 
 def load(root: Path) -> Tree:
-    """Return what the checkout at `root` holds.
+    """Return the content of the checkout at `root`.
 
     Raises:
-        Usage: Something is missing there, or cannot be read.
+        Usage: A file is missing or cannot be read.
     """
     suite = root / "conformance"
     kills: Table = cast(Table, _json(suite / "kills.json"))
@@ -69,7 +69,7 @@ def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise Usage(f"{path} is not there; --strict needs a checkout of jobwire") from None
+        raise Usage(f"{path} does not exist; --strict needs a checkout of jobwire") from None
     except (OSError, ValueError) as error:
         raise Usage(f"{path}: {error}") from None
 
@@ -80,7 +80,7 @@ def _checks(case: Mapping[str, Any]) -> Iterator[str]:
 
 
 def faults(tree: Tree) -> list[str]:
-    """Return what is wrong, in words; nothing if all obligations are checked well."""
+    """Return the faults as messages; none if all obligations have sound checks."""
     return [
         *_reasons(tree),
         *_names(tree),
@@ -90,15 +90,15 @@ def faults(tree: Tree) -> list[str]:
 
 
 def _obligations(tree: Tree) -> Iterator[Requirement]:
-    for each in tree.requirements.values():
-        if each.obliges and each.visible and not each.retired:
-            yield each
+    for requirement in tree.requirements.values():
+        if requirement.obliges and requirement.visible and not requirement.retired:
+            yield requirement
 
 
 def _reasons(tree: Tree) -> Iterator[str]:
-    for each in tree.requirements.values():
-        if not each.visible and not re.fullmatch(r"none \(.*\w.*\)", each.test):
-            yield f"{each.id}: `test: none` has no reason; write none (why)"
+    for requirement in tree.requirements.values():
+        if not requirement.visible and not re.fullmatch(r"none \(.*\w.*\)", requirement.test):
+            yield f"{requirement.id}: `test: none` has no reason; write none (why)"
 
 
 def _names(tree: Tree) -> Iterator[str]:
@@ -107,9 +107,9 @@ def _names(tree: Tree) -> Iterator[str]:
     for place, ids in places:
         for id_ in ids:
             if id_ not in tree.requirements:
-                yield f"{place}: {id_} is no requirement of SPEC.md"
+                yield f"{place}: SPEC.md has no requirement {id_}"
             elif tree.requirements[id_].retired:
-                yield f"{place}: {id_} was withdrawn"
+                yield f"{place}: {id_} is withdrawn"
 
 
 def _executed(tree: Tree) -> Iterator[str]:
@@ -119,27 +119,27 @@ def _executed(tree: Tree) -> Iterator[str]:
         for check in results["checks"]
         if check["status"] not in _NOT_REACHED
     }
-    about = {requirement for _, requirement in ran}
-    for each in _obligations(tree):
-        if each.id not in about:
-            yield f"{each.id}: no run that is kept has executed a check of it"
+    executed = {requirement for _, requirement in ran}
+    for obligation in _obligations(tree):
+        if obligation.id not in executed:
+            yield f"{obligation.id}: no stored run has executed a check of it"
     for name, ids in tree.cases.items():
         for id_ in ids:
             if id_ in tree.requirements and (name, id_) not in ran:
-                yield f"case {name}: no run that is kept has reached its check of {id_}"
+                yield f"case {name}: no stored run has executed its check of {id_}"
 
 
 def _mutants(tree: Tree) -> Iterator[str]:
-    fates = {(each["mutant"], each["requirement"]): each for each in tree.kills}
+    fates = {(kill["mutant"], kill["requirement"]): kill for kill in tree.kills}
     broken = {id_ for ids in tree.mutants.values() for id_ in ids}
-    for each in _obligations(tree):
-        if each.id not in broken:
-            yield f"{each.id}: no mutant breaks it"
+    for obligation in _obligations(tree):
+        if obligation.id not in broken:
+            yield f"{obligation.id}: no mutant breaks it"
     for name, ids in tree.mutants.items():
         for id_ in ids:
             kill = fates.get((name, id_))
             if kill is None:
-                yield f"mutant {name}: not tried yet for {id_}; run jobwire conform kills"
+                yield f"mutant {name}: not run yet for {id_}; run jobwire conform kills"
             elif kill["fate"] != "killed":
-                why = f" ({kill['said']})" if "said" in kill else ""
-                yield f"mutant {name}: {kill['fate']} the checks of {id_}{why}"
+                remark = f" ({kill['said']})" if "said" in kill else ""
+                yield f"mutant {name}: {kill['fate']} by the checks of {id_}{remark}"

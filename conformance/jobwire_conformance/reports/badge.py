@@ -1,4 +1,4 @@
-"""A badge: what an implementation meets, in three words."""
+"""The badge of an implementation: its met claims in a few words."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _PADDING = 6
 
 
 def badge_json(results: Summary) -> bytes:
-    """Return the answer of an endpoint for shields.io."""
-    message, color = _says(results)
-    found = {"schemaVersion": 1, "label": _LABEL, "message": message, "color": color}
-    return (json.dumps(found, ensure_ascii=False, indent=2) + "\n").encode()
+    """Return the badge as JSON for an endpoint of shields.io."""
+    message, color = _message(results)
+    data = {"schemaVersion": 1, "label": _LABEL, "message": message, "color": color}
+    return (json.dumps(data, ensure_ascii=False, indent=2) + "\n").encode()
 
 
 def badge_svg(results: Summary) -> bytes:
-    """Return the same as a picture."""
-    message, color = _says(results)
+    """Return the badge as an SVG picture."""
+    message, color = _message(results)
     left = round(len(_LABEL) * _WIDTH + 2 * _PADDING)
     right = round(len(message) * _WIDTH + 2 * _PADDING)
     title = escape(f"{_LABEL}: {message}")
@@ -43,13 +43,13 @@ aria-label="{title}">
 """.encode()
 
 
-def _says(results: Summary) -> tuple[str, str]:
-    """Return the message, and a colour by the name that shields.io has for it."""
-    found = states(results)
-    kinds = set(found.values())
-    met = sum(state == "met" for state in found.values())
+def _message(results: Summary) -> tuple[str, str]:
+    """Return the message, and the name of its colour on shields.io."""
+    state_of = states(results)
+    kinds = set(state_of.values())
+    met = sum(state == "met" for state in state_of.values())
     names = bundles(results)
-    message = " · ".join(names).lower() if names else f"{met} of {len(found)} claims"
+    message = " · ".join(names).lower() if names else f"{met} of {len(state_of)} claims"
     if "failed" in kinds:
         return message, "red"
     if "deviation" in kinds:

@@ -1,4 +1,4 @@
-"""How an implementation stands: claims, the bundles of claims that badges name, requirements."""
+"""The state of an implementation: its claims, its bundles of claims, and its checks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BUNDLES: Mapping[str, tuple[str, ...]] = {
     "Observable": (*_CONSUMER, "worker/monitoring"),
     "Reliable": (*_CONSUMER, "worker/reliable", "scheduler/reliable", "client/faults"),
 }
-"""Name to the claims that it stands for."""
+"""The claims of each bundle, by the name of the bundle."""
 
 _RANK = {
     status: rank
@@ -45,7 +45,7 @@ _RANK = {
 
 
 def state(claim: Claim) -> State:
-    """Return how it stands about a claim."""
+    """Return the state of a claim."""
     if claim["met"]:
         return "met"
     if FAILURES & set(claim["checks"]):
@@ -56,28 +56,32 @@ def state(claim: Claim) -> State:
 
 
 def states(results: Summary) -> dict[str, State]:
-    """Return the same for each claim; of a run that did not end, nothing is met."""
-    found = {name: state(claim) for name, claim in results["claims"].items()}
+    """Return the state of each claim. No claim is met if an error ended the run."""
+    state_of = {name: state(claim) for name, claim in results["claims"].items()}
     if any("case" not in error for error in results.get("errors", ())):
-        found = {name: "part" if each == "met" else each for name, each in found.items()}
-    return found
+        state_of = {name: "part" if word == "met" else word for name, word in state_of.items()}
+    return state_of
 
 
 def counts(claim: Claim) -> str:
-    """Return how many checks have which status, in a line."""
+    """Return the number of checks by status, as one line."""
     return ", ".join(f"{number} {status}" for status, number in sorted(claim["checks"].items()))
 
 
 def bundles(results: Summary) -> list[str]:
-    """Return the bundles of which every claim is met."""
-    found = states(results)
-    return [name for name, of in BUNDLES.items() if all(found.get(claim) == "met" for claim in of)]
+    """Return the bundles whose claims are all met."""
+    state_of = states(results)
+    return [
+        name
+        for name, claims in BUNDLES.items()
+        if all(state_of.get(claim) == "met" for claim in claims)
+    ]
 
 
 def held(check: Check) -> bool:
-    """Return whether there is nothing to say about a check.
+    """Return whether a check needs no explanation.
 
-    What does not count for the version that was asked about may fail as well.
+    A check that does not count for the requested version may also fail, and then needs one.
     """
     if check["status"] in ("added-after", "not-claimed"):
         return not check.get("message") and not check.get("blocked_by")
@@ -90,12 +94,12 @@ def in_order(checks: Iterable[Check]) -> list[Check]:
 
 
 def worst(checks: Iterable[Check]) -> Check | None:
-    """Return of several checks the one that decides; None of none."""
+    """Return the check with the worst status; None without checks."""
     return min(checks, key=lambda check: (_RANK[check["status"]], held(check)), default=None)
 
 
 def called(results: Summary) -> str:
-    """Return what a run was about, in a line."""
+    """Return name, version and setup of the implementation, as one line."""
     about = results["implementation"]
     name = f"{about['name']} {about['version']}"
     return f"{name} ({about['variant']})" if "variant" in about else name

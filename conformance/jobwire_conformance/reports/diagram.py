@@ -1,4 +1,4 @@
-"""A sequence diagram of what passed, as SVG: who said what to the server, and where it was cut."""
+"""A sequence diagram of commands as SVG: the processes, their commands, and the cuts."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from jobwire_conformance.reports.text import command, one_line, reply
 
 __all__ = ["diagram"]
 
-_LANE = 90  # between two processes
-_REACH = 560  # from the last process to the server: room for what is said
+# Distances in pixels.
+_BETWEEN = 90  # between two processes
+_REACH = 560  # from the last process to the server, with room for the text
 _TOP = 34
-_STEP = 40  # a command and its reply
-_GAP = 22  # a line of text instead
-_CHARACTER = 7.25  # of 12 px monospace
+_STEP = 40  # for a command and its reply
+_GAP = 22  # for a line of text instead
+_CHARACTER = 7.25  # width of a character of 12 px monospace
 _MOST = 40  # commands in a picture
-_DEAF = ("cut", "kill")  # after these, nobody hears the answer
+_NO_REPLY = ("cut", "kill")  # faults after which the reply does not arrive
 
 
 def diagram(lines: Sequence[TraceLine], title: str) -> str:
-    """Return the picture; nothing if there is nothing to draw."""
+    """Return the picture; an empty text without commands."""
     if not lines:
         return ""
     names = sorted({line.proc for line in lines}, key=lambda name: (name != "driver", name))
-    first = [60 + _LANE * number for number in range(len(names))]
+    first = [60 + _BETWEEN * number for number in range(len(names))]
     at = dict(zip(names, first, strict=True))
     server = first[-1] + _REACH
     left_out = max(len(lines) - _MOST, 0)
@@ -39,12 +40,12 @@ def diagram(lines: Sequence[TraceLine], title: str) -> str:
         parts += _exchange(line, at[line.proc], first[-1], server, y)
         y += _STEP
     bottom = y
-    lanes = [*at.items(), ("server", server)]
-    life = [f'<line class="life" x1="{x}" y1="{_TOP}" x2="{x}" y2="{bottom}"/>' for _, x in lanes]
+    columns = [*at.items(), ("server", server)]
+    life = [f'<line class="life" x1="{x}" y1="{_TOP}" x2="{x}" y2="{bottom}"/>' for _, x in columns]
     heads = [
         f'<rect class="head" x="{x - 40}" y="6" width="80" height="{_TOP - 8}" rx="4"/>'
         f'<text class="name" x="{x}" y="24">{inline(_fit(one_line(name), 11))}</text>'
-        for name, x in lanes
+        for name, x in columns
     ]
     width, height = server + 60, bottom + 10
     return "\n".join(
@@ -62,12 +63,12 @@ def diagram(lines: Sequence[TraceLine], title: str) -> str:
 
 
 def _exchange(line: TraceLine, start: int, near: int, server: int, y: int) -> list[str]:
-    """Return a command and its reply; the words stand where no other process's line crosses."""
+    """Return a command and its reply. No line of another process crosses the text."""
     room = int((server - near - 20) / _CHARACTER)
     x = near + 10
     cut = near + 40
-    said = command(line.words, room)
-    parts = [_text(x, y - 4, _fit(said, room), "")]
+    words = command(line.words, room)
+    parts = [_text(x, y - 4, _fit(words, room), "")]
     if line.sent:
         parts += [
             f'<line class="go" x1="{start}" y1="{y}" x2="{server - 6}" y2="{y}"/>',
@@ -78,22 +79,22 @@ def _exchange(line: TraceLine, start: int, near: int, server: int, y: int) -> li
             f'<line class="go" x1="{start}" y1="{y}" x2="{cut}" y2="{y}"/>',
             _cross(cut, y),
         ]
-        why = f"{line.fault or 'cut off'}: the server never got it"
+        remark = f"{line.fault or 'cut off'}: the server never received it"
         if line.reply is not None:
-            why = f"{line.fault or 'cut off'}: answered in its place: {reply(line, room)}"[:room]
+            remark = f"{line.fault or 'cut off'}: the suite answered: {reply(line, room)}"[:room]
             parts += [
                 f'<line class="come" x1="{cut}" y1="{y + 18}" x2="{start + 6}" y2="{y + 18}"/>',
                 f'<path class="tipback" d="M{start} {y + 18}l8 -4v8z"/>',
             ]
-        return [*parts, _text(cut + 12, y + 14, why, "why")]
+        return [*parts, _text(cut + 12, y + 14, remark, "why")]
     back = y + 18
-    if line.reply is None or line.fault in _DEAF:
-        why = f"{line.fault}: done, and nobody was told" if line.fault else "no reply"
+    if line.reply is None or line.fault in _NO_REPLY:
+        remark = f"{line.fault}: executed, but the reply was lost" if line.fault else "no reply"
         far = server - 40
         parts += [
             f'<line class="come" x1="{server}" y1="{back}" x2="{far}" y2="{back}"/>',
             _cross(far, back) if line.fault else "",
-            _text(x, back - 3, why, "why" if line.fault else "back"),
+            _text(x, back - 3, remark, "why" if line.fault else "back"),
         ]
         return parts
     answer = reply(line, room)

@@ -1,4 +1,4 @@
-"""What two runs of the same thing say differently, times aside."""
+"""The differences between two runs of the same version, except for times."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ __all__ = ["drift", "stable"]
 
 
 def stable(results: Summary) -> Mapping[str, str]:
-    """Return what has to be the same in every run: name to value."""
-    found = {"specification": results["spec"], "generation": str(results.get("generation", 8))}
+    """Return the values that must be equal in every run, by name."""
+    values = {"specification": results["spec"], "generation": str(results.get("generation", 8))}
     for name, claim in results["claims"].items():
-        found[name] = "met" if claim["met"] else "not met"
+        values[name] = "met" if claim["met"] else "not met"
     for check in results["checks"]:
-        found[f"{check['case']}#{check['requirement']} for {check['claim']}"] = check["status"]
+        values[f"{check['case']}#{check['requirement']} for {check['claim']}"] = check["status"]
     for loss in results.get("loss_map", ()):
-        found[f"{loss['case']}, cut off {loss['side']} {loss['point']}"] = loss["outcome"]
-    return found
+        values[f"{loss['case']}, cut off {loss['side']} {loss['point']}"] = loss["outcome"]
+    return values
 
 
 def drift(before: Summary, now: Summary) -> Iterator[str]:
@@ -26,4 +26,4 @@ def drift(before: Summary, now: Summary) -> Iterator[str]:
     old, new = stable(before), stable(now)
     for name in sorted({*old, *new}):
         if old.get(name) != new.get(name):
-            yield f"{name}: was {old.get(name, 'not there')}, is {new.get(name, 'not there')}"
+            yield f"{name}: was {old.get(name, 'missing')}, is {new.get(name, 'missing')}"

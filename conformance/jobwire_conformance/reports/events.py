@@ -1,4 +1,4 @@
-"""events.jsonl: what happens in a run, a line as soon as it does, for whoever wants to follow."""
+"""events.jsonl: the events of a run, each written at once as one line."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ __all__ = ["Events", "Together"]
 
 
 class Events:
-    """Writes the lines.
+    """Writer of the events.
 
     Args:
-        path: The file; one that is there is overwritten.
-        cases: Those that will run.
+        path: Path of the file, which is overwritten.
+        cases: The cases of the run.
     """
 
     def __init__(self, path: Path, cases: Sequence[Case]) -> None:
         self._file = path.open("wb")
         self._began = time.monotonic()
-        self._say("start", cases=[case.name for case in cases])
+        self._write("start", cases=[case.name for case in cases])
 
-    def waiting(self, case: Case, what: str) -> None:
-        """Write what a case waits for."""
-        self._say("wait", case=case.name, what=what)
+    def waiting(self, case: Case, event: str) -> None:
+        """Write the event that a case waits for."""
+        self._write("wait", case=case.name, what=event)
 
     def finished(self, case: Case, verdicts: Sequence[CaseVerdict], seconds: float) -> None:
-        """Write what became of a case."""
+        """Write the checks of a finished case."""
         checks = [check_data(verdict) for verdict in verdicts]
-        self._say("case", case=case.name, took=round(seconds, 3), checks=checks)
+        self._write("case", case=case.name, took=round(seconds, 3), checks=checks)
 
     def ended(self, results: Results) -> None:
-        """Write how the run ended. Nothing can be written afterwards."""
-        self._say(
+        """Write the result of the run, and close the file."""
+        self._write(
             "end",
             status=results["status"],
             claims={name: claim["met"] for name, claim in results["claims"].items()},
@@ -48,26 +48,26 @@ class Events:
         )
         self._file.close()
 
-    def _say(self, event: str, **more: Any) -> None:
+    def _write(self, event: str, **members: Any) -> None:
         seconds = round(time.monotonic() - self._began, 3)
-        line: Mapping[str, Any] = {"event": event, "seconds": seconds, **more}
+        line: Mapping[str, Any] = {"event": event, "seconds": seconds, **members}
         text = json.dumps(line, ensure_ascii=False) + "\n"
         self._file.write(text.encode("utf-8", "backslashreplace"))
         self._file.flush()
 
 
 class Together:
-    """Several that watch a run."""
+    """Several watchers of one run."""
 
     def __init__(self, *watchers: Watcher) -> None:
         self._watchers = watchers
 
-    def waiting(self, case: Case, what: str) -> None:
-        """Tell all of them."""
-        for each in self._watchers:
-            each.waiting(case, what)
+    def waiting(self, case: Case, event: str) -> None:
+        """Pass the event on to all watchers."""
+        for watcher in self._watchers:
+            watcher.waiting(case, event)
 
     def finished(self, case: Case, verdicts: Sequence[CaseVerdict], seconds: float) -> None:
-        """Tell all of them."""
-        for each in self._watchers:
-            each.finished(case, verdicts, seconds)
+        """Pass the verdicts on to all watchers."""
+        for watcher in self._watchers:
+            watcher.finished(case, verdicts, seconds)

@@ -1,4 +1,4 @@
-"""What a requirement or a case is about: text, reason, cases that check it, mistakes it finds."""
+"""The explanation of a requirement or of a case."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ _BLOCK = re.compile(r"^> \*\*\[([A-Z]+-\d+)\]\*\*", re.MULTILINE)
 _WIRE = re.compile(r"^```redis-cli\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def explained(what: str) -> dict[str, Any]:
-    """Return everything about a requirement, by its id, or about a case, by its name.
+def explained(name: str) -> dict[str, Any]:
+    """Return the explanation of the requirement with this id, or of the case with this name.
 
     Raises:
-        Usage: There is neither.
+        Usage: Neither exists.
     """
-    every = run.every_case()
-    names = {case.name: case for case in every}
-    if what in names:
-        return _case(names[what])
-    id_ = what.upper()
+    cases = run.every_case()
+    names = {case.name: case for case in cases}
+    if name in names:
+        return _case(names[name])
+    id_ = name.upper()
     if id_ in data.requirements():
-        return _requirement(id_, every)
-    near = difflib.get_close_matches(what, names, 3) + difflib.get_close_matches(
+        return _requirement(id_, cases)
+    near = difflib.get_close_matches(name, names, 3) + difflib.get_close_matches(
         id_, data.requirements(), 3
     )
     hint = f"; did you mean {', '.join(near)}?" if near else ";"
     raise Usage(
-        f"{what!r} is neither a requirement of SPEC.md nor a case{hint} "
-        "`jobwire conform trace` lists them all"
+        f"{name!r} is neither a requirement of SPEC.md nor a case{hint} "
+        "`jobwire conform trace` lists both"
     )
 
 
-def _requirement(id_: str, every: Sequence[Case]) -> dict[str, Any]:
+def _requirement(id_: str, cases: Sequence[Case]) -> dict[str, Any]:
     rule = data.requirements()[id_]
     about = _about()[id_]
-    found: dict[str, Any] = {
+    explanation: dict[str, Any] = {
         "requirement": id_,
         "keyword": rule.keyword,
         "claims": [*rule.claims],
@@ -59,13 +59,13 @@ def _requirement(id_: str, every: Sequence[Case]) -> dict[str, Any]:
         "why": about.get("Why"),
         "seen_in": about.get("Seen in"),
         "cases": [
-            {"case": case.name, "title": case.title} for case in every if id_ in case.requirements
+            {"case": case.name, "title": case.title} for case in cases if id_ in case.requirements
         ],
         "traffic": id_ in traffic.REQUIREMENTS,
-        "mutants": [each.name for each in _mutants() if id_ in each.kills],
+        "mutants": [mutant.name for mutant in _mutants() if id_ in mutant.kills],
         "wire": about.get("wire"),
     }
-    return found
+    return explanation
 
 
 def _case(case: Case) -> dict[str, Any]:
@@ -80,10 +80,10 @@ def _case(case: Case) -> dict[str, Any]:
         "steps": [*case.steps],
         "crash": case.crash,
         "checks": [
-            {"requirement": each, "keyword": known[each].keyword, "text": known[each].text}
-            for each in case.requirements
+            {"requirement": id_, "keyword": known[id_].keyword, "text": known[id_].text}
+            for id_ in case.requirements
         ],
-        "mutants": [each.name for each in _mutants() if case.name in each.cases],
+        "mutants": [mutant.name for mutant in _mutants() if case.name in mutant.cases],
     }
 
 
@@ -94,77 +94,80 @@ def _mutants() -> Sequence[Mutant]:
 
 @cache
 def _about() -> Mapping[str, Mapping[str, str]]:
-    """Return of each requirement what SPEC.md says around it: Why, Seen in, an example."""
+    """Return the text around each requirement in SPEC.md: Why, Seen in, an example."""
     try:
         text = data.specification()
     except OSError as error:
-        raise SuiteFault(f"the suite is not whole: {error}") from None
-    found: dict[str, dict[str, str]] = {}
+        raise SuiteFault(f"cannot read a file of the suite: {error}") from None
+    by_id: dict[str, dict[str, str]] = {}
     for section in re.split(r"^(?=#{2,4} )", text, flags=re.MULTILINE):
         example = _WIRE.search(section)
         places = [*_BLOCK.finditer(section)]
         for number, place in enumerate(places):
             end = places[number + 1].start() if number + 1 < len(places) else len(section)
-            about = found.setdefault(place[1], {})
+            about = by_id.setdefault(place[1], {})
             for paragraph in section[place.start() : end].split("\n\n"):
-                name, colon, rest = paragraph.partition(": ")
+                name, colon, sentence = paragraph.partition(": ")
                 if colon and name in ("Why", "Seen in"):
-                    about[name] = " ".join(rest.split())
+                    about[name] = " ".join(sentence.split())
             if example:
                 about["wire"] = example[1].rstrip()
-    return found
+    return by_id
 
 
-def page(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the same for people, line by line."""
-    yield from _requirement_page(found) if "requirement" in found else _case_page(found)
+def page(explanation: Mapping[str, Any]) -> Iterator[str]:
+    """Yield an explanation for people, line by line."""
+    yield from (
+        _requirement_page(explanation) if "requirement" in explanation else _case_page(explanation)
+    )
 
 
-def _requirement_page(found: Mapping[str, Any]) -> Iterator[str]:
-    state = ", withdrawn" if found["retired"] else ""
-    yield f"[{found['requirement']}] {', '.join(found['claims'])}, since {found['since']}{state}"
+def _requirement_page(explanation: Mapping[str, Any]) -> Iterator[str]:
+    state = ", withdrawn" if explanation["retired"] else ""
+    claims = ", ".join(explanation["claims"])
+    yield f"[{explanation['requirement']}] {claims}, since {explanation['since']}{state}"
     yield ""
-    yield from (f"  {line}" for line in found["text"].splitlines())
+    yield from (f"  {line}" for line in explanation["text"].splitlines())
     for name, title in (("why", "Why"), ("seen_in", "Seen in")):
-        if found[name]:
-            yield f"\n{title}: {found[name]}"
-    if found["test"].startswith("none"):
-        yield f"\nNot visible from outside: {found['test'].removeprefix('none').strip(' ()')}"
-    elif found["cases"] or found["traffic"]:
+        if explanation[name]:
+            yield f"\n{title}: {explanation[name]}"
+    if explanation["test"].startswith("none"):
+        yield f"\nNot visible from outside: {explanation['test'].removeprefix('none').strip(' ()')}"
+    elif explanation["cases"] or explanation["traffic"]:
         yield "\nChecked by:"
-        yield from (f"  {each['case']:24} {each['title']}" for each in found["cases"])
-        if found["traffic"]:
-            yield f"  {traffic.NAME:24} Whatever passes in any case"
+        yield from (f"  {case['case']:24} {case['title']}" for case in explanation["cases"])
+        if explanation["traffic"]:
+            yield f"  {traffic.NAME:24} The traffic of all cases"
     else:
         yield "\nNo case checks it yet."
-    if found["mutants"]:
+    if explanation["mutants"]:
         yield "\nMistakes that its checks find (--mutant):"
-        yield from (f"  {each}" for each in found["mutants"])
-    if found["wire"]:
-        yield "\nOn the wire, in this section of SPEC.md:"
-        yield from (f"  {line}" for line in found["wire"].splitlines())
+        yield from (f"  {mutant}" for mutant in explanation["mutants"])
+    if explanation["wire"]:
+        yield "\nExample of commands, from this section of SPEC.md:"
+        yield from (f"  {line}" for line in explanation["wire"].splitlines())
 
 
-def _case_page(found: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{found['case']}: {found['title']}"
-    only = f", generation {found['generation']} only" if found["generation"] else ""
-    pace = f", waits for the {found['pace']}" if found["pace"] else ""
-    yield f"\nCounts for {', '.join(found['claims'])}{only}{pace}"
+def _case_page(explanation: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{explanation['case']}: {explanation['title']}"
+    only = f", generation {explanation['generation']} only" if explanation["generation"] else ""
+    pace = f", waits for the {explanation['pace']}" if explanation["pace"] else ""
+    yield f"\nCounts for {', '.join(explanation['claims'])}{only}{pace}"
     for part in ("seed", "steps"):
-        if found[part]:
+        if explanation[part]:
             yield f"\n{part.capitalize()}:"
-            for number, step in enumerate(found[part], 1):
+            for number, step in enumerate(explanation[part], 1):
                 yield f"  {number}. {json.dumps(step, ensure_ascii=False)[:400]}"
-    if found["crash"]:
-        crash = found["crash"]
+    if explanation["crash"]:
+        crash = explanation["crash"]
         yield (
-            f"\nThen once for each effect of {crash['process']}, cut off "
+            f"\nThen one run for each effect of {crash['process']}, which is cut off "
             f"{' and '.join(crash['side'])} it: {json.dumps(crash['check'], ensure_ascii=False)}"
         )
     yield "\nChecks:"
-    for check in found["checks"]:
+    for check in explanation["checks"]:
         text = check["text"].splitlines()[0]
         yield f"  {check['requirement']:9} {text}"
-    if found["mutants"]:
-        yield f"\nMistakes that it is tried with: {', '.join(found['mutants'])}"
-    yield f"\nAgain, with its wire log: jobwire conform replay {found['case']}"
+    if explanation["mutants"]:
+        yield f"\nMistakes that this case must find: {', '.join(explanation['mutants'])}"
+    yield f"\nTo run it and see its commands: jobwire conform replay {explanation['case']}"

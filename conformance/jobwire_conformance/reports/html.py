@@ -1,4 +1,4 @@
-"""report.html: everything about a run in one file that needs no network and no script."""
+"""report.html: all results of a run in one file, which needs neither network nor script."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from jobwire_conformance.wire.commands import spec_of
 
 __all__ = ["report_page"]
 
-_AROUND = 4  # commands of the same case that are shown before and after
+_AROUND = 4  # commands of the same case to show before and after
 _MOST = 36  # commands in a log
 
 
 def report_page(results: Results, trace: Sequence[TraceLine]) -> str:
-    """Return the page; without a trace it has no logs and no diagrams."""
+    """Return the page. Without a trace it has no logs and no diagrams."""
     failures = [check for check in results["checks"] if not held(check)]
     body = [
         *_head(results),
@@ -56,22 +56,22 @@ def _head(results: Results) -> Iterator[str]:
         ("generation", str(results.get("generation", 8))),
         ("server", f"{server['name']} {server['version']}"),
         ("seed", str(results["seed"])),
-        ("began", results["started"]),
-        ("took", f"{results.get('seconds', 0):.1f} s"),
+        ("start", results["started"]),
+        ("duration", f"{results.get('seconds', 0):.1f} s"),
         ("exit status", str(results["status"])),
     ]
     pairs += [(name, text) for name in ("language", "source") if (text := str(about.get(name, "")))]
     yield facts(pairs)
     if results["spec"] != data.spec_version():
         yield (
-            f"<p>{pill('warn', 'another specification')} This run was about jobwire "
+            f"<p>{pill('warn', 'another specification')} This run checked jobwire "
             f"{inline(results['spec'])}; the texts of the requirements below are those of "
             f"{inline(data.spec_version())}.</p>"
         )
     for error in results.get("errors", ()):
-        ended = "The run did not come to its end"
+        ended = "An error ended the run"
         if "case" in error:
-            ended = f"The adapter ended case {inline(error['case'])}"
+            ended = f"An adapter fault ended case {inline(error['case'])}"
         yield f'<article class="fail"><h3>{ended}</h3>{pre(error["message"])}</article>'
 
 
@@ -79,7 +79,7 @@ def _contents(results: Results, failures: Sequence[Check]) -> Iterator[str]:
     yield '<nav aria-label="Contents"><ul>'
     yield '<li><a href="#claims">Claims</a></li>'
     if failures:
-        yield f'<li><a href="#not-passed">What did not pass ({len(_merged(failures))})</a></li>'
+        yield f'<li><a href="#not-passed">Checks not passed ({len(_merged(failures))})</a></li>'
     if results.get("loss_map"):
         yield '<li><a href="#losses">Loss map</a></li>'
     yield '<li><a href="#requirements">Requirements</a></li>'
@@ -87,12 +87,12 @@ def _contents(results: Results, failures: Sequence[Check]) -> Iterator[str]:
 
 
 def _claims(results: Results) -> Iterator[str]:
-    found = states(results)
+    state_of = states(results)
     met = bundles(results)
     yield '<h2 id="claims">Claims</h2>'
     yield "<p>"
-    for name, of in BUNDLES.items():
-        if any(claim in found for claim in of):
+    for name, claims in BUNDLES.items():
+        if any(claim in state_of for claim in claims):
             state = "met" if name in met else "none"
             yield pill(state, f"{name}: {'met' if name in met else 'not met'}")
     yield "</p>"
@@ -102,7 +102,7 @@ def _claims(results: Results) -> Iterator[str]:
     for name, claim in results["claims"].items():
         cells = [
             tag("th", inline(name), scope="row"),
-            cell(found[name], inline(WORDS[found[name]])),
+            cell(state_of[name], inline(WORDS[state_of[name]])),
             tag("td", inline(counts(claim) or "none")),
             tag("td", _unchecked(claim)),
         ]
@@ -111,7 +111,7 @@ def _claims(results: Results) -> Iterator[str]:
 
 
 def _unchecked(claim: Claim) -> str:
-    said = [
+    lists = [
         f"<details><summary>{len(ids)} {words}</summary>{_links(ids)}</details>"
         for words, ids in (
             ("in this run", claim.get("missing", ())),
@@ -119,7 +119,7 @@ def _unchecked(claim: Claim) -> str:
         )
         if ids
     ]
-    return "".join(said) or "none"
+    return "".join(lists) or "none"
 
 
 def _links(ids: Sequence[str]) -> str:
@@ -127,11 +127,11 @@ def _links(ids: Sequence[str]) -> str:
 
 
 def _merged(checks: Sequence[Check]) -> dict[tuple[str, str], list[Check]]:
-    """Return the checks by case and requirement: one that counts for two claims is shown once."""
-    found: dict[tuple[str, str], list[Check]] = {}
+    """Return the checks by case and requirement, because one check may count for two claims."""
+    groups: dict[tuple[str, str], list[Check]] = {}
     for check in checks:
-        found.setdefault((check["case"], check["requirement"]), []).append(check)
-    return found
+        groups.setdefault((check["case"], check["requirement"]), []).append(check)
+    return groups
 
 
 def _failures(
@@ -139,11 +139,11 @@ def _failures(
 ) -> Iterator[str]:
     if not failures:
         return
-    yield '<h2 id="not-passed">What did not pass</h2>'
+    yield '<h2 id="not-passed">Checks not passed</h2>'
     if not trace:
-        yield '<p class="dim">The trace of this run is not at hand, so there are no logs.</p>'
-    grave = lambda item: item[1][0]["status"] not in FAILURES  # noqa: E731
-    for (case, requirement), checks in sorted(_merged(failures).items(), key=grave):
+        yield '<p class="dim">The trace of this run is missing, so there are no logs.</p>'
+    harmless = lambda item: item[1][0]["status"] not in FAILURES  # noqa: E731
+    for (case, requirement), checks in sorted(_merged(failures).items(), key=harmless):
         yield from _failure(results, case, requirement, checks, trace)
 
 
@@ -161,15 +161,15 @@ def _failure(
         f'<h3>{pill(check["status"])} <a href="#{inline(requirement)}">{inline(requirement)}</a> '
         f"in case {inline(case)}</h3>"
     )
-    yield f'<p class="dim">{inline(", ".join(dict.fromkeys(each["claim"] for each in checks)))}</p>'
+    yield f'<p class="dim">{inline(", ".join(dict.fromkeys(one["claim"] for one in checks)))}</p>'
     yield _text(requirement)
     if "reason" in check:
         issue = f" ({inline(check['issue'])})" if "issue" in check else ""
         yield f"<p><strong>Declared:</strong> {inline(check['reason'], 2000)}{issue}</p>"
     if "held" in check:
-        yield f"<p>It held in {check['held']} of {check.get('runs', 0)} runs.</p>"
+        yield f"<p>Passed in {check['held']} of {check.get('runs', 0)} runs.</p>"
     if "blocked_by" in check:
-        yield f"<p>It could not be tried: {inline(check['blocked_by'], 2000)}</p>"
+        yield f"<p>Blocked by an earlier failure: {inline(check['blocked_by'], 2000)}</p>"
     elif "message" in check:
         yield f"<p>{inline(check['message'], 2000)}</p>"
     if check.get("expected") is not None or check.get("seen") is not None:
@@ -179,14 +179,14 @@ def _failure(
         yield pre(value(check.get("seen")))
         yield "</div></div>"
     if "trace" in check:
-        yield from _wire(trace, check["trace"], f"What passed in {case}, {requirement}")
+        yield from _wire(trace, check["trace"], f"Commands in {case}, {requirement}")
     if again := results.get("again"):
         yield f'<h4>Again</h4><p><span class="again">{inline(f"{again} {case}", 600)}</span></p>'
     yield "</article>"
 
 
 def _wire(trace: Sequence[TraceLine], lines: Sequence[int], title: str) -> Iterator[str]:
-    """Yield the diagram and the log of some commands, with a few of the same run around them."""
+    """Yield the diagram and the log of some commands, with a few more of the same run."""
     first, last = lines
     if not 0 <= first <= last < len(trace):
         return
@@ -203,7 +203,7 @@ def _wire(trace: Sequence[TraceLine], lines: Sequence[int], title: str) -> Itera
     if len(inner) > _MOST:
         inner = _without_polls(inner)
     if len(inner) > _MOST:
-        # What matters is around the cut, and what came in the end.
+        # The commands around the cut and the last ones matter most.
         cut = next((number for number, line in enumerate(inner) if line.fault), 0)
         start = max(cut - _MOST // 3, 0)
         inner = [*inner[start : start + _MOST * 2 // 3], *inner[-(_MOST // 3) :]]
@@ -227,20 +227,20 @@ def _wire(trace: Sequence[TraceLine], lines: Sequence[int], title: str) -> Itera
 
 
 def _without_polls(lines: Sequence[TraceLine]) -> list[TraceLine]:
-    """Return the lines but for those that ask again what had the same answer before."""
-    seen: dict[tuple[object, ...], bytes | None] = {}
-    found = []
+    """Return the lines without repeated commands that had the same reply before."""
+    last_reply: dict[tuple[object, ...], bytes | None] = {}
+    kept = []
     for line in lines:
-        asked = (line.proc, *line.words[:2])
-        if line.fault or asked not in seen or seen[asked] != line.reply:
-            found.append(line)
-        seen[asked] = line.reply
-    return found
+        sent = (line.proc, *line.words[:2])
+        if line.fault or sent not in last_reply or last_reply[sent] != line.reply:
+            kept.append(line)
+        last_reply[sent] = line.reply
+    return kept
 
 
 def _losses(results: Results, trace: Sequence[TraceLine]) -> Iterator[str]:
-    found = rows(results)
-    if not found:
+    windows = rows(results)
+    if not windows:
         return
     yield '<h2 id="losses">Loss map</h2>'
     yield (
@@ -253,7 +253,7 @@ def _losses(results: Results, trace: Sequence[TraceLine]) -> Iterator[str]:
         for fate, meaning in FATES.items()
     )
     yield "</tr></thead><tbody>"
-    for row in found:
+    for row in windows:
         cells = [
             cell(fate if row.counts.get(fate) else "zero", str(row.counts.get(fate, 0)))
             for fate in FATES
@@ -261,7 +261,7 @@ def _losses(results: Results, trace: Sequence[TraceLine]) -> Iterator[str]:
         window = f'{inline(row.window)}<br><small class="dim">{inline(row.meaning)}</small>'
         yield f'<tr><th scope="row">{window}</th>{"".join(cells)}</tr>'
     yield "</tbody></table></div>"
-    for row in found:
+    for row in windows:
         yield f"<h3>{inline(row.window)}, point by point</h3>"
         yield from _points(row.points)
         for loss in row.points:
@@ -296,9 +296,10 @@ def _requirements(results: Results) -> Iterator[str]:
     known = data.requirements()
     claimed = set(results["claims"])
     ids = [
-        each.id
-        for each in known.values()
-        if each.id in by_id or (not each.retired and claimed & set(each.claims))
+        requirement.id
+        for requirement in known.values()
+        if requirement.id in by_id
+        or (not requirement.retired and claimed & set(requirement.claims))
     ]
     ids += sorted(set(by_id) - set(known))
     missing = {id_ for claim in results["claims"].values() for id_ in claim.get("missing", ())}
@@ -325,16 +326,16 @@ def _search(statuses: Sequence[str], results: Results) -> Iterator[str]:
     yield '<form class="find" data-list="list" hidden role="search">'
     yield '<label>Search<input type="search" name="words" autocomplete="off"></label>'
     yield '<label>Status<select name="status"><option value="">any</option>'
-    yield "".join(f"<option>{inline(each)}</option>" for each in statuses)
+    yield "".join(f"<option>{inline(status)}</option>" for status in statuses)
     yield '</select></label><label>Claim<select name="claim"><option value="">any</option>'
     yield "".join(
-        f"<option>{inline(each)}</option>" for each in CLAIMS if each in results["claims"]
+        f"<option>{inline(claim)}</option>" for claim in CLAIMS if claim in results["claims"]
     )
     yield '</select></label><output aria-live="polite"></output></form>'
 
 
 _UNCHECKED: Mapping[str, str] = {
-    "invisible": "cannot be seen from outside",
+    "invisible": "not visible from outside",
     "missing": "not checked in this run",
     "unchecked": "no check yet",
 }
@@ -343,9 +344,9 @@ _UNCHECKED: Mapping[str, str] = {
 def _entry(
     requirement: Requirement | None, id_: str, status: str, checks: Sequence[Check]
 ) -> Iterator[str]:
-    text = requirement.text if requirement else "This specification does not have it."
-    claims = requirement.claims if requirement else sorted({each["claim"] for each in checks})
-    words = " ".join([id_, text, *claims, *(each["case"] for each in checks), status]).lower()
+    text = requirement.text if requirement else "This specification lacks the requirement."
+    claims = requirement.claims if requirement else sorted({check["claim"] for check in checks})
+    words = " ".join([id_, text, *claims, *(check["case"] for check in checks), status]).lower()
     yield (
         f'<details id="{inline(id_)}" data-words="{inline(words, 5000)}" '
         f'data-status="{inline(status)}" data-claims="{inline(" ".join(claims))}">'
@@ -371,7 +372,7 @@ def _entry(
 def _text(id_: str) -> str:
     requirement = data.requirements().get(id_)
     if requirement is None:
-        return '<p class="dim">This version of the specification does not have it.</p>'
+        return '<p class="dim">This version of the specification lacks the requirement.</p>'
     return f'<div class="spec">{_lines(requirement.text)}</div>'
 
 

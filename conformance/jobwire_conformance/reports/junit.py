@@ -1,4 +1,4 @@
-"""JUnit: what test reporters read."""
+"""The report in the format of JUnit, for test reporters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["junit"]
 
 
 def junit(results: Results) -> bytes:
-    """Return the file; what ended a case, or the run, is an error of a test of its own."""
+    """Return the file. An error that ended a case or the run is a test with an error."""
     errors = results.get("errors", [])
     checks = results["checks"]
     suite = ElementTree.Element(
@@ -34,8 +34,8 @@ def junit(results: Results) -> bytes:
             file=check["case"],
             time=f"{check.get('seconds', 0):.3f}",
         )
-        said = check.get("reason") or check.get("message") or check.get("blocked_by") or ""
-        message = plain(f"{check['case']}: {said}")
+        reason = check.get("reason") or check.get("message") or check.get("blocked_by") or ""
+        message = plain(f"{check['case']}: {reason}")
         if check["status"] in FAILURES:
             ElementTree.SubElement(test, "failure", message=message)
         elif _skipped(check["status"]):
@@ -44,8 +44,8 @@ def junit(results: Results) -> bytes:
         name = error.get("case", "run")
         test = ElementTree.SubElement(suite, "testcase", classname="jobwire", name=name)
         ElementTree.SubElement(test, "error", message=plain(error["message"]))
-    found: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
-    return found
+    document: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
+    return document
 
 
 def _skipped(status: str) -> bool:

@@ -1,4 +1,4 @@
-"""The kill table for people: which mistake is found by which case, and what is not found."""
+"""The kill table for people: the mutants, the cases that kill them, and the survivors."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ __all__ = ["closing", "markdown", "overview"]
 
 
 def closing(table: Table) -> str:
-    """Return how it stands, in a line."""
+    """Return the totals as one line."""
     kills = table["mutants"]
-    mutants = {each["mutant"] for each in kills}
-    alive = {each["mutant"] for each in _alive(kills)}
+    mutants = {kill["mutant"] for kill in kills}
+    alive = {kill["mutant"] for kill in _alive(kills)}
     tallies = obligations(kills).values()
     certain = sum(bool(tally.killed) and not tally.alive for tally in tallies)
     share = 100 * (len(mutants) - len(alive)) / max(1, len(mutants))
     return (
         f"{len(mutants) - len(alive)} of {len(mutants)} mutants are killed ({share:.1f} %); "
-        f"{certain} of {len(tallies)} obligations that can be seen have mutants, all killed"
+        f"{certain} of {len(tallies)} visible obligations have mutants, all killed"
     )
 
 
@@ -69,9 +69,9 @@ def _head(table: Table) -> Iterator[str]:
         "",
     )
     alive = [*_alive(kills)]
-    for each in alive:
-        why = f": {each['said']}" if "said" in each else ""
-        yield f"- `{each['mutant']}` for {each['requirement']}: {each['fate']}{why}"
+    for kill in alive:
+        remark = f": {kill['said']}" if "said" in kill else ""
+        yield f"- `{kill['mutant']}` for {kill['requirement']}: {kill['fate']}{remark}"
     for tally in obligations(kills).values():
         if not tally.killed:
             yield f"- {tally.id} does not have a killed mutant"
@@ -80,4 +80,4 @@ def _head(table: Table) -> Iterator[str]:
 
 
 def _alive(kills: Sequence[Kill]) -> Iterator[Kill]:
-    return (each for each in kills if each["fate"] != "killed")
+    return (kill for kill in kills if kill["fate"] != "killed")

@@ -1,4 +1,4 @@
-"""The loss map: what becomes of a job when its process is cut off, by loss window."""
+"""The loss map: the fate of a job after its process was cut off, by loss window."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FATES: Mapping[Fate, str] = {
     "duplicated": "it ran more than once, or ran and is still in Redis",
     "stuck": "Redis holds it, and no worker runs it",
 }
-"""What can become of a job, and what that means."""
+"""The fates of a job, with their meanings."""
 
 WINDOWS: Mapping[str, str] = {
     "LW-1": "from the fetch to the storing of the outcome",
@@ -31,10 +31,10 @@ class Row:
     """One window of the map.
 
     Attributes:
-        window: Its name; that of the case, where the points go through none that has a name.
-        meaning: What it is.
-        counts: Fate to the number of points.
-        points: Those points, in the order of the run.
+        window: Name of the window, or name of the case if its points belong to no window.
+        meaning: Description of the window.
+        counts: Number of points by fate.
+        points: The points, in the order of the run.
     """
 
     window: str
@@ -44,7 +44,7 @@ class Row:
 
 
 def rows(results: Summary) -> list[Row]:
-    """Return the map, with a row for each window that the run looked at."""
+    """Return the map, with a row for each window of the run."""
     groups: dict[str, list[Loss]] = {}
     for loss in results.get("loss_map", ()):
         groups.setdefault(loss.get("window") or loss["case"], []).append(loss)

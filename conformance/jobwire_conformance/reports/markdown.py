@@ -1,4 +1,4 @@
-"""A page in Markdown: claims, what did not pass, where jobs are lost."""
+"""summary.md: claims, checks not passed, and the loss map, in Markdown."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def summary_page(results: Results) -> str:
         f"Bundles met: {', '.join(bundles(results)) or 'none'}.",
         "",
     ]
-    found = states(results)
+    state_of = states(results)
     lines += table(
         ["Claim", "State", "Checks"],
-        ([name, WORDS[found[name]], counts(claim)] for name, claim in results["claims"].items()),
+        ([name, WORDS[state_of[name]], counts(claim)] for name, claim in results["claims"].items()),
     )
     missing = {
         name: claim["missing"] for name, claim in results["claims"].items() if claim.get("missing")
@@ -36,11 +36,11 @@ def summary_page(results: Results) -> str:
     if missing:
         lines += ["", "Not checked in this run:", ""]
         lines += [f"- {name}: {', '.join(ids)}" for name, ids in missing.items()]
-    rest = [check for check in results["checks"] if not held(check)]
-    if rest:
+    explained = [check for check in results["checks"] if not held(check)]
+    if explained:
         lines += [""]
         lines += table(
-            ["Requirement", "Case", "Status", "Why"],
+            ["Requirement", "Case", "Status", "Reason"],
             (
                 [
                     check["requirement"],
@@ -48,20 +48,22 @@ def summary_page(results: Results) -> str:
                     check["status"],
                     check.get("reason") or check.get("message") or check.get("blocked_by") or "",
                 ]
-                for check in rest
+                for check in explained
             ),
         )
     if results.get("loss_map"):
-        lines += ["", "## When its process is cut off", ""]
+        lines += ["", "## Loss map", ""]
         lines += loss_table(results)
     for error in results.get("errors", ()):
-        what = f"Case {cell(error['case'])} ended by the adapter" if "case" in error else "Stopped"
-        lines += ["", f"{what}: {cell(error['message'], 4000)}"]
+        ended = "An error ended the run"
+        if "case" in error:
+            ended = f"An adapter fault ended case {cell(error['case'])}"
+        lines += ["", f"{ended}: {cell(error['message'], 4000)}"]
     return "\n".join(lines) + "\n"
 
 
 def loss_table(results: Results) -> list[str]:
-    """Return the loss map: a line for each window."""
+    """Return the loss map, with a line for each window."""
     return table(
         ["Window", "", *FATES],
         (
@@ -72,10 +74,10 @@ def loss_table(results: Results) -> list[str]:
 
 
 def table(head: Sequence[str], body: Iterable[Iterable[str]]) -> list[str]:
-    """Return the lines of a table; whatever is in the cells stays in them."""
+    """Return the lines of a table. The text of a cell cannot end the cell."""
     return [*_rows([head]), f"|{' --- |' * len(head)}", *_rows(body)]
 
 
 def _rows(body: Iterable[Iterable[str]]) -> Iterator[str]:
     for row in body:
-        yield f"| {' | '.join(cell(each) for each in row)} |"
+        yield f"| {' | '.join(map(cell, row))} |"

@@ -1,4 +1,4 @@
-"""The matrix: requirement by implementation, out of any number of results."""
+"""The matrix: a table of requirements by implementation, from any number of results."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ SYMBOLS: Mapping[str, tuple[str, str]] = {
     "not-claimed": ("·", "not claimed"),
     "added-after": ("+", "checked by a check that does not count yet for that version"),
 }
-"""Status to its sign, and what that means."""
+"""The sign of each status, and its meaning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Why a cell is not green.
+    """The reason of a cell that is not green.
 
     Attributes:
-        number: In the list of a column, from 1.
+        number: Number in the list of its column, from 1.
         check: The check that decides.
-        why: In words.
+        why: Text of the reason.
     """
 
     number: int
@@ -60,38 +60,38 @@ class Note:
 
 @dataclass(frozen=True)
 class Column:
-    """One implementation, as one file of results tells of it."""
+    """One implementation, with the results of one file."""
 
     results: Summary
 
     @property
     def title(self) -> str:
-        """What it is called in a table."""
+        """Name of the column in tables."""
         name = called(self.results)
-        # 8 is what everybody writes who does not have to write something older.
+        # Generation 8 is the usual one, so it is not named.
         return name if self.generation == 8 else f"{name}, generation {self.generation}"
 
     @property
     def generation(self) -> int:
-        """What it writes."""
+        """Generation of its payloads."""
         return self.results.get("generation", 8)
 
     @property
     def day(self) -> str:
-        """When it was checked."""
+        """Day of the run."""
         return self.results["started"][:10]
 
     @property
     def current(self) -> bool:
-        """Whether it was checked against the specification that this suite has."""
+        """True if the run used the specification of this suite."""
         return self.results["spec"] == data.spec_version()
 
     @cached_property
     def _checks(self) -> Mapping[tuple[str, str], Sequence[Check]]:
-        found: dict[tuple[str, str], list[Check]] = {}
+        by_cell: dict[tuple[str, str], list[Check]] = {}
         for check in self.results["checks"]:
-            found.setdefault((check["claim"], check["requirement"]), []).append(check)
-        return found
+            by_cell.setdefault((check["claim"], check["requirement"]), []).append(check)
+        return by_cell
 
     @cached_property
     def _states(self) -> Mapping[str, State]:
@@ -115,17 +115,17 @@ class Column:
         return {requirement for of, requirement in self._checks if of == claim}
 
     def claim(self, claim: str) -> Mark:
-        """Return how it stands about a claim; met only if nothing that can be checked is left."""
+        """Return the mark of a claim: `met` only if all checkable obligations were checked."""
         if claim not in self._states:
             return "unclaimed"
-        found = self._states[claim]
-        if found != "met":
-            return found
-        whole = self.current and required(claim, self.generation) <= self.ids(claim)
-        return "met" if whole else "as-far"
+        state = self._states[claim]
+        if state != "met":
+            return state
+        is_complete = self.current and required(claim, self.generation) <= self.ids(claim)
+        return "met" if is_complete else "as-far"
 
     def cell(self, claim: str, requirement: str) -> tuple[str, Note | None]:
-        """Return the status of a requirement, and why."""
+        """Return the status of a requirement, and the note with the reason."""
         if claim not in self._states:
             return "unclaimed", None
         check = worst(self._checks.get((claim, requirement), ()))
@@ -135,9 +135,9 @@ class Column:
 
 
 def required(claim: str, generation: int) -> set[str]:
-    """Return the obligations that a tick of this version needs.
+    """Return the obligations that must be checked before a claim counts as met.
 
-    That is its frozen set, but for what depends on what an implementation chooses to offer.
+    They are the frozen set of the version, without the cases that need an optional offer.
     """
     cases = {
         case.name: case
@@ -154,41 +154,41 @@ def required(claim: str, generation: int) -> set[str]:
 
 @dataclass(frozen=True)
 class Matrix:
-    """All columns, and the rows that they have together."""
+    """All columns and their common rows."""
 
     columns: Sequence[Column]
 
     @property
     def claims(self) -> list[str]:
-        """The claims that somebody makes."""
+        """The claims of all columns."""
         made = {claim for column in self.columns for claim in column.results["claims"]}
         return [claim for claim in CLAIMS if claim in made]
 
     def requirements(self, claim: str) -> list[str]:
-        """Return what was checked for a claim anywhere, in the order of the specification."""
+        """Return the requirements checked for a claim in any column, in the order of SPEC.md."""
         checked = {id_ for column in self.columns for id_ in column.ids(claim)}
         order = {id_: number for number, id_ in enumerate(data.requirements())}
         return sorted(checked, key=lambda id_: (order.get(id_, len(order)), id_))
 
     def unchecked(self, claim: str) -> list[str]:
-        """Return its obligations that were checked nowhere."""
+        """Return the obligations of a claim that were checked in no column."""
         checked = set(self.requirements(claim))
         return [
-            each.id
-            for each in data.requirements().values()
-            if claim in each.claims and each.obliges and each.visible and not each.retired
-            if each.id not in checked
+            rule.id
+            for rule in data.requirements().values()
+            if claim in rule.claims and rule.obliges and rule.visible and not rule.retired
+            if rule.id not in checked
         ]
 
 
 def find(paths: Iterable[Path]) -> tuple[Matrix, list[str]]:
-    """Return the matrix of these files, and what is to be said about them.
+    """Return the matrix of these files, and remarks about them.
 
-    A directory stands for its results.json, or else for all `.json` files below it. Of several
-    runs of the same thing, the latest counts.
+    A directory stands for its results.json, or otherwise for all `.json` files below it. If there
+    are several runs of a version, the latest one counts.
 
     Raises:
-        Usage: A file is none of ours, or there is none.
+        Usage: A file holds no results, or no file is found.
     """
     latest: dict[tuple[str, ...], tuple[Path, Summary]] = {}
     remarks = []
@@ -205,13 +205,13 @@ def find(paths: Iterable[Path]) -> tuple[Matrix, list[str]]:
             str(results.get("generation", 8)),
         )
         if key in latest:
-            older, newer = sorted([latest[key], (path, results)], key=lambda each: _age(each[1]))
-            remarks.append(f"{older[0]} is left out: {newer[0]} is of the same, and later")
+            older, newer = sorted([latest[key], (path, results)], key=lambda run: _age(run[1]))
+            remarks.append(f"{older[0]} is left out: {newer[0]} is a later run of the same version")
             latest[key] = newer
         else:
             latest[key] = path, results
     if not latest:
-        raise Usage("there is no file with results; name some, or a directory that has them")
+        raise Usage("no file with results; name such files, or a directory that holds them")
     columns = [Column(latest[key][1]) for key in sorted(latest, key=_order)]
     return Matrix(columns), remarks
 
@@ -229,7 +229,7 @@ def _age(results: Summary) -> str:
 
 
 def _order(key: tuple[str, ...]) -> tuple[object, ...]:
-    # The reference first, in all its forms, then real Sidekiq, then all others by name.
+    # The variants of the reference come first, then Sidekiq, then all others by name.
     name = key[0].partition("-")[0]
     first = ("jobwire", "sidekiq")
     *about, generation = key

@@ -1,4 +1,4 @@
-"""The matrix as a page in HTML, to search in; the loss maps side by side."""
+"""The matrix and the loss maps as an HTML page with a search."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jobwire_conformance.reports.page import cell, inline, page, pill, tag
 
 __all__ = ["matrix_html"]
 
-# What a sign says in words is also in the cell, for those who do not see it.
+# Each cell also holds the meaning of its sign as text, for screen readers.
 _CLASSES = {"met": "met", "as-far": "info", "failed": "failed"}
 
 
@@ -98,17 +98,17 @@ def _requirements(matrix: Matrix) -> Iterator[str]:
         for id_ in matrix.requirements(claim):
             requirement = known.get(id_)
             text = requirement.text.partition("\n")[0] if requirement else ""
-            found = [column.cell(claim, id_) for column in matrix.columns]
+            verdicts = [column.cell(claim, id_) for column in matrix.columns]
             cells = [
                 _cell(status, f"{number}-{note.number}" if note else "", note.why if note else "")
-                for number, (status, note) in enumerate(found)
+                for number, (status, note) in enumerate(verdicts)
             ]
             gone = requirement is None or requirement.retired
             small = "not in this version" if gone or requirement is None else requirement.keyword
-            said = " ".join(sorted({status for status, _ in found}))
+            found_statuses = " ".join(sorted({status for status, _ in verdicts}))
             yield (
                 f'<tr data-words="{inline(f"{id_} {claim} {text}".lower(), 3000)}" '
-                f'data-status="{said}" data-claims="{inline(claim)}">'
+                f'data-status="{found_statuses}" data-claims="{inline(claim)}">'
                 f'<th scope="row" class="id" title="{inline(text, 1000)}">{inline(id_)}'
                 f"<small>{inline(small)}</small></th>{''.join(cells)}</tr>"
             )
@@ -132,15 +132,15 @@ def _losses(matrix: Matrix) -> Iterator[str]:
     yield "<p>Fate of a job when its process was cut off, with the number of points.</p>"
     yield '<div class="cards">'
     for column in matrix.columns:
-        found = rows(column.results)
+        windows = rows(column.results)
         yield f"<section><h3>{_title(column)}</h3>"
-        if not found:
+        if not windows:
             yield '<p class="dim">No map.</p></section>'
             continue
         yield '<table><thead><tr><th scope="col">Window</th>'
         yield "".join(f'<th scope="col">{fate}</th>' for fate in FATES)
         yield "</tr></thead><tbody>"
-        for row in found:
+        for row in windows:
             cells = [
                 cell(fate if row.counts.get(fate) else "zero", str(row.counts.get(fate, 0)))
                 for fate in FATES
@@ -150,7 +150,7 @@ def _losses(matrix: Matrix) -> Iterator[str]:
                 f"{''.join(cells)}</tr>"
             )
         yield "</tbody></table>"
-        bad = [loss for row in found for loss in row.points if loss["outcome"] != "kept"]
+        bad = [loss for row in windows for loss in row.points if loss["outcome"] != "kept"]
         if bad:
             yield "<ul>"
             for loss in bad:

@@ -1,4 +1,4 @@
-"""The matrix and the loss maps in Markdown, the same whenever they are made from the same files."""
+"""The matrix and the loss maps in Markdown. The same files always give the same pages."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def loss_maps_page(matrix: Matrix) -> str:
         "",
         *(f"- {fate}: {meaning}" for fate, meaning in FATES.items()),
     ]
-    found = [
+    maps = [
         (column, {row.window: row for row in rows(column.results)}) for column in matrix.columns
     ]
-    windows = sorted({window for _, of in found for window in of})
+    windows = sorted({window for _, of in maps for window in of})
     for window in windows:
         meaning = WINDOWS.get(window)
         lines += ["", f"## {window}{f': {meaning}' if meaning else ''}", ""]
@@ -78,20 +78,20 @@ def loss_maps_page(matrix: Matrix) -> str:
                     column.day,
                     *(str(of[window].counts.get(fate, 0)) for fate in FATES),
                 ]
-                for column, of in found
+                for column, of in maps
                 if window in of
             ),
         )
         bad = [
             [column.title, loss["case"], f"{loss['side']} {loss['point']}", loss["outcome"]]
-            for column, of in found
+            for column, of in maps
             if window in of
             for loss in of[window].points
             if loss["outcome"] != "kept"
         ]
         if bad:
             lines += ["", *table(["Implementation", "Case", "Cut off", "Fate"], bad)]
-    without = [column.title for column, of in found if not of]
+    without = [column.title for column, of in maps if not of]
     if without:
         lines += ["", f"No map: {', '.join(map(cell, without))}."]
     return "\n".join(lines) + "\n"

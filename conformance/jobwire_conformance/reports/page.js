@@ -2,8 +2,8 @@
 for (const form of document.querySelectorAll("form.find")) {
   const list = document.getElementById(form.dataset.list);
   const entries = [...list.querySelectorAll("[data-words]")];
-  const said = form.querySelector("output");
-  const look = () => {
+  const output = form.querySelector("output");
+  const filter = () => {
     const words = form.elements.words.value.toLowerCase().split(/\s+/).filter(Boolean);
     const status = form.elements.status.value;
     const claim = form.elements.claim ? form.elements.claim.value : "";
@@ -16,12 +16,12 @@ for (const form of document.querySelectorAll("form.find")) {
       entry.hidden = !fits;
       shown += fits ? 1 : 0;
     }
-    said.textContent = `${shown} of ${entries.length}`;
+    output.textContent = `${shown} of ${entries.length}`;
   };
   form.hidden = false;
-  form.addEventListener("input", look);
+  form.addEventListener("input", filter);
   form.addEventListener("submit", (event) => event.preventDefault());
-  look();
+  filter();
 }
 const open = () => {
   const target = location.hash ? document.getElementById(decodeURIComponent(location.hash.slice(1))) : null;

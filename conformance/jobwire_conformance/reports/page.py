@@ -1,4 +1,4 @@
-"""The frame of a page in HTML: one file, which loads nothing and runs only its own script."""
+"""The frame of an HTML page: one file, which loads no other file and runs only its own script."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def page(title: str, body: Iterable[str], *, script: bool = False, wide: bool = 
     """Return a whole page.
 
     Args:
-        title: Of the page, any text.
-        body: HTML, all foreign text in it escaped.
-        script: Whether it has lists to search in.
-        wide: Whether it uses all the room that there is.
+        title: Title of the page, any text.
+        body: HTML in which all foreign text is escaped.
+        script: True if the page has lists to search.
+        wide: True if the page uses the full width.
     """
     style = (_HERE / "page.css").read_text("utf-8")
     code = (_HERE / "page.js").read_text("utf-8") if script else ""
-    # Should anything foreign ever get through as markup, the browser still runs none of it.
+    # If foreign text ever became markup, the browser would still not run it.
     policy = f"default-src 'none'; img-src data:; style-src '{_hash(style)}'"
     if code:
         policy += f"; script-src '{_hash(code)}'"
@@ -56,7 +56,7 @@ def _hash(text: str) -> str:
 
 
 def inline(text: str | bytes, limit: int = 400) -> str:
-    """Return foreign text as HTML, in one line."""
+    """Return foreign text as HTML on one line."""
     return escape(one_line(text, limit))
 
 
@@ -66,16 +66,16 @@ def pre(text: str, limit: int = 4000) -> str:
 
 
 def tag(name: str, content: str, **attributes: str) -> str:
-    """Return an element; `content` is HTML, attributes are any text, `class_` is `class`."""
-    said = "".join(
+    """Return an element. `content` is HTML, attributes are any text, `class_` is `class`."""
+    written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{inline(value, 2000)}"'
         for key, value in attributes.items()
     )
-    return f"<{name}{said}>{content}</{name}>"
+    return f"<{name}{written}>{content}</{name}>"
 
 
 def pill(status: str, words: str | None = None) -> str:
-    """Return a status, which is told by its word and not by its colour alone."""
+    """Return a status as a coloured word."""
     return f'<span class="pill {_class(status)}">{inline(words or status)}</span>'
 
 
@@ -89,7 +89,7 @@ def _class(status: str) -> str:
 
 
 def facts(pairs: Mapping[str, str] | Sequence[tuple[str, str]]) -> str:
-    """Return names and what they stand for, both any text."""
+    """Return a list of names and values, both any text."""
     items = pairs.items() if isinstance(pairs, Mapping) else pairs
     inner = "".join(
         f"<div><dt>{inline(name)}</dt><dd>{inline(value)}</dd></div>" for name, value in items

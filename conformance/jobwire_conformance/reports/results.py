@@ -1,6 +1,6 @@
-"""results.json and trace.jsonl: written, read back, held against the schema.
+"""results.json and trace.jsonl: writing, reading and checking by their schemas.
 
-Every report is made from these two, so that it can be made again later, elsewhere.
+Every report is made from these two files, so that it can be made again later.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Fate = Literal["kept", "lost", "duplicated", "stuck"]
 
 
 class Implementation(TypedDict):
-    """What was checked."""
+    """The checked implementation."""
 
     name: str
     version: str
@@ -35,7 +35,7 @@ class Implementation(TypedDict):
 
 
 class Claim(TypedDict):
-    """How it stands about a claim."""
+    """The state of a claim."""
 
     met: bool
     checks: dict[str, int]
@@ -44,7 +44,7 @@ class Claim(TypedDict):
 
 
 class Check(TypedDict):
-    """One requirement of one case, for one claim."""
+    """The verdict on one requirement of one case for one claim."""
 
     case: str
     requirement: str
@@ -65,7 +65,7 @@ class Check(TypedDict):
 
 
 class Loss(TypedDict):
-    """What became of a job when a process was cut off at one point."""
+    """The fate of a job after its process was cut off at one point."""
 
     case: str
     point: str
@@ -83,7 +83,7 @@ class Server(TypedDict):
 
 
 class Error(TypedDict):
-    """What ended a case, or the run."""
+    """An error that ended a case or the run."""
 
     status: int
     message: str
@@ -123,19 +123,19 @@ class Results(Summary):
 
 @dataclass(frozen=True, slots=True)
 class TraceLine:
-    """One command that passed, and what became of it.
+    """One command and its reply.
 
     Attributes:
-        number: Of the line, from 0.
-        case: Case in which it passed.
-        proc: Who sent it: `driver`, or the name of a worker.
-        connection: Counted from 1 for each of them.
-        words: The command.
-        reply: The frame of the answer; None if none came.
-        fault: What the suite did to it, like `cut`.
-        sent: Whether the server got it.
+        number: Number of the line, from 0.
+        case: Name of the case.
+        proc: The process that sent it: `driver`, or the name of a worker.
+        connection: Number of the connection within the process, from 1.
+        words: Name and arguments.
+        reply: The frame of the reply; None if no reply came.
+        fault: The fault that the suite caused, like `cut`.
+        sent: True if the server received it.
         ms: Milliseconds since the first command of the case.
-        crash: Of a rerun in which a process was cut off: where.
+        crash: The point of the cut, for a rerun in which a process was cut off.
     """
 
     number: int
@@ -151,19 +151,19 @@ class TraceLine:
 
 
 def dump(results: Results) -> bytes:
-    """Return the file.
+    """Return the text of the file.
 
-    Half a surrogate pair, which a payload may hold and UTF-8 may not, becomes an escape again.
+    A payload may hold half a surrogate pair, which UTF-8 cannot encode; it becomes an escape.
     """
     text = json.dumps(results, ensure_ascii=False, indent=2) + "\n"
     return text.encode("utf-8", "backslashreplace")
 
 
 def load(path: Path) -> Results:
-    """Return what a results file says; of a directory, its results.json.
+    """Return the results in a file, or in the results.json of a directory.
 
     Raises:
-        Usage: It cannot be read, or is something else, or of another version of the format.
+        Usage: The file cannot be read, or has another format or version.
     """
     if path.is_dir():
         path = path / "results.json"
@@ -174,7 +174,7 @@ def read(path: Path) -> Any:
     """Return the content of a JSON file.
 
     Raises:
-        Usage: It cannot be read, or is not JSON.
+        Usage: The file cannot be read, or is not JSON.
     """
     try:
         return json.loads(path.read_bytes())
@@ -183,51 +183,51 @@ def read(path: Path) -> Any:
             f"{path} does not exist; `jobwire conform check --report DIR` writes DIR/results.json"
         ) from None
     except OSError as error:
-        raise Usage(f"{path} cannot be read: {error.strerror}") from None
+        raise Usage(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise Usage(
-            f"{path} is not JSON ({error}); it has to be a results.json of `jobwire conform check`"
+            f"{path} is not JSON ({error}); expected a results.json of `jobwire conform check`"
         ) from None
 
 
-def checked(path: Path, found: Any, kind: str, called: str) -> Any:
-    """Return the content of a file that fits its schema.
+def checked(path: Path, content: Any, kind: str, called: str) -> Any:
+    """Return the content of a file if it fits its schema.
 
     Args:
-        path: Of the file, for messages.
-        found: Its content.
-        kind: Name of the schema, and of the member that holds the version of the format.
+        path: Path of the file, for messages.
+        content: Content of the file.
+        kind: Name of the schema, and of the member with the version of the format.
         called: Name for such files in messages.
 
     Raises:
-        Usage: It is something else, or of another version of the format.
+        Usage: The content has another format or version.
     """
     from jsonschema import Draft202012Validator
 
     schema = data.schema(kind)
-    if not isinstance(found, dict) or kind not in found:
-        raise Usage(f"{path} is not a {called} of `jobwire conform check`: {kind!r} is not in it")
-    if found[kind] != 1:
+    if not isinstance(content, dict) or kind not in content:
+        raise Usage(f"{path} is not a {called} of `jobwire conform check`: it has no {kind!r}")
+    if content[kind] != 1:
         raise Usage(
-            f"{path}: its format is {str(found[kind])[:40]}, and this suite reads 1; "
-            "use the version of jobwire that wrote it, or check again with this one"
+            f"{path} has version {str(content[kind])[:40]} of the format; this suite reads 1. Use "
+            "the version of jobwire that wrote it, or check again"
         )
-    for problem in Draft202012Validator(schema).iter_errors(found):
-        place = "/".join(map(str, problem.absolute_path)) or "the whole"
+    for problem in Draft202012Validator(schema).iter_errors(content):
+        place = "/".join(map(str, problem.absolute_path)) or "top level"
         raise Usage(
             f"{path}: {place}: {problem.message[:200]}; see schema/{kind}.json, or check again"
         )
-    return found
+    return content
 
 
 def load_trace(directory: Path, results: Results) -> list[TraceLine]:
-    """Return the commands of a run; nothing if its trace is not at hand.
+    """Return the commands of a run; none if its trace is missing.
 
     Raises:
-        Usage: The file is no trace.
+        Usage: The file is not a trace.
     """
     name = results.get("trace")
-    # Results come from anywhere: they may not name a file outside.
+    # Results may come from strangers, so they must not name a file in another directory.
     if name is None or Path(name).name != name:
         return []
     try:
@@ -235,18 +235,18 @@ def load_trace(directory: Path, results: Results) -> list[TraceLine]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise Usage(f"{directory / name} cannot be read: {error.strerror}") from None
-    found = []
+        raise Usage(f"cannot read {directory / name}: {error.strerror}") from None
+    trace = []
     for number, line in enumerate(lines):
         if line:
             try:
-                found.append(_trace_line(number, json.loads(line)))
+                trace.append(_trace_line(number, json.loads(line)))
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise Usage(
-                    f"{directory / name}: line {number + 1} is no line of a trace ({error!r}); "
-                    "take the file away, or check again"
+                    f"{directory / name}: line {number + 1} is not a line of a trace ({error!r}); "
+                    "remove the file, or check again"
                 ) from None
-    return found
+    return trace
 
 
 def _trace_line(number: int, raw: Mapping[str, Any]) -> TraceLine:

@@ -1,4 +1,4 @@
-"""The terminal: how a run goes while it goes, and the last lines."""
+"""The progress of a run on the terminal, and its last lines."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from jobwire_conformance.cases.case import Case
 from jobwire_conformance.reports.claim_status import WORDS, called, counts, states
 from jobwire_conformance.reports.results import Results
 from jobwire_conformance.reports.text import one_line, visible
-from jobwire_conformance.run.checks import Line
+from jobwire_conformance.run.checks import ProcessCall
 from jobwire_conformance.run.verdicts import CaseVerdict
 from jobwire_conformance.wire.resp import Refusal, decode
 
 __all__ = ["Terminal", "closing", "errors"]
 
 _WIDTH = 100
-_FAULTS = 3  # different faults of the adapter that are told in full
-_NAMES = 12  # cases that are named in a line
+_FAULTS = 3  # different adapter faults to print in full
+_NAMES = 12  # cases to name on one line
 _MARKS = {"pass": "ok", "fail": "FAIL", "blocked": "BLOCKED", "warn": "warn", "info": "info"}
 
 
 class Terminal:
-    """Says how a run goes: to people line by line, to a terminal also what it waits for.
+    """Prints the progress of a run, and on a terminal also the event that it waits for.
 
     Args:
-        total: How many cases there are.
-        replay: The command that runs one case again, up to its name.
-        out: Where to.
-        cases: Whether to name every case.
-        failures: Whether to tell what did not pass.
+        total: Number of cases.
+        replay: The command that runs one case again, without the name of the case.
+        out: Stream to write to.
+        cases: True to print a line for every case.
+        failures: True to print the checks that did not pass.
     """
 
     def __init__(
@@ -53,53 +53,53 @@ class Terminal:
         self._live = out.isatty()
         self._shown: set[tuple[str, str]] = set()
 
-    def waiting(self, case: Case, what: str) -> None:
-        """Show it, if there is a line that can be written again."""
+    def waiting(self, case: Case, event: str) -> None:
+        """Show the event, if the output is a terminal."""
         if self._live:
             pace = f" (pace: {case.pace})" if case.pace else ""
-            self._line(f"[{self._done}/{self._total}] {case.name}{pace}: waiting for {what}")
+            self._line(f"[{self._done}/{self._total}] {case.name}{pace}: waiting for {event}")
 
     def finished(self, case: Case, verdicts: Sequence[CaseVerdict], seconds: float) -> None:
-        """Show what became of a case."""
+        """Print the result of a case."""
         self._done += 1
         self._clear()
         marks = sorted({_MARKS.get(verdict.status, verdict.status) for verdict in verdicts})
-        said = " ".join(marks) or ("only for the loss map" if case.crash else "nothing to judge")
-        worth = [v for v in verdicts if v.status != "pass" and not _is_passed_later(v)]
-        if self._cases or (self._failures and worth):
-            self._say(f"[{self._done}/{self._total}] {case.name}  {said}  {seconds:.1f} s")
-        for verdict in worth if self._failures else ():
-            ended = verdict.finding.by == "adapter"  # all of it, so that is said once
+        result = " ".join(marks) or ("only for the loss map" if case.crash else "no verdict")
+        not_passed = [v for v in verdicts if v.status != "pass" and not _is_passed_later(v)]
+        if self._cases or (self._failures and not_passed):
+            self._print(f"[{self._done}/{self._total}] {case.name}  {result}  {seconds:.1f} s")
+        for verdict in not_passed if self._failures else ():
+            ended = verdict.finding.by == "adapter"  # one fault for all checks of the case
             key = (verdict.case, "" if ended else verdict.requirement)
             if key not in self._shown:
                 self._shown.add(key)
                 (self._ended if ended else self._explain)(verdict)
 
     def close(self) -> None:
-        """Leave the line."""
+        """Clear the line of the progress."""
         self._clear()
 
     def _explain(self, verdict: CaseVerdict) -> None:
         finding = verdict.finding
         requirement = data.requirements()[finding.requirement]
-        times = f" (held in {verdict.held} of {verdict.runs} runs)" if verdict.runs > 1 else ""
-        self._say(f"  {verdict.status}: [{requirement.id}] {verdict.claim}{times}")
-        self._say(_indented(requirement.text.partition("\n|")[0]))
+        times = f" (passed in {verdict.held} of {verdict.runs} runs)" if verdict.runs > 1 else ""
+        self._print(f"  {verdict.status}: [{requirement.id}] {verdict.claim}{times}")
+        self._print(_indented(requirement.text.partition("\n|")[0]))
         if finding.blocked_by is not None:
-            self._say(_indented(f"could not be tried: {finding.blocked_by}"))
+            self._print(_indented(f"blocked by an earlier failure: {finding.blocked_by}"))
         else:
-            self._say(_indented(finding.message))
+            self._print(_indented(finding.message))
         for line in finding.lines:
-            self._say(f"      {wire_line(line)}")
+            self._print(f"      {wire_line(line)}")
         if verdict.deviation is not None:
-            self._say(_indented(f"declared: {verdict.deviation.reason}"))
-        self._say(f"    again: {self._replay} {verdict.finding.again or verdict.case}")
+            self._print(_indented(f"declared: {verdict.deviation.reason}"))
+        self._print(f"    again: {self._replay} {verdict.finding.again or verdict.case}")
 
     def _ended(self, verdict: CaseVerdict) -> None:
-        times = f" (held in {verdict.held} of {verdict.runs} runs)" if verdict.held else ""
-        self._say(f"  {verdict.status}: the adapter ended the case{times}")
-        self._say(_indented(verdict.finding.blocked_by or ""))
-        self._say(f"    again: {self._replay} {verdict.case}")
+        times = f" (passed in {verdict.held} of {verdict.runs} runs)" if verdict.held else ""
+        self._print(f"  {verdict.status}: an adapter fault ended the case{times}")
+        self._print(_indented(verdict.finding.blocked_by or ""))
+        self._print(f"    again: {self._replay} {verdict.case}")
 
     def _line(self, text: str) -> None:
         self._out.write(f"\r\x1b[K{one_line(text, _WIDTH - 1)[: _WIDTH - 1]}")
@@ -110,7 +110,7 @@ class Terminal:
             self._out.write("\r\x1b[K")
             self._out.flush()
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._out.write(text + "\n")
 
 
@@ -125,21 +125,21 @@ def _indented(text: str) -> str:
     )
 
 
-def wire_line(line: Line) -> str:
+def wire_line(line: ProcessCall) -> str:
     """Return a command and its reply for people."""
     name, call = line
     words = " ".join(one_line(word) for word in call.words[:8])
-    more = f" ... {len(call.words) - 8} more" if len(call.words) > 8 else ""
+    omitted = f" ... {len(call.words) - 8} more" if len(call.words) > 8 else ""
     if call.reply is None:
         reply = "no reply"
     else:
-        said = decode(call.reply)
-        reply = said.message if isinstance(said, Refusal) else repr(said)
-    return f"{name} #{call.sequence} {words}{more} -> {one_line(reply[:60])}"
+        decoded = decode(call.reply)
+        reply = decoded.message if isinstance(decoded, Refusal) else repr(decoded)
+    return f"{name} #{call.sequence} {words}{omitted} -> {one_line(reply[:60])}"
 
 
 def errors(results: Results) -> Iterator[str]:
-    """Yield what ended cases, or the run. The same in several cases is said once."""
+    """Yield the errors that ended cases or the run. Equal errors of several cases come once."""
     cases: dict[str, list[str]] = {}
     stopped = []
     for error in results.get("errors", ()):
@@ -151,21 +151,21 @@ def errors(results: Results) -> Iterator[str]:
     for message, names in shown:
         yield f"in case {_some(names)}: {message}"
     if len(cases) > len(shown):
-        names = [name for more in [*cases.values()][_FAULTS:] for name in more]
-        yield f"the adapter ended in other ways, which the reports have, case {_some(names)}"
+        names = [name for others in [*cases.values()][_FAULTS:] for name in others]
+        yield f"other adapter faults, which the reports show, ended case {_some(names)}"
     yield from stopped
 
 
 def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    return ", ".join(names[:_NAMES]) + more
+    omitted = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return ", ".join(names[:_NAMES]) + omitted
 
 
 def closing(results: Results) -> str:
     """Return the last lines for people."""
-    found = states(results)
+    state_of = states(results)
     lines = [
-        f"{name:20} {WORDS[found[name]]:17} {counts(claim) or 'no checks were run'}"
+        f"{name:20} {WORDS[state_of[name]]:17} {counts(claim) or 'no checks were run'}"
         for name, claim in results["claims"].items()
     ]
     server = results["server"]

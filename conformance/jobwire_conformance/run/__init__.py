@@ -1,1 +1,1 @@
-"""A run: plays cases in sandboxes, checks what happened, and gives verdicts."""
+"""A run of cases: steps, checks, crash matrix, verdicts, frozen sets."""

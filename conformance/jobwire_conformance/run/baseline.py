@@ -1,4 +1,4 @@
-"""Bring the file of deviations up to date with what a run found. What people wrote stays."""
+"""The update of the file of deviations after a run. Text written by people stays."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from jobwire_conformance.run.verdicts import FAILURES, CaseVerdict, Deviation
 __all__ = ["Change", "change"]
 
 _HEADER = """\
-# What this implementation does otherwise, and knows of: `jobwire conform check` counts these as
-# deviations. A reason that begins with TODO is none yet, and an error.
+# The known deviations of this implementation: `jobwire conform check` does not count them as
+# failures. A reason that begins with TODO is an error.
 """
 _ENTRY = re.compile(r"^[ \t]*\[\[[ \t]*deviation[ \t]*\]\]", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What becomes of the file.
+    """The update of the file.
 
     Attributes:
-        text: The new one.
-        added: Ids that are new.
-        removed: Ids that are gone: their checks pass, or there are none.
-        kept: Ids that stay.
+        text: The new text.
+        added: Ids of the new entries.
+        removed: Ids of the removed entries, whose checks pass or do not exist.
+        kept: Ids of the other entries.
     """
 
     text: str
@@ -47,69 +47,73 @@ def change(
     cases: Sequence[Case],
     reason: str | None,
 ) -> Change:
-    """Return the file as it should be now.
+    """Return the update of the file.
 
     Args:
-        path: Of the file, which need not be there.
-        known: What it says now.
-        gone: Ids in it that are to be taken out.
-        verdicts: What a run found.
-        cases: All that could have run: those of the claims and the generation.
-        reason: Of the new entries; None for one that people have to write.
+        path: Path of the file, which may be missing.
+        known: The deviations in the file.
+        gone: Ids of the deviations to remove.
+        verdicts: The verdicts of a run.
+        cases: All cases of the claims and the generation, even if they did not run.
+        reason: Reason of the new entries; None for a placeholder with TODO.
 
     Raises:
-        Usage: The file is written in a way that nobody but its author can change.
+        Usage: The form of the file does not allow a change without loss.
     """
+    known_ids = {deviation.id for deviation in known}
     failures = _failures(verdicts, cases)
-    added = {id_: why for id_, why in failures.items() if id_ not in {each.id for each in known}}
+    added = {id_: message for id_, message in failures.items() if id_ not in known_ids}
     head, entries = _entries(path, known)
-    kept = [each.id for each in known if each.id not in gone]
+    kept = [deviation.id for deviation in known if deviation.id not in gone]
     parts = [head or _HEADER, *(entries[id_] for id_ in kept)]
-    parts += [_entry(id_, reason or f"TODO: say why. {why}") for id_, why in added.items()]
+    parts += [
+        _entry(id_, reason or f"TODO: write the reason. {message}")
+        for id_, message in added.items()
+    ]
     text = "\n".join(part.strip("\n") + "\n" for part in parts)
-    removed = [each.id for each in known if each.id in gone]
+    removed = [deviation.id for deviation in known if deviation.id in gone]
     return Change(text, [*added], removed, kept)
 
 
 def _failures(verdicts: Sequence[CaseVerdict], cases: Sequence[Case]) -> dict[str, str]:
-    """Return the ids that say what failed, with the first message of each.
+    """Return the ids of the failures, each with its first message.
 
-    A requirement that fails wherever it is checked has one entry; otherwise each case has its own.
+    A requirement that fails in all its cases has one id. Otherwise each case has an id.
     """
     failed: dict[str, dict[str, str]] = {}
     passed: dict[str, set[str]] = {}
     for verdict in verdicts:
         if verdict.status in FAILURES:
-            why = verdict.finding.message or verdict.finding.blocked_by or ""
-            failed.setdefault(verdict.requirement, {})[verdict.case] = why
+            message = verdict.finding.message or verdict.finding.blocked_by or ""
+            failed.setdefault(verdict.requirement, {})[verdict.case] = message
         elif verdict.status not in ("warn", "info"):
             passed.setdefault(verdict.requirement, set()).add(verdict.case)
-    found = {}
-    for requirement, where in failed.items():
-        everywhere = {case.name for case in cases if requirement in case.requirements}
-        if requirement not in passed and everywhere <= set(where):
-            found[requirement] = next(iter(where.values()))
+    messages = {}
+    for requirement, by_case in failed.items():
+        all_cases = {case.name for case in cases if requirement in case.requirements}
+        if requirement not in passed and all_cases <= set(by_case):
+            messages[requirement] = next(iter(by_case.values()))
         else:
-            found |= {f"{case}#{requirement}": why for case, why in where.items()}
-    return found
+            messages |= {f"{case}#{requirement}": message for case, message in by_case.items()}
+    return messages
 
 
 def _entries(path: Path, known: Sequence[Deviation]) -> tuple[str, Mapping[str, str]]:
-    """Return what stands before the entries, and id to text of each, comments and all."""
+    """Return the text before the entries, and the text of each entry by id, with comments."""
     if not path.exists():
         return "", {}
     text = path.read_text("utf-8")
-    starts = [found.start() for found in _ENTRY.finditer(text)]
+    starts = [match.start() for match in _ENTRY.finditer(text)]
     ends = [*starts[1:], len(text)] if starts else []
     blocks = [text[start:end] for start, end in zip(starts, ends, strict=True)]
     try:
         ids = [tomllib.loads(block)["deviation"][0]["id"] for block in blocks]
     except (ValueError, KeyError, IndexError):
         ids = []
-    if ids != [each.id for each in known]:
+    if ids != [deviation.id for deviation in known]:
         raise Usage(
-            f"{path}: write each entry as a table of its own, beginning with [[deviation]]; "
-            "otherwise they cannot be changed without losing what you wrote"
+            f"{path}: begin each entry with a line [[deviation]]; in another form, the file cannot "
+            "be changed without loss of your text"
         )
     return text[: starts[0]] if starts else text, dict(zip(ids, blocks, strict=True))
 
@@ -119,6 +123,6 @@ def _entry(id_: str, reason: str) -> str:
 
 
 def _text(text: str) -> str:
-    # A basic string of TOML is one of JSON, but for DEL; half a pair of surrogates is none.
+    # A JSON string is a basic string of TOML, except for DEL and half a surrogate pair.
     whole = text.encode("utf-8", "replace").decode()
     return json.dumps(whole, ensure_ascii=False).replace("\x7f", "\\u007f")

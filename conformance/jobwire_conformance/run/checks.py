@@ -1,4 +1,4 @@
-"""What a case looks at: each check compares what is there with what it has to be."""
+"""The checks of a case. Each one compares the state of Redis or the traffic with its matchers."""
 
 from __future__ import annotations
 
@@ -20,29 +20,30 @@ from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.commands import keys_of, spec_of
 from jobwire_conformance.wire.faults import Refuse
 
-__all__ = ["Checks", "Finding", "Line", "Miss"]
+__all__ = ["CheckResult", "Checks", "Miss", "ProcessCall"]
 
-_TOGETHER = 0.1  # seconds; what is sent at once may arrive in pieces
+_TOGETHER = 0.1  # seconds; commands that are sent together may arrive in pieces
 
-Line = tuple[str, Call]
+ProcessCall = tuple[str, Call]
+"""Name of a process, and a command that it sent."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What one check found.
+class CheckResult:
+    """The result of one check.
 
     Attributes:
-        requirement: That it is about.
-        ok: Whether it holds.
-        message: What was expected and what was seen, if it does not.
-        expected: The same as data.
-        seen: The same as data.
-        lines: What passed on the wire around it.
-        blocked_by: What failed before it and made it impossible.
-        seconds: Since the check before.
-        trace: First and last of these lines in the trace; empty until it is written.
-        again: Case that shows it again, if it is not the one that it is said to be of.
-        by: Who is to blame; `adapter` if the driver or the worker program broke its rules.
+        requirement: Id of the requirement.
+        ok: True if the check passed.
+        message: The expected and the seen value, for a check that failed.
+        expected: The expected value as data.
+        seen: The seen value as data.
+        lines: The commands around the check.
+        blocked_by: The earlier failure that made the check impossible.
+        seconds: Time since the last check.
+        trace: First and last line of `lines` in the trace; empty until the trace is written.
+        again: Name of a case that shows the failure again, if it is not the case of the check.
+        by: The side at fault; `adapter` if the driver or the worker program broke its rules.
     """
 
     requirement: str
@@ -50,7 +51,7 @@ class Finding:
     message: str = ""
     expected: object = None
     seen: object = None
-    lines: Sequence[Line] = ()
+    lines: Sequence[ProcessCall] = ()
     blocked_by: str | None = None
     seconds: float = 0.0
     trace: list[int] = field(default_factory=list)
@@ -59,10 +60,10 @@ class Finding:
 
 
 class Miss(Exception):
-    """Something is not as it must be."""
+    """A value does not match."""
 
-    def __init__(self, what: str, expected: object, seen: object) -> None:
-        super().__init__(f"{what}: expected {show(expected)}, seen {show(seen)}")
+    def __init__(self, subject: str, expected: object, seen: object) -> None:
+        super().__init__(f"{subject}: expected {show(expected)}, seen {show(seen)}")
         self.expected = expected
         self.seen = (
             seen.value if isinstance(seen, Spelt) else None if isinstance(seen, Absent) else seen
@@ -73,12 +74,12 @@ class Checks:
     """The checks of one run of a case.
 
     Args:
-        sandbox: Where.
-        state: What is in its Redis.
-        scope: What the matchers share.
+        sandbox: The sandbox of the run.
+        state: The state of its Redis.
+        scope: Values that the matchers share.
 
     Attributes:
-        answer: The driver's last one, if it was asked for anything.
+        answer: The driver's last answer; None before the first request.
     """
 
     def __init__(self, sandbox: Sandbox, state: State, scope: Scope) -> None:
@@ -88,6 +89,7 @@ class Checks:
         self._scope = scope
 
     def miss(self, step: Mapping[str, Any]) -> Miss | None:
+        """Return the first mismatch of a check; None if the check passes."""
         self._scope.now = time.time()
         try:
             for part, judge in self._parts.items():
@@ -96,17 +98,17 @@ class Checks:
         except Miss as miss:
             return miss
         except Unbound as unbound:
-            return Miss(str(unbound), "a value that was seen before", ABSENT)
+            return Miss(str(unbound), "a value that an earlier step has seen", ABSENT)
         return None
 
-    def _must(self, what: str, matcher: Any, seen: Spelt | Absent, name: str = "") -> None:
+    def _must(self, subject: str, matcher: Any, seen: Spelt | Absent, name: str = "") -> None:
         if not matches(matcher, seen, self._scope, name):
-            raise Miss(what, matcher, seen)
+            raise Miss(subject, matcher, seen)
 
     def _list(self, step: Mapping[str, Any]) -> None:
         key = self._state.key(step["list"])
-        found = self._range(key, b"list", "LRANGE", [])
-        self._members(step, key, found)
+        texts = self._range(key, b"list", "LRANGE", [])
+        self._members(step, key, texts)
 
     def _zset(self, step: Mapping[str, Any]) -> None:
         key = self._state.key(step["zset"])
@@ -118,27 +120,27 @@ class Checks:
             self._must(f"score {index} of {key}", step["score"], seen)
         self._members(step, key, flat[::2])
 
-    def _range(self, key: str, kind: bytes, command: str, more: Sequence[str]) -> list[bytes]:
-        found = self._sandbox.link.call("TYPE", key)
-        if found == b"none":
+    def _range(self, key: str, kind: bytes, command: str, options: Sequence[str]) -> list[bytes]:
+        seen = self._sandbox.link.call("TYPE", key)
+        if seen == b"none":
             return []
-        if found != kind:
-            raise Miss(f"the type of {key}", kind.decode(), found.decode())
-        members_: list[bytes] = self._sandbox.link.call(command, key, 0, -1, *more)
+        if seen != kind:
+            raise Miss(f"the type of {key}", kind.decode(), seen.decode())
+        members_: list[bytes] = self._sandbox.link.call(command, key, 0, -1, *options)
         return members_
 
-    def _members(self, step: Mapping[str, Any], key: str, found: Sequence[bytes]) -> None:
+    def _members(self, step: Mapping[str, Any], key: str, texts: Sequence[bytes]) -> None:
         if "len" in step:
-            self._must(f"members of {key}", step["len"], number(len(found)))
+            self._must(f"members of {key}", step["len"], number(len(texts)))
         if "jids" in step:
-            jids = [jid_of(text) for text in found]
+            jids = [jid_of(text) for text in texts]
             self._must(f"ids of the members of {key}", step["jids"], plain(jids))
         if "payload" not in step and "raw" not in step:
             return
         index = step.get("index", 0)
-        if not _within(found, index):
-            raise Miss(f"member {index} of {key}", "one", ABSENT)
-        text = found[index].decode("utf-8", "surrogateescape")
+        if not _within(texts, index):
+            raise Miss(f"member {index} of {key}", "a member", ABSENT)
+        text = texts[index].decode("utf-8", "surrogateescape")
         if "raw" in step:
             self._must(f"member {index} of {key}", step["raw"], spelt_text(text))
         if "payload" in step:
@@ -147,8 +149,8 @@ class Checks:
             except ValueError:
                 raise Miss(f"member {index} of {key}", "a JSON object", text) from None
             for name, matcher in step["payload"].items():
-                what = f"{name!r} of member {index} of {key}"
-                self._must(what, matcher, fields.get(name, ABSENT), name)
+                subject = f"{name!r} of member {index} of {key}"
+                self._must(subject, matcher, fields.get(name, ABSENT), name)
 
     def _hash(self, step: Mapping[str, Any]) -> None:
         key = self._state.key(step["hash"])
@@ -158,7 +160,7 @@ class Checks:
         if "len" in step:
             self._must(f"fields of {key}", step["len"], number(len(fields)))
         for name, matcher in step.get("fields", {}).items():
-            # `*` is a field whose name nobody can know, like the id of an executor.
+            # `*` is a field whose name a case cannot know, like the id of an executor.
             known = fields.get(self._state.named(name))
             value = next(iter(fields.values()), None) if name == "*" else known
             self._must(
@@ -168,23 +170,23 @@ class Checks:
 
     def _set(self, step: Mapping[str, Any]) -> None:
         key = self._state.key(step["set"])
-        found = {
+        seen = {
             text.decode("utf-8", "surrogateescape")
             for text in self._sandbox.link.call("SMEMBERS", key)
         }
         if "len" in step:
-            self._must(f"members of {key}", step["len"], number(len(found)))
+            self._must(f"members of {key}", step["len"], number(len(seen)))
         for member in map(self._state.named, step.get("has", ())):
-            if member not in found:
-                raise Miss(f"members of {key}", f"{member} among them", sorted(found))
+            if member not in seen:
+                raise Miss(f"members of {key}", f"{member} among them", sorted(seen))
         for member in map(self._state.named, step.get("lacks", ())):
-            if member in found:
-                raise Miss(f"members of {key}", f"no {member} among them", sorted(found))
+            if member in seen:
+                raise Miss(f"members of {key}", f"no {member} among them", sorted(seen))
 
     def _key(self, step: Mapping[str, Any]) -> None:
         key = self._state.key(step["key"])
         if "exists" in step and bool(self._sandbox.link.call("EXISTS", key)) != step["exists"]:
-            raise Miss(f"whether {key} is there", step["exists"], not step["exists"])
+            raise Miss(f"existence of {key}", step["exists"], not step["exists"])
         if "value" in step:
             value = self._sandbox.link.call("GET", key)
             seen = ABSENT if value is None else spelt_text(value.decode("utf-8", "replace"))
@@ -195,7 +197,7 @@ class Checks:
         if "ttl" in step:
             left = self._sandbox.link.call("PTTL", key)
             self._must(
-                f"seconds that {key} lives",
+                f"remaining seconds of {key}",
                 step["ttl"],
                 number(left / 1000) if left >= 0 else ABSENT,
             )
@@ -207,29 +209,31 @@ class Checks:
     def _commands(self, step: Mapping[str, Any]) -> None:
         sent = self._sent(step)
         units = list(_units(sent)) if "together" in step else [sent]
-        left: list[Any] = min(
-            (self._left(step["commands"], unit) for unit in units), key=len, default=[[]]
+        missing: list[Any] = min(
+            (self._missing(step["commands"], unit) for unit in units), key=len, default=[[]]
         )
-        if left:
+        if missing:
             names = [call.name.decode("utf-8", "replace") for call in sent]
             where = " in one transaction" if "together" in step else ""
-            raise Miss(f"commands of {step.get('process', 'driver')}{where}", left[0], names[-40:])
+            process = step.get("process", "driver")
+            raise Miss(f"commands of {process}{where}", missing[0], names[-40:])
 
-    def _left(self, patterns: Sequence[Any], calls: Sequence[Call]) -> list[Any]:
-        left = list(patterns)
+    def _missing(self, patterns: Sequence[Any], calls: Sequence[Call]) -> list[Any]:
+        """Return the patterns, in order, that the commands do not match."""
+        missing = list(patterns)
         for call in calls:
-            if left and self._like(left[0], call):
-                del left[0]
-        return left
+            if missing and self._like(missing[0], call):
+                del missing[0]
+        return missing
 
     def _like(self, pattern: Sequence[Any], call: Call) -> bool:
-        """Whether a command begins with words like these."""
+        """Return whether the first words of a command match a pattern."""
         prefix = self._sandbox.config.prefix  # of keys, which cases name without it
         words = [word.decode("utf-8", "replace").removeprefix(prefix) for word in call.words]
         words[0] = words[0].upper()
         return len(words) >= len(pattern) and all(
-            matches(self._named(each), spelt_text(word), self._scope)
-            for each, word in zip(pattern, words, strict=False)
+            matches(self._named(matcher), spelt_text(word), self._scope)
+            for matcher, word in zip(pattern, words, strict=False)
         )
 
     def _never(self, step: Mapping[str, Any]) -> None:
@@ -245,10 +249,10 @@ class Checks:
                 raise Miss("commands that write", allowed, _text(call))
 
     def _metrics(self, step: Mapping[str, Any]) -> None:
-        found = Counted(self._sandbox.link, self._sandbox.config.prefix, self._scope)
+        counted = Counted(self._sandbox.link, self._sandbox.config.prefix, self._scope)
         for class_name, parts in step["metrics"].items():
             for part, matcher in parts.items():
-                seen = found.part(class_name, part)
+                seen = counted.part(class_name, part)
                 self._must(
                     f"{part} of {class_name}", matcher, ABSENT if seen is None else plain(seen)
                 )
@@ -260,7 +264,9 @@ class Checks:
         process = step.get("process", "driver")
         calls = [call for name, call in self._sandbox.calls() if name == process]
         self._must(
-            f"most jobs in one round trip of {process}", step["burst"], number(_burst(calls))
+            f"largest number of jobs in one round trip of {process}",
+            step["burst"],
+            number(_burst(calls)),
         )
 
     def _atomic(self, step: Mapping[str, Any]) -> None:
@@ -282,46 +288,46 @@ class Checks:
 
     def _truthful(self, step: Mapping[str, Any]) -> None:
         if self.answer is None:
-            raise SuiteFault("nothing was pushed that could be told truthfully")
+            raise SuiteFault("a check of a truthful outcome must follow a push")
         key = self._state.key(step["truthful"])
         kind = self._sandbox.link.call("TYPE", key)
         jobs = self._sandbox.link.call("ZCARD" if kind == b"zset" else "LLEN", key)
         outcome = self.answer["outcome"]
         if (outcome == "ok" and not jobs) or (outcome == "rejected" and jobs):
-            said = f"{outcome!r}, and {jobs} in {key}"
-            raise Miss("the outcome", "one that is true", said)
+            seen = f"{outcome!r}, and {jobs} jobs in {key}"
+            raise Miss("the outcome", "an outcome that is true", seen)
 
     def _ran(self, step: Mapping[str, Any]) -> None:
         jid = self._state.named(step["ran"])
-        events = [e for e in self._state.events() if e.what == "begin" and e.jid == jid]
+        events = [e for e in self._state.events() if e.kind == "begin" and e.jid == jid]
         seen = plain(events[-1].args) if events else ABSENT
         self._must(f"arguments of {jid}", step.get("args", {"$": "any"}), seen)
 
     def _answered(self, step: Mapping[str, Any]) -> None:
         if self.answer is None:
-            raise SuiteFault("nothing was asked that has an answer")
+            raise SuiteFault("a check of an answer must follow a request to the driver")
         for name, matcher in step["answer"].items():
             seen = plain(self.answer[name]) if name in self.answer else ABSENT
             self._must(f"{name!r} of the answer", matcher, seen)
 
     def _discarded(self, step: Mapping[str, Any]) -> None:
-        """A connection whose reader gave up is not used again before its reply has come."""
+        """Check that a connection with a missing reply is not used before the reply comes."""
         process = step.get("process", "driver")
         calls = self._sandbox.calls()
         held_back = struck(calls, process)
         if not held_back:
-            raise Miss(f"answers to {process} that came late", "one at least", ABSENT)
-        for call, told in held_back:
+            raise Miss(f"late replies to {process}", "at least one", ABSENT)
+        for call, answered in held_back:
             for name, other in calls:
                 same = name == process and other.connection == call.connection
-                # What is sent together with it comes at once.
-                if same and call.at + _TOGETHER < other.at < told:
+                # Commands that were sent together with it arrive at once.
+                if same and call.at + _TOGETHER < other.at < answered:
                     words = [word.decode("utf-8", "replace") for word in other.words[:3]]
-                    what = f"connection {call.connection} of {process}, whose reply is missing"
-                    raise Miss(what, "not used again", words)
+                    subject = f"connection {call.connection} of {process}, whose reply is missing"
+                    raise Miss(subject, "no further use", words)
 
     def _paced(self, step: Mapping[str, Any]) -> None:
-        """Who is refused does not ask again at once."""
+        """Check that a process pauses after a refused command."""
         process = step["process"]
         times = [
             call.at
@@ -329,49 +335,51 @@ class Checks:
             if name == process and isinstance(call.action, Refuse)
         ]
         if len(times) < 3:
-            raise Miss(f"commands of {process} that were refused", "three at least", len(times))
+            raise Miss(f"refused commands of {process}", "at least three", len(times))
         pause = (times[-1] - times[0]) / (len(times) - 1)
         if pause < step["paced"]:
             raise Miss("the average pause between tries", f"{step['paced']} s", f"{pause:.4f} s")
 
     def _grammar(self, step: Mapping[str, Any]) -> None:
-        """Nobody has keys of their own, but where the protocol lets them."""
+        """Check that all keys belong to the protocol or to its extensions."""
         prefix = self._sandbox.config.prefix
         for raw in self._sandbox.link.call("KEYS", "*"):
             key = raw.decode("utf-8", "surrogateescape")
             if not key.startswith(prefix) or not is_known_key(key.removeprefix(prefix)):
-                raise Miss("a key", "one of the protocol, or one that begins with jobwire:", key)
+                raise Miss(
+                    "a key", "a key of the protocol, or a key that begins with jobwire:", key
+                )
 
     def _patient(self, step: Mapping[str, Any]) -> None:
-        """No blocking fetch is given up before the server has answered it."""
+        """Check that a worker waits for the reply to each blocking fetch."""
         process = step["process"]
         worker = self._sandbox.workers[process]
         blocking = [call for call in worker.fetches() if call.blocks]
         for call in blocking:
             if call.given_up and worker.idle_expected:
                 words = [word.decode("utf-8", "replace") for word in call.words]
-                raise Miss(f"what {process} waits for", "an answer", [*words, "given up"])
+                raise Miss(f"blocking fetches of {process}", "a reply", [*words, "given up"])
         if blocking and not worker.waited():
-            raise Miss(f"what {process} waits for", "an answer that there is nothing", ABSENT)
+            raise Miss(f"blocking fetches of {process}", "a reply without a job", ABSENT)
 
     def _pauses(self, step: Mapping[str, Any]) -> None:
-        """The pauses between looks at a key are as they have to be, and not all the same."""
+        """Check the pauses between reads of a key, and that they are not all equal."""
         key = self._state.key(step["of"]).encode()
         process = step["process"]
         times = [c.at for name, c in self._sandbox.calls() if name == process and key in c.words]
         pauses = [after - before for before, after in itertools.pairwise(times)]
-        # Several commands of one look come together.
+        # Several commands of one read arrive together.
         pauses = [pause for pause in pauses if pause > _TOGETHER]
         for matcher, number_ in zip(step["pauses"], pauses, strict=False):
-            self._must(f"seconds between looks at {step['of']}", matcher, number(number_))
+            self._must(f"seconds between reads of {step['of']}", matcher, number(number_))
         if len(pauses) < len(step["pauses"]):
             wanted = len(step["pauses"])
-            raise Miss(f"pauses between looks at {step['of']}", wanted, len(pauses))
+            raise Miss(f"number of pauses between reads of {step['of']}", wanted, len(pauses))
         if len(pauses) > 2 and max(pauses) - min(pauses) < 0.02 * max(pauses):
-            raise Miss(f"pauses between looks at {step['of']}", "different ones", pauses)
+            raise Miss(f"pauses between reads of {step['of']}", "different pauses", pauses)
 
     def _declared(self, step: Mapping[str, Any]) -> None:
-        """Scripts touch no key but those in their KEYS."""
+        """Check that scripts access only the keys in their KEYS."""
         keys: set[bytes] = set()
         sha, scripts = "", 0
         for executed in self._sandbox.executed():
@@ -387,9 +395,9 @@ class Checks:
                 continue  # a command without keys
             if hidden := {*touched} - keys:
                 shown = sorted(key.decode("utf-8", "replace") for key in hidden)
-                raise Miss(f"keys that script {sha} touches", "all in KEYS", shown)
+                raise Miss(f"keys that script {sha} accesses", "all in KEYS", shown)
         if not scripts:
-            raise Miss("scripts that were called", "one at least", ABSENT)
+            raise Miss("calls of scripts", "at least one", ABSENT)
 
     def _that(self, step: Mapping[str, Any]) -> None:
         holds, seen = self._state.holds(step["that"])
@@ -420,8 +428,8 @@ class Checks:
         "that": _that,
     }
 
-    def around(self, step: Mapping[str, Any]) -> list[Line]:
-        """Return up to six commands that have most to do with a check, the last ones."""
+    def around(self, step: Mapping[str, Any]) -> list[ProcessCall]:
+        """Return the last six commands, if possible only those with the key of a check."""
         calls = self._sandbox.calls()
         words = [str(step[part]) for part in ("list", "zset", "hash", "set", "key") if part in step]
         keys = [self._state.key(word).encode() for word in words]
@@ -438,7 +446,7 @@ def _within(sequence: Sequence[object], index: int) -> bool:
 
 
 def _units(calls: Sequence[Call]) -> Iterator[list[Call]]:
-    """Yield the commands of each transaction together, and all others by themselves."""
+    """Yield the commands of each transaction as one list, and each other command as a list."""
     for connection in {call.connection for call in calls}:
         unit: list[Call] = []
         for call in (call for call in calls if call.connection == connection):
@@ -449,7 +457,7 @@ def _units(calls: Sequence[Call]) -> Iterator[list[Call]]:
 
 
 def _burst(calls: Sequence[Call]) -> int:
-    """Return how many payloads a process sent at most before it had to wait for a reply."""
+    """Return the largest number of payloads that a process sent before it waited for a reply."""
     most = 0
     for connection in {call.connection for call in calls}:
         jobs, answered = 0, 0.0

@@ -1,4 +1,4 @@
-"""The crash matrix: cut a process off at each of its effects, and see what became of the job."""
+"""The crash matrix: one run for each effect of a process, in which the process is cut off there."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from jobwire_conformance.cases.case import Case
-from jobwire_conformance.run.checks import Finding
+from jobwire_conformance.run.checks import CheckResult
 from jobwire_conformance.run.play import Play
 from jobwire_conformance.sandbox.sandbox import Sandbox
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.faults import Kill, Side
 from jobwire_conformance.wire.points import Point, has_effect, points_of
 
-__all__ = ["Loss", "run"]
+__all__ = ["CrashOutcome", "run"]
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
-    """What became of a job when a process was cut off at one point."""
+class CrashOutcome:
+    """The fate of a job after its process was cut off at one point."""
 
     case: str
     point: str
     side: Side
     outcome: str
-    window: str | None = None  # loss window that the points of the case go through
-    trace: tuple[int, int] | None = None  # of what was not kept: first and last line
+    window: str | None = None  # name of the loss window that the points of the case cover
+    trace: tuple[int, int] | None = None  # first and last line; None for a job that was kept
 
 
 def run(
@@ -35,20 +35,20 @@ def run(
     *,
     patience: float,
     waits: Callable[[str], None],
-    keep: Callable[[str, Sequence[Finding]], tuple[int, int] | None] = lambda *_: None,
-) -> tuple[list[Finding], list[Loss]]:
+    keep: Callable[[str, Sequence[CheckResult]], tuple[int, int] | None] = lambda *_: None,
+) -> tuple[list[CheckResult], list[CrashOutcome]]:
     """Run a case once in lockstep, and again for each point and side.
 
     Args:
-        sandbox: Where.
-        case: What.
-        patience: Seconds until something that has to happen must have.
-        waits: Told what is waited for.
-        keep: Called after a rerun that is worth a look, with its name and what failed in it, to
-            write down what passed; returns where.
+        sandbox: The sandbox to use.
+        case: The case to run.
+        patience: Longest wait for an expected event, in seconds.
+        waits: Called with the event that the run waits for.
+        keep: Called after a rerun with a failure or a lost job, with the name of the rerun and the
+            failed results. Writes the commands to the trace, and returns first and last line.
 
     Returns:
-        One finding for each requirement, and the map.
+        One result for each requirement, and the fates of the jobs.
     """
     crash = case.crash
     assert crash is not None
@@ -60,7 +60,7 @@ def run(
         if crash["points"] == "effects"
         else [Point.parse(text) for text in crash["points"]]
     )
-    findings: dict[str, Finding] = {}
+    findings: dict[str, CheckResult] = {}
     losses = []
     for point in points:
         for side in crash["side"]:
@@ -80,11 +80,11 @@ def run(
                     failed.append(finding)
                 if jid := re.search(r"performed\(([^)]*)\)", predicate):
                     fates.append(play.fate(jid[1]))
-            # Nobody will look at a run in which nothing happened to the job.
-            dull = not failed and all(fate == "kept" for fate in fates)
-            trace = None if dull else keep(f"{side} {point}", failed)
+            # A run in which the job was kept is not worth a trace.
+            all_kept = not failed and all(fate == "kept" for fate in fates)
+            trace = None if all_kept else keep(f"{side} {point}", failed)
             losses += [
-                Loss(case.name, str(point), side, fate, crash.get("window"), trace)
+                CrashOutcome(case.name, str(point), side, fate, crash.get("window"), trace)
                 for fate in fates
             ]
     sandbox.reset()
@@ -92,14 +92,14 @@ def run(
 
 
 def _jids(case: Case) -> list[bytes]:
-    """Return the ids of the jobs that the case is about."""
+    """Return the ids of the jobs in the checks of a case."""
     assert case.crash is not None
     predicates = " ".join(case.crash["check"].values())
     return [jid.encode() for jid in re.findall(r"\(([^)]*)\)", predicates)]
 
 
 def _effects(calls: Sequence[Call], jids: Sequence[bytes]) -> Iterator[Point]:
-    """Yield the points that changed something, from the first that has one of the jobs on."""
+    """Yield the points that changed data, beginning with the first that concerns a job."""
     met = False
     for point, call in points_of(calls):
         texts = [*call.words, call.reply or b""]

@@ -1,4 +1,4 @@
-"""What a worker has counted of its executions by class, wherever the clock has put it. [MET-1]"""
+"""The execution counts of a worker by class, over all minutes of a case. [MET-1]"""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _BOUNDS = (
     *(20, 30, 45, 65, 100, 150, 225, 335, 500, 750, 1100, 1700, 2500, 3800, 5750, 8500, 13000),
     *(20000, 30000, 45000, 65000, 100000, 150000, 225000, 335000, math.inf),
 )
-"""Milliseconds that an execution took less than, of each counter. [MET-2]"""
+"""Upper bound of each counter of the histogram, in milliseconds. [MET-2]"""
 _COUNTERS = struct.Struct(f">{len(_BOUNDS)}H")
 
 
 class Counted:
-    """The buckets of the minutes that a case has seen so far.
+    """The buckets of all minutes since the start of a case.
 
     Args:
-        link: To the Redis that they are in.
-        prefix: Of all keys.
-        scope: Says when the case began, and what time it is.
+        link: Connection to their Redis.
+        prefix: Prefix of all keys.
+        scope: Holds the start of the case and the current time.
     """
 
     def __init__(self, link: Link, prefix: str, scope: Scope) -> None:
@@ -36,31 +36,31 @@ class Counted:
         self._minutes = [time.gmtime(minute * 60) for minute in range(first, last + 1)]
 
     def part(self, class_name: str, part: str) -> int | bool | None:
-        """Return something about one class.
+        """Return one value of a class.
 
         Args:
-            class_name: Whose.
-            part: `minute.p`, `minute.f`, `minute.ms`, the same of `ten_minutes`: the sum.
-                `histogram.count`: the sum of all counters. `histogram.fits`: whether the only
-                execution was counted where its milliseconds belong. `minute.ttl` and so on: the
-                least seconds to live, -1 if there is no end, None if there is no key.
+            class_name: Name of the class.
+            part: `minute.p`, `minute.f`, `minute.ms`, and the same of `ten_minutes`: the sum.
+                `histogram.count`: the sum of all counters. `histogram.fits`: True if the only
+                execution is in the counter of its duration. `minute.ttl` and so on: the smallest
+                number of seconds to live, -1 without an expiry, None without a key.
         """
-        kind, _, what = part.partition(".")
+        kind, _, value = part.partition(".")
         keys = [
             self._prefix + key
             for key in dict.fromkeys(self._keys(kind, class_name))
             if self._link.call("EXISTS", self._prefix + key)
         ]
-        if what == "ttl":
+        if value == "ttl":
             return min((int(self._link.call("TTL", key)) for key in keys), default=None)
-        if what == "count":
+        if value == "count":
             return sum(self._histogram(keys))
-        if what == "fits":
+        if value == "fits":
             took = self.part(class_name, "minute.ms")
             wanted = [0] * len(_BOUNDS)
             wanted[next(index for index, bound in enumerate(_BOUNDS) if (took or 0) < bound)] = 1
             return self._histogram(keys) == wanted
-        return sum(int(self._link.call("HGET", key, f"{class_name}|{what}") or 0) for key in keys)
+        return sum(int(self._link.call("HGET", key, f"{class_name}|{value}") or 0) for key in keys)
 
     def _keys(self, kind: str, class_name: str) -> Iterator[str]:
         for at in self._minutes:

@@ -1,4 +1,4 @@
-"""Play a case: do its steps, judge its checks."""
+"""One run of a case: its steps and its checks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from jobwire_conformance.cases.case import Case
 from jobwire_conformance.cases.match import Scope, moment
 from jobwire_conformance.errors import SuiteFault
-from jobwire_conformance.run.checks import Checks, Finding
+from jobwire_conformance.run.checks import CheckResult, Checks
 from jobwire_conformance.run.state import State
 from jobwire_conformance.sandbox.processes import wait_for
 from jobwire_conformance.sandbox.sandbox import Sandbox
@@ -29,18 +29,18 @@ from jobwire_conformance.wire.faults import (
 
 __all__ = ["Play"]
 
-_USUAL = 20.0  # seconds of patience that the times in cases are meant for
+_USUAL_PATIENCE_S = 20.0  # the patience for which the times in cases are written
 
 
 class Play:
     """One run of a case in a sandbox that was reset.
 
     Args:
-        sandbox: Where.
-        case: What.
-        patience: Seconds until something that has to happen must have.
-        waits: Told what is waited for.
-        cuts: Of processes that are to be in lockstep, the rules that they are under.
+        sandbox: The sandbox to use.
+        case: The case to run.
+        patience: Longest wait for an expected event, in seconds.
+        waits: Called with the event that the run waits for.
+        cuts: The processes to run in lockstep, each with its rules.
     """
 
     def __init__(
@@ -62,44 +62,44 @@ class Play:
         self._checks = Checks(sandbox, self._state, self._scope)
         fixed = sandbox.config.worker.fixed if sandbox.config.worker else {}
         self._patience = patience + 2 * fixed.get(case.pace or "", 0.0)
-        # Who is in a hurry, to see mistakes, is so with the times of the cases too.
-        # Not where the implementation has a pace of its own.
-        own = bool(fixed.get(case.pace or "", 0.0))
-        self._hurry = 1.0 if own else min(1.0, patience / _USUAL)
+        # A smaller patience also shortens the times in the case, unless the implementation has a
+        # fixed pace.
+        has_fixed_pace = bool(fixed.get(case.pace or "", 0.0))
+        self._time_scale = 1.0 if has_fixed_pace else min(1.0, patience / _USUAL_PATIENCE_S)
         self._waits = waits
-        self._broken: str | None = None  # a step that did not do what the rest builds on
+        self._broken: str | None = None  # problem of a failed step, on which later steps depend
         self._restless: str | None = None
         self._since = time.monotonic()
 
-    def run(self, then: Sequence[Mapping[str, Any]] = ()) -> list[Finding]:
-        """Do the steps, and those of `then`; return what the checks found."""
+    def run(self, then: Sequence[Mapping[str, Any]] = ()) -> list[CheckResult]:
+        """Do the steps of the case and those of `then`; return the results of the checks."""
         for seed in self._case.seed:
             self._state.seed(seed)
         findings = self._all(self._case.steps)
         if then:
-            self._broken = None  # as is to be expected of a process that was cut off
+            self._broken = None  # expected, because a process was cut off
         return findings + self._all(then)
 
-    def predicate(self, requirement: str, predicate: str, when: str) -> Finding:
-        """Return whether a predicate holds in the end."""
+    def predicate(self, requirement: str, predicate: str, when: str) -> CheckResult:
+        """Check a predicate after the last step."""
         holds, seen = self._state.holds(predicate)
         if holds:
-            return Finding(requirement, True)
+            return CheckResult(requirement, True)
         message = f"{when}: expected {predicate}, seen {seen}"
-        return Finding(requirement, False, message, predicate, seen, self._sandbox.calls()[-6:])
+        return CheckResult(requirement, False, message, predicate, seen, self._sandbox.calls()[-6:])
 
     def fate(self, jid: str) -> str:
-        """Return what became of a job: kept, lost, duplicated or stuck."""
+        """Return the fate of a job: kept, lost, duplicated or stuck."""
         copies, performed = self._state.number("copies", jid), self._state.number("performed", jid)
         if performed == 0:
             return "stuck" if copies else "lost"
         return "kept" if performed == 1 and not copies else "duplicated"
 
-    def _all(self, steps: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    def _all(self, steps: Sequence[Mapping[str, Any]]) -> list[CheckResult]:
         return [finding for step in steps if (finding := self.do(step)) is not None]
 
-    def do(self, step: Mapping[str, Any]) -> Finding | None:
-        """Do one step; return what it found if it is a check."""
+    def do(self, step: Mapping[str, Any]) -> CheckResult | None:
+        """Do one step; return the result if it is a check."""
         verb = next((verb for verb in self._verbs if verb in step), None)
         if verb is None:
             raise SuiteFault(f"{self._case.name}: no verb in {step}")
@@ -151,7 +151,7 @@ class Play:
         worker.idle_expected = False
         worker.signal("TERM")
         self._waits(f"{worker.name} to stop")
-        # A worker that does not stop is what checks of `exit` are for.
+        # A check of `exit` reports a worker that does not stop.
         wait_for(lambda: worker.group.status is not None, self._within(step))
 
     def _signal(self, step: Mapping[str, Any]) -> None:
@@ -183,7 +183,9 @@ class Play:
         request = {"job": step["push_bulk"], "args": _repeated(step)}
         if "at" in step:
             at = step["at"]
-            request["at"] = [_moment(each) for each in at] if isinstance(at, list) else _moment(at)
+            request["at"] = (
+                [_moment(time_) for time_ in at] if isinstance(at, list) else _moment(at)
+            )
         if "spread_interval" in step:
             request["spread_interval"] = step["spread_interval"]
         self._ask("push_bulk", request, step, "jids")
@@ -208,16 +210,17 @@ class Play:
         self._checks.answer = answer = self._sandbox.driver.ask(op, **request)
         wanted = step.get("expect")
         if answer["outcome"] == "unsupported" or (wanted and answer["outcome"] != wanted):
-            said = f" ({answer['message']})" if "message" in answer else ""
+            message = f" ({answer['message']})" if "message" in answer else ""
             self._broken = (
-                f"{op} was answered with {answer['outcome']!r}{said} instead of {wanted or 'ok'!r}"
+                f"the answer to {op} was {answer['outcome']!r}{message} instead of "
+                f"{wanted or 'ok'!r}"
             )
         elif "bind" in step:
             bound = answer if result is None else answer.get(result)
             self._scope.bound[step["bind"]] = bound
             if result == "jids":
-                each = {f"{step['bind']}_{index}": jid for index, jid in enumerate(bound or ())}
-                self._scope.bound.update(each)
+                numbered = {f"{step['bind']}_{index}": jid for index, jid in enumerate(bound or ())}
+                self._scope.bound.update(numbered)
 
     def _seed(self, step: Mapping[str, Any]) -> None:
         for seed in step["seed"]:
@@ -277,17 +280,17 @@ class Play:
         def decided() -> bool:
             if self._state.holds(step["await"])[0]:
                 return True
-            return bool(workers) and all(each.group.status is not None for each in workers)
+            return bool(workers) and all(worker.group.status is not None for worker in workers)
 
         wait_for(decided, self._within(step), 0.01)
         if not self._state.holds(step["await"])[0]:
             self._broken = f"{step['await']}: {self._state.holds(step['await'])[1]}"
 
     def _within(self, step: Mapping[str, Any]) -> float:
-        return step["within"] * self._hurry if "within" in step else self._patience
+        return step["within"] * self._time_scale if "within" in step else self._patience
 
     def _settle(self, step: Mapping[str, Any]) -> None:
-        self._waits("nothing to go on any more")
+        self._waits("all processes to rest")
         self._restless = self._state.settle(self._patience)
 
     _verbs: Mapping[str, Callable[..., Any]] = {
@@ -316,11 +319,11 @@ class Play:
 
     # -- checks
 
-    def _check(self, step: Mapping[str, Any]) -> Finding:
+    def _check(self, step: Mapping[str, Any]) -> CheckResult:
         requirement = step["check"]
         if self._broken is not None:
-            return Finding(requirement, False, blocked_by=self._broken)
-        deadline = time.monotonic() + step.get("within", 0.0) * self._hurry
+            return CheckResult(requirement, False, blocked_by=self._broken)
+        deadline = time.monotonic() + step.get("within", 0.0) * self._time_scale
         self._waits(f"{requirement} to hold")
         while True:
             miss = self._checks.miss(step)
@@ -329,14 +332,14 @@ class Play:
             time.sleep(0.02)
         seconds, self._since = time.monotonic() - self._since, time.monotonic()
         if miss is None:
-            return Finding(requirement, True, seconds=seconds)
+            return CheckResult(requirement, True, seconds=seconds)
         message = str(miss)
         if self._restless is not None:
-            message += f"\n(it did not come to rest: {self._restless})"
+            message += f"\n(the processes did not come to rest: {self._restless})"
         for worker in self._sandbox.workers.values():
             if worker.idle_expected and (status := worker.group.status) is not None:
-                message += f"\n({worker.name} ended by itself, exit status {status})"
-        return Finding(
+                message += f"\n({worker.name} ended without a signal, exit status {status})"
+        return CheckResult(
             requirement,
             False,
             message,
@@ -348,12 +351,12 @@ class Play:
 
 
 def _moment(value: Any) -> Any:
-    """Return the epoch seconds of `now-5`; what is none is there to be refused."""
+    """Return the epoch seconds of a text like `now-5`; other values stay, to be refused."""
     if isinstance(value, str) and re.fullmatch(r"now(?:[+-][0-9]+(?:\.[0-9]+)?)?", value):
         return moment(value, time.time())
     return value
 
 
 def _repeated(step: Mapping[str, Any]) -> list[Any]:
-    """Return the lists of arguments; with `times`, the given ones so often."""
+    """Return the lists of arguments, repeated `times` times."""
     return list(step["args"]) * int(step.get("times", 1))

@@ -1,4 +1,4 @@
-"""Run one case again, so often, and keep what passed on the wire."""
+"""Repeated runs of one case, with all its commands."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = ["Replayed", "find", "replay", "wire"]
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """One run.
+    """One run of the case.
 
     Attributes:
-        outcome: What was found.
+        outcome: The outcome of the run.
         trace: The lines of trace.jsonl.
     """
 
@@ -37,41 +37,41 @@ class Replayed:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing failed."""
+        """True if no check failed and no error occurred."""
         return not self.outcome.errors and not any(v.status in FAILURES for v in self.verdicts)
 
     @property
     def verdicts(self) -> list[CaseVerdict]:
-        """One for each requirement of the case, and each that what passed was at odds with."""
-        found = {
+        """The verdicts of the case, and the verdicts of its traffic that are not passed."""
+        by_check = {
             (v.case, v.requirement): v
             for v in self.outcome.verdicts
             if v.case != NAME or not v.finding.ok
         }
-        return [*found.values()]
+        return [*by_check.values()]
 
 
-def find(what: str) -> Case:
-    """Return the case that a path, or a name, means.
+def find(text: str) -> Case:
+    """Return the case with this path or name.
 
     Raises:
-        Usage: There is none, or the file is wrong.
+        Usage: The case does not exist, or its file is wrong.
     """
-    path = Path(what)
+    path = Path(text)
     if path.suffix == ".json":
         if not path.exists():
-            raise Usage(f"{what} does not exist")
+            raise Usage(f"{text} does not exist")
         try:
             return cases.load_file(path)
-        except SuiteFault as error:  # not the suite's own, so not its fault
-            raise Usage(f"{error}; the form of cases is schema/case.json") from None
+        except SuiteFault as error:  # the file does not belong to the suite
+            raise Usage(f"{error}; schema/case.json defines the form of cases") from None
     with suppress(StopIteration):
-        return next(case for case in cases.load() if case.name == what)
-    if what == NAME:
-        raise Usage("'traffic' is what passes in all cases together; run check instead")
+        return next(case for case in cases.load() if case.name == text)
+    if text == NAME:
+        raise Usage("'traffic' covers the commands of all cases together; run check instead")
     names = [case.name for case in cases.load()]
-    near = [name for name in names if what in name] or names
-    raise Usage(f"there is no case {what!r}, and a file ends in .json; there are {', '.join(near)}")
+    near = [name for name in names if text in name] or names
+    raise Usage(f"unknown case {text!r}; expected a .json file or one of {', '.join(near)}")
 
 
 def replay(
@@ -85,10 +85,10 @@ def replay(
     waits: Callable[[str], None],
     rewrites: Sequence[Rule] = (),
 ) -> Iterator[Replayed]:
-    """Run a case again and again, each time with servers and processes of its own.
+    """Run a case `times` times, each time with new servers and processes.
 
-    All processes make the mistakes in `rewrites`. It counts for all claims of the case: whoever
-    replays it wants to know.
+    All processes make the mistakes in `rewrites`. The run covers all claims of the case, even those
+    that the settings do not list.
     """
     meant = replace(
         settings,
@@ -109,7 +109,7 @@ def replay(
                 rewrites=rewrites,
                 trace=path,
             )
-            # Not every end of a line in Unicode is one in this file.
+            # Only "\n" ends a line here; `splitlines` knows other characters.
             lines = path.read_text("utf-8", "surrogatepass").split("\n")[:-1]
         yield Replayed(outcome, [json.loads(line) for line in lines])
 
@@ -121,7 +121,7 @@ def _generation(settings: Config, case: Case) -> Generation:
 
 
 def wire(trace: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a wire log for people: who sent what when, and the reply."""
+    """Yield a log of the commands for people: time, process, command and reply."""
     part: object = None
     for line in trace:
         if line.get("crash") != part:
@@ -146,8 +146,8 @@ class _Watcher:
     def __init__(self, waits: Callable[[str], None]) -> None:
         self._waits = waits
 
-    def waiting(self, case: Case, what: str) -> None:
-        self._waits(what)
+    def waiting(self, case: Case, event: str) -> None:
+        self._waits(event)
 
     def finished(self, case: Case, verdicts: Sequence[CaseVerdict], seconds: float) -> None:
         pass

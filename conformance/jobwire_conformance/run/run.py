@@ -1,4 +1,4 @@
-"""A run: cases in sandboxes, verdicts out of findings, everything ended in the end."""
+"""A run: plays cases in sandboxes, collects verdicts, and ends all processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jobwire_conformance.cases.case import Case, load
 from jobwire_conformance.config import Config
 from jobwire_conformance.errors import AdapterFault, ConformError, SuiteFault
 from jobwire_conformance.run import crash, traffic
-from jobwire_conformance.run.checks import Finding
+from jobwire_conformance.run.checks import CheckResult
 from jobwire_conformance.run.play import Play
 from jobwire_conformance.run.sets import Frozen
 from jobwire_conformance.run.traffic import Traffic
@@ -43,31 +43,31 @@ from jobwire_conformance.wire.faults import Rule
 __all__ = ["Outcome", "Watcher", "check_data", "chosen", "run"]
 
 _WORST = {status: rank for rank, status in enumerate((5, 4, 64, 3, 1, 2, 0))}
-_FAULTS_IN_A_ROW = 3  # cases that the adapter ends, one finished after the other, until all ends
+_FAULTS_IN_A_ROW = 3  # consecutive cases ended by adapter faults, after which the run ends
 
 
 class Watcher(Protocol):
-    """Is told how a run goes, from several threads, one at a time."""
+    """Receives the progress of a run, from several threads, one call at a time."""
 
-    def waiting(self, case: Case, what: str) -> None:
-        """A case waits for something."""
+    def waiting(self, case: Case, event: str) -> None:
+        """Receive an event that a case waits for."""
 
     def finished(self, case: Case, verdicts: Sequence[CaseVerdict], seconds: float) -> None:
-        """A case is over."""
+        """Receive the verdicts of a finished case."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """All that a run found."""
+    """The outcome of a run."""
 
     config: Config
-    cases: Sequence[Case] = ()  # all that the suite has, whether they ran or not
-    again: str = ""  # the command that runs one case again, up to the name
-    variant: str = ""  # which of several ways to set the implementation up
+    cases: Sequence[Case] = ()  # all cases of the suite, even if they did not run
+    again: str = ""  # the command that runs one case again, without the name of the case
+    variant: str = ""  # name of the setup, if the implementation has several
     seed: int = 0
     frozen: Frozen | None = None  # the checks that count, if not all of the suite's
     verdicts: list[CaseVerdict] = field(default_factory=list)
-    losses: list[crash.Loss] = field(default_factory=list)
+    losses: list[crash.CrashOutcome] = field(default_factory=list)
     stale: list[Deviation] = field(default_factory=list)
     unexplained: list[Deviation] = field(default_factory=list)
     errors: list[ConformError] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Outcome:
 
     @property
     def stopped(self) -> bool:
-        """Whether the run did not come to its end. A fault of the adapter ends only its case."""
+        """True if an error ended the run. An adapter fault in a case ends only that case."""
         return any(getattr(error, "case", None) is None for error in self.errors)
 
     def as_data(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class Outcome:
         for name in ("language", "source"):
             if value := getattr(self.config, name):
                 about[name] = value
-        found = {
+        results = {
             "results": 1,
             "spec": data.spec_version() if self.frozen is None else self.frozen.spec,
             "suite": suite_version(),
@@ -113,12 +113,12 @@ class Outcome:
             "status": self.status,
             "checks": [check_data(verdict) for verdict in self.verdicts],
             "loss_map": [_loss(loss) for loss in self.losses],
-            "errors": [_error(each) for each in self.errors],
+            "errors": [_error(error) for error in self.errors],
             "trace": "trace.jsonl",
         }
         if self.again:
-            found["again"] = self.again
-        return found
+            results["again"] = self.again
+        return results
 
     def _claim_statuses(self) -> Mapping[str, ClaimStatus]:
         return summary(self.config.claims, self.verdicts, self.cases, self.config.generation)
@@ -126,7 +126,7 @@ class Outcome:
 
 @cache
 def every_case() -> Sequence[Case]:
-    """Return all cases of the suite, read once."""
+    """Return all cases of the suite. They are read only once."""
     return load()
 
 
@@ -141,7 +141,7 @@ def suite_version() -> str:
 def check_data(verdict: CaseVerdict) -> dict[str, Any]:
     """Return a check of results.json."""
     finding = verdict.finding
-    found: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "case": verdict.case,
         "requirement": finding.requirement,
         "claim": verdict.claim,
@@ -150,31 +150,31 @@ def check_data(verdict: CaseVerdict) -> dict[str, Any]:
         "seconds": round(finding.seconds, 3),
     }
     if verdict.runs > 1:
-        found["runs"] = verdict.runs
+        entry["runs"] = verdict.runs
         if verdict.held:
-            found["held"] = verdict.held
+            entry["held"] = verdict.held
     if not finding.ok:
-        found |= {"message": finding.message or finding.blocked_by or "", "by": finding.by}
-        found |= {"expected": finding.expected, "seen": finding.seen}
+        entry |= {"message": finding.message or finding.blocked_by or "", "by": finding.by}
+        entry |= {"expected": finding.expected, "seen": finding.seen}
     if finding.blocked_by is not None:
-        found["blocked_by"] = finding.blocked_by
+        entry["blocked_by"] = finding.blocked_by
     if finding.trace:
-        found["trace"] = finding.trace
+        entry["trace"] = finding.trace
     if verdict.deviation is not None:
-        found["reason"] = verdict.deviation.reason
+        entry["reason"] = verdict.deviation.reason
         if verdict.deviation.issue:
-            found["issue"] = verdict.deviation.issue
-    return found
+            entry["issue"] = verdict.deviation.issue
+    return entry
 
 
-def _loss(loss: crash.Loss) -> dict[str, Any]:
-    found: dict[str, Any] = {"case": loss.case, "point": loss.point, "side": loss.side}
+def _loss(loss: crash.CrashOutcome) -> dict[str, Any]:
+    entry: dict[str, Any] = {"case": loss.case, "point": loss.point, "side": loss.side}
     if loss.window is not None:
-        found["window"] = loss.window
-    found["outcome"] = loss.outcome
+        entry["window"] = loss.window
+    entry["outcome"] = loss.outcome
     if loss.trace is not None:
-        found["trace"] = [*loss.trace]
-    return found
+        entry["trace"] = [*loss.trace]
+    return entry
 
 
 def _error(error: ConformError) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def _error(error: ConformError) -> dict[str, Any]:
 
 
 def offered(cases: Sequence[Case], config: Config) -> list[Case]:
-    """Return the cases that need nothing but what the implementation offers."""
+    """Return the cases whose needs the implementation offers."""
     return [case for case in cases if set(case.needs) <= set(config.offers)]
 
 
@@ -194,24 +194,26 @@ def chosen(
     """Return the cases that count for these claims and this generation.
 
     Args:
-        cases: From these.
-        claims: Of the implementation.
-        generation: Of the implementation.
-        losses: With those that only tell where jobs are lost, because the implementation claims
-            the role, but not the profile that forbids it.
+        cases: The cases to choose from.
+        claims: Claims of the implementation.
+        generation: Generation of the implementation.
+        losses: True to include crash matrices of claimed roles whose profile is not claimed. They
+            show where jobs are lost.
     """
     roles = {claim.partition("/")[0] for claim in claims}
 
     def counts(case: Case) -> bool:
-        of = {claim for each in case.requirements for claim in case.counts_for(each)}
-        maps = losses and case.crash is not None
-        return any(claim in claims or (maps and claim.partition("/")[0] in roles) for claim in of)
+        counted = {claim for id_ in case.requirements for claim in case.counts_for(id_)}
+        is_map = losses and case.crash is not None
+        return any(
+            claim in claims or (is_map and claim.partition("/")[0] in roles) for claim in counted
+        )
 
     return [case for case in cases if case.generation in (None, generation) and counts(case)]
 
 
 class _Trace:
-    """trace.jsonl, written case by case; nothing at all without a file."""
+    """Writer of trace.jsonl, case by case. Without a path it writes nothing."""
 
     def __init__(self, path: Path | None) -> None:
         self._file = None if path is None else path.open("w", encoding="utf-8")
@@ -220,12 +222,12 @@ class _Trace:
     def add(
         self, case: Case, calls: Sequence[tuple[str, Call]], crash: str | None = None
     ) -> dict[int, int]:
-        """Write the commands of a case; return which call is on which line, from 0.
+        """Write the commands of a case; return the line of each call by `id`, from 0.
 
         Args:
-            case: Which.
-            calls: The commands, with the process that sent each.
-            crash: Of a rerun in which a process was cut off: where.
+            case: The case.
+            calls: The commands, each with its process.
+            crash: The point of the cut, for a rerun in which a process was cut off.
         """
         places = {}
         for name, call in calls:
@@ -271,13 +273,13 @@ class _Run:
         order = sorted(cases, key=lambda case: case.name)
         random.Random(outcome.seed).shuffle(order)
         if not in_a_row:
-            # The slow ones first, so that no sandbox has them left when the others are through.
+            # Slow cases come first, so that no sandbox runs them alone at the end.
             order.sort(key=lambda case: (case.crash is None, case.pace is None))
         for case in order:
             self._cases.put(case)
 
     def judge_traffic(self) -> None:
-        """Add what is to be said of all cases together."""
+        """Add the verdicts on the traffic of all cases."""
         verdicts = self._scored(self._traffic.verdicts(self._deviations))
         self._outcome.verdicts += verdicts
         self._watcher.finished(self._traffic.case(), verdicts, 0.0)
@@ -288,7 +290,7 @@ class _Run:
         servers: Callable[[], tuple[Database, Database]],
         rewrites: Sequence[Rule],
     ) -> None:
-        """Run cases until none is left, or something is in the way of all."""
+        """Run cases until none is left, or an error ends the run."""
         try:
             with Sandbox(reaper, self._outcome.config, servers, rewrites) as sandbox:
                 self._outcome.server = sandbox.server()
@@ -305,18 +307,16 @@ class _Run:
         except ConformError as error:
             with self._lock:
                 self._outcome.errors.append(error)
-        except Exception:  # noqa: BLE001  in a thread of its own nobody else would hear of it
+        except Exception:  # noqa: BLE001  an exception that ends a thread would be lost
             with self._lock:
                 self._outcome.errors.append(
-                    SuiteFault(
-                        f"a mistake in the suite; please report it:\n{traceback.format_exc()}"
-                    )
+                    SuiteFault(f"defect of the suite; please report it:\n{traceback.format_exc()}")
                 )
 
     def _one(self, sandbox: Sandbox, case: Case) -> None:
         began = time.monotonic()
-        waits = lambda what: self._tell(case, what)  # noqa: E731
-        runs: list[list[Finding]] = []
+        waits = lambda event: self._tell(case, event)  # noqa: E731
+        runs: list[list[CheckResult]] = []
         fault: AdapterFault | None = None
         try:
             for _ in range(self._repeat):
@@ -324,7 +324,7 @@ class _Run:
                 runs.append(self._play(sandbox, case, waits))
         except AdapterFault as error:
             if self._outcome.stopped:
-                raise  # its processes are gone, by no fault of theirs
+                raise  # the end of the run has killed the processes
             fault = AdapterFault(error.problem, case.name)
             runs.append(self._ended(sandbox, case, fault))
         except ConformError as error:
@@ -340,21 +340,21 @@ class _Run:
         if fault is not None:
             sandbox.renew()
 
-    def _ended(self, sandbox: Sandbox, case: Case, fault: AdapterFault) -> list[Finding]:
-        """Return what is to be said of a case that the adapter has ended: none of it was tried."""
+    def _ended(self, sandbox: Sandbox, case: Case, fault: AdapterFault) -> list[CheckResult]:
+        """Return the results of a case that an adapter fault ended: all its checks are blocked."""
         with self._lock:
-            # Those of a rerun are no part of what else is written of the case.
+            # The commands may belong to a rerun, and must not be mixed with those of the first run.
             rerun = None if case.crash is None else "ended by the adapter"
             places = self._trace.add(case, sandbox.calls(), rerun).values()
         lines = [min(places), max(places)] if places else []
-        why = fault.problem.partition("\n")[0]
+        problem = fault.problem.partition("\n")[0]
         return [
-            Finding(requirement, False, blocked_by=why, trace=[*lines], by="adapter")
+            CheckResult(requirement, False, blocked_by=problem, trace=[*lines], by="adapter")
             for requirement in case.requirements
         ]
 
     def _count(self, fault: AdapterFault | None) -> None:
-        """Keep in mind whether the adapter ended a case; if it does so again and again, end all."""
+        """Count consecutive cases that an adapter fault ended; after too many, end the run."""
         if fault is None:
             self._row.clear()
             return
@@ -365,13 +365,13 @@ class _Run:
         if len(self._row) == _FAULTS_IN_A_ROW and left:
             self._outcome.errors.append(
                 AdapterFault(
-                    f"{len(self._row)} cases in a row ended by the adapter: "
-                    f"{', '.join(self._row)}; {left} more were not run.\n  What to do: "
-                    "`jobwire conform doctor` looks at the adapter alone."
+                    f"adapter faults ended {len(self._row)} consecutive cases: "
+                    f"{', '.join(self._row)}; {left} cases were not run.\n  Remedy: "
+                    "run `jobwire conform doctor`, which examines the adapter alone."
                 )
             )
 
-    def _play(self, sandbox: Sandbox, case: Case, waits: Any) -> list[Finding]:
+    def _play(self, sandbox: Sandbox, case: Case, waits: Any) -> list[CheckResult]:
         findings = Play(sandbox, case, patience=self._patience, waits=waits).run()
         with self._lock:
             lines = sandbox.calls()
@@ -381,7 +381,7 @@ class _Run:
         if case.crash is not None and all(finding.ok for finding in findings):
             sandbox.reset()
 
-            def keep(where: str, failed: Sequence[Finding]) -> tuple[int, int] | None:
+            def keep(where: str, failed: Sequence[CheckResult]) -> tuple[int, int] | None:
                 with self._lock:
                     places = self._trace.add(case, sandbox.calls(), where)
                 if not places:
@@ -391,32 +391,34 @@ class _Run:
                     finding.trace[:] = lines
                 return lines
 
-            more, losses = crash.run(sandbox, case, patience=self._patience, waits=waits, keep=keep)
-            findings += more
+            cut_off, losses = crash.run(
+                sandbox, case, patience=self._patience, waits=waits, keep=keep
+            )
+            findings += cut_off
             with self._lock:
                 self._outcome.losses += losses
         elif case.crash is not None:
             failed = next(finding for finding in findings if not finding.ok)
             findings += [
-                Finding(each, False, blocked_by=f"{case.name}#{failed.requirement}")
-                for each in case.crash["check"]
+                CheckResult(requirement, False, blocked_by=f"{case.name}#{failed.requirement}")
+                for requirement in case.crash["check"]
             ]
         return findings
 
     def _scored(self, verdicts: list[CaseVerdict]) -> list[CaseVerdict]:
-        """Take those out of the score that came after the frozen set."""
+        """Mark the verdicts of checks that are newer than the frozen set; they do not count."""
         frozen = self._outcome.frozen
         for verdict in verdicts:
             if frozen is not None and not frozen.has(verdict):
                 verdict.status = "added-after"
         return verdicts
 
-    def _tell(self, case: Case, what: str) -> None:
+    def _tell(self, case: Case, event: str) -> None:
         with self._lock:
-            self._watcher.waiting(case, what)
+            self._watcher.waiting(case, event)
 
 
-def _place(findings: Sequence[Finding], places: dict[int, int]) -> None:
+def _place(findings: Sequence[CheckResult], places: dict[int, int]) -> None:
     for finding in findings:
         numbers = [places[id(call)] for _, call in finding.lines if id(call) in places]
         if numbers:
@@ -424,20 +426,20 @@ def _place(findings: Sequence[Finding], places: dict[int, int]) -> None:
 
 
 def _left_out(outcome: Outcome, ran: Sequence[Case]) -> set[str]:
-    """Return the ids of deviations that are about more than what ran.
+    """Return the ids of deviations with checks that did not run.
 
-    Those are the requirements that have checks in other cases of what the implementation claims;
-    where there are any, also whatever the traffic of all cases shows.
+    These are the requirements with checks in other cases of the claims. If there are such cases,
+    the requirements on the traffic of all cases also belong to them.
     """
     names = {case.name for case in ran}
     config = outcome.config
     others = [case for case in outcome.cases if case.name not in names]
-    left = chosen(others, [*config.claims, *config.unasked], config.generation)
-    found = {requirement for case in left for requirement in case.requirements}
-    if left:
-        found.update(traffic.REQUIREMENTS)
-        found.update(f"{traffic.NAME}#{requirement}" for requirement in traffic.REQUIREMENTS)
-    return found
+    not_run = chosen(others, [*config.claims, *config.unasked], config.generation)
+    ids = {requirement for case in not_run for requirement in case.requirements}
+    if not_run:
+        ids.update(traffic.REQUIREMENTS)
+        ids.update(f"{traffic.NAME}#{requirement}" for requirement in traffic.REQUIREMENTS)
+    return ids
 
 
 def run(
@@ -458,28 +460,28 @@ def run(
     repeat: int = 1,
     frozen: Frozen | None = None,
 ) -> Outcome:
-    """Run cases and return everything that was found.
+    """Run cases and return the outcome.
 
     Args:
-        config: Of the implementation.
-        cases: Those to run.
-        deviations: What the implementation declares.
-        watcher: Told how it goes.
-        sandboxes: How many cases at a time.
-        patience: Seconds until something that has to happen must have.
-        program: Of the servers; None for the first one that there is.
-        redis: A server to use instead, in a single sandbox.
-        rewrites: Mistakes that every process is to make.
-        trace: Where to write all commands.
-        again: The command that runs one case again, up to the name.
-        variant: Which of several ways to set the implementation up this is.
-        seed: Of the order of the cases.
-        repeat: How often each case is run.
+        config: Settings of the implementation.
+        cases: The cases to run.
+        deviations: Deviations that the implementation declares.
+        watcher: Receives the progress.
+        sandboxes: Number of cases at a time.
+        patience: Longest wait for an expected event, in seconds.
+        program: Program of the servers; None for the first one on PATH.
+        redis: A running server to use instead, for a single sandbox.
+        rewrites: Mistakes that every process makes.
+        trace: Path for all commands; None to write none.
+        again: The command that runs one case again, without the name of the case.
+        variant: Name of the setup, if the implementation has several.
+        seed: Seed of the order of the cases.
+        repeat: Number of runs of each case.
         frozen: The checks that count; None for all.
     """
     cases = offered(cases, config)
     outcome = Outcome(config, offered(every_case(), config), again, variant, seed, frozen)
-    outcome.unexplained = [each for each in deviations if each.unexplained]
+    outcome.unexplained = [deviation for deviation in deviations if deviation.unexplained]
     outcome.started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     began = time.monotonic()
     lines = _Trace(trace)
@@ -487,14 +489,14 @@ def run(
         outcome, cases, deviations, watcher, patience, lines, repeat, in_a_row=sandboxes == 1
     )
     try:
-        found = None if redis else server_program(program)
+        server = None if redis else server_program(program)
         with Reaper() as reaper:
 
             def servers() -> tuple[Database, Database]:
                 if redis is not None:
                     return borrow(reaper, redis)
-                assert found is not None
-                return LocalServer(reaper, found), LocalServer(reaper, found)
+                assert server is not None
+                return LocalServer(reaper, server), LocalServer(reaper, server)
 
             count = max(1, min(sandboxes, len(cases)))
             side_by_side(
@@ -512,5 +514,5 @@ def run(
     wrong = bool(outcome.stale or outcome.unexplained)
     statuses = [status(outcome.verdicts, stale_or_unknown=wrong)]
     statuses += [error.status for error in outcome.errors]
-    outcome.status = min(statuses, key=lambda each: _WORST[each])
+    outcome.status = min(statuses, key=lambda status_: _WORST[status_])
     return outcome

@@ -1,4 +1,4 @@
-"""Frozen sets: the checks that count for a version of the specification, whatever came since."""
+"""Frozen sets: the checks that count for a version of the specification."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ class Frozen:
     claims: Mapping[str, frozenset[str]]
 
     def has(self, verdict: CaseVerdict) -> bool:
-        """Whether it counts."""
+        """Return whether a verdict counts."""
         checks = self.claims.get(verdict.claim, frozenset())
         return f"{verdict.case}#{verdict.requirement}" in checks
 
 
 def current(cases: Sequence[Case]) -> Frozen:
-    """Return the set of all checks that the suite has now."""
-    found: dict[str, set[str]] = {claim: set() for claim in data.CLAIMS}
+    """Return the set of all current checks of the suite."""
+    checks: dict[str, set[str]] = {claim: set() for claim in data.CLAIMS}
     for case in cases:
         for requirement in case.requirements:
             for claim in case.counts_for(requirement):
-                found[claim].add(f"{case.name}#{requirement}")
+                checks[claim].add(f"{case.name}#{requirement}")
     for requirement in traffic.REQUIREMENTS:
         for claim in data.requirements()[requirement].claims:
-            found[claim].add(f"{traffic.NAME}#{requirement}")
-    return Frozen(data.spec_version(), {claim: frozenset(each) for claim, each in found.items()})
+            checks[claim].add(f"{traffic.NAME}#{requirement}")
+    return Frozen(data.spec_version(), {claim: frozenset(ids) for claim, ids in checks.items()})
 
 
 def text(frozen: Frozen) -> str:
@@ -60,15 +60,15 @@ def text(frozen: Frozen) -> str:
 
 
 def path_of(spec: str) -> Path:
-    """Return where the set of a version is."""
+    """Return the path of the set of a version."""
     return data.sets_directory() / f"{spec}.json"
 
 
 def counted(spec: str | None) -> Frozen | None:
-    """Return the checks that count; None for all, as long as the specification is a draft.
+    """Return the checks that count; None for all, while the specification is a draft.
 
     Args:
-        spec: The version that was asked for, if one was.
+        spec: The requested version; None for the current one.
     """
     if spec is None and "-draft" in data.spec_version():
         return None
@@ -84,12 +84,12 @@ def load(spec: str) -> Frozen:
     """Return the set of a version.
 
     Raises:
-        Usage: There is none.
-        SuiteFault: The file is not as it should be.
+        Usage: The version has no set.
+        SuiteFault: The file is wrong.
     """
     known = _versions()
     if spec not in known:
-        raise Usage(f"there is no set of checks for {spec!r}; there are {', '.join(known)}")
+        raise Usage(f"no set of checks for version {spec!r}; expected one of {', '.join(known)}")
     path = path_of(spec)
     try:
         raw = json.loads(path.read_bytes())
@@ -99,7 +99,7 @@ def load(spec: str) -> Frozen:
                 checks[claim] |= {f"{case}#{requirement}" for requirement in requirements}
         return Frozen(raw["spec"], {claim: frozenset(names) for claim, names in checks.items()})
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise SuiteFault(f"the suite is not whole: {path}: {error!r}") from None
+        raise SuiteFault(f"cannot read a file of the suite: {path}: {error!r}") from None
 
 
 def _versions() -> list[str]:

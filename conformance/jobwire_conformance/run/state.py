@@ -1,4 +1,4 @@
-"""What is in Redis and what happened, as cases ask for it: predicates, and the way to rest."""
+"""The state of a run: data in Redis, reports of jobs, predicates, and the wait for rest."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
 _PREDICATE = re.compile(r"\s*([a-z]+)\(([^)]*)\)\s*(==|!=|<=|>=|<|>)\s*(.+?)\s*")
 _IDENTITY = re.compile(rb"[^:\s]+:[0-9]+:[0-9a-f]{12}")
 _FIRST_BEAT = 15.0  # seconds
-_STEADY = 0.01  # seconds between two looks that must be the same
+_STEADY = 0.01  # seconds between two reads that must be equal
 
 
 class State:
-    """The Redis of a sandbox, seen through one run of a case."""
+    """The state of one run of a case: the Redis of its sandbox, and the reports of its jobs."""
 
     def __init__(self, sandbox: Sandbox, scope: Scope) -> None:
         self.sandbox = sandbox
@@ -46,45 +46,45 @@ class State:
     # -- names
 
     def named(self, text: str) -> str:
-        """Put identities of processes and bound values in the place of `{name}`."""
+        """Replace each `{name}` by the identity of a process or by a bound value."""
 
-        def value(found: re.Match[str]) -> str:
-            name = found[1]
+        def value(match: re.Match[str]) -> str:
+            name = match[1]
             if name in self.sandbox.workers:
                 return self.identity(name)
             if name in self.scope.bound:
                 return str(self.scope.bound[name])
-            raise Unbound(f"nothing has the name {name!r}")
+            raise Unbound(f"no process and no bound value has the name {name!r}")
 
         return re.sub(r"\{([a-z][a-z0-9_]*)\}", value, text)
 
     def key(self, text: str) -> str:
-        """Return the key that a case means."""
+        """Return the full key for a key of a case."""
         return self.sandbox.config.prefix + self.named(text)
 
     def identity(self, name: str) -> str:
-        """Return the identity that a process has given itself; a text without sense if none.
+        """Return the identity of a process, or a text that is not an identity if it has none.
 
-        It is the one that is, or was, registered and that this process has sent. A process may
-        fetch before it registers, so the first beat is waited for.
+        The identity is registered, or was registered, and this process has sent it. A process may
+        fetch before it registers, so this method waits for the first heartbeat.
         """
         worker = self.sandbox.workers[name]
-        found: list[str] = []
+        identities: list[str] = []
 
-        def said() -> bool:
-            # In the order in which they were sent: later it may speak of other processes too.
+        def is_known() -> bool:
+            # In the order of sending, because the process may name other processes later.
             words = [word for call in worker.proxy.snapshot() for word in call.words]
             known = set(
                 self.sandbox.link.call("SMEMBERS", f"{self.sandbox.config.prefix}processes")
             )
-            found[:] = [word.decode() for word in words if word in known]
+            identities[:] = [word.decode() for word in words if word in known]
             if worker.group.status is not None or not worker.idle_expected:
-                # Perhaps not registered any more: a word that is named like one.
-                found[:] = [w.decode() for w in words if w in known or _IDENTITY.fullmatch(w)]
-            return bool(found) or worker.group.status is not None
+                # The process may no longer be registered, so any word of this form counts.
+                identities[:] = [w.decode() for w in words if w in known or _IDENTITY.fullmatch(w)]
+            return bool(identities) or worker.group.status is not None
 
-        wait_for(said, _FIRST_BEAT)
-        return found[0] if found else "(no identity)"
+        wait_for(is_known, _FIRST_BEAT)
+        return identities[0] if identities else "(no identity)"
 
     # -- writing
 
@@ -102,7 +102,7 @@ class State:
             if bare.startswith("queue:") and seed.get("registered", True):
                 link.call("SADD", self.key("queues"), self.named(bare.removeprefix("queue:")))
         elif "hset" in seed:
-            link.call("HSET", key, *[each for pair in seed["fields"].items() for each in pair])
+            link.call("HSET", key, *[word for pair in seed["fields"].items() for word in pair])
         elif "sadd" in seed:
             link.call("SADD", key, *map(self.named, seed["members"]))
         elif "del" in seed:
@@ -113,7 +113,7 @@ class State:
             link.call("PEXPIRE", key, int(seed["ttl"] * 1000))
 
     def _texts(self, seed: Mapping[str, Any], now: float) -> list[bytes]:
-        """Return the payloads; in several, `{n}` is the number of each."""
+        """Return the payloads. With `times`, `{n}` stands for the number of each."""
         if "base64" in seed:
             return [base64.b64decode(seed["base64"])]
         if not ("raw" in seed or "job" in seed):
@@ -136,7 +136,7 @@ class State:
         return json.dumps(job, ensure_ascii=False, separators=(",", ":"))
 
     def warp(self, seconds: float, patterns: list[str]) -> None:
-        """Make the data older: scores, times in payloads, expiries."""
+        """Make the data older: subtract seconds from scores, times in payloads and expiries."""
         link = self.sandbox.link
         wanted = [re.compile(".*".join(map(re.escape, self.key(p).split("*")))) for p in patterns]
         for raw in link.call("KEYS", "*"):
@@ -155,43 +155,43 @@ class State:
             if left >= 0:
                 link.call("PEXPIRE", raw, max(1, left - int(seconds * 1000)))
 
-    # -- looking
+    # -- reading
 
     def events(self) -> list[Event]:
-        """Return what all jobs reported, in order."""
-        found = [event for worker in self.sandbox.workers.values() for event in worker.events()]
-        return sorted(found, key=lambda event: event.at)
+        """Return the reports of all jobs, in order."""
+        events = [event for worker in self.sandbox.workers.values() for event in worker.events()]
+        return sorted(events, key=lambda event: event.at)
 
     def holds(self, predicate: str) -> tuple[bool, str]:
-        """Return whether a predicate holds, and what is instead of what it says."""
+        """Return whether a predicate holds, and the current values of its functions."""
         seen = []
-        every = True
+        all_hold = True
         for part in predicate.split(" and "):
-            found = _PREDICATE.fullmatch(part)
-            if found is None:
-                raise SuiteFault(f"no predicate: {part!r}")
-            name, argument, compare, wanted = found.groups()
+            match = _PREDICATE.fullmatch(part)
+            if match is None:
+                raise SuiteFault(f"not a predicate: {part!r}")
+            name, argument, compare, wanted = match.groups()
             value = self._value(name, self.named(argument.strip()))
-            other = self.named(wanted)
-            holds = _COMPARE[compare](value, int(other) if isinstance(value, int) else other)
+            expected = self.named(wanted)
+            holds = _COMPARE[compare](value, int(expected) if isinstance(value, int) else expected)
             seen.append(f"{name}({argument}) is {value}")
-            every = every and holds
-        return every, ", ".join(seen)
+            all_hold = all_hold and holds
+        return all_hold, ", ".join(seen)
 
     def number(self, name: str, argument: str) -> int:
-        """Return what a function of predicates that counts says."""
+        """Return the value of a function of predicates that counts."""
         return int(self._value(name, argument))
 
     def _value(self, name: str, argument: str) -> int | str:
         match name:
             case "performed":
-                return sum(e.jid == argument and e.what == "end" and e.ok for e in self.events())
+                return sum(e.jid == argument and e.kind == "end" and e.ok for e in self.events())
             case "began":
-                return sum(e.jid == argument and e.what == "begin" for e in self.events())
+                return sum(e.jid == argument and e.kind == "begin" for e in self.events())
             case "started":
-                return ",".join(str(e.jid) for e in self.events() if e.what == "begin")
+                return ",".join(str(e.jid) for e in self.events() if e.kind == "begin")
             case "items":
-                begun = [e for e in self.events() if e.jid == argument and e.what == "begin"]
+                begun = [e for e in self.events() if e.jid == argument and e.kind == "begin"]
                 return ",".join(json.dumps(e.args[0] if e.args else None) for e in begun)
             case "copies":
                 return len(self._places(argument))
@@ -199,13 +199,13 @@ class State:
                 return ",".join(self._places(argument)) or "nowhere"
             case "order":
                 prefix = f"{self.sandbox.config.prefix}queue:"
-                found = self.sandbox.link.call("LRANGE", prefix + argument, 0, -1)
-                return ",".join(str(jid_of(text)) for text in found)
+                texts = self.sandbox.link.call("LRANGE", prefix + argument, 0, -1)
+                return ",".join(str(jid_of(text)) for text in texts)
             case "stat":
-                found = self.sandbox.link.call(
+                count = self.sandbox.link.call(
                     "GET", f"{self.sandbox.config.prefix}stat:{argument}"
                 )
-                return int(found or 0)
+                return int(count or 0)
             case "share":
                 name, prefix, first = argument.split(",")
                 return self._share(name, prefix, int(first))
@@ -222,31 +222,34 @@ class State:
             case "exit":
                 status = self.sandbox.workers[argument].group.status
                 return "running" if status is None else str(status)
-        raise SuiteFault(f"there is no predicate {name!r}")
+        raise SuiteFault(f"unknown predicate {name!r}")
 
     def _share(self, name: str, prefix: str, first: int) -> int:
-        """Return how many percent of the first jobs in a process have such an id; -1: too few."""
+        """Return the percentage of the first jobs of a process whose ids have a prefix.
+
+        The result is -1 as long as fewer jobs have begun.
+        """
         events = self.sandbox.workers[name].events()
-        jids = [str(event.jid) for event in events if event.what == "begin"][:first]
+        jids = [str(event.jid) for event in events if event.kind == "begin"][:first]
         if len(jids) < first:
             return -1
         return round(100 * sum(jid.startswith(prefix) for jid in jids) / first)
 
     def _life(self, jid: str) -> list[str]:
-        """Return what was reported of a job, and when a worker put it among the dead, in order."""
+        """Return the reports of a job and its entries into the dead set, in order."""
         dead, word = self.key("dead").encode(), jid.encode()
-        steps = [(event.at, event.what) for event in self.events() if event.jid == jid]
+        steps = [(event.at, event.kind) for event in self.events() if event.jid == jid]
         for _, call in self.sandbox.calls():
             refused = call.reply is None or call.reply.startswith(b"-")
-            if dead in call.words and not refused and any(word in each for each in call.words):
+            if dead in call.words and not refused and any(word in text for text in call.words):
                 steps.append((call.at, "dead"))
-        return [what for _, what in sorted(steps)]
+        return [step for _, step in sorted(steps)]
 
     def _places(self, jid: str) -> list[str]:
         return [place for place, text in self._payloads() if jid_of(text) == jid]
 
     def _payloads(self) -> Iterator[tuple[str, bytes]]:
-        """Yield every payload, wherever it is, with the name of the key."""
+        """Yield every payload in any key, with the name of the key."""
         link, prefix = self.sandbox.link, self.sandbox.config.prefix
         for raw in sorted(link.call("KEYS", "*")):
             key = raw.decode("utf-8", "surrogateescape").removeprefix(prefix)
@@ -261,11 +264,11 @@ class State:
     # -- rest
 
     def unrest(self) -> str | None:
-        """Return what is still going on; None if nothing is."""
+        """Return the activity that still goes on; None if all processes are at rest."""
         awake = [w for w in self.sandbox.workers.values() if w.group.status is None]
         for worker in awake:
-            if why := worker.unrest():
-                return why
+            if activity := worker.unrest():
+                return activity
         working = [worker for worker in awake if worker.idle_expected]
         for worker in working:
             for queue in worker.queues:
@@ -280,17 +283,17 @@ class State:
         return None
 
     def settle(self, seconds: float) -> str | None:
-        """Wait until nothing goes on; return what still does if that takes too long."""
+        """Wait until all processes are at rest; return the activity that prevents it in time."""
         deadline = time.monotonic() + seconds
         before: object = None
         while True:
-            why = self.unrest()
-            now = None if why else self._digest()
+            activity = self.unrest()
+            now = None if activity else self._digest()
             if now is not None and now == before:
                 return None
             before = now
             if time.monotonic() > deadline:
-                return why or "the keys change all the time"
+                return activity or "the keys keep changing"
             time.sleep(_STEADY)
 
     def _digest(self) -> object:
@@ -305,20 +308,21 @@ _SEEDS = ("zadd", "lpush", "hset", "sadd", "set", "del")
 
 
 def struck(calls: Sequence[tuple[str, Call]], process: str) -> list[tuple[Call, float]]:
-    """Return the commands of a process whose answers were held back, and when they came.
+    """Return the commands of a process whose replies were held back, with the time of each reply.
 
-    Only those for which that is over: infinity if the connection was given up before.
+    Replies that are still held back are left out. The time is infinity if the connection ended
+    before the reply.
     """
-    found = []
+    delayed = []
     for name, call in calls:
         if name == process and isinstance(call.action, Delay):
             late = call.action.seconds if call.action.side == "after" else 0.0
-            told = call.answered + late if call.answered is not None else float("inf")
+            arrived = call.answered + late if call.answered is not None else float("inf")
             if call.given_up:
-                found.append((call, float("inf")))
-            elif told < time.monotonic():
-                found.append((call, told))
-    return found
+                delayed.append((call, float("inf")))
+            elif arrived < time.monotonic():
+                delayed.append((call, arrived))
+    return delayed
 
 
 def _pairs(reply: list[Any]) -> Iterator[tuple[bytes, bytes]]:
@@ -326,17 +330,17 @@ def _pairs(reply: list[Any]) -> Iterator[tuple[bytes, bytes]]:
 
 
 def jid_of(text: bytes) -> str | None:
-    """Return the id in a payload, if it is one and has one."""
+    """Return the id in a payload; None if the text is not a payload or has no id."""
     try:
-        found = json.loads(text)
+        payload = json.loads(text)
     except ValueError:
         return None
-    jid = found.get("jid") if isinstance(found, dict) else None
+    jid = payload.get("jid") if isinstance(payload, dict) else None
     return jid if isinstance(jid, str) else None
 
 
 def _aged(member: bytes, seconds: float) -> bytes:
-    """Return a payload whose times are so much earlier, otherwise byte for byte the same."""
+    """Return a payload with earlier times. All other bytes stay."""
     try:
         text = member.decode()
         fields = members(text)

@@ -1,4 +1,4 @@
-"""What passes on the wire in all cases, judged as `watch` judges it."""
+"""The traffic of all cases, judged as `watch` judges it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from jobwire_conformance import data
 from jobwire_conformance.cases.case import Case
 from jobwire_conformance.config import Config
 from jobwire_conformance.judge import VISIBLE, Judge, Record, decoded
-from jobwire_conformance.judge.ledger import Finding as Breach
-from jobwire_conformance.run.checks import Finding, Line
+from jobwire_conformance.judge.ledger import Finding
+from jobwire_conformance.run.checks import CheckResult, ProcessCall
 from jobwire_conformance.run.verdicts import CaseVerdict, Deviation, judge
 from jobwire_conformance.wire.call import Call
 
 __all__ = ["NAME", "REQUIREMENTS", "Traffic"]
 
 NAME = "traffic"
-"""Of the case that these checks are said to be of."""
+"""Name of the case that these checks belong to."""
 
-# What needs patience, or a look at how a run ended, is left to cases of its own.
+# Requirements that need a long wait or the end of a run have cases of their own.
 _NOT_HERE = frozenset(["BEAT-2", "BEAT-7", "ENV-3", "RETRY-4"])
 REQUIREMENTS = tuple(rule for rule in VISIBLE if rule not in _NOT_HERE)
-"""Those that may get a verdict. They do if something passed that could have broken them."""
+"""Requirements that may get a verdict, if the traffic contained commands that could break them."""
 
 _DRIVER = ("client", "inspector")
 _WORKER = ("worker", "scheduler")
@@ -31,90 +31,93 @@ _AROUND = 6  # commands that are shown with a finding
 
 
 @dataclass(slots=True)
-class _Tally:
+class _TrafficCount:
     seen: int = 0
-    finding: Finding | None = None  # the first one
+    failure: CheckResult | None = None  # the first one
 
 
 class Traffic:
     """Judges the traffic of a run, case by case.
 
-    A process is judged by itself: what it does with a job depends on what it has read. Its name
-    tells its roles, and so the claims that a finding is about.
+    Each process has a judge of its own, because its commands depend on the jobs that it has read.
+    Its name tells its roles, and therefore the claims that a failure concerns.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._tallies: dict[tuple[tuple[str, ...], str], _Tally] = {}
+        self._counts: dict[tuple[tuple[str, ...], str], _TrafficCount] = {}
 
-    def look(self, case: Case, lines: Sequence[Line]) -> list[Finding]:
-        """Judge what passed in a case; return the findings that are new."""
-        fresh: list[Finding] = []
+    def look(self, case: Case, lines: Sequence[ProcessCall]) -> list[CheckResult]:
+        """Judge the commands of a case; return the new failures."""
+        fresh: list[CheckResult] = []
         for process in dict.fromkeys(name for name, _ in lines):
             calls = [call for name, call in lines if name == process]
             fresh += self._process(case.name, process, calls)
         return fresh
 
     def case(self) -> Case:
-        """Return the case that these checks are said to be of."""
+        """Return the case that these checks belong to."""
         return _case((*_DRIVER, *_WORKER))
 
     def verdicts(self, deviations: Sequence[Deviation]) -> list[CaseVerdict]:
-        """Return a verdict for each requirement that could have been broken, and claim."""
-        found = []
+        """Return a verdict for each claim and each requirement that the traffic could break."""
+        verdicts = []
         for roles in (_DRIVER, _WORKER):
-            findings = [
-                tally.finding or Finding(rule, True)
-                for (whose, rule), tally in sorted(self._tallies.items())
-                if whose == roles and tally.seen
+            results = [
+                count.failure or CheckResult(rule, True)
+                for (counted_roles, rule), count in sorted(self._counts.items())
+                if counted_roles == roles and count.seen
             ]
-            found += judge(_case(roles), findings, self._config.claims, deviations)
-        return found
+            verdicts += judge(_case(roles), results, self._config.claims, deviations)
+        return verdicts
 
-    def _process(self, case: str, process: str, calls: Sequence[Call]) -> list[Finding]:
+    def _process(self, case: str, process: str, calls: Sequence[Call]) -> list[CheckResult]:
         roles = _DRIVER if process == "driver" else _WORKER
-        court = Judge(("faults", "reliable"), self._config.prefix, alone=True)
-        # In the order in which they were answered. What was not may be under way for ever.
-        over = sorted((c for c in calls if c.reply is not None), key=lambda c: c.answered or c.at)
+        traffic_judge = Judge(("faults", "reliable"), self._config.prefix, alone=True)
+        # In the order of the replies. A command without a reply may never have arrived.
+        answered = sorted(
+            (call for call in calls if call.reply is not None),
+            key=lambda call: call.answered or call.at,
+        )
         offset = time.time() - time.monotonic()
-        for number, call in enumerate(over):
+        for number, call in enumerate(answered):
             ended = call.answered or call.at
             reply = decoded(call.reply)
-            court.feed(
+            traffic_judge.feed(
                 Record(number, call.connection, call.words, offset + ended, reply, ended - call.at)
             )
-        if over:
-            court.end(offset + (over[-1].answered or over[-1].at))
+        if answered:
+            traffic_judge.end(offset + (answered[-1].answered or answered[-1].at))
         fresh = []
-        for rule, counted in court.ledger.tallies.items():
+        for rule, tally in traffic_judge.ledger.tallies.items():
             if rule not in REQUIREMENTS:
                 continue
-            tally = self._tallies.setdefault((roles, rule), _Tally())
-            tally.seen += counted.seen
-            breach = next((each for each in counted.findings if not each.doubtful), None)
-            if breach is not None:
-                tally.seen += 1
-                if tally.finding is None:
-                    tally.finding = _finding(case, process, breach, over)
-                    fresh.append(tally.finding)
+            count = self._counts.setdefault((roles, rule), _TrafficCount())
+            count.seen += tally.seen
+            finding = next((f for f in tally.findings if not f.doubtful), None)
+            if finding is not None:
+                count.seen += 1
+                if count.failure is None:
+                    count.failure = _failure(case, process, finding, answered)
+                    fresh.append(count.failure)
         return fresh
 
 
-def _finding(case: str, process: str, breach: Breach, calls: Sequence[Call]) -> Finding:
-    last = breach.record.sequence + 1
-    return Finding(
-        breach.rule,
+def _failure(case: str, process: str, finding: Finding, calls: Sequence[Call]) -> CheckResult:
+    last = finding.record.sequence + 1
+    return CheckResult(
+        finding.rule,
         False,
-        f"in case {case}: expected {breach.expected}, seen {breach.seen}",
-        breach.expected,
-        breach.seen,
+        f"in case {case}: expected {finding.expected}, seen {finding.seen}",
+        finding.expected,
+        finding.seen,
         [(process, call) for call in calls[max(0, last - _AROUND) : last]],
         again=case,
     )
 
 
 def _case(roles: Sequence[str]) -> Case:
-    """Return the case that these checks are said to be of."""
-    claims = tuple(each for each in data.CLAIMS if each.partition("/")[0] in roles)
-    title = "What passes in all cases is as it must be"
+    """Return the case that these checks belong to."""
+    claims = tuple(claim for claim in data.CLAIMS if claim.partition("/")[0] in roles)
+    title = "The traffic of all cases breaks no requirement"
     return Case(NAME, title, claims, None, None, (), (), (), None)

@@ -1,4 +1,4 @@
-"""From findings to verdicts: declared deviations, claims, the exit status."""
+"""Verdicts on check results: declared deviations, the status of claims, the exit status."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jobwire_conformance.cases import obligations
 from jobwire_conformance.cases.case import Case
 from jobwire_conformance.errors import Usage
 from jobwire_conformance.judge import VISIBLE
-from jobwire_conformance.run.checks import Finding
+from jobwire_conformance.run.checks import CheckResult
 
 __all__ = [
     *("Deviation", "ClaimStatus", "CaseVerdict"),
@@ -26,7 +26,7 @@ FAILURES = frozenset(["fail", "blocked", "flaky"])
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """A failure that the implementation knows of."""
+    """A failure that the implementation declares."""
 
     id: str
     reason: str
@@ -35,38 +35,38 @@ class Deviation:
 
     @property
     def unexplained(self) -> bool:
-        """Whether the reason is still to be written: `baseline` leaves that to people."""
+        """True if the reason is still the placeholder of `baseline`."""
         return self.reason.lstrip().startswith("TODO")
 
     def meets(self, case: str, requirement: str) -> bool:
-        """Whether it is about this check."""
+        """Return whether it applies to this check."""
         return self.id in (requirement, f"{case}#{requirement}")
 
 
 @dataclass(slots=True)
 class CaseVerdict:
-    """What is said of one requirement of one case, for one claim."""
+    """The judgement of one requirement in one case for one claim."""
 
     case: str
     claim: str
     keyword: str
     status: str
-    finding: Finding
+    finding: CheckResult
     deviation: Deviation | None = None
-    held: int = 0  # in so many runs of the case
-    runs: int = 1
+    held: int = 0  # number of runs of the case in which the check passed
+    runs: int = 1  # number of runs of the case
 
     @property
     def requirement(self) -> str:
-        """Its id."""
+        """Id of the requirement."""
         return self.finding.requirement
 
 
 def load_deviations(path: Path) -> list[Deviation]:
-    """Return what the implementation declares; nothing if there is no such file.
+    """Return the deviations that the implementation declares; none without a file.
 
     Raises:
-        Usage: The file is not as it should be.
+        Usage: The file is wrong.
     """
     if not path.exists():
         return []
@@ -76,73 +76,76 @@ def load_deviations(path: Path) -> list[Deviation]:
         raise Usage(f"{path}: {error}") from None
     entries = whole.pop("deviation", [])
     if whole or not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
-        what = ", ".join(whole) or "deviation"
-        raise Usage(f"{path}: {what}: the file has tables [[deviation]] and nothing else")
-    found: list[Deviation] = []
+        keys = ", ".join(whole) or "deviation"
+        raise Usage(f"{path}: unexpected {keys}; the file may hold only tables [[deviation]]")
+    deviations: list[Deviation] = []
     for number, entry in enumerate(entries, 1):
         place = f"{path}: deviation {number}"
         unknown = set(entry) - {"id", "reason", "issue", "expect"}
         if unknown:
-            raise Usage(f"{place}: nobody reads {', '.join(sorted(unknown))}")
+            raise Usage(
+                f"{place}: unknown key {', '.join(sorted(unknown))}; "
+                "expected id, reason, issue, expect"
+            )
         for name in ("id", "reason"):
             if not isinstance(entry.get(name), str) or not entry[name].strip():
-                raise Usage(f"{place}: it needs {name!r}, a text that is not empty")
+                raise Usage(f"{place}: {name} is missing; expected a text that is not empty")
         for name in ("issue", "expect"):
             if not isinstance(entry.get(name, ""), str):
-                raise Usage(f"{place}: {name}: {entry[name]!r} is no text")
-        if any(each.id == entry["id"] for each in found):
-            raise Usage(f"{place}: {entry['id']} is there twice; leave one of them")
-        found.append(Deviation(**entry))
-    return found
+                raise Usage(f"{place}: {name}: {entry[name]!r}; expected a text")
+        if any(deviation.id == entry["id"] for deviation in deviations):
+            raise Usage(f"{place}: {entry['id']} occurs twice; remove one entry")
+        deviations.append(Deviation(**entry))
+    return deviations
 
 
 def unknown_ids(deviations: Iterable[Deviation], cases: Sequence[Case]) -> list[str]:
-    """Return the ids that are none, or that were withdrawn."""
+    """Return the ids that do not exist or are withdrawn."""
     known = {id_ for id_, requirement in data.requirements().items() if not requirement.retired}
     known |= {f"{case.name}#{requirement}" for case in cases for requirement in case.requirements}
     known |= {f"traffic#{requirement}" for requirement in VISIBLE}
     return [deviation.id for deviation in deviations if deviation.id not in known]
 
 
-def what_is_wrong(id_: str, cases: Sequence[Case]) -> str:
-    """Return why an unknown id is none, and what to write instead."""
+def unknown_id_message(id_: str, cases: Sequence[Case]) -> str:
+    """Return a message about an unknown id of a deviation, with the remedy."""
     case, _, requirement = id_.rpartition("#")
     if "*" in id_ or "?" in id_:
-        return f"{id_}: a deviation is about one requirement; name each of them, without wildcards"
-    found = data.requirements().get(requirement)
-    if found is not None and found.retired:
-        return f"{id_}: this requirement was withdrawn; take the entry out"
-    if found is None:
+        return f"{id_}: a deviation names one requirement; write one entry each, without wildcards"
+    known = data.requirements().get(requirement)
+    if known is not None and known.retired:
+        return f"{id_}: this requirement is withdrawn; remove the entry"
+    if known is None:
         near = difflib.get_close_matches(requirement.upper(), data.requirements(), 1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        return f"{id_}: SPEC.md has no such requirement{hint}"
-    names = [each.name for each in cases if requirement in each.requirements]
-    return f"{id_}: no case {case!r} checks it; {', '.join(names) or 'none'} does"
+        return f"{id_}: SPEC.md has no requirement {requirement}{hint}"
+    names = [known_case.name for known_case in cases if requirement in known_case.requirements]
+    return f"{id_}: no case {case!r} checks {requirement}; its cases: {', '.join(names) or 'none'}"
 
 
 def judge(
     case: Case,
-    findings: Sequence[Finding],
+    findings: Sequence[CheckResult],
     claims: Sequence[str],
     deviations: Sequence[Deviation],
     *,
-    again: Sequence[Sequence[Finding]] = (),
+    again: Sequence[Sequence[CheckResult]] = (),
 ) -> list[CaseVerdict]:
-    """Return a verdict for each requirement and claim; of several findings the worst counts.
+    """Return a verdict for each requirement and claim. The worst of several results counts.
 
     Args:
-        case: What was run.
-        findings: What was found.
-        claims: Of the implementation.
-        deviations: That it declares.
-        again: What was found when the same case was run again.
+        case: The case that was run.
+        findings: The results of its checks.
+        claims: Claims of the implementation.
+        deviations: Deviations that the implementation declares.
+        again: The results of further runs of the same case.
     """
-    runs = [_worst(each) for each in (findings, *again)]
+    runs = [_worst(results) for results in (findings, *again)]
     verdicts = []
-    for requirement in dict.fromkeys(each for run in runs for each in run):
-        about = [run[requirement] for run in runs if requirement in run]
-        finding = next((each for each in about if not each.ok), about[0])
-        held = sum(each.ok for each in about)
+    for requirement in dict.fromkeys(id_ for run in runs for id_ in run):
+        results = [run[requirement] for run in runs if requirement in run]
+        finding = next((result for result in results if not result.ok), results[0])
+        held = sum(result.ok for result in results)
         declared = next((d for d in deviations if d.meets(case.name, requirement)), None)
         for claim in case.counts_for(requirement):
             if claim in claims:
@@ -152,25 +155,27 @@ def judge(
                     status = "flaky"
                 used = declared if status == "deviation" else None
                 verdicts.append(
-                    CaseVerdict(case.name, claim, keyword, status, finding, used, held, len(about))
+                    CaseVerdict(
+                        case.name, claim, keyword, status, finding, used, held, len(results)
+                    )
                 )
     return verdicts
 
 
-def _worst(findings: Sequence[Finding]) -> dict[str, Finding]:
-    """Return requirement to finding of one run."""
-    worst: dict[str, Finding] = {}
+def _worst(findings: Sequence[CheckResult]) -> dict[str, CheckResult]:
+    """Return the worst result of each requirement in one run."""
+    worst: dict[str, CheckResult] = {}
     for finding in findings:
         if finding.requirement not in worst or worst[finding.requirement].ok:
             worst[finding.requirement] = finding
     return worst
 
 
-def _status(finding: Finding, keyword: str, declared: Deviation | None) -> str:
+def _status(finding: CheckResult, keyword: str, declared: Deviation | None) -> str:
     if finding.ok:
         return "pass"
     if finding.by == "adapter":
-        return "blocked"  # nobody declares that
+        return "blocked"  # a deviation cannot excuse an adapter fault
     if declared is not None and finding.message.startswith(declared.expect or ""):
         return "deviation"
     if finding.blocked_by is not None:
@@ -181,33 +186,33 @@ def _status(finding: Finding, keyword: str, declared: Deviation | None) -> str:
 def stale(
     deviations: Sequence[Deviation], verdicts: Sequence[CaseVerdict], left_out: Collection[str] = ()
 ) -> list[Deviation]:
-    """Return the deviations whose checks all passed, and mark these.
+    """Return the deviations whose checks all passed, and mark these verdicts.
 
     Args:
-        deviations: What the implementation declares.
-        verdicts: Of the checks that ran.
-        left_out: Requirements with more checks, of which nothing is known.
+        deviations: Deviations that the implementation declares.
+        verdicts: Verdicts of the checks that ran.
+        left_out: Ids with further checks that did not run.
     """
-    found = []
+    stale_ones = []
     for deviation in deviations:
         about = [v for v in verdicts if deviation.meets(v.case, v.requirement)]
         known = about and deviation.id not in left_out
-        # One that another deviation is stale by is among those that passed.
+        # A check that another deviation has marked as stale also passed.
         if known and all(verdict.status in ("pass", "stale") for verdict in about):
-            found.append(deviation)
+            stale_ones.append(deviation)
             for verdict in about:
                 verdict.status, verdict.deviation = "stale", deviation
-    return found
+    return stale_ones
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimStatus:
-    """How it stands about one claim.
+    """The state of one claim after a run.
 
     Attributes:
-        met: Whether every obligation that the suite can check was checked, and holds.
-        counts: How many checks have which status.
-        missing: Obligations that the suite can check, and that were not.
+        met: True if all obligations that the suite can check were checked and hold.
+        counts: Number of checks by status.
+        missing: Obligations that the suite can check, but that were not checked.
         unchecked: Obligations that the suite cannot check yet.
     """
 
@@ -223,30 +228,30 @@ def summary(
     cases: Sequence[Case],
     generation: int,
 ) -> dict[str, ClaimStatus]:
-    """Return how it stands about each claim.
+    """Return the status of each claim.
 
     Args:
-        claims: Those that were asked about.
-        verdicts: Of the cases that ran.
-        cases: All that the suite has.
-        generation: Of the implementation.
+        claims: The claims to report.
+        verdicts: Verdicts of the cases that ran.
+        cases: All cases of the suite.
+        generation: Generation of the implementation.
     """
-    found = {}
+    statuses = {}
     for claim in claims:
         about = [verdict for verdict in verdicts if verdict.claim == claim]
         counts = Counter(verdict.status for verdict in about)
         ran = {verdict.requirement for verdict in about}
         checkable = obligations.checkable(cases, claim, generation)
         missing = [id_ for id_ in checkable if id_ not in ran]
-        # Whoever claims what the suite does not check at all gets no word about it either way.
+        # A claim without any check is not met.
         met = bool(counts) and not missing and not (FAILURES | {"deviation"}) & set(counts)
         unchecked = [id_ for id_ in obligations.uncovered(cases, [claim]) if id_ not in ran]
-        found[claim] = ClaimStatus(met, counts, missing, unchecked)
-    return found
+        statuses[claim] = ClaimStatus(met, counts, missing, unchecked)
+    return statuses
 
 
 def status(verdicts: Sequence[CaseVerdict], *, stale_or_unknown: bool) -> int:
-    """Return the exit status of a run that came to its end."""
+    """Return the exit status of a complete run."""
     if any(verdict.status in FAILURES for verdict in verdicts):
         return 1
     return 2 if stale_or_unknown else 0

@@ -1,1 +1,1 @@
-"""Sandboxes: the servers, proxies and processes that a case runs against."""
+"""Servers, drivers and workers of one case, and the reaper that ends them."""

@@ -1,4 +1,4 @@
-"""Talk to a driver: JSON lines, and no trust. What is wrong with them is an adapter fault."""
+"""The conversation with a driver: JSON lines. Every error in them is an adapter fault."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from jobwire_conformance.sandbox.reaper import Reaper
 
 __all__ = ["Driver", "Outcome"]
 
-_LONGEST = 8 * 1024 * 1024  # bytes of one answer
+_LONGEST = 8 * 1024 * 1024  # bytes of one response
+_STREAMS = "write only answers to standard output, and logs to standard error"
 _RESULTS = {
     "hello": "greeting",
     "push": "pushed",
@@ -32,7 +33,7 @@ _RESULTS = {
 }
 
 Outcome = dict[str, Any]
-"""`outcome` is ok, rejected, unknown or unsupported; beside it is what the answer holds."""
+"""`outcome`, which is ok, rejected, unknown or unsupported, and the members of the response."""
 
 
 def _validator(definition: str) -> Draft202012Validator:
@@ -41,16 +42,16 @@ def _validator(definition: str) -> Draft202012Validator:
 
 
 class Driver:
-    """The driver of one sandbox; started at the first request.
+    """The driver of one sandbox. The first request starts it.
 
     Args:
-        reaper: Who kills it if the suite cannot.
-        config: Of the implementation.
-        settings: Its section `driver`.
-        url: The Redis that it uses.
-        generation: That it writes, or `auto`.
-        log: Gets what it writes to standard error.
-        timeout: Seconds that it is asked to wait for a reply.
+        reaper: Kills it if the suite cannot.
+        config: Settings of the implementation.
+        settings: The section `driver` of these settings.
+        url: URL of its Redis.
+        generation: Generation to write, or `auto`.
+        log: Receives its standard error.
+        timeout: Seconds that the driver shall wait for a reply of Redis.
     """
 
     def __init__(
@@ -84,25 +85,25 @@ class Driver:
         self.operations: frozenset[str] = frozenset()
 
     def ask(self, op: str, **members: Any) -> Outcome:
-        """Return what became of a request.
+        """Send a request and return its outcome.
 
         Raises:
-            AdapterFault: The driver breaks the rules.
+            AdapterFault: The driver breaks the rules for adapters.
         """
         if not self.operations and op != "hello":
             self.hello()
         return self._ask(op, members)
 
     def hello(self) -> None:
-        """Open the conversation."""
-        said = self._ask("hello", {"driver": 1, "redis_url": self._url})
-        if said["outcome"] != "ok":
+        """Send the request `hello`, and keep the version and the operations of the answer."""
+        greeting = self._ask("hello", {"driver": 1, "redis_url": self._url})
+        if greeting["outcome"] != "ok":
             raise self._fault("it refused hello", "answer hello with driver, version and ops")
-        self.version = said["version"]
-        self.operations = frozenset(said["ops"]) | {"hello"}
+        self.version = greeting["version"]
+        self.operations = frozenset(greeting["ops"]) | {"hello"}
 
     def leave(self, seconds: float) -> int | None:
-        """Say goodbye; return the exit status, or None if it does not end within so long."""
+        """Send `bye`; return the exit status, or None if the driver does not end in time."""
         group = self._group
         if group is None:
             return 0
@@ -116,17 +117,17 @@ class Driver:
 
     @property
     def log(self) -> Log:
-        """What it writes to standard error."""
+        """Its standard error."""
         return self._log
 
     def close(self) -> None:
-        """Say goodbye, shortly, and end it."""
+        """Send `bye`, wait for at most a second, and kill the driver."""
         if self._group is not None and self._group.status is None and self.operations:
             try:
                 self._send({"id": self._number + 1, "op": "bye"}, time.monotonic() + 1)
                 self._group.popen.wait(1)
             except (AdapterFault, OSError, TimeoutExpired):
-                pass  # it is killed anyway
+                pass  # it is killed in any case
         self._end()
 
     def _end(self) -> None:
@@ -138,7 +139,9 @@ class Driver:
         self._number += 1
         request = {"id": self._number, "op": op, **members}
         for problem in self._checks["request"].iter_errors(request):
-            raise SuiteFault(f"a case asks the driver for what does not exist: {problem.message}")
+            raise SuiteFault(
+                f"a case has a request that the driver schema does not allow: {problem.message}"
+            )
         if self._group is None or self._settings.oneshot:
             self._start()
         deadline = time.monotonic() + self._settings.timeout
@@ -163,7 +166,7 @@ class Driver:
             )
         except OSError as error:
             raise AdapterFault(
-                f"the driver cannot be started: {error}; look at [driver] command, which runs in "
+                f"the driver cannot be started: {error}; correct [driver] command, which runs in "
                 f"{self._directory}"
             ) from None
         assert self._group.popen.stdin is not None
@@ -175,18 +178,18 @@ class Driver:
         assert self._group is not None
         assert self._group.popen.stdin is not None
         pipe = self._group.popen.stdin.fileno()
-        # A number that no double holds; the suite itself reads it as an infinity.
+        # 1e400 is larger than any double. Python reads it as an infinity.
         text = json.dumps(request, separators=(",", ":")).replace("Infinity", "1e400")
-        left = text.encode() + b"\n"
-        while left:
+        unsent = text.encode() + b"\n"
+        while unsent:
             wait = deadline - time.monotonic()
             if wait <= 0 or not select.select([], [pipe], [], wait)[1]:
                 raise self._fault(
                     f"it did not read the request for {self._settings.timeout:g} s",
-                    "read standard input a line at a time",
+                    "read standard input line by line",
                 )
             try:
-                left = left[os.write(pipe, left) :]
+                unsent = unsent[os.write(pipe, unsent) :]
             except BlockingIOError:
                 continue
             except OSError:
@@ -204,38 +207,37 @@ class Driver:
                     "answer each request with one line, and flush standard output after it",
                 )
             try:
-                more = os.read(pipe, 1 << 20)
+                data = os.read(pipe, 1 << 20)
             except BlockingIOError:
                 continue
-            if not more:
+            if not data:
                 raise self._died()
-            self._buffer += more
+            self._buffer += data
             if len(self._buffer) > _LONGEST:
                 raise self._fault(
                     f"more than {_LONGEST >> 20} MiB without an end of line",
-                    "write nothing but answers to standard output, logs to standard error",
+                    _STREAMS,
                 )
         line, _, self._buffer = self._buffer.partition(b"\n")
         if self._buffer:
             raise self._fault(
-                f"something follows the answer to {op!r}: {self._buffer[:100]!r}",
+                f"more output follows the answer to {op!r}: {self._buffer[:100]!r}",
                 "write one line for each request, and logs to standard error",
             )
         return line
 
     def _judge(self, request: Mapping[str, Any], line: bytes) -> Outcome:
-        advice = "write nothing but answers to standard output, logs to standard error"
         try:
             answer = json.loads(line)
         except ValueError:
-            raise self._fault(f"an answer is not JSON: {line[:200]!r}", advice) from None
-        what = request["what"] if request["op"] == "inspect" else request["op"]
-        if isinstance(answer, dict) and "ok" in answer:  # says more than that nothing fits
-            self._conforms(_RESULTS[what], answer["ok"], line)
+            raise self._fault(f"an answer is not JSON: {line[:200]!r}", _STREAMS) from None
+        result = request["what"] if request["op"] == "inspect" else request["op"]
+        if isinstance(answer, dict) and "ok" in answer:  # gives a more precise error
+            self._conforms(_RESULTS[result], answer["ok"], line)
         self._conforms("response", answer, line)
         if answer["id"] != request["id"]:
             raise self._fault(
-                f"request {request['id']} was answered with the id {answer['id']}",
+                f"the answer to request {request['id']} has the id {answer['id']}",
                 "repeat the id of the request, and answer in order",
             )
         if "unsupported" in answer:
@@ -249,7 +251,7 @@ class Driver:
             place = "".join(f"/{part}" for part in problem.absolute_path)
             raise self._fault(
                 f"an answer does not fit #/$defs/{definition} of schema/driver.json: "
-                f"{f'{place}: ' if place else ''}{problem.message[:300]}\n  it was {line[:300]!r}",
+                f"{f'{place}: ' if place else ''}{problem.message[:300]}\n  answer: {line[:300]!r}",
                 "compare it with the examples in that file",
             )
 
@@ -258,17 +260,17 @@ class Driver:
         try:
             status: object = self._group.popen.wait(2)
         except TimeoutExpired:
-            status = "unknown, it only closed a pipe"
+            status = "unknown; it only closed a pipe"
         return self._fault(
             f"it ended (exit status {status}) instead of answering",
-            "read requests until `bye` or the end of standard input; if one is an answer and an "
-            'exit, set mode = "oneshot"',
+            "read requests until `bye` or the end of standard input; if the driver exits after "
+            'one answer, set mode = "oneshot"',
         )
 
     def _fault(self, problem: str, advice: str) -> AdapterFault:
-        log = self._group.tail() if self._group is not None else "    (it does not run)"
+        log = self._group.tail() if self._group is not None else "    (it is not running)"
         self._end()
         return AdapterFault(
-            f"the driver of the implementation is at fault: {problem}.\n  What to do: {advice}.\n"
-            f"  Its standard error ends so:\n{log}"
+            f"the driver of the implementation is at fault: {problem}.\n  Remedy: {advice}.\n"
+            f"  The end of its standard error:\n{log}"
         )

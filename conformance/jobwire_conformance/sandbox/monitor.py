@@ -1,4 +1,4 @@
-"""What a server carries out, scripts included: the one thing that a proxy cannot see."""
+"""The commands that a server executes, including those of scripts, which no proxy can see."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _LINE = re.compile(rb"\+[0-9.]+ \[[0-9]+ ([^\]]*)\] (.*)", re.DOTALL)
 _WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _ESCAPE = re.compile(rb"\\(?:x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 _NAMED = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b"}
-_PATIENCE = 10.0  # seconds for the server to tell of what it has just done
+_REPORT_TIMEOUT_S = 10.0  # for the server to report a command that it has executed
 
 
 class Executed(NamedTuple):
-    """One command that the server carried out."""
+    """One command that the server executed."""
 
     by_script: bool
     words: list[bytes]
 
 
 class Monitor:
-    """Listens to everything that a server carries out.
+    """A connection that records every command that a server executes.
 
     Args:
-        host: The server's.
-        port: The server's.
+        host: Host of the server.
+        port: Port of the server.
 
     Raises:
-        EnvironmentFault: The server does not let anybody listen.
+        EnvironmentFault: The server refuses MONITOR.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -51,20 +51,24 @@ class Monitor:
         self._thread.start()
 
     def executed(self, link: Link) -> list[Executed]:
-        """Return what was carried out until now.
+        """Return the commands that were executed until now.
 
         Args:
-            link: Says when now is.
+            link: A connection that sends a marker, which ends the list.
         """
         mark = f"jobwire-{id(link)}-{len(self._lines)}"
         link.call("ECHO", mark)
         seen = f'"ECHO" "{mark}"'.encode()
-        if not wait_for(lambda: any(seen in line for line in self._lines[-500:]), _PATIENCE):
-            raise EnvironmentFault("the suite's own Redis does not tell what it does")
-        return [found for line in self._lines if (found := _parsed(line)) is not None]
+        if not wait_for(
+            lambda: any(seen in line for line in self._lines[-500:]), _REPORT_TIMEOUT_S
+        ):
+            raise EnvironmentFault(
+                f"the suite's own Redis sent no report to MONITOR for {_REPORT_TIMEOUT_S:g} s"
+            )
+        return [command for line in self._lines if (command := _parsed(line)) is not None]
 
     def close(self) -> None:
-        """Listen no more."""
+        """Close the connection."""
         self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join(10)
         self._file.close()
@@ -76,14 +80,14 @@ class Monitor:
 
 
 def _parsed(line: bytes) -> Executed | None:
-    found = _LINE.fullmatch(line.removesuffix(b"\r\n"))
-    if found is None:
+    match = _LINE.fullmatch(line.removesuffix(b"\r\n"))
+    if match is None:
         return None
-    words = [_ESCAPE.sub(_plain, word) for word in _WORD.findall(found[2])]
-    return Executed(found[1] == b"lua", words)
+    words = [_ESCAPE.sub(_plain, word) for word in _WORD.findall(match[2])]
+    return Executed(match[1] == b"lua", words)
 
 
-def _plain(found: re.Match[bytes]) -> bytes:
-    if found[1]:
-        return bytes.fromhex(found[1].decode())
-    return _NAMED.get(found[2], found[2])
+def _plain(match: re.Match[bytes]) -> bytes:
+    if match[1]:
+        return bytes.fromhex(match[1].decode())
+    return _NAMED.get(match[2], match[2])

@@ -20,7 +20,7 @@ _TAIL = 64 * 1024  # bytes of a log that are kept
 
 
 def wait_for(holds: Callable[[], object], seconds: float, pause: float = 0.005) -> bool:
-    """Wait until it holds; return whether it does."""
+    """Wait until a condition holds, or the time has passed; return whether it holds."""
     deadline = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > deadline:
@@ -30,10 +30,10 @@ def wait_for(holds: Callable[[], object], seconds: float, pause: float = 0.005) 
 
 
 class Log:
-    """The last output of programs. Only its end is kept, so that it fills no disk and no memory.
+    """The output of programs. Only its end is kept, so that it cannot fill disk or memory.
 
     Attributes:
-        total: Bytes that were written.
+        total: Number of bytes written.
     """
 
     def __init__(self) -> None:
@@ -42,25 +42,25 @@ class Log:
         self._thread: threading.Thread | None = None
 
     def open(self) -> int:
-        """Return a descriptor to write to, which is read until its end."""
+        """Return a descriptor to write to. A thread reads from it until it is closed."""
         reader, writer = os.pipe()
         self._thread = threading.Thread(target=self._read, args=(reader,), name="log", daemon=True)
         self._thread.start()
         return writer
 
     def finish(self, seconds: float) -> None:
-        """Wait until the end was read, so long."""
+        """Wait until all output is read, but not longer than `seconds`."""
         if self._thread is not None:
             self._thread.join(seconds)
 
     def text(self) -> str:
-        """Return what is kept."""
+        """Return the kept end of the output."""
         return self._kept.decode("utf-8", "replace")
 
     def _read(self, pipe: int) -> None:
-        while more := os.read(pipe, _TAIL):
-            self.total += len(more)
-            self._kept = (self._kept + more)[-_TAIL:]
+        while data := os.read(pipe, _TAIL):
+            self.total += len(data)
+            self._kept = (self._kept + data)[-_TAIL:]
         os.close(pipe)
 
 
@@ -68,7 +68,7 @@ class LogFile:
     """The output of a program that writes little, as a file. It needs no thread.
 
     Args:
-        path: Where it is; it goes with its directory.
+        path: Path of the file. Removing its directory removes it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -80,10 +80,10 @@ class LogFile:
         return os.open(self._path, os.O_WRONLY | os.O_APPEND)
 
     def finish(self, seconds: float) -> None:
-        """Return at once: a file needs no reader."""
+        """Return at once, because a file needs no reader."""
 
     def text(self) -> str:
-        """Return what was written."""
+        """Return the output."""
         return self._path.read_text("utf-8", "replace")
 
     def tail(self) -> str:
@@ -92,18 +92,18 @@ class LogFile:
 
 
 class ProcessGroup:
-    """A program in a session of its own, killed with everything that it has started.
+    """A program in a session of its own, killed together with its child processes.
 
     Args:
         reaper: Kills it if this process cannot.
         command: Program and arguments.
-        environment: Added to the suite's own.
-        directory: Where it runs.
-        log: Gets what it writes to standard error, and to standard output unless `pipes`.
-        pipes: Whether standard input and output are pipes.
+        environment: Variables, added to those of this process.
+        directory: Its current directory.
+        log: Receives its standard error, and its standard output unless `pipes` is set.
+        pipes: True if standard input and output are pipes.
 
     Raises:
-        OSError: It cannot be started.
+        OSError: The program cannot be started.
     """
 
     def __init__(
@@ -145,12 +145,12 @@ class ProcessGroup:
         return self.popen.poll()
 
     def signal(self, name: str) -> None:
-        """Send a signal to the program itself, as a supervisor does."""
+        """Send a signal to the program, but not to its child processes, as a supervisor does."""
         if self.status is None:
             self.popen.send_signal(signal.Signals[f"SIG{name}"])
 
     def wait(self, seconds: float) -> None:
-        """Wait for the program's end, but not longer."""
+        """Wait for the program's end, but not longer than `seconds`."""
         with suppress(subprocess.TimeoutExpired):
             self.popen.wait(seconds)
 
@@ -165,7 +165,7 @@ class ProcessGroup:
             if pipe is not None:
                 pipe.close()
         self.popen.wait()
-        self.log.finish(0.5)  # a child that has left the group may have the pipe for longer
+        self.log.finish(0.5)  # a child that has left the group may keep the pipe open
         self._reaper.release_group(self.popen.pid)
 
     def tail(self, lines: int = 8) -> str:
@@ -176,4 +176,4 @@ class ProcessGroup:
 
 def _tail(text: str, lines: int = 8) -> str:
     last = text.splitlines()[-lines:]
-    return "\n".join(f"    {line[:500]}" for line in last) or "    (it wrote nothing)"
+    return "\n".join(f"    {line[:500]}" for line in last) or "    (no output)"

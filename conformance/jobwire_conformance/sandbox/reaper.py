@@ -1,4 +1,4 @@
-"""The process that ends and removes everything that a run leaves behind, however the run ends."""
+"""The process that ends all processes of a run and removes its files, however the run ends."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from jobwire_conformance.errors import EnvironmentFault
 
 __all__ = ["Reaper"]
 
-# Reads from a pipe what to do at its end. The pipe closes with the run's process, even at kill -9.
-# Then it kills processes and process groups, then every process that has the run's mark in its
-# environment; it removes the directory and empties databases.
+# Reads orders from a pipe until its end. The pipe closes with the run's process, even after kill
+# -9. Then the reaper kills processes and process groups, and every process that has the run's mark
+# in its environment. It removes the directory and empties databases.
 _REAPER = """
 import json, os, shutil, signal, socket, sys, time
 mark, directory = sys.argv[1:]
 targets, databases = set(), {}
 for line in sys.stdin:
-    kind, rest = line[0], line[1:].strip()
+    kind, value = line[0], line[1:].strip()
     if kind == "+":
-        targets.add(int(rest))
+        targets.add(int(value))
     elif kind == "-":
-        targets.discard(int(rest))
+        targets.discard(int(value))
     elif kind == "=":
-        databases = json.loads(rest)
+        databases = json.loads(value)
 
 def kill(target):
     try:
@@ -69,11 +69,11 @@ if databases:
 
 
 class Reaper:
-    """A process that kills, removes and empties what this process leaves behind.
+    """A process that ends child processes, removes files and empties databases after this one.
 
     Attributes:
-        mark: A variable, with its value, by which the programs of this run are known.
-        directory: For files of this run; removed in the end.
+        mark: Name and value of a variable that marks the programs of this run.
+        directory: Directory for files of this run, removed at the end.
     """
 
     def __init__(self) -> None:
@@ -89,21 +89,21 @@ class Reaper:
         self._closed = False
 
     def marked(self) -> list[int]:
-        """Return the processes of this run's programs, wherever they have gone; Linux only."""
+        """Return the ids of all processes with this run's mark, on Linux only."""
         mark = "=".join(self.mark).encode()
-        found = []
+        ids = []
         for path in Path("/proc").glob("[0-9]*/environ"):
             with suppress(OSError):
                 if mark in path.read_bytes():
-                    found.append(int(path.parent.name))
-        return found
+                    ids.append(int(path.parent.name))
+        return ids
 
     def watch(self, process: int) -> None:
         """Kill this process at the end."""
         self._tell(f"+{process}")
 
     def release(self, process: int) -> None:
-        """Do not kill it: it has ended, and another process may get its number."""
+        """Do not kill this process, because it has ended and its number may be used again."""
         if not self._closed:
             self._tell(f"-{process}")
 
@@ -116,12 +116,12 @@ class Reaper:
         self.release(-leader)
 
     def empty(self, address: tuple[str, int], commands: bytes) -> None:
-        """Send these commands to a server in the end; without any, nothing."""
-        wish = {"address": address, "commands": commands.hex()} if commands else {}
-        self._tell(f"={json.dumps(wish)}")
+        """Send these commands to a server at the end; without commands, cancel that."""
+        order = {"address": address, "commands": commands.hex()} if commands else {}
+        self._tell(f"={json.dumps(order)}")
 
     def close(self) -> None:
-        """Kill what is left; once is enough."""
+        """Kill all processes that are left. Further calls have no effect."""
         with self._lock:
             if not self._closed:
                 self._closed = True

@@ -1,4 +1,4 @@
-"""A sandbox: servers, driver and workers that one case at a time is run with."""
+"""A sandbox: the servers, the driver and the workers of one case at a time."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ from jobwire_conformance.wire.proxy import Proxy, Switchboard
 
 __all__ = ["DEFAULTS", "Sandbox", "side_by_side"]
 
-DEFAULTS = {"poll": 0.2, "beat": 1.0, "grace": 5.0}  # seconds, where a case gives no other
+DEFAULTS = {"poll": 0.2, "beat": 1.0, "grace": 5.0}  # seconds, unless a case sets others
 
 
 class Sandbox:
-    """Everything that a case needs, and nothing of another one.
+    """Servers, driver and workers for one case at a time, separate from all other sandboxes.
 
     Args:
-        config: Of the implementation.
-        servers: Makes two: the one that is watched, and the one that jobs report to.
-        rewrites: Makes the rules that every process is under, to try the suite itself.
+        reaper: Kills the processes if the suite cannot.
+        config: Settings of the implementation.
+        servers: Starts two servers: one under test, and the control Redis for reports of jobs.
+        rewrites: Rules of a mutant, which apply to every process.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Sandbox:
         self._workers: dict[str, SandboxWorker] = {}
         self._run = ""
         self._users: dict[str, str] = {}  # name -> password
-        self._case = ExitStack()  # what one case has added
+        self._case = ExitStack()  # undoes the changes of one case
         self._monitor: Monitor | None = None
         try:
             self._server, self._control = servers()
@@ -66,10 +67,10 @@ class Sandbox:
             raise
         self._driver: Driver | None = None
 
-    # -- what a case adds, until the next one
+    # -- changes of a case, undone before the next one
 
     def user(self, name: str, password: str) -> None:
-        """Let nobody connect who does not log in as this user."""
+        """Require that every new connection logs in as this user."""
         allowed = ("~*", "&*", "+@all")
         self.link.call("ACL", "SETUSER", name, "reset", "on", f">{password}", *allowed)
         self._case.callback(self.link.call, "ACL", "DELUSER", name)
@@ -79,17 +80,17 @@ class Sandbox:
         self._case.callback(self._users.clear)
 
     def monitor(self) -> None:
-        """Listen to what the server carries out from now on."""
+        """Start to record the commands that the server executes."""
         self._monitor = Monitor(self._server.host, self._server.port)
         self._case.callback(self._monitor.close)
 
     def executed(self) -> list[Executed]:
-        """Return what the server has carried out since `monitor`."""
+        """Return the commands that the server has executed since `monitor`."""
         assert self._monitor is not None
         return self._monitor.executed(self.link)
 
     def cluster(self) -> None:
-        """Have a server in cluster mode, with all slots, instead of the usual one."""
+        """Replace the server by one in cluster mode that serves all slots."""
         server, link = self._server, self.link
         self._server = other = LocalServer(self._reaper, self._program(), cluster=True)
         self._case.callback(setattr, self, "_server", server)
@@ -106,7 +107,7 @@ class Sandbox:
         user: str | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Have a driver of the case's own, set up in another way."""
+        """Replace the driver by a new one for this case, with other settings."""
         usual, proxy = self._driver, self.driver_proxy
         self.driver_proxy = self._proxy(rules)
         self._case.callback(setattr, self, "driver_proxy", proxy)
@@ -124,21 +125,21 @@ class Sandbox:
         url = proxy.url(self._server.database)
         if user is None:
             return url
-        # A plus is lawful there, and means itself. [ENV-7]
-        secret = ":".join(quote(each, safe="+") for each in (user, self._users[user]))
+        # A plus in this part of a URL is a plus, not a space. [ENV-7]
+        secret = ":".join(quote(part, safe="+") for part in (user, self._users[user]))
         return url.replace("://", f"://{secret}@", 1)
 
     def _proxy(self, rules: Sequence[Rule] = (), *, lockstep: bool = False) -> Proxy:
         return self._board.open(
             self._server.host,
             self._server.port,
-            rules=[*map(_again, self._rewrites), *rules],
+            rules=[*map(_fresh_rule, self._rewrites), *rules],
             lockstep=lockstep,
             greeting=self._server.greeting,
         )
 
     def server(self) -> tuple[str, str]:
-        """Return which server it is, and its version."""
+        """Return the name of the server's program, redis or valkey, and its version."""
         info = dict(
             line.split(":", 1)
             for line in self.link.call("INFO", "server").decode().splitlines()
@@ -153,7 +154,7 @@ class Sandbox:
         """The driver.
 
         Raises:
-            Usage: The implementation has none.
+            Usage: The settings have no section [driver].
         """
         if self._driver is None:
             self._driver = self._new_driver()
@@ -161,7 +162,7 @@ class Sandbox:
 
     @property
     def version(self) -> str:
-        """What the driver has said that it is; empty if nobody has asked yet."""
+        """The version that the driver reported; empty before its first request."""
         return "" if self._driver is None else self._driver.version
 
     def _new_driver(
@@ -171,7 +172,7 @@ class Sandbox:
         timeout: float | None = None,
     ) -> Driver:
         if self.config.driver is None:
-            raise Usage(f"{self.config.path}: there is no [driver], which this check needs")
+            raise Usage(f"{self.config.path}: section [driver] is missing; this check needs it")
         return Driver(
             self._reaper,
             self.config,
@@ -184,23 +185,23 @@ class Sandbox:
 
     @property
     def workers(self) -> dict[str, SandboxWorker]:
-        """The processes of the case so far, those that ended too."""
+        """The workers of the case so far, including those that have ended."""
         return self._workers
 
     @property
     def run(self) -> str:
-        """The name of this run of a case, in the keys of the control Redis."""
+        """Name of this run of a case in the keys of the control Redis."""
         return self._run
 
     def heal(self, name: str) -> None:
-        """Let nothing more go wrong with what a process sends, but for its own mistakes."""
+        """Remove the faults of a process, except those of the mutant."""
         proxy = self.driver_proxy if name == "driver" else self._workers[name].proxy
         proxy.clear()
         for rule in self._rewrites:
-            proxy.add(_again(rule))
+            proxy.add(_fresh_rule(rule))
 
     def reset(self) -> None:
-        """Forget the case before."""
+        """Remove all traces of the last case."""
         for worker in self._workers.values():
             worker.close()
         self._workers.clear()
@@ -212,12 +213,12 @@ class Sandbox:
         self._run = secrets.token_hex(4)
 
     def renew(self) -> None:
-        """Forget the case before and its driver, which broke the rules; the next one is new."""
+        """Remove all traces of the last case, and its driver, which broke the rules."""
         self.reset()
         if self._driver is not None:
             self._driver.close()
             self._driver = None
-        # What the old one has sent at last is not to arrive in the next case.
+        # A late command of the old driver must not arrive in the next case.
         self.driver_proxy.close()
         self.driver_proxy = self._proxy()
 
@@ -235,15 +236,15 @@ class Sandbox:
         wait: bool = True,
         **knobs: float,
     ) -> SandboxWorker:
-        """Start a worker and wait until it fetches; or do not wait.
+        """Start a worker and, unless `wait` is False, wait for its first fetch.
 
         Raises:
-            AdapterFault: It does not.
-            Usage: The implementation has none.
+            AdapterFault: The first fetch does not come in time.
+            Usage: The settings have no section [worker].
         """
         settings = self.config.worker
         if settings is None:
-            raise Usage(f"{self.config.path}: there is no [worker], which this check needs")
+            raise Usage(f"{self.config.path}: section [worker] is missing; this check needs it")
         proxy = self._proxy(rules, lockstep=lockstep)
         control = self._board.open(
             self._control.host, self._control.port, greeting=self._control.greeting
@@ -276,14 +277,14 @@ class Sandbox:
         return worker
 
     def calls(self) -> list[tuple[str, Call]]:
-        """Return what passed since the last reset, with the process that sent it, in order."""
-        found = [("driver", call) for call in self.driver_proxy.snapshot()]
+        """Return the commands since the last reset, each with its process, in order."""
+        calls = [("driver", call) for call in self.driver_proxy.snapshot()]
         for name, worker in self._workers.items():
-            found += [(name, call) for call in worker.proxy.snapshot()]
-        return sorted(found, key=lambda pair: pair[1].at)
+            calls += [(name, call) for call in worker.proxy.snapshot()]
+        return sorted(calls, key=lambda pair: pair[1].at)
 
     def close(self) -> None:
-        """End everything that was started."""
+        """End all processes and servers."""
         try:
             for worker in self._workers.values():
                 worker.close()
@@ -300,21 +301,21 @@ class Sandbox:
         self.close()
 
 
-def _again(rule: Rule) -> Rule:
-    """Return a rule that has counted nothing yet."""
+def _fresh_rule(rule: Rule) -> Rule:
+    """Return a copy of a rule, with its counts at zero."""
     return Rule(rule.action, rule.label, rule.connection, rule.nth, rule.times, rule.fits)
 
 
 def side_by_side(
     reaper: Reaper, count: int, sandbox: Callable[[], None], errors: list[ConformError]
 ) -> None:
-    """Run so many sandboxes in threads, to their end; interrupted, end their processes first.
+    """Run several sandboxes in threads until all have ended. An interrupt ends their processes.
 
     Args:
-        reaper: Of their processes.
-        count: How many.
-        sandbox: What each does. It stops when `errors` has something.
-        errors: Gets one when they are interrupted.
+        reaper: The reaper of their processes.
+        count: Number of sandboxes.
+        sandbox: The work of one sandbox. It stops once `errors` is not empty.
+        errors: Receives an error on an interrupt.
     """
     threads = [threading.Thread(target=sandbox, daemon=True) for _ in range(count)]
     try:
@@ -323,7 +324,7 @@ def side_by_side(
         for thread in threads:
             thread.join()
     except BaseException:
-        # Without its processes each sandbox is at its end at once, and cleans up.
+        # A sandbox without processes ends at once and cleans up.
         errors.append(EnvironmentFault("interrupted"))
         reaper.close()
         for thread in threads:

@@ -1,4 +1,4 @@
-"""A worker process under test: how it is started, what it does, whether it is at rest."""
+"""A worker process under test: its start, its jobs, its rest and its end."""
 
 from __future__ import annotations
 
@@ -20,48 +20,48 @@ from jobwire_conformance.wire.resp import decode
 __all__ = ["Event", "SandboxWorker"]
 
 _REPORTS = ("begin", "end", "exhausted", "death")
-_FORGOTTEN = 5.0  # seconds after which a command without reply was cut off with its connection
+_FORGOTTEN = 5.0  # seconds after which a command without reply counts as lost with its connection
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that a standard job reported.
+    """A report of a standard job.
 
     Attributes:
-        at: When, by the monotonic clock of the proxies.
+        at: Time of the report, by the monotonic clock of the proxies.
         worker: Name of the process.
-        what: `begin` or `end`; of jobs with hooks also `exhausted` and `death`.
-        jid: Of the job; None if it has none.
-        args: Of the job, at the beginning.
-        ok: At the end, whether it went well.
+        kind: `begin` or `end`; for jobs with hooks also `exhausted` and `death`.
+        jid: Id of the job; None if it has none.
+        args: Arguments of the job, at `begin`.
+        ok: True at the `end` of a job that succeeded.
     """
 
     at: float
     worker: str
-    what: str
+    kind: str
     jid: str | None
     args: Any
     ok: bool
 
 
 class SandboxWorker:
-    """One process.
+    """One worker process.
 
     Args:
-        reaper: Who kills it if the suite cannot.
-        config: Of the implementation.
-        settings: Its section `worker`.
-        name: In the case.
-        queues: That it serves, with weights: `a:5`.
-        proxy: Its own way to Redis.
-        control: Its own way to the control Redis.
-        environment: What the contract of the standard jobs says.
-        concurrency: Executors.
-        log: Gets what it writes.
+        reaper: Kills it if the suite cannot.
+        config: Settings of the implementation.
+        settings: The section `worker` of these settings.
+        name: Name of the process in the case.
+        queues: Queues to serve, with weights: `a:5`.
+        proxy: Its proxy to Redis.
+        control: Its proxy to the control Redis.
+        environment: Variables, as the contract of the standard jobs defines them.
+        concurrency: Number of executors.
+        log: Receives its output.
 
     Attributes:
-        idle_expected: False once it was told to be quiet or to stop, or was killed.
-        log: Gets what it writes.
+        idle_expected: False after a signal to be quiet or to stop, or after a kill.
+        log: Receives its output.
     """
 
     def __init__(
@@ -98,15 +98,15 @@ class SandboxWorker:
             )
         except OSError as error:
             raise AdapterFault(
-                f"the worker cannot be started: {error}; look at [worker] command, which runs in "
+                f"the worker cannot be started: {error}; correct [worker] command, which runs in "
                 f"{config.path.parent}"
             ) from None
 
     def events(self) -> list[Event]:
-        """Return what its jobs reported so far.
+        """Return the reports of its jobs so far.
 
         Raises:
-            AdapterFault: Something that they must not.
+            AdapterFault: A report breaks the rules for adapters.
         """
         return [
             self._event(call, word)
@@ -117,17 +117,17 @@ class SandboxWorker:
 
     def _event(self, call: Call, word: bytes) -> Event:
         try:
-            said = json.loads(word)
-            what, jid = said["ev"], said.get("jid")
-            if what not in _REPORTS or not isinstance(jid, str | None):
+            report = json.loads(word)
+            kind, jid = report["ev"], report.get("jid")
+            if kind not in _REPORTS or not isinstance(jid, str | None):
                 raise ValueError
             return Event(
-                call.at, self.name, what, jid, said.get("args"), said.get("ok", True) is True
+                call.at, self.name, kind, jid, report.get("args"), report.get("ok", True) is True
             )
         except (ValueError, KeyError, TypeError, AttributeError):
             raise AdapterFault(
                 "the worker of the implementation is at fault: one of its standard jobs reported "
-                f"{word[:200]!r}.\n  What to do: report "
+                f"{word[:200]!r}.\n  Remedy: report "
                 '{"ev":"begin","jid":...,"args":...} and {"ev":"end","jid":...,"ok":true}.'
             ) from None
 
@@ -140,35 +140,35 @@ class SandboxWorker:
         ]
 
     def waited(self) -> list[Call]:
-        """Return the fetches that blocked, until the server said that there was nothing."""
+        """Return the blocking fetches that ended without a job."""
         return [c for c in self.fetches() if c.blocks and c.reply is not None and not _brought(c)]
 
     def wait_ready(self) -> None:
-        """Wait for its first fetch, or for a job that it had in hand from before.
+        """Wait for its first fetch, or for a job that it owned before this start.
 
         Raises:
-            AdapterFault: There is none.
+            AdapterFault: Neither comes in time.
         """
         deadline = time.monotonic() + self._settings.timeout
         while not self.fetches() and not self.events() and self.idle_expected:
             if (status := self.group.status) is not None:
-                problem = f"it ended with exit status {status} before it fetched anything"
+                problem = f"it ended with exit status {status} before its first fetch"
             elif time.monotonic() > deadline:
                 problem = (
-                    f"it fetched nothing from {', '.join(self.queues)} within "
+                    f"it did not fetch from {', '.join(self.queues)} within "
                     f"{self._settings.timeout:g} s"
                 )
             else:
                 time.sleep(0.005)
                 continue
             raise AdapterFault(
-                f"the worker of the implementation is at fault: {problem}.\n  What to do: use "
-                "JOBWIRE_REDIS_URL and JOBWIRE_QUEUES, and start fetching.\n"
-                f"  Its output ends so:\n{self.group.tail()}"
+                f"the worker of the implementation is at fault: {problem}.\n  Remedy: connect to "
+                "JOBWIRE_REDIS_URL and fetch from the queues in JOBWIRE_QUEUES.\n"
+                f"  The end of its output:\n{self.group.tail()}"
             )
 
     def unrest(self) -> str | None:
-        """Return why it is not at rest; None if it is."""
+        """Return the reason why the worker is not at rest; None if it is at rest."""
         calls = self.proxy.snapshot()
         recent = time.monotonic() - _FORGOTTEN
         if any(
@@ -179,7 +179,7 @@ class SandboxWorker:
         if any(call.at > recent for call in _to_be_repeated(calls)):
             return f"{self.name} has not repeated a call that was answered with NOSCRIPT"
         events = self.events()
-        if sum({"begin": 1, "end": -1}.get(event.what, 0) for event in events) > 0:
+        if sum({"begin": 1, "end": -1}.get(event.kind, 0) for event in events) > 0:
             return f"a job runs in {self.name}"
         if not self.idle_expected:
             return None
@@ -187,8 +187,8 @@ class SandboxWorker:
         waiting = [call for call in fetches if call.blocks and call.reply is None]
         if len(waiting) >= self.concurrency:
             return None
-        # What has brought a job once is a fetch, whatever else names the queue. The last one has
-        # to have come after the last job, and with nothing.
+        # Other commands may name the queue, so a command counts as a fetch once it has returned a
+        # job. The worker is at rest if its last fetch came after its last job and found nothing.
         bringing = {_kind(call) for call in fetches if _brought(call)}
         asked = [c for c in fetches if not c.blocks and (not bringing or _kind(c) in bringing)]
         last = events[-1].at if events else 0.0
@@ -197,24 +197,24 @@ class SandboxWorker:
         return f"{self.name} has not come back for more jobs"
 
     def signal(self, name: str) -> None:
-        """Send it a signal, like TERM; a mutant may take it for another one, or ignore it."""
-        if taken := self._settings.signals.get(name, name):
-            self.group.signal(taken)
+        """Send a signal, like TERM. A mutant may exchange or ignore it."""
+        if sent := self._settings.signals.get(name, name):
+            self.group.signal(sent)
 
     def end(self) -> None:
-        """Kill it, as a crash would."""
+        """Kill the process, as a crash would."""
         self.idle_expected = False
         self.group.kill()
 
     def close(self) -> None:
-        """Kill it, if it runs, and close its ways."""
+        """Kill the process, if it runs, and close its proxies."""
         self.group.kill()
         self.proxy.close()
         self._control.close()
 
 
 def _kind(call: Call) -> tuple[bytes, ...]:
-    """Return what a command has in common with those that do the same."""
+    """Return the part of a command that is equal for commands with the same purpose."""
     return tuple(call.words[:2]) if call.spec.runs_script else (call.name,)
 
 
@@ -232,7 +232,7 @@ def _to_be_repeated(calls: Sequence[Call]) -> list[Call]:
 
 
 def _brought(call: Call) -> bool:
-    """Return whether a reply with several parts, or the reply of a pop, has any text."""
+    """Return whether a command returned a job: an array or the reply of a pop, with any text."""
     reply = None if call.reply is None else decode(call.reply)
     return (isinstance(reply, list) or call.spec.effect == "takes") and _has_text(reply)
 

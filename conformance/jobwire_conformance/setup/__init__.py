@@ -1,1 +1,1 @@
-"""The start of an adapter: its skeleton, and the check of its parts."""
+"""A new adapter (`init`) and its examination (`doctor`)."""

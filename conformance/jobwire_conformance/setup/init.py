@@ -1,4 +1,4 @@
-"""Start an adapter: `conformance.toml`, and a driver and a worker with one gap each to fill in."""
+"""A new adapter: `conformance.toml`, and a driver and a worker with one gap each to fill in."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from jobwire_conformance.data import CLAIMS
 from jobwire_conformance.errors import Usage
 
-__all__ = ["LANGUAGES", "Kit", "Wish", "guess", "write"]
+__all__ = ["LANGUAGES", "AdapterPlan", "Kit", "guess", "write"]
 
 _SKELETONS = Path(__file__).resolve().parent / "skeletons"
 _BIN = "jobwire-adapter/bin/"
@@ -21,11 +21,11 @@ class Kit:
     """The adapter of one language.
 
     Attributes:
-        files: Skeleton to where it goes.
-        driver: How the driver is started.
-        worker: How the worker is started.
-        build: What has to be done before; empty if nothing.
-        sign: A file by which a repository of this language is known.
+        files: Path of each skeleton, and the path of its copy.
+        driver: Command that starts the driver.
+        worker: Command that starts the worker.
+        build: Command that builds them; empty if none is needed.
+        sign: Name of a file that marks a repository of this language.
     """
 
     files: Mapping[str, str]
@@ -37,7 +37,7 @@ class Kit:
 
 def _script(interpreter: str, extension: str, sign: str) -> Kit:
     driver, worker = (f"jobwire-adapter/{name}.{extension}" for name in ("driver", "worker"))
-    files = {Path(each).name: each for each in (driver, worker)}
+    files = {Path(path).name: path for path in (driver, worker)}
     return Kit(files, [interpreter, driver], [interpreter, worker], sign=sign)
 
 
@@ -65,12 +65,12 @@ LANGUAGES: Mapping[str, Kit] = {
     "javascript": _script("node", "mjs", "package.json"),
     "shell": _script("sh", "sh", ""),
 }
-"""Name of the language to what is written for it."""
+"""The kits by language."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What was asked for."""
+class AdapterPlan:
+    """The choices for a new adapter."""
 
     directory: Path
     name: str
@@ -80,33 +80,33 @@ class Wish:
 
 
 def guess(directory: Path) -> str | None:
-    """Return the language that a repository seems to be written in."""
+    """Return the probable language of a repository; None if it is unknown."""
     return next(
         (name for name, kit in LANGUAGES.items() if kit.sign and (directory / kit.sign).exists()),
         None,
     )
 
 
-def write(wish: Wish) -> list[Path]:
-    """Write the files and return them; nothing at all if one of them is there already.
+def write(plan: AdapterPlan) -> list[Path]:
+    """Write the files and return their paths. If one of them exists, write none.
 
     Raises:
-        Usage: That, or they cannot be written.
+        Usage: A file exists or cannot be written.
     """
-    kit = LANGUAGES[wish.language]
-    texts = {"conformance.toml": _settings(wish, kit)}
+    kit = LANGUAGES[plan.language]
+    texts = {"conformance.toml": _settings(plan, kit)}
     for source, target in kit.files.items():
-        texts[target] = (_SKELETONS / wish.language / source).read_text("utf-8")
-    there = [name for name in texts if (wish.directory / name).exists()]
-    if there:
+        texts[target] = (_SKELETONS / plan.language / source).read_text("utf-8")
+    existing = [name for name in texts if (plan.directory / name).exists()]
+    if existing:
         raise Usage(
-            f"{', '.join(there)} in {wish.directory} would be overwritten, so nothing was written; "
+            f"{plan.directory} already has {', '.join(existing)}, so nothing was written; "
             "move it away, or name another directory"
         )
     written = []
     try:
         for name, text in texts.items():
-            path = wish.directory / name
+            path = plan.directory / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
             written.append(path)
@@ -115,17 +115,17 @@ def write(wish: Wish) -> list[Path]:
     return written
 
 
-def _settings(wish: Wish, kit: Kit) -> str:
-    claims = "\n".join(f'  {"" if claim in wish.claims else "# "}"{claim}",' for claim in CLAIMS)
+def _settings(plan: AdapterPlan, kit: Kit) -> str:
+    claims = "\n".join(f'  {"" if claim in plan.claims else "# "}"{claim}",' for claim in CLAIMS)
     build = f"# Before a run: {kit.build}\n" if kit.build else ""
     return f"""\
-# What this implementation claims of the protocol, for `jobwire conform check`.
+# The claims of this implementation, for `jobwire conform check`.
 
 [implementation]
-name = {_text(wish.name)}
-language = {_text(wish.language)}
-generation = {wish.generation} # 7: times as float seconds, 8: as integer milliseconds
-claims = [ # begin with one, and take away the # from the next when it is met
+name = {_text(plan.name)}
+language = {_text(plan.language)}
+generation = {plan.generation} # 7: times as float seconds, 8: as integer milliseconds
+claims = [ # begin with one claim; when it is met, remove the # from the next one
 {claims}
 ]
 
@@ -136,12 +136,12 @@ command = {_texts(kit.driver)}
 
 [worker] # for claims of workers and schedulers
 command = {_texts(kit.worker)}
-# fixed = {{ poll = 5.0, beat = 10.0 }} # seconds, where JOBWIRE_POLL and the like cannot be obeyed
+# fixed = {{ poll = 5.0, beat = 10.0 }} # seconds, if the worker cannot obey JOBWIRE_POLL or _BEAT
 """
 
 
 def _text(text: str) -> str:
-    # A basic string of TOML is one of JSON, but for DEL.
+    # A JSON string is a basic string of TOML, except that TOML escapes DEL.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

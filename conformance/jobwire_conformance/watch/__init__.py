@@ -1,1 +1,1 @@
-"""Watching an application: judges its commands without an adapter."""
+"""`jobwire conform watch`: one application behind the proxy, with the judge."""

@@ -1,7 +1,7 @@
-"""The process that the traffic goes through, apart from the one that judges it.
+"""The process that forwards the traffic. Another process judges it.
 
-So judging takes no time of the application's: a command is forwarded, then written to a pipe. The
-process ends with whoever started it, since that closes its standard input.
+Therefore the judge does not slow the application down. The relay forwards a command, then writes
+it to a pipe. It ends together with the process that started it, which closes its standard input.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from jobwire_conformance.judge.record import Record, decoded
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.proxy import Proxy
 
-__all__ = ["Told", "main", "told"]
+__all__ = ["Message", "main", "messages"]
 
 _HEADER = struct.Struct("!I")
 
 
-class Told(NamedTuple):
-    """What one message says: the port to connect to, why there is none, or a command."""
+class Message(NamedTuple):
+    """One message of a relay: its port, the reason why it has none, or a command."""
 
     port: int = 0
     failure: str = ""
     record: Record | None = None
 
 
-def told(stream: IO[bytes]) -> Iterator[Told]:
-    """Return the messages of a relay until it ends."""
+def messages(stream: IO[bytes]) -> Iterator[Message]:
+    """Yield the messages of a relay until it ends."""
     while len(header := stream.read(_HEADER.size)) == _HEADER.size:
         (length,) = _HEADER.unpack(header)
         body = stream.read(length)
         if len(body) < length:
             return
-        kind, *rest = pickle.loads(body)
+        kind, *values = pickle.loads(body)
         if kind == "port":
-            yield Told(port=rest[0])
+            yield Message(port=values[0])
         elif kind == "failure":
-            yield Told(failure=rest[0])
+            yield Message(failure=values[0])
         else:
-            sequence, connection, words, at, seconds, answer = rest
-            yield Told(
+            sequence, connection, words, at, seconds, answer = values
+            yield Message(
                 record=Record(
                     sequence,
                     connection,
@@ -60,7 +60,7 @@ def told(stream: IO[bytes]) -> Iterator[Told]:
 
 
 def main() -> None:
-    """Relay: host and port of the server and the port to listen on are the arguments."""
+    """Run a relay. Its arguments are host and port of the server, and the port to listen on."""
     host, port, own_port = sys.argv[-3:]
     asyncio.run(_relay(host, int(port), int(own_port)))
 
@@ -69,11 +69,11 @@ async def _relay(host: str, port: int, own_port: int) -> None:
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
 
-    def heard() -> None:
+    def read_input() -> None:
         if not os.read(0, 4096):
             ended.set()
 
-    loop.add_reader(0, heard)
+    loop.add_reader(0, read_input)
     out, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(1, "wb", 0))
     offset = time.time() - time.monotonic()
 
@@ -97,7 +97,7 @@ async def _relay(host: str, port: int, own_port: int) -> None:
     tell("port", proxy.port)
     await ended.wait()
     await proxy.stop()
-    await asyncio.sleep(0)  # what was given up just now is told as well
+    await asyncio.sleep(0)  # report the calls that were given up just now
     out.close()
     while out.get_write_buffer_size():
         await asyncio.sleep(0.005)

@@ -1,4 +1,4 @@
-"""What `jobwire conform watch` tells people and programs in the end."""
+"""The reports of `jobwire conform watch`, for people and for programs."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _EXAMPLES = 3
 
 
 def headline(judge: Judge) -> str:
-    """Return the state of things in a line."""
+    """Return the counts so far as one line."""
     counts = {grade: judge.ledger.count(grade) for grade in _GRADES}
-    said = [_plural(judge.commands, "command")]
-    said += [_plural(len(judge.ledger.tallies), "requirement") + " seen"]
-    said += [_plural(counts[grade], grade) for grade in _GRADES if counts[grade]]
-    return ", ".join(said) + ("" if counts["violation"] else ", 0 violations")
+    parts = [_plural(judge.commands, "command")]
+    parts += [_plural(len(judge.ledger.tallies), "requirement") + " seen"]
+    parts += [_plural(counts[grade], grade) for grade in _GRADES if counts[grade]]
+    return ", ".join(parts) + ("" if counts["violation"] else ", 0 violations")
 
 
 def line(judge: Judge, finding: Finding) -> str:
-    """Return a finding as one line, for who reports as it goes."""
+    """Return a finding as one line, for live reports."""
     grade = judge.ledger.grade(finding)
     wire = " ".join(finding.record.wire())
     return f"{grade} {finding.rule}: expected {finding.expected}; seen {finding.seen}: {wire}"
 
 
 def print_report(judge: Judge, console: Console) -> None:
-    """Print findings by requirement, what was seen how often, and the verdict."""
+    """Print findings by requirement, the number of examinations, and the verdict."""
     ledger = judge.ledger
     for grade in _GRADES:
         for rule in _found(judge, grade):
@@ -45,15 +45,15 @@ def print_report(judge: Judge, console: Console) -> None:
         console.print(_table(judge))
     unseen = [rule for rule in VISIBLE if rule not in ledger.tallies]
     if unseen and ledger.tallies:
-        console.print(f"[dim]never seen: {' '.join(unseen)}[/]", soft_wrap=True)
+        console.print(f"[dim]not examined: {' '.join(unseen)}[/]", soft_wrap=True)
     if ledger.sidekiq:
         names = ", ".join(map(str, sorted(ledger.sidekiq)))
-        console.print(f"[dim]processes show themselves as Sidekiq {names}[/]")
+        console.print(f"[dim]recognised releases of Sidekiq: {names}[/]")
     console.print(f"jobwire: {escape(headline(judge))}", soft_wrap=True)
 
 
-def as_json(judge: Judge, **more: Any) -> dict[str, Any]:
-    """Return everything for programs; at most 20 findings of a requirement."""
+def as_json(judge: Judge, **members: Any) -> dict[str, Any]:
+    """Return all results as JSON data, with at most 20 findings of a requirement."""
     ledger = judge.ledger
     return {
         "spec": spec_version(),
@@ -71,7 +71,7 @@ def as_json(judge: Judge, **more: Any) -> dict[str, Any]:
             for rule, tally in sorted(ledger.tallies.items(), key=lambda item: _place(item[0]))
         },
         "never_seen": [rule for rule in VISIBLE if rule not in ledger.tallies],
-        **more,
+        **members,
     }
 
 
@@ -103,7 +103,7 @@ def _print_rule(judge: Judge, rule: str, grade: Grade, console: Console) -> None
     )
     if grade != "note":
         console.print(f"  [italic]{escape(' '.join(requirement.text.split()))}[/]", soft_wrap=True)
-    shown = [each for each in tally.findings if judge.ledger.grade(each) == grade]
+    shown = [finding for finding in tally.findings if judge.ledger.grade(finding) == grade]
     for finding in shown[: 1 if grade == "note" else _EXAMPLES]:
         record = finding.record
         wire = escape(" ".join(record.wire()))

@@ -1,4 +1,4 @@
-"""A run of `jobwire conform watch`: server, relay, the application, and the judge beside them."""
+"""A run of `jobwire conform watch`: server, relay, application and judge."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from jobwire_conformance.errors import AdapterFault, EnvironmentFault, SuiteFaul
 from jobwire_conformance.judge import Judge
 from jobwire_conformance.sandbox.local_server import LocalServer, server_program
 from jobwire_conformance.sandbox.reaper import Reaper
-from jobwire_conformance.watch.relay import told
+from jobwire_conformance.watch.relay import messages
 from jobwire_conformance.watch.report import as_json, headline, line, print_report
 
-__all__ = ["Wish", "run"]
+__all__ = ["WatchOptions", "run"]
 
-_PASSED_ON = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "TSTP", "TTIN", "CONT")
+_FORWARDED = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "TSTP", "TTIN", "CONT")
 _ENDS = ("INT", "TERM", "HUP")
-_PATIENCE = 5.0  # seconds until what is left of an application is killed
-_TICK = 0.2
+_END_GRACE_S = 5.0  # before the remaining processes of an application are killed
+_TICK_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What was asked for on the command line.
+class WatchOptions:
+    """The options of the command line.
 
     Attributes:
-        command: The application; empty to wait for whoever connects.
-        redis: URL of the server; None for one of our own.
-        port: Where to listen; 0 for any free port.
-        json: Where the results go: a path, `-`, or None.
-        variables: Names of more variables that get the URL.
+        command: The application; empty to wait for connections.
+        redis: URL of the server; None to start one.
+        port: Port to listen on; 0 for any free port.
+        json: Path of the JSON results; `-` for standard output; None for no results.
+        variables: Names of further variables that get the URL.
         claims: See `Judge`.
         namespace: See `Judge`.
     """
@@ -58,41 +58,41 @@ class Wish:
     namespace: str = ""
 
 
-def run(wish: Wish) -> int:
+def run(options: WatchOptions) -> int:
     """Watch until the application ends; return the exit status.
 
     Raises:
-        AdapterFault: The application cannot be started, or never came by.
-        EnvironmentFault: There is no Redis, or the port is taken.
+        AdapterFault: The application cannot be started, or never connected.
+        EnvironmentFault: No Redis can be reached, or the port is taken.
     """
     console = Console(stderr=True, highlight=False)
-    judge = Judge(wish.claims, wish.namespace)
+    judge = Judge(options.claims, options.namespace)
     with ExitStack() as stack:
         reaper = stack.enter_context(Reaper())
-        upstream = _upstream(wish.redis, reaper, stack)
-        relay = _Relay(reaper, upstream, wish.port, judge)
+        upstream = _upstream(options.redis, reaper, stack)
+        relay = _Relay(reaper, upstream, options.port, judge)
         stack.callback(relay.close)
-        url = _moved(wish.redis or "redis://127.0.0.1/0", relay.port)
+        url = _moved(options.redis or "redis://127.0.0.1/0", relay.port)
         report = _Live(judge, console)
-        if wish.command:
-            status = _application(wish, url, reaper, report, relay)
+        if options.command:
+            status = _application(options, url, reaper, report, relay)
         else:
             status = _visitors(url, report, relay)
         relay.close()
         judge.end(time.time(), cleanly=status == 0)
         report.clear()
     if relay.failure is not None:
-        raise SuiteFault(f"the judge broke: {relay.failure!r}") from relay.failure
+        raise SuiteFault(f"defect of the judge: {relay.failure!r}") from relay.failure
     print_report(judge, console)
-    if wish.json is not None:
-        _write(wish, judge, status)
+    if options.json is not None:
+        _write(options, judge, status)
     if not judge.commands:
-        raise AdapterFault(_never_came(wish))
+        raise AdapterFault(_never_came(options))
     return 1 if judge.ledger.count("violation") else 0
 
 
 class _Relay:
-    """The relay's process, and the thread that reads and judges what it tells."""
+    """The relay's process, and the thread that reads and judges its messages."""
 
     def __init__(self, reaper: Reaper, upstream: tuple[str, int], port: int, judge: Judge) -> None:
         self.failure: Exception | None = None
@@ -112,11 +112,11 @@ class _Relay:
         )
         reaper.watch_group(self._process.pid)
         assert self._process.stdout is not None
-        self._messages = told(self._process.stdout)
+        self._messages = messages(self._process.stdout)
         first = next(self._messages, None)
         if first is None or first.failure:
             self._process.wait()
-            raise EnvironmentFault(first.failure if first else "the relay does not start")
+            raise EnvironmentFault(first.failure if first else "the relay process did not start")
         self.port = first.port
         self._thread = threading.Thread(target=self._read, name="judge", daemon=True)
         self._thread.start()
@@ -126,7 +126,7 @@ class _Relay:
         return self._process.poll() is not None
 
     def close(self) -> None:
-        """End the relay, and judge what it has told so far. Harmless when repeated."""
+        """End the relay, and judge its messages so far. Further calls have no effect."""
         assert self._process.stdin is not None
         with suppress(OSError):
             self._process.stdin.close()
@@ -140,12 +140,12 @@ class _Relay:
                 continue
             try:
                 self._judge.feed(message.record)
-            except Exception as error:  # noqa: BLE001  # the application must not wait for us
+            except Exception as error:  # noqa: BLE001  # the application must not wait for the judge
                 self.failure = error
 
 
 class _Live:
-    """Tells of findings as they come, and on a terminal of the state of things."""
+    """Prints findings at once and, on a terminal, a line with the counts so far."""
 
     def __init__(self, judge: Judge, console: Console) -> None:
         self._judge = judge
@@ -154,7 +154,7 @@ class _Live:
         self._told: set[tuple[str, str]] = set()
 
     def update(self) -> None:
-        """Show what is new."""
+        """Print the new findings and the counts."""
         news = self._judge.ledger.news
         while news:
             finding = news.popleft()
@@ -162,27 +162,29 @@ class _Live:
                 self.clear()
                 click.echo(f"jobwire: {line(self._judge, finding)}", err=True)
         if self._console.is_terminal:
-            # The cursor goes back, so that what the application prints replaces this.
+            # The cursor returns to the start, so that output of the application replaces the line.
             text = headline(self._judge)[: max(20, self._console.width - 12)]
             click.echo(f"\r\x1b[Kjobwire: {text}\r", err=True, nl=False)
             self._shown = True
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Remove the line with the counts."""
         if self._shown:
             click.echo("\r\x1b[K", err=True, nl=False)
             self._shown = False
 
 
-def _application(wish: Wish, url: str, reaper: Reaper, report: _Live, relay: _Relay) -> int:
-    names = {"REDIS_URL", "JOBWIRE_REDIS_URL", *wish.variables}
+def _application(
+    options: WatchOptions, url: str, reaper: Reaper, report: _Live, relay: _Relay
+) -> int:
+    names = {"REDIS_URL", "JOBWIRE_REDIS_URL", *options.variables}
     if provider := os.environ.get("REDIS_PROVIDER"):
         names.add(provider)
-    to_errors = wish.json == "-"  # standard output is for the results then
-    with _passing_on() as passing:
+    to_errors = options.json == "-"  # standard output is then for the results
+    with _forwarding() as forwarding:
         try:
             process = subprocess.Popen(
-                [*wish.command],
+                [*options.command],
                 env={**os.environ, **dict.fromkeys(names, url)},
                 stdin=subprocess.DEVNULL if sys.stdin is None or sys.stdin.isatty() else None,
                 stdout=sys.stderr.fileno() if to_errors else None,
@@ -190,39 +192,39 @@ def _application(wish: Wish, url: str, reaper: Reaper, report: _Live, relay: _Re
             )
         except OSError as error:
             reason = error.strerror or error
-            raise AdapterFault(f"{wish.command[0]} cannot be started: {reason}") from None
+            raise AdapterFault(f"{options.command[0]} cannot be started: {reason}") from None
         reaper.watch_group(process.pid)
         try:
-            passing.to(process)
+            forwarding.to(process)
             while True:
                 try:
-                    status = process.wait(_TICK)
+                    status = process.wait(_TICK_S)
                     break
                 except subprocess.TimeoutExpired:
                     report.update()
                 if relay.ended:
-                    raise SuiteFault("the relay ended")
+                    raise SuiteFault("the relay process ended before the application")
         finally:
             _end_group(process)
             reaper.release_group(process.pid)
     report.clear()
-    click.echo(f"jobwire: {wish.command[0]} ended with status {status}", err=True)
+    click.echo(f"jobwire: {options.command[0]} ended with status {status}", err=True)
     return status
 
 
 def _visitors(url: str, report: _Live, relay: _Relay) -> int:
     ended = threading.Event()
     with _handlers(_ENDS, lambda number: ended.set()):
-        click.echo(f"jobwire: judging whoever connects to {url} (Ctrl-C ends)", err=True)
-        while not ended.wait(_TICK):
+        click.echo(f"jobwire: judging all connections to {url} (Ctrl-C ends)", err=True)
+        while not ended.wait(_TICK_S):
             report.update()
             if relay.ended:
-                raise SuiteFault("the relay ended")
-    return 1  # how the visitors ended nobody knows
+                raise SuiteFault("the relay process ended before Ctrl-C")
+    return 1  # the exit status of the visitors is unknown
 
 
 class _handlers:
-    """Signal handlers for the time of a block."""
+    """Signal handlers that are set inside a `with` block."""
 
     def __init__(self, names: Iterable[str], handler: Callable[[int], object]) -> None:
         def handle(number: int, frame: FrameType | None) -> None:
@@ -239,14 +241,14 @@ class _handlers:
             signal.signal(number, before)
 
 
-class _passing_on:
-    """Passes signals on to a process; the third Ctrl-C kills it."""
+class _forwarding:
+    """Forwards signals to a process. The third Ctrl-C kills it."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._early: list[int] = []
         self._interrupts = 0
-        self._handlers = _handlers(_PASSED_ON, self._pass)
+        self._handlers = _handlers(_FORWARDED, self._pass)
 
     def to(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
@@ -263,11 +265,11 @@ class _passing_on:
                 process.send_signal(number)
                 return
             self._interrupts += 1
-            # A terminal's Ctrl-C goes to the whole group, and ours is another one.
+            # A terminal sends Ctrl-C to its foreground group; the application has another group.
             last = self._interrupts >= 3
             os.killpg(process.pid, signal.SIGKILL if last else signal.SIGINT)
 
-    def __enter__(self) -> _passing_on:
+    def __enter__(self) -> _forwarding:
         self._handlers.__enter__()
         return self
 
@@ -276,11 +278,11 @@ class _passing_on:
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End what an application leaves behind, and itself if it still runs."""
+    """End the application, if it still runs, and all processes that it leaves behind."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _END_GRACE_S
         while time.monotonic() < deadline:
             process.poll()
             try:
@@ -300,11 +302,11 @@ def _upstream(url: str | None, reaper: Reaper, stack: ExitStack) -> tuple[str, i
         parts = urlsplit(url)
         address = parts.hostname or "127.0.0.1", parts.port or 6379
     except ValueError as error:
-        raise Usage(f"--redis is no URL: {error}") from None
+        raise Usage(f"--redis is not a URL: {error}") from None
     if parts.scheme != "redis":
         raise Usage(
-            f"--redis begins with {parts.scheme or 'nothing'}://, and only redis:// can be "
-            "watched: the traffic has to be readable"
+            f"--redis has the scheme {parts.scheme!r}; expected redis://, because the judge must "
+            "read the commands"
         )
     try:
         socket.create_connection(address, 5).close()
@@ -316,7 +318,7 @@ def _upstream(url: str | None, reaper: Reaper, stack: ExitStack) -> tuple[str, i
 
 
 def _moved(url: str, port: int) -> str:
-    """Return the same URL, user and password and database included, at the relay."""
+    """Return the URL with the address of the relay; user, password and database stay."""
     parts = urlsplit(url)
     secret, at, _ = parts.netloc.rpartition("@")
     return urlunsplit(
@@ -324,24 +326,24 @@ def _moved(url: str, port: int) -> str:
     )
 
 
-def _write(wish: Wish, judge: Judge, status: int) -> None:
-    results = as_json(judge, command=[*wish.command], status=status if wish.command else None)
+def _write(options: WatchOptions, judge: Judge, status: int) -> None:
+    results = as_json(judge, command=[*options.command], status=status if options.command else None)
     text = json.dumps(results, indent=2, ensure_ascii=False) + "\n"
     text = text.encode("utf-8", "backslashreplace").decode()
-    if wish.json == "-":
+    if options.json == "-":
         click.echo(text, nl=False)
         return
     try:
-        Path(str(wish.json)).write_text(text, "utf-8")
+        Path(str(options.json)).write_text(text, "utf-8")
     except OSError as error:
-        raise Usage(f"cannot write {wish.json}: {error.strerror}") from None
+        raise Usage(f"cannot write {options.json}: {error.strerror}") from None
 
 
-def _never_came(wish: Wish) -> str:
-    if not wish.command:
-        return "nobody has connected, so nothing was judged"
-    names = ", ".join(["REDIS_URL", "JOBWIRE_REDIS_URL", *wish.variables])
+def _never_came(options: WatchOptions) -> str:
+    if not options.command:
+        return "no client connected, so nothing was judged"
+    names = ", ".join(["REDIS_URL", "JOBWIRE_REDIS_URL", *options.variables])
     return (
-        f"{wish.command[0]} never connected, so nothing was judged: it has to take its Redis from "
-        f"{names}; name the variable that it reads with --env, or set it up by hand, with --listen"
+        f"{options.command[0]} never connected, so nothing was judged; it must read the URL of its "
+        f"Redis from {names}; name another variable with --env, or configure it for --listen"
     )

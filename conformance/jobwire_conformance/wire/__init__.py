@@ -1,1 +1,1 @@
-"""The connection between an implementation and Redis: RESP, proxy and faults."""
+"""Bytes between a process and Redis: RESP, the proxy, faults, the suite's own connection."""

@@ -1,4 +1,4 @@
-"""A command on its way through the proxy, as it came, and what became of it."""
+"""A command that passes through the proxy, with its reply and the fault that hit it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Call", "name_of", "script_sha"]
 
 
 def name_of(words: Sequence[bytes]) -> str:
-    """Return the name of a command, the label of those who give no other."""
+    """Return the name of a command. It is the default label."""
     return words[0].decode("utf-8", "replace").upper() if words else ""
 
 
@@ -34,23 +34,23 @@ def script_sha(words: Sequence[bytes]) -> str | None:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One command on its way, and what became of it.
+    """One command, its reply, and the action of a rule.
 
     Attributes:
-        sequence: Counted from 1 over all connections.
-        connection: Counted from 1.
-        words: The command.
-        label: What the proxy calls it.
-        frame: The command as it came.
-        at: When it came, by the monotonic clock.
-        transaction: Whether it is between MULTI and EXEC.
-        action: What was done to it, if anything.
-        sent: When it went on to the server, by the monotonic clock; None if it did not.
-        reply: The frame of the answer; None while, or if, none came.
-        answered: When that came, by the monotonic clock.
-        decided: Whether `action` is final.
-        instead: The frame to answer with in place of the server's.
-        given_up: Whether the connection ended before the answer was passed on.
+        sequence: Number of the command over all connections, from 1.
+        connection: Number of the connection, from 1.
+        words: Name and arguments.
+        label: Name of the command for rules and the trace.
+        frame: The bytes of the command, as they arrived.
+        at: Time of its arrival, by the monotonic clock.
+        transaction: True between MULTI and EXEC.
+        action: The action of the rule that strikes it; None if no rule does.
+        sent: Time at which it was sent to the server, by the monotonic clock; None if it was not.
+        reply: The frame of the reply; None if no reply has arrived.
+        answered: Time at which the reply arrived, by the monotonic clock.
+        decided: True if `action` is final.
+        instead: The frame to send to the client in place of the server's reply.
+        given_up: True if the connection ended before the client received the reply.
     """
 
     sequence: int
@@ -70,7 +70,7 @@ class Call:
 
     @property
     def name(self) -> bytes:
-        """The command's name."""
+        """The command's name in capitals."""
         return self.words[0].upper() if self.words else b""
 
     @property
@@ -80,11 +80,11 @@ class Call:
 
     @property
     def blocks(self) -> bool:
-        """Whether the answer may take its time."""
+        """True if the command may wait for data."""
         return self.spec.blocks_with(self.words)
 
     def as_json(self) -> str:
-        """Return a line for a trace; what is no UTF-8 is base64, in an object of its own."""
+        """Return a line for a trace. Bytes that are not UTF-8 become an object with base64."""
         taken = None if self.answered is None else round((self.answered - self.at) * 1e6)
         return json.dumps(
             {

@@ -1,6 +1,6 @@
-"""The commands of Redis: which of them read, write, take jobs or block, and where their keys are.
+"""The table of Redis commands: their purpose, their effect and their keys.
 
-The only such table of the suite. A test compares it with `COMMAND INFO` and `COMMAND GETKEYS` of a
+The suite has only this one table. A test compares it with `COMMAND INFO` and `COMMAND GETKEYS` of a
 real server. Commands that are not in it, for example those of modules, count as writes.
 """
 
@@ -43,8 +43,8 @@ class CommandSpec:
         name: In capitals.
         kind: Its purpose.
         effect: The effect of a write; empty for other commands.
-        keys: Where its keys are, in the notation of `_ROWS`.
-        blocks: Whether it waits for data, or may if it has the argument `BLOCK`.
+        keys: The places of its keys, in the notation of `_ROWS`.
+        blocks: True if it waits for data, or may wait if it has the argument `BLOCK`.
     """
 
     name: str
@@ -194,8 +194,8 @@ def _at(place: str, words: Sequence[bytes]) -> Iterator[bytes]:
         return
     first, step = int(numbered["first"]), int(numbered["step"] or 1)
     if numbered["kind"] == "#":
-        said = words[first] if len(words) > first else b""
-        end = first + 1 + (int(said) * step if said.isdigit() else 0)
+        count_word = words[first] if len(words) > first else b""
+        end = first + 1 + (int(count_word) * step if count_word.isdigit() else 0)
         first += 1
     elif numbered["last"]:
         end = len(words) + 1 + int(numbered["last"])

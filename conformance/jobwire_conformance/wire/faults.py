@@ -1,4 +1,4 @@
-"""What goes wrong, and when: rules that are told of every command. No socket."""
+"""Faults: actions on commands, and rules that select the commands. No socket."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ ERRORS = {
     "ERR unknown command": "ERR unknown command",
     "ERR max number of clients reached": "ERR max number of clients reached",
 }
-"""What servers say when they refuse; the name is the code."""
-
+"""Error replies of servers, by their code."""
 
 _VERSIONS = re.compile(
     rb"(?:redis_version|valkey_version|server_name|valkey_release_stage):[^\r\n]*\r\n"
@@ -49,10 +48,10 @@ _VERSIONS = re.compile(
 _GREETED = re.compile(rb"(\$7\r\nversion\r\n)\$[0-9]+\r\n[^\r\n]*")
 
 FAULTS = ("cut before", "cut after", "OOM", "READONLY", "kill before", "kill after")
-"""The faults that say most, by the names that `action_of` knows."""
+"""The most important faults, by the names that `action_of` accepts."""
 
 Side: TypeAlias = Literal["before", "after"]
-"""`before`: the server never saw the command. `after`: it carried it out, nobody was told."""
+"""`before`: the server never receives the command. `after`: the reply never arrives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +63,9 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """End the process as a power cut would: from that instant nothing more passes in any of its
-    connections, then `end` is called.
+    """End the process as a power failure would.
+
+    At this moment all its connections stop passing bytes; then `end` is called.
     """
 
     side: Side
@@ -74,10 +74,10 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Answer with an error in the server's place; inside MULTI, as the server would.
+    """Answer with an error in place of the server.
 
-    A transaction is refused as a whole, for a server does not carry out the rest: if MULTI is
-    refused so is all up to EXEC; if a command in it is, then EXEC answers EXECABORT.
+    A transaction is refused as a whole, as a server does. If MULTI is refused, so are all commands
+    up to EXEC. If a command inside it is refused, EXEC answers EXECABORT.
     """
 
     error: str
@@ -85,7 +85,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Wait, with this and everything behind it on the connection."""
+    """Delay this command and all later ones of the connection."""
 
     side: Side
     seconds: float
@@ -93,9 +93,9 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Send another command instead: what a mistake of the process would have sent.
+    """Send another command instead: the command that a faulty process would send.
 
-    What other rules do to the command, they do to that one.
+    Actions of other rules apply to the new command.
     """
 
     change: Callable[[Sequence[bytes]], Sequence[bytes]]
@@ -104,7 +104,7 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Carry it out, and answer something else: what another server would have said."""
+    """Execute the command, and answer as another server would."""
 
     change: Callable[[bytes], bytes]
 
@@ -113,11 +113,11 @@ Action: TypeAlias = Cut | Kill | Refuse | Delay | Rewrite | Answer
 
 
 def action_of(fault: str, end: Callable[[], object]) -> Action:
-    """Return what a fault does.
+    """Return the action of a fault.
 
     Args:
-        fault: `cut` or `kill`, with the side: `cut before`; or the code of one of `ERRORS`.
-        end: Kills the process.
+        fault: `cut` or `kill` with the side, like `cut before`, or a code of `ERRORS`.
+        end: Function that kills the process.
     """
     match fault.split():
         case ["cut", ("before" | "after") as side]:
@@ -132,13 +132,13 @@ class Rule:
     """An action, and the commands that it strikes.
 
     Attributes:
-        action: What happens.
+        action: The action on these commands.
         label: Only commands with this label; None for all.
         connection: Only this connection, counted from 1; None for all.
-        nth: The first one that it strikes, of those that fit; counted from 1.
-        times: How many it strikes, from that one on.
-        fits: Says of a command's words whether it is meant; None for all.
-        struck: How many it has struck.
+        nth: Number of the first command to strike among the matching ones, from 1.
+        times: Number of commands to strike, from the first one on.
+        fits: Returns whether the words of a command match; None for all commands.
+        struck: Number of commands struck so far.
     """
 
     action: Action
@@ -151,7 +151,7 @@ class Rule:
     _seen: int = field(default=0, init=False)
 
     def meets(self, label: str, connection: int, words: Sequence[bytes] = ()) -> bool:
-        """Count a command; return whether it is struck."""
+        """Count a command; return whether the rule strikes it."""
         if self.label not in (None, label) or self.connection not in (None, connection):
             return False
         if self.fits is not None and not self.fits(words):
@@ -170,21 +170,21 @@ class Faults:
         self.rules = list(rules)
 
     def meet(self, label: str, connection: int, words: Sequence[bytes] = ()) -> Action | None:
-        """Tell all rules of a command; return what the first one that strikes does.
+        """Have all rules count a command; return the action of the first rule that strikes it.
 
-        Those that rewrite it do so before another one strikes.
+        Rules that rewrite the command come first, and contain the action of the other rule.
         """
         struck = [rule.action for rule in self.rules if rule.meets(label, connection, words)]
         others = (action for action in struck if not isinstance(action, Rewrite))
-        found: Action | None = next(others, None)
+        chosen: Action | None = next(others, None)
         for action in reversed(struck):
             if isinstance(action, Rewrite):
-                found = replace(action, then=found)
-        return found
+                chosen = replace(action, then=chosen)
+        return chosen
 
 
 def on_key(pattern: str) -> Callable[[Sequence[bytes]], bool]:
-    """Return whether a command has a key like that; `*` is any text, or none."""
+    """Return a test whether a command has a key that matches; `*` matches commands without keys."""
 
     def fits(words: Sequence[bytes]) -> bool:
         return pattern == "*" or any(
@@ -195,7 +195,7 @@ def on_key(pattern: str) -> Callable[[Sequence[bytes]], bool]:
 
 
 def older(version: str) -> Answer:
-    """Return what makes the answers of INFO and HELLO those of a Redis of that version."""
+    """Return the action that changes replies to INFO and HELLO to those of this Redis version."""
 
     def change(frame: bytes) -> bytes:
         if frame[:1] in b"$=":

@@ -1,4 +1,4 @@
-"""The suite's own connection to a Redis: exact bytes in, exact bytes out."""
+"""The suite's own connection to a Redis, without any conversion of bytes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Link:
     """One connection, for one thread at a time.
 
     Args:
-        port: Of the server.
+        port: Port of the server.
         timeout: Seconds to wait for a reply.
-        host: Of the server.
-        greeting: A command to begin with: AUTH, where a password is needed.
-        name: What messages call the server.
+        host: Host of the server.
+        greeting: Frame of the first command: AUTH, if the server needs a password.
+        name: Name of the server in messages.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Link:
             self._socket = socket.create_connection((host, port), timeout)
         except OSError as error:
             raise EnvironmentFault(
-                f"{name} cannot be reached at {host}:{port}: {error.strerror or error}"
+                f"cannot connect to {name} at {host}:{port}: {error.strerror or error}"
             ) from None
         self._splitter = Splitter()
         self._frames: deque[bytes] = deque()
@@ -46,10 +46,10 @@ class Link:
             self._exchange([greeting], ["AUTH"])
 
     def call(self, *words: bytes | str | int | float) -> Any:
-        """Return what a command is answered with.
+        """Return the reply to a command.
 
         Raises:
-            EnvironmentFault: The server refused, or is gone.
+            EnvironmentFault: The server refused the command or has gone.
         """
         return self.calls([words])[0]
 
@@ -65,7 +65,9 @@ class Link:
         except OSError as error:
             raise EnvironmentFault(f"{self._name} does not answer: {error}") from None
         except ProtocolError as error:
-            raise EnvironmentFault(f"{self._name} is no Redis: {error}") from None
+            raise EnvironmentFault(
+                f"{self._name} does not speak the protocol of Redis: {error}"
+            ) from None
         for reply, name in zip(replies, names, strict=True):
             if isinstance(reply, Refusal):
                 raise EnvironmentFault(

@@ -50,8 +50,8 @@ def points_of(calls: Iterable[Call]) -> Iterator[tuple[Point, Call]]:
 def has_effect(call: Call) -> bool:
     """Return whether a command has changed data.
 
-    A command between MULTI and EXEC has no effect of its own: EXEC has. One that found nothing to
-    do has none, and one that the server refused.
+    A command between MULTI and EXEC has no effect of its own, because EXEC executes it. A command
+    without data to change has no effect, nor does a refused one.
     """
     if call.transaction or call.reply is None or not (call.spec.may_write or call.name == b"EXEC"):
         return False

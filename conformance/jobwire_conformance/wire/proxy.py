@@ -1,8 +1,7 @@
-"""A proxy between one process and Redis that sees each command and can break any of them.
+"""A proxy between one process and Redis that records each command and can inject faults.
 
-Commands are forwarded one by one, as the bytes that they are, so each command of a pipeline or a
-transaction is a point of its own at which something can go wrong. One port for each process, so
-that nobody has to be asked who they are.
+Commands are forwarded one by one and byte for byte. Each command of a pipeline or a transaction is
+therefore a separate point for a fault. Each process has a port of its own, which identifies it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from jobwire_conformance.wire.faults import (
     Faults,
     Rule,
 )
-from jobwire_conformance.wire.proxy_connection import Line
+from jobwire_conformance.wire.proxy_connection import ProxyConnection
 from jobwire_conformance.wire.resp import arguments
 
 __all__ = ["Proxy", "Switchboard"]
@@ -29,7 +28,7 @@ T = TypeVar("T")
 
 
 class Switchboard:
-    """A thread with the event loop that any number of proxies run in."""
+    """A thread whose event loop runs any number of proxies."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -71,27 +70,27 @@ class Switchboard:
 
 
 class Proxy:
-    """Listens on a free port of 127.0.0.1. Made by `Switchboard.open`; any thread may call it.
+    """A proxy on a port of 127.0.0.1. `Switchboard.open` creates it; any thread may call it.
 
     Args:
-        loop: Where it runs.
-        host: The server's.
-        port: The server's.
-        rules: What goes wrong, and when. More may come with `add`.
-        lockstep: Have one command at a time under way, over all connections, those that block
-            apart. So at every command it is certain which others the server has seen.
-        label: Names a command, for rules and trace.
-        keep: How many of the last calls to remember; None for all.
-        own_port: Where to listen; 0 for any free port.
-        observe: Is told of each call once it is over: answered, and the answer on its way, or
-            given up by either side; in the loop's thread.
-        greeting: A command that each connection to the server begins with; nobody else sees it.
+        loop: Event loop of the proxy.
+        host: Host of the server.
+        port: Port of the server.
+        rules: Faults, and the commands that they strike. `add` adds more.
+        lockstep: Pass one command at a time over all connections, except blocking ones. At every
+            command it is then certain which other commands the server has received.
+        label: Returns the name of a command for rules and the trace.
+        keep: Number of the latest calls to remember; None for all.
+        own_port: Port to listen on; 0 for any free port.
+        observe: Called with each finished call, in the loop's thread. A call is finished when its
+            reply is on the way to the client, or when a side has given up.
+        greeting: Frame of the first command on each connection to the server, hidden from clients.
 
     Attributes:
-        port: Where to connect to.
-        calls: What passed, in order.
-        pushes: How many frames came that nobody had asked for.
-        cuts: How many connections it has cut.
+        port: Port for clients.
+        calls: The commands, in order.
+        pushes: Number of frames that the server sent without a command.
+        cuts: Number of connections cut by the proxy.
     """
 
     def __init__(
@@ -120,37 +119,39 @@ class Proxy:
         self._label = label
         self._observe = observe
         self._server: asyncio.Server | None = None
-        self._lines: dict[int, Line] = {}
+        self._connections: dict[int, ProxyConnection] = {}
         self._numbers = 0
         self._sequence = 0
         self._frozen = False
         self._refusing = False
-        self._turn: Line | None = None
-        self._queue: deque[Line] = deque()
+        self._turn: ProxyConnection | None = None
+        self._queue: deque[ProxyConnection] = deque()
 
     async def listen(self) -> None:
-        """Start; called once, in the loop's thread."""
-        self._server = await self._loop.create_server(lambda: Line(self), "127.0.0.1", self.port)
+        """Start to listen. Called once, in the loop's thread."""
+        self._server = await self._loop.create_server(
+            lambda: ProxyConnection(self), "127.0.0.1", self.port
+        )
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Close everything, from the loop's thread."""
+        """Close the port and all connections, from the loop's thread."""
         self._close()
 
     def url(self, database: int = 0) -> str:
-        """Return where clients find it."""
+        """Return the URL for clients."""
         return f"redis://127.0.0.1:{self.port}/{database}"
 
     def add(self, rule: Rule) -> None:
-        """Have one more thing go wrong; it counts commands from now on."""
+        """Add a rule, which counts commands from now on."""
         self._call(lambda: self._faults.rules.append(rule))
 
     def clear(self) -> None:
-        """Let nothing more go wrong."""
+        """Remove all rules."""
         self._call(self._faults.rules.clear)
 
     def snapshot(self) -> list[Call]:
-        """Return the calls so far, while more may come."""
+        """Return a copy of the calls so far. More may arrive during the call."""
         return self._call(lambda: list(self.calls))
 
     def forget(self) -> None:
@@ -162,75 +163,77 @@ class Proxy:
         return self._call(self._cut_all)
 
     def refuse(self, refusing: bool) -> None:
-        """Accept no connections for a while, or accept them again. Those there are stay."""
+        """Refuse new connections, or accept them again. Existing connections stay."""
         self._refusing = refusing
 
     def freeze(self) -> None:
-        """Let nothing pass any more, for ever: what a crash of the process is to the server."""
+        """Stop passing bytes, for good, as if the process had crashed."""
         self._call(self._freeze)
 
     def close(self) -> None:
-        """Close everything."""
+        """Close the port and all connections."""
         self._call(self._close)
 
-    # -- in the loop's thread, as everything below
+    # -- all methods below run in the loop's thread
 
     def _call(self, function: Callable[[], T]) -> T:
-        async def there() -> T:
+        """Call a function in the loop's thread, from another thread; return its result."""
+
+        async def in_the_loop() -> T:
             return function()
 
-        return asyncio.run_coroutine_threadsafe(there(), self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(in_the_loop(), self._loop).result(10)
 
     def _close(self) -> None:
         if self._server is not None:
             self._server.close()
-        for line in list(self._lines.values()):
-            line.drop()
+        for connection in list(self._connections.values()):
+            connection.drop()
 
     def _cut_all(self) -> int:
-        lines = list(self._lines.values())
-        for line in lines:
-            line.drop()
-        self.cuts += len(lines)
-        return len(lines)
+        connections = list(self._connections.values())
+        for connection in connections:
+            connection.drop()
+        self.cuts += len(connections)
+        return len(connections)
 
     def _freeze(self) -> None:
         self._frozen = True
-        for line in list(self._lines.values()):
-            line.silence()
+        for connection in list(self._connections.values()):
+            connection.silence()
 
-    def admit(self, line: Line) -> int:
-        """Take a new connection in; return its number, or 0 if it is not wanted."""
+    def admit(self, connection: ProxyConnection) -> int:
+        """Accept a new connection; return its number, or 0 if the proxy refuses it."""
         if self._frozen or self._refusing:
             return 0
         self._numbers += 1
-        self._lines[self._numbers] = line
+        self._connections[self._numbers] = connection
         return self._numbers
 
-    def leave(self, line: Line) -> None:
-        """A connection has ended."""
-        self._lines.pop(line.number, None)
-        if line in self._queue:
-            self._queue.remove(line)
-        self.release(line)
+    def leave(self, connection: ProxyConnection) -> None:
+        """Remove a connection that has ended."""
+        self._connections.pop(connection.number, None)
+        if connection in self._queue:
+            self._queue.remove(connection)
+        self.release(connection)
 
     @property
     def upstream(self) -> tuple[str, int]:
-        """Where the server is."""
+        """Host and port of the server."""
         return self._upstream
 
     @property
     def frozen(self) -> bool:
-        """Whether nothing passes any more."""
+        """True after `freeze`."""
         return self._frozen
 
     @property
     def lockstep(self) -> bool:
-        """Whether one command at a time is under way."""
+        """True if one command at a time may pass."""
         return self._lockstep
 
     def record(self, connection: int, frame: bytes) -> Call:
-        """Number and name a command."""
+        """Record a command with its number and label."""
         words = arguments(frame)
         self._sequence += 1
         call = Call(self._sequence, connection, words, self._label(words), frame, time.monotonic())
@@ -238,27 +241,27 @@ class Proxy:
         return call
 
     def meet(self, call: Call) -> None:
-        """Let the rules decide about a command that is next to be sent."""
+        """Have the rules decide about the next command to send."""
         call.decided = True
         call.action = self._faults.meet(call.label, call.connection, call.words)
 
     def over(self, call: Call) -> None:
-        """Tell of a call that is over, behind what is to be forwarded now."""
+        """Report a finished call, after the frames that are forwarded now."""
         if self._observe is not None:
             self._loop.call_soon(self._observe, call)
 
-    def take_turn(self, line: Line) -> bool:
-        """Return whether the connection may send a command; if not, it is told when."""
-        if self._turn in (None, line):
-            self._turn = line
+    def take_turn(self, connection: ProxyConnection) -> bool:
+        """Return whether the connection may send a command. If not, it is called back later."""
+        if self._turn in (None, connection):
+            self._turn = connection
             return True
-        if line not in self._queue:
-            self._queue.append(line)
+        if connection not in self._queue:
+            self._queue.append(connection)
         return False
 
-    def release(self, line: Line) -> None:
-        """The command of a connection is answered: let others go on."""
-        if self._turn is line:
+    def release(self, connection: ProxyConnection) -> None:
+        """End the turn of a connection, whose command is answered."""
+        if self._turn is connection:
             self._turn = None
             while self._queue and self._is_free():
                 self._queue.popleft().advance()
@@ -270,5 +273,5 @@ class Proxy:
         """Freeze, then end the process."""
         self._freeze()
         end()
-        for line in list(self._lines.values()):
-            line.drop()
+        for connection in list(self._connections.values()):
+            connection.drop()

@@ -1,4 +1,4 @@
-"""One connection through the proxy: commands go on one by one, answers come back in their order."""
+"""One connection through the proxy. Commands pass one by one, and replies pass in their order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from jobwire_conformance.wire.faults import (
 )
 from jobwire_conformance.wire.resp import ProtocolError, Splitter, command, error
 
-__all__ = ["Line", "Switch"]
+__all__ = ["ProxyConnection", "Switch"]
 
 _MESSAGES = frozenset(b"MESSAGE PMESSAGE SMESSAGE".split())
 _EXECABORT = "EXECABORT Transaction discarded because of previous errors."
@@ -36,12 +36,12 @@ def _is_about_channels(word: bytes) -> bool:
 
 
 class Switch(Protocol):
-    """What a connection asks of the proxy that it goes through.
+    """The methods of the proxy that a connection needs.
 
     Attributes:
-        greeting: Sent to the server ahead of everything.
-        cuts: Connections cut by a rule.
-        pushes: Notices that the server sent by itself.
+        greeting: Frame of the first command on a connection to the server.
+        cuts: Number of connections cut by a rule.
+        pushes: Number of frames that the server sent without a command.
     """
 
     greeting: bytes
@@ -50,45 +50,45 @@ class Switch(Protocol):
 
     @property
     def upstream(self) -> tuple[str, int]:
-        """Where the server is."""
+        """Host and port of the server."""
         ...
 
     @property
     def frozen(self) -> bool:
-        """Whether nothing passes any more."""
+        """True if the proxy has stopped passing bytes."""
         ...
 
     @property
     def lockstep(self) -> bool:
-        """Whether one command at a time is under way."""
+        """True if one command at a time may pass."""
         ...
 
-    def admit(self, line: Line) -> int:
-        """Take a new connection in; return its number, or 0 if it is not wanted."""
+    def admit(self, connection: ProxyConnection) -> int:
+        """Accept a new connection; return its number, or 0 if the proxy refuses it."""
         ...
 
-    def leave(self, line: Line) -> None:
-        """A connection has ended."""
+    def leave(self, connection: ProxyConnection) -> None:
+        """Remove a connection that has ended."""
         ...
 
     def record(self, connection: int, frame: bytes) -> Call:
-        """Number and name a command."""
+        """Record a command with its number and label."""
         ...
 
     def meet(self, call: Call) -> None:
-        """Let the rules decide about a command that is next to be sent."""
+        """Have the rules decide about the next command to send."""
         ...
 
     def over(self, call: Call) -> None:
-        """Tell of a call that is over, behind what is to be forwarded now."""
+        """Report a finished call, after the frames that are forwarded now."""
         ...
 
-    def take_turn(self, line: Line) -> bool:
-        """Return whether the connection may send a command; if not, it is told when."""
+    def take_turn(self, connection: ProxyConnection) -> bool:
+        """Return whether the connection may send a command. If not, it is called back later."""
         ...
 
-    def release(self, line: Line) -> None:
-        """The command of a connection is answered: let others go on."""
+    def release(self, connection: ProxyConnection) -> None:
+        """End the turn of a connection, whose command is answered."""
         ...
 
     def crash(self, end: Callable[[], object]) -> None:
@@ -96,7 +96,7 @@ class Switch(Protocol):
         ...
 
 
-class Line(asyncio.Protocol):
+class ProxyConnection(asyncio.Protocol):
     """A client's connection, with the connection to the server that belongs to it."""
 
     def __init__(self, proxy: Switch) -> None:
@@ -108,14 +108,14 @@ class Line(asyncio.Protocol):
         self._commands = Splitter(inline=True)
         self._replies = Splitter()
         self._waiting: deque[Call] = deque()  # not sent yet
-        self._sent: deque[Call] = deque()  # sent and not answered
-        self._held = False  # a delay is running
-        self._late: Call | None = None  # answered by the server, and the client is not told yet
-        self._raw = False  # what passes is no dialogue any more
+        self._sent: deque[Call] = deque()  # sent, and not answered yet
+        self._held = False  # during a delay
+        self._late: Call | None = None  # answered by the server, but not to the client yet
+        self._raw = False  # after a command that has no reply: bytes pass without parsing
         self._subscribed = False
         self._multi = False
         self._dirty = False  # a command of the transaction was refused
-        self._refused: str | None = None  # why the transaction is refused as a whole
+        self._refused: str | None = None  # the error with which a whole transaction is refused
 
     # -- the client's side
 
@@ -147,7 +147,7 @@ class Line(asyncio.Protocol):
             self._waiting += [
                 self._proxy.record(self.number, frame)
                 for frame in frames
-                if not frame.startswith((b"*0", b"*-")) and frame.strip()  # is not answered
+                if not frame.startswith((b"*0", b"*-")) and frame.strip()  # Redis ignores these
             ]
         except ProtocolError:
             self.drop()
@@ -174,7 +174,7 @@ class Line(asyncio.Protocol):
         self._server = transport
         self.advance()
 
-    def server_said(self, data: bytes) -> None:
+    def server_sent(self, data: bytes) -> None:
         if self._proxy.frozen:
             return
         if self._raw:
@@ -199,7 +199,7 @@ class Line(asyncio.Protocol):
                     passing.append(frame if call.instead is None else call.instead)
                 self._done(call)
             else:
-                passing.append(frame)  # said unasked, like "max number of clients reached"
+                passing.append(frame)  # not a reply, like "max number of clients reached"
         self._to_client(passing)
         self.advance()
 
@@ -214,10 +214,10 @@ class Line(asyncio.Protocol):
             return False
         return any(_is_about_channels(word) for word in frame.split(b"\r\n", 3)[2:3])
 
-    # -- between them
+    # -- between client and server
 
     def advance(self) -> None:
-        """Send what may be sent now."""
+        """Send the commands that may be sent now."""
         while self._waiting and self._server is not None and not self._held:
             call = self._waiting[0]
             proxy = self._proxy
@@ -232,14 +232,14 @@ class Line(asyncio.Protocol):
                 proxy.meet(call)
             exclusive = call.action or self._refused or self._dirty
             if exclusive and self._sent:
-                return  # what came before is answered first
+                return  # earlier commands must be answered first
             self._waiting.popleft()
             self._begin(call)
 
     def _begin(self, call: Call) -> None:
         action = call.action
         while isinstance(action, Rewrite):
-            # From here on it is what the process has sent.
+            # From here on, this is the command of the process.
             call.words = action.change(call.words)
             call.frame = command(*call.words)
             if action.then is None:
@@ -287,37 +287,37 @@ class Line(asyncio.Protocol):
             self._proxy.over(call)
             self._proxy.release(self)
 
-    def _refuse(self, call: Call, why: str | None) -> None:
-        """Answer with an error, leaving the server's transaction as the client thinks it is."""
+    def _refuse(self, call: Call, reason: str | None) -> None:
+        """Answer with an error, and keep the server's transaction as the client expects it."""
         name = call.name
         call.transaction = self._multi
         if self._refused is not None:
-            why = self._refused
+            reason = self._refused
             if name in (b"EXEC", b"DISCARD"):
                 self._refused = None
-        elif name == b"MULTI" and why is not None:
-            self._refused = why
+        elif name == b"MULTI" and reason is not None:
+            self._refused = reason
         elif self._multi and name in (b"EXEC", b"DISCARD", b"RESET"):
             self._dirty = False
             if name == b"EXEC":
-                call.instead = error(why or _EXECABORT)
+                call.instead = error(reason or _EXECABORT)
                 self._send(call, command("DISCARD"))
                 return
-            why = None
-        elif self._multi and why is not None:
+            reason = None
+        elif self._multi and reason is not None:
             self._dirty = True
-        if why is None:
+        if reason is None:
             self._send(call)
             return
-        call.reply, call.answered = error(why), time.monotonic()
+        call.reply, call.answered = error(reason), time.monotonic()
         self._to_client([call.reply])
         self._done(call)
 
     def _after(self, call: Call) -> bool:
-        """Do what an action does once the server has carried the command out.
+        """Do the part of an action that follows the server's reply.
 
         Returns:
-            Whether the connection goes on.
+            True if the connection stays open.
         """
         match call.action:
             case Cut():
@@ -363,13 +363,13 @@ class Line(asyncio.Protocol):
             self._client.resume_reading()
 
     def silence(self) -> None:
-        """Take the connection from the server, without a word to the client."""
+        """Close the connection to the server, and leave the client's open."""
         if self._server is not None:
             self._server.abort()
             self._server = None
 
     def drop(self, *, politely: bool = False) -> None:
-        """End both connections; `politely` lets the client read what was sent before."""
+        """End both connections. With `politely`, the client can read earlier replies."""
         if self._proxy.frozen and politely:
             return
         self.silence()
@@ -388,12 +388,12 @@ class Line(asyncio.Protocol):
 
 
 class _Upstream(asyncio.Protocol):
-    """The connection to the server that belongs to a line."""
+    """The connection to the server that belongs to a client's connection."""
 
-    def __init__(self, line: Line, greeting: bytes) -> None:
-        self._line = line
+    def __init__(self, connection: ProxyConnection, greeting: bytes) -> None:
+        self._connection = connection
         self._greeting = greeting
-        self._heard = b""
+        self._greeted = b""  # the reply to the greeting
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -402,27 +402,27 @@ class _Upstream(asyncio.Protocol):
         if self._greeting:
             transport.write(self._greeting)
         else:
-            self._line.server_ready(transport)
+            self._connection.server_ready(transport)
 
     def data_received(self, data: bytes) -> None:
         if not self._greeting:
-            self._line.server_said(data)
+            self._connection.server_sent(data)
             return
-        self._heard += data
-        if not self._heard.endswith(b"\r\n"):
+        self._greeted += data
+        if not self._greeted.endswith(b"\r\n"):
             return
         self._greeting = b""
         assert self._transport is not None
-        if self._heard.startswith(b"+"):
-            self._line.server_ready(self._transport)
+        if self._greeted.startswith(b"+"):
+            self._connection.server_ready(self._transport)
         else:
             self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._line.server_lost()
+        self._connection.server_lost()
 
     def pause_writing(self) -> None:
-        self._line.pause_client()
+        self._connection.pause_client()
 
     def resume_writing(self) -> None:
-        self._line.resume_client()
+        self._connection.resume_client()

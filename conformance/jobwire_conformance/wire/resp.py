@@ -1,7 +1,7 @@
-"""RESP2 and RESP3 as bytes: where a frame ends, and what it says. No socket.
+"""RESP2 and RESP3 as bytes: the end of a frame, and its value. No socket.
 
-A proxy has to forward what it does not understand, so frames are cut, kept and forwarded as the
-bytes that they are. Decoding is for those who look at them.
+A proxy must forward frames that it does not understand. Therefore frames are cut, stored and
+forwarded as bytes, and decoded only for code that reads them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WIDTH = {ord("*"): 1, ord("~"): 1, ord(">"): 1, ord("%"): 2, ord("|"): 2}  # of
 _ATTRIBUTE = ord("|")
 _CHUNK = ord(";")
 _END = ord(".")
-_OPEN_END = -1  # of what has an end of its own instead of a length
+_OPEN_END = -1  # the length of an aggregate that an end mark closes
 
 
 class ProtocolError(ValueError):
@@ -30,36 +30,36 @@ class ProtocolError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An error that the server answered with, whole: `WRONGTYPE Operation against ...`."""
+    """An error reply with its whole text: `WRONGTYPE Operation against ...`."""
 
     message: str
 
 
 class Splitter:
-    """Cuts a stream into whole frames, however it was cut on its way here.
+    """Cuts a stream of bytes into whole frames. The stream may arrive in parts of any size.
 
     Args:
-        inline: Whether a line that is no RESP is a frame as well: a command typed by a person.
+        inline: True if a line that is not RESP is also a frame: a command typed by a person.
     """
 
     def __init__(self, *, inline: bool = False) -> None:
         self._inline = inline
         self._buffer = bytearray()
-        self._at = 0  # everything before this is understood
-        # Of each aggregate around `_at`: values still to come, and whether it is a value itself;
-        # an attribute is none.
+        self._at = 0  # all bytes before this offset are parsed
+        # For each aggregate around `_at`: the number of values still to come, and True if the
+        # aggregate is itself a value (an attribute is not).
         self._around: list[tuple[int, bool]] = []
 
     @property
-    def rest(self) -> bytes:
-        """What was fed and is no whole frame yet."""
+    def incomplete(self) -> bytes:
+        """The bytes that do not form a whole frame yet."""
         return bytes(self._buffer)
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the frames that these bytes complete.
 
         Raises:
-            ProtocolError: They are not RESP.
+            ProtocolError: The bytes are not RESP.
         """
         self._buffer += data
         frames: list[bytes] = []
@@ -73,7 +73,7 @@ class Splitter:
         return frames
 
     def _finish(self) -> bool:
-        """Go on to the end of the frame; return whether it is there yet."""
+        """Parse up to the end of the frame; return whether the frame is complete."""
         buffer = self._buffer
         while self._at < len(buffer):
             kind = buffer[self._at]
@@ -93,7 +93,7 @@ class Splitter:
                     if after > len(buffer):
                         return False
                     if buffer[after - 2 : after] != b"\r\n":
-                        raise ProtocolError(f"a string of {length} bytes has no end of line")
+                        raise ProtocolError(f"no end of line after a string of {length} bytes")
             whole = self._element(kind, size)
             self._at = after
             if whole:
@@ -104,7 +104,7 @@ class Splitter:
         """Account for one element; return whether it ends the frame."""
         if kind in (_END, _CHUNK):
             if not self._around or self._around[-1][0] != _OPEN_END:
-                raise ProtocolError(f"{chr(kind)!r} where nothing of unknown length is open")
+                raise ProtocolError(f"{chr(kind)!r} outside a string or array of unknown length")
             if kind == _CHUNK and _number(size) > 0:
                 return False
             return self._close()
@@ -116,7 +116,7 @@ class Splitter:
             self._around.append((_OPEN_END, True))
             return False
         if kind not in _WIDTH:
-            raise ProtocolError(f"{chr(kind)!r} begins no RESP type")
+            raise ProtocolError(f"{chr(kind)!r} is not the first byte of a RESP type")
         is_value = kind != _ATTRIBUTE
         count = _OPEN_END if size == b"?" else _number(size) * _WIDTH[kind]
         if count > 0 or size == b"?":
@@ -125,7 +125,7 @@ class Splitter:
         return is_value and self._value()
 
     def _value(self) -> bool:
-        """One value is complete, and perhaps those around it; return whether the frame is."""
+        """Account for one complete value; return whether it completes the frame."""
         if not self._around:
             return True
         left, is_value = self._around[-1]
@@ -138,14 +138,14 @@ class Splitter:
 
     def _close(self) -> bool:
         _, is_value = self._around.pop()
-        return is_value and self._value()  # what an attribute belongs to is still to come
+        return is_value and self._value()  # after an attribute, its value is still to come
 
 
 def decode(frame: bytes) -> Any:
-    """Return what a whole frame says.
+    """Return the value of a whole frame.
 
-    Strings are bytes, errors are `Refusal`; maps are lists of pairs, since their keys can be
-    lists; sets and pushes are lists. Attributes are left out.
+    Strings are bytes, and errors are `Refusal`. Maps are lists of pairs, because their keys can be
+    lists. Sets and pushes are lists. Attributes are left out.
     """
     value, _ = _read(frame, 0)
     return value
@@ -157,7 +157,7 @@ def arguments(frame: bytes) -> list[bytes]:
         return frame.split()
     words = decode(frame)
     if not isinstance(words, list) or not all(isinstance(word, bytes) for word in words):
-        raise ProtocolError(f"no command: {frame[:100]!r}")
+        raise ProtocolError(f"not a command: {frame[:100]!r}")
     return words
 
 
@@ -171,9 +171,9 @@ def command(*words: bytes | str) -> bytes:
 
 
 def altered(frame: bytes, change: Callable[[bytes], bytes]) -> bytes:
-    """Return a whole frame with every string in it, and every error, as `change` has it.
+    """Return a whole frame in which `change` has replaced every string and every error.
 
-    Strings that come in chunks stay as they are.
+    Strings that come in chunks stay unchanged.
     """
     parts = []
     at = 0
@@ -201,11 +201,11 @@ def _number(text: bytes) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ProtocolError(f"{text[:100]!r} is no length") from None
+        raise ProtocolError(f"{text[:100]!r} is not a length") from None
 
 
 def _read(frame: bytes, at: int) -> tuple[Any, int]:
-    """Return the value that begins at `at`, and where it ends."""
+    """Return the value that begins at `at`, and the offset of its end."""
     end = frame.index(b"\r\n", at)
     kind, text = chr(frame[at]), frame[at + 1 : end]
     after = end + 2
@@ -237,7 +237,7 @@ def _read(frame: bytes, at: int) -> tuple[Any, int]:
             return text == b"t", after
         case ",":
             return float(text), after
-    raise ProtocolError(f"{kind!r} begins no RESP type")
+    raise ProtocolError(f"{kind!r} is not the first byte of a RESP type")
 
 
 def _read_many(frame: bytes, at: int, size: bytes, *, width: int) -> tuple[Sequence[Any], int]:

@@ -49,9 +49,9 @@ def test_a_frame_is_found_at_every_cut(frame: bytes, says: Any) -> None:
     for cut in range(len(frame)):
         splitter = Splitter()
         assert splitter.feed(frame[:cut]) == []
-        assert splitter.rest == frame[:cut]
+        assert splitter.incomplete == frame[:cut]
         assert splitter.feed(frame[cut:] + b"+next\r\n") == [frame, b"+next\r\n"]
-        assert splitter.rest == b""
+        assert splitter.incomplete == b""
 
 
 def _frame(value: Any) -> bytes:

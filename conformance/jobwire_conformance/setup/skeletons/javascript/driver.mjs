@@ -8,20 +8,20 @@ const OPERATIONS = ["push"];
 const REDIS_URL = process.env.JOBWIRE_REDIS_URL;
 const GENERATION = process.env.JOBWIRE_GENERATION ?? "8"; // 7: times in seconds, 8: milliseconds
 
-// The client refused: certainly nothing was written.
+// The client refused the job, and nothing was written.
 class Rejected extends Error {}
 
-// The connection was lost, or something like that: nobody knows whether it was written.
+// The connection failed. The client cannot know whether the job was written.
 class Unknown extends Error {}
 
 class NotFilledIn extends Error {}
 
 // Push one job with your client, to REDIS_URL, and return its jid.
 //
-// `job` holds `class`, `args` and options by the names that they have in the payload: `queue`,
-// `retry`, `tags`. `at` is the time to run it, in epoch seconds; `delay` is seconds from now; both
-// are undefined for a job that is due at once. Any of them may be nonsense, on purpose: throw
-// Rejected when your client refuses, and Unknown when it cannot tell.
+// `job` holds `class`, `args` and options under their names in the payload: `queue`, `retry`,
+// `tags`. `at` is the time to run it, in epoch seconds; `delay` is seconds from now; both are
+// undefined for a job that is due at once. Some requests hold invalid values, on purpose. Throw
+// Rejected if your client refuses the job, and Unknown if it cannot know whether it was written.
 async function push(job, at, delay) {
   throw new NotFilledIn();
 }

@@ -2,19 +2,19 @@
 
 import { connect } from "node:net";
 
-// What the suite wants.
+// The settings of the suite.
 const setting = (name, fallback) => process.env[`JOBWIRE_${name}`] ?? fallback;
 
 const REDIS_URL = setting("REDIS_URL", "redis://127.0.0.1:6379/0");
-const QUEUES = setting("QUEUES", "default").split(","); // `a:5`: 5 is a weight; without any: strict
+const QUEUES = setting("QUEUES", "default").split(","); // `a:5` has weight 5; without weights: strict
 const CONCURRENCY = Number(setting("CONCURRENCY", "1"));
 const POLL = Number(setting("POLL", "5")); // seconds between looks for due jobs
 const BEAT = Number(setting("BEAT", "10")); // seconds between heartbeats
-const GRACE = Number(setting("GRACE", "25")); // seconds for jobs in hand after SIGTERM
+const GRACE = Number(setting("GRACE", "25")); // seconds for running jobs after SIGTERM
 const GENERATION = setting("GENERATION", "8"); // 7: times in seconds, 8: milliseconds
 const RUN = setting("RUN", "run");
 
-// What failing jobs throw; its name is checked.
+// The error of failing jobs. The suite checks its name.
 class JobwireError extends Error {
   name = "JobwireError";
 }
@@ -27,7 +27,7 @@ async function start(jobs) {
   throw new NotFilledIn();
 }
 
-// Push `job`, with class and args and perhaps queue, with your client.
+// Push `job` with your client. It has class and args, and perhaps queue.
 async function push(job) {
   throw new NotFilledIn();
 }
@@ -60,12 +60,12 @@ const jobs = {
   },
 };
 
-// Tell the suite what a job does.
-const report = (ev, jid, more) =>
-  control("RPUSH", `jw:${RUN}:ev`, JSON.stringify({ ev, jid: jid ?? null, ...more }));
+// Report an event of a job to the suite.
+const report = (ev, jid, members) =>
+  control("RPUSH", `jw:${RUN}:ev`, JSON.stringify({ ev, jid: jid ?? null, ...members }));
 
 // Send one command to the control Redis and return the reply, a number or its text as it came.
-// Your own client does it too.
+// You can use your own client.
 function control(...words) {
   const url = new URL(setting("CONTROL_URL", REDIS_URL));
   const frame = words.map((word) => `$${Buffer.byteLength(word)}\r\n${word}\r\n`).join("");
@@ -73,14 +73,14 @@ function control(...words) {
   return new Promise((resolve, reject) => {
     const connection = connect(Number(url.port), url.hostname);
     connection.write(`${select}*${words.length}\r\n${frame}`);
-    let said = "";
+    let received = "";
     connection.setEncoding("utf8").on("error", reject);
     connection.on("data", (data) => {
-      said += data;
-      const [, line] = said.split("\r\n");
-      if (said.split("\r\n").length < 3) return;
+      received += data;
+      const [, line] = received.split("\r\n");
+      if (received.split("\r\n").length < 3) return;
       connection.destroy();
-      if (line.startsWith("-")) reject(new Error(`the control Redis said ${line}`));
+      if (line.startsWith("-")) reject(new Error(`the control Redis replied ${line}`));
       else resolve(line.startsWith(":") ? Number(line.slice(1)) : line);
     });
   });

@@ -12,22 +12,22 @@ from urllib.parse import urlsplit
 
 
 def setting(name: str, default: str) -> str:
-    """Return what the suite wants."""
+    """Return a setting of the suite."""
     return os.environ.get(f"JOBWIRE_{name}", default)
 
 
 REDIS_URL = setting("REDIS_URL", "redis://127.0.0.1:6379/0")
-QUEUES = setting("QUEUES", "default").split(",")  # `a:5`: 5 is a weight; without any: strict
+QUEUES = setting("QUEUES", "default").split(",")  # `a:5` has weight 5; without weights: strict
 CONCURRENCY = int(setting("CONCURRENCY", "1"))
 POLL = float(setting("POLL", "5"))  # seconds between looks for due jobs
 BEAT = float(setting("BEAT", "10"))  # seconds between heartbeats
-GRACE = float(setting("GRACE", "25"))  # seconds for jobs in hand after SIGTERM
+GRACE = float(setting("GRACE", "25"))  # seconds for running jobs after SIGTERM
 GENERATION = setting("GENERATION", "8")  # 7: times in seconds, 8: milliseconds
 RUN = setting("RUN", "run")
 
 
 class JobwireError(Exception):
-    """What failing jobs raise; its name is checked."""
+    """The error of failing jobs. The suite checks its name."""
 
 
 def start(jobs: dict[str, Callable[..., None]]) -> None:
@@ -39,12 +39,12 @@ def start(jobs: dict[str, Callable[..., None]]) -> None:
 
 
 def push(job: dict[str, Any]) -> None:
-    """Push `job`, with class and args and perhaps queue, with your client."""
+    """Push `job` with your client. It has class and args, and perhaps queue."""
     raise NotImplementedError
 
 
 def echo(jid: str | None, *args: Any) -> None:
-    """Take anything."""
+    """Accept any arguments."""
     report("begin", jid, args=args)
     report("end", jid, ok=True)
 
@@ -57,7 +57,7 @@ def fail(jid: str | None, message: str) -> None:
 
 
 def flaky(jid: str | None, times: int) -> None:
-    """Fail so many times, then succeed."""
+    """Fail `times` times, then succeed."""
     report("begin", jid, args=[times])
     count = control("INCR", f"jw:{RUN}:n:{jid}")
     report("end", jid, ok=count > times)
@@ -79,13 +79,13 @@ def spawn(jid: str | None, job: dict[str, Any]) -> None:
     report("end", jid, ok=True)
 
 
-def report(event: str, jid: str | None, **more: Any) -> None:
-    """Tell the suite what a job does."""
-    control("RPUSH", f"jw:{RUN}:ev", json.dumps({"ev": event, "jid": jid, **more}))
+def report(event: str, jid: str | None, **members: Any) -> None:
+    """Report an event of a job to the suite."""
+    control("RPUSH", f"jw:{RUN}:ev", json.dumps({"ev": event, "jid": jid, **members}))
 
 
 def control(*words: str) -> Any:
-    """Send one command to the control Redis and return the reply. Your own client does it too."""
+    """Send one command to the control Redis and return the reply. You can use your own client."""
     url = urlsplit(setting("CONTROL_URL", REDIS_URL))
     command = b"*%d\r\n" % len(words)
     for word in map(str.encode, words):
@@ -107,7 +107,7 @@ def reply(replies: IO[bytes]) -> Any:
         return [reply(replies) for _ in range(int(text))]
     if kind in (b":", b"+"):
         return int(text) if kind == b":" else text
-    raise OSError(f"the control Redis said {line!r}")
+    raise OSError(f"the control Redis replied {line!r}")
 
 
 JOBS = {

@@ -9,18 +9,18 @@ OPERATIONS = ["push"].freeze
 REDIS_URL = ENV.fetch("JOBWIRE_REDIS_URL", "")
 GENERATION = ENV.fetch("JOBWIRE_GENERATION", "8") # 7: times in seconds, 8: milliseconds
 
-# The client refused: certainly nothing was written.
+# The client refused the job, and nothing was written.
 class Rejected < StandardError; end
 
-# The connection was lost, or something like that: nobody knows whether it was written.
+# The connection failed. The client cannot know whether the job was written.
 class Unknown < StandardError; end
 
 # Push one job with your client, to REDIS_URL, and return its jid.
 #
-# `job` holds "class", "args" and options by the names that they have in the payload: "queue",
-# "retry", "tags". `at` is the time to run it, in epoch seconds; `delay` is seconds from now; both
-# are nil for a job that is due at once. Any of them may be nonsense, on purpose: raise Rejected
-# when your client refuses, and Unknown when it cannot tell.
+# `job` holds "class", "args" and options under their names in the payload: "queue", "retry",
+# "tags". `at` is the time to run it, in epoch seconds; `delay` is seconds from now; both are nil
+# for a job that is due at once. Some requests hold invalid values, on purpose. Raise Rejected if
+# your client refuses the job, and Unknown if it cannot know whether the job was written.
 def push(job, at, delay)
   raise NotImplementedError
 end

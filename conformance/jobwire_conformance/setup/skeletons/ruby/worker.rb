@@ -5,21 +5,21 @@ require "json"
 require "socket"
 require "uri"
 
-# What the suite wants.
+# Return a setting of the suite.
 def setting(name, default)
   ENV.fetch("JOBWIRE_#{name}", default)
 end
 
 REDIS_URL = setting("REDIS_URL", "redis://127.0.0.1:6379/0")
-QUEUES = setting("QUEUES", "default").split(",") # `a:5`: 5 is a weight; without any: strict
+QUEUES = setting("QUEUES", "default").split(",") # `a:5` has weight 5; without weights: strict
 CONCURRENCY = setting("CONCURRENCY", "1").to_i
 POLL = setting("POLL", "5").to_f # seconds between looks for due jobs
 BEAT = setting("BEAT", "10").to_f # seconds between heartbeats
-GRACE = setting("GRACE", "25").to_f # seconds for jobs in hand after SIGTERM
+GRACE = setting("GRACE", "25").to_f # seconds for running jobs after SIGTERM
 GENERATION = setting("GENERATION", "8") # 7: times in seconds, 8: milliseconds
 RUN = setting("RUN", "run")
 
-# What failing jobs raise; its name is checked.
+# The error of failing jobs. The suite checks its name.
 class JobwireError < StandardError; end
 
 # Register these under their names with your worker, and run it until SIGTERM. Each takes the jid,
@@ -28,7 +28,7 @@ def start(jobs)
   raise NotImplementedError
 end
 
-# Push `job`, with class and args and perhaps queue, with your client.
+# Push `job` with your client. It has class and args, and perhaps queue.
 def push(job)
   raise NotImplementedError
 end
@@ -63,12 +63,12 @@ def spawn_job(jid, job)
   report("end", jid, ok: true)
 end
 
-# Tell the suite what a job does.
-def report(event, jid, **more)
-  control("RPUSH", "jw:#{RUN}:ev", JSON.generate({ ev: event, jid: jid, **more }))
+# Report an event of a job to the suite.
+def report(event, jid, **members)
+  control("RPUSH", "jw:#{RUN}:ev", JSON.generate({ ev: event, jid: jid, **members }))
 end
 
-# Send one command to the control Redis and return the reply. Your own client does it too.
+# Send one command to the control Redis and return the reply. You can use your own client.
 def control(*words)
   url = URI.parse(setting("CONTROL_URL", REDIS_URL))
   command = "*#{words.size}\r\n" + words.map { |word| "$#{word.bytesize}\r\n#{word}\r\n" }.join
@@ -88,7 +88,7 @@ def reply(connection)
   when "*" then Array.new(text.to_i) { reply(connection) }
   when ":" then text.to_i
   when "+" then text
-  else raise "the control Redis said #{line}"
+  else raise "the control Redis replied #{line}"
   end
 end
 

@@ -7,21 +7,21 @@ use std::io::{self, BufRead, Write};
 const VERSION: &str = "0"; // of the implementation
 const OPERATIONS: &str = r#"["push"]"#;
 
-/// Why a push has not been done.
+/// The reason why a push failed.
 enum Problem {
-    /// The client refused: certainly nothing was written.
+    /// The client refused the job, and nothing was written.
     Rejected(String),
-    /// The connection was lost, or something like that: nobody knows whether it was written.
+    /// The connection failed. The client cannot know whether the job was written.
     Unknown(String),
-    /// This is still to be filled in.
+    /// `push` is not filled in yet.
     NotYet,
 }
 
 /// Push one job with your client, to JOBWIRE_REDIS_URL, and return its jid.
 ///
 /// `request` is one line of JSON, for your JSON library. Its `job` holds `class`, `args` and
-/// options by the names that they have in the payload; `at` is the time to run it, in epoch
-/// seconds, `in` is seconds from now. Any of it may be nonsense, on purpose.
+/// options under their names in the payload; `at` is the time to run it, in epoch seconds; `in` is
+/// seconds from now. Some requests hold invalid values, on purpose.
 fn push(request: &str) -> Result<String, Problem> {
     let _ = request;
     Err(Problem::NotYet)
@@ -35,8 +35,8 @@ fn answer(op: &str, request: &str) -> String {
         }
         "push" => match push(request) {
             Ok(jid) => format!(r#""ok":{{"jid":{}}}"#, quoted(&jid)),
-            Err(Problem::Rejected(why)) => failed("rejected", &why),
-            Err(Problem::Unknown(why)) => failed("unknown", &why),
+            Err(Problem::Rejected(reason)) => failed("rejected", &reason),
+            Err(Problem::Unknown(reason)) => failed("unknown", &reason),
             Err(Problem::NotYet) => {
                 eprintln!("jw_driver: fill in `push`");
                 r#""unsupported":true"#.to_string()
@@ -47,31 +47,31 @@ fn answer(op: &str, request: &str) -> String {
     }
 }
 
-fn failed(kind: &str, why: &str) -> String {
-    format!(r#""error":{{"kind":"{kind}","message":{}}}"#, quoted(why))
+fn failed(kind: &str, reason: &str) -> String {
+    format!(r#""error":{{"kind":"{kind}","message":{}}}"#, quoted(reason))
 }
 
 /// A text as JSON.
 fn quoted(text: &str) -> String {
-    let mut found = String::from("\"");
+    let mut json = String::from("\"");
     for c in text.chars() {
         match c {
-            '"' | '\\' => found.extend(['\\', c]),
-            c if c < ' ' => found.push_str(&format!("\\u{:04x}", c as u32)),
-            c => found.push(c),
+            '"' | '\\' => json.extend(['\\', c]),
+            c if c < ' ' => json.push_str(&format!("\\u{:04x}", c as u32)),
+            c => json.push(c),
         }
     }
-    found + "\""
+    json + "\""
 }
 
 fn main() -> io::Result<()> {
     let mut answers = io::stdout();
     for line in io::stdin().lock().lines() {
         let line = line?;
-        // Every request begins with these two, without spaces: {"id":1,"op":"push",...
+        // Every request begins with id and op, without spaces: {"id":1,"op":"push",...
         let between = |begin: &str, end: &str| {
-            let rest = line.split_once(begin).map_or("", |(_, rest)| rest);
-            rest.split(end).next().unwrap_or("")
+            let after = line.split_once(begin).map_or("", |(_, after)| after);
+            after.split(end).next().unwrap_or("")
         };
         let (id, op) = (between("\"id\":", ","), between("\"op\":\"", "\""));
         writeln!(answers, "{{\"id\":{id},{}}}", answer(op, &line))?;

@@ -5,13 +5,13 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::{env, fmt, process};
 
-/// What the suite wants: REDIS_URL, QUEUES (`a:5`: 5 is a weight; without any: strict),
+/// Return a setting of the suite: REDIS_URL, QUEUES (`a:5` has weight 5; without weights: strict),
 /// CONCURRENCY, POLL, BEAT and GRACE in seconds, GENERATION (7: times in seconds, 8: milliseconds).
-fn setting(name: &str, otherwise: &str) -> String {
-    env::var(format!("JOBWIRE_{name}")).unwrap_or_else(|_| otherwise.to_string())
+fn setting(name: &str, default: &str) -> String {
+    env::var(format!("JOBWIRE_{name}")).unwrap_or_else(|_| default.to_string())
 }
 
-/// What failing jobs return. It has to be JobwireError in `error_class`.
+/// The error of failing jobs. Its name in `error_class` must be JobwireError.
 #[derive(Debug)]
 struct JobwireError(String);
 
@@ -28,15 +28,15 @@ fn start() -> Result<(), String> {
     Err("fill in `start`".to_string())
 }
 
-/// Push a job, an object with class and args and perhaps queue, with your client.
+/// Push a job with your client. It is an object with class and args, and perhaps queue.
 fn push(job: &str) -> Result<(), JobwireError> {
     Err(JobwireError(format!("fill in `push` for {job}")))
 }
 
-/// Do a job.
+/// Run a job.
 ///
-/// `args` is the JSON text of all arguments; `first` is the first one for people: a text without
-/// quotes and escapes, or a number.
+/// `args` is the JSON text of all arguments; `first` is the first argument as plain
+/// text: a string without quotes and escapes, or a number.
 fn perform(class: &str, jid: &str, args: &str, first: &str) -> Result<(), JobwireError> {
     report(jid, &format!(r#""ev":"begin","args":{args}"#));
     let run = setting("RUN", "run");
@@ -62,7 +62,7 @@ fn perform(class: &str, jid: &str, args: &str, first: &str) -> Result<(), Jobwir
     outcome
 }
 
-/// Tell the suite what a job does.
+/// Report an event of a job to the suite.
 fn report(jid: &str, members: &str) {
     let event = format!(r#"{{"jid":"{jid}",{members}}}"#);
     control(&["RPUSH", &format!("jw:{}:ev", setting("RUN", "run")), &event]);
@@ -95,9 +95,9 @@ fn reply(replies: &mut impl BufRead) -> io::Result<String> {
     let size: i64 = text.parse().unwrap_or(0);
     match line.chars().next() {
         Some('$') if size >= 0 => {
-            let mut found = vec![0; size as usize + 2];
-            replies.read_exact(&mut found)?;
-            text = String::from_utf8_lossy(&found[..size as usize]).into_owned();
+            let mut bytes = vec![0; size as usize + 2];
+            replies.read_exact(&mut bytes)?;
+            text = String::from_utf8_lossy(&bytes[..size as usize]).into_owned();
         }
         Some('*') => {
             for _ in 0..size {
@@ -111,8 +111,8 @@ fn reply(replies: &mut impl BufRead) -> io::Result<String> {
 }
 
 fn main() {
-    if let Err(why) = start() {
-        eprintln!("jw_worker: {why}");
+    if let Err(problem) = start() {
+        eprintln!("jw_worker: {problem}");
         process::exit(1);
     }
 }

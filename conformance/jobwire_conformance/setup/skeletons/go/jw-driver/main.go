@@ -20,7 +20,7 @@ var (
 )
 
 var (
-	// errRejected: the client refused, and certainly nothing was written.
+	// errRejected: the client refused the job, and nothing was written.
 	errRejected = errors.New("rejected")
 	errNotYet   = errors.New("fill in push")
 )
@@ -29,18 +29,18 @@ type request struct {
 	ID  int64  `json:"id"`
 	Op  string `json:"op"`
 	Job job    `json:"job"`
-	// When to run the job, in epoch seconds, or seconds from now; nil: at once.
+	// Time to run the job: At in epoch seconds, In in seconds from now, nil for at once.
 	At json.RawMessage `json:"at"`
 	In json.RawMessage `json:"in"`
 }
 
-// A job: class, args, and options by the names that they have in the payload, as they came.
+// A job: class, args, and options under their names in the payload, as raw JSON.
 type job map[string]json.RawMessage
 
 // push pushes one job with your client, to redisURL, and returns its jid.
 //
-// Any part of the request may be nonsense, on purpose. Return an error that wraps errRejected when
-// your client refuses; every other error means that nobody knows whether the job was written.
+// Some requests hold invalid values, on purpose. Return an error that wraps errRejected if your
+// client refuses the job. Any other error means that the client cannot know whether it was written.
 func push(r request) (string, error) {
 	return "", errNotYet
 }
@@ -90,9 +90,9 @@ func main() {
 			fmt.Fprintln(os.Stderr, "jw-driver:", err)
 			os.Exit(1)
 		}
-		said := answer(r)
-		said["id"] = r.ID
-		if err := answers.Encode(said); err != nil {
+		result := answer(r)
+		result["id"] = r.ID
+		if err := answers.Encode(result); err != nil {
 			os.Exit(1)
 		}
 		if r.Op == "bye" {

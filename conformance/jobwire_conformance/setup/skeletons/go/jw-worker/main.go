@@ -14,33 +14,33 @@ import (
 	"strings"
 )
 
-// setting returns what the suite wants.
-func setting(name, otherwise string) string {
+// setting returns a setting of the suite.
+func setting(name, fallback string) string {
 	if value := os.Getenv("JOBWIRE_" + name); value != "" {
 		return value
 	}
-	return otherwise
+	return fallback
 }
 
 var (
 	redisURL    = setting("REDIS_URL", "redis://127.0.0.1:6379/0")
-	queues      = strings.Split(setting("QUEUES", "default"), ",") // `a:5`: 5 is a weight; without any: strict
+	queues      = strings.Split(setting("QUEUES", "default"), ",") // `a:5` has weight 5; without weights: strict
 	concurrency = setting("CONCURRENCY", "1")
 	poll        = setting("POLL", "5")       // seconds between looks for due jobs
 	beat        = setting("BEAT", "10")      // seconds between heartbeats
-	grace       = setting("GRACE", "25")     // seconds for jobs in hand after SIGTERM
+	grace       = setting("GRACE", "25")     // seconds for running jobs after SIGTERM
 	generation  = setting("GENERATION", "8") // 7: times in seconds, 8: milliseconds
 	run         = setting("RUN", "run")
 )
 
-// A jobwireError is what failing jobs return. It has to be JobwireError in error_class.
+// A jobwireError is the error of failing jobs. Its name in error_class must be JobwireError.
 type jobwireError struct{ message string }
 
 func (e jobwireError) Error() string { return e.message }
 
 var errNotYet = errors.New("fill in start")
 
-// A perform does a job: it gets the jid, and the arguments as they came.
+// A perform runs a job, with its jid and its arguments as raw JSON.
 type perform func(jid string, args []json.RawMessage) error
 
 // start registers these functions under their names with your worker, and runs it until SIGTERM.
@@ -48,7 +48,7 @@ func start(jobs map[string]perform) error {
 	return errNotYet
 }
 
-// push pushes job, with class and args and perhaps queue, with your client.
+// push pushes job with your client. It has class and args, and perhaps queue.
 func push(job json.RawMessage) error {
 	return errNotYet
 }
@@ -99,7 +99,7 @@ func end(jid string, err error) error {
 	return err
 }
 
-// report tells the suite what a job does.
+// report reports an event of a job to the suite.
 func report(event map[string]any) {
 	text, err := json.Marshal(event)
 	if err != nil {
@@ -109,18 +109,18 @@ func report(event map[string]any) {
 }
 
 // control sends one command to the control Redis and returns the reply, or the last part of it.
-// Your own client does it too.
+// You can use your own client.
 func control(words ...string) string {
-	there, err := url.Parse(setting("CONTROL_URL", redisURL))
+	address, err := url.Parse(setting("CONTROL_URL", redisURL))
 	if err != nil {
 		panic(err)
 	}
-	connection, err := net.Dial("tcp", there.Host)
+	connection, err := net.Dial("tcp", address.Host)
 	if err != nil {
 		panic(err)
 	}
 	defer connection.Close()
-	database := strings.Trim(there.Path, "/")
+	database := strings.Trim(address.Path, "/")
 	if database == "" {
 		database = "0"
 	}
@@ -137,17 +137,17 @@ func control(words ...string) string {
 func reply(replies *bufio.Reader) string {
 	line, err := replies.ReadString('\n')
 	if err != nil || line[0] == '-' {
-		panic(fmt.Sprint("the control Redis said ", line, err))
+		panic(fmt.Sprint("the control Redis replied ", line, err))
 	}
 	text := strings.TrimSpace(line[1:])
 	size, _ := strconv.Atoi(text)
 	switch line[0] {
 	case '$':
-		found := make([]byte, size+2)
-		if _, err := io.ReadFull(replies, found); err != nil {
+		data := make([]byte, size+2)
+		if _, err := io.ReadFull(replies, data); err != nil {
 			panic(err)
 		}
-		return string(found[:size])
+		return string(data[:size])
 	case '*':
 		for ; size > 0; size-- {
 			text = reply(replies)
