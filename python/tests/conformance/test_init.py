@@ -35,7 +35,7 @@ def _python(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(directory: Path, language: str, *claims: str) -> config.Config:
-    init.write(init.Wish(directory, 'a "name"', language, claims or ("client/core",), 7))
+    init.write(init.AdapterPlan(directory, 'a "name"', language, claims or ("client/core",), 7))
     return config.load(directory)
 
 

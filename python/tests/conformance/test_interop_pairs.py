@@ -17,7 +17,7 @@ from jobwire_conformance import config
 from jobwire_conformance.cli import conform
 from jobwire_conformance.config import Config
 from jobwire_conformance.interop import report, run
-from jobwire_conformance.interop.run import Found
+from jobwire_conformance.interop.run import InteropResults
 
 pytestmark = pytest.mark.thorough
 
@@ -32,7 +32,7 @@ def _own_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
 
 
-def tried(*configs: Config) -> Found:
+def tried(*configs: Config) -> InteropResults:
     """Try these in pairs."""
     return run.run(configs, sandboxes=2, patience=20, program=valkey_program())
 
