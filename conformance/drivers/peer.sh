@@ -1,9 +1,9 @@
 # Sourced by the setup.sh of a peer, in the peer's directory.
 #
-#   prepare NAME FILE...     makes ${JOBWIRE_CACHE:-/var/cache/jobwire}/peers/NAME by calling the
+#   prepare NAME FILE...     makes ${JOBWIRE_CACHE:-/var/cache/jobwire}/peers/NAME: calls the
 #                            function build, which fills the empty directory $1
 #
-# A finished peer is kept until one of the FILEs changes. A failed one leaves nothing but its log.
+# A finished peer is kept until one of the FILEs changes. A failed one leaves only its log.
 
 peers=${JOBWIRE_CACHE:-/var/cache/jobwire}/peers
 
@@ -20,7 +20,7 @@ prepare() {
   fi
   rm -rf "$peers/$name"
   mkdir "$peers/$name"
-  # Not in a condition: there, set -e would do nothing inside of build.
+  # Not in a condition, because there set -e would have no effect inside of build.
   trap 'tail -n 20 "$peers/$name.log" >&2; rm -rf "$peers/$name"; echo "$name: not set up" >&2' EXIT
   build "$peers/$name" >"$peers/$name.log" 2>&1
   trap - EXIT
@@ -35,7 +35,7 @@ needs() {
   done
 }
 
-# debian_packages PROGRAM:PACKAGE...     installs the packages of those programs that are not there
+# debian_packages PROGRAM:PACKAGE...     installs the packages of the missing programs
 debian_packages() {
   missing=
   for pair; do

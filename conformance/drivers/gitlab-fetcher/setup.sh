@@ -1,6 +1,7 @@
 #!/bin/sh
-# Put Debian's ruby-gitlab-sidekiq-fetcher over the chroot of .ci/sidekiq-chroots with Sidekiq 6.4.1,
-# which stays as it is. As root on Debian or Ubuntu, after .ci/sidekiq-chroots.
+# Install Debian's ruby-gitlab-sidekiq-fetcher into an overlay on the chroot of .ci/sidekiq-chroots
+# with Sidekiq 6.4.1. The chroot stays unchanged. Run as root on Debian or Ubuntu, after
+# .ci/sidekiq-chroots.
 set -eu
 cd "$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)"
 . ../peer.sh
@@ -22,5 +23,5 @@ build() {
 
 version=6.4.1
 base=${JOBWIRE_CACHE:-/var/cache/jobwire}/sidekiq/$version
-[ -e "$base/.complete" ] || { echo "there is no chroot with Sidekiq $version" >&2; exit 1; }
+[ -e "$base/.complete" ] || { echo "no chroot with Sidekiq $version: run .ci/sidekiq-chroots" >&2; exit 1; }
 prepare "gitlab-fetcher-$version" setup.sh "$base/.complete"

@@ -26,8 +26,8 @@ func refused(kind, format string, values ...any) answer {
 	return answer{"error": answer{"kind": kind, "message": fmt.Sprintf(format, values...)}}
 }
 
-// What a caller cannot even write down in Go counts as refused: class and queue are strings there,
-// times are numbers, and of the options of a job only some exist.
+// push counts values that a caller cannot write in Go as refused: class and queue are strings,
+// times are numbers, and only some options of a job exist.
 func push(producer *workers.Producer, asked request) answer {
 	job := struct {
 		Class string `json:"class"`
@@ -54,7 +54,7 @@ func push(producer *workers.Producer, asked request) answer {
 			return refused("rejected", "%s: %s", name, err)
 		}
 	}
-	var args any // json.RawMessage: the numbers of a case as they are, as int64 would be
+	var args any // json.RawMessage keeps the exact numbers of a case, as int64 would
 	if raw, given := asked.Job["args"]; given {
 		args = raw
 	}
@@ -105,17 +105,17 @@ func drive() {
 		if err := json.Unmarshal(lines.Bytes(), &asked); err != nil {
 			log.Fatal(err)
 		}
-		said := answer{"unsupported": true}
+		result := answer{"unsupported": true}
 		switch asked.Op {
 		case "hello":
-			said = answer{"ok": answer{"driver": 1, "version": version(), "ops": []string{"push"}}}
+			result = answer{"ok": answer{"driver": 1, "version": version(), "ops": []string{"push"}}}
 		case "push":
-			said = push(producer, asked)
+			result = push(producer, asked)
 		case "bye":
-			said = answer{"ok": answer{}}
+			result = answer{"ok": answer{}}
 		}
-		said["id"] = asked.ID
-		line, err := json.Marshal(said)
+		result["id"] = asked.ID
+		line, err := json.Marshal(result)
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -14,26 +14,26 @@ import (
 )
 
 func options(poll time.Duration) workers.Options {
-	where, err := url.Parse(os.Getenv("JOBWIRE_REDIS_URL"))
+	address, err := url.Parse(os.Getenv("JOBWIRE_REDIS_URL"))
 	if err != nil {
 		log.Fatal(err)
 	}
-	database, _ := strconv.Atoi(strings.TrimPrefix(where.Path, "/"))
-	password, _ := where.User.Password() // there is no option for the user
+	database, _ := strconv.Atoi(strings.TrimPrefix(address.Path, "/"))
+	password, _ := address.User.Password() // there is no option for the user
 	return workers.Options{
-		ServerAddr:   where.Host,
+		ServerAddr:   address.Host,
 		Password:     password,
 		Database:     database,
 		PoolSize:     30,
 		PollInterval: poll,
-		// An operator who wants recovery gives the next process the id of the one before it.
+		// For recovery, the next process must have the same id as the last one.
 		ProcessID: "1",
 		Logger:    log.New(os.Stderr, "", log.LstdFlags),
 	}
 }
 
 func main() {
-	// It has a logger of its own beside the one in the options; standard output is for answers.
+	// The package has a second logger, which must not write to standard output: that is for answers.
 	workers.Logger = log.New(os.Stderr, "go-workers2: ", log.LstdFlags)
 	switch {
 	case len(os.Args) == 2 && os.Args[1] == "driver":

@@ -33,7 +33,7 @@ func report(event map[string]any) {
 	}
 }
 
-// The standard jobs. A queue has one function here, so the class is looked at by it.
+// perform runs the standard jobs. A queue has one function, which therefore reads the class.
 func perform(message *workers.Msg) error {
 	jid, args := message.Jid(), json.RawMessage(message.Args().ToJson())
 	report(map[string]any{"ev": "begin", "jid": jid, "args": args})
@@ -88,12 +88,12 @@ func act(class, jid string, args json.RawMessage) error {
 }
 
 func work() {
-	where, err := redis.ParseURL(os.Getenv("JOBWIRE_CONTROL_URL"))
+	address, err := redis.ParseURL(os.Getenv("JOBWIRE_CONTROL_URL"))
 	if err != nil {
 		log.Fatal(err)
 	}
-	where.ReadTimeout = -1 // gates may stay shut for long
-	control = redis.NewClient(where)
+	address.ReadTimeout = -1 // gates may stay shut for a long time
+	control = redis.NewClient(address)
 	poll, err := strconv.ParseFloat(os.Getenv("JOBWIRE_POLL"), 64)
 	if err != nil {
 		log.Fatal(err)
@@ -108,7 +108,7 @@ func work() {
 		log.Fatal(err)
 	}
 	for _, queue := range strings.Split(os.Getenv("JOBWIRE_QUEUES"), ",") {
-		// There are no weights: each queue has executors of its own.
+		// Weights are ignored, because each queue has executors of its own.
 		if colon := strings.LastIndex(queue, ":"); colon >= 0 {
 			if _, err := strconv.ParseUint(queue[colon+1:], 10, 32); err == nil {
 				queue = queue[:colon]

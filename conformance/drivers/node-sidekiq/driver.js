@@ -7,16 +7,16 @@ const { version } = peer("sidekiq/package.json");
 const connection = redis.createClient(process.env.JOBWIRE_REDIS_URL, { retry_strategy: () => 20 });
 connection.on("error", (error) => console.error(String(error)));
 
-// It tells nobody what became of a push, nor its id. So its commands are looked at on their way to
-// the client of Redis, which is ours: a ZADD ends a push, and so does a SADD after the LPUSH.
+// The package reports neither the outcome nor the id of a push. Therefore the driver observes its
+// commands in the client of Redis. A ZADD ends a push, and so does an SADD after the LPUSH.
 let current = null;
 for (const name of ["lpush", "sadd", "zadd"]) {
   const send = connection[name].bind(connection);
   connection[name] = (...words) => {
-    const then = typeof words[words.length - 1] === "function" ? words.pop() : () => {};
+    const callback = typeof words[words.length - 1] === "function" ? words.pop() : () => {};
     if (name !== "sadd") current.jid = JSON.parse(words[words.length - 1]).jid;
     return send(...words, (error, reply) => {
-      then(error, reply);
+      callback(error, reply);
       if (error) ended({ error: { kind: "unknown", message: String(error) } });
       else if (name !== "lpush") ended({ ok: { jid: current.jid || null } });
     });
@@ -27,8 +27,8 @@ process.on("uncaughtException", (error) => {
   ended({ error: { kind, message: String(error) } });
 });
 
-function ended(said) {
-  if (current) current.done(said);
+function ended(result) {
+  if (current) current.done(result);
   current = null;
 }
 
@@ -45,10 +45,10 @@ function push(request, done) {
   const { class: name, args, ...options } = request.job;
   if ("at" in request || "in" in request) options.at = new Date(timeOf(request));
   current = { done };
-  // A connection that comes to nothing keeps its commands for ever.
-  const mine = current;
-  const late = { error: { kind: "unknown", message: "nothing was heard for 5 s" } };
-  setTimeout(() => current === mine && ended(late), 5000).unref();
+  // A client without a connection keeps its commands for an unlimited time.
+  const started = current;
+  const late = { error: { kind: "unknown", message: "no reply for 5 s" } };
+  setTimeout(() => current === started && ended(late), 5000).unref();
   sidekiq.enqueue(name, args, options);
 }
 
@@ -61,8 +61,8 @@ function answer(request, done) {
 
 require("readline").createInterface({ input: process.stdin }).on("line", (line) => {
   const request = JSON.parse(line);
-  answer(request, (said) => {
-    process.stdout.write(JSON.stringify({ id: request.id, ...said }) + "\n");
+  answer(request, (result) => {
+    process.stdout.write(JSON.stringify({ id: request.id, ...result }) + "\n");
     if (request.op === "bye") process.exit(0);
   });
 });

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install npm's package sidekiq with a client of Redis that it can use. Needs Node.js with npm.
+# Install npm's package sidekiq with a compatible client of Redis. Needs Node.js with npm.
 set -eu
 cd "$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)"
 . ../peer.sh

@@ -1,4 +1,4 @@
-# A client of the protocol, and its driver for the conformance suite: core modules only.
+# A client of the protocol, and its driver for the conformance suite, with core modules only.
 use strict;
 use warnings;
 use IO::Socket::INET;
@@ -8,20 +8,20 @@ use Time::HiRes qw(time);
 $| = 1;
 my $json = JSON::PP->new->utf8->canonical->allow_bignum;
 my ($login, $host, $port) = $ENV{JOBWIRE_REDIS_URL} =~ m{^redis://(?:([^@]*)@)?([^:/]+):(\d+)}
-  or die "no Redis";
+  or die "JOBWIRE_REDIS_URL is not redis://HOST:PORT";
 my $redis = IO::Socket::INET->new(PeerHost => $host, PeerPort => $port) or die "$host:$port: $!";
 
-sub call {    # replies here are lines
+sub call {    # every reply of these commands is a line, or an array of lines
     print $redis "*", scalar @_, "\r\n", map { "\$" . length($_) . "\r\n$_\r\n" } @_;
     my $reply = <$redis> // die "connection closed\n";
     die "redis: $reply" if $reply =~ /^-/;
-    if ($reply =~ /^\*(\d+)/) { call_rest($1) }
+    if ($reply =~ /^\*(\d+)/) { read_lines($1) }
 }
 
-# User and password are percent-encoded, and + is no space in them. [ENV-7]
+# User and password are percent-encoded, and + stands for itself. [ENV-7]
 call("AUTH", map { s/%(..)/chr hex $1/ger } split /:/, $login, 2) if length($login // "");
 
-sub call_rest { for (1 .. $_[0]) { <$redis> // die "connection closed\n" } }
+sub read_lines { for (1 .. $_[0]) { <$redis> // die "connection closed\n" } }
 
 sub now { $ENV{JOBWIRE_GENERATION} == 8 ? int(time * 1000) : sprintf("%.6f", time) + 0 }
 

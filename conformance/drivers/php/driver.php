@@ -6,7 +6,7 @@ const FLAGS = JSON_PRESERVE_ZERO_FRACTION | JSON_UNESCAPED_SLASHES | JSON_UNESCA
 
 class Rejected extends Exception {}
 
-// Replies of redis are read as far as a client needs them: lines, and arrays of lines.
+// Reads only the replies that a client needs: lines, and arrays of lines.
 class Redis_
 {
     private $socket;
@@ -34,14 +34,14 @@ class Redis_
     private function send(array ...$commands): void
     {
         if ($this->socket === null) {
-            $where = parse_url($this->url);
-            $this->socket = stream_socket_client("tcp://{$where['host']}:{$where['port']}");
-            if (isset($where['pass'])) {
-                // Not urldecode: it takes + for a space. [ENV-7]
-                $user = rawurldecode($where['user'] ?? '') ?: 'default';
-                $this->call('AUTH', $user, rawurldecode($where['pass']));
+            $address = parse_url($this->url);
+            $this->socket = stream_socket_client("tcp://{$address['host']}:{$address['port']}");
+            if (isset($address['pass'])) {
+                // Not urldecode, which turns + into a space. [ENV-7]
+                $user = rawurldecode($address['user'] ?? '') ?: 'default';
+                $this->call('AUTH', $user, rawurldecode($address['pass']));
             }
-            $this->call('SELECT', ltrim($where['path'] ?? '', '/') ?: '0');
+            $this->call('SELECT', ltrim($address['path'] ?? '', '/') ?: '0');
             $this->refuseCluster();
         }
         $text = '';
@@ -90,9 +90,9 @@ function check(bool $good, string $problem): void
 // [PUSH-4]
 function validate(array $job): void
 {
-    check(is_string($job['class'] ?? null) && $job['class'] !== '', 'class is no text');
-    check(is_array($job['args'] ?? null), 'args is no array');
-    check(is_string($job['queue']) && $job['queue'] !== '', 'queue is no text');
+    check(is_string($job['class'] ?? null) && $job['class'] !== '', 'class must be a text');
+    check(is_array($job['args'] ?? null), 'args must be an array');
+    check(is_string($job['queue']) && $job['queue'] !== '', 'queue must be a text');
     $optional = [
         'retry' => fn($v) => is_bool($v) || whole($v),
         'retry_for' => fn($v) => (is_int($v) || is_float($v)) && $v >= 0 && $v <= 1e9,
@@ -102,7 +102,7 @@ function validate(array $job): void
             || in_array($v, ['debug', 'info', 'warn', 'error', 'fatal'], true),
     ];
     foreach ($optional as $name => $good) {
-        check(!isset($job[$name]) || $good($job[$name]), "$name is not as it has to be");
+        check(!isset($job[$name]) || $good($job[$name]), "$name has a wrong type or is out of range");
     }
 }
 
@@ -119,9 +119,9 @@ function push(Redis_ $redis, object $request): array
     foreach (['at', 'in'] as $name) {
         if (property_exists($request, $name)) {
             $at = $request->$name;
-            check(is_int($at) || is_float($at), 'the time is no number');
+            check(is_int($at) || is_float($at), 'the time must be a number');
             $at += $name === 'in' && $at < 1e9 ? microtime(true) : 0;
-            check($at >= 0 && $at < 1e11, 'the time is none');
+            check($at >= 0 && $at < 1e11, 'the time must be at least 0 and below 10^11');
             $at = $name === 'in' && $at <= microtime(true) ? null : $at;
         }
     }

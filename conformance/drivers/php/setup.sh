@@ -1,5 +1,5 @@
 #!/bin/sh
-# Have PHP: the one on PATH, or Debian's package (root).
+# Provide PHP: from PATH, or from Debian's package (as root).
 set -eu
 cd "$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)"
 . ../peer.sh

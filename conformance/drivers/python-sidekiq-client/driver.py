@@ -13,9 +13,9 @@ from sidekiq_client import SidekiqClient
 
 
 def push(client: SidekiqClient, request: dict[str, Any]) -> str:
-    """Push what `request` says."""
+    """Push the job of a request; return its id."""
     job = dict(request["job"])
-    # A caller in Python cannot leave these out, but can give anything.
+    # A caller in Python must give these three arguments, with any values.
     args = (job.pop("queue", "default"), job.pop("class", None), job.pop("args", None))
     if "at" in request:
         return client.perform_at(request["at"], *args, **job)
@@ -38,17 +38,17 @@ def answer(client: SidekiqClient, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answer requests until `bye` or the end."""
+    """Answer requests until `bye` or the end of standard input."""
     client = SidekiqClient(os.environ["JOBWIRE_REDIS_URL"])
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            said = answer(client, request)
+            result = answer(client, request)
         except (TypeError, ValueError, redis.DataError) as error:
-            said = {"error": {"kind": "rejected", "message": str(error)}}
+            result = {"error": {"kind": "rejected", "message": str(error)}}
         except redis.RedisError as error:
-            said = {"error": {"kind": "unknown", "message": str(error)}}
-        sys.stdout.write(json.dumps({"id": request["id"], **said}) + "\n")
+            result = {"error": {"kind": "unknown", "message": str(error)}}
+        sys.stdout.write(json.dumps({"id": request["id"], **result}) + "\n")
         sys.stdout.flush()
         if request["op"] == "bye":
             break

@@ -20,30 +20,30 @@ OPTIONS = (
 
 
 class Stopped(JobwireError):
-    """Middleware let a job not be pushed."""
+    """Middleware has stopped a push."""
 
 
 def route(item: dict[str, Any], call_next: Any) -> Any:
-    """Do to a routed job what its first argument says. A client middleware."""
+    """Change or stop a routed job, as its first argument says. A client middleware."""
     if item["class"] == "JobwireRouted":
-        wish = dict(item["args"][0])
-        if wish.pop("stop", False):
+        changes = dict(item["args"][0])
+        if changes.pop("stop", False):
             return None
-        item.update(wish)
+        item.update(changes)
     return call_next()
 
 
 def native(value: Any) -> Any:
-    """Return the value, or for the text `native` one that JSON does not have."""
+    """Return the value, or an object that JSON does not have for the text `native`."""
     return object() if value == "native" else value
 
 
 def push(client: jobwire.Client, request: dict[str, Any]) -> dict[str, Any]:
-    """Push what `request` says."""
+    """Push the job of a request; return its id."""
     job = dict(request["job"])
     name, args, jid = job.pop("class", None), job.pop("args", None), job.pop("jid", None)
     if name == "JobwireNative":
-        args = [native(each) for each in args]
+        args = [native(value) for value in args]
     options = {option: job.pop(option) for option in OPTIONS if option in job}
     if "in" in request:
         return {"jid": client.push_in(request["in"], name, args, jid=jid, fields=job, **options)}
@@ -55,11 +55,11 @@ def push(client: jobwire.Client, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def push_bulk(client: jobwire.Client, request: dict[str, Any]) -> dict[str, Any]:
-    """Push many."""
+    """Push the jobs of a request; return their ids."""
     job = dict(request["job"])
     name = job.pop("class", None)
     options = {option: job.pop(option) for option in OPTIONS if option in job}
-    times = {what: request[what] for what in ("at", "spread_interval") if what in request}
+    times = {field: request[field] for field in ("at", "spread_interval") if field in request}
     return {"jids": client.push_bulk(name, request["args"], fields=job, **options, **times)}
 
 
@@ -69,7 +69,7 @@ def bytes_of(member: Any) -> bytes:
 
 
 def shown(job: Entry) -> dict[str, Any]:
-    """Return a job as an answer has it."""
+    """Return a job in the form of an answer."""
     try:
         member: Any = job.payload.decode()
     except UnicodeDecodeError:
@@ -88,7 +88,7 @@ def shown(job: Entry) -> dict[str, Any]:
 
 
 def inspect(inspector: Inspector, request: dict[str, Any]) -> dict[str, Any]:
-    """Return what a request asks for."""
+    """Return the result of a request `inspect`."""
     name = request.get("name", "")
     match request["what"]:
         case "queues":
@@ -96,11 +96,11 @@ def inspect(inspector: Inspector, request: dict[str, Any]) -> dict[str, Any]:
             return {"queues": {q.name: {"size": q.size, "latency": q.latency} for q in queues}}
         case "queue":
             return {"jobs": [shown(job) for job in inspector.jobs(name)]}
-        case "set":  # they come with the highest score first
+        case "set":  # the inspector returns the highest score first
             return {"jobs": [shown(job) for job in inspector.entries(name)][::-1]}
         case "find":
-            found = inspector.find(name, request["jid"])
-            return {"jobs": [] if found is None else [shown(found)]}
+            job = inspector.find(name, request["jid"])
+            return {"jobs": [] if job is None else [shown(job)]}
         case "stats":
             stats = inspector.stats()
             totals = {"processed": stats.processed, "failed": stats.failed}
@@ -125,13 +125,13 @@ def inspect(inspector: Inspector, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def act(inspector: Inspector, request: dict[str, Any]) -> None:
-    """Do what a request says."""
+    """Carry out a request `act`."""
     action = request["action"]
     if "member" in request:
         place = request["set"] if "set" in request else f"queue:{request['queue']}"
         job = entry(bytes_of(request["member"]), place)
-        more = [request["at"]] if action == "reschedule" else []
-        getattr(inspector, action)(job, *more)
+        arguments = [request["at"]] if action == "reschedule" else []
+        getattr(inspector, action)(job, *arguments)
     elif action == "clear" and "queue" in request:
         inspector.clear_queue(request["queue"])
     elif action == "clear":
@@ -163,19 +163,19 @@ def answer(client: jobwire.Client, inspector: Inspector, request: dict[str, Any]
 
 
 def failure(error: JobwireError) -> dict[str, Any]:
-    """Say what is known of a push that raised."""
-    # Of a bulk, earlier slices may be there though this one certainly is not.
+    """Return the answer for a push that raised an error."""
+    # Earlier slices of a bulk may be written, even if this slice is not.
     written = getattr(error, "written", None)
     maybe = isinstance(error, NoReply) or bool(written)
     kind = "unknown" if maybe and not isinstance(error, InvalidJob) else "rejected"
-    said: dict[str, Any] = {"kind": kind, "message": str(error)}
+    error_member: dict[str, Any] = {"kind": kind, "message": str(error)}
     if written:
-        said["written"] = list(written)
-    return {"error": said}
+        error_member["written"] = list(written)
+    return {"error": error_member}
 
 
 def main() -> None:
-    """Answer requests until `bye` or the end."""
+    """Answer requests until `bye` or the end of standard input."""
     if "JOBWIRE_MUTATE" in os.environ:
         import mistakes
 
@@ -191,10 +191,10 @@ def main() -> None:
         for line in sys.stdin:
             request = json.loads(line)
             try:
-                said = answer(client, inspector, request)
+                result = answer(client, inspector, request)
             except JobwireError as error:
-                said = failure(error)
-            sys.stdout.write(json.dumps({"id": request["id"], **said}) + "\n")
+                result = failure(error)
+            sys.stdout.write(json.dumps({"id": request["id"], **result}) + "\n")
             sys.stdout.flush()
             if request["op"] == "bye":
                 break

@@ -15,23 +15,23 @@ from jobwire.errors import JobwireError
 
 
 async def push(client: jobwire.AsyncClient, request: dict[str, Any]) -> dict[str, Any]:
-    """Push what `request` says."""
+    """Push the job of a request; return its id."""
     job = dict(request["job"])
     name, args, jid = job.pop("class", None), job.pop("args", None), job.pop("jid", None)
     options = {option: job.pop(option) for option in OPTIONS if option in job}
     if "in" in request:
-        when = request["in"]
-        return {"jid": await client.push_in(when, name, args, jid=jid, fields=job, **options)}
+        delay = request["in"]
+        return {"jid": await client.push_in(delay, name, args, jid=jid, fields=job, **options)}
     at = {"at": request["at"]} if "at" in request else {}
     return {"jid": await client.push(name, args, jid=jid, fields=job, **options, **at)}
 
 
 async def push_bulk(client: jobwire.AsyncClient, request: dict[str, Any]) -> dict[str, Any]:
-    """Push many."""
+    """Push the jobs of a request; return their ids."""
     job = dict(request["job"])
     name = job.pop("class", None)
     options = {option: job.pop(option) for option in OPTIONS if option in job}
-    times = {what: request[what] for what in ("at", "spread_interval") if what in request}
+    times = {field: request[field] for field in ("at", "spread_interval") if field in request}
     return {"jids": await client.push_bulk(name, request["args"], fields=job, **options, **times)}
 
 
@@ -51,17 +51,17 @@ async def answer(client: jobwire.AsyncClient, request: dict[str, Any]) -> dict[s
 
 
 async def main() -> None:
-    """Answer requests until `bye` or the end."""
+    """Answer requests until `bye` or the end of standard input."""
     generation: Any = int(os.environ["JOBWIRE_GENERATION"])
     url = os.environ["JOBWIRE_REDIS_URL"]
     async with jobwire.AsyncClient(url, generation=generation) as client:
         while line := await asyncio.to_thread(sys.stdin.readline):
             request = json.loads(line)
             try:
-                said = await answer(client, request)
+                result = await answer(client, request)
             except JobwireError as error:
-                said = failure(error)
-            sys.stdout.write(json.dumps({"id": request["id"], **said}) + "\n")
+                result = failure(error)
+            sys.stdout.write(json.dumps({"id": request["id"], **result}) + "\n")
             sys.stdout.flush()
             if request["op"] == "bye":
                 break

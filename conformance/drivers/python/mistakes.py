@@ -1,6 +1,6 @@
-"""Mistakes that no change of what passes can make, to try the suite with the reference.
+"""Mistakes of mutants that a change of the traffic cannot make, for the reference implementation.
 
-JOBWIRE_MUTATE names one of the functions.
+The variable JOBWIRE_MUTATE names one of the functions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from jobwire.protocol import pushing
 
 
 def keep_connection() -> None:
-    """Use a connection again though its reply is still to come. [ENV-5]"""
+    """Use a connection again before its reply has come. [ENV-5]"""
     Connection.quiet = lambda _: True  # type: ignore[method-assign]
     ConnectionPool.discard = ConnectionPool.release  # type: ignore[method-assign]
 
@@ -22,5 +22,5 @@ def one_slice() -> None:
 
 
 def make(name: str) -> None:
-    """Make the one of this name."""
-    {each.__name__: each for each in (keep_connection, one_slice)}[name]()
+    """Make the mistake with this name."""
+    {mistake.__name__: mistake for mistake in (keep_connection, one_slice)}[name]()

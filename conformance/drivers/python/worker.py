@@ -1,6 +1,6 @@
 """The worker of jobwire with the standard jobs of the conformance suite.
 
-JOBWIRE_FETCH=basic makes it fetch as Sidekiq does.
+With JOBWIRE_FETCH=basic it fetches as Sidekiq does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jobwire.protocol.iteration import Cursor
 from jobwire.worker.process import process
 
 RUN = os.environ["JOBWIRE_RUN"]
-# Gates may stay shut for longer than redis-py waits by default.
+# Gates may stay shut for longer than the default timeout of redis-py.
 control = redis.Redis.from_url(os.environ["JOBWIRE_CONTROL_URL"], socket_timeout=None)
 given = os.environ["JOBWIRE_GENERATION"]
 generation: Any = given if given == "auto" else int(given)
@@ -29,19 +29,19 @@ app = jobwire.App(os.environ["JOBWIRE_REDIS_URL"], generation=generation)
 
 
 class JobwireError(Exception):
-    """What failing jobs raise."""
+    """The error of failing jobs."""
 
 
-def report(what: str, **more: Any) -> None:
-    """Tell the suite."""
+def report(kind: str, **members: Any) -> None:
+    """Report an event of the current job to the suite."""
     job = jobwire.current_job()
-    event = {"ev": what, "jid": job and job.jid, **more}
+    event = {"ev": kind, "jid": job and job.jid, **members}
     control.rpush(f"jw:{RUN}:ev", json.dumps(event))
 
 
 @app.job(name="JobwireEcho")
 def echo(*args: Any) -> None:
-    """Take anything."""
+    """Accept any arguments."""
     report("begin", args=args)
     report("end", ok=True)
 
@@ -56,7 +56,7 @@ def fail(message: str) -> None:
 
 @app.job(name="JobwireFlaky")
 def flaky(times: int) -> None:
-    """Fail so many times, then succeed."""
+    """Fail `times` times, then succeed."""
     job = jobwire.current_job()
     report("begin", args=[times])
     count = control.incr(f"jw:{RUN}:n:{job and job.jid}")
@@ -76,7 +76,7 @@ def gate(name: str) -> None:
 
 @app.iterable(name="JobwireIterate")
 def iterate(cursor: Cursor, count: int, gate_name: str, seconds: float) -> Iterator[object]:
-    """Go through so many items, and wait at a gate with each, but no longer than these seconds."""
+    """Iterate over `count` items, and wait at a gate at each item, for at most `seconds`."""
     for item, at in over_sequence(cursor, range(count)):
         yield at
         report("begin", args=[item])
@@ -112,13 +112,13 @@ def spoil(values: list[Any]) -> None:
 
 @app.job(name="JobwireDelay")
 def delay(wish: Any) -> None:
-    """Fail, and have the definition say what is to become of it."""
+    """Fail; the hook `retry_in` decides on the fate of the job."""
     fail(f"{wish}")
 
 
 @delay.retry_in
 def chosen(count: int, error: BaseException, job: Any) -> Any:
-    """Return what the argument says."""
+    """Return the argument of the job, or raise an error."""
     if job.args[0] == "raise":
         raise RuntimeError("a broken hook")
     return job.args[0]
@@ -126,37 +126,37 @@ def chosen(count: int, error: BaseException, job: Any) -> Any:
 
 @app.job(name="JobwireLast")
 def last(message: str) -> None:
-    """Fail; the hooks for its end are broken, but do report."""
+    """Fail; the hooks for its end report and then fail."""
     fail(message)
 
 
 @last.exhausted
 def exhausted(job: Any, error: BaseException) -> None:
-    """Tell the suite, then fail."""
-    tell("exhausted", job)
+    """Report to the suite, then fail."""
+    report_end("exhausted", job)
     raise RuntimeError("a broken hook")
 
 
 @app.on_death
 def death(job: Any, error: BaseException) -> None:
-    """Tell the suite, then fail."""
-    tell("death", job)
+    """Report to the suite, then fail."""
+    report_end("death", job)
     raise RuntimeError("a broken handler")
 
 
 @app.on_death
 def another(job: Any, error: BaseException) -> None:
-    """Tell it too, whatever became of the one before."""
-    tell("death", job)
+    """Report to the suite also, even after the failure of the first handler."""
+    report_end("death", job)
 
 
-def tell(what: str, job: Any) -> None:
-    """Tell the suite about a job that does not run any more."""
-    control.rpush(f"jw:{RUN}:ev", json.dumps({"ev": what, "jid": job.jid}))
+def report_end(kind: str, job: Any) -> None:
+    """Report an event of a job that no longer runs."""
+    control.rpush(f"jw:{RUN}:ev", json.dumps({"ev": kind, "jid": job.jid}))
 
 
 def skip(job: Any, call_next: Any) -> Any:
-    """Skip a job whose only argument says so. A server middleware."""
+    """Skip a job whose only argument is `skip`. A server middleware."""
     if job.args == ["skip"]:
         return None
     return call_next()
@@ -168,10 +168,10 @@ app.server_middleware.add(skip)
 def main() -> int:
     """Run the worker."""
     queues = {}
-    for each in os.environ["JOBWIRE_QUEUES"].split(","):
-        name, colon, weight = each.rpartition(":")
+    for queue in os.environ["JOBWIRE_QUEUES"].split(","):
+        name, colon, weight = queue.rpartition(":")
         weighted = bool(colon) and weight.isdigit()
-        queues[name if weighted else each] = int(weight) if weighted else 0
+        queues[name if weighted else queue] = int(weight) if weighted else 0
     capsule = CapsuleConfig(queues=queues, concurrency=int(os.environ["JOBWIRE_CONCURRENCY"]))
     fetch: Any = os.environ.get("JOBWIRE_FETCH", "reliable")
     config = WorkerConfig(

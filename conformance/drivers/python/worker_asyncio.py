@@ -1,4 +1,4 @@
-"""The worker of jobwire with the standard jobs as coroutines; the rest is as in worker.py."""
+"""The worker of jobwire with the standard jobs as coroutines. Its main program is in worker.py."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ import jobwire
 RUN = os.environ["JOBWIRE_RUN"]
 generation: Any = int(os.environ["JOBWIRE_GENERATION"])
 app = jobwire.App(os.environ["JOBWIRE_REDIS_URL"], generation=generation)
-_control: list[redis.asyncio.Redis] = []  # made inside of the loop that the jobs run in
+_control: list[redis.asyncio.Redis] = []  # created inside the event loop of the jobs
 
 
 def control() -> redis.asyncio.Redis:
-    """Return the connections to the suite."""
+    """Return the client of the control Redis."""
     if not _control:
         url = os.environ["JOBWIRE_CONTROL_URL"]
         _control.append(redis.asyncio.Redis.from_url(url, socket_timeout=None))
     return _control[0]
 
 
-async def report(what: str, **more: Any) -> None:
-    """Tell the suite."""
+async def report(kind: str, **members: Any) -> None:
+    """Report an event of the current job to the suite."""
     job = jobwire.current_job()
-    event = {"ev": what, "jid": job and job.jid, **more}
+    event = {"ev": kind, "jid": job and job.jid, **members}
     await control().rpush(f"jw:{RUN}:ev", json.dumps(event))  # type: ignore[misc]
 
 
 @app.job(name="JobwireEcho")
 async def echo(*args: Any) -> None:
-    """Take anything."""
+    """Accept any arguments."""
     await report("begin", args=args)
     await report("end", ok=True)
 
@@ -51,7 +51,7 @@ async def fail(message: str) -> None:
 
 @app.job(name="JobwireFlaky")
 async def flaky(times: int) -> None:
-    """Fail so many times, then succeed."""
+    """Fail `times` times, then succeed."""
     job = jobwire.current_job()
     await report("begin", args=[times])
     count = await control().incr(f"jw:{RUN}:n:{job and job.jid}")
@@ -88,5 +88,5 @@ async def spoil(values: list[Any]) -> None:
 
 
 if __name__ == "__main__":
-    worker.app = app  # these jobs instead of those there
+    worker.app = app  # the jobs of this module replace those of worker.py
     sys.exit(worker.main())

@@ -5,18 +5,18 @@ require "json"
 require "sidekiq"
 require "sidekiq/api"
 
-# Sidekiq logs to standard output, which belongs to the answers.
+# Sidekiq logs to standard output, which is for the answers.
 answers = $stdout.dup
 $stdout.reopen($stderr)
 answers.sync = true
 
-# Does to a routed job what its first argument says.
+# Changes or stops a routed job, as its first argument says.
 class Route
   def call(_class, job, _queue, _pool)
     if job["class"] == "JobwireRouted"
-      wish = job["args"].first.dup
-      return false if wish.delete("stop")
-      job.merge!(wish)
+      changes = job["args"].first.dup
+      return false if changes.delete("stop")
+      job.merge!(changes)
     end
     yield
   end
@@ -42,7 +42,7 @@ def push(request)
   job["at"] = request["at"] if request.key?("at")
   # A value that JSON does not have.
   if job["class"] == "JobwireNative"
-    job["args"] = job["args"].map { |each| each == "native" ? Time.now : each }
+    job["args"] = job["args"].map { |value| value == "native" ? Time.now : value }
   end
   jid = Sidekiq::Client.push(job)
   raise Stopped, "stopped by middleware" unless jid
@@ -60,11 +60,11 @@ end
 SETS = {
   "schedule" => Sidekiq::ScheduledSet, "retry" => Sidekiq::RetrySet, "dead" => Sidekiq::DeadSet
 }.freeze
-SEEN = {} # place and bytes to the entry, as the last request showed it
+SEEN = {} # entries of the last request, by place and bytes
 
 def time(job, field)
-  found = job.respond_to?(field) ? job.public_send(field) : job[field.to_s]
-  found.is_a?(Time) ? found.to_f : found
+  value = job.respond_to?(field) ? job.public_send(field) : job[field.to_s]
+  value.is_a?(Time) ? value.to_f : value
 end
 
 def shown(job, place)
@@ -84,13 +84,13 @@ end
 
 def works
   set = defined?(Sidekiq::WorkSet) ? Sidekiq::WorkSet.new : Sidekiq::Workers.new
-  found = set.map do |identity, _thread, work|
+  entries = set.map do |identity, _thread, work|
     payload = work.is_a?(Hash) ? work["payload"] : work.payload
     payload = JSON.parse(payload) if payload.is_a?(String)
     queue, run_at = work.is_a?(Hash) ? work.values_at("queue", "run_at") : [work.queue, work.run_at]
     { identity: identity, jid: payload["jid"], queue: queue, run_at: run_at.to_f }
   end
-  found.sort_by { |work| work[:run_at] }
+  entries.sort_by { |work| work[:run_at] }
 end
 
 def inspect_what(request)
@@ -109,12 +109,12 @@ def inspect_what(request)
     { processed: stats.processed, failed: stats.failed, schedule: stats.scheduled_size,
       retry: stats.retry_size, dead: stats.dead_size }
   when "processes"
-    found = Sidekiq::ProcessSet.new.map do |process|
+    processes = Sidekiq::ProcessSet.new.map do |process|
       concurrency, busy = %w[concurrency busy].map { |name| process[name] }
       { identity: process.identity, concurrency: (concurrency if concurrency.is_a?(Integer)),
         busy: (busy if busy.is_a?(Integer)), quiet: process.stopping? }
     end
-    { processes: found.sort_by { |process| process[:identity] } }
+    { processes: processes.sort_by { |process| process[:identity] } }
   when "work" then { work: works }
   end
 end
@@ -122,7 +122,7 @@ end
 def act(request)
   action = request["action"]
   if request.key?("identity")
-    process = Sidekiq::ProcessSet.new.find { |each| each.identity == request["identity"] }
+    process = Sidekiq::ProcessSet.new.find { |entry| entry.identity == request["identity"] }
     process.public_send({ "quiet" => :quiet!, "stop" => :stop!, "dump" => :dump_threads }[action])
   elsif request.key?("jid")
     Sidekiq::Client.new.cancel!(request["jid"])
@@ -139,7 +139,7 @@ def act_on_jobs(request, action)
 
   member = request["member"]
   bytes = member.is_a?(Hash) ? member["base64"].unpack1("m0") : member.b
-  job = SEEN[[place, bytes]] || jobs.find { |each| each.value.b == bytes }
+  job = SEEN[[place, bytes]] || jobs.find { |entry| entry.value.b == bytes }
   SEEN.clear
   job&.public_send(action, *request.values_at("at").compact)
 end

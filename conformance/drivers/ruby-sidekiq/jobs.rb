@@ -5,7 +5,7 @@ require "json"
 require "socket"
 require "uri"
 
-# A client of the control Redis that is as small as can be: each generation brings another one.
+# A minimal client of the control Redis, because each generation of Sidekiq has another client.
 module Control
   URL = URI(ENV.fetch("JOBWIRE_CONTROL_URL"))
 
@@ -28,8 +28,8 @@ module Control
     "jw:#{ENV.fetch("JOBWIRE_RUN")}:#{name}"
   end
 
-  def self.report(what, jid, **more)
-    call("RPUSH", key("ev"), JSON.generate({ ev: what, jid: jid }.merge(more)))
+  def self.report(kind, jid, **members)
+    call("RPUSH", key("ev"), JSON.generate({ ev: kind, jid: jid }.merge(members)))
   end
 end
 
@@ -81,7 +81,7 @@ class JobwireGate
   end
 end
 
-if Sidekiq.const_defined?(:IterableJob) # from 7.3.0 on
+if Sidekiq.const_defined?(:IterableJob) # since 7.3.0
   class JobwireIterate
     include Sidekiq::IterableJob
     def build_enumerator(count, _gate, _seconds, cursor:)
@@ -96,13 +96,13 @@ if Sidekiq.const_defined?(:IterableJob) # from 7.3.0 on
   end
 end
 
-ENV["REDIS_URL"] = ENV.fetch("JOBWIRE_REDIS_URL") # marks have a connection of their own
+ENV["REDIS_URL"] = ENV.fetch("JOBWIRE_REDIS_URL") # for marks, which use another connection
 
 class JobwireMark
   include Sidekiq::Worker
   def perform(label)
     Control.report("begin", jid, args: [label])
-    require "sidekiq/deploy" # from 7.0 on
+    require "sidekiq/deploy" # since 7.0
     Sidekiq::Deploy.mark!(label)
     Control.report("end", jid, ok: true)
   end
@@ -129,19 +129,19 @@ end
 
 class JobwireDelay
   include Sidekiq::Worker
-  # The job itself is an argument of the hook in some releases only; the error always is.
+  # Only some releases pass the job to the hook, but all pass the error.
   sidekiq_retry_in do |_count, error|
-    case wish = JSON.parse(error.message).first
+    case decision = JSON.parse(error.message).first
     when "raise" then raise "a broken hook"
-    when String then wish.to_sym
-    else wish
+    when String then decision.to_sym
+    else decision
     end
   end
 
-  def perform(wish)
-    Control.report("begin", jid, args: [wish])
+  def perform(decision)
+    Control.report("begin", jid, args: [decision])
     Control.report("end", jid, ok: false)
-    raise JobwireError, JSON.generate([wish])
+    raise JobwireError, JSON.generate([decision])
   end
 end
 
@@ -159,7 +159,7 @@ class JobwireLast
   end
 end
 
-# Skips a job whose only argument says so.
+# Skips a job whose only argument is "skip".
 class Skip
   def call(_job, payload, _queue)
     yield unless payload["args"] == ["skip"]

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A Sidekiq process with the standard jobs. Weights and grace go the way that Sidekiq wants them;
-# its grace is whole seconds, at least one.
+# A Sidekiq process with the standard jobs. Weights and grace are passed in Sidekiq's form. Its grace
+# is a whole number of seconds, at least one.
 set -eu
 set -f
 grace=${JOBWIRE_GRACE%.*}

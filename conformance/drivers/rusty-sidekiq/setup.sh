@@ -1,5 +1,5 @@
 #!/bin/sh
-# Build the adapter of rusty-sidekiq, all versions being in Cargo.lock. Needs cargo, 1.80 or newer.
+# Build the adapter of rusty-sidekiq with the versions in Cargo.lock. Needs cargo 1.80 or newer.
 set -eu
 cd "$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)"
 . ../peer.sh

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Have redis-cli and jq: those on PATH, or Debian's packages (root).
+# Provide redis-cli and jq: from PATH, or from Debian's packages (as root).
 set -eu
 cd "$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)"
 . ../peer.sh

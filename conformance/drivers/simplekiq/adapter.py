@@ -1,4 +1,4 @@
-"""simplekiq under the conformance suite, as driver or as worker: the one that has to fail."""
+"""simplekiq as driver or as worker of the conformance suite, which it must fail."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from simplekiq import EventBuilder, KiqQueue, Worker
 
 
 def queue_named(name: str) -> KiqQueue:
-    """Return a queue of simplekiq's."""
-    where = urlsplit(os.environ["JOBWIRE_REDIS_URL"])
-    return KiqQueue(f"{where.hostname}:{where.port}", name, True)
+    """Return a queue object of simplekiq."""
+    address = urlsplit(os.environ["JOBWIRE_REDIS_URL"])
+    return KiqQueue(f"{address.hostname}:{address.port}", name, True)
 
 
 def push(request: dict[str, Any]) -> dict[str, Any]:
-    """Push what `request` says, as far as it can be said to simplekiq."""
+    """Push the job of a request, if simplekiq supports its options."""
     job = request["job"]
     if "at" in request or "in" in request or set(job) - {"class", "args", "queue", "retry"}:
         return {"unsupported": True}
@@ -33,37 +33,37 @@ def push(request: dict[str, Any]) -> dict[str, Any]:
         queue.enqueue(event)
     except redis.RedisError as error:
         return {"error": {"kind": "unknown", "message": str(error)}}
-    except Exception as error:  # noqa: BLE001  it raises just that for a name it does not like
+    except Exception as error:  # noqa: BLE001  simplekiq raises Exception for a wrong name
         return {"error": {"kind": "rejected", "message": str(error)}}
-    found = json.loads(event) if isinstance(event, str | bytes) else event
-    return {"ok": {"jid": found["jid"]}}
+    payload = json.loads(event) if isinstance(event, str | bytes) else event
+    return {"ok": {"jid": payload["jid"]}}
 
 
 def drive() -> None:
-    """Answer requests until `bye` or the end."""
+    """Answer requests until `bye` or the end of standard input."""
     for line in sys.stdin:
         request = json.loads(line)
         match request["op"]:
             case "hello":
                 release = version("simplekiq")
-                said: dict[str, Any] = {"ok": {"driver": 1, "version": release, "ops": ["push"]}}
+                result: dict[str, Any] = {"ok": {"driver": 1, "version": release, "ops": ["push"]}}
             case "push":
-                said = push(request)
+                result = push(request)
             case "bye":
-                said = {"ok": {}}
+                result = {"ok": {}}
             case _:
-                said = {"unsupported": True}
-        sys.stdout.write(json.dumps({"id": request["id"], **said}) + "\n")
+                result = {"unsupported": True}
+        sys.stdout.write(json.dumps({"id": request["id"], **result}) + "\n")
         sys.stdout.flush()
         if request["op"] == "bye":
             break
 
 
 class Standard(Worker):  # type: ignore[misc]
-    """The standard jobs, as far as a job here is told anything."""
+    """The standard jobs, as far as simplekiq passes their data."""
 
     def on_event(self, event_type: str, value: Any) -> None:
-        """Run one."""
+        """Run one job."""
         report("begin", value)
         fails = event_type in ("JobwireFail", "JobwireFlaky")
         report("end", value, ok=not fails)
@@ -71,15 +71,15 @@ class Standard(Worker):  # type: ignore[misc]
             raise RuntimeError(str(value))
 
 
-def report(what: str, args: Any, **more: Any) -> None:
-    """Tell the suite. The id of a job is not known to it."""
+def report(kind: str, args: Any, **members: Any) -> None:
+    """Report an event of a job to the suite. A job of simplekiq does not know its id."""
     control = redis.Redis.from_url(os.environ["JOBWIRE_CONTROL_URL"])
-    event = {"ev": what, "jid": None, "args": args, **more}
+    event = {"ev": kind, "jid": None, "args": args, **members}
     control.rpush(f"jw:{os.environ['JOBWIRE_RUN']}:ev", json.dumps(event))
 
 
 def work() -> None:
-    """Serve the first queue, since there is room for one."""
+    """Serve the first queue, because a worker of simplekiq serves only one."""
     name = os.environ["JOBWIRE_QUEUES"].split(",")[0].partition(":")[0]
     worker = Standard(queue_named(name), queue_named("failed"))
     while True:

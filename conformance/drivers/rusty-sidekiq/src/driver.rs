@@ -1,4 +1,4 @@
-//! The client, told by lines of JSON what to push.
+//! The driver: pushes the jobs of requests, which are lines of JSON.
 
 use std::io::{BufRead, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{json, Value};
 use sidekiq::{EnqueueOpts, RedisPool, UnitOfWork};
 
-/// What a caller cannot even write down in Rust counts as refused: class and queue are strings
-/// there. Options that it does not know are unsupported.
+/// Values that a caller cannot write in Rust count as refused: class and queue are strings. Unknown
+/// options are unsupported.
 fn options(job: &serde_json::Map<String, Value>) -> Result<(EnqueueOpts, String, Value), Value> {
-    let wrong = |name: &str| Err(refused("rejected", &format!("{name} is of another type")));
+    let wrong = |name: &str| Err(refused("rejected", &format!("{name} has a wrong type")));
     let mut options = sidekiq::opts();
     let mut class = None;
     let mut args = Value::Null;
@@ -37,7 +37,7 @@ fn refused(kind: &str, message: &str) -> Value {
     json!({"error": {"kind": kind, "message": message}})
 }
 
-/// Only delays can be scheduled, not times.
+/// Return the delay of a request, because the client schedules delays, not times.
 fn delay(request: &Value) -> Result<Option<Duration>, Value> {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -58,7 +58,7 @@ fn delay(request: &Value) -> Result<Option<Duration>, Value> {
     let seconds = value.as_f64().map(|seconds| (seconds - now).max(0.0));
     match seconds.map(Duration::try_from_secs_f64) {
         Some(Ok(delay)) => Ok(Some(delay)),
-        _ => Err(refused("rejected", "the time is none")),
+        _ => Err(refused("rejected", "the time must be a number in range")),
     }
 }
 
@@ -83,18 +83,18 @@ async fn push(redis: &RedisPool, request: &Value) -> Result<Value, Value> {
 pub async fn run(redis: RedisPool) {
     for line in std::io::stdin().lock().lines() {
         let line = line.expect("a line");
-        // 1e400 is no number for Rust; a caller could not even write it down.
+        // serde_json refuses 1e400, which a caller in Rust could not write either.
         let request: Value = serde_json::from_str(&line).unwrap_or_else(|error| {
             let id = line.trim_start_matches("{\"id\":").split(',').next();
             let id: u64 = id.and_then(|id| id.parse().ok()).expect("an id");
-            json!({"id": id, "op": "cannot be read", "why": error.to_string()})
+            json!({"id": id, "op": "cannot be read", "problem": error.to_string()})
         });
         let op = request["op"].as_str().unwrap_or_default().to_owned();
         let mut answer = match op.as_str() {
             "hello" => json!({"ok": {"driver": 1, "version": "0.14.0", "ops": ["push"]}}),
-            "push" => push(&redis, &request).await.unwrap_or_else(|said| said),
+            "push" => push(&redis, &request).await.unwrap_or_else(|refusal| refusal),
             "bye" => json!({"ok": {}}),
-            "cannot be read" => refused("rejected", request["why"].as_str().unwrap_or_default()),
+            "cannot be read" => refused("rejected", request["problem"].as_str().unwrap_or_default()),
             _ => json!({"unsupported": true}),
         };
         answer["id"] = request["id"].clone();

@@ -1,4 +1,4 @@
-//! The standard jobs, and what they report.
+//! The standard jobs and their reports.
 
 use async_trait::async_trait;
 use redis::aio::MultiplexedConnection;
@@ -6,7 +6,7 @@ use serde_json::{json, Value};
 use sidekiq::{Error, RedisPool, Result, Worker};
 
 tokio::task_local! {
-    /// A job is not told its id; the middleware is.
+    /// Id of the job. Only the middleware knows it, not the job.
     pub static JID: String;
 }
 
@@ -101,7 +101,7 @@ job!(JobwireFlaky, |this, args| {
     }
 });
 job!(JobwireGate, |this, args| {
-    // A connection of its own, that waits without end.
+    // A separate connection without a timeout.
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
     let client = &this.control.client;
     let mut connection = client

@@ -12,10 +12,10 @@ fn variable(name: &str) -> String {
 
 fn pool() -> RedisPool {
     let manager = RedisConnectionManager::new(variable("JOBWIRE_REDIS_URL")).expect("a URL");
-    // A server that cannot be talked to is the first push's affair, and soon.
-    let patience = std::time::Duration::from_secs(3);
+    // If the server cannot be reached, the first push fails after this time.
+    let timeout = std::time::Duration::from_secs(3);
     bb8::Pool::builder()
-        .connection_timeout(patience)
+        .connection_timeout(timeout)
         .build_unchecked(manager)
 }
 

@@ -28,7 +28,7 @@ impl ServerMiddleware for RememberJid {
     }
 }
 
-/// Names and whether there are weights. The weights themselves cannot be told to it.
+/// Return the names of the queues, and whether they have weights. The weights cannot be configured.
 fn queues() -> (Vec<String>, bool) {
     let mut weighted = false;
     let mut names = Vec::new();
