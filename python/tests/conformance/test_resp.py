@@ -134,5 +134,5 @@ def test_what_is_no_resp_is_refused(stream: bytes) -> None:
 
 @pytest.mark.parametrize("frame", [b"*1\r\n:1\r\n", b"*1\r\n*0\r\n"])
 def test_what_is_no_command_is_refused(frame: bytes) -> None:
-    with pytest.raises(ProtocolError, match="no command"):
+    with pytest.raises(ProtocolError, match="not a command"):
         resp.arguments(frame)

@@ -95,7 +95,7 @@ def test_what_is_no_job_is_buried_and_blocks_nobody(
     assert sorted(text for text, _ in found) == sorted(bad)
     assert all(time.time() - 60 < score <= time.time() for _, score in found)
     assert client.zcard("schedule") == 0
-    assert len([r for r in caplog.records if "buried" in r.getMessage()]) == len(bad)
+    assert len([r for r in caplog.records if "moved to the dead set" in r.getMessage()]) == len(bad)
 
 
 def test_many_pollers_promote_each_job_once(server: Server) -> None:

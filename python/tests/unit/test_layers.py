@@ -44,7 +44,7 @@ CONFORMANCE = {
     "setup": "errors data config sandbox",
     "watch": "errors data wire judge sandbox",
     "interop": "errors compact data config wire sandbox",
-    "run": "errors data config wire cases judge sandbox",
+    "run": "errors compact data config wire cases judge sandbox",
     "model": "errors data config wire cases sandbox run",
     "mutation": "errors data config wire cases judge run",
     "reports": "errors compact data wire cases run mutation",
