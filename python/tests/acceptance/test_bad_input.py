@@ -104,13 +104,13 @@ WORKER: dict[str, tuple[int, list[str], list[str]]] = {
     "flag": (USAGE, ["jobs:app", "--bogus"], ["--bogus", "worker --help"]),
     "no app": (USAGE, [], ["MODULE:APP", "worker --help"]),
     "weight": (USAGE, ["jobs:app", "-q", "a,x"], ["'a,x'", "'x'", "NAME,WEIGHT"]),
-    "negative weight": (USAGE, ["jobs:app", "-q", "a,-1"], ["'a,-1'", "from 0"]),
+    "negative weight": (USAGE, ["jobs:app", "-q", "a,-1"], ["'a,-1'", "0 or more"]),
     "empty queue": (USAGE, ["jobs:app", "-q", ""], ["''", "NAME,WEIGHT"]),
     "blank queue": (USAGE, ["jobs:app", "-q", " a"], ["' a'", "NAME,WEIGHT"]),
     "queue twice": (USAGE, ["jobs:app", "-q", "a", "-q", "a,2"], ["'a'", "twice"]),
     "concurrency": (USAGE, ["jobs:app", "-c", "0"], ["0 is less than 1"]),
     "no number": (USAGE, ["jobs:app", "-c", "many"], ["-c", "'many'"]),
-    "timeout": (USAGE, ["jobs:app", "-t", "-1"], ["timeout", "-1", "from 0"]),
+    "timeout": (USAGE, ["jobs:app", "-t", "-1"], ["timeout", "-1", "0 or more"]),
     "timeout NaN": (USAGE, ["jobs:app", "-t", "nan"], ["timeout", "nan"]),
     "timeout for ever": (USAGE, ["jobs:app", "-t", "1e300"], ["timeout", "1e+300"]),
     "interval": (USAGE, ["jobs:app", "--poll-interval", "0"], ["poll_interval", "above 0"]),
@@ -158,7 +158,7 @@ ENQUEUE: dict[str, tuple[list[str], list[str]]] = {
     "lone surrogate": (["X", '"\\ud800"'], ["args[0]"]),
     "too deep": (["X", "[" * 99 + "]" * 99], ["args[0]", "100 levels"]),
     "class": ([""], ["class", "''", "HardJob"]),
-    "negative retry": (["X", "--retry", "-1"], ["retry", "-1", "from 0"]),
+    "negative retry": (["X", "--retry", "-1"], ["retry", "-1", "0 or more"]),
     "retry": (["X", "--retry", "often"], ["--retry", "'often'", "true, false or a number"]),
     "empty queue": (["X", "-q", ""], ["queue", "''"]),
     "naive": (["X", "--at", "2030-12-24T18:00"], ["2030-12-24T18:00", "time zone", "18:00Z"]),
@@ -301,7 +301,7 @@ def test_python_options(server: Server) -> None:
     job = app.job(name="X")(print)
     with pytest.raises(InvalidJob, match="time zone"):
         job.enqueue_at(datetime(2030, 1, 1))
-    with pytest.raises(InvalidJob, match=r"retry: -1 .* from 0"):
+    with pytest.raises(InvalidJob, match=r"retry: -1 .*0 or more"):
         job.options(retry=-1)
     with pytest.raises(InvalidJob, match="queue: ''"):
         job.options(queue="")

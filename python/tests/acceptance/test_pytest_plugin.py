@@ -191,7 +191,7 @@ def test_real(jobwire_worker):
     monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
     result = run(pytester)
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*processes of xdist would empty*"])
+    result.stdout.fnmatch_lines(["*would delete the data of the others*"])
 
 
 def test_without_an_embedded_server_it_says_what_to_do(

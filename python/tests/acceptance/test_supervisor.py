@@ -218,7 +218,7 @@ def test_tstp_quiets_all_and_the_dead_stay_dead(
     fleet.wait_logged("quiet: no more jobs are started", 2)
     client.push("Note", ["late"])
     os.kill(first, signal.SIGKILL)
-    fleet.wait_logged("it is not replaced")
+    fleet.wait_logged("not replaced, because all are quiet")
     fleet.send(signal.SIGTERM)
     assert fleet.wait() == 0
     assert len(fleet.booted()) == 2

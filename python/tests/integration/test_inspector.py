@@ -221,7 +221,7 @@ def test_finding(inspector: Any, client: Any) -> None:
     assert [each.score for each in inspector.fetch("retry", 2, 3)] == [2, 3]
     assert [each.jid for each in inspector.fetch("retry", 2, 3, jid="b")] == ["b"]
     assert inspector.fetch("retry", 4) == []
-    with pytest.raises(ConfigError, match="none of schedule, retry, dead, unreadable"):
+    with pytest.raises(ConfigError, match="is not one of schedule, retry, dead, unreadable"):
         inspector.find("retries", "b")
 
 
