@@ -409,10 +409,10 @@ def test_the_list_of_what_is_checked_names_the_rest() -> None:
         ("name = ", "conformance.toml"),
         ("", "section is missing"),
         ('[implementation]\nname = "x"\nclaims = ["client/cor"]', "did you mean 'client/core'"),
-        ('[implementation]\nname = "x"\nclaims = []', "at least one"),
+        ('[implementation]\nname = "x"\nclaims = []', "a list of texts that is not empty"),
         ('[implementation]\nname = "x"\nclaims = ["client/core"]', r"section \[driver\]"),
         ('[implementation]\nname = "x"\nclaims = ["worker/core"]', r"section \[worker\]"),
-        ('[implementation]\nname = "x"\nclaims = ["client/core"]\ngeneration = 6', "none of 7, 8"),
+        ('[implementation]\nname = "x"\nclaims = ["client/core"]\ngeneration = 6', "expected one of 7, 8"),
         (
             '[implementation]\nname = "x"\nclaims = ["client/core"]\n[driver]\ncomand = ["x"]',
             "command",
@@ -456,7 +456,7 @@ def test_the_old_name_of_the_settings_is_refused(tmp_path: Path) -> None:
     ("change", "says"),
     [
         ({"check": NOBODY, "list": "x", "len": 1}, f"SPEC.md has no requirement {NOBODY}"),
-        ({"check": "FETCH-1", "list": "x", "len": 1}, "none of them is a claim"),
+        ({"check": "FETCH-1", "list": "x", "len": 1}, "the case has none of these claims"),
         ({"chekc": "PUSH-1"}, "planted"),
         ({"check": "PUSH-1", "list": "x", "len": {"$": "rnage"}}, "planted"),
     ],

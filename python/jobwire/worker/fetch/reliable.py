@@ -311,6 +311,8 @@ class ReliableFetcher:
         send = self._redis.prepare(once(script))
 
         def noticed() -> None:
+            if self._stopping.is_set():
+                return  # a job that is pushed after `close` stays in its queue
             self._in_flight.add(PendingFetch(order, numbers, _now(_CLOCK), False, send()))
 
         changes = [self._keys.paused] if paused else ()

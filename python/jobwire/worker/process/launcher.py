@@ -209,10 +209,10 @@ class Launcher:
         if self._quiet.is_set():
             return
         self._quiet.set()
-        _log.info("quiet: no more jobs are started")
         self._poller.close(timeout=0)
         for capsule in self._capsules:
             capsule.quiet()
+        _log.info("quiet: no more jobs are started")  # now it is true
         self._fire("quiet")
 
     def stop(self) -> int:
