@@ -27,11 +27,11 @@ def bars(title: str, samples: Mapping[str, Sequence[float]]) -> str:
         middle = statistics.median(values)
         least, most = (LABEL + scale * end for end in (min(values), max(values)))
         color = "#2266aa" if index == 0 else "#999999"
-        parts += [
-            f'<text x="{LABEL - 8}" y="{top + 17}" text-anchor="end">{escape(name)}</text>',
+        parts.append(
+            f'<text x="{LABEL - 8}" y="{top + 17}" text-anchor="end">{escape(name)}</text>'
             f'<rect x="{LABEL}" y="{top + 4}" width="{scale * middle:.1f}" height="18" '
-            f'fill="{color}"/>',
-            f'<path d="M{least:.1f} {top + 13}H{most:.1f}" stroke="black" stroke-width="1.5"/>',
-            f'<text x="{max(most, LABEL) + 6:.1f}" y="{top + 17}">{middle:,.0f}</text>',
-        ]
+            f'fill="{color}"/>'
+            f'<path d="M{least:.1f} {top + 13}H{most:.1f}" stroke="black" stroke-width="1.5"/>'
+            f'<text x="{max(most, LABEL) + 6:.1f}" y="{top + 17}">{middle:,.0f}</text>'
+        )
     return "\n".join([*parts, "</svg>", ""])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,7 +65,8 @@ def change(
     added = {id_: message for id_, message in failures.items() if id_ not in known_ids}
     head, entries = _entries(path, known)
     kept = [deviation.id for deviation in known if deviation.id not in gone]
-    parts = [head or _HEADER, *(entries[id_] for id_ in kept)]
+    parts = [head or _HEADER]
+    parts += [_without(gone, ids, block, path) for ids, block in entries if {*ids} - {*gone}]
     parts += [
         _entry(id_, reason or f"TODO: write the reason. {message}")
         for id_, message in added.items()
@@ -98,24 +99,44 @@ def _failures(verdicts: Sequence[CaseVerdict], cases: Sequence[Case]) -> dict[st
     return messages
 
 
-def _entries(path: Path, known: Sequence[Deviation]) -> tuple[str, Mapping[str, str]]:
-    """Return the text before the entries, and the text of each entry by id, with comments."""
+def _entries(
+    path: Path, known: Sequence[Deviation]
+) -> tuple[str, Sequence[tuple[Sequence[str], str]]]:
+    """Return the text before the entries, and the ids and the text of each, with comments."""
     if not path.exists():
-        return "", {}
+        return "", []
     text = path.read_text("utf-8")
     starts = [match.start() for match in _ENTRY.finditer(text)]
     ends = [*starts[1:], len(text)] if starts else []
     blocks = [text[start:end] for start, end in zip(starts, ends, strict=True)]
     try:
-        ids = [tomllib.loads(block)["deviation"][0]["id"] for block in blocks]
+        ids = [_ids(block) for block in blocks]
     except (ValueError, KeyError, IndexError):
         ids = []
-    if ids != [deviation.id for deviation in known]:
+    if [id_ for of in ids for id_ in of] != [deviation.id for deviation in known]:
         raise Usage(
             f"{path}: begin each entry with a line [[deviation]]; in another form, the file cannot "
             "be changed without loss of your text"
         )
-    return text[: starts[0]] if starts else text, dict(zip(ids, blocks, strict=True))
+    return text[: starts[0]] if starts else text, list(zip(ids, blocks, strict=True))
+
+
+def _ids(block: str) -> list[str]:
+    found = tomllib.loads(block)["deviation"][0]["id"]
+    return found if isinstance(found, list) else [found]
+
+
+def _without(gone: Sequence[str], ids: Sequence[str], block: str, path: Path) -> str:
+    """Return the text of an entry without those of its ids that are gone."""
+    kept = [id_ for id_ in ids if id_ not in gone]
+    if kept == [*ids]:
+        return block
+    for id_ in ids:
+        if id_ in gone:
+            block = re.sub(rf"\s*([\"']){re.escape(id_)}\1[ \t]*,?", "", block, count=1)
+    if _ids(block) != kept:
+        raise Usage(f"{path}: write `id` first in each entry, as texts without escapes")
+    return block
 
 
 def _entry(id_: str, reason: str) -> str:

@@ -87,15 +87,19 @@ def load_deviations(path: Path) -> list[Deviation]:
                 f"{place}: unknown key {', '.join(sorted(unknown))}; "
                 "expected id, reason, issue, expect"
             )
-        for name in ("id", "reason"):
-            if not isinstance(entry.get(name), str) or not entry[name].strip():
-                raise Usage(f"{place}: {name} is missing; expected a text that is not empty")
+        ids = entry.pop("id", None)
+        ids = ids if isinstance(ids, list) else [ids]
+        if not ids or not all(isinstance(id_, str) and id_.strip() for id_ in ids):
+            raise Usage(f"{place}: id is missing; expected a text that is not empty, or a list")
+        if not isinstance(entry.get("reason"), str) or not entry["reason"].strip():
+            raise Usage(f"{place}: reason is missing; expected a text that is not empty")
         for name in ("issue", "expect"):
             if not isinstance(entry.get(name, ""), str):
                 raise Usage(f"{place}: {name}: {entry[name]!r}; expected a text")
-        if any(deviation.id == entry["id"] for deviation in deviations):
-            raise Usage(f"{place}: {entry['id']} occurs twice; remove one entry")
-        deviations.append(Deviation(**entry))
+        for id_ in ids:
+            if any(deviation.id == id_ for deviation in deviations):
+                raise Usage(f"{place}: {id_} occurs twice; remove one of them")
+            deviations.append(Deviation(id_, **entry))
     return deviations
 
 

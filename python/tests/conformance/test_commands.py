@@ -254,7 +254,10 @@ def test_what_people_wrote_stays_and_what_passes_goes(tmp_path: Path) -> None:
     mine = '# about us\n\n[[deviation]]\nid = "PAY-3" # levels\nreason = "not counted"\n'
     stale = '[[deviation]]\nid = "bulk-many#BULK-2"\nreason = "no more"\n'
     unknown = '[[deviation]]\nid = "gone#PUSH-1"\nreason = "?"\n'
-    text = f"{mine}\n{stale}\n{unknown}"
+    several = (
+        '[[deviation]]\nid = [ # two\n  "PAY-4",\n  "gone#PUSH-3",\n]\nreason = "no \'PAY-4\'"\n'
+    )
+    text = f"{mine}\n{stale}\n{unknown}\n{several}"
     path.write_text(text)
     said = run("baseline", directory, "client/bulk", "--dry-run", env=environment())
     assert (said.status, path.read_text()) == (0, text), said.err
@@ -262,8 +265,8 @@ def test_what_people_wrote_stays_and_what_passes_goes(tmp_path: Path) -> None:
     assert said.status == 0, said.err
     assert "- bulk-many#BULK-2" in said.out
     assert "- gone#PUSH-1" in said.out
-    assert "1 kept" in said.out
-    assert path.read_text() == mine
+    assert "2 kept" in said.out
+    assert path.read_text() == mine + "\n" + several.replace('\n  "gone#PUSH-3",', "")
 
 
 def test_without_a_whole_run_no_baseline_is_written(tmp_path: Path) -> None:
