@@ -12,7 +12,9 @@ import click
 
 __all__ = [
     "config_option",
+    "directory_option",
     "end_at_term",
+    "file_option",
     "generation_option",
     "patience_option",
     "redis_option",
@@ -35,13 +37,6 @@ config_option = click.option(
 generation_option = click.option(
     "--generation", type=click.Choice(["7", "8"]), help="Generation, in place of the file's."
 )
-patience_option = click.option(
-    "--patience",
-    default=20.0,
-    type=click.FloatRange(0.1, 3600),
-    metavar="SECONDS",
-    help="Longest wait for an expected event. [default: 20]",
-)
 redis_option = click.option(
     "--redis",
     metavar="URL",
@@ -50,6 +45,35 @@ redis_option = click.option(
 server_option = click.option(
     "--server", metavar="PROGRAM", help="Path of the redis-server or valkey-server to start."
 )
+
+
+def patience_option(seconds: float = 20) -> Callable[[_Command], _Command]:
+    """Return the option for the longest wait.
+
+    Args:
+        seconds: The default.
+    """
+    return click.option(
+        "--patience",
+        default=float(seconds),
+        type=click.FloatRange(0.1, 3600),
+        metavar="SECONDS",
+        help=f"Longest wait for an expected event. [default: {seconds:g}]",
+    )
+
+
+def file_option(*names: str, help: str) -> Callable[[_Command], _Command]:
+    """Return an option for a file to write."""
+    to = click.Path(path_type=Path, dir_okay=False, writable=True)
+    return click.option(*names, type=to, metavar="FILE", help=help)
+
+
+def directory_option(
+    name: str, help: str, default: str | None = None
+) -> Callable[[_Command], _Command]:
+    """Return an option for a directory to write to."""
+    to = click.Path(path_type=Path, file_okay=False)
+    return click.option(name, type=to, default=default, metavar="DIR", help=help)
 
 
 def sandboxes_option(items: str) -> Callable[[_Command], _Command]:

@@ -28,7 +28,7 @@ __all__ = ["baseline"]
 @sandboxes_option("cases")
 @click.option("--reason", metavar="TEXT", help="The reason to write into all new entries.")
 @click.option("--dry-run", is_flag=True, help="Print the changes and write nothing.")
-@patience_option
+@patience_option()
 @server_option
 @redis_option
 def baseline(

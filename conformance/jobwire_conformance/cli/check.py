@@ -12,6 +12,7 @@ import click
 
 from jobwire_conformance.cli._options import (
     config_option,
+    directory_option,
     end_at_term,
     generation_option,
     patience_option,
@@ -47,22 +48,15 @@ __all__ = ["check"]
     type=click.IntRange(0, 2**31 - 1),
     help="Seed of the order of the cases. [default: random, and printed at the end]",
 )
-@patience_option
+@patience_option()
 @server_option
 @redis_option
 @click.option("--mutant", metavar="NAME", help="Plant this mistake into every process.")
-@click.option(
+@directory_option(
     "--report",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Write results.json, trace.jsonl, report.html, junit.xml and the other reports to DIR.",
+    "Write results.json, trace.jsonl, report.html, junit.xml and the other reports to DIR.",
 )
-@click.option(
-    "--store",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Write a summary for a matrix to DIR/IMPLEMENTATION/VERSION.json.",
-)
+@directory_option("--store", "Write a summary for a matrix to DIR/IMPLEMENTATION/VERSION.json.")
 @click.option(
     "--variant", default="", metavar="TEXT", help="Name of the setup, if there are several."
 )

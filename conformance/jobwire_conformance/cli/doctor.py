@@ -10,7 +10,12 @@ from pathlib import Path
 
 import click
 
-from jobwire_conformance.cli._options import config_option, end_at_term, server_option
+from jobwire_conformance.cli._options import (
+    config_option,
+    end_at_term,
+    patience_option,
+    server_option,
+)
 from jobwire_conformance.errors import AdapterFault
 
 __all__ = ["doctor"]
@@ -21,13 +26,7 @@ _MARKS = {"ok": "ok  ", "note": "note", "bad": "BAD ", "left out": "-   "}
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
 @config_option
-@click.option(
-    "--patience",
-    default=10.0,
-    type=click.FloatRange(0.1, 3600),
-    metavar="SECONDS",
-    help="Longest wait for an expected event. [default: 10]",
-)
+@patience_option(10)
 @server_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(

@@ -13,8 +13,10 @@ import click
 
 from jobwire_conformance.cli._options import (
     config_option,
+    directory_option,
     end_at_term,
     generation_option,
+    patience_option,
     server_option,
 )
 
@@ -56,13 +58,7 @@ _SHOWN = 20  # differences
     metavar="N",
     help="Largest number of examples to play to shrink a failing one. [default: 50]",
 )
-@click.option(
-    "--patience",
-    default=10.0,
-    type=click.FloatRange(0.1, 3600),
-    metavar="SECONDS",
-    help="Longest wait for an expected event. [default: 10]",
-)
+@patience_option(10)
 @click.option(
     "--differential",
     type=click.Path(path_type=Path),
@@ -71,13 +67,7 @@ _SHOWN = 20  # differences
 )
 @server_option
 @click.option("--mutant", metavar="NAME", help="Plant this mistake into every process.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=".",
-    metavar="DIR",
-    help="Directory for found-*.json. [default: the current one]",
-)
+@directory_option("--out", "Directory for found-*.json. [default: the current one]", default=".")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def explore(
     arguments: tuple[str, ...],

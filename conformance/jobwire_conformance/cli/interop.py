@@ -8,6 +8,7 @@ import click
 
 from jobwire_conformance.cli._options import (
     end_at_term,
+    file_option,
     patience_option,
     sandboxes_option,
     server_option,
@@ -25,23 +26,14 @@ __all__ = ["interop"]
     metavar="NAME",
     help="Test only pairs with this implementation; may be repeated.",
 )
-@click.option(
-    "--keep",
-    type=click.Path(path_type=Path, dir_okay=False, writable=True),
-    metavar="FILE",
-    help="Store the results in FILE; its results of pairs that are not tested now stay.",
+@file_option(
+    "--keep", help="Store the results in FILE; its results of pairs that are not tested now stay."
 )
 @sandboxes_option("pairs")
-@patience_option
+@patience_option()
 @server_option
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
-@click.option(
-    "--markdown",
-    "page",
-    type=click.Path(path_type=Path, dir_okay=False, writable=True),
-    metavar="FILE",
-    help="Write the results as Markdown to FILE.",
-)
+@file_option("--markdown", "page", help="Write the results as Markdown to FILE.")
 def interop(
     files: tuple[Path, ...],
     only: tuple[str, ...],

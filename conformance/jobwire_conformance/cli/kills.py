@@ -13,6 +13,7 @@ import click
 from jobwire_conformance.cli._options import (
     config_option,
     end_at_term,
+    file_option,
     patience_option,
     sandboxes_option,
     server_option,
@@ -34,21 +35,11 @@ __all__ = ["kills"]
     "--all", "everything", is_flag=True, help="Run every case of a mutant's requirements. Slow."
 )
 @sandboxes_option("mutants")
-@patience_option
+@patience_option()
 @server_option
 @click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
-@click.option(
-    "--store",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the table as JSON to FILE, for trace --strict.",
-)
-@click.option(
-    "--page",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the table as Markdown to FILE.",
-)
+@file_option("--store", help="Write the table as JSON to FILE, for trace --strict.")
+@file_option("--page", help="Write the table as Markdown to FILE.")
 def kills(
     config_path: Path,
     names: tuple[str, ...],

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from jobwire_conformance.cli._options import directory_option
+
 __all__ = ["matrix"]
 
 
@@ -13,12 +15,7 @@ __all__ = ["matrix"]
 @click.argument(
     "files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE..."
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Write matrix.md, matrix.html and loss-maps.md to DIR.",
-)
+@directory_option("--out", "Write matrix.md, matrix.html and loss-maps.md to DIR.")
 def matrix(files: tuple[Path, ...], out: Path | None) -> int:
     """Show the results of several implementations as one table: requirement by implementation.
 

@@ -32,7 +32,7 @@ __all__ = ["replay"]
     metavar="N",
     help="Number of runs. [default: 1]",
 )
-@patience_option
+@patience_option()
 @server_option
 @redis_option
 def replay(
