@@ -11,6 +11,7 @@ from typing import Protocol
 import pytest
 
 from harness.servers import Reaper, Server, redis_program, valkey_program, wait_until
+from jobwire.connection.sync import SyncRedis
 from tests import connections, profiles
 
 profiles.register()
@@ -84,3 +85,11 @@ def any_server(request: pytest.FixtureRequest, server_factory: ServerFactory) ->
     if program is None:
         pytest.skip("no redis-server on PATH")
     return server_factory(program=program)
+
+
+@pytest.fixture
+def shell(server: Server) -> Iterator[SyncRedis]:
+    """Yield a connection of jobwire to the server."""
+    made = SyncRedis(server.url)
+    yield made
+    made.close()

@@ -8,11 +8,14 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["DRIVERS", "GOOD", "ROOT", "WORKERS", "Marked", "Said", "adapter", "run"]
+from jobwire_conformance.cases.case import Case
+from jobwire_conformance.run.verdicts import CaseVerdict
+
+__all__ = ["DRIVERS", "GOOD", "ROOT", "WORKERS", "Marked", "Quiet", "Said", "adapter", "run"]
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "conformance" / "drivers" / "python"
@@ -25,6 +28,16 @@ class Said:
     status: int
     out: str
     err: str
+
+
+class Quiet:
+    """Watches, and says nothing."""
+
+    def waiting(self, case: Case, what: str) -> None:
+        pass
+
+    def finished(self, case: Case, verdicts: Sequence[CaseVerdict], seconds: float) -> None:
+        pass
 
 
 def start(

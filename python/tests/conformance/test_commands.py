@@ -205,7 +205,7 @@ def test_what_came_later_does_not_count(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(data, "sets_directory", lambda: tmp_path)
     from jobwire_conformance import config
     from jobwire_conformance.run import run
-    from tests.conformance.test_suite import Quiet
+    from tests.conformance.suite import Quiet
 
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
     settings = config.load(adapter(tmp_path, GOOD, claims=("client/core",)))

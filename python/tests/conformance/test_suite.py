@@ -23,8 +23,8 @@ from jobwire_conformance.config import Config
 from jobwire_conformance.errors import SuiteFault, Usage
 from jobwire_conformance.mutation import mutants
 from jobwire_conformance.run import run
-from jobwire_conformance.run.verdicts import CaseVerdict, Deviation
-from tests.conformance.suite import adapter
+from jobwire_conformance.run.verdicts import Deviation
+from tests.conformance.suite import Quiet, adapter
 
 ROOT = Path(__file__).resolve().parents[3]
 PERL = ROOT / "conformance" / "drivers" / "perl"
@@ -32,16 +32,6 @@ REFERENCE = ROOT / "conformance" / "drivers" / "python"
 CLIENT = ["client/core", "client/bulk", "client/scheduled", "client/faults"]
 
 NOBODY = "-".join(("PUSH", "999"))  # in two parts: it is no id that the specification has
-
-
-class Quiet:
-    """Watches, and says nothing."""
-
-    def waiting(self, case: Case, what: str) -> None:
-        pass
-
-    def finished(self, case: Case, verdicts: Sequence[CaseVerdict], seconds: float) -> None:
-        pass
 
 
 @pytest.fixture(autouse=True)

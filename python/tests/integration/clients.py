@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from harness.servers import Server, redis_program, valkey_program
 from jobwire import AsyncClient, Client
-from jobwire.protocol.wire import Op
+from jobwire.protocol.wire import Op, command
 
 T = TypeVar("T")
 # Where the skip of `any_server` would only be repeated by every test.
@@ -113,6 +113,12 @@ def connecting(kind: Kind) -> Iterator[Connect]:
     finally:
         for pusher in made:
             pusher.close()
+
+
+def echo(text: str) -> Op[bytes]:
+    """Return the text as the server repeats it."""
+    reply: bytes = yield command("ECHO", text)
+    return reply
 
 
 @dataclass(frozen=True, slots=True)

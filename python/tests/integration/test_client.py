@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,12 +22,6 @@ from jobwire.protocol.normalize import JobFields
 from jobwire.protocol.wire import Op, command
 from tests.conftest import ServerFactory
 from tests.integration.clients import KINDS, Connect, connecting, everything, listening
-
-
-@pytest.fixture(params=KINDS)
-def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
-    with connecting(request.param) as make:
-        yield make
 
 
 def fixture(version: str, name: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -32,20 +32,9 @@ from jobwire.protocol.normalize import JobFields
 from jobwire.protocol.reliable import fetch
 from jobwire.protocol.wire import Batch, Op, command
 from tests.conftest import ServerFactory
-from tests.integration.clients import KINDS, Connect, connecting, everything, listening
+from tests.integration.clients import Connect, echo, everything, listening
 
 JID = "9f2c1b7a4d3e5f60718293a4"
-
-
-@pytest.fixture(params=KINDS)
-def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
-    with connecting(request.param) as make:
-        yield make
-
-
-def echo(text: str) -> Op[bytes]:
-    reply: bytes = yield command("ECHO", text)
-    return reply
 
 
 def jids(server: Server, queue: str = "default") -> list[str]:

@@ -28,19 +28,8 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.reliable import script_fetch
 from jobwire.protocol.wire import Batch, Op, command, once
 from tests.conftest import ServerFactory
-from tests.integration.clients import KINDS, Connect, connecting
+from tests.integration.clients import Connect, echo
 from tests.workers import running
-
-
-@pytest.fixture(params=KINDS)
-def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
-    with connecting(request.param) as make:
-        yield make
-
-
-def echo(text: str) -> Op[bytes]:
-    reply: bytes = yield command("ECHO", text)
-    return reply
 
 
 def names(server: Server) -> Counter[str]:

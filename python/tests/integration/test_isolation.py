@@ -23,6 +23,7 @@ from jobwire.protocol.payload import decode, encode
 from jobwire.worker.execute.failure import describe
 from jobwire.worker.execute.isolation import Isolation
 from tests.apps.isolated import app
+from tests.fleet import gone
 from tests.workers import environment
 
 
@@ -47,15 +48,6 @@ def _plain(value: object) -> object:
 
 def lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
-
-
-def gone(pid: int) -> bool:
-    """Whether a process has ended, all its threads too; nobody need have waited for it yet."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        return state == "Z" and len(os.listdir(f"/proc/{pid}/task")) == 1
-    except (FileNotFoundError, ProcessLookupError):
-        return True
 
 
 class Background:

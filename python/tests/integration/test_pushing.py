@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
@@ -18,13 +17,6 @@ from jobwire.protocol.pushing import detect_generation, push, push_bulk
 from tests.integration.clients import everything, listening
 
 KEYS = Keys("n:")
-
-
-@pytest.fixture
-def shell(server: Server) -> Iterator[SyncRedis]:
-    made = SyncRedis(server.url)
-    yield made
-    made.close()
 
 
 def ready(

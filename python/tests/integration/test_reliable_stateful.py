@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -267,13 +265,6 @@ class Fleet(RuleBasedStateMachine):
     def texts(self, key: str) -> list[bytes]:
         texts: list[bytes] = self.client.lrange(key, 0, -1)
         return texts
-
-
-@pytest.fixture
-def shell(server: Server) -> Iterator[SyncRedis]:
-    made = SyncRedis(server.url)
-    yield made
-    made.close()
 
 
 def test_no_job_is_lost_whatever_happens(server: Server, shell: SyncRedis) -> None:

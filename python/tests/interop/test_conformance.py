@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +14,8 @@ from harness.chroots import CHROOTS
 from harness.servers import valkey_program
 from jobwire_conformance import config
 from jobwire_conformance.cases import case as cases
-from jobwire_conformance.cases.case import Case
 from jobwire_conformance.run import run
-from jobwire_conformance.run.verdicts import CaseVerdict
+from tests.conformance.suite import Quiet
 
 pytestmark = pytest.mark.interop
 
@@ -35,16 +33,6 @@ exec chroot "$root" /usr/bin/env -i -C /srv PATH=/usr/bin:/bin HOME=/root LANG=C
 # What a release does not have at all: iterable jobs came with 7.3, cancelling with 7.3.3, metrics
 # with 7.0.
 WITHOUT = {"6.4.1": {"worker/iteration", "worker/metrics", "cancel"}, "7.3.2": {"cancel"}}
-
-
-class Quiet:
-    """Watches, and says nothing."""
-
-    def waiting(self, case: Case, what: str) -> None:
-        pass
-
-    def finished(self, case: Case, verdicts: Sequence[CaseVerdict], seconds: float) -> None:
-        pass
 
 
 def known(version: str) -> set[str]:

@@ -35,13 +35,6 @@ def _new_enough(sidekiq: RealSidekiq) -> None:
         pytest.skip("6.4 has no iterable jobs")
 
 
-@pytest.fixture
-def shell(server: Server) -> Iterator[SyncRedis]:
-    made = SyncRedis(server.url)
-    yield made
-    made.close()
-
-
 def items(client: redis.Redis, jid: str) -> list[int]:
     return [int(item) for item in cast("Any", client.lrange(f"app:items:{jid}", 0, -1))]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -48,13 +47,6 @@ def generation(sidekiq: RealSidekiq) -> Generation:
     if sidekiq.generation == 6:
         pytest.skip("6.4 has no metrics")
     return 7 if sidekiq.generation == 7 else 8
-
-
-@pytest.fixture
-def shell(server: Server) -> Iterator[SyncRedis]:
-    made = SyncRedis(server.url)
-    yield made
-    made.close()
 
 
 def minutes() -> list[float]:

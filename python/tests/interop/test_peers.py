@@ -14,7 +14,7 @@ from jobwire_conformance import config
 from jobwire_conformance.cases import case as cases
 from jobwire_conformance.interop import run as pairs
 from jobwire_conformance.run import run, verdicts
-from tests.interop.test_conformance import Quiet
+from tests.conformance.suite import Quiet
 
 pytestmark = pytest.mark.interop
 
