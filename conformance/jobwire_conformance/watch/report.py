@@ -45,7 +45,7 @@ def print_report(judge: Judge, console: Console) -> None:
         console.print(_table(judge))
     unseen = [rule for rule in VISIBLE if rule not in ledger.tallies]
     if unseen and ledger.tallies:
-        console.print(f"[dim]not examined: {' '.join(unseen)}[/]", soft_wrap=True)
+        console.print(f"[dim]never seen: {' '.join(unseen)}[/]", soft_wrap=True)
     if ledger.sidekiq:
         names = ", ".join(map(str, sorted(ledger.sidekiq)))
         console.print(f"[dim]recognised releases of Sidekiq: {names}[/]")

@@ -131,21 +131,21 @@ DRIVERS = {
         _LOOP + "    held = open(os.dup(1), 'w'); held.write('{}\\n'); time.sleep(600)\n",
         "no answer to 'push' within",
     ),
-    "wrong id": (_LOOP + "    say(id + 1, unsupported=True)\n", "was answered with the id"),
+    "wrong id": (_LOOP + "    say(id + 1, unsupported=True)\n", "has the id"),
     "answers out of order": (
         _LOOP + "    say(id - 1, unsupported=True); say(id, unsupported=True)\n",
         "at fault: ",
     ),
     "two answers": (
         _LOOP + '    os.write(1, b\'{"id":2,"unsupported":true}\\nmore\\n\')\n',
-        "something follows the answer",
+        "more output follows the answer",
     ),
     "dies at once": ("raise SystemExit(7)", "exit status 7"),
     "dies later": (_LOOP + "    raise SystemExit(9)\n", "exit status 9"),
     "dies by a signal": (_LOOP + "    os.kill(os.getpid(), 9)\n", "exit status -9"),
     "closes its output": (
         _LOOP + "    os.close(1); time.sleep(600)\n",
-        "exit status unknown, it only closed a pipe",
+        "exit status unknown; it only closed a pipe",
     ),
     "floods standard output": ("while True: print('x' * 65536, end='')", "without an end of line"),
     "floods standard error and hangs": (
@@ -169,11 +169,11 @@ def fetch():
             time.sleep(600)
 """
 WORKERS = {
-    "never fetches": ("import time; time.sleep(600)", "fetched nothing from"),
-    "dies at once": ("raise SystemExit(5)", "exit status 5 before it fetched"),
+    "never fetches": ("import time; time.sleep(600)", "did not fetch from"),
+    "dies at once": ("raise SystemExit(5)", "exit status 5 before its first fetch"),
     "another queue": (
         _WORKER.replace("queue:%b", "queue:x%b") + "fetch()",
-        "fetched nothing from",
+        "did not fetch from",
     ),
 }
 IGNORES_TERM = _WORKER + "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nfetch()"

@@ -69,7 +69,7 @@ def test_a_driver_that_breaks_the_rules(how: str, marked: Marked, tmp_path: Path
     said = run("check", path, "--case", "push-plain", env=marked.environment)
     assert said.status == 3, said.err
     assert "the driver of the implementation is at fault: " in said.err
-    assert "What to do: " in said.err
+    assert "Remedy: " in said.err
     assert says in said.err
     assert len(said.err) < 20_000
 
@@ -82,7 +82,7 @@ def test_a_worker_that_breaks_the_rules(how: str, marked: Marked, tmp_path: Path
     said = run("check", path, "--case", "exec-order", env=marked.environment)
     assert said.status == 3, said.err
     assert "the worker of the implementation is at fault: " in said.err
-    assert "What to do: " in said.err
+    assert "Remedy: " in said.err
     assert says in said.err
 
 
@@ -168,13 +168,13 @@ def test_a_fault_in_one_case_ends_that_case_only(
     assert {check["status"] for check in others} == {"pass"}
     [error] = results["errors"]
     assert (error["status"], error["case"]) == (3, "push-plain")
-    assert "What to do: " in error["message"]
+    assert "Remedy: " in error["message"]
     assert (results["status"], results["implementation"]["version"]) == (3, version("jobwire"))
     assert results["claims"]["client/core"]["met"] is False
-    assert "Case push-plain ended by the adapter: the driver" in (there / "summary.md").read_text()
+    assert "An adapter fault ended case push-plain: the driver" in (there / "summary.md").read_text()
     page = (there / "report.html").read_text()
-    assert "The adapter ended case push-plain" in page
-    assert "did not come to its end" not in page
+    assert "An adapter fault ended case push-plain" in page
+    assert "An error ended the run" not in page
     suite = ElementTree.parse(there / "junit.xml").getroot()
     tests = [test for test in suite if test.find("error") is not None]
     assert [test.get("name") for test in tests] == ["push-plain"]
@@ -208,7 +208,7 @@ def test_a_driver_that_always_dies_ends_the_run_after_three_cases(tmp_path: Path
     assert len({*names}) == 3
     assert {check["case"] for check in results["checks"]} == {*names}
     assert "case" not in stopped
-    assert f"3 cases in a row ended by the adapter: {', '.join(names)}; " in stopped["message"]
+    assert f"adapter faults ended 3 consecutive cases: {', '.join(names)}; " in stopped["message"]
     assert stopped["message"] in said.err
     # The same in each of them is said once.
     assert said.err.count("exit status 9") == 1
@@ -266,7 +266,7 @@ def test_a_driver_that_only_talks_too_much_on_standard_error(tmp_path: Path) -> 
     path = adapter(tmp_path, threaded + GOOD)
     said = run("check", path, "--case", "push-plain")
     assert said.status == 1, said.err
-    assert "could not be tried: push was answered with 'unsupported'" in said.err
+    assert "blocked by an earlier failure: the answer to push was 'unsupported'" in said.err
 
 
 @needs_proc
@@ -286,7 +286,7 @@ def test_what_a_worker_forks_ends_too(command: str, marked: Marked, tmp_path: Pa
     more = ["--case", "stop-idle"] if command == "check" else []
     said = run(command, path, "--patience", "2", *more, env=marked.environment)
     # `doctor` says so; for `check` it is no rule of the protocol.
-    assert ("still there after its end" in said.out) == (command == "doctor")
+    assert ("still running after its end" in said.out) == (command == "doctor")
     assert said.status == (3 if command == "doctor" else 1), said.err
 
 
@@ -314,7 +314,7 @@ def test_a_server_that_is_not_there() -> None:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     said = run("check", REFERENCE, "--case", "push-plain", "--redis", f"redis://127.0.0.1:{port}")
-    assert (said.status, f"cannot be reached at 127.0.0.1:{port}" in said.err) == (4, True)
+    assert (said.status, f"at 127.0.0.1:{port}: " in said.err) == (4, True)
 
 
 @contextmanager
@@ -432,7 +432,7 @@ def planted(directory: Path, **changes: object) -> Path:
     [
         ({"stepps": []}, "stepps"),
         ({"steps": [{"chekc": "PUSH-1"}]}, "steps/0"),
-        ({"case": "other"}, "has to be named other.json"),
+        ({"case": "other"}, "must be in other.json"),
         ({"claims": ["worker/core"]}, "none of them is a claim"),
     ],
 )
@@ -449,7 +449,7 @@ def test_a_case_that_is_no_json_or_not_there(tmp_path: Path) -> None:
     path.write_text("{")
     assert run("replay", path).status == 64
     said = run("replay", "push-haed")
-    assert (said.status, "there is no case 'push-haed'" in said.err) == (64, True)
+    assert (said.status, "unknown case 'push-haed'" in said.err) == (64, True)
 
 
 NOBODY = "-".join(("PUSH", "999"))  # in two parts: it is no id that the specification has
@@ -458,14 +458,14 @@ NOBODY = "-".join(("PUSH", "999"))  # in two parts: it is no id that the specifi
 @pytest.mark.parametrize(
     ("text", "status", "says"),
     [
-        (f'[[deviation]]\nid = "{NOBODY}"\nreason = "x"', 2, "SPEC.md has no such requirement"),
+        (f'[[deviation]]\nid = "{NOBODY}"\nreason = "x"', 2, "SPEC.md has no requirement"),
         ('[[deviation]]\nid = "PUSH-*"\nreason = "x"', 2, "without wildcards"),
         ('[[deviation]]\nid = "push-haed#PUSH-1"\nreason = "x"', 2, "push-head does"),
         ('[[deviation]]\nid = "push-head#PUSH-1"\nreason = "x"', 2, "stale: push-head#PUSH-1"),
         ('[[deviation]]\nid = "PAY-3"\nreason = "TODO: later"', 2, "still TODO"),
         ('[[deviation]]\nid = "PUSH-1"', 64, "it needs 'reason'"),
         ('[[deviation]]\nid = "PUSH-1"\nreason = " "', 64, "it needs 'reason'"),
-        ('[[deviation]]\nid = "PUSH-1"\nreason = "x"\nexpect = 3', 64, "is no text"),
+        ('[[deviation]]\nid = "PUSH-1"\nreason = "x"\nexpect = 3', 64, "expected a text"),
         ('[[deviation]]\nid = "PUSH-1"\nreason = "x"\nreasn = "x"', 64, "nobody reads reasn"),
         ('[[deviations]]\nid = "PUSH-1"\nreason = "x"', 64, "deviations"),
         ('[deviation]\nid = "PUSH-1"\nreason = "x"', 64, "[[deviation]]"),

@@ -96,7 +96,7 @@ def test_every_requirement_and_every_case_can_be_explained() -> None:
 def test_a_case_is_explained() -> None:
     said = run("explain", "reliable-crash")
     assert said.status == 0
-    assert "once for each effect of w1" in said.out
+    assert "one run for each effect of w1" in said.out
     assert "jobwire conform replay reliable-crash" in said.out
 
 
@@ -233,10 +233,10 @@ def test_a_baseline_makes_the_next_failure_news(tmp_path: Path) -> None:
     assert said.status == 0, said.err
     entries = tomllib.loads(path.read_text())["deviation"]
     assert {"BULK-1", "BULK-2"} <= {each["id"] for each in entries}
-    assert all(each["reason"].startswith("TODO: say why. ") for each in entries)
+    assert all(each["reason"].startswith("TODO: write the reason. ") for each in entries)
     said = run("check", settings, "--summary")
-    assert (said.status, "still TODO are the reasons of" in said.err) == (2, True)
-    path.write_text(path.read_text().replace("TODO: say why.", "There is none:"))
+    assert (said.status, "are still TODO" in said.err) == (2, True)
+    path.write_text(path.read_text().replace("TODO: write the reason.", "There is none:"))
     assert run("check", settings, "--summary").status == 0
     before = path.read_text()
     said = run("baseline", settings)
@@ -274,7 +274,7 @@ def test_without_a_whole_run_no_baseline_is_written(tmp_path: Path) -> None:
     (tmp_path / "jobwire.deviations.toml").write_text('deviation = [{id = "PUSH-1", reason="x"}]')
     adapter(tmp_path, GOOD, claims=("client/bulk",))
     said = run("baseline", path)
-    assert (said.status, "a table of its own" in said.err) == (64, True), said.err
+    assert (said.status, "begin each entry with a line [[deviation]]" in said.err) == (64, True), said.err
     said = run("baseline", path, "--reason", "TODO")
     assert (said.status, "--reason" in said.err) == (64, True)
 
@@ -307,8 +307,8 @@ def test_an_adapter_that_is_not_filled_in_hears_what_to_do(tmp_path: Path) -> No
     said = run("doctor", "-C", tmp_path)
     assert said.status == 3
     assert "BAD  driver pushes: the answer was unsupported" in said.out
-    assert "what to do: fill in `push`" in said.out
-    assert "-    worker: no claim of conformance.toml needs it" in said.out
+    assert "remedy: fill in `push`" in said.out
+    assert "-    worker: no claim in conformance.toml needs it" in said.out
 
 
 def test_a_driver_at_another_redis_is_told_so(tmp_path: Path) -> None:
@@ -316,5 +316,5 @@ def test_a_driver_at_another_redis_is_told_so(tmp_path: Path) -> None:
     pushes = GOOD.replace("unsupported=True", pushed)
     said = run("doctor", adapter(tmp_path, pushes, claims=("client/core", "client/bulk")))
     assert said.status == 3
-    assert "BAD  driver uses JOBWIRE_REDIS_URL: nothing has passed" in said.out
+    assert "BAD  driver uses JOBWIRE_REDIS_URL: no command reached" in said.out
     assert "BAD  driver has the operations: hello lists push" in said.out

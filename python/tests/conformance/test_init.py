@@ -408,7 +408,7 @@ def test_the_doctor_says_which_part_is_to_be_filled_in(language: str, tmp_path: 
     driver, worker = (Path(each.command[1]).name for each in (settings.driver, settings.worker))
     assert found["driver pushes"]["advice"].startswith("fill in `push`; ")
     assert f"{driver}: fill in `push`" in found["driver pushes"]["advice"]
-    assert "exit status 1 before it fetched anything" in found["worker"]["seen"]
+    assert "exit status 1 before its first fetch" in found["worker"]["seen"]
     gap = "the line with `exec`" if language == "shell" else "`start`"
     assert f"{worker}: fill in {gap}" in found["worker"]["advice"]
 

@@ -185,17 +185,17 @@ def test_a_file_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
     words = ["interop", str(DRIVERS / "python"), "--keep", str(kept)]
     outcome = CliRunner().invoke(conform, words, standalone_mode=False)
     assert outcome.return_value == 64
-    assert "does not hold what" in outcome.stderr
+    assert "is not a file of" in outcome.stderr
     assert kept.read_text("utf-8") == '{"pairs": []}'
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["python", "python"], "two files are of jobwire"),
-        (["perl"], "so nobody performs"),
+        (["python", "python"], "two files have the name jobwire"),
+        (["perl"], "so no program performs"),
         (["nowhere"], "does not exist"),
-        (["python", "--only=perl"], "--only perl: that is the name of none of the files"),
+        (["python", "--only=perl"], "--only perl: no file has this name"),
     ],
 )
 def test_wrong_usage_is_said_in_one_message(words: list[str], message: str) -> None:

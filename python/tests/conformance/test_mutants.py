@@ -167,12 +167,12 @@ def test_every_obligation_that_can_be_seen_has_a_mutant() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"mutant": "other"}, "has to be named so"),
-        ({"kills": [NOBODY]}, f"{NOBODY} is no requirement"),
+        ({"mutant": "other"}, "must be in other.json"),
+        ({"kills": [NOBODY]}, f"SPEC.md has no requirement {NOBODY}"),
         ({"kills": []}, "kills"),
         ({"rewrit": {}}, "rewrit"),
         ({"rewrite": {"replace": ["(", ""]}}, "planted.json: "),
-        ({"rewrite": {"body": ["RPOP", "LPOP"]}}, "has nothing like 'RPOP'"),
+        ({"rewrite": {"body": ["RPOP", "LPOP"]}}, "does not match 'RPOP'"),
         (
             {"match": {"script": "fetch"}, "rewrite": {"body": ["no such text", ""]}},
             "lua/fetch.lua",
@@ -285,20 +285,20 @@ def plant_unknown_mutant(tree: Checkout) -> None:
 @pytest.mark.parametrize(
     ("plant", "says"),
     [
-        (plant_unchecked, f"{KNOWN}: no run that is kept has executed a check of it"),
-        (plant_unknown, f"case push: {NOBODY} is no requirement of SPEC.md"),
-        (plant_withdrawn, f"case push: {OLD} was withdrawn"),
-        (plant_blocked, f"case push: no run that is kept has reached its check of {KNOWN}"),
+        (plant_unchecked, f"{KNOWN}: no stored run has executed a check of it"),
+        (plant_unknown, f"case push: SPEC.md has no requirement {NOBODY}"),
+        (plant_withdrawn, f"case push: {OLD} is withdrawn"),
+        (plant_blocked, f"case push: no stored run has executed its check of {KNOWN}"),
         (
             plant_case_that_never_ran,
-            f"case push: no run that is kept has reached its check of {KNOWN}",
+            f"case push: no stored run has executed its check of {KNOWN}",
         ),
-        (plant_crash_check, f"case push: no run that is kept has reached its check of {NOBODY}"),
+        (plant_crash_check, f"case push: no stored run has executed its check of {NOBODY}"),
         (plant_no_reason, f"{NOBODY}: `test: none` has no reason; write none (why)"),
         (plant_no_mutant, f"{KNOWN}: no mutant breaks it"),
         (plant_survivor, f"mutant wrong: survived the checks of {KNOWN} (blocked: x)"),
-        (plant_untried, f"mutant wrong: not tried yet for {KNOWN}; run jobwire conform kills"),
-        (plant_unknown_mutant, f"mutant wrong: {NOBODY} is no requirement of SPEC.md"),
+        (plant_untried, f"mutant wrong: not run yet for {KNOWN}; run jobwire conform kills"),
+        (plant_unknown_mutant, f"mutant wrong: SPEC.md has no requirement {NOBODY}"),
     ],
 )
 def test_what_keeps_checks_from_being_trusted_is_named(
@@ -325,7 +325,7 @@ def test_the_command_ends_as_it_found_things(tmp_path: Path) -> None:
         return done.returncode, done.stdout, done.stderr
 
     status, _, err = said()
-    assert (status, "kills.json is not there; --strict needs a checkout" in err) == (64, True)
+    assert (status, "kills.json does not exist; --strict needs a checkout" in err) == (64, True)
     tree = Checkout(tmp_path)
     tree.write()
     assert said() == (0, "", "2 requirements, 1 cases, 1 mutants, 1 runs: 0 faults\n")

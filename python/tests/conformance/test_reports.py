@@ -211,7 +211,7 @@ def test_the_stored_summaries_are_of_the_present_set() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"summary": 2}, "its format is 2, and this suite reads 1"),
+        ({"summary": 2}, "has version 2 of the format; this suite reads 1"),
         ({"exceptions": [{"status": "broken", "checks": {}}]}, "see schema/summary.json"),
         ({"exceptions": [{"status": "fail", "checks": {"client/core": ["PUSH"]}}]}, "see schema"),
         ({"claims": {"client/cor": {"met": True, "checks": {}}}}, "see schema/summary.json"),
@@ -240,7 +240,7 @@ def test_without_a_trace_there_is_a_page_all_the_same(tmp_path: Path) -> None:
         ("[" * 100_000, "is not JSON"),
         ("[1]", "is not a results.json"),
         ('{"name": "x", "version": "1"}', "is not a results.json"),
-        ('{"results": 2, "checks": []}', "its format is 2, and this suite reads 1"),
+        ('{"results": 2, "checks": []}', "has version 2 of the format; this suite reads 1"),
         ('{"results": 1, "checks": []}', "is a required property"),
         ("\x00\xff", "is not JSON"),
     ],

@@ -80,4 +80,4 @@ def test_go_pushes_for_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pair.error is None
     assert pair.bad == []
     handover = next(h for h in found.handovers if (h.failing, h.retrying) == (go.name, "jobwire"))
-    assert handover.problems == [(go.name, "left nothing in the set retry, after it had run")]
+    assert handover.problems == [(go.name, "left the retry set empty, although it ran the job")]

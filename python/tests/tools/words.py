@@ -29,6 +29,8 @@ CLEAN: tuple[str, ...] = (
     "Makefile",
     "README.md",
     "changelog.d/",
+    "conformance/drivers/",
+    "conformance/jobwire_conformance/",
     "docs/CONTRIBUTING.md",
     "docs/README.md",
     "docs/SECURITY.md",
