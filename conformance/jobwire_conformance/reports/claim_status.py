@@ -89,8 +89,8 @@ def held(check: Check) -> bool:
 
 
 def in_order(checks: Iterable[Check]) -> list[Check]:
-    """Return the checks by case, requirement and claim, whatever order the run had."""
-    return sorted(checks, key=lambda each: (each["case"], each["requirement"], each["claim"]))
+    """Return the checks in the order of case, requirement and claim."""
+    return sorted(checks, key=lambda check: (check["case"], check["requirement"], check["claim"]))
 
 
 def worst(checks: Iterable[Check]) -> Check | None:

@@ -46,9 +46,9 @@ def _lines(table: Table) -> Iterator[str]:
     yield from _head(table)
     yield from ("", "## Table", "", "| Requirement | Mutant | Killed by |", "| --- | --- | --- |")
     order = {id_: number for number, id_ in enumerate(obligations(kills))}
-    for each in sorted(kills, key=lambda k: (order.get(k["requirement"], 1 << 30), k["mutant"])):
-        by = ", ".join(each["by"]) or f"**{each['fate']}**"
-        yield f"| {each['requirement']} | {each['mutant']} | {by} |"
+    for kill in sorted(kills, key=lambda k: (order.get(k["requirement"], 1 << 30), k["mutant"])):
+        by = ", ".join(kill["by"]) or f"**{kill['fate']}**"
+        yield f"| {kill['requirement']} | {kill['mutant']} | {by} |"
 
 
 def _head(table: Table) -> Iterator[str]:

@@ -23,7 +23,7 @@ def overview_page(matrix: Matrix, reasons: Mapping[str, str]) -> str:
         reasons: Name of an implementation to a Markdown link to the reasons of its deviations.
     """
     numbers = [Counter(status for _, status in column.notes) for column in matrix.columns]
-    statuses = [status for status in SYMBOLS if any(status in each for each in numbers)]
+    statuses = [status for status in SYMBOLS if any(status in number for number in numbers)]
     lines = [*_head(matrix), "", "## Requirements that are not met", ""]
     lines += [
         "The number of requirements with each status. `make conformance ARGS=--pages` writes the",
@@ -98,7 +98,7 @@ def loss_maps_page(matrix: Matrix) -> str:
 
 
 def _head(matrix: Matrix) -> list[str]:
-    """Return the signs, the implementations, and what they meet of their claims."""
+    """Return the signs, the implementations, and the state of their claims."""
     lines = ["# Conformance matrix", ""]
     lines += [f"Requirements of jobwire {data.spec_version()}. Meaning of the signs:", ""]
     lines += _legend()

@@ -1,4 +1,4 @@
-"""Summaries of runs, which are committed: a line for each claim, and for each reason."""
+"""Summaries of runs, to be committed: a line for each claim, and for each reason."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _ABOUT = ("implementation", "generation", "spec", "suite", "server", "started")
 
 
 def why(check: Check) -> str:
-    """Return the reason that a check is not green."""
+    """Return the reason why a check is not green."""
     return check.get("reason") or check.get("message") or check.get("blocked_by") or ""
 
 
 def dump(run: Summary) -> bytes:
-    """Return the file. See schema/summary.json.
+    """Return the text of the file. See schema/summary.json.
 
     The file names the checks that did not pass or did not run. All other checks of the frozen set
     of a claim passed, and the digest of that set is in the file. Of several reasons for the same
     requirement and status the first one is kept, because a matrix shows only that one.
     """
     frozen = sets.checks_of(run["spec"])
-    found: dict[str, Any] = {"summary": 1}
-    found |= {name: cast(Any, run)[name] for name in _ABOUT if name in run}
-    found["claims"] = {
+    data: dict[str, Any] = {"summary": 1}
+    data |= {name: cast(Any, run)[name] for name in _ABOUT if name in run}
+    data["claims"] = {
         name: {
             **{key: value for key, value in claim.items() if value or key in ("met", "checks")},
             "set": _digest(frozen.get(name, frozenset())),
@@ -41,12 +41,12 @@ def dump(run: Summary) -> bytes:
         for name, claim in run["claims"].items()
     }
     if exceptions := [*_exceptions(run, frozen)]:
-        found["exceptions"] = exceptions
+        data["exceptions"] = exceptions
     if "loss_map" in run:
-        found["losses"] = _losses(run["loss_map"])
+        data["losses"] = _losses(run["loss_map"])
     if run.get("errors"):
-        found["errors"] = run["errors"]
-    return compact.dump(found)
+        data["errors"] = run["errors"]
+    return compact.dump(data)
 
 
 def _digest(checks: Iterable[str]) -> str:
@@ -54,7 +54,7 @@ def _digest(checks: Iterable[str]) -> str:
 
 
 def _exceptions(run: Summary, frozen: Mapping[str, frozenset[str]]) -> Iterator[dict[str, Any]]:
-    """Yield status, reason and checks of what differs from "the whole set of the claim passed"."""
+    """Yield status, reason and names of the checks that did not pass or did not run."""
     groups: dict[tuple[str, str, str], dict[str, list[str]]] = {}
     reasons: dict[tuple[str, str], tuple[str, str]] = {}
     ran: dict[str, set[str]] = {claim: set() for claim in run["claims"]}
@@ -75,19 +75,19 @@ def _exceptions(run: Summary, frozen: Mapping[str, frozenset[str]]) -> Iterator[
     if any(not_run.values()):
         groups["not-run", "", ""] = {claim: names for claim, names in not_run.items() if names}
     for (status, reason_, issue), checks in groups.items():
-        said = {"status": status, "why": reason_, "issue": issue, "checks": checks}
-        yield {key: value for key, value in said.items() if value}
+        entry = {"status": status, "why": reason_, "issue": issue, "checks": checks}
+        yield {key: value for key, value in entry.items() if value}
 
 
 def _losses(losses: Iterable[Loss]) -> list[dict[str, Any]]:
-    """Return an entry for each case, and for each window in which its points are."""
-    found: dict[tuple[str, str | None], dict[str, str]] = {}
+    """Return an entry for each case and each loss window of its points."""
+    points_of: dict[tuple[str, str | None], dict[str, str]] = {}
     for loss in losses:
-        points = found.setdefault((loss["case"], loss.get("window")), {})
+        points = points_of.setdefault((loss["case"], loss.get("window")), {})
         points[f"{loss['side']} {loss['point']}"] = loss["outcome"]
     return [
         {"case": case, **({"window": window} if window else {}), "points": points}
-        for (case, window), points in found.items()
+        for (case, window), points in points_of.items()
     ]
 
 
@@ -95,46 +95,46 @@ def load(path: Path) -> Summary:
     """Return the summary of a run from its file, or from a results.json or its directory.
 
     Raises:
-        Usage: It cannot be read, or is something else, or of another version of the format.
+        Usage: The file cannot be read, or has another format or version.
     """
     if path.is_dir():
         path = path / "results.json"
-    found = read(path)
-    if not isinstance(found, dict) or "summary" not in found:
-        return cast(Summary, checked(path, found, "results", "results.json"))
-    checked(path, found, "summary", "summary")
-    run: dict[str, Any] = {name: found[name] for name in _ABOUT if name in found}
+    content = read(path)
+    if not isinstance(content, dict) or "summary" not in content:
+        return cast(Summary, checked(path, content, "results", "results.json"))
+    checked(path, content, "summary", "summary")
+    run: dict[str, Any] = {name: content[name] for name in _ABOUT if name in content}
     run["claims"] = {
         name: {key: value for key, value in claim.items() if key != "set"}
-        for name, claim in found["claims"].items()
+        for name, claim in content["claims"].items()
     }
-    run["checks"] = [*_checks(found)]
-    if unknown := _unknown(found):
+    run["checks"] = [*_checks(content)]
+    if unknown := _unknown(content):
         run["unknown"] = sorted(unknown)
-    if "losses" in found:
-        run["loss_map"] = [*_points(found["losses"])]
-    if "errors" in found:
-        run["errors"] = found["errors"]
+    if "losses" in content:
+        run["loss_map"] = [*_points(content["losses"])]
+    if "errors" in content:
+        run["errors"] = content["errors"]
     return cast(Summary, run)
 
 
-def _checks(found: Mapping[str, Any]) -> Iterator[Check]:
+def _checks(content: Mapping[str, Any]) -> Iterator[Check]:
     named: set[tuple[str, str]] = set()
-    for group in found.get("exceptions", ()):
+    for group in content.get("exceptions", ()):
         status = group["status"]
-        more: dict[str, str] = {}
+        remarks: dict[str, str] = {}
         if "why" in group:
-            more["reason" if status in ("deviation", "stale") else "message"] = group["why"]
+            remarks["reason" if status in ("deviation", "stale") else "message"] = group["why"]
         if "issue" in group:
-            more["issue"] = group["issue"]
+            remarks["issue"] = group["issue"]
         for claim, names in group["checks"].items():
             for name in names:
                 named.add((claim, name))
                 if status != "not-run":
-                    yield cast(Check, {**_check(name, claim, status), **more})
-    frozen = sets.checks_of(found["spec"])
-    unknown = _unknown(found)
-    for claim in found["claims"]:
+                    yield cast(Check, {**_check(name, claim, status), **remarks})
+    frozen = sets.checks_of(content["spec"])
+    unknown = _unknown(content)
+    for claim in content["claims"]:
         for name in sorted(frozen.get(claim, ())) if claim not in unknown else ():
             if (claim, name) not in named:
                 yield _check(name, claim, "pass")
@@ -145,12 +145,12 @@ def _check(name: str, claim: str, status: str) -> Check:
     return {"case": case, "requirement": requirement, "claim": claim, "status": status}
 
 
-def _unknown(found: Mapping[str, Any]) -> set[str]:
-    """Return the claims whose set has changed since the run: the passed checks are not known."""
-    frozen = sets.checks_of(found["spec"])
+def _unknown(content: Mapping[str, Any]) -> set[str]:
+    """Return the claims whose set has changed since the run, so that passed checks are unknown."""
+    frozen = sets.checks_of(content["spec"])
     return {
         name
-        for name, claim in found["claims"].items()
+        for name, claim in content["claims"].items()
         if claim["set"] != _digest(frozen.get(name, frozenset()))
     }
 

@@ -171,7 +171,9 @@ def test_a_fault_in_one_case_ends_that_case_only(
     assert "Remedy: " in error["message"]
     assert (results["status"], results["implementation"]["version"]) == (3, version("jobwire"))
     assert results["claims"]["client/core"]["met"] is False
-    assert "An adapter fault ended case push-plain: the driver" in (there / "summary.md").read_text()
+    assert (
+        "An adapter fault ended case push-plain: the driver" in (there / "summary.md").read_text()
+    )
     page = (there / "report.html").read_text()
     assert "An adapter fault ended case push-plain" in page
     assert "An error ended the run" not in page

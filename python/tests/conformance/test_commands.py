@@ -277,7 +277,9 @@ def test_without_a_whole_run_no_baseline_is_written(tmp_path: Path) -> None:
     (tmp_path / "jobwire.deviations.toml").write_text('deviation = [{id = "PUSH-1", reason="x"}]')
     adapter(tmp_path, GOOD, claims=("client/bulk",))
     said = run("baseline", path)
-    assert (said.status, "begin each entry with a line [[deviation]]" in said.err) == (64, True), said.err
+    assert (said.status, "begin each entry with a line [[deviation]]" in said.err) == (64, True), (
+        said.err
+    )
     said = run("baseline", path, "--reason", "TODO")
     assert (said.status, "--reason" in said.err) == (64, True)
 

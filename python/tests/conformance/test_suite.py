@@ -402,7 +402,10 @@ def test_the_list_of_what_is_checked_names_the_rest() -> None:
         ('[implementation]\nname = "x"\nclaims = []', "a list of texts that is not empty"),
         ('[implementation]\nname = "x"\nclaims = ["client/core"]', r"section \[driver\]"),
         ('[implementation]\nname = "x"\nclaims = ["worker/core"]', r"section \[worker\]"),
-        ('[implementation]\nname = "x"\nclaims = ["client/core"]\ngeneration = 6', "expected one of 7, 8"),
+        (
+            '[implementation]\nname = "x"\nclaims = ["client/core"]\ngeneration = 6',
+            "expected one of 7, 8",
+        ),
         (
             '[implementation]\nname = "x"\nclaims = ["client/core"]\n[driver]\ncomand = ["x"]',
             "command",
@@ -435,7 +438,9 @@ def test_the_old_name_of_the_settings_is_refused(tmp_path: Path) -> None:
     old = tmp_path / "jobwire.toml"
     old.write_text('[implementation]\nname = "x"\nclaims = ["client/core"]')
     for path in (tmp_path, old):
-        with pytest.raises(Usage, match=r"rename.*jobwire\.toml is the name of a worker's settings"):
+        with pytest.raises(
+            Usage, match=r"rename.*jobwire\.toml is the name of a worker's settings"
+        ):
             config.load(path)
     old.write_text("tag = 'x'")
     with pytest.raises(Usage, match=r"conformance\.toml does not exist; it holds"):

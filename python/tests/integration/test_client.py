@@ -224,7 +224,9 @@ def test_an_invalid_job_is_refused_and_nothing_is_written(server: Server, kind: 
 
 def test_bulk_errors_name_the_job(server: Server, connect: Connect) -> None:
     """PUSH-5: its number, its path and its value."""
-    with pytest.raises(InvalidJob, match=r"^A: job 1: args\[0\]\['when'\]: .* is set, for which JSON"):
+    with pytest.raises(
+        InvalidJob, match=r"^A: job 1: args\[0\]\['when'\]: .* is set, for which JSON"
+    ):
         connect(server.url, generation=8).push_bulk("A", [[1], [{"when": {5}}]])
 
 
