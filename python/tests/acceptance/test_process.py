@@ -141,7 +141,9 @@ def test_a_thread_of_the_application_that_dies_is_in_the_log(server: Server, fle
 
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_a_closed_terminal_stops(server: Server, fleet: Fleet, processes: str) -> None:
-    """SIG-1: HUP from a terminal is no wish for a restart."""
+    """SIG-1: HUP from a terminal does not ask for a restart."""
+    # Under nohup the tests ignore HUP, and a process inherits that from its parent.
+    inherited = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     master, slave = pty.openpty()
     said: list[bytes] = []
 
@@ -164,8 +166,9 @@ def test_a_closed_terminal_stops(server: Server, fleet: Fleet, processes: str) -
         assert fleet.wait() == 0, said
         assert redis.scard("processes") == 0
     finally:
+        signal.signal(signal.SIGHUP, inherited)
         os.close(slave)
-        reader.join(60)  # the last who has the terminal open is gone, so there is an end
+        reader.join(60)  # no process has the terminal open any more, so reading ends
         os.close(master)
 
 
