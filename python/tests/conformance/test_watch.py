@@ -203,7 +203,7 @@ def test_a_wrong_application_is_told_what_is_wrong(tmp_path: Path) -> None:
     [
         ((), 64, "name the COMMAND"),
         (("--listen", "99999"), 64, "--listen"),
-        (("--redis", "rediss://127.0.0.1", "--", "true"), 64, "only redis://"),
+        (("--redis", "rediss://127.0.0.1", "--", "true"), 64, "expected redis://"),
         (("--redis", "redis://127.0.0.1:1", "--", "true"), 4, "no Redis at 127.0.0.1:1"),
         (("--", "/no/such/program"), 3, "cannot be started"),
         (("--", "true"), 3, "never connected"),
