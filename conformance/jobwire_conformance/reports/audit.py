@@ -142,4 +142,4 @@ def _mutants(tree: Tree) -> Iterator[str]:
                 yield f"mutant {name}: not run yet for {id_}; run jobwire conform kills"
             elif kill["fate"] != "killed":
                 remark = f" ({kill['said']})" if "said" in kill else ""
-                yield f"mutant {name}: {kill['fate']} by the checks of {id_}{remark}"
+                yield f"mutant {name}: {kill['fate']} the checks of {id_}{remark}"

@@ -344,8 +344,8 @@ def stranger(greeting: bytes) -> Iterator[int]:
 @pytest.mark.parametrize(
     ("greeting", "says"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is no Redis"),
-        (b"$x\r\n", "is no Redis"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak the protocol of Redis"),
+        (b"$x\r\n", "does not speak the protocol of Redis"),
         (b"", "does not answer"),
     ],
 )
@@ -379,10 +379,10 @@ def test_a_server_with_a_password(reaper: Reaper, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("rediss://127.0.0.1", "only redis://"),
-        ("127.0.0.1:6379", "only redis://"),
-        ("redis://127.0.0.1:port", "no URL"),
-        ("redis://127.0.0.1/queue", "no URL"),
+        ("rediss://127.0.0.1", "expected redis://"),
+        ("127.0.0.1:6379", "expected redis://"),
+        ("redis://127.0.0.1:port", "not a URL of a server"),
+        ("redis://127.0.0.1/queue", "not a URL of a server"),
         ("redis://:secret@127.0.0.1/x", "'redis://...@127.0.0.1/x'"),
     ],
 )
@@ -435,7 +435,7 @@ def planted(directory: Path, **changes: object) -> Path:
         ({"stepps": []}, "stepps"),
         ({"steps": [{"chekc": "PUSH-1"}]}, "steps/0"),
         ({"case": "other"}, "must be in other.json"),
-        ({"claims": ["worker/core"]}, "none of them is a claim"),
+        ({"claims": ["worker/core"]}, "the case has none of these claims"),
     ],
 )
 def test_a_case_with_a_mistake_is_its_authors(
@@ -462,7 +462,7 @@ NOBODY = "-".join(("PUSH", "999"))  # in two parts: it is no id that the specifi
     [
         (f'[[deviation]]\nid = "{NOBODY}"\nreason = "x"', 2, "SPEC.md has no requirement"),
         ('[[deviation]]\nid = "PUSH-*"\nreason = "x"', 2, "without wildcards"),
-        ('[[deviation]]\nid = "push-haed#PUSH-1"\nreason = "x"', 2, "push-head does"),
+        ('[[deviation]]\nid = "push-haed#PUSH-1"\nreason = "x"', 2, "its cases: push-head"),
         ('[[deviation]]\nid = "push-head#PUSH-1"\nreason = "x"', 2, "stale: push-head#PUSH-1"),
         ('[[deviation]]\nid = "PAY-3"\nreason = "TODO: later"', 2, "still TODO"),
         ('[[deviation]]\nid = ["PAY-3", "push-head#PUSH-1"]\nreason = "x"', 2, "push-head#PUSH-1"),

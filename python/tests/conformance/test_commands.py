@@ -112,7 +112,7 @@ def test_a_case_is_replayed_with_its_wire_log() -> None:
     said = run("replay", "push-head", "-n", "2", "-C", REFERENCE)
     assert said.status == 0, said.err
     assert "passed 2/2" in said.out
-    assert "push-head#PUSH-1 held in 2 of 2 runs" in said.out
+    assert "push-head#PUSH-1 passed in 2 of 2 runs" in said.out
     assert "LPUSH queue:default" in said.out
     assert "ms  driver 1." in said.out
 
@@ -126,7 +126,7 @@ def test_a_found_case_is_replayed_by_its_path(tmp_path: Path) -> None:
     said = run("replay", path, "-n", "2", "-C", directory, env=environment())
     assert said.status == 1, said.err
     assert "passed 0/2" in said.out
-    assert "found-1a2b3c#PUSH-1 held in 0 of 2 runs" in said.out
+    assert "found-1a2b3c#PUSH-1 passed in 0 of 2 runs" in said.out
     assert "(tired)" in said.out
 
 
@@ -143,7 +143,7 @@ def test_what_holds_sometimes_is_flaky(tmp_path: Path) -> None:
     results = json.loads(said.out)
     (check,) = [each for each in results["checks"] if each["case"] == "push-head"]
     assert (check["status"], check["held"], check["runs"]) == ("flaky", 1, 3)
-    assert "(held in 1 of 3 runs)" in said.err
+    assert "(passed in 1 of 3 runs)" in said.err
     assert results["claims"]["client/core"]["met"] is False
 
 

@@ -366,7 +366,7 @@ def test_a_failure_is_explained() -> None:
         (["check", "client/cores"], 64, "client/cores"),
         (["check", str(PERL), "inspector/read"], 64, "claims does not list inspector/read"),
         (["check", str(REFERENCE), "--case", "nothing"], 64, "no case"),
-        (["check", str(REFERENCE), "--mutant", "nothing"], 64, "no mutant"),
+        (["check", str(REFERENCE), "--mutant", "nothing"], 64, "unknown mutant"),
         (["check", "--nonsense"], 64, "nonsense"),
     ],
 )
