@@ -85,7 +85,7 @@ def test_a_worker_that_changes_arguments_is_blamed_for_them(tmp_path: Path) -> N
         tmp_path,
         "worker.py",
         '    """Accept any arguments."""\n',
-        '    """Accept any arguments."""\n    args = json.loads(json.dumps(args), parse_int=float)\n',
+        '    """Accept any."""\n    args = json.loads(json.dumps(args), parse_int=float)\n',
     )
     found = tried(replace(reference(), worker=None), replace(worker, driver=None))
     (pair,) = found.pairs
