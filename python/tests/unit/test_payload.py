@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobwire.errors import MalformedPayload
-from jobwire.protocol.payload import Job, decode, edit, encode
+from jobwire.protocol.payload import Job, LazyJob, decode, edit, encode
 
 FULL = (
     b'{"retry":true,"queue":"default","args":[1,"x"],"class":"HardJob",'
@@ -250,3 +250,18 @@ def test_edit_puts_defaults_first_and_drops() -> None:
 def test_edit_leaves_a_null_where_a_default_is_missing() -> None:
     """PUSH-6: null is a value that somebody chose."""
     assert edit(b'{"retry":null}', {}, defaults={"retry": True}) == b'{"retry":null}'
+
+
+def test_a_lazy_job_reads_as_a_decoded_one() -> None:
+    """EXEC-5: the same fields and the same text, in whichever order it is asked."""
+    text = b'{"class":"A","args":[1.0],"big":12345678901234567890123,"retry_count":2}'
+    whole = decode(text, "q")
+    for lazy in (LazyJob(text, "q"), LazyJob(text, "q")):
+        assert (lazy["class"], lazy.get("args"), lazy.get("none", 5)) == ("A", [1.0], 5)
+        assert lazy.retry_count == whole.retry_count == 2
+        assert lazy.edit({"retry_count": 3}) == whole.edit({"retry_count": 3})
+        assert lazy.fields == whole.fields  # from here on they are decoded
+        assert (lazy["class"], lazy.get("none", 5), lazy.get("big")) == ("A", 5, whole.get("big"))
+    lazy.fields = {"class": "B"}
+    assert lazy["class"] == "B"
+    assert LazyJob(b'{"retry_count":true}', "q").retry_count is None
