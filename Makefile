@@ -10,13 +10,13 @@ demo: ## run an example application with its own server and worker
 test: ## run the tests that need no root and cost little (no marker thorough)
 	@sh .ci/test $(ARGS)
 
-thorough: ## run the tests that take more than 2 s of work or 5 s in all
+thorough: ## run the tests that take more than 2 s
 	@sh .ci/thorough $(ARGS)
 
 flaky: ## run the tests many times under load and list those that waver: ARGS="--runs 5 --io"
 	@sh .ci/flaky $(ARGS)
 
-coverage: ## check that the quick tests run through every branch of jobwire.protocol
+coverage: ## check that tests run through every branch of jobwire.protocol
 	@sh .ci/coverage $(ARGS)
 
 oldest: ## run the integration tests with the oldest libraries that pyproject.toml allows

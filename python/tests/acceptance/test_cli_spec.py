@@ -66,6 +66,7 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
+@pytest.mark.thorough
 def test_one_requirement_with_all_that_cites_it() -> None:
     ended = jobwire("spec", "retry-4")
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -85,6 +86,7 @@ def test_one_requirement_with_all_that_cites_it() -> None:
     assert " lua/kill.lua\n" in two
 
 
+@pytest.mark.thorough
 def test_requirements_as_json() -> None:
     for arguments in (("RETRY-4", "--json"), ("--json", "RETRY-4")):
         one = json.loads(jobwire("spec", *arguments).stdout)

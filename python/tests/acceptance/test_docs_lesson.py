@@ -16,6 +16,8 @@ import pytest
 from harness.servers import Server, wait_until
 from tests.workers import environment
 
+pytestmark = pytest.mark.thorough
+
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "tutorial" / "first-hour.md").read_text()
 STEP = re.compile(r"^```(?P<kind>\w+)\n(?P<text>.*?)^```$|(?P<stop>^Press Ctrl-C)", re.M | re.S)
 WORKER = re.compile(r"jobwire (?:dev|worker)\b")

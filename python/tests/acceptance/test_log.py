@@ -90,6 +90,7 @@ def test_human_lines_stay_on_their_line(server: Server, workers: Workers) -> Non
     ]
 
 
+@pytest.mark.thorough
 def test_levels_choose_the_lines(server: Server, workers: Workers) -> None:
     """EXEC-2: `debug` adds tracebacks of failures, `error` leaves them out altogether."""
     text = run(server, workers, "--log-level", "debug")

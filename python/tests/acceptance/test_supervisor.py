@@ -20,6 +20,8 @@ from jobwire import Client
 from tests.apps import recording
 from tests.fleet import Fleet, gone
 
+pytestmark = pytest.mark.thorough
+
 APP = "tests.apps.recording:app"
 SHOP = """
 import os, time
@@ -155,7 +157,6 @@ def test_a_crash_loop_is_said_and_slow_and_can_be_mended(
     assert fleet.wait() == 0
 
 
-@pytest.mark.thorough
 @pytest.mark.slow
 def test_there_is_no_hope_when_nobody_can_start(
     server: Server, fleet: Fleet, tmp_path: Path
@@ -234,7 +235,6 @@ def test_ttin_has_all_dump_their_stacks(server: Server, fleet: Fleet) -> None:
     assert len(fleet.logged("ready, 0 busy")) == 2
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGHUP])
 def test_a_rolling_restart_loses_nothing(
     server: Server, fleet: Fleet, client: Client, number: signal.Signals
@@ -263,7 +263,6 @@ def test_a_rolling_restart_loses_nothing(
     assert fleet.wait() == 0
 
 
-@pytest.mark.thorough
 def test_a_restart_into_something_broken_changes_nothing(
     server: Server, fleet: Fleet, tmp_path: Path
 ) -> None:
@@ -299,7 +298,6 @@ def test_children_of_a_killed_parent_stop_in_good_order(
     assert registered(server) == set()
 
 
-@pytest.mark.thorough
 def test_a_process_that_grows_is_replaced(
     server: Server, fleet: Fleet, client: Client, tmp_path: Path
 ) -> None:
@@ -422,7 +420,6 @@ def systemd(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Systemd]
     listening.close()
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_systemd_hears_it_all(
     server: Server, fleet: Fleet, client: Client, tmp_path: Path, systemd: Systemd, processes: str

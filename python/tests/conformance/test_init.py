@@ -413,6 +413,7 @@ def test_the_doctor_says_which_part_is_to_be_filled_in(language: str, tmp_path: 
     assert f"{worker}: fill in {gap}" in found["worker"]["advice"]
 
 
+@pytest.mark.thorough
 def test_python_filled_in_runs_its_jobs(tmp_path: Path) -> None:
     made(tmp_path, "python", "client/core", "worker/core")
     gap, there = "    raise NotImplementedError\n", tmp_path / "jobwire-adapter"

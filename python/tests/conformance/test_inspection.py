@@ -91,6 +91,7 @@ def test_a_value_that_was_not_there_fails_what_speaks_of_it() -> None:
     assert (found.errors, found.status) == ([], 1)
 
 
+@pytest.mark.thorough
 def test_every_obligation_of_an_inspector_is_checked() -> None:
     claims = ["inspector/read", "inspector/write", "worker/iteration", "worker/metrics"]
     assert set(claims) <= set(data.CLAIMS)

@@ -119,6 +119,7 @@ def test_all_reports_can_be_made_again(run_with_a_mistake: Path) -> None:
     assert {name: (run_with_a_mistake / name).read_bytes() for name in reports.FILES} == before
 
 
+@pytest.mark.thorough
 def test_the_page_shows_a_failure_with_what_passed(run_with_a_mistake: Path) -> None:
     """[PUSH-1]: its text, what was expected and seen, the commands, and how to do it again."""
     page = Page(run_with_a_mistake / "report.html")

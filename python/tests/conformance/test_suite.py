@@ -152,6 +152,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.thorough
 def test_a_connection_that_is_used_again_is_seen(tmp_path: Path) -> None:
     """[ENV-5]: no mutant of the wire can do it, a driver can."""
     settings = config.load(adapter(tmp_path, CARELESS))
@@ -184,6 +185,7 @@ while True:
 """
 
 
+@pytest.mark.thorough
 def test_a_job_between_its_fetch_and_its_begin_is_waited_for(tmp_path: Path) -> None:
     """What a pop has brought will run, so a worker that has it is not at rest. [EXEC-1]"""
     settings = config.load(adapter(tmp_path, worker=SLOW_TO_BEGIN))
@@ -219,6 +221,7 @@ while True:
 """
 
 
+@pytest.mark.thorough
 def test_the_crash_matrix_cuts_at_every_command_that_writes(tmp_path: Path) -> None:
     """[REL-2]: HSETNX was missing in the list that the matrix had of its own."""
     path = adapter(tmp_path, worker=MARKS_WITH_HSETNX, claims=("worker/core", "worker/reliable"))
@@ -282,6 +285,7 @@ def test_a_report_that_the_server_refused_for_want_of_a_script_is_waited_for(
 # -- adapters in other languages
 
 
+@pytest.mark.thorough
 def test_a_small_driver_in_another_language_is_enough() -> None:
     """[PUSH-1] [KEY-1] [PAY-9]: the sample in Perl has no other library than Perl's own."""
     settings = config.load(ROOT / "conformance" / "drivers" / "perl")
@@ -347,6 +351,7 @@ def test_the_command_reports_in_every_form(tmp_path: Path) -> None:
     assert said("check", tmp_path, *only)[0] == 64
 
 
+@pytest.mark.thorough
 def test_a_failure_is_explained() -> None:
     status, _, err = said("check", REFERENCE, "--case", "push-head", "--mutant", "insert-at-tail")
     assert status == 1
@@ -375,12 +380,14 @@ def test_wrong_usage_has_a_status_of_its_own(arguments: list[str], status: int, 
     assert (found, says in err) == (status, True), err
 
 
+@pytest.mark.thorough
 def test_without_a_server_it_is_the_environment() -> None:
     process = command("check", REFERENCE, "--server", "no-such-server")
     _, err = process.communicate(timeout=60)
     assert (process.returncode, "no-such-server" in err) == (4, True)
 
 
+@pytest.mark.thorough
 def test_the_list_of_what_is_checked_names_the_rest() -> None:
     process = command("trace", "--json")
     out, _ = process.communicate(timeout=60)

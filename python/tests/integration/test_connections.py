@@ -555,6 +555,7 @@ def test_a_push_that_no_replica_confirms(server: Server, connect: Connect) -> No
     assert server.client().llen("queue:default") == 1
 
 
+@pytest.mark.thorough
 def test_an_application_that_asks_replicas(server: Server) -> None:
     """PUSH-8: the same of `App`; a number that is none is refused."""
     app = App(server.url, generation=8, wait_replicas=1)

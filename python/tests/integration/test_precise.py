@@ -80,6 +80,7 @@ def quiet(client: Any) -> None:
     wait_until(settled, 60, "the pollers to wait")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("zset", ["schedule", "retry"])
 def test_a_job_is_moved_when_it_is_due(server: Server, zset: str) -> None:
     """SCHED-11: pushed by anybody, an earlier one after a later one, or due already."""
@@ -114,6 +115,7 @@ def test_many_pollers_move_each_job_once(server: Server) -> None:
     assert numbers == list(range(100))
 
 
+@pytest.mark.thorough
 def test_an_idle_poller_asks_for_next_to_nothing(server: Server) -> None:
     """SCHED-11: at most ten commands in a minute, with a job that is due later."""
     client = server.client()
@@ -160,6 +162,7 @@ def test_a_busy_set_is_looked_at_now_and_then(server: Server) -> None:
     assert len(asked) <= 4 * (seconds / (DEFAULT_TIMINGS.poll_min_gap / 2) + 2)
 
 
+@pytest.mark.thorough
 def test_a_lost_connection_is_made_again(server: Server) -> None:
     """ENV-6 and SCHED-11: and what was due meanwhile is moved."""
     client = server.client()

@@ -158,6 +158,7 @@ def test_a_worker_waits_until_the_server_is_itself_again(
     assert client.zcard("retry") == 0
 
 
+@pytest.mark.thorough
 def test_a_server_that_is_loading_is_waited_for(
     server_factory: ServerFactory, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -19,6 +19,8 @@ from tests.integration.clients import KINDS, Kind, connecting
 from tests.sentinels import NAME, watched
 from tests.workers import running
 
+pytestmark = pytest.mark.thorough
+
 # In the full run 20,000; fewer are enough to see each kind of loss, and sooner.
 JOBS = int(os.environ.get("JOBWIRE_TEST_FAILOVER_JOBS", "600"))
 SAFE = (

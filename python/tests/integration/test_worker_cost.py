@@ -215,6 +215,7 @@ def make_poller(redis: SyncRedis) -> Poller:
     )
 
 
+@pytest.mark.thorough
 def test_memory_does_not_grow_with_the_scheduled_set(server: Server) -> None:
     """SCHED-5: what is due is read in batches, and what is not due is not read."""
     redis = SyncRedis(server.url)
@@ -241,6 +242,7 @@ IDLE_A_MINUTE = 300  # commands, those that scripts call among them
 IDLE_CONNECTIONS = 3
 
 
+@pytest.mark.thorough
 def test_an_idle_worker_is_hardly_seen(server: Server) -> None:
     """BEAT-1, SCHED-8, REL-1: it waits for notices instead of asking, over few connections."""
     app = App()

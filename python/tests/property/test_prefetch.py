@@ -218,6 +218,7 @@ arrivals = st.lists(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=examples(150))
 @given(shapes=shapes, arrivals=arrivals)
 @example(  # quick ones, then all of a sudden one that is not
