@@ -51,9 +51,11 @@ def has_effect(call: Call) -> bool:
     """Return whether a command has changed data.
 
     A command between MULTI and EXEC has no effect of its own, because EXEC executes it. A command
-    without data to change has no effect, nor does a refused one.
+    without data to change has no effect, nor does a refused one. An empty list is different for a
+    script: it may list what the script did not do.
     """
     if call.transaction or call.reply is None or not (call.spec.may_write or call.name == b"EXEC"):
         return False
     reply = decode(call.reply)
-    return not (isinstance(reply, Refusal) or reply in (None, 0, []))
+    nothing = (None, 0) if call.spec.kind == "script" else (None, 0, [])
+    return not (isinstance(reply, Refusal) or reply in nothing)

@@ -89,6 +89,8 @@ def test_points_are_numbered_by_label() -> None:
         ("BRPOP q 1", b"*-1\r\n", False),
         ("BRPOP q 1", b"*2\r\n$1\r\nq\r\n$1\r\nx\r\n", True),
         ("EVALSHA sha 0", b"$1\r\nx\r\n", True),
+        ("EVALSHA sha 0", b"*0\r\n", True),
+        ("EVALSHA sha 0", b":0\r\n", False),
         ("EVALSHA sha 0", b"-NOSCRIPT No matching script.\r\n", False),
         ("EXEC", b"*1\r\n:1\r\n", True),
         ("GET a", b"$1\r\nx\r\n", False),

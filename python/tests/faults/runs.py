@@ -25,7 +25,7 @@ import redis
 from harness.servers import Reaper, Server, valkey_program, wait_until
 from jobwire.application.config import FetchMode
 from jobwire_conformance.judge.stream import canonical
-from jobwire_conformance.wire.call import Call, name_of
+from jobwire_conformance.wire.call import name_of
 from jobwire_conformance.wire.faults import FAULTS, action_of
 from jobwire_conformance.wire.points import Point, has_effect, points_of
 from jobwire_conformance.wire.proxy import Switchboard
@@ -50,15 +50,6 @@ def label(words: Sequence[bytes]) -> str:
     if name in ("CLIENT", "SCRIPT") and len(words) > 1:
         return f"{name} {words[1].decode().upper()}"
     return name
-
-
-def _changes(call: Call) -> bool:
-    """Return whether a command has changed data, or is a script that may have.
-
-    Some of our scripts return a list of exceptions, which is empty when all went well.
-    """
-    carried_out = call.reply is not None and not call.reply.startswith(b"-")
-    return has_effect(call) or (call.label.endswith(".lua") and carried_out)
 
 
 @dataclass
@@ -300,7 +291,7 @@ class Run:
             result.reached = any(rule.struck for rule in rules)
             passed = [*points_of(proxy.calls)]
             result.points = [point for point, _ in passed]
-            result.effects = [point for point, call in passed if _changes(call)]
+            result.effects = [point for point, call in passed if has_effect(call)]
             result.log = self._first.log.read_text()
             return result
 
