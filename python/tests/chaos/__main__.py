@@ -286,7 +286,7 @@ class Run:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos")
-    parser.add_argument("--seconds", type=float, default=180.0, help="of disturbances before the queues are drained")
+    parser.add_argument("--seconds", type=float, default=180.0, help="duration of the disturbances")
     parser.add_argument("--seed", type=int, help="repeats the jobs and disturbances of a run")
     parser.add_argument("--jobs", type=int, help="default: 20,000 for 180 seconds")
     parser.add_argument("--workers", type=int, default=4)

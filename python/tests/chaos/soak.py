@@ -27,7 +27,7 @@ from tests.workers import Workers
 
 GROWTH = 0.10  # of resident memory after warm-up
 SPARE = 2  # threads, connections or files that may come and go
-WARM = 5  # samples; the first one is the end of the warm-up
+WARM = 5  # the first 1/5 of the samples is warm-up
 SAMPLES = 20
 BACKLOG = 20_000  # jobs that wait at most
 SLICE = 1_000

@@ -1,4 +1,4 @@
-"""Errors of the clients when Redis does not do as asked, compared with what is stored."""
+"""Errors of the clients when Redis does not do as asked, and the jobs that are stored then."""
 
 from __future__ import annotations
 
@@ -303,7 +303,7 @@ def to_own_queue(item: JobFields, call_next: Callable[[], JobFields | None]) -> 
 
 
 def test_a_bulk_push_that_fails_in_part(server: Server, connect: Connect) -> None:
-    """BULK-6: earlier slices stay, and of the failed slice all but the jobs in the error."""
+    """BULK-6: earlier slices stay; the error names exactly the stored jobs of the failed slice."""
     server.client().set("queue:broken", "in the way")
     client = connect(server.url, generation=8, middleware=[to_own_queue])
     queues = ["early"] * 1_000 + ["good"] * 10 + ["broken"] * 10 + ["good"] * 980 + ["late"] * 5

@@ -400,7 +400,7 @@ def test_a_forked_child_has_connections_of_its_own(server: Server) -> None:
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_does_not_end_its_parents_connections(server: Server) -> None:
-    """The same for a child that ends normally and whose objects are collected."""
+    """The same for a child that ends normally, with its objects collected."""
     redis = SyncRedis(server.url)
     redis.run(echo("x"))
     before = server.client().info("stats")["total_connections_received"]

@@ -468,9 +468,9 @@ def test_telling_a_process(inspector: Any, client: Any, method: str, name: str) 
     key = f"{IDENTITY}-signals"
     assert seen[-4:] == [["MULTI"], ["LPUSH", key, name], ["EXPIRE", key, "60"], ["EXEC"]]
     with pytest.raises(
-        ConfigError, match=r"'nobody' is not registered; registered processes: inside"
+        ConfigError, match=r"'absent' is not registered; registered processes: inside"
     ):
-        getattr(inspector, method)("nobody")
+        getattr(inspector, method)("absent")
     if method == "dump":
         inspector.dump("inside")
     else:

@@ -54,4 +54,4 @@ def test_a_broken_retry_set_does_not_stop_the_schedule(server: Server) -> None:
     client.zadd("schedule", {json.dumps({"class": "A", "queue": "good", "jid": "1"}): 1.0})
     with polling(server):
         wait_until(lambda: client.llen("queue:good") == 1, 60, what="the member to be moved")
-    assert client.get("retry") == b"no sorted set"
+    assert client.get("retry") == b"not a sorted set"

@@ -228,7 +228,7 @@ def test_a_blocked_fetch_that_a_failover_ends(
         )
         with demoted(server):
             wait_until(lambda: "READONLY" in caplog.text)
-            assert "UNBLOCKED" not in caplog.text  # the fetch was repeated, and its second answer counts
+            assert "UNBLOCKED" not in caplog.text  # the repeated fetch succeeded
         with Client(server.url, generation=8) as pusher:
             pusher.push("Take", [1])
         wait_until(lambda: ran == [1], 60)

@@ -479,7 +479,7 @@ def test_the_default_size_is_9999(shell: Shell) -> None:
 
 @pytest.mark.parametrize(("executed", "failed"), [(False, False), (True, False), (True, True)])
 def test_again_is_a_push(shell: Shell, executed: bool, failed: bool) -> None:
-    """ITER-4, KEY-1, KEY-2, REL-7: at the head of its queue, registered; not counted as returned."""
+    """ITER-4, KEY-1, KEY-2, REL-7: at the head of its queue, registered; no return is counted."""
     [field] = shell.hold(b"old", queue="a:b")
     shell.push("a:b", b"waiting")
     call = script_requeue(KEYS, ME, field, BINARY, "a:b", day=DAY, executed=executed, failed=failed)

@@ -63,7 +63,7 @@ def test_a_client_finds_the_primary_and_the_next_one(
 
 
 def push_for_certain(client: Client, number: int) -> int:
-    """Push a job until the push is confirmed; return the highest number of surplus copies."""
+    """Push a job until the push is confirmed; return the number of possible surplus copies."""
     unsure = 0
     deadline = time.monotonic() + 90
     while True:

@@ -87,7 +87,7 @@ def test_a_push_to_any_of_the_lists_ends_the_wait(any_server: Server, wakeup: Wa
 
 
 def test_a_change_of_another_key_ends_it(any_server: Server, wakeup: Wakeup) -> None:
-    """REL-9: a paused queue continues; the worker waits whatever the key holds."""
+    """REL-9: a paused queue continues; the worker waits with any value of the key."""
     client = any_server.client()
     client.sadd("jobwire:paused", "a")
     client.lpush("queue:a", "x")

@@ -154,7 +154,7 @@ def test_a_hundred_outcomes_are_one_call(server: Server, name: str, outcome: Out
         on_failure=lambda: None,
     )
     held = redis.run(fetch(KEYS, "me", ["default"], count=100, sequence=1)).jobs
-    outbox.send_with(script_fetch(KEYS, "me", ["none"], count=1, sequence=500))()  # loads the script
+    outbox.send_with(script_fetch(KEYS, "me", ["none"], count=1, sequence=500))()
     for number in (1, 2):
         for each in held:
             text = json.dumps({"class": "Nothing", "jid": each.field}).encode()
