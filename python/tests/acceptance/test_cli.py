@@ -133,7 +133,7 @@ def test_a_unix_socket(server_factory: ServerFactory, tmp_path: Path, workers: W
 
 
 def test_variables_name_the_redis(server: Server) -> None:
-    """REDIS_PROVIDER names the application's own variable; JOBWIRE_REDIS_URL overrides both."""
+    """REDIS_PROVIDER names the application's own variable; JOBWIRE_REDIS_URL has precedence."""
     ended = jobwire("enqueue", "X", REDIS_PROVIDER="SHOP_URL", SHOP_URL=server.url)
     assert "from SHOP_URL" in ended.stderr
     ended = jobwire("enqueue", "X", JOBWIRE_REDIS_URL=server.url, REDIS_URL="redis://nowhere:1")

@@ -89,7 +89,7 @@ def test_the_page_has_every_scenario_and_knows_its_words() -> None:
 
 
 def test_the_page_tells_of_every_script() -> None:
-    """Without tests of a script, `make faults ARGS=--write` adds it to the page."""
+    """Every script has rows on the page; `make faults ARGS=--write` adds them."""
     told = {
         command
         for (fetch, _), table in guarantees.rows(PAGE).items()

@@ -52,7 +52,7 @@ def test_nothing_was_stored_and_the_job_is_kept(
         with pytest.raises(RedisRefused) as caught:
             pusher.push("Refuse", [2])
         assert caught.value.code == code
-        if code != "OOM":  # a script whose first write is a deletion may go on
+        if code != "OOM":  # a script whose first write is a deletion may continue
             wait_until(lambda: code in caplog.text, what="the worker's complaint")
         client.config_set(setting, off)
         pusher.push("Refuse", [3])

@@ -170,7 +170,7 @@ def test_strict_order_serves_the_first_queue_first(server: Server, fetch: FetchM
 
 @FETCH
 def test_weights_are_shares_of_the_first_look(server: Server, fetch: FetchMode) -> None:
-    """FETCH-3: 9 to 1; drawn anew at every fetch. With one job for each fetch, of 300."""
+    """FETCH-3: 9 to 1; drawn again at every fetch. With one job for each fetch, of 300."""
     got: list[str] = []
     app = App()
 

@@ -260,7 +260,7 @@ PACKED = base64.encodebytes(zlib.compress(json.dumps(LINES).encode())).decode()
 def test_backtraces(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, stored: Any, readers: tuple[int, ...]
 ) -> None:
-    """PAY-15: the fields that each reader needs; the requirement asks every writer for all."""
+    """PAY-15: the forms that each Sidekiq reads; the requirement asks readers for all forms."""
     client.zadd("retry", {entry("a" * 24, error_backtrace=stored): 5})
     (record,) = driver.set_list("retry")
     if sidekiq.generation in readers:

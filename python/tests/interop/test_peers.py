@@ -23,7 +23,7 @@ CLIENTS = ("go-workers2", "node-sidekiq", "php", "python-sidekiq-client", "shell
 
 
 def settings(name: str) -> config.Config:
-    """Return the programs of a peer; the test is skipped where it is not set up."""
+    """Return the settings of a peer; the test is skipped where the peer is not set up."""
     cache = Path(os.environ.get("JOBWIRE_CACHE") or "/var/cache/jobwire")
     if not (cache / "peers" / name / ".made-from").exists():
         pytest.skip(f"{name} is not set up: run `make peers`")
