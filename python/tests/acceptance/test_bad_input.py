@@ -1,4 +1,4 @@
-"""What is wrong gets one line that names value, rule and fix, and a documented exit status."""
+"""An error gets one line that names value, rule and fix, and a documented exit status."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def project(tmp_path: Path) -> Path:
 def command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Callable[..., str]]:
-    """Run a command in this process, which is quicker, and return its one line."""
+    """Run a command in this process, which is faster, and return its one line."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     monkeypatch.setattr(sys, "path", sys.path[:])
@@ -86,14 +86,14 @@ def one_line(out: str, err: str) -> str:
 
 
 def refused(status: int, *arguments: str, cwd: Path | None = None, **env: str) -> str:
-    """Return the one line that a command leaves behind."""
+    """Return the single line of output of a command."""
     ended = jobwire(*arguments, cwd=cwd, **env)
     assert ended.returncode == status, ended.stderr
     return one_line(ended.stdout, ended.stderr)
 
 
 def test_every_status_is_documented() -> None:
-    """The command's own help and its module say what they mean."""
+    """The command's own help and its module list all exit statuses."""
     text = jobwire("--help").stdout
     for status in (USAGE, NO_APP, NO_REDIS):
         assert re.search(rf"\b{status} [A-Za-z]", " ".join(text.split()))
@@ -140,7 +140,7 @@ WORKER: dict[str, tuple[int, list[str], list[str]]] = {
 def test_worker(
     project: Path, command: Callable[..., str], monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    """ENV-1, FETCH-4: before anything is connected."""
+    """ENV-1, FETCH-4: before the worker connects."""
     status, arguments, words = WORKER[case]
     monkeypatch.chdir(project)
     line = command(status, "worker", *arguments, url=NOWHERE)
@@ -183,7 +183,7 @@ def test_enqueue(server: Server, command: Callable[..., str], case: str) -> None
 
 @pytest.mark.parametrize("command", [["worker", APP], ["enqueue", "X"]])
 def test_no_redis(command: list[str]) -> None:
-    """ENV-1: host, port, reason, and what to do; the password is not shown."""
+    """ENV-1: host, port, reason, and advice; the password is not shown."""
     line = refused(NO_REDIS, *command, "--redis", "redis://:s3cret@127.0.0.1:1/0")
     for word in ("127.0.0.1:1", "refused", "--redis", "jobwire dev"):
         assert word in line
@@ -195,7 +195,7 @@ def test_no_redis(command: list[str]) -> None:
 
 @pytest.mark.parametrize("command", [["worker", APP], ["enqueue", "X"]])
 def test_wrong_password(server_factory: ServerFactory, command: list[str]) -> None:
-    """ENV-1, SEC-2: at once, and so is none at all; the wrong one is not shown."""
+    """ENV-1, SEC-2: a wrong or missing password is refused at once and not shown."""
     server = server_factory(password="right")
     address = f"127.0.0.1:{server.port}"
     began = time.monotonic()
@@ -211,7 +211,7 @@ def test_wrong_password(server_factory: ServerFactory, command: list[str]) -> No
 
 @contextmanager
 def stub(version: str) -> Iterator[str]:
-    """Answer INFO as a server of that version would; no such old one can be installed here."""
+    """Answer INFO like a server of that version; such an old one cannot be installed here."""
     info = f"# Server\r\nredis_version:{version}\r\n"
 
     def serve(listener: socket.socket) -> None:
@@ -237,7 +237,7 @@ def stub(version: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("version", ["6.0.16", "5.0.14", "2.8"])
 def test_a_server_that_is_too_old(version: str) -> None:
-    """ENV-1: the version found, and those that will do."""
+    """ENV-1: the version found, and the supported ones."""
     with stub(version) as url:
         line = refused(NO_REDIS, "worker", APP, "--redis", url)
     for word in (version, "6.2", "7.2"):
@@ -255,7 +255,7 @@ def test_a_cluster_without_a_hash_tag(server_factory: ServerFactory, tmp_path: P
 def test_an_eviction_policy_is_only_warned_of(
     server_factory: ServerFactory, workers: Workers
 ) -> None:
-    """ENV-2: the worker runs; one that says noeviction is not mentioned."""
+    """ENV-2: the worker runs; a server with noeviction causes no warning."""
     for policy, warned in (("allkeys-lru", True), ("noeviction", False)):
         server = server_factory("--maxmemory-policy", policy)
         client = server.client()
@@ -285,7 +285,7 @@ REFUSED_IN_PYTHON: dict[str, tuple[Any, list[str]]] = {
 
 @pytest.mark.parametrize("case", REFUSED_IN_PYTHON)
 def test_python_arguments(server: Server, case: str) -> None:
-    """PUSH-5, PAY-3, PAY-4: one line that says where; nothing is written."""
+    """PUSH-5, PAY-3, PAY-4: one line that names the place; nothing is written."""
     args, words = REFUSED_IN_PYTHON[case]
     with Client(server.url) as client, pytest.raises(InvalidJob) as caught:
         client.push("X", args)

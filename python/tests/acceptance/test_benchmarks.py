@@ -1,4 +1,4 @@
-"""The benchmarks run: once each, without measuring."""
+"""Every benchmark runs once, without measuring."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_every_benchmark_runs() -> None:
-    """In a process of its own, for the plugin does not go with `-n`."""
+    """In a process of its own, because the plugin does not work with `-n`."""
     options = ("-q", "--benchmark-disable", "-p", "no:cacheprovider", "-p", "no:xdist")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "benchmarks", *options],

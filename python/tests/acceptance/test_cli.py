@@ -1,4 +1,4 @@
-"""The `jobwire` command as a user meets it, and the development server."""
+"""The `jobwire` command and the development server, from the view of a user."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
 
 
 def test_help_and_version() -> None:
-    """Of every command, on standard output, naming what the README names."""
+    """The help of every command, on standard output, with the names of the README."""
     assert "worker" in jobwire("--help").stdout
     assert jobwire("--version").stdout == f"jobwire, version {package.__version__}\n"
     for command, words in {
@@ -53,7 +53,7 @@ def test_help_and_version() -> None:
 
 
 def enqueue(url: str, *arguments: str) -> str:
-    """Enqueue and return the jid, the only thing on standard output."""
+    """Enqueue and return the jid, the only text on standard output."""
     ended = jobwire("enqueue", *arguments, REDIS_URL=url)
     assert ended.returncode == 0, ended.stderr
     (jid,) = ended.stdout.splitlines()
@@ -100,7 +100,7 @@ def test_enqueue_schedules(server: Server) -> None:
 
 
 def test_enqueued_jobs_are_run(server: Server, workers: Workers) -> None:
-    """EXEC-1: from one command to the other."""
+    """EXEC-1: a job of one command runs in the other."""
     workers.start(APP, "--redis", server.url, "--poll-interval", "0.1", "-q", "default")
     jid = enqueue(server.url, "WhoAmI")
     enqueue(server.url, "Note", '{"ü":[1]}', "--in", "0.5")
@@ -111,7 +111,7 @@ def test_enqueued_jobs_are_run(server: Server, workers: Workers) -> None:
 
 
 def test_a_password_with_every_separator(server_factory: ServerFactory, workers: Workers) -> None:
-    """ENV-7, SEC-2: percent-encoded in the URL, shown nowhere."""
+    """ENV-7, SEC-2: percent-encoded in the URL, never shown."""
     server = server_factory(password="p+/%@:?# x")
     worker = workers.start(APP, "--redis", server.url)
     ended = jobwire("enqueue", "Note", REDIS_URL=server.url)
@@ -124,7 +124,7 @@ def test_a_password_with_every_separator(server_factory: ServerFactory, workers:
 
 
 def test_a_unix_socket(server_factory: ServerFactory, tmp_path: Path, workers: Workers) -> None:
-    """ENV-4: for enqueueing and for work, waking up included."""
+    """ENV-4: for enqueueing and for work, wakeup included."""
     path = tmp_path / "redis.sock"
     server = server_factory("--unixsocket", str(path))
     workers.start(APP, "--redis", f"unix://{path}")
@@ -133,7 +133,7 @@ def test_a_unix_socket(server_factory: ServerFactory, tmp_path: Path, workers: W
 
 
 def test_variables_name_the_redis(server: Server) -> None:
-    """The application's own variable by REDIS_PROVIDER, and JOBWIRE_REDIS_URL before all."""
+    """REDIS_PROVIDER names the application's own variable; JOBWIRE_REDIS_URL has precedence."""
     ended = jobwire("enqueue", "X", REDIS_PROVIDER="SHOP_URL", SHOP_URL=server.url)
     assert "from SHOP_URL" in ended.stderr
     ended = jobwire("enqueue", "X", JOBWIRE_REDIS_URL=server.url, REDIS_URL="redis://nowhere:1")
@@ -183,7 +183,7 @@ class Dev:
 
     @property
     def server(self) -> int:
-        """The process of its server."""
+        """The process of the development server."""
         info: Any = self.client.info("server")
         return int(info["process_id"])
 
@@ -210,12 +210,12 @@ def dev(_reaper: Reaper, tmp_path: Path) -> Iterator[Callable[[], Dev]]:
             return started
 
         yield start
-    if embedded.find(tmp_path):  # only after a failure
+    if embedded.find(tmp_path):  # true only after a failure
         embedded.start(tmp_path).close()
 
 
 def test_dev_brings_its_own_server(dev: Callable[[], Dev], tmp_path: Path) -> None:
-    """EXEC-1: found by enqueue in the same directory; data survives; nothing is left running."""
+    """EXEC-1: enqueue in the same directory finds it; data survives; no process stays."""
     first = dev()
     pid = first.server
     ended = jobwire("enqueue", "touch", '"one"', "-q", "mail", cwd=tmp_path)
@@ -249,7 +249,7 @@ def test_dev_survives_its_own_kill(dev: Callable[[], Dev], tmp_path: Path) -> No
 
 
 def test_nothing_there_says_what_to_do(tmp_path: Path) -> None:
-    """The default address may be in use on a developer's machine: then this cannot be tried."""
+    """The test is skipped if the default address is in use on a developer's machine."""
     with socket.socket() as probe:
         if probe.connect_ex(("localhost", 6379)) == 0:
             pytest.skip("something listens on the default port")

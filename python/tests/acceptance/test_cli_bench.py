@@ -1,6 +1,6 @@
-"""`jobwire bench` as a user meets it: what it prints, and that it leaves nothing behind.
+"""`jobwire bench` from the view of a user: its output, and the state it leaves.
 
-No figure is judged here: how fast a machine is, is no property of the code.
+These tests judge no figure, because the speed of a machine is not a property of the code.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ SMALL = ("--quick", "--jobs", "50", "-c", "4")
 
 
 def nothing_is_left(client: Any) -> None:
-    """Fail unless the one key that is not the bench's is the only one, and all have hung up."""
+    """Fail unless only the key of the test is left, and all workers have disconnected."""
     assert client.keys("*") == [b"jobwire-bench"]
-    wait_until(lambda: len(client.client_list()) == 1, what="the workers to hang up")
+    wait_until(lambda: len(client.client_list()) == 1, what="the workers to disconnect")
 
 
 @pytest.mark.thorough
 def test_it_reports_every_run_and_leaves_nothing(server: Server) -> None:
-    """A key of somebody else stays, though its name is like ours."""
+    """A foreign key stays, although its name is like ours."""
     client = server.client()
     client.set("jobwire-bench", "not the bench's")
     done = subprocess.run(
@@ -41,7 +41,7 @@ def test_it_reports_every_run_and_leaves_nothing(server: Server) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,  # it starts a dozen processes
+        timeout=120,  # the bench starts a dozen processes
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -70,7 +70,7 @@ def test_it_reports_every_run_and_leaves_nothing(server: Server) -> None:
 def test_an_interrupted_one_leaves_nothing(
     server: Server, number: signal.Signals, moment: str
 ) -> None:
-    """Neither keys nor processes."""
+    """Neither keys nor processes stay."""
     client = server.client()
     client.set("jobwire-bench", "not the bench's")
     jobs = 10_000_000 if moment == "jobs are enqueued" else 50
@@ -98,7 +98,7 @@ def test_an_interrupted_one_leaves_nothing(
 
 
 def test_who_cannot_wait_interrupts_in_vain(server: Server) -> None:
-    """One Ctrl-C after the other, until it has cleaned up all the same."""
+    """One Ctrl-C after the other does not prevent the cleanup."""
     client = server.client()
     client.set("jobwire-bench", "not the bench's")
     process = subprocess.Popen(
@@ -123,7 +123,7 @@ def test_who_cannot_wait_interrupts_in_vain(server: Server) -> None:
 
 
 def test_workers_end_with_a_bench_that_is_killed(server: Server) -> None:
-    """It cannot remove its keys then, but nobody goes on adding to them."""
+    """A killed bench cannot remove its keys, but its workers stop adding to them."""
     client = server.client()
     process = subprocess.Popen(
         [*(sys.executable, "-m", "jobwire", "bench", "--redis", server.url), *SMALL],
@@ -137,7 +137,7 @@ def test_workers_end_with_a_bench_that_is_killed(server: Server) -> None:
     finally:
         process.kill()
         process.wait()
-    wait_until(lambda: len(client.client_list()) == 1, what="the workers to hang up")
+    wait_until(lambda: len(client.client_list()) == 1, what="the workers to disconnect")
 
 
 def test_a_server_that_is_not_there_is_one_line(server: Server) -> None:
@@ -160,7 +160,7 @@ def test_who_may_not_remove_keys_may_not_begin(server: Server) -> None:
 
 
 def test_what_a_lost_server_keeps_is_said(server: Server) -> None:
-    """Its keys may be there again when it is; workers end."""
+    """The keys may exist again when the server is back; workers end."""
     client = server.client()
     process = subprocess.Popen(
         [*(sys.executable, "-m", "jobwire", "bench", "--redis", server.url), *SMALL],
@@ -182,7 +182,7 @@ def test_what_a_lost_server_keeps_is_said(server: Server) -> None:
     assert len(err.strip().splitlines()) == 2
     server.start()
     client = server.client()
-    wait_until(lambda: len(client.client_list()) == 1, what="nobody to connect any more")
+    wait_until(lambda: len(client.client_list()) == 1, what="the last connection to close")
 
 
 def test_wrong_usage_is_one_line() -> None:

@@ -1,4 +1,4 @@
-"""`jobwire inspect` as a user meets it: in a pipe, for a program, on a terminal."""
+"""`jobwire inspect` from the view of a user: in a pipe, for a program, on a terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.workers import environment, jobwire
 
 @pytest.fixture
 def client(server: Server) -> Any:
-    """Return a connection to a server on which something of everything is."""
+    """Return a connection to a server with data of every kind."""
     client = server.client()
     now = time.time()
     client.sadd("queues", "default", "low")
@@ -54,7 +54,7 @@ def payload(jid: str, class_name: str = "HardJob", **fields: Any) -> bytes:
 
 
 def run(server: Server, *words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run the command in this process: there are many, and starting Python takes its time."""
+    """Run the command in this process, because starting Python many times is slow."""
     out, err = StringIO(), StringIO()
     arguments = ["jobwire", "inspect", *words, "--redis", server.url]
     with (
@@ -81,7 +81,7 @@ def test_looking(server: Server, client: Any) -> None:
     assert [each["name"] for each in records(server, "queues")] == ["default", "low"]
     assert [each["jid"] for each in records(server, "queue", "default")] == ["q2", "q1", "q0"]
     retries = records(server, "retries")
-    assert len(retries) == 121  # a pipe gets all
+    assert len(retries) == 121  # a pipe gets all rows
     assert retries[0]["problem"]
     assert retries[0]["payload"] == "{broken"
     assert len(records(server, "retries", "--class", "Hard*", "--error", "boom")) == 60
@@ -103,10 +103,10 @@ def test_looking(server: Server, client: Any) -> None:
 
 
 def test_changing(server: Server, client: Any) -> None:
-    """INSP-4 to INSP-9, INSP-13: what was named is changed, and what was not there is said."""
-    ended = run(server, "retry", "r001", "nobody", status=1)
+    """INSP-4 to INSP-9, INSP-13: named jobs are changed, and missing ones are reported."""
+    ended = run(server, "retry", "r001", "absent", status=1)
     assert ended.stdout == "enqueued r001\n"
-    assert ended.stderr == "jobwire: nobody is not in retry\n"
+    assert ended.stderr == "jobwire: absent is not in retry\n"
     assert json.loads(client.lindex("queue:default", 0))["retry_count"] == 0
     run(server, "kill", "r002")
     run(server, "delete", "r003")
@@ -131,7 +131,7 @@ def test_changing(server: Server, client: Any) -> None:
     run(server, "unpause", "low", status=1)
     run(server, "quiet", "web:1:a")
     run(server, "stop", "--all", "--yes")
-    run(server, "dump", "nobody", status=1)
+    run(server, "dump", "absent", status=1)
     assert client.lrange("web:1:a-signals", 0, -1) == [b"TERM", b"TSTP"]
     run(server, "cancel", "w")
     run(server, "mark-deploy", "v1.2")
@@ -161,7 +161,7 @@ def test_changing(server: Server, client: Any) -> None:
 def test_wrong_usage_changes_nothing(
     server: Server, client: Any, words: list[str], reason: str
 ) -> None:
-    """INSP-4: refused in one line that says what to do."""
+    """INSP-4: the command refuses in one line with advice."""
     before = client.info("persistence")["rdb_changes_since_last_save"]
     ended = run(server, *words, status=2)
     assert ended.stdout == ""
@@ -194,11 +194,11 @@ class Terminal:
         self.seen = ""
 
     def read(self) -> bool:
-        """Take what there is; say whether it goes on."""
+        """Read the available output; return False at its end."""
         ready, _, _ = select.select([self._ours], [], [], 0.05)
         try:
             more = os.read(self._ours, 65_536) if ready else b" "
-        except OSError:  # the other side is closed
+        except OSError:  # the other end is closed
             more = b""
         self.seen += more.decode("utf-8", "replace") if ready else ""
         return bool(more)
@@ -220,7 +220,7 @@ class Terminal:
 
 
 def test_a_table_on_a_terminal(server: Server, client: Any) -> None:
-    """SEC-2: in colours, cut to the width, and without what the data would do to the terminal."""
+    """SEC-2: in colours, cut to the width, and without control characters of the data."""
     terminal = Terminal(server, "retries")
     assert terminal.end() == 0
     assert "Jobs to be retried" in terminal.seen
@@ -233,7 +233,7 @@ def test_a_table_on_a_terminal(server: Server, client: Any) -> None:
 
 @pytest.mark.parametrize(("answer", "status", "left"), [("y", 0, 0), ("n", 1, 121)])
 def test_being_asked(server: Server, client: Any, answer: str, status: int, left: int) -> None:
-    """INSP-4: a person decides on many at once."""
+    """INSP-4: the command asks a person before it changes many jobs."""
     terminal = Terminal(server, "kill", "--all")
     terminal.until("Kill all 121 jobs of retry? [y/N]:")
     assert client.zcard("retry") == 121

@@ -1,4 +1,4 @@
-"""`jobwire spec` and `jobwire validate` as their users meet them."""
+"""`jobwire spec` and `jobwire validate` from the view of their users."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
 
 
 def test_a_terminal_gets_pages() -> None:
-    """Through the reader's own pager, laid out, with nothing left of the links."""
+    """Through the reader's own pager, as laid out text without link targets."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "jobwire", "spec"],
@@ -62,7 +62,7 @@ def test_a_terminal_gets_pages() -> None:
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65536)
-    except OSError:  # how a terminal says that its other end is closed
+    except OSError:  # the other end of the terminal is closed
         return b""
 
 
@@ -118,7 +118,7 @@ def test_an_unknown_id_is_one_line_with_a_way_on(name: str, hint: str) -> None:
 
 @pytest.fixture(scope="module")
 def in_order(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the parts that the tools read, its generated files just made."""
+    """A copy of the parts that the tools read, with fresh generated files."""
     root = tmp_path_factory.mktemp("checkout")
     for name in ("schema", "lua", "fixtures", "docs", "python/jobwire", "python/tests"):
         shutil.copytree(
@@ -133,7 +133,7 @@ def in_order(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def checkout(in_order: Path, tmp_path: Path) -> Path:
-    """A copy to spoil."""
+    """A copy that a test may change."""
     return Path(shutil.copytree(in_order, tmp_path / "checkout"))
 
 
@@ -145,7 +145,7 @@ def edit(path: Path, old: str, new: str) -> None:
 
 @pytest.mark.thorough
 def test_check_finds_nothing_in_this_checkout(checkout: Path) -> None:
-    """And makes nothing: that the committed files are up to date is `make lint`'s."""
+    """The check makes no files: `make lint` checks that the committed ones are up to date."""
     ended = jobwire("spec", "check", cwd=checkout)
     assert (ended.returncode, ended.stdout) == (0, "")
     assert ended.stderr.endswith(" requirements, no faults\n")
@@ -192,7 +192,7 @@ def test_out_of_date_files_are_repaired_as_the_check_says(checkout: Path) -> Non
 
 
 def test_extract_does_not_forget_an_id(checkout: Path) -> None:
-    """The record is what permanence is checked against; a removed id must not slip out of it."""
+    """The check of permanence reads the record, so a removed id must stay in it."""
     before = (checkout / "schema/requirements.json").read_text("utf-8")
     edit(checkout / "SPEC.md", "**[REL-7]**", "**[REL-8]**")
     ended = jobwire("spec", "extract", "--write", cwd=checkout)
@@ -252,7 +252,7 @@ def test_an_invalid_payload_names_rule_and_path(
 
 
 def test_payloads_one_a_line(tmp_path: Path) -> None:
-    """As LRANGE prints them; one that is broken does not hide the others."""
+    """As LRANGE prints them; a broken one does not hide the others."""
     ended = validate(f"{PAYLOAD}\nhello\r\n\n{PAYLOAD}\r\n", "--json", tmp_path=tmp_path)
     assert ended.returncode == 1
     found = [json.loads(line) for line in ended.stdout.splitlines()]

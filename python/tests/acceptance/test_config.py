@@ -1,4 +1,4 @@
-"""Settings from files, as a user meets them: `jobwire config`, and `jobwire worker` alone."""
+"""Settings from files, from the view of a user: `jobwire config`, and `jobwire worker` alone."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def lines(text: str) -> dict[str, list[str]]:
 
 
 def test_config_says_what_counts_and_why(shop: Path) -> None:
-    """SEC-2: and no password."""
+    """SEC-2: and passwords are hidden."""
     ended = jobwire("config", "-t", "4", cwd=shop, APP_ENV="production", JOBWIRE_LABELS="a b")
     assert (ended.returncode, ended.stderr) == (0, "")
     shown = lines(ended.stdout)
@@ -71,7 +71,7 @@ def test_config_says_what_counts_and_why(shop: Path) -> None:
 
 
 def test_config_as_json(shop: Path) -> None:
-    """SEC-2: for programs, with values as JSON has them."""
+    """SEC-2: for programs, with values as JSON types."""
     ended = jobwire("config", "--json", cwd=shop)
     assert (ended.returncode, ended.stderr) == (0, "")
     found = json.loads(ended.stdout)
@@ -99,7 +99,7 @@ def test_config_as_json(shop: Path) -> None:
 def test_what_the_worker_refuses_config_refuses(
     shop: Path, arguments: list[str], environ: dict[str, str], status: int, words: str
 ) -> None:
-    """One line, the same one, and the same status."""
+    """Both print the same single line and end with the same status."""
     (shop / "typo.yml").write_text("concurency: 5\n")
     for command in ("config", "worker"):
         ended = jobwire(command, *arguments, cwd=shop, **environ)
@@ -114,7 +114,7 @@ def test_a_worker_needs_no_arguments(server: Server, workers: Workers, tmp_path:
     """BEAT-4, EXEC-1: application, Redis and queues from sidekiq.yml, as its process shows."""
     (tmp_path / "sidekiq.yml").write_text(
         f"app: tests.apps.recording:app\nredis: {server.url}\n"
-        ":queues:\n  - [critical, 3]\n  - default\n:concurrency: <%= ENV['NOBODY'] || 3 %>\n"
+        ":queues:\n  - [critical, 3]\n  - default\n:concurrency: <%= ENV['ABSENT'] || 3 %>\n"
         ":require: ./app.rb\nstaging:\n  :tag: shop\n  :labels: [slow]\n"
         ":capsules:\n  :mail:\n    :queues: [mail]\n    :concurrency: 1\n"
     )

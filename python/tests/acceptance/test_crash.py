@@ -1,4 +1,4 @@
-"""kill -9: every job that a worker held is run again by another, none is lost."""
+"""kill -9: another worker runs every job that a worker held, none is lost."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def kill_with_prefetched_jobs(server: Server, worker: WorkerProcess, jobs: int) 
     """Kill a worker of ten threads that runs ten `Hold` jobs and holds more.
 
     Returns:
-        Its identity, and how many it held.
+        Its identity, and the number of jobs that it held.
     """
     client = server.client()
     identity = worker.identity(client)
@@ -46,8 +46,8 @@ def kill_with_prefetched_jobs(server: Server, worker: WorkerProcess, jobs: int) 
         return int(client.hlen(held)) > 10
 
     with Client(server.url) as enqueuer:
-        # Many quick jobs teach it to fetch ahead. What it fetched goes back within a moment if
-        # it has to wait, so this is a race, but one that can be run again.
+        # After many quick jobs it fetches ahead. Prefetched jobs soon go back if
+        # they have to wait, so this is a race, but one that can be repeated.
         for _ in range(10):
             enqueuer.push_bulk("Note", [[n] for n in range(500)], retry=False)
             wait_until(lambda: not client.exists("queue:default") and not client.exists(held))
@@ -60,7 +60,7 @@ def kill_with_prefetched_jobs(server: Server, worker: WorkerProcess, jobs: int) 
             client.set(recording.RELEASE, 1)
             wait_until(lambda: not client.exists("queue:default") and not client.exists(held))
             client.delete(recording.RELEASE, recording.STARTED, recording.RAN)
-    assert fetched_ahead(), "never caught it with jobs fetched ahead"
+    assert fetched_ahead(), "never saw it with jobs fetched ahead"
     worker.kill()
     client.delete(recording.STARTED, recording.RAN)
     return identity, int(client.hlen(held))
@@ -82,7 +82,7 @@ def all_run_by(
 
 
 def test_jobs_of_a_killed_worker_are_run_again(server: Server, workers: Workers) -> None:
-    """REL-1, REL-3, REL-4, REL-7: with the lease ended by hand, to save a minute."""
+    """REL-1, REL-3, REL-4, REL-7: the test ends the lease itself, to save a minute."""
     first = workers.start(APP, "--redis", server.url, "-c", "10")
     identity, held = kill_with_prefetched_jobs(server, first, jobs=30)
     client = server.client()
@@ -95,8 +95,8 @@ def test_jobs_of_a_killed_worker_are_run_again(server: Server, workers: Workers)
 
 
 def test_nobody_waits_for_a_process_of_the_same_machine(server: Server, workers: Workers) -> None:
-    """REL-11: its lease has a minute to go, and its jobs run at once. One that only sleeps keeps
-    its own.
+    """REL-11: its lease has a minute left, and its jobs run at once. A paused process keeps
+    its jobs.
     """
     client = server.client()
     sleeping, dying = (workers.start(APP, "--redis", server.url, "-c", "1") for _ in range(2))
@@ -122,8 +122,8 @@ def test_nobody_waits_for_a_process_of_the_same_machine(server: Server, workers:
 def test_jobs_are_back_within_75_seconds(
     server: Server, workers: Workers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """REL-5, BEAT-8: nobody helps, with the real lease and a worker that is there all the time."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))  # as on another machine than the test's workers
+    """REL-5, BEAT-8: without help, with the real lease and a second worker that always runs."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # as on a machine that is not the workers'
     first = workers.start(APP, "--redis", server.url, "-c", "10")
     _, held = kill_with_prefetched_jobs(server, first, jobs=30)
     killed = time.monotonic()
@@ -136,7 +136,7 @@ def test_jobs_are_back_within_75_seconds(
 def test_a_worker_that_only_slept_does_not_overrule_its_heir(
     server: Server, workers: Workers
 ) -> None:
-    """REL-2, REL-3: paused for longer than its lease, as a laptop is."""
+    """REL-2, REL-3: paused for longer than its lease, like a suspended laptop."""
     client = server.client()
     first = workers.start(APP, "--redis", server.url, "-c", "1")
     identity = first.identity(client)

@@ -1,4 +1,4 @@
-"""The demo runs, judges rightly, and leaves nothing behind."""
+"""The demo runs, judges rightly, and cleans up."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KINDS = [
     "malformed JSON",
 ]
 
-# An application whose jobs are not what they should be.
+# An application with faulty jobs.
 BROKEN = """
 from examples.demo_app import app, doomed, echo, note, square
 
@@ -84,7 +84,7 @@ def rows(output: str) -> dict[str, str]:
 
 
 def processes(scratch: Path) -> list[str]:
-    """Return the processes that belong to a demo: started with this directory, or in it.
+    """Return the processes of a demo: started with this directory, or in it.
 
     (The server's environment cannot be read: it writes its title over it.)
     """

@@ -29,7 +29,7 @@ def inspect_group() -> click.Group:
 
 @pytest.mark.parametrize("line", LINES)
 def test_a_command_is_one(line: str) -> None:
-    """Parsed to its last word, not run."""
+    """The command is parsed to its last word, not run."""
     program, group, name, *words = shlex.split(line, comments=True)
     assert (program, group) == ("jobwire", "inspect")
     inspect_group().commands[name].make_context(name, words)

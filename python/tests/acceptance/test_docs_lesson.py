@@ -57,7 +57,7 @@ class Lesson:
         (self._directory / name).write_text(text)
 
     def export(self, text: str) -> None:
-        """Set the variables of a block of shell; the rest is installation, which tests have."""
+        """Set the variables of a block of shell; skip the installation, which tests have."""
         for name, value in re.findall(r"^export (\w+)=(.*)$", text, re.M):
             self._environ[name] = value.replace(PRODUCTION, self._production_url)
 

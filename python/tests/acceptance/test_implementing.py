@@ -25,7 +25,7 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 GUIDE = (DOCS / "how-to" / "implementing.md").read_text(encoding="utf-8")
 CLIENTS = DOCS / "how-to" / "clients"
 
-# Stands in for redis-cli where none is installed: the same words in, the same text and status out.
+# Replaces redis-cli where none is installed: same arguments, same output, same exit status.
 STAND_IN = """
 import sys, redis
 assert sys.argv[1] == "-u"
@@ -42,7 +42,7 @@ MILLISECONDS = re.compile(rb'"(?:created_at|enqueued_at)":(\d{13})[,}]')
 
 
 def received(server: Server, push: Callable[[], object], *, queue: str = "default") -> list[Any]:
-    """Return the arguments with which a worker runs what is pushed, as Python writes them."""
+    """Return the arguments with which a worker runs the pushed job, as Python writes them."""
     got: list[Any] = []
     app = App()
     for name in ("Take", "HardJob"):
@@ -54,7 +54,7 @@ def received(server: Server, push: Callable[[], object], *, queue: str = "defaul
 
 
 def pushed(server: Server, push: Callable[[], Pushed]) -> tuple[bytes, Pushed]:
-    """Return the only payload that was pushed, checking that it is at the head, and the result."""
+    """Return the pushed payload and the result, checking that the payload is at the head."""
     client = server.client()
     client.lpush("queue:default", "older")
     result = push()
@@ -65,7 +65,7 @@ def pushed(server: Server, push: Callable[[], Pushed]) -> tuple[bytes, Pushed]:
 
 
 def check_first_push(text: bytes, printed: str) -> None:
-    """Check what the arguments do not show, and that the jid was printed."""
+    """Check the other fields, and that the jid was printed."""
     job = json.loads(text)
     assert printed == job["jid"] + "\n"
     now = time.time() * 1000
@@ -108,7 +108,7 @@ def shell(server: Server, tmp_path: Path) -> Shell:
 
 
 def test_shell_client_passes_arguments_exactly(server: Server, shell: Shell) -> None:
-    """PUSH-1, PUSH-6, PAY-5: whatever a JSON array can hold."""
+    """PUSH-1, PUSH-6, PAY-5: any value that a JSON array can hold."""
     text = r'[1,1.0,-0.0,9007199254740993,"it'
     text += r"""'s \"quoted\" \\ $HOME `x` ü\n",null,true,[],{"k":[{}]}]"""
     expected = json.loads(text)
@@ -117,7 +117,7 @@ def test_shell_client_passes_arguments_exactly(server: Server, shell: Shell) -> 
 
 
 def test_shell_client_writes_a_first_push(server: Server, shell: Shell) -> None:
-    """KEY-1, PAY-2, PAY-9, PAY-11, GEN-2, PUSH-3: as any other client."""
+    """KEY-1, PAY-2, PAY-9, PAY-11, GEN-2, PUSH-3: like any other client."""
     text, done = pushed(server, lambda: shell("Take", '[1,"ü"]'))
     assert (done.returncode, done.stderr) == (0, "")
     check_first_push(text, done.stdout)
@@ -153,7 +153,7 @@ def test_shell_client_refuses(server: Server, shell: Shell, arguments: list[str]
 
 
 def test_shell_client_tells_the_outcome(server: Server, shell: Shell) -> None:
-    """PUSH-8: refused by the server, or not known."""
+    """PUSH-8: refused by the server, or unknown."""
     server.client().set("queue:default", "no list")
     refused = shell("Take", "[]")
     assert (refused.returncode, refused.stdout) == (2, "")
@@ -191,7 +191,7 @@ def node(script: str, *arguments: object) -> str:
 
 
 def test_javascript_client_passes_arguments_exactly(server: Server) -> None:
-    """PUSH-1, PUSH-6, PAY-5, PAY-6: also those that JSON.stringify would change."""
+    """PUSH-1, PUSH-6, PAY-5, PAY-6: also values that JSON.stringify would change."""
     script = r"""await push('Take', [1, 1.5, -0, 5e-324, 9007199254740993n, -(2n ** 70n), 1e-7,
         'it\'s "quoted" \\ / \n \u0000 \u2028 \u{1F600} ü', null, true, [], { k: [{}], 'ü': 2 }],
         { queue: 'low', port })"""
@@ -203,7 +203,7 @@ def test_javascript_client_passes_arguments_exactly(server: Server) -> None:
 
 
 def test_javascript_client_writes_a_first_push(server: Server) -> None:
-    """KEY-1, PAY-2, PAY-9, PAY-11, GEN-2, PUSH-3: as any other client."""
+    """KEY-1, PAY-2, PAY-9, PAY-11, GEN-2, PUSH-3: like any other client."""
     script = "console.log(await push('Take', [1, 'ü/'], { port }))"
     check_first_push(*pushed(server, lambda: node(script, server.port)))
 
@@ -240,7 +240,7 @@ def test_javascript_client_refuses(server: Server) -> None:
     assert len(lines) == 19
     assert [line for line in lines if not line.startswith("TypeError: ")] == []
     assert lines[0] == 'TypeError: args[0]["at"][0]: NaN is not a JSON number'
-    assert server.client().llen("queue:default") == 1  # the one that is as deep as it may be
+    assert server.client().llen("queue:default") == 1  # the job of the greatest valid depth
 
 
 def test_javascript_client_tells_the_outcome(server: Server) -> None:

@@ -1,4 +1,4 @@
-"""An iterable job whose worker is killed, or told to stop: another process goes on."""
+"""An iterable job whose worker is killed or stopped: another process continues it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def walk(cursor, count):
             if not client.exists("app:hurry"):
                 time.sleep(0.01)
 """
-COUNT = 2000  # 20 s, were it not for the hurry at the end
+COUNT = 2000  # 20 s without app:hurry
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_a_deployment(server: Server, workers: Workers, fetch: str) -> None:
 
 
 def test_a_crash(server: Server, workers: Workers) -> None:
-    """ITER-3, ITER-5, REL-4: after kill -9, from the cursor that was saved last."""
+    """ITER-3, ITER-5, REL-4: after kill -9, from the last saved cursor."""
     client = server.client()
     with Client(server.url) as enqueuer:
         jid = enqueuer.push("Walk", [COUNT])

@@ -1,4 +1,4 @@
-"""What the worker's log says: lines for people, lines for machines."""
+"""The worker's log: lines for people, lines for machines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
 
 
 def run(server: Server, workers: Workers, *arguments: str) -> str:
-    """Return the log of a worker that met all events."""
+    """Return the log of a worker with all kinds of events."""
     client = server.client()
     client.lpush("queue:default", *EVENTS)
     worker = workers.start(APP, "--redis", server.url, *arguments)
@@ -44,7 +44,7 @@ def run(server: Server, workers: Workers, *arguments: str) -> str:
 
 
 def test_json_lines_are_objects_with_the_job(server: Server, workers: Workers) -> None:
-    """EXEC-2, EXEC-3: every line parses, and those of a job say which."""
+    """EXEC-2, EXEC-3: every line is valid JSON, and lines of a job name it."""
     lines: list[dict[str, Any]] = [json.loads(line) for line in run(server, workers).splitlines()]
     assert all({"ts", "pid", "tid", "lvl", "msg"} <= line.keys() for line in lines)
     assert len({line["pid"] for line in lines}) == 1
@@ -77,7 +77,7 @@ def test_json_lines_are_objects_with_the_job(server: Server, workers: Workers) -
 
 
 def test_human_lines_stay_on_their_line(server: Server, workers: Workers) -> None:
-    """EXEC-3: whatever a payload or an error holds."""
+    """EXEC-3: with any text in a payload or an error."""
     text = run(server, workers, "--log-format", "human")
     lines = text.splitlines()
     head = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (INFO |WARNING|ERROR) +\S+ ")
@@ -92,7 +92,7 @@ def test_human_lines_stay_on_their_line(server: Server, workers: Workers) -> Non
 
 @pytest.mark.thorough
 def test_levels_choose_the_lines(server: Server, workers: Workers) -> None:
-    """EXEC-2: `debug` adds tracebacks of failures, `error` leaves them out altogether."""
+    """EXEC-2: `debug` adds tracebacks of failures, `error` omits failures."""
     text = run(server, workers, "--log-level", "debug")
     errors = [json.loads(line).get("error", "") for line in text.splitlines()]
     assert any("in fail\n" in error and "Traceback" in error for error in errors)
@@ -105,7 +105,7 @@ def test_levels_choose_the_lines(server: Server, workers: Workers) -> None:
 def test_the_first_lines_say_who_and_where_without_the_password(
     server_factory: Any, workers: Workers
 ) -> None:
-    """BEAT-6, SEC-2: what an operator looks for first."""
+    """BEAT-6, SEC-2: the facts that an operator needs first."""
     server = server_factory(password="s3cret")
     worker = workers.start(
         APP, "--redis", server.url, "-q", "high,3", "-q", "low,1", "-c", "7", "--fetch", "basic"

@@ -1,4 +1,4 @@
-"""A job that kills every worker that runs it, until it is put aside."""
+"""A job that kills every worker that runs it goes to the dead set."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
 
 @pytest.mark.thorough
 def test_a_job_that_kills_its_workers_is_put_aside(server: Server, workers: Workers) -> None:
-    """REL-10, REL-11: after four dead workers the fifth buries it and goes on with the others."""
+    """REL-10, REL-11: after four dead workers the fifth kills the job and runs the others."""
     client = server.client()
     with Client(server.url) as enqueuer:
         jid = enqueuer.push("Kill", [], retry=False)

@@ -1,4 +1,4 @@
-"""Signals that more than the worker has a wish for, and those that mean nothing here."""
+"""Signals that the application also handles, and signals without a meaning for the worker."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def fleet(_reaper: Reaper, tmp_path: Path) -> Iterator[Fleet]:
 
 
 def test_earlier_handlers_are_called_too(server: Server, fleet: Fleet, tmp_path: Path) -> None:
-    """SIG-1, SIG-2, SIG-3: whatever they raise, even SystemExit."""
+    """SIG-1, SIG-2, SIG-3: with any error of theirs, even SystemExit."""
     fleet.start("shop:app", "--redis", server.url)
     fleet.wait_logged(", process ")
     called = tmp_path / "earlier"
@@ -78,14 +78,14 @@ import signal, threading
 from jobwire import App
 
 app = App()
-# From here on the kernel can hand TERM to this thread only, which does nothing with it.
+# From here on the kernel can deliver TERM to this thread only, which ignores it.
 threading.Thread(target=threading.Event().wait, daemon=True, name="elsewhere").start()
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 """
 
 
 def test_a_signal_that_another_thread_gets(server: Server, fleet: Fleet, tmp_path: Path) -> None:
-    """SIG-1: the main thread, which alone may act on it, hears of it without being woken."""
+    """SIG-1: the main thread, which alone may handle it, notices it without a wakeup."""
     (tmp_path / "elsewhere.py").write_text(ELSEWHERE)
     fleet.start("elsewhere:app", "--redis", server.url)
     fleet.wait_logged(", process ")
@@ -94,7 +94,7 @@ def test_a_signal_that_another_thread_gets(server: Server, fleet: Fleet, tmp_pat
 
 
 def test_usr2_means_nothing_to_a_single_process(server: Server, fleet: Fleet) -> None:
-    """SIG-4: a signal that is none of ours is logged, and harmless."""
+    """SIG-4: a signal without a meaning is logged and ignored."""
     fleet.start("shop:app", "--redis", server.url)
     fleet.wait_logged(", process ")
     fleet.send(signal.SIGUSR2)
@@ -105,14 +105,14 @@ def test_usr2_means_nothing_to_a_single_process(server: Server, fleet: Fleet) ->
 
 @pytest.mark.parametrize(("arguments", "shown"), [((), True), (("--log-format", "json"), False)])
 def test_people_are_greeted(arguments: tuple[str, ...], shown: bool, tmp_path: Path) -> None:
-    """A banner on a terminal, and nowhere that lines are read by machines."""
+    """A terminal shows a banner; a log for machines does not."""
     (tmp_path / "shop.py").write_text(SHOP)
     master, slave = pty.openpty()
     try:
         ended = subprocess.run(
             [sys.executable, "-m", "jobwire", "worker", "shop:app", *arguments],
             cwd=tmp_path,
-            env=environment(JOBWIRE_REDIS_URL="redis://127.0.0.1:1/0"),  # nobody listens
+            env=environment(JOBWIRE_REDIS_URL="redis://127.0.0.1:1/0"),  # no server listens
             stdout=subprocess.PIPE,
             stderr=slave,
             timeout=60,
@@ -128,7 +128,7 @@ def test_people_are_greeted(arguments: tuple[str, ...], shown: bool, tmp_path: P
 
 
 def test_a_thread_of_the_application_that_dies_is_in_the_log(server: Server, fleet: Fleet) -> None:
-    """SIG-1: as a line like any other; the worker goes on."""
+    """SIG-1: as an ordinary log line; the worker continues."""
     fleet.start("shop:app", "--redis", server.url)
     (line,) = fleet.wait_logged("thread shop-cache died")
     assert line["lvl"] == "ERROR"
@@ -148,7 +148,7 @@ def test_a_closed_terminal_stops(server: Server, fleet: Fleet, processes: str) -
     master, slave = pty.openpty()
     said: list[bytes] = []
 
-    def read() -> None:  # or whoever writes to it waits for ever
+    def read() -> None:  # otherwise writers to it wait for ever
         with suppress(OSError):
             while part := os.read(master, 4096):
                 said.append(part)
@@ -169,7 +169,7 @@ def test_a_closed_terminal_stops(server: Server, fleet: Fleet, processes: str) -
     finally:
         signal.signal(signal.SIGHUP, inherited)
         os.close(slave)
-        reader.join(60)  # no process has the terminal open any more, so reading ends
+        reader.join(60)  # all processes have closed the terminal, so reading ends
         os.close(master)
 
 
@@ -178,7 +178,7 @@ def test_a_closed_terminal_stops(server: Server, fleet: Fleet, processes: str) -
 def test_an_orderly_end_is_pythons_own(
     server: Server, fleet: Fleet, tmp_path: Path, processes: str
 ) -> None:
-    """SIG-1: what the application registered with `atexit` is called in each process."""
+    """SIG-1: functions that the application registered with `atexit` run in each process."""
     with (tmp_path / "shop.py").open("a") as file:
         file.write(
             "import atexit, os\n"
@@ -227,7 +227,7 @@ def test_a_worker_survives_what_an_isolated_job_does(
 def test_an_isolated_job_is_put_back_and_interrupted(
     server: Server, fleet: Fleet, tmp_path: Path, name: str
 ) -> None:
-    """SIG-5, FETCH-6: at the deadline; its process is gone with the worker."""
+    """SIG-5, FETCH-6: at the deadline; its process ends with the worker."""
     out = tmp_path / "out"
     fleet.start("tests.apps.isolated:app", "--redis", server.url, "-t", "1")
     with Client(server.url) as client:

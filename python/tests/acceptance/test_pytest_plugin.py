@@ -168,7 +168,7 @@ def test_an_application_that_is_missing(pytester: pytest.Pytester, target: str, 
 def test_a_database_that_the_environment_names(
     pytester: pytest.Pytester, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is used if it is empty, and left alone otherwise, or if processes would share it."""
+    """The database is used only if it is empty and processes do not share it."""
     shop(
         pytester,
         f"""
@@ -208,7 +208,7 @@ def test_without_an_embedded_server_it_says_what_to_do(
 
 
 def test_a_run_that_does_not_need_it_loads_little(pytester: pytest.Pytester) -> None:
-    """Neither worker nor command line; and importing jobwire loads no pytest."""
+    """Neither worker nor command line; and `import jobwire` does not load pytest."""
     pytester.makepyfile(
         """
         import sys

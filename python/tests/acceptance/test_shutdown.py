@@ -1,4 +1,4 @@
-"""Signals to a worker process: stop, quiet, dump; what runs is ended or put back."""
+"""Signals to a worker process: stop, quiet, dump; running jobs end or are put back."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def queue(server: Server) -> list[bytes]:
 def test_term_and_int_let_jobs_end_and_exit_0(
     server: Server, workers: Workers, client: Client, number: signal.Signals
 ) -> None:
-    """SIG-1, FETCH-5, BEAT-7: a job that comes late stays in its queue."""
+    """SIG-1, FETCH-5, BEAT-7: a late job stays in its queue."""
     worker = workers.start(APP, "--redis", server.url, "-c", "2")
     redis = server.client()
     identity = worker.identity(redis)
@@ -71,7 +71,7 @@ def test_term_at_the_deadline_puts_unfinished_jobs_back(
     """SIG-1, SIG-5, FETCH-6, RETRY-10, REL-7: exact bytes; the second run shows in the log."""
     redis = server.client()
     names = [b"Hold", b"AsyncHold"]
-    if fetch == "reliable":  # once will do: it takes three seconds until the process gives up
+    if fetch == "reliable":  # once is enough, because the process waits three seconds
         names.append(b"Deaf")
     texts = [
         b'{ "class":"%s","args":[%d],"retry":true,"x":1.50}' % (name, number)
@@ -89,7 +89,7 @@ def test_term_at_the_deadline_puts_unfinished_jobs_back(
     left = queue(server)
     assert left[0] == b"waits"
     assert sorted(left[1:]) == sorted(texts)
-    assert sorted(traces(server, recording.CLEANED)) == [0, 1]  # nothing reaches the deaf one
+    assert sorted(traces(server, recording.CLEANED)) == [0, 1]  # Deaf cannot be interrupted
     assert not redis.exists("retry", "dead", "stat:processed", "jobwire:owners")
     assert first.logged(f"{len(names)} unfinished jobs were put back")
 
@@ -104,11 +104,11 @@ def test_term_at_the_deadline_puts_unfinished_jobs_back(
     starts = [line["ctx"].get("returned") for line in second.lines() if line["msg"] == "start"]
     assert starts == ([1, 1] if fetch == "reliable" else [None, None])
     if fetch == "reliable":
-        assert redis.hlen("jobwire:returned") == 1  # the deaf one has not run again
+        assert redis.hlen("jobwire:returned") == 1  # Deaf has not run again
 
 
 def test_tstp_quiets_and_term_still_ends(server: Server, workers: Workers, client: Client) -> None:
-    """SIG-2, FETCH-5: one more job stays where it is."""
+    """SIG-2, FETCH-5: one more job stays in its queue."""
     worker = workers.start(APP, "--redis", server.url)
     redis = server.client()
     worker.identity(redis)
@@ -129,7 +129,7 @@ def test_tstp_quiets_and_term_still_ends(server: Server, workers: Workers, clien
 def test_ttin_dumps_all_stacks_and_nothing_ends(
     server: Server, workers: Workers, client: Client
 ) -> None:
-    """SIG-3: also where a stuck job is."""
+    """SIG-3: also the stack of a stuck job."""
     worker = workers.start(APP, "--redis", server.url)
     worker.identity(server.client())
     client.push("Deaf", [1])
@@ -142,14 +142,14 @@ def test_ttin_dumps_all_stacks_and_nothing_ends(
     assert any("in async_hold" in stack for stack in stacks)
     names = {line["msg"].removeprefix("thread ") for line in worker.logged("thread ")}
     assert names >= {"MainThread", "jobwire-heart", "jobwire-poller", "jobwire-ticker"}
-    # One runs the job and one waits for more; a third is there if that was slow to begin.
+    # One runs the job and one waits for more; there is a third if that was slow to begin.
     assert sum(name.startswith("jobwire-default-") for name in names) in (2, 3)
     client.push("Note", ["after"])
     wait_until(lambda: traces(server, recording.RAN) == [["Note", ["after"]]])
 
 
 def test_a_second_term_forces(server: Server, workers: Workers, client: Client) -> None:
-    """SIG-1, REL-4: exit status 1 at once; the job is still held, for others to recover."""
+    """SIG-1, REL-4: exit status 1 at once; the job is still held, for recovery by others."""
     worker = workers.start(APP, "--redis", server.url, "-t", "60")
     redis = server.client()
     identity = worker.identity(redis)
@@ -177,7 +177,7 @@ def test_a_signal_while_redis_is_away_ends_it_as_well(server: Server, workers: W
 
 @pytest.mark.thorough
 def test_a_job_that_will_not_end_cannot_keep_the_process(server: Server, workers: Workers) -> None:
-    """SIG-5, SIG-1: it logs and logs, is put back, and the exit status is still 0."""
+    """SIG-5, SIG-1: the job logs without end, is put back, and the exit status is still 0."""
     worker = workers.start("tests.apps.stubborn:app", "--redis", server.url, "-t", "0.2")
     redis = server.client()
     redis.lpush("queue:default", *['{"class":"Babble"}'] * 5)
@@ -191,7 +191,7 @@ def test_a_job_that_will_not_end_cannot_keep_the_process(server: Server, workers
 @pytest.mark.thorough
 @pytest.mark.slow
 def test_signals_through_redis(server: Server, workers: Workers, client: Client) -> None:
-    """SIG-4, SIG-2, SIG-3, SIG-1, BEAT-2: one a beat, so this takes forty seconds."""
+    """SIG-4, SIG-2, SIG-3, SIG-1, BEAT-2: one signal a beat, so this takes forty seconds."""
     redis = server.client()
     worker = workers.start(APP, "--redis", server.url)
     identity = worker.identity(redis)
@@ -237,7 +237,7 @@ def test_an_idle_worker_is_silent_and_wide_awake(any_server: Server, workers: Wo
         wait_until(lambda: clock() - began >= 2)
         return calls() - before - (times() - asked)
 
-    # A beat may fall into one of them, not into two in a row.
+    # A beat may fall into one of these spans, not into two in a row.
     assert min(in_two_seconds(), in_two_seconds()) <= 3
     with Client(any_server.url) as client:
         client.push("Note", ["warm"])
@@ -249,4 +249,4 @@ def test_an_idle_worker_is_silent_and_wide_awake(any_server: Server, workers: Wo
             client.push("Note", [number])
             wait_until(lambda number=number: redis.llen(recording.RAN) == number + 2)  # type: ignore[misc]
             took.append(time.monotonic() - began)
-        assert min(took) < 0.25, took  # of several: a busy machine delays some of them
+        assert min(took) < 0.25, took  # the fastest one, because a busy machine delays some

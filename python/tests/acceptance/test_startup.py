@@ -1,4 +1,4 @@
-"""What a worker has loaded before its first job: it keeps that in memory for weeks."""
+"""Modules that a worker has loaded before its first job: it keeps them in memory for weeks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def tell():
     open("loading", "w").write("\\n".join(sys.modules))
     os.rename("loading", "loaded")
 """
-# What other commands need.
+# Modules of other commands.
 NOT_NEEDED = frozenset(
     [
         *("rich", "pygments", "yaml", "jsonschema", "pytest", "jobwire_conformance"),

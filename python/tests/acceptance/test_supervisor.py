@@ -1,4 +1,4 @@
-"""`--processes`: several workers under one parent, whatever happens to any of them."""
+"""`--processes`: several workers under one parent, with any fate of any of them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def holding(server: Server) -> int:
 
 
 def test_all_run_jobs_and_end_together(server: Server, fleet: Fleet, client: Client) -> None:
-    """SIG-1: TERM lets jobs end, exit status 0, nobody is left."""
+    """SIG-1: TERM lets jobs end, exit status 0, no process stays."""
     start(fleet, server, "--processes", "3", "-c", "1")
     pids = fleet.ready(3)
     assert registered(server) == set(pids)
@@ -110,7 +110,7 @@ def test_all_run_jobs_and_end_together(server: Server, fleet: Fleet, client: Cli
 
 
 def test_a_process_that_dies_is_replaced(server: Server, fleet: Fleet) -> None:
-    """REL-4: and says so in the log; the others go on."""
+    """REL-4: and the log says so; the others continue."""
     start(fleet, server, "--processes", "2")
     first, second = fleet.ready(2)
     os.kill(first, signal.SIGKILL)
@@ -132,7 +132,7 @@ def test_a_process_that_dies_is_replaced(server: Server, fleet: Fleet) -> None:
 def test_who_cannot_start_at_all_exits_as_without_processes(
     server: Server, fleet: Fleet, app: str, redis: str | None, status: int, says: str
 ) -> None:
-    """ENV-1: the status is the reason, which is said once."""
+    """ENV-1: the exit status tells the reason, and the log says it once."""
     fleet.start(app, "--redis", redis or server.url, "--processes", "3")
     assert fleet.wait() == status
     assert fleet.log.read_text().count(says) == 1
@@ -142,7 +142,7 @@ def test_who_cannot_start_at_all_exits_as_without_processes(
 def test_a_crash_loop_is_said_and_slow_and_can_be_mended(
     server: Server, fleet: Fleet, tmp_path: Path
 ) -> None:
-    """The other process goes on meanwhile."""
+    """The other process continues meanwhile."""
     shop = tmp_path / "shop.py"
     shop.write_text(SHOP)
     start(fleet, server, "--processes", "2", app="shop:app")
@@ -161,7 +161,7 @@ def test_a_crash_loop_is_said_and_slow_and_can_be_mended(
 def test_there_is_no_hope_when_nobody_can_start(
     server: Server, fleet: Fleet, tmp_path: Path
 ) -> None:
-    """After five tries each, so that what started the fleet can see it."""
+    """After five tries each, so that the service manager notices."""
     shop = tmp_path / "shop.py"
     shop.write_text(SHOP)
     start(fleet, server, "--processes", "2", app="shop:app")
@@ -189,7 +189,7 @@ def test_a_second_term_kills(server: Server, fleet: Fleet, client: Client) -> No
 def test_one_signal_to_everybody_does_not_force(
     server: Server, fleet: Fleet, client: Client
 ) -> None:
-    """SIG-1: systemd's KillMode=control-group sends it to parent and children alike."""
+    """SIG-1: systemd's KillMode=control-group sends the signal to parent and children."""
     start(fleet, server, "--processes", "2", "-c", "1")
     pids = fleet.ready(2)
     client.push_bulk("Hold", [[1], [2]])
@@ -203,7 +203,7 @@ def test_one_signal_to_everybody_does_not_force(
 
 
 def test_ctrl_c_is_heard_once(server: Server, fleet: Fleet) -> None:
-    """SIG-1: the terminal signals its whole foreground group; the children are not in it."""
+    """SIG-1: the terminal signals its foreground group; the children are not in it."""
     start(fleet, server, "--processes", "2")
     pids = fleet.ready(2)
     assert {os.getpgid(pid) for pid in pids} == set(pids)
@@ -227,7 +227,7 @@ def test_tstp_quiets_all_and_the_dead_stay_dead(
 
 
 def test_ttin_has_all_dump_their_stacks(server: Server, fleet: Fleet) -> None:
-    """SIG-3: each line says which process it is from."""
+    """SIG-3: each line names its process."""
     start(fleet, server, "--processes", "2")
     pids = fleet.ready(2)
     fleet.send(signal.SIGTTIN)
@@ -239,7 +239,7 @@ def test_ttin_has_all_dump_their_stacks(server: Server, fleet: Fleet) -> None:
 def test_a_rolling_restart_loses_nothing(
     server: Server, fleet: Fleet, client: Client, number: signal.Signals
 ) -> None:
-    """SIG-1, SIG-5: one after the other, the running job ends, two are there all the time."""
+    """SIG-1, SIG-5: one after the other; the running job ends, and two processes always run."""
     start(fleet, server, "--processes", "2", "-c", "1")
     old = fleet.ready(2)
     client.push("Hold", [1])
@@ -284,7 +284,7 @@ def test_a_restart_into_something_broken_changes_nothing(
 def test_children_of_a_killed_parent_stop_in_good_order(
     server: Server, fleet: Fleet, client: Client
 ) -> None:
-    """SIG-1: also one that runs a job; it ends first."""
+    """SIG-1: also a process with a job; the job ends first."""
     start(fleet, server, "--processes", "2", "-c", "1")
     pids = fleet.ready(2)
     client.push("Hold", [1])
@@ -301,7 +301,7 @@ def test_children_of_a_killed_parent_stop_in_good_order(
 def test_a_process_that_grows_is_replaced(
     server: Server, fleet: Fleet, client: Client, tmp_path: Path
 ) -> None:
-    """It ends what it runs, after its successor has taken over."""
+    """It ends its jobs after its successor has taken over."""
     (tmp_path / "shop.py").write_text(SHOP)
     arguments = ("--processes", "2", "--memory-limit", "300")
     start(fleet, server, *arguments, app="shop:app")
@@ -319,7 +319,7 @@ def test_a_process_that_grows_is_replaced(
 def test_a_single_process_that_grows_ends(
     server: Server, fleet: Fleet, client: Client, tmp_path: Path
 ) -> None:
-    """SIG-1: exit status 0; whatever has started it may start it again."""
+    """SIG-1: exit status 0; the service manager may start it again."""
     (tmp_path / "shop.py").write_text(SHOP)
     start(fleet, server, "--memory-limit", "300", app="shop:app")
     client.push("Hog", [400])
@@ -328,7 +328,7 @@ def test_a_single_process_that_grows_ends(
 
 
 def test_a_process_that_hangs_is_replaced(server: Server, fleet: Fleet) -> None:
-    """WATCHDOG_USEC: systemd would know only of the parent."""
+    """WATCHDOG_USEC: systemd would watch only the parent."""
     start(fleet, server, "--processes", "2", WATCHDOG_USEC="3000000", JOBWIRE_READY_FILE="ready")
     first, second = fleet.ready(2)
     os.kill(first, signal.SIGSTOP)
@@ -357,7 +357,7 @@ def container() -> None:
 def test_process_1_hears_term_and_leaves_no_zombie(
     server: Server, fleet: Fleet, client: Client, tmp_path: Path, processes: str
 ) -> None:
-    """SIG-1: the kernel gives orphans to it, and no signal that it does not handle."""
+    """SIG-1: the kernel gives orphans to process 1, and no signal that it does not handle."""
     (tmp_path / "shop.py").write_text(SHOP)
     arguments = ("shop:app", "--redis", server.url, "--processes", processes)
     fleet.start(*arguments, before=UNSHARE)
@@ -380,7 +380,7 @@ def test_process_1_hears_term_and_leaves_no_zombie(
 def test_process_1_ends_with_the_status_of_its_only_worker(
     server: Server, fleet: Fleet, client: Client, tmp_path: Path
 ) -> None:
-    """As it would without a parent."""
+    """As without a parent."""
     (tmp_path / "shop.py").write_text(SHOP)
     fleet.start("shop:app", "--redis", server.url, before=UNSHARE)
     wait_until(lambda: registered(server), 60)
@@ -392,7 +392,7 @@ def test_process_1_ends_with_the_status_of_its_only_worker(
 
 
 class Systemd:
-    """What listens at NOTIFY_SOCKET."""
+    """A socket at NOTIFY_SOCKET that records messages."""
 
     def __init__(self, address: str) -> None:
         self.said: list[str] = []
@@ -424,7 +424,7 @@ def systemd(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Systemd]
 def test_systemd_hears_it_all(
     server: Server, fleet: Fleet, client: Client, tmp_path: Path, systemd: Systemd, processes: str
 ) -> None:
-    """READY when all are, then signs of life and a status, and STOPPING at the end."""
+    """READY when all processes are, then watchdog messages and a status; STOPPING at the end."""
     start(
         *(fleet, server, "--processes", processes, "-c", "1"),
         NOTIFY_SOCKET=systemd.address,
@@ -478,7 +478,7 @@ heartbeat.HeartbeatThread._look_after = hang
 def test_a_heartbeat_that_hangs_gives_no_sign_of_life(
     server: Server, fleet: Fleet, tmp_path: Path
 ) -> None:
-    """BEAT-2: the main thread's being well is not enough."""
+    """BEAT-2: a healthy main thread is not enough."""
     (tmp_path / "hanging.py").write_text(HANGING)
     systemd = Systemd(str(tmp_path / "notify"))
     env = {"NOTIFY_SOCKET": systemd.address, "WATCHDOG_USEC": "400000"}
@@ -490,8 +490,8 @@ def test_a_heartbeat_that_hangs_gives_no_sign_of_life(
     def silent() -> bool:
         systemd.heard("")
         systemd.said.clear()
-        time.sleep(0.5)  # more than two of its periods
+        time.sleep(0.5)  # more than two watchdog periods
         return not systemd.heard("WATCHDOG=1")
 
-    wait_until(silent)  # a slow machine may have said so before it was stuck
+    wait_until(silent)  # a slow machine may have sent one before it was stuck
     systemd.close()

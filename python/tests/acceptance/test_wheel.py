@@ -41,7 +41,7 @@ def unpacked(wheel: Path) -> Path:
 
 
 def tree(root: Path, *names: str) -> dict[str, bytes]:
-    """Return the files below `names`, leaving out what Python and editors leave behind."""
+    """Return the files below `names`, without files that Python and editors leave behind."""
     files = (file for name in names for file in [root / name, *(root / name).rglob("*")])
     return {
         str(file.relative_to(root)): file.read_bytes()

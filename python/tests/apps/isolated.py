@@ -1,4 +1,4 @@
-"""Jobs that run in processes of their own, and harm them. They leave traces in files."""
+"""Jobs that run in processes of their own and harm them. They leave traces in files."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def crash() -> None:
 
 @app.job(name="ForkAndCrash", isolated=True)
 def fork_and_crash(path: str) -> None:
-    """Leave a process behind that has all the files of this one open."""
+    """Leave a process behind that keeps all files of this process open."""
     pid = os.fork()
     if pid == 0:
         time.sleep(60)
@@ -110,7 +110,7 @@ def fork_and_crash(path: str) -> None:
 
 @app.job(name="Hang", isolated=True)
 def hang(path: str) -> None:
-    """Block where no exception reaches it, with a program that does the same."""
+    """Block where no exception can be raised, with a program that does the same."""
     program = subprocess.Popen(["sleep", "60"])
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     record(path, f"{os.getpid()} {program.pid}")

@@ -1,4 +1,4 @@
-"""An application with a job that takes its process with it."""
+"""An application with a job that kills its process."""
 
 from __future__ import annotations
 

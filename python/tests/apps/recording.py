@@ -42,7 +42,7 @@ def fail(text: str) -> None:
 
 @app.job(name="Hold")
 def hold(number: int) -> None:
-    """Run until the test lets go."""
+    """Run until the test releases the job."""
     _record(STARTED, number)
     try:
         while not traces().exists(RELEASE):
@@ -65,7 +65,7 @@ async def async_hold(number: int) -> None:
 
 @app.job(name="Deaf")
 def deaf(number: int) -> None:
-    """Block where no interruption reaches it."""
+    """Block where no interruption can be raised."""
     _record(STARTED, number)
     time.sleep(60)
 

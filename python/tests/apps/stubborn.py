@@ -1,4 +1,4 @@
-"""A job that ignores every wish to end, and is not quiet about it."""
+"""A job that ignores every request to end, and writes a log line each time."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ def babble() -> None:
     while True:
         try:
             logging.getLogger("babble").warning("still here")
-            time.sleep(0.0001)  # or the log fills the disk
+            time.sleep(0.0001)  # otherwise the log fills the disk
         except Shutdown:
             pass

@@ -44,14 +44,14 @@ BULK = 25
 PUSHERS = 4  # threads
 PATIENCE = 60.0  # seconds without any progress after which a job counts as stuck
 PRIVATE = "jobwire:private:"
-NOBODY = -1  # stands for a doomed job that is dead for another reason than its own
+NOBODY = -1  # a doomed job that is dead for a reason that is not its own
 
 
 class Enqueuer:
     """Pushes the jobs over some seconds, each until it is acknowledged.
 
     Attributes:
-        repeated: Numbers of jobs that were pushed again because nobody knew.
+        repeated: Numbers of jobs that were pushed again because the first outcome was unknown.
     """
 
     def __init__(self, url: str, jobs: Sequence[Job], *, seconds: float) -> None:
@@ -65,7 +65,7 @@ class Enqueuer:
 
     @property
     def pushed(self) -> int:
-        """How many were acknowledged."""
+        """Number of acknowledged jobs."""
         return sum(self._pushed)
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ def _options(job: Job) -> Any:
 
 
 def _batches(jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
-    """Put some of the simplest jobs together for bulk pushes; the rest go one by one."""
+    """Put some of the simplest jobs together for bulk pushes; the rest are pushed one by one."""
     bulk: list[Job] = []
     for job in jobs:
         if job.kind == "Quick" and job.queue == "low" and job.after is None:
@@ -146,7 +146,7 @@ def waiting(client: Any) -> int:
 
 
 def hurry(client: Any, *, within: float) -> None:
-    """Move time on, so that no job waits longer than so many seconds for its retry."""
+    """Advance the clock, so that no job waits longer than this many seconds for its retry."""
     latest = time.time() + within
     for member in client.zrange("retry", latest, "inf", byscore=True):
         client.zadd("retry", {member: latest}, xx=True)
@@ -165,7 +165,7 @@ class Run:
         self._started = time.monotonic()
 
     def __call__(self, directory: Path) -> bool:
-        """Do it; return whether all is well."""
+        """Execute the run; return whether all is well."""
         with ExitStack() as opened:
             reaper = Reaper()
             opened.callback(reaper.close)
@@ -208,11 +208,11 @@ class Run:
             self._storm.happen(what, how)
 
     def _drain(self, enqueuer: Enqueuer) -> None:
-        """Have healthy workers finish, for as long as they get on."""
+        """Let healthy workers finish, as long as they make progress."""
         least, since = sys.maxsize, time.monotonic()
         with suppress(redis.RedisError):
             self._storm.expire_leases(self._client)
-        self._storm.slots[0].send(signal.SIGTERM)  # who starts looks after the dead at once
+        self._storm.slots[0].send(signal.SIGTERM)  # a new worker recovers jobs of the dead at once
         while time.monotonic() - since < PATIENCE:
             self._storm.look_after()
             with suppress(redis.RedisError):
@@ -245,7 +245,7 @@ class Run:
         )
 
     def _say(self, what: str, enqueuer: Enqueuer) -> None:
-        """Show how far it is: always on a terminal, else now and then."""
+        """Show the progress: always on a terminal, otherwise now and then."""
         now = time.monotonic()
         storm = self._storm
         text = (
@@ -286,8 +286,8 @@ class Run:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos")
-    parser.add_argument("--seconds", type=float, default=180.0, help="of trouble; then they drain")
-    parser.add_argument("--seed", type=int, help="for the same jobs and the same trouble again")
+    parser.add_argument("--seconds", type=float, default=180.0, help="duration of the disturbances")
+    parser.add_argument("--seed", type=int, help="repeats the jobs and disturbances of a run")
     parser.add_argument("--jobs", type=int, help="default: 20,000 for 180 seconds")
     parser.add_argument("--workers", type=int, default=4)
     options = parser.parse_args()
@@ -301,7 +301,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and clean up on the way
     out.print(
         f"seed {options.seed}: {options.jobs} jobs, {options.workers} workers, "
-        f"{options.seconds:g} s of trouble",
+        f"{options.seconds:g} s of disturbances",
         highlight=False,
     )
     directory = Path(tempfile.mkdtemp(prefix="jobwire-chaos-"))
@@ -312,7 +312,7 @@ def main() -> int:
         if not keep:
             shutil.rmtree(directory)
     if keep:
-        out.print(f"what the workers said: {directory}", highlight=False, soft_wrap=True)
+        out.print(f"logs of the workers: {directory}", highlight=False, soft_wrap=True)
     return int(keep)
 
 

@@ -1,4 +1,4 @@
-"""What became of every job. Values only."""
+"""The fate of every job. Values only."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ["Account", "audit"]
 
 @dataclass
 class Account:
-    """Numbers of jobs by what became of them.
+    """Numbers of jobs by their fate.
 
     Attributes:
         finished: Succeeded.
-        dead: In the dead set, as they must be or may be: doomed, or poison pills. [REL-10]
-        lost: Neither, and waiting nowhere; or dead although nothing was wrong with them.
+        dead: In the dead set, where they must or may be: doomed jobs or poison pills. [REL-10]
+        lost: Neither, and waiting nowhere; or dead although the job was sound.
         stuck: Waiting or held at the end.
         invented: Succeeded, failed or dead although never pushed, or not in that way.
-        duplicates: Succeeded or died more than once; there once for each time too many.
-        unexcused: Of these: the earlier ones were not in a process that was killed, paused or
-            told to stop, nor had the job been pushed again because no answer came.
+        duplicates: Succeeded or died more than once; listed once for each surplus time.
+        unexcused: Duplicates whose earlier process was not killed, paused or told to stop, and
+            that were not pushed again because no answer came.
     """
 
     finished: list[int] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Account:
 
     @property
     def balanced(self) -> bool:
-        """Whether every job is where it must be."""
+        """True if every job is where it must be."""
         return not (self.lost or self.stuck or self.invented or self.unexcused)
 
 
@@ -55,11 +55,11 @@ def audit(
 
     Args:
         pushed: The jobs.
-        finished: Number to the pids of the processes in which it succeeded, in order.
+        finished: Number to the pids of the processes in which the job succeeded, in order.
         failed: Numbers of those that failed at least once.
-        dead: Number to how often it is in the dead set.
+        dead: Number to the times that the job is in the dead set.
         places: Numbers of those that wait or are held.
-        poisoned: Numbers of those that are dead because too many processes died with them.
+        poisoned: Numbers of jobs that are dead because too many processes died with them.
         repeated: Numbers of those that were pushed again because no answer came.
         disturbed: Pids of the processes that were killed, paused or told to stop.
     """

@@ -1,4 +1,4 @@
-"""Jobs of every kind that keep an account of themselves in a Redis that nobody disturbs."""
+"""Jobs of every kind that record their runs in a Redis that is never disturbed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def asynchronous(number: int, seconds: float) -> None:
 
 @app.job(name="Flaky", retry=5)
 def flaky(number: int, failures: int) -> None:
-    """Fail so often, then succeed."""
+    """Fail this many times, then succeed."""
     job = current_job()
     assert job is not None
     count = job.get("retry_count")
@@ -69,10 +69,10 @@ def doomed(number: int) -> None:
 
 @app.iterable(name="Walk")
 def walk(cursor: Cursor, number: int, items: int) -> Iterator[object]:
-    """Do so many items; it gives way when the worker stops, and goes on elsewhere."""
+    """Do this many items; the job stops with its worker, and another worker continues it."""
     for item, at in over_sequence(cursor, range(items)):
         yield at
         time.sleep(0.02)
         _record().sadd(f"{ITEMS}:{number}", item)
-    if _record().scard(f"{ITEMS}:{number}") == items:  # else it is not finished, but lost
+    if _record().scard(f"{ITEMS}:{number}") == items:  # otherwise the job is lost, not finished
         _finish(number)

@@ -1,4 +1,4 @@
-"""Which jobs there are, and what is to happen: all from one seed."""
+"""Jobs and disturbances of a run, all from one seed."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Job:
 
     @property
     def dies(self) -> bool:
-        """Whether it ends in the dead set."""
+        """True if the job ends in the dead set."""
         return self.kind == "Doomed"
 
 
 def jobs(count: int, *, seed: int, seconds: float) -> list[Job]:
-    """Return the jobs of a run that lasts so many seconds."""
+    """Return the jobs of a run that lasts this many seconds."""
     jitter = random.Random(f"jobs {seed}")
     return [_job(number, jitter, seconds) for number in range(count)]
 
@@ -73,7 +73,7 @@ def _job(number: int, jitter: random.Random, seconds: float) -> Job:
 
 
 def disturbances(*, seed: int, seconds: float) -> Iterator[tuple[float, str, random.Random]]:
-    """Yield seconds from the start, what happens then, and dice for how."""
+    """Yield seconds from the start, the disturbance of that time, and a random generator for it."""
     jitter = random.Random(f"disturbances {seed}")
     at = jitter.expovariate(1 / GAP)
     long_pause = seconds / 5 if seconds > 2 * LONG_PAUSE else float("inf")

@@ -1,4 +1,4 @@
-"""A million jobs through one process, whose memory, threads, connections and files stay the same.
+"""A million jobs through one process, whose memory, threads, connections and files stay constant.
 
     python -m tests.chaos.soak [--jobs N] [--concurrency N]
 
@@ -25,9 +25,9 @@ from harness.servers import Reaper, Server, valkey_program
 from jobwire import App, Client
 from tests.workers import Workers
 
-GROWTH = 0.10  # of resident memory, over what it was after warm-up
+GROWTH = 0.10  # of resident memory after warm-up
 SPARE = 2  # threads, connections or files that may come and go
-WARM = 5  # of so many samples the first one is warm-up's end
+WARM = 5  # the first 1/5 of the samples is warm-up
 SAMPLES = 20
 BACKLOG = 20_000  # jobs that wait at most
 SLICE = 1_000
@@ -52,7 +52,7 @@ def nothing_good(number: int) -> None:
 
 @dataclass(frozen=True)
 class Sample:
-    """What the process uses after so many jobs."""
+    """Resources of the process after this many jobs."""
 
     jobs: int
     seconds: float
@@ -70,13 +70,13 @@ def look(client: Any, pid: int, *, jobs: int, seconds: float) -> Sample:
         seconds=seconds,
         rss_kib=int(fields["VmRSS"].split()[0]),
         threads=int(fields["Threads"]),
-        connections=len(client.client_list()),  # ours among them, which stay as they are, too
+        connections=len(client.client_list()),  # including those of this test, which do not change
         files=len([*Path(f"/proc/{pid}/fd").iterdir()]),
     )
 
 
 def grown(samples: Sequence[Sample]) -> list[str]:
-    """Return what has not stayed as it was after warm-up."""
+    """Return the resources that grew after warm-up."""
     base, *rest = samples[len(samples) // WARM :]
     found = []
     most = max(sample.rss_kib for sample in rest)
@@ -91,7 +91,7 @@ def grown(samples: Sequence[Sample]) -> list[str]:
 
 
 def feed(server: Server, jobs: int, ended: threading.Event) -> None:
-    """Push all jobs, a tenth of them async, a tenth that fails, keeping the backlog small."""
+    """Push all jobs, a tenth async and a tenth failing, and keep the backlog small."""
     looking = server.client()
     with Client(server.url) as client:
         for start in range(0, jobs, SLICE):

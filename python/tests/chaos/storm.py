@@ -1,4 +1,4 @@
-"""Workers, a server, and all that happens to them."""
+"""Workers, a server, and their disturbances."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REFUSALS = [ERRORS[code] for code in ("READONLY", "OOM", "LOADING", "NOREPLICAS"
 
 
 class Slot:
-    """A worker that is started again whenever it has ended, with a proxy of its own each time."""
+    """A worker that is started again whenever it has ended, with a new proxy each time."""
 
     def __init__(self, storm: Storm) -> None:
         self._storm = storm
@@ -38,7 +38,7 @@ class Slot:
             *(f"{jobs.__name__}:app", "--redis", self.proxy.url()),
             *("-q", "high,3", "-q", "low,1", "-c", "10", "-t", "2", "--poll-interval", "1"),
         )
-        self.wakes_at = 0.0  # by the monotonic clock, if it is paused
+        self.wakes_at = 0.0  # on the monotonic clock, if paused
 
     @property
     def pid(self) -> int:
@@ -53,7 +53,7 @@ class Slot:
             self.worker.send(number)
 
     def look_after(self) -> None:
-        """Wake it up if it is time, start it again if it has ended."""
+        """Resume the worker if it is time, start it again if it has ended."""
         if self.wakes_at and time.monotonic() > self.wakes_at:
             self.wakes_at = 0.0
             self.send(signal.SIGCONT)
@@ -67,13 +67,13 @@ class Slot:
 
 
 class Storm:
-    """What happens; `counts` says how often.
+    """The disturbances; `counts` counts them by kind.
 
     Args:
         server: The Redis that is disturbed.
-        workers: Starts workers.
-        board: Where proxies run.
-        size: How many workers.
+        workers: Launcher of the workers.
+        board: Launcher of the proxies.
+        size: Number of workers.
     """
 
     def __init__(self, server: Server, workers: Workers, board: Switchboard, *, size: int) -> None:
@@ -108,13 +108,13 @@ class Storm:
             slot.look_after()
 
     def happen(self, what: str, jitter: random.Random) -> None:
-        """Let one thing happen to somebody."""
+        """Disturb one worker or the server."""
         slot = jitter.choice(self.slots)
         self.counts[what] += 1
         getattr(self, f"_{what}")(slot, jitter)
 
     def calm(self) -> None:
-        """Let everybody come to their senses."""
+        """Resume all workers and the server."""
         for slot in self.slots:
             slot.proxy.refuse(False)
             slot.proxy.clear()
@@ -124,7 +124,7 @@ class Storm:
         self.look_after()
 
     def expire_leases(self, client: redis.Redis) -> None:
-        """End the leases of processes that are no more, as an operator could."""
+        """End the leases of processes that have ended, as an operator could."""
         living = {str(slot.pid).encode() for slot in self.slots if slot.alive()}
         identities: set[bytes] = set()
         for key in ("processes", "jobwire:owners"):
@@ -134,7 +134,7 @@ class Storm:
             if identity.split(b":")[-2] not in living:
                 client.delete(identity)
 
-    # -- what can happen
+    # -- the disturbances
 
     def _kill(self, slot: Slot, jitter: random.Random) -> None:
         slot.send(signal.SIGKILL)

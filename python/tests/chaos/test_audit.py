@@ -1,4 +1,4 @@
-"""The account of the chaos run finds what it is there to find."""
+"""The account of the chaos run finds every kind of error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JOBS = [
 
 
 def account(**changes: Any) -> Account:
-    """Return the account of a run in which all went well, but for this."""
+    """Return the account of a run in which all went well, except for this."""
     facts: dict[str, Any] = {
         "finished": {QUICK: [11], FLAKY: [11]},
         "failed": {FLAKY, DOOMED},
@@ -61,7 +61,7 @@ def test_every_kind_of_trouble_is_found(
 
 
 def test_a_poison_pill_has_a_reason_to_be_dead() -> None:
-    """REL-10: in a storm, even a harmless job can be held by four processes that die."""
+    """REL-10: in a storm, four processes that die can hold even a harmless job."""
     found = account(finished={FLAKY: [11]}, poisoned={QUICK})
     assert found.balanced
     assert found.dead == [QUICK, DOOMED]

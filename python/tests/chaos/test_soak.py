@@ -1,4 +1,4 @@
-"""The soak run finds what grows."""
+"""The soak run finds resources that grow."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Let everything go wrong that can, at every command; say what became of the jobs.
+"""Inject every fault at every command; report the fates of the jobs.
 
     python -m tests.faults [--write] [--sandboxes N] [--fetch reliable|basic] [SCENARIO]...
 
-Exit status: 0 if nothing is lost that is promised to be kept, 1 if something is, 2 wrong usage.
+Exit status: 0 if no promise is broken, 1 if one is, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MODES: tuple[FetchMode, ...] = ("reliable", "basic")
 
 
 def enumerate_all(bench: Bench, clean: Sequence[Run], out: Console) -> list[Result]:
-    """Do the clean runs, then one for each of their commands and each fault."""
+    """Do the clean runs, then one run for each of their commands and each fault."""
     faulty: list[Run] = []
     for run, result in zip(clean, bench.all(clean), strict=True):
         if result.problems:
@@ -60,7 +60,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and clean up on the way
     started = time.monotonic()
     reaper = Reaper()
-    bench = Bench(reaper, lanes=options.sandboxes)
+    bench = Bench(reaper, sandboxes=options.sandboxes)
     try:
         clean = [
             Run(SCENARIOS[name], fetch=fetch)

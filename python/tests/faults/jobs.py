@@ -1,4 +1,4 @@
-"""Jobs that say what happened to them, to a Redis that nothing disturbs."""
+"""Jobs that record their runs in a Redis that is never disturbed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from jobwire import App, Cursor, current_job
 from jobwire.iterables import over_sequence
 
 STARTED = "started"  # hash: jid -> runs begun
-ENDED = "ended"  # hash: jid -> runs that came to their end, failed ones too
+ENDED = "ended"  # hash: jid -> runs that came to their end, including failed ones
 FINISHED = "finished"  # hash: jid -> runs that succeeded
 ITEMS = "items"  # hash: <jid>:<item> -> times that Walk did it
-RELEASE = "release"  # as soon as this key exists, Hold ends and Walk goes on
+RELEASE = "release"  # as soon as this key exists, Hold ends and Walk continues
 STOPPING = "stopping"  # this key exists as soon as a worker starts no more jobs
 
 LASTING = ("Hold", "Walk")  # the jobs that wait for RELEASE
@@ -28,7 +28,7 @@ _record: Any = None
 
 
 def record_to(url: str) -> None:
-    """Set where jobs record what they do."""
+    """Set the Redis in which jobs record their runs."""
     global _record
     _record = redis.Redis.from_url(url)
 
@@ -84,7 +84,7 @@ def doomed() -> None:
 
 @app.job(name="Hold")
 def hold() -> None:
-    """Run until the test lets go."""
+    """Run until the test releases the job."""
     _say(STARTED)
     _wait_for_release()
     _say(FINISHED)

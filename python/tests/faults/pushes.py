@@ -1,4 +1,4 @@
-"""What clients under test do. Each notes for every job what it was told.
+"""Pushes of clients under test. Each notes for every job the outcome that the client reported.
 
 Notes are in the hash `told`, jid -> `written`, `refused` or `unsure`; `reported` is set at the end.
 A client that reports and does not name a job says that it was not written.

@@ -1,4 +1,4 @@
-"""One run: a process behind the proxy, one thing that goes wrong, a second worker, the verdict."""
+"""One run: a process behind the proxy, one fault, a second worker, and the result."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from tests.faults.scenarios import Scenario
 __all__ = ["FEW", "ROOT", "Bench", "Result", "Run", "faulty_runs"]
 
 ROOT = Path(__file__).resolve().parents[3]
-PATIENCE = 60.0  # seconds that a process may take for what takes milliseconds
-CALM = 1.5  # seconds without an event after which basic fetch has nothing more to give
+PATIENCE = 60.0  # seconds limit for steps that normally take milliseconds
+CALM = 1.5  # seconds without an event after which basic fetch has no more jobs to run
 FEW = 3  # occurrences of a command that is repeated for as long as the worker runs
 
 _FETCHES = ("fetch.lua", "BRPOP")
 
 
 def label(words: Sequence[bytes]) -> str:
-    """Name a command: a script by its file, CLIENT and SCRIPT with what they do."""
+    """Name a command: a script by its file, CLIENT and SCRIPT with their subcommands."""
     name = name_of(words)
     if name == "EVALSHA" and (script := canonical(words[1].decode())):
         return f"{script}.lua"
@@ -54,23 +54,23 @@ def label(words: Sequence[bytes]) -> str:
 
 @dataclass
 class Result:
-    """What became of the jobs. The lists hold job ids.
+    """Fates of the jobs. The lists hold job ids.
 
     Attributes:
-        scenario: Which.
-        fetch: How the worker fetched.
-        point: Where something went wrong; None for the run without faults.
-        fault: What; one of `faults.FAULTS`.
-        reached: Whether the process came to that point.
-        lost: Nowhere, and not finished.
-        stuck: Still waiting or held, after all that was done for it.
-        invented: Run, or stored as dead, though nobody pushed it or had been told so.
-        duplicates: Run or stored once more than called for.
-        excused: Of these: held by a process that was killed after the job had ended.
-        hung: Whether the process did not end when told to.
-        points: What the proxy saw, in order.
-        effects: Those of them that changed something.
-        log: What the process said.
+        scenario: Name of the scenario.
+        fetch: Way in which the worker fetched.
+        point: Place of the fault; None for the run without faults.
+        fault: One of `faults.FAULTS`.
+        reached: True if the process came to that point.
+        lost: In no place, and not finished.
+        stuck: Still waiting or held at the end.
+        invented: Run, or stored as dead, although never pushed or reported as refused.
+        duplicates: Run or stored once more than expected.
+        excused: Duplicates held by a process that was killed after the job had ended.
+        hung: True if the process did not end on request.
+        points: Commands that the proxy saw, in order.
+        effects: Points that changed data.
+        log: Output of the process.
     """
 
     scenario: str
@@ -90,13 +90,13 @@ class Result:
 
     @property
     def in_window(self) -> bool:
-        """Whether basic fetch is known to lose jobs here. LW-1"""
+        """True if basic fetch is known to lose jobs here. LW-1"""
         label = "" if self.point is None else self.point.label
         return self.fault.startswith("kill") or (label == "BRPOP" and self.fault == "cut after")
 
     @property
     def problems(self) -> list[str]:
-        """What must not be, in words."""
+        """Broken promises, in words."""
         basic = self.fetch == "basic"
         twice = [] if basic else sorted({*self.duplicates} - {*self.excused})
         found = [
@@ -149,7 +149,7 @@ class Zygote:
 
 
 class Child:
-    """A process of the zygote's."""
+    """A process that the zygote forked."""
 
     def __init__(self, zygote: Zygote, reaper: Reaper, log: Path, **request: Any) -> None:
         log.touch()
@@ -172,7 +172,7 @@ class Child:
             os.kill(self.pid, number)
 
     def ends(self, within: float) -> bool:
-        """Wait for its end; kill it if it does not come. Return whether it came."""
+        """Wait for the end of the process, else kill it; return whether it ended."""
         deadline = time.monotonic() + within
         while self.alive():
             if time.monotonic() > deadline:
@@ -190,10 +190,10 @@ class Bench:
     """Servers, proxies and a zygote for runs side by side.
 
     Args:
-        lanes: How many at once; runs wait more than they work.
+        sandboxes: Number of servers and threads; runs wait more than they work.
     """
 
-    def __init__(self, reaper: Reaper, *, lanes: int = 8) -> None:
+    def __init__(self, reaper: Reaper, *, sandboxes: int = 8) -> None:
         with ExitStack() as opened:
             self.reaper = reaper
             self.directory = Path(opened.enter_context(tempfile.TemporaryDirectory()))
@@ -201,11 +201,11 @@ class Bench:
             opened.callback(self.zygote.close)
             self.board = opened.enter_context(Switchboard())
             self._free: queue.SimpleQueue[Server] = queue.SimpleQueue()
-            for _ in range(lanes):
+            for _ in range(sandboxes):
                 server = Server(reaper, valkey_program())
                 opened.callback(server.close)
                 self._free.put(server)
-            self._pool = opened.enter_context(ThreadPoolExecutor(lanes))
+            self._pool = opened.enter_context(ThreadPoolExecutor(sandboxes))
             self._opened = opened.pop_all()
 
     def close(self) -> None:
@@ -217,7 +217,7 @@ class Bench:
 
     @contextmanager
     def server(self) -> Iterator[Server]:
-        """Lend a server that is as if new."""
+        """Lend a server in its initial state."""
         server = self._free.get()
         try:
             with server.client() as client:
@@ -229,15 +229,15 @@ class Bench:
 
 
 class Run:
-    """A scenario, and perhaps a fault at a point. Calling it does it.
+    """A scenario, and perhaps a fault at a point. A call executes the run.
 
     Args:
-        scenario: What the process does.
-        fetch: How a worker fetches.
-        point: Where something goes wrong; None for nowhere.
+        scenario: Work of the process.
+        fetch: Way in which a worker fetches.
+        point: Place of the fault; None for a run without faults.
         fault: One of `FAULTS`.
-        scripts_known: Whether the server has all scripts from the start. Then the first call of
-            each already does its work; else NOSCRIPT and SCRIPT LOAD are part of the run.
+        scripts_known: True if the server has all scripts from the start. Then the first call of
+            each already does its work; otherwise NOSCRIPT and SCRIPT LOAD are part of the run.
     """
 
     def __init__(
@@ -255,11 +255,11 @@ class Run:
         self.fault = fault
         self.scripts_known = scripts_known
         self._started = threading.Event()
-        self._seen: object = None  # what jobs had recorded, and when that was new
+        self._seen: object = None  # the latest record of the jobs, and its time
         self._seen_at = 0.0
 
     def __call__(self, bench: Bench) -> Result:
-        """Do it, and judge."""
+        """Execute the run and return its result."""
         with bench.server() as server, ExitStack() as opened:
             self._bench = bench
             self._record_url = server.url.removesuffix("/0") + "/1"
@@ -296,11 +296,11 @@ class Run:
             return result
 
     def alive(self) -> bool:
-        """Whether the process under test runs."""
+        """True if the process under test runs."""
         return self._first.alive()
 
     def busy(self) -> bool:
-        """Whether all jobs that last have begun, or all that basic fetch has not lost."""
+        """True if all lasting jobs have begun, except those that basic fetch has lost."""
         begun = {jid.decode() for jid in self.record.hkeys(jobs.STARTED)}
         if begun.issuperset(jid for jid, kind in self._jobs.items() if kind in jobs.LASTING):
             return True
@@ -311,7 +311,7 @@ class Run:
         return time.monotonic() - self._seen_at > CALM
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal."""
+        """Send a signal to the process under test."""
         self._first.send(number)
 
     # -- the processes
@@ -337,7 +337,7 @@ class Run:
         os.kill(self._first.pid, signal.SIGKILL)
 
     def _wait_for_first(self, result: Result) -> list[str]:
-        """Wait until the process under test has done what it can; return the jobs it has left."""
+        """Wait until the process under test has done its work; return the jobs it has left."""
         if self.scenario.ends:
             result.hung = not self._first.ends(within=PATIENCE)
             return []
@@ -347,7 +347,7 @@ class Run:
             if self._settled():
                 break
             if time.monotonic() > deadline:
-                # It lives, so nobody else may touch what it holds.
+                # The process lives, so no other worker may touch the jobs that it holds.
                 left = [*self._places()]
                 break
             time.sleep(0.02)
@@ -373,7 +373,7 @@ class Run:
 
     @cached_property
     def _jobs(self) -> dict[str, str | None]:
-        """Id to class of the jobs that are there at the beginning."""
+        """Id to class of the jobs at the beginning."""
         return {
             seed.raw.decode() if seed.kind is None else f"{number:024x}": seed.kind
             for number, seed in enumerate(self.scenario.seeds)
@@ -396,7 +396,7 @@ class Run:
                     self.client.hset(f"{PRIVATE}{owner}", f"{number + 1}:{name}", text)
 
     def _places(self) -> Counter[str]:
-        """Return how often each job waits or is held, anywhere; time is moved on for retries."""
+        """Return how often each job waits or is held in any place; make retries due soon."""
         texts: list[bytes] = []
         for member in self.client.zrange("retry", 0, -1):
             texts.append(member)
@@ -414,14 +414,14 @@ class Run:
         }
 
     def _settled(self) -> bool:
-        """Whether nothing waits or is held."""
+        """True if no job waits or is held."""
         if self._places():
             return False
         if self.fetch == "reliable":
-            # A job on its way from retry to its queue is seen in neither, if looked at in that
-            # order: look twice.
+            # A job on its way from retry to its queue is in neither if they are read in that
+            # order, so read both twice.
             return not self._places()
-        # What basic fetch has taken is nowhere to be seen, but for what it does.
+        # Only the records of the jobs show a job that basic fetch has taken.
         events, since = self._events(), time.monotonic()
         while self._unaccounted():
             if self._places():
@@ -434,7 +434,7 @@ class Run:
         return True
 
     def _events(self) -> int:
-        """Return how much the jobs have recorded."""
+        """Return the number of records of the jobs."""
         kinds = (jobs.STARTED, jobs.ENDED, jobs.ITEMS)
         return sum(sum(self._count(kind).values()) for kind in kinds)
 
@@ -469,7 +469,7 @@ class Run:
             expected = {jid: "Quick" for jid, what in told.items() if what == "written"}
             possible = {jid for jid, what in told.items() if what != "refused"}
             if not self.record.exists(pushes.REPORTED):
-                possible = None  # it died before it could say
+                possible = None  # the client died before its report
         good = {
             jid
             for jid, kind in expected.items()

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 __all__ = ["SCENARIOS", "Scenario", "Seed"]
 
-AMPLE = 60.0  # seconds for what takes milliseconds, or seconds on a busy machine
+AMPLE = 60.0  # seconds for steps of milliseconds, or of seconds on a busy machine
 
 Place = Literal["queue", "schedule", "orphan"]
 
 
 @dataclass(frozen=True)
 class Seed:
-    """A job that is there at the beginning.
+    """A job at the beginning of a run.
 
     Attributes:
         kind: Its class, one of `jobs`; None for a payload that is not a job.
-        place: Where it is; an orphan is held by a process that died.
+        place: Its place; an orphan is held by a process that died.
         raw: The payload, if it is not a job.
     """
 
@@ -37,20 +37,20 @@ class Seed:
 
 
 def _nothing(run: Run) -> None:
-    """Let it work."""
+    """Let the worker work."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """One thing that a process does.
+    """The work of one process.
 
     Attributes:
-        name: In the table.
+        name: Name in the table.
         title: One sentence for readers, without capital and full stop.
-        seeds: The jobs that are there.
+        seeds: Jobs at the beginning.
         start: `worker`, or the push of `pushes.PUSHES` that a client does.
-        settings: Of the worker.
-        drive: Called when the worker was started, to send signals for example.
+        settings: Settings of the worker.
+        drive: Called after the start of the worker, to send signals for example.
         boot: True if faults hit the commands before the first fetch, False if those after it.
         ends: True if the process ends by itself or because of `drive`.
         basic: True if basic fetch has such a scenario.
@@ -92,7 +92,7 @@ def _stop_hard(run: Run) -> None:
 
 
 def _term_while_running(run: Run) -> None:
-    """TERM while both executors are busy with jobs that last."""
+    """TERM while both executors are busy with lasting jobs."""
     wait_until(lambda: run.busy() or not run.alive(), AMPLE)
     run.send(signal.SIGTERM)
 

@@ -1,6 +1,6 @@
-"""No job is lost, whatever goes wrong at whatever command. All commands: `make faults`.
+"""No job is lost by any fault at any command. All commands: `make faults`.
 
-Here only commands that change something are struck, by the faults that say most.
+These tests inject only the most telling faults, at commands that change data.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PAGE = guarantees.PAGE.read_text(encoding="utf-8")
 
 @pytest.fixture(scope="module")
 def bench(_reaper: Reaper) -> Iterator[Bench]:
-    bench = Bench(_reaper, lanes=6)
+    bench = Bench(_reaper, sandboxes=6)
     yield bench
     bench.close()
 
@@ -46,7 +46,7 @@ def test_no_fault_loses_a_job(bench: Bench, name: str) -> None:
     results = struck(bench, scenario, "reliable", *faults)
     assert [f"{each}\n{each.log}" for each in results if each.problems] == []
     assert [each.lost for each in results] == [[]] * len(results)
-    # How often a worker says a command depends on the machine; that it says these does not.
+    # The number of such commands of a worker depends on the machine, but their presence does not.
     reached = {(each.point.label, each.fault) for each in results if each.point and each.reached}
     assert {*product(scenario.certain, faults)} <= reached
 
@@ -60,7 +60,7 @@ def test_basic_fetch_loses_jobs_in_its_window_only(bench: Bench) -> None:
 
 
 def test_basic_fetch_puts_a_job_back_though_a_connection_ends(bench: Bench) -> None:
-    """SIG-5: the process ends in good order, so no job may be lost: LW-1 is for crashes."""
+    """SIG-5: the process ends normally, so no job may be lost: LW-1 is for crashes."""
     run = Run(SCENARIOS["hard stop"], fetch="basic", point=Point("RPUSH", 1), fault="cut before")
     (result,) = bench.all([run])
     assert result.reached
@@ -89,7 +89,7 @@ def test_the_page_has_every_scenario_and_knows_its_words() -> None:
 
 
 def test_the_page_tells_of_every_script() -> None:
-    """A script that is not there was never struck; make faults ARGS=--write brings it there."""
+    """Every script has rows on the page; `make faults ARGS=--write` adds them."""
     told = {
         command
         for (fetch, _), table in guarantees.rows(PAGE).items()

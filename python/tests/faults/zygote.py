@@ -4,9 +4,9 @@ Requests are lines of JSON on standard input, each answered by a line on standar
 
     {"start": "worker" or the name of a push of `pushes`, "url": ..., "record": ...,
      "log": path, "settings": {...}}     -> {"pid": 123}
-    {"wait": 123}                        -> {"status": null while it runs, else its exit status}
+    {"wait": 123}                        -> {"status": null while it runs, then its exit status}
 
-At the end of its input it kills what it has started, and ends.
+At the end of its input it kills the processes that it has started, and ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from jobwire.worker.process import process
 from tests.faults import jobs
 from tests.faults.pushes import PUSHES
 
-# With the defaults every run would wait for seconds, which have no say in whether jobs are lost.
+# With the defaults every run would wait for seconds, which do not affect the loss of jobs.
 TIMINGS = Timings(
     stop_check_interval=0.02,
     untracked_poll_interval=0.02,
@@ -44,7 +44,7 @@ TIMINGS = Timings(
 
 
 def cut_into_small_slices() -> None:
-    """Have a push of a few jobs take several messages."""
+    """Split a push of a few jobs into several messages."""
     pushing.JOBS_PER_SLICE, pushing.SCHEDULED_JOBS_PER_SLICE = 20, 5
 
 
@@ -62,14 +62,14 @@ def work(request: dict[str, Any]) -> int:
 
 
 def push(request: dict[str, Any]) -> int:
-    """Push jobs, noting what came of it."""
+    """Push jobs and record the outcomes."""
     with redis.Redis.from_url(request["record"]) as record:
         PUSHES[request["start"]](request["url"], record)
     return 0
 
 
 def fork(request: dict[str, Any]) -> int:
-    """Return the pid of a new process that does what is asked."""
+    """Return the pid of a new process that carries out the request."""
     sys.stdout.flush()
     pid = os.fork()
     if pid:
@@ -91,7 +91,7 @@ def fork(request: dict[str, Any]) -> int:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # its end is that of its input
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with its input
     cut_into_small_slices()
     running: set[int] = set()
     try:

@@ -1,4 +1,4 @@
-"""Both clients behind one blocking face, and what a server was really told."""
+"""One blocking interface to both clients, and a record of the commands that a server received."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jobwire import AsyncClient, Client
 from jobwire.protocol.wire import Op, command
 
 T = TypeVar("T")
-# Where the skip of `any_server` would only be repeated by every test.
+# Every test would otherwise repeat the skip of `any_server`.
 PROGRAMS = [program for program in (valkey_program(), redis_program()) if program]
 
 Kind = Literal["sync", "async"]
@@ -23,7 +23,7 @@ KINDS: tuple[Kind, Kind] = ("sync", "async")
 
 
 class Pusher(Protocol):
-    """What the cases use; parameters as in `Client`."""
+    """The methods of clients that the tests use; parameters as in `Client`."""
 
     def push(self, class_name: str, args: Sequence[Any] = (), **rest: Any) -> str | None: ...
 
@@ -78,7 +78,7 @@ class AsyncPusher:
         self.loop.run_until_complete(self.client.close())
 
     def breathe(self) -> None:
-        """Let the loop notice what has happened, as a loop that runs always does."""
+        """Let the event loop notice what has happened, as a loop that always runs does."""
         for _ in range(5):
             self.loop.run_until_complete(asyncio.sleep(0))
 
@@ -89,7 +89,7 @@ class AsyncPusher:
 
 def connect(kind: Kind, url: str, **options: Any) -> Pusher:
     """Return a client of this kind."""
-    # Client spells its options out, which a protocol with **rest cannot say.
+    # Client lists its options, which a protocol with **rest cannot express.
     client: Any = SyncPusher if kind == "sync" else AsyncPusher
     made: Pusher = client(url, **options)
     return made
@@ -123,7 +123,7 @@ def echo(text: str) -> Op[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """One line of MONITOR: the words of a command, and whether a script said it."""
+    """One line of MONITOR: the words of a command, and whether a script called it."""
 
     words: tuple[bytes, ...]
     by_script: bool
@@ -140,7 +140,7 @@ GREETINGS = {"CLIENT", "HELLO", "AUTH", "SELECT"}
 
 @contextmanager
 def listening(server: Server) -> Iterator[Callable[[], list[Heard]]]:
-    """Yield a function that returns what the server was told since, but for greetings."""
+    """Yield a function that returns the commands since its last call, without greetings."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as monitor:
         reader = monitor.makefile("rb")
         monitor.sendall(b"MONITOR\r\n")

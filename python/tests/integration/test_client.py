@@ -1,4 +1,4 @@
-"""What the two clients leave in Redis: one set of cases for both."""
+"""The bytes that both clients leave in Redis: one set of cases for both."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def fixture(version: str, name: str) -> dict[str, Any]:
 
 
 def timeless(text: bytes) -> bytes:
-    """Return a payload with its times, job id aside, replaced by their form."""
+    """Return a payload with its job id dropped and its times replaced by their form."""
     text = re.sub(rb"(?<=_at\":)\d{10}\.\d+", b"<seconds>", text)
     return re.sub(rb"(?<=_at\":)\d{13}(?!\d)", b"<milliseconds>", text)
 
@@ -57,7 +57,7 @@ def test_a_push_leaves_the_bytes_that_ruby_leaves(
 def test_a_scheduled_push_leaves_the_bytes_that_ruby_leaves(
     server: Server, connect: Connect, version: str, generation: int
 ) -> None:
-    """SCHED-1, KEY-3 and GEN-4: the same without enqueued_at, score in seconds, no `queues`."""
+    """SCHED-1, KEY-3, GEN-4: as a push, but without enqueued_at and `queues`; score in seconds."""
     theirs = fixture(version, "perform-in-at/schedule/0")
     client = connect(server.url, generation=generation)
     before = time.time()
@@ -70,7 +70,7 @@ def test_a_scheduled_push_leaves_the_bytes_that_ruby_leaves(
 
 
 def test_a_push_is_one_transaction(server: Server, connect: Connect) -> None:
-    """PUSH-1, PUSH-2, KEY-1 and KEY-2: SADD and LPUSH between MULTI and EXEC, nothing else."""
+    """PUSH-1, PUSH-2, KEY-1 and KEY-2: SADD and LPUSH between MULTI and EXEC, no other command."""
     client = connect(server.url, generation=8)
     with listening(server) as heard:
         client.push("HardJob", [1], queue="a:b|c")
@@ -85,7 +85,7 @@ def test_a_push_is_one_transaction(server: Server, connect: Connect) -> None:
 
 
 def test_a_scheduled_push_is_one_command(server: Server, connect: Connect) -> None:
-    """SCHED-1: ZADD, and no more."""
+    """SCHED-1: one ZADD and no other command."""
     client = connect(server.url, generation=8)
     with listening(server) as heard:
         client.push("HardJob", [1], at=4_000_000_000.5)
@@ -95,7 +95,7 @@ def test_a_scheduled_push_is_one_command(server: Server, connect: Connect) -> No
 
 
 def test_the_queue_is_first_in_first_out(server: Server, connect: Connect) -> None:
-    """PUSH-1: pushed at the head, so that the tail is the oldest."""
+    """PUSH-1: jobs are pushed at the head, so that the oldest is at the tail."""
     client = connect(server.url, generation=8)
     client.push("A", ["first"])
     client.push_bulk("A", [["second"], ["third"]])
@@ -108,7 +108,7 @@ def test_the_queue_is_first_in_first_out(server: Server, connect: Connect) -> No
 
 
 def test_times_are_those_of_the_push(server: Server, connect: Connect) -> None:
-    """PUSH-3: both are now at a first push; a `created_at` of the caller's stays."""
+    """PUSH-3: a first push sets both times to now; a `created_at` of the caller stays."""
     client = connect(server.url, generation=8)
     before = int(time.time() * 1000)
     client.push("A", fields={"created_at": 5})
@@ -121,7 +121,7 @@ def test_times_are_those_of_the_push(server: Server, connect: Connect) -> None:
 
 
 def test_every_job_has_an_id_of_its_own(server: Server, connect: Connect) -> None:
-    """PAY-9 and BULK-2: 24 lower-case hex digits, never twice; the caller is told."""
+    """PAY-9 and BULK-2: ids are 24 lower-case hex digits, unique, and returned to the caller."""
     client = connect(server.url, generation=8)
     told = [client.push("A"), *client.push_bulk("A", [[]] * 500), client.push_in(60, "A")]
     stored = server.client().lrange("queue:default", 0, -1) + server.client().zrange(
@@ -134,7 +134,7 @@ def test_every_job_has_an_id_of_its_own(server: Server, connect: Connect) -> Non
 
 
 def test_retry_and_queue_are_always_written(server: Server, connect: Connect) -> None:
-    """PUSH-6: the defaults, what was asked for, and null where null was asked for."""
+    """PUSH-6: the defaults, the values of the caller, and null if the caller passes None."""
     client = connect(server.url, generation=8)
     client.push("A")
     client.push("A", retry=5, queue="low")
@@ -153,7 +153,7 @@ SHAPES: list[Any] = [
 
 
 def test_arguments_arrive_exactly(server: Server, connect: Connect) -> None:
-    """PAY-5 and PAY-6: every JSON shape, in the compact form of PAY-2."""
+    """PAY-5 and PAY-6: every JSON shape arrives, in the compact form of PAY-2."""
     connect(server.url, generation=8).push("A", SHAPES)
     text = server.client().lindex("queue:default", 0)
     assert repr(json.loads(text)["args"]) == repr(SHAPES)
@@ -218,12 +218,12 @@ def test_an_invalid_job_is_refused_and_nothing_is_written(server: Server, kind: 
             accepted.append(name)
         assert accepted == []
         assert server.client().dbsize() == 0
-        client.push("A", [deep(98)])  # the deepest that may be
+        client.push("A", [deep(98)])  # the deepest that is valid
     assert server.client().llen("queue:default") == 1
 
 
 def test_bulk_errors_name_the_job(server: Server, connect: Connect) -> None:
-    """PUSH-5: its number, its path and its value."""
+    """PUSH-5: the error holds the number of the job, the path and the value."""
     with pytest.raises(
         InvalidJob, match=r"^A: job 1: args\[0\]\['when'\]: .* is set, for which JSON"
     ):
@@ -265,7 +265,7 @@ def test_times_are_absolute(server: Server, connect: Connect, when: Any) -> None
 def test_a_convenience_in_the_past_is_pushed_at_once(
     server: Server, connect: Connect, when: Any
 ) -> None:
-    """SCHED-3: no detour through the schedule."""
+    """SCHED-3: a time in the past does not go through the schedule."""
     connect(server.url, generation=8).push_in(when, "A")
     [text] = server.client().lrange("queue:default", 0, -1)
     assert b'"at"' not in text
@@ -274,7 +274,7 @@ def test_a_convenience_in_the_past_is_pushed_at_once(
 
 @pytest.mark.parametrize("at", [0, 5, 1_000_000_000.5])
 def test_a_raw_time_in_the_past_is_scheduled(server: Server, connect: Connect, at: float) -> None:
-    """SCHED-3: the low-level form does what it says; 5 is a second of 1970 (SCHED-2)."""
+    """SCHED-3: the low-level form keeps the time as given; 5 is a second of 1970 (SCHED-2)."""
     connect(server.url, generation=8).push("A", at=at)
     [(text, score)] = server.client().zrange("schedule", 0, -1, withscores=True)
     assert score == at
@@ -283,7 +283,7 @@ def test_a_raw_time_in_the_past_is_scheduled(server: Server, connect: Connect, a
 
 
 def test_bulk_goes_out_in_slices(server: Server, connect: Connect) -> None:
-    """BULK-1 and PUSH-2: at most 1,000 in a transaction, in the order given."""
+    """BULK-1 and PUSH-2: at most 1,000 jobs in a transaction, in the order given."""
     client = connect(server.url, generation=8)
     with listening(server) as heard:
         jids = client.push_bulk("A", [[n] for n in range(2_500)])
@@ -296,7 +296,7 @@ def test_bulk_goes_out_in_slices(server: Server, connect: Connect) -> None:
 
 
 def test_scheduled_bulk_goes_out_in_smaller_slices(server: Server, connect: Connect) -> None:
-    """BULK-1 and BULK-3: at most 100; one time for all."""
+    """BULK-1 and BULK-3: at most 100 jobs in a transaction; one time for all."""
     client = connect(server.url, generation=8)
     with listening(server) as heard:
         client.push_bulk("A", [[n] for n in range(250)], at=4e9)
@@ -312,7 +312,7 @@ def test_scheduled_bulk_goes_out_in_smaller_slices(server: Server, connect: Conn
 
 
 def test_bulk_with_a_time_for_each(server: Server, connect: Connect) -> None:
-    """BULK-3: one per job, in their order."""
+    """BULK-3: one time for each job, in the order of the jobs."""
     at = [4_000_000_000 + n for n in range(5)]
     connect(server.url, generation=8).push_bulk("A", [[n] for n in range(5)], at=at)
     scored = server.client().zrange("schedule", 0, -1, withscores=True)
@@ -323,14 +323,14 @@ def test_bulk_with_a_time_for_each(server: Server, connect: Connect) -> None:
 def test_bulk_that_is_spread(
     server: Server, connect: Connect, interval: float, width: float
 ) -> None:
-    """BULK-4: now + u * interval, at least 5 s, each with its own u."""
+    """BULK-4: now + u * interval, at least 5 s, each job with its own u."""
     before = time.time()
     connect(server.url, generation=8).push_bulk(
         "A", [[n] for n in range(200)], spread_interval=interval
     )
     after = time.time()
     scores = [score for _, score in server.client().zrange("schedule", 0, -1, withscores=True)]
-    assert before <= min(scores) <= before + width / 4  # 0.75 ** 200 is as good as never
+    assert before <= min(scores) <= before + width / 4  # fails with probability 0.75 ** 200
     assert after + width * 0.75 <= max(scores) < after + width
     assert len(set(scores)) > 190
 
@@ -353,7 +353,7 @@ def route(item: JobFields, call_next: Callable[[], JobFields | None]) -> JobFiel
 
 
 def test_middleware_decides_for_each_job(server: Server, connect: Connect) -> None:
-    """PUSH-7 and BULK-5: what it returns is written, to the queue that it names, or not at all."""
+    """PUSH-7, BULK-5: a job goes to the queue that middleware names; None stops the job."""
     client = connect(server.url, generation=8, middleware=[route])
     jids = client.push_bulk("A", [[n] for n in range(6)])
     assert [jid is None for jid in jids] == [False, False, False, False, True, False]
@@ -370,7 +370,7 @@ def test_middleware_decides_for_each_job(server: Server, connect: Connect) -> No
 
 
 def test_middleware_can_stop_a_single_job(server: Server, connect: Connect) -> None:
-    """PUSH-7: the caller is told, and nothing is written."""
+    """PUSH-7: the call returns None, and nothing is written."""
     client = connect(server.url, generation=8, middleware=[route])
     assert client.push("A", [4]) is None
     assert server.client().dbsize() == 0
@@ -378,7 +378,7 @@ def test_middleware_can_stop_a_single_job(server: Server, connect: Connect) -> N
 
 
 def test_middleware_is_nested(server: Server, connect: Connect) -> None:
-    """PUSH-7: the first is the outermost, and what it returns counts."""
+    """PUSH-7: the first middleware is the outermost, and the job that it returns is pushed."""
     calls = []
 
     def outer(item: JobFields, call_next: Callable[[], JobFields | None]) -> JobFields | None:
@@ -397,7 +397,7 @@ def test_middleware_is_nested(server: Server, connect: Connect) -> None:
 
 
 def register(server: Server, namespace: str, *versions: str | None) -> None:
-    """Register processes as these versions of Sidekiq do; None says no version."""
+    """Register processes as these versions of Sidekiq do; None stands for a missing version."""
     keys, client = Keys(namespace), server.client()
     for number, version in enumerate(versions):
         identity = f"host:{number}:0123456789ab"
@@ -421,7 +421,7 @@ def register(server: Server, namespace: str, *versions: str | None) -> None:
 def test_auto_asks_the_registered_processes(
     server: Server, connect: Connect, versions: tuple[str | None, ...], form: type
 ) -> None:
-    """GEN-5: the oldest Sidekiq decides; without any, 8."""
+    """GEN-5: the oldest Sidekiq decides; without any Sidekiq the generation is 8."""
     register(server, "", *versions)
     connect(server.url).push("A")
     job = json.loads(server.client().lindex("queue:default", 0))
@@ -429,7 +429,7 @@ def test_auto_asks_the_registered_processes(
 
 
 def test_damaged_processes_have_no_say(server: Server, connect: Connect) -> None:
-    """GEN-5: expired, of another type, not JSON, not UTF-8: none of it stops a push."""
+    """GEN-5: hashes that are expired, of another type, not JSON or not UTF-8 do not stop a push."""
     client = server.client()
     client.sadd("processes", "expired", "wrong-type", "not-json", "no-object", b"\xff\xfe", "empty")
     client.set("wrong-type", "x")
@@ -441,7 +441,7 @@ def test_damaged_processes_have_no_say(server: Server, connect: Connect) -> None
 
 
 def test_auto_asks_once_in_a_while(server: Server, connect: Connect) -> None:
-    """GEN-5: not at every push, which costs two round trips."""
+    """GEN-5: the client does not ask at every push, because that costs two round trips."""
     register(server, "", "7.3.2")
     client = connect(server.url)
     with listening(server) as heard:
@@ -461,9 +461,9 @@ def test_a_set_generation_asks_nobody(server: Server, connect: Connect) -> None:
 
 @pytest.mark.parametrize("namespace", ["app:", "{shard-03}:"])
 def test_a_namespace_is_kept_to(server: Server, connect: Connect, namespace: str) -> None:
-    """KEY-4: every key of every command, and every key that exists. KEY-2: payloads are bare."""
+    """KEY-4: every key of every command, and every key that exists. KEY-2: queue names are bare."""
     register(server, namespace, "7.3.2")
-    register(server, "", "8.1.7")  # a stranger's
+    register(server, "", "8.1.7")  # of another namespace
     before = set(server.client().keys())
     client = connect(server.url, namespace=namespace)
     with listening(server) as heard:
@@ -480,12 +480,12 @@ def test_a_namespace_is_kept_to(server: Server, connect: Connect, namespace: str
     }
     job = json.loads(server.client().lindex(f"{namespace}queue:low", 0))
     assert job["queue"] == "low"
-    assert type(job["created_at"]) is float  # the processes of the namespace count
+    assert type(job["created_at"]) is float  # only the processes of the namespace count
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
 def test_either_protocol_works(any_server: Server, connect: Connect, protocol: int) -> None:
-    """ENV-4: the same results over RESP2, which is the default, and RESP3."""
+    """ENV-4: the same results over RESP2 (the default) and RESP3."""
     register(any_server, "", "7.3.2")
     client = connect(f"{any_server.url}?protocol={protocol}")
     client.push("A", [1])
@@ -513,7 +513,7 @@ def test_a_unix_socket(server_factory: ServerFactory, connect: Connect, tmp_path
     path = tmp_path / "redis.sock"
     server = server_factory("--unixsocket", str(path))
     assert connect(f"unix://{path}?db=3", generation=8).push("A")
-    assert everything(server) == {}  # which is what is in database 0
+    assert everything(server) == {}  # the contents of database 0
     assert server.client().info("keyspace")["db3"]["keys"] == 2
 
 
@@ -528,7 +528,7 @@ def test_the_url_comes_from_the_environment(
 
 
 def test_threads_share_a_client(server: Server) -> None:
-    """ENV-5: no thread reads another's reply."""
+    """ENV-5: a thread does not read the reply of another thread."""
 
     def echo(text: str) -> Op[bytes]:
         reply: bytes = yield command("ECHO", text)
@@ -546,7 +546,7 @@ def test_threads_share_a_client(server: Server) -> None:
 
 
 def test_tasks_share_a_client(server: Server) -> None:
-    """ENV-5: no task reads another's reply, and more tasks than connections wait for one."""
+    """ENV-5: a task does not read the reply of another; surplus tasks wait for a connection."""
 
     def echo(text: str) -> Op[bytes]:
         reply: bytes = yield command("ECHO", text)
@@ -576,7 +576,7 @@ def double(a: int, b: str = "x") -> None: ...
 
 
 def test_jobs_enqueue_themselves(server: Server) -> None:
-    """PAY-11 and SCHED-2: every way to enqueue, with the options of the definition and the call."""
+    """PAY-11, SCHED-2: every way to enqueue, with options of the definition and of the call."""
     app = App(server.url, generation=8)
     job = app.job(name="Reports::Double", queue="low", retry=3)(double)
     jids = [

@@ -1,4 +1,4 @@
-"""What the clients say when Redis does not do as asked, and whether it is true."""
+"""Errors of the clients when Redis does not do as asked, and the jobs that are stored then."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def jids(server: Server, queue: str = "default") -> list[str]:
 
 
 def connections(admin: redis.Redis) -> int:
-    """Return how many were accepted so far."""
+    """Return the number of connections accepted so far."""
     count: int = admin.info("stats")["total_connections_received"]
     return count
 
 
 def hold_writes(server: Server) -> None:
-    """Keep the server from answering writes, while it answers everything else."""
+    """Keep the server from answering writes, while it answers every other command."""
     server.client().execute_command("CLIENT", "PAUSE", 60_000, "WRITE")
 
 
@@ -70,7 +70,7 @@ def waiting_client(server: Server) -> str:
 
 
 def test_nobody_listens(connect: Connect) -> None:
-    """PUSH-8: certainly not written; the text names the place, not the password."""
+    """PUSH-8: the job is certainly not written; the text names the server, not the password."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -90,7 +90,7 @@ def test_nobody_to_ask_for_the_generation(connect: Connect) -> None:
 def test_a_question_without_answer_leaves_nothing_in_doubt(
     server: Server, connect: Connect
 ) -> None:
-    """PUSH-8: the generation was asked for, and no job was sent."""
+    """PUSH-8: the client asked for the generation, and sent no job."""
     client = connect(server.url, timeout=0.2)
     client.run(echo("a connection to use"))
     server.pause()
@@ -109,7 +109,7 @@ def test_a_wrong_password(server_factory: ServerFactory, connect: Connect) -> No
 
 
 def test_no_password(server_factory: ServerFactory, connect: Connect) -> None:
-    """PUSH-8: the greeting was refused, so nothing was sent."""
+    """PUSH-8: the server refused the greeting, so nothing was sent."""
     server = server_factory(password="right")
     with pytest.raises(RedisUnreachable, match="Authentication required"):
         connect(server.url.replace(":right@", ""), generation=8).push("A")
@@ -126,7 +126,7 @@ def test_not_allowed(server: Server, connect: Connect) -> None:
 
 @pytest.mark.parametrize("at", [None, 4e9])
 def test_out_of_memory(server: Server, connect: Connect, at: float | None) -> None:
-    """ENV-6, PUSH-8: refused whole, registration of the queue included (PUSH-2)."""
+    """ENV-6, PUSH-8: the whole push is refused, registration of the queue included (PUSH-2)."""
     server.client().config_set("maxmemory", 1)
     client = connect(server.url, generation=8)
     with pytest.raises(RedisRefused) as caught:
@@ -138,7 +138,7 @@ def test_out_of_memory(server: Server, connect: Connect, at: float | None) -> No
 
 
 def test_a_replica_refuses(server_factory: ServerFactory, connect: Connect) -> None:
-    """PUSH-9: repeated once, on a new connection; then PUSH-8 tells what was said."""
+    """PUSH-9: the push is repeated once, on a new connection; then PUSH-8 reports the reply."""
     primary, replica = server_factory(), server_factory()
     replica.client().replicaof("127.0.0.1", primary.port)
     client = connect(replica.url, generation=8)
@@ -153,7 +153,7 @@ def test_a_replica_refuses(server_factory: ServerFactory, connect: Connect) -> N
 
 
 def test_no_replicas(server: Server, connect: Connect) -> None:
-    """PUSH-8 and PUSH-9: refused twice; and the client is of use afterwards."""
+    """PUSH-8 and PUSH-9: the server refuses twice; the client stays usable."""
     admin = server.client()
     admin.config_set("min-replicas-to-write", 1)
     client = connect(server.url, generation=8)
@@ -187,7 +187,7 @@ def test_a_failover_is_survived(
 def test_a_failover_is_survived_by_scripts(
     server_factory: ServerFactory, connect: Connect, tmp_path: Path
 ) -> None:
-    """PUSH-9 and LUA-3: a fetch that meets a read-only server finds the new one, and loads."""
+    """PUSH-9, LUA-3: a refused fetch finds the new primary and loads its script there."""
     old_socket, new_socket, address = (tmp_path / name for name in ("old", "new", "now"))
     old = server_factory("--unixsocket", str(old_socket))
     new = server_factory("--unixsocket", str(new_socket))
@@ -206,7 +206,7 @@ def test_a_failover_is_survived_by_scripts(
 
 
 def test_a_timeout_says_perhaps(server: Server, connect: Connect) -> None:
-    """PUSH-8: sent, no answer; it was written indeed, and the id to look for is in the error."""
+    """PUSH-8: sent without an answer; the job was written, and the error holds its id."""
     client = connect(server.url, generation=8, timeout=0.2)
     client.run(echo("a connection to use"))
     server.pause()
@@ -217,7 +217,7 @@ def test_a_timeout_says_perhaps(server: Server, connect: Connect) -> None:
     assert caught.value.written == ()
     wait_until(lambda: jids(server) == [jid], what="the late push")
     assert everything(server)[b"queues"] == {b"default"}
-    assert client.push("A", [1], jid=jid) == jid  # whoever may run it twice can push it again
+    assert client.push("A", [1], jid=jid) == jid  # a job that may run twice can be pushed again
     assert jids(server) == [jid, jid]
 
 
@@ -238,7 +238,7 @@ def in_background(call: Callable[[], Any]) -> Future[Any]:
 
 
 def test_a_connection_killed_before_the_reply(server: Server, connect: Connect) -> None:
-    """PUSH-8: nobody can know; here it was not written."""
+    """PUSH-8: the client cannot know the outcome; here the job was not written."""
     client = connect(server.url, generation=8)
     hold_writes(server)
     pushing = in_background(lambda: client.push("A", jid=JID))
@@ -252,7 +252,7 @@ def test_a_connection_killed_before_the_reply(server: Server, connect: Connect) 
 
 
 def test_a_server_killed_before_the_reply(server: Server, connect: Connect) -> None:
-    """PUSH-8: and the client finds it again when it is back."""
+    """PUSH-8: the client connects again when the server is back."""
     client = connect(server.url, generation=8)
     hold_writes(server)
     pushing = in_background(lambda: client.push_in(60, "A", jid=JID))
@@ -268,7 +268,7 @@ def test_a_server_killed_before_the_reply(server: Server, connect: Connect) -> N
 
 
 def test_an_idle_connection_that_died_is_replaced(server: Server, connect: Connect) -> None:
-    """PUSH-8: it was dead before anything was sent, so there is nothing to report."""
+    """PUSH-8: the connection was dead before anything was sent, so there is nothing to report."""
     client = connect(server.url, generation=8)
     client.push("A")
     server.restart()
@@ -288,7 +288,7 @@ def test_an_error_that_is_no_push_is_a_plain_one(server: Server, connect: Connec
 
 
 def test_a_queue_that_is_no_list(server: Server, connect: Connect) -> None:
-    """PUSH-8: refused, and the job exists nowhere."""
+    """PUSH-8: the server refuses, and the job exists nowhere."""
     server.client().set("queue:default", "in the way")
     with pytest.raises(RedisRefused) as caught:
         connect(server.url, generation=8).push("A")
@@ -303,7 +303,7 @@ def to_own_queue(item: JobFields, call_next: Callable[[], JobFields | None]) -> 
 
 
 def test_a_bulk_push_that_fails_in_part(server: Server, connect: Connect) -> None:
-    """BULK-6: earlier slices stay, and of the failed one exactly what is named."""
+    """BULK-6: earlier slices stay; the error names exactly the stored jobs of the failed slice."""
     server.client().set("queue:broken", "in the way")
     client = connect(server.url, generation=8, middleware=[to_own_queue])
     queues = ["early"] * 1_000 + ["good"] * 10 + ["broken"] * 10 + ["good"] * 980 + ["late"] * 5
@@ -323,7 +323,7 @@ def test_a_bulk_push_that_fails_in_part(server: Server, connect: Connect) -> Non
 
 
 def test_a_bulk_push_that_gets_no_answer(server: Server, connect: Connect) -> None:
-    """BULK-6: of the slice that was sent nobody can know; the later ones were not sent."""
+    """BULK-6: the outcome of the slice that was sent is unknown; the later ones were not sent."""
     client = connect(server.url, generation=8, timeout=0.2)
     client.run(echo("a connection to use"))
     server.pause()
@@ -338,7 +338,7 @@ def test_a_bulk_push_that_gets_no_answer(server: Server, connect: Connect) -> No
 
 
 def test_scripts_that_the_server_forgot(server: Server, connect: Connect) -> None:
-    """LUA-3: after SCRIPT FLUSH, or on a fresh server, loaded once and called again."""
+    """LUA-3: after SCRIPT FLUSH, or on a fresh server, a script is loaded and called again."""
     admin = server.client()
     admin.hset("me", "info", "{}")
     client = connect(server.url)
@@ -354,13 +354,13 @@ def test_scripts_that_the_server_forgot(server: Server, connect: Connect) -> Non
 
 
 def check_replies(client: Any, server: Server) -> None:
-    """A hundred conversations in which a reply that is not one's own would show."""
+    """Hold a hundred conversations in which the reply to another command would show."""
     for number in range(100):
         assert client.run(echo(str(number))) == str(number).encode()
 
 
 def test_a_timed_out_connection_is_not_used_again(server: Server, connect: Connect) -> None:
-    """ENV-5: the late reply is read by nobody."""
+    """ENV-5: no later command reads the late reply."""
     client = connect(server.url, generation=8, timeout=0.2)
     client.run(echo("a connection to use"))
     server.pause()
@@ -371,7 +371,7 @@ def test_a_timed_out_connection_is_not_used_again(server: Server, connect: Conne
 
 
 def test_a_cancelled_task_leaves_no_reply_behind(server: Server) -> None:
-    """ENV-5: cancelled between command and reply; then a hundred correct ones."""
+    """ENV-5: a task is cancelled between command and reply; then a hundred replies are correct."""
 
     async def scenario() -> None:
         async with AsyncClient(server.url, generation=8) as client:
@@ -392,14 +392,14 @@ def test_a_cancelled_task_leaves_no_reply_behind(server: Server) -> None:
 
 
 def test_tasks_cancelled_at_any_point_leave_no_reply_behind(server: Server) -> None:
-    """ENV-5: wherever the cancellation strikes, also in the greeting or while waiting in line."""
+    """ENV-5: cancelled at any point, also in the greeting or while waiting for a connection."""
 
     async def scenario() -> None:
         async with AsyncClient(server.url, generation=8) as client:
             for turns in range(60):
                 tasks = [asyncio.create_task(client.redis.run(echo(f"{n}"))) for n in range(60)]
                 for _ in range(turns):
-                    await asyncio.sleep(0)  # let the loop go round, not time pass
+                    await asyncio.sleep(0)  # let the loop run once without a delay
                 for task in tasks[::2]:
                     task.cancel()
                 replies = await asyncio.gather(*tasks, return_exceptions=True)
@@ -411,7 +411,7 @@ def test_tasks_cancelled_at_any_point_leave_no_reply_behind(server: Server) -> N
 
 
 class Interrupted(BaseException):
-    """As Ctrl-C would be, but only ours."""
+    """Raised by the signal of the test, as KeyboardInterrupt is by Ctrl-C."""
 
 
 def two_replies() -> Op[list[bytes]]:
@@ -422,7 +422,7 @@ def two_replies() -> Op[list[bytes]]:
 def test_replies_that_nobody_waited_for_are_never_read(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ENV-5: struck between two replies, of which the second is still to come."""
+    """ENV-5: interrupted between two replies, of which the second is still to come."""
     read = Connection._read
     replies: list[Any] = []
 
@@ -447,7 +447,7 @@ def test_replies_that_nobody_waited_for_are_never_read(
 
 
 def test_replies_that_no_task_waited_for_are_never_read(server: Server) -> None:
-    """ENV-5: the same in asyncio; who shares the connection still gets what is his."""
+    """ENV-5: the same in asyncio; a task that shares the connection still gets its own reply."""
 
     async def scenario() -> None:
         async with AsyncClient(server.url, timeout=5) as client:
@@ -476,7 +476,7 @@ def application_clients(server: Server) -> list[str]:
 
 
 def test_an_interrupted_thread_leaves_no_reply_behind(server: Server) -> None:
-    """ENV-5: a signal between command and reply; then a hundred correct ones."""
+    """ENV-5: a signal arrives between command and reply; then a hundred replies are correct."""
 
     def strike(*_: object) -> None:
         raise Interrupted

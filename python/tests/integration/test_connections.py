@@ -1,4 +1,4 @@
-"""How connections are made and shared: URLs, TLS, names, numbers, forks, RESP3."""
+"""Connections: URLs, TLS, names, numbers, sharing, forks, RESP3."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from tests.workers import running
 
 
 def names(server: Server) -> Counter[str]:
-    """Return how many connections there are of each role."""
+    """Return the number of connections of each role."""
     found = [each["name"] for each in server.client().client_list()]
     return Counter(name.partition(":")[0] for name in found if name.startswith("jobwire-"))
 
 
 def keyspace(server: Server) -> set[str]:
-    """Return which databases hold something."""
+    """Return the databases that hold something."""
     return set(server.client().info("keyspace"))
 
 
@@ -47,7 +47,7 @@ def keyspace(server: Server) -> set[str]:
 
 
 def test_connections_have_a_name(server: Server, connect: Connect) -> None:
-    """So that CLIENT LIST tells whose they are."""
+    """CLIENT LIST shows the role of each connection."""
     connect(server.url).run(echo("x"))
     found = [each["name"] for each in server.client().client_list()]
     assert f"jobwire-client:{os.getpid()}" in found
@@ -65,7 +65,7 @@ def test_a_server_that_wants_no_names(server: Server, connect: Connect) -> None:
     assert client.push("A")
 
 
-# Places
+# Addresses
 
 
 def test_a_database_number(server: Server, connect: Connect) -> None:
@@ -81,9 +81,9 @@ def test_a_unix_socket(server_factory: ServerFactory, connect: Connect, tmp_path
 
 
 def test_a_dns_change_is_noticed(server_factory: ServerFactory, connect: Connect) -> None:
-    """A name is looked up for each new connection; here it has two addresses, one of them dead."""
+    """A name is resolved for each new connection; here it has two addresses, one of them dead."""
     server = server_factory()
-    url = server.url.replace("127.0.0.1", "localhost")  # ::1 comes first, and nobody listens
+    url = server.url.replace("127.0.0.1", "localhost")  # ::1 comes first, where no server listens
     client = connect(url, generation=8)
     client.push("A")
     server.restart()
@@ -118,10 +118,10 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TlsProxy:
-    """Puts TLS before a server, as the test's server has none: one that wants certificates.
+    """A TLS proxy for the test's server, which has no TLS; it requires client certificates.
 
     Attributes:
-        port: Where it listens, at `localhost`.
+        port: Port at `localhost` on which the proxy listens.
     """
 
     def __init__(self, server: Server, certificates: Path) -> None:
@@ -188,7 +188,7 @@ def tls(server: Server, certificates: Path) -> Iterator[TlsProxy]:
 def test_tls_with_certificates_on_both_sides(
     server: Server, tls: TlsProxy, certificates: Path, connect: Connect
 ) -> None:
-    """rediss://, an authority of one's own, a certificate of the client's; a name that fits."""
+    """rediss:// with a private authority, a client certificate and a host name that matches."""
     mine = f"ssl_certfile={certificates}/client.crt&ssl_keyfile={certificates}/client.key"
     trust = f"ssl_ca_certs={certificates}/ca.crt"
     url = f"rediss://localhost:{tls.port}/0"
@@ -205,7 +205,7 @@ def test_tls_with_certificates_on_both_sides(
 
 
 def test_tls_without_a_certificate(tls: TlsProxy, certificates: Path, connect: Connect) -> None:
-    """PUSH-8: refused in the greeting, so nothing was sent."""
+    """PUSH-8: the server refused the greeting, so nothing was sent."""
     url = f"rediss://localhost:{tls.port}/0?ssl_ca_certs={certificates}/ca.crt"
     with pytest.raises(RedisUnreachable):
         connect(url, generation=8).push("A")
@@ -215,7 +215,7 @@ def test_tls_without_a_certificate(tls: TlsProxy, certificates: Path, connect: C
 
 
 def test_resp3_makes_no_difference(server: Server, connect: Connect) -> None:
-    """ENV-4: the same replies, whatever they are made of."""
+    """ENV-4: the replies are the same, of any type."""
     steps = [
         *(command("HSET", "h", "a", "1"), command("HGETALL", "h"), command("HGET", "h", "b")),
         *(command("ZADD", "z", 0.1, "m"), command("ZSCORE", "z", "m")),
@@ -257,11 +257,11 @@ def test_a_worker_over_resp3(server: Server) -> None:
         wait_until(lambda: server.client().get("stat:processed") == b"3")
 
 
-# How many there are
+# Number of connections
 
 
 def test_a_worker_has_few_connections(server: Server) -> None:
-    """One for each thread that speaks at a time, and one that waits; none for a job."""
+    """One for each thread that sends at a time, and one that waits; none for a job."""
     app = App()
     busy = threading.Event()
     entered = threading.Semaphore(0)
@@ -282,14 +282,14 @@ def test_a_worker_has_few_connections(server: Server) -> None:
         busy.set()
         wait_until(lambda: server.client().get("stat:processed") == b"30")
         after = sum(names(server).values())
-    # Ticker, heartbeat, poller, the fetching thread, the job threads' own pushes.
+    # Ticker, heartbeat, poller, the leader, pushes of the job threads.
     assert idle <= 5, idle
     assert working <= 6, working
     assert after <= 6, after
 
 
 def test_tasks_share_one_connection(server: Server) -> None:
-    """As many tasks as you like; their commands go out together."""
+    """Any number of tasks send their commands together."""
 
     async def scenario() -> None:
         async with AsyncClient(server.url, generation=8) as client:
@@ -317,7 +317,7 @@ def clients_of(server: Server) -> int:
 
 
 def test_a_forgotten_client_closes_its_connections(server: Server) -> None:
-    """At once, not when the cycle collector comes by."""
+    """The connections close at once, without the cycle collector."""
     gc.collect()
     gc.disable()
     try:
@@ -335,7 +335,7 @@ def test_a_forgotten_client_closes_its_connections(server: Server) -> None:
 def test_an_application_that_goes_elsewhere_closes_its_connections(
     server_factory: ServerFactory,
 ) -> None:
-    """The clients of the Redis that it leaves are of no more use, also where one is still held."""
+    """`connect` ends the clients of the previous Redis, also one that the caller still holds."""
     one, other = server_factory(), server_factory()
     app = App(one.url)
     held = app.client
@@ -352,7 +352,7 @@ def test_a_thread_does_not_wait_for_ever(server: Server) -> None:
     """PUSH-8: no connection became free, so nothing was sent."""
     redis = SyncRedis(server.url, max_connections=1, timeout=5)
     holding = threading.Thread(target=lambda: redis.run(once(command("BLPOP", "never", 2))))
-    redis._pool._timeout = 0.2  # that of the replies has to be longer
+    redis._pool._timeout = 0.2  # the timeout of replies has to be longer
     holding.start()
     wait_until(lambda: any("b" in each["flags"] for each in server.client().client_list()))
     with pytest.raises(RedisUnreachable, match="all 1 connections were in use"):
@@ -395,12 +395,12 @@ def test_a_forked_child_has_connections_of_its_own(server: Server) -> None:
             assert in_child(child) == 0
             for number in range(50):
                 assert client.redis.run(echo(str(number))) == str(number).encode()
-        assert sum(names(server).values()) == 1  # the parent's has outlived the children's
+        assert sum(names(server).values()) == 1  # only the parent's connection is left
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_does_not_end_its_parents_connections(server: Server) -> None:
-    """Also when it ends in good order, and its objects are collected."""
+    """The same for a child that ends normally, with its objects collected."""
     redis = SyncRedis(server.url)
     redis.run(echo("x"))
     before = server.client().info("stats")["total_connections_received"]
@@ -413,12 +413,12 @@ def test_a_forked_child_does_not_end_its_parents_connections(server: Server) -> 
     assert in_child(child) == 0
     assert redis.run(echo("z")) == b"z"
     after = server.client().info("stats")["total_connections_received"]
-    assert after - before <= 3  # the child's, and those of this test's own questions
+    assert after - before <= 3  # the child's connections, and those of this test
     redis.close()
 
 
 def test_a_client_for_several_event_loops(server: Server) -> None:
-    """A second `asyncio.run` finds no connection that belongs to the first."""
+    """A second `asyncio.run` does not use a connection of the first."""
     redis = AsyncRedis(server.url)
 
     async def ask() -> bytes:
@@ -431,11 +431,11 @@ def test_a_client_for_several_event_loops(server: Server) -> None:
         assert asyncio.run(ask()) == b"x"
 
 
-# Under way
+# Started commands
 
 
 def test_what_was_started_is_finished_when_there_is_time(server: Server) -> None:
-    """Others use the server meanwhile, over connections of their own."""
+    """Other threads use the server meanwhile, over connections of their own."""
     with closing(SyncRedis(server.url)) as redis:
         finish = redis.start(command_twice("a"))
         assert redis.run(echo("b")) == b"b"
@@ -452,15 +452,15 @@ def command_twice(text: str) -> Op[bytes]:
 
 
 def test_a_script_that_was_started_is_loaded_where_it_is_missing(server: Server) -> None:
-    """LUA-3: whoever finishes does what `run` would have done."""
+    """LUA-3: the function that ends the command loads the script, as `run` does."""
     keys = Keys()
     with closing(SyncRedis(server.url)) as redis:
         step = script_fetch(keys, "me", ["default"], count=1, sequence=1)
-        assert redis.start(once(step))() is None  # no lease, and so no job
+        assert redis.start(once(step))() is None  # without a lease there is no job
 
 
 def test_what_goes_wrong_under_way_is_told_at_its_end(server: Server) -> None:
-    """ENV-5: as `run` tells it, and the connection is not used again."""
+    """ENV-5: the errors are those of `run`, and the connection is not used again."""
     with closing(SyncRedis(server.url)) as redis:
         refused = redis.start(once(command("NONSENSE")))
         cut = redis.start(echo("x"))
@@ -480,16 +480,16 @@ def test_what_goes_wrong_under_way_is_told_at_its_end(server: Server) -> None:
             started()
 
 
-# Trouble while connecting
+# Failures while connecting
 
 
 def test_too_many_clients(server: Server, connect: Connect) -> None:
-    """ENV-6, PUSH-8: refused at the door, so certainly not written; and later let in."""
+    """ENV-6, PUSH-8: refused in the greeting, so certainly not written; later the push succeeds."""
     admin = server.client()
     admin.ping()
     admin.config_set("maxclients", 1)
     client = connect(server.url, generation=8)
-    with pytest.raises(RedisUnreachable):  # why, may get lost when the door shuts
+    with pytest.raises(RedisUnreachable):  # the server may close before the reason arrives
         client.push("A")
     admin.config_set("maxclients", 100)
     assert client.push("A")
@@ -497,7 +497,7 @@ def test_too_many_clients(server: Server, connect: Connect) -> None:
 
 
 def test_one_attempt_to_connect_serves_all_tasks(server: Server) -> None:
-    """A server that is slow to greet is asked once, not once for each task."""
+    """All tasks share one attempt to connect to a server that is slow to greet."""
 
     async def scenario() -> None:
         async with AsyncClient(server.url, generation=8, timeout=0.3) as client:
@@ -533,7 +533,7 @@ def test_a_cancelled_task_does_not_end_the_attempt_of_others(server: Server) -> 
 def test_a_push_that_a_replica_has_confirmed(
     server_factory: ServerFactory, connect: Connect
 ) -> None:
-    """PUSH-8: done means that it is in two places."""
+    """PUSH-8: a push that succeeds is stored on two servers."""
     primary = server_factory("--repl-diskless-sync-delay", "0")
     replica = server_factory("--replicaof", f"127.0.0.1 {primary.port}")
     wait_until(lambda: replica.client().info("replication")["master_link_status"] == "up")
@@ -547,7 +547,7 @@ def test_a_push_that_a_replica_has_confirmed(
 
 
 def test_a_push_that_no_replica_confirms(server: Server, connect: Connect) -> None:
-    """PUSH-8: it is there, and a failover may take it: that is "may have been written"."""
+    """PUSH-8: the job is stored, but a failover may lose it: that is "may have been written"."""
     client = connect(server.url, generation=8, wait_replicas=1, timeout=0.4)
     with pytest.raises(MaybeWritten, match="1 replicas were to confirm") as caught:
         client.push("A", jid="9f2c1b7a4d3e5f60718293a4")
@@ -557,7 +557,7 @@ def test_a_push_that_no_replica_confirms(server: Server, connect: Connect) -> No
 
 @pytest.mark.thorough
 def test_an_application_that_asks_replicas(server: Server) -> None:
-    """PUSH-8: the same of `App`; a number that is none is refused."""
+    """PUSH-8: the same through `App`; a value that is not a number is refused."""
     app = App(server.url, generation=8, wait_replicas=1)
 
     @app.job(name="A")

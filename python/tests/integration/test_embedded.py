@@ -64,7 +64,7 @@ def directory(tmp_path: Path) -> Iterator[Path]:
     home = tmp_path / "an app's home ü"
     home.mkdir()
     yield home
-    if embedded.find(home):  # only after a failure
+    if embedded.find(home):  # true only after a failure
         embedded.start(home).close()
 
 
@@ -90,7 +90,7 @@ def is_running(pid: int) -> bool:
         return True
     except ProcessLookupError:
         return False
-    # A zombie has ended. Whoever inherited it may take their time to bury it.
+    # A zombie has ended. Its new parent may take its time to collect its status.
     return state != "Z"
 
 
@@ -119,7 +119,7 @@ def test_a_server_runs_from_start_to_close(directory: Path) -> None:
             assert client.config_get("bind") == {"bind": "127.0.0.1"}
     assert not is_running(server.pid)
     assert embedded.find(directory) is None
-    server.close()  # harmless
+    server.close()  # a second call has no effect
 
 
 def test_a_relative_directory_is_the_same(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +218,7 @@ def test_a_forked_child_does_not_stop_it(directory: Path) -> None:
 
 
 def test_somebody_elses_server_is_not_taken_for_ours(directory: Path, server: Server) -> None:
-    """As when the machine crashed and port and pid now belong to another."""
+    """After a crash of the machine, port and pid of the server may belong to another process."""
     address = directory / ".jobwire" / "server.json"
     address.parent.mkdir()
     address.write_text(json.dumps({"port": server.port, "pid": server.pid}))

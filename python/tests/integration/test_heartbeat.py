@@ -1,4 +1,4 @@
-"""What a process shows of itself, as Redis keeps it."""
+"""The record that a process keeps of itself in Redis."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def sample(*works: str, quiet: bool = False) -> HeartbeatSample:
 
 
 def test_a_beat_is_two_transactions(any_server: Server, shell: SyncRedis) -> None:
-    """BEAT-1, BEAT-5 and SIG-4: no reader sees half a process."""
+    """BEAT-1, BEAT-5 and SIG-4: a reader never sees a partial record."""
     with listening(any_server) as heard:
         shell.run(beat(KEYS, ME, b"{}", 5, sample("t1", "t2")))
         names = [line.name for line in heard()]
@@ -81,7 +81,7 @@ def test_work_records(any_server: Server, shell: SyncRedis) -> None:
 
 
 def test_work_records_are_rewritten(any_server: Server, shell: SyncRedis) -> None:
-    """BEAT-5: what is over is gone at the next beat."""
+    """BEAT-5: the next beat removes the records of jobs that have ended."""
     client = any_server.client()
     shell.run(beat(KEYS, ME, b"{}", 5, sample("t1", "t2")))
     shell.run(beat(KEYS, ME, b"{}", 5, sample("t2")))
@@ -91,7 +91,7 @@ def test_work_records_are_rewritten(any_server: Server, shell: SyncRedis) -> Non
 
 
 def test_the_lease(any_server: Server, shell: SyncRedis) -> None:
-    """BEAT-1 and REL-3: 60 s, renewed by every beat; the work record has as long."""
+    """BEAT-1 and REL-3: every beat renews the 60 s of the lease and of the work records."""
     client = any_server.client()
     for _ in range(2):
         shell.run(beat(KEYS, ME, b"{}", 5, sample("t1")))
@@ -101,7 +101,7 @@ def test_the_lease(any_server: Server, shell: SyncRedis) -> None:
 
 
 def test_one_signal_a_beat(any_server: Server, shell: SyncRedis) -> None:
-    """SIG-4: the oldest first, whatever it says, and none if there is none."""
+    """SIG-4: the oldest signal first, of any text, and None if there is none."""
     client = any_server.client()
     client.lpush(f"{ME}-signals", "TTIN")
     client.lpush(f"{ME}-signals", "TERM")
@@ -111,7 +111,7 @@ def test_one_signal_a_beat(any_server: Server, shell: SyncRedis) -> None:
 
 
 def test_a_clean_exit(any_server: Server, shell: SyncRedis) -> None:
-    """BEAT-7: off the list, without work; the hash is left to expire."""
+    """BEAT-7: the process leaves the list, without work records; its hash is left to expire."""
     client = any_server.client()
     client.sadd("processes", "another")
     shell.run(beat(KEYS, ME, b"{}", 5, sample("t1")))
@@ -122,7 +122,7 @@ def test_a_clean_exit(any_server: Server, shell: SyncRedis) -> None:
 
 
 def test_pruning(any_server: Server, shell: SyncRedis) -> None:
-    """BEAT-8: names without a hash, once a minute for all."""
+    """BEAT-8: names without a hash are removed, once a minute for all processes."""
     client = any_server.client()
     shell.run(beat(KEYS, ME, b"{}", 5, sample()))
     client.sadd("processes", "gone:1:ab", "gone:2:cd", b"\xff")
@@ -137,7 +137,7 @@ def test_pruning(any_server: Server, shell: SyncRedis) -> None:
 
 
 def test_pruning_nothing(any_server: Server, shell: SyncRedis) -> None:
-    """BEAT-8: an empty set, or one in which all are alive."""
+    """BEAT-8: an empty set, or one whose processes are all alive."""
     assert shell.run(prune(KEYS)) == 0
     shell.run(beat(KEYS, ME, b"{}", 5, sample()))
     any_server.client().delete("process_cleanup")
@@ -153,7 +153,7 @@ def test_what_is_no_hash_is_left_alone(any_server: Server, shell: SyncRedis) -> 
 
 
 def test_a_namespace_is_kept_to(any_server: Server, shell: SyncRedis) -> None:
-    """KEY-4: by beat, exit and pruning."""
+    """KEY-4: in a beat, an exit and pruning."""
     keys = Keys("app:")
     any_server.client().lpush(f"app:{ME}-signals", "TSTP")
     assert shell.run(beat(keys, ME, b"{}", 5, sample("t1"))) == "TSTP"

@@ -29,7 +29,7 @@ IDENTITY = "web:1:0123456789ab"
 
 
 class Blocking:
-    """An `AsyncInspector` behind the face of an `Inspector`."""
+    """An `AsyncInspector` with the blocking methods of an `Inspector`."""
 
     def __init__(self, url: str, **settings: Any) -> None:
         self._loop = asyncio.new_event_loop()
@@ -87,7 +87,7 @@ def fill(client: Any, name: str, count: int, score: Callable[[int], float] = flo
 
 
 def test_totals(inspector: Any, client: Any) -> None:
-    """INSP-1, STAT-1, STAT-2: from the registrations and counters, nothing else."""
+    """INSP-1, STAT-1, STAT-2: from the registrations and counters, from no other keys."""
     client.sadd("queues", "a", "b", "empty")
     client.lpush("queue:a", "1", "2", "3")
     client.lpush("queue:b", payload("x", enqueued_at=int((NOW - 90) * 1000)))
@@ -116,7 +116,7 @@ def test_totals(inspector: Any, client: Any) -> None:
 
 
 def test_reading_needs_no_right_to_write(server: Server, client: Any) -> None:
-    """INSP-14: every method that only looks, as a user who may only read."""
+    """INSP-14: every method that only reads, as a user with permission to read only."""
     client.execute_command("ACL", "SETUSER", "reader", "on", ">x", "~*", "+@read", "+@connection")
     client.sadd("queues", "default")
     client.sadd("processes", IDENTITY)
@@ -144,7 +144,7 @@ def test_reading_needs_no_right_to_write(server: Server, client: Any) -> None:
 
 
 def test_looking_through_a_set_while_removing_from_it(inspector: Any, client: Any) -> None:
-    """INSP-4: every entry is shown once, whatever becomes of those before it."""
+    """INSP-4: every entry is shown once, also if earlier entries are removed meanwhile."""
     for score in (float, lambda n: 7.0, lambda n: float("inf")):
         client.delete("retry", "dead", "queue:default")
         fill(client, "retry", 350, score)
@@ -161,7 +161,7 @@ def test_looking_through_a_set_while_removing_from_it(inspector: Any, client: An
 
 
 def test_looking_through_a_set_that_others_empty(inspector: Any, client: Any) -> None:
-    """INSP-3: nothing that stays is left out when whole pages go."""
+    """INSP-3: no entry that stays is left out when whole pages are removed."""
     fill(client, "schedule", 500)
     seen = []
     for number, entry in enumerate(inspector.entries("schedule")):
@@ -173,7 +173,7 @@ def test_looking_through_a_set_that_others_empty(inspector: Any, client: Any) ->
 
 
 def test_looking_through_a_set_whose_entries_move(inspector: Any, client: Any) -> None:
-    """INSP-8: one that was rescheduled on the way is no mark of how far we came."""
+    """INSP-8: an entry that was rescheduled meanwhile does not mark the position."""
     fill(client, "schedule", 250)
     seen = []
     for number, entry in enumerate(inspector.entries("schedule")):
@@ -184,7 +184,7 @@ def test_looking_through_a_set_whose_entries_move(inspector: Any, client: Any) -
 
 
 def test_looking_through_a_queue(inspector: Any, client: Any) -> None:
-    """INSP-3: newest first; what is deleted on the way moves the rest, and none is missed."""
+    """INSP-3: newest first; deletions meanwhile move the other entries, and none is missed."""
     client.lpush("queue:default", *(payload(f"j{n:06}") for n in range(350)))
     seen = []
     for number, entry in enumerate(inspector.jobs("default")):
@@ -204,7 +204,7 @@ def test_looking_through_a_queue(inspector: Any, client: Any) -> None:
 
 
 def test_finding(inspector: Any, client: Any) -> None:
-    """INSP-10: the field exactly, whatever characters it has."""
+    """INSP-10: the exact text of the field, with any characters."""
     odd = "x[1]*?\\y"
     client.zadd("retry", {payload(odd): 1, payload("b", args=[odd]): 2, payload("x1zy"): 3})
     client.lpush("queue:q", payload("b", args=[odd]), payload(odd), b"{")
@@ -245,12 +245,12 @@ def test_pushing_one(inspector: Any, client: Any, action: str, count: int) -> No
     )
     assert client.smembers("queues") == {b"low"}
     assert client.zcard("retry") == 0
-    assert not getattr(inspector, action)(entry)  # it is gone: nothing is pushed again
+    assert not getattr(inspector, action)(entry)  # the entry is gone: nothing is pushed again
     assert client.llen("queue:low") == 1
 
 
 def test_what_cannot_be_pushed_stays(inspector: Any, client: Any) -> None:
-    """INSP-5: and the error says why."""
+    """INSP-5: the entry stays, and the error names the reason."""
     client.set("queue:bad", "no list")
     client.zadd("retry", {payload("a", queue="bad"): 1, b"{broken": 2, payload("c", queue=7): 3})
     for entry in list(inspector.entries("retry")):
@@ -267,7 +267,7 @@ def test_what_cannot_be_pushed_stays(inspector: Any, client: Any) -> None:
 
 
 def test_killing_one(inspector: Any, client: Any) -> None:
-    """INSP-7: exact bytes, score now, trimmed; JSON that is no object has a set of its own."""
+    """INSP-7: exact bytes, score now, trimmed; JSON that is not an object is `unreadable`."""
     odd = b'{"jid" : "j", "class":"A","args":[]}'
     client.zadd("dead", {"ancient": NOW - 15_552_000, "old": NOW - 15_551_999})
     client.zadd("schedule", {odd: 9e9, b"[1]": 9e9, b"{": 9e9})
@@ -280,11 +280,11 @@ def test_killing_one(inspector: Any, client: Any) -> None:
 
 
 def test_rescheduling_one(inspector: Any, client: Any) -> None:
-    """INSP-8: only the score of the exact bytes, and nothing is added."""
+    """INSP-8: only the score of the exact bytes changes, and nothing is added."""
     client.zadd("schedule", {payload("a"): 9e9})
     (entry,) = inspector.entries("schedule")
     assert inspector.reschedule(entry, 9.5e9)
-    assert inspector.reschedule(entry, 9.5e9)  # no change, yet it is there
+    assert inspector.reschedule(entry, 9.5e9)  # no change, but the entry exists
     assert inspector.reschedule(entry, timedelta(hours=1))
     assert client.zrange("schedule", 0, -1, withscores=True) == [(payload("a"), NOW + 3600)]
     client.delete("schedule")
@@ -324,7 +324,7 @@ def test_pausing(inspector: Any, client: Any) -> None:
 def test_changing_those_that_a_filter_means(
     inspector: Any, client: Any, action: str, score: Callable[[int], float]
 ) -> None:
-    """INSP-4 to INSP-7: those and no others, in pages; the rest keeps its place."""
+    """INSP-4 to INSP-7: only entries that match, in pages; the other entries keep their place."""
     members = {
         payload(f"j{n:06}", **({"tags": ["x"]} if n % 3 == 0 else {})): score(n) for n in range(700)
     }
@@ -346,7 +346,7 @@ def test_changing_those_that_a_filter_means(
 
 
 def test_whole_pages_go_behind_pages_that_stay(inspector: Any, client: Any) -> None:
-    """INSP-4: with one score for all of them, where only the bytes give an order."""
+    """INSP-4: with one score for all entries, where only the bytes give an order."""
     client.zadd("schedule", {payload(f"j{n:06}", args=[n >= 150]): 7 for n in range(650)})
     swept = inspector.sweep("schedule", "delete", only=Filter(text="[true]"))
     assert (swept.seen, swept.done) == (650, 500)
@@ -363,7 +363,7 @@ def test_deleting_from_a_queue_by_filter(inspector: Any, client: Any) -> None:
 
 
 def test_what_is_dead_is_not_killed_again(inspector: Any) -> None:
-    """INSP-7: it would never end."""
+    """INSP-7: otherwise the loop would never end."""
     for name in ("dead", "unreadable"):
         with pytest.raises(ConfigError, match="already dead"):
             inspector.sweep(name, "kill")
@@ -401,12 +401,12 @@ def test_retrying_very_many_takes_little_at_a_time(server: Server, client: Any) 
     assert scripts == 1_000
     assert longest_call == 400  # a page of fours
     assert longest_reply == 200  # a page of pairs
-    # The one that was due first is the one to run first.
+    # The job that was due first runs first.
     assert json.loads(client.lindex("queue:default", -1))["jid"] == "j000000"
 
 
 def test_a_sweep_ends_though_jobs_come_back(inspector: Any, client: Any) -> None:
-    """INSP-5: a worker that fails at once puts them in again behind."""
+    """INSP-5: a worker that fails at once adds the jobs again behind."""
     fill(client, "retry", 250)
 
     def come_back(swept: Swept) -> None:
@@ -419,7 +419,7 @@ def test_a_sweep_ends_though_jobs_come_back(inspector: Any, client: Any) -> None
 
 
 def test_processes(inspector: Any, client: Any) -> None:
-    """INSP-11: from the hash, with defaults; BEAT-3, BEAT-4: whoever wrote it."""
+    """INSP-11: from the hash, with defaults; BEAT-3, BEAT-4: hashes of any writer."""
     capsules = {"default": {"concurrency": 3, "mode": "weighted", "weights": {"a": 2, "b": 1}}}
     info = {"hostname": "h", "pid": 7, "started_at": 5.5, "queues": ["x"], "capsules": capsules}
     info |= {"labels": ["l"], "tag": "t", "version": "8.1.7", "embedded": True, "concurrency": 9}
@@ -460,7 +460,7 @@ def test_jobs_in_execution(inspector: Any, client: Any) -> None:
     ("method", "name"), [("quiet", "TSTP"), ("stop", "TERM"), ("dump", "TTIN")]
 )
 def test_telling_a_process(inspector: Any, client: Any, method: str, name: str) -> None:
-    """INSP-13: one transaction, with expiry; none for who is not there or not ours."""
+    """INSP-13: one transaction, with expiry; an error for an unknown or embedded process."""
     client.sadd("processes", IDENTITY, "inside")
     client.hset(IDENTITY, "info", "{}")
     client.hset("inside", "info", '{"embedded":true}')
@@ -469,9 +469,9 @@ def test_telling_a_process(inspector: Any, client: Any, method: str, name: str) 
     key = f"{IDENTITY}-signals"
     assert seen[-4:] == [["MULTI"], ["LPUSH", key, name], ["EXPIRE", key, "60"], ["EXEC"]]
     with pytest.raises(
-        ConfigError, match=r"'nobody' is not registered; registered processes: inside"
+        ConfigError, match=r"'absent' is not registered; registered processes: inside"
     ):
-        getattr(inspector, method)("nobody")
+        getattr(inspector, method)("absent")
     if method == "dump":
         inspector.dump("inside")
     else:
@@ -480,7 +480,7 @@ def test_telling_a_process(inspector: Any, client: Any, method: str, name: str) 
 
 
 def test_what_processes_hold(inspector: Any, client: Any, server: Server) -> None:
-    """REL-1, REL-3, REL-7: jobs in private hashes, whoever is alive; what was put back."""
+    """REL-1, REL-3, REL-7: jobs in private hashes of any process; the counts of returns."""
     client.hset(IDENTITY, "info", "{}")
     client.lpush("queue:a:b", payload("x"), payload("y"), payload("z"))
     shell = SyncRedis(server.url)
@@ -499,7 +499,7 @@ def test_what_processes_hold(inspector: Any, client: Any, server: Server) -> Non
 
 
 def test_forgetting_the_dead(inspector: Any, client: Any) -> None:
-    """BEAT-8: once a minute, by whoever gets the lock."""
+    """BEAT-8: once a minute, by the process that gets the lock."""
     client.sadd("processes", "gone")
     assert (inspector.prune(), inspector.prune()) == (1, 0)
     assert client.exists("processes") == 0
@@ -509,7 +509,7 @@ def test_forgetting_the_dead(inspector: Any, client: Any) -> None:
 
 
 def test_iterations(inspector: Any, client: Any) -> None:
-    """ITER-1: the state of each; ITER-2, ITER-7: cancelling leaves it with an expiry."""
+    """ITER-1: the state of each job; ITER-2, ITER-7: a cancelled state has an expiry."""
     client.hset("it-a", mapping={"ex": 2, "c": '{"id":5}', "rt": "7.5"})
     client.expire("it-a", 1000)
     client.hset("it-odd", mapping={"ex": "x", "c": "{", "rt": "y"})
@@ -529,7 +529,7 @@ def test_iterations(inspector: Any, client: Any) -> None:
 
 
 def test_executions(inspector: Any, server: Server, client: Any) -> None:
-    """MET-1, MET-2, MET-4, MET-5: minutes, hours, histograms and marks of what was flushed."""
+    """MET-1, MET-2, MET-4, MET-5: minutes, hours, histograms and marks of flushes."""
     shell = SyncRedis(server.url)
     for ago in (0, 120):
         recorder = Metrics()
@@ -562,7 +562,7 @@ def test_executions(inspector: Any, server: Server, client: Any) -> None:
         inspector.activity(hours=1, generation=7)
 
 
-# -- elsewhere
+# -- other databases and names
 
 
 def test_a_namespace_is_a_world_of_its_own(server: Server, client: Any) -> None:
@@ -585,7 +585,7 @@ def test_a_namespace_is_a_world_of_its_own(server: Server, client: Any) -> None:
 
 
 def test_names_that_are_no_utf_8(inspector: Any, client: Any) -> None:
-    """INSP-3: shown, and found under the same bytes."""
+    """INSP-3: the name is shown, and found under the same bytes."""
     client.sadd("queues", b"caf\xe9")
     client.lpush(b"queue:caf\xe9", payload("a"))
     (queue,) = inspector.queues()
@@ -597,7 +597,7 @@ def test_names_that_are_no_utf_8(inspector: Any, client: Any) -> None:
 
 
 def test_ages_are_those_of_the_clock(server: Server, client: Any) -> None:
-    """INSP-2: by default the real one."""
+    """INSP-2: by default the clock of the system."""
     client.sadd("queues", "q")
     client.lpush("queue:q", payload("a", enqueued_at=time.time() - 50))
     with Inspector(server.url) as inspector:

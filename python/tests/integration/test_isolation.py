@@ -51,7 +51,7 @@ def lines(path: Path) -> list[str]:
 
 
 class Background:
-    """A thread in `run`."""
+    """A thread that calls `run`."""
 
     def __init__(self, isolation: Isolation, name: str, *args: Any) -> None:
         self.error: BaseException | None = None
@@ -79,7 +79,7 @@ class Background:
 def test_a_job_runs_elsewhere_with_all_it_may_ask_for(
     isolation: Isolation, tmp_path: Path, name: str
 ) -> None:
-    """The job, the application's `around` and its Redis are there; the process is reused."""
+    """The job has the application's `around` and its Redis; the process is reused."""
     for _ in range(3):
         run(isolation, name, tmp_path / "out")
     pid, *rest = lines(tmp_path / "out")[0].split()
@@ -89,7 +89,7 @@ def test_a_job_runs_elsewhere_with_all_it_may_ask_for(
 
 
 def test_context_variables_do_not_reach_the_next_job(isolation: Isolation, tmp_path: Path) -> None:
-    """EXEC-1: though it runs in the same process."""
+    """EXEC-1: also if the next job runs in the same process."""
     for _ in range(3):
         run(isolation, "Remember", tmp_path / "out")
     (line,) = set(lines(tmp_path / "out"))
@@ -97,7 +97,7 @@ def test_context_variables_do_not_reach_the_next_job(isolation: Isolation, tmp_p
 
 
 def test_arguments_of_every_kind_arrive(isolation: Isolation, tmp_path: Path) -> None:
-    """EXEC-1: also numbers that other formats cut off, and what middleware has changed."""
+    """EXEC-1: also numbers that other formats cut off, and arguments that middleware changed."""
     values: list[Any] = [2**70, -(2**64), 1e300, "é\U0001f600", None, [[{"a": []}]], "x" * 300_000]
     run(isolation, "Same", tmp_path / "out", *values)
     assert lines(tmp_path / "out") == [repr(tuple(values))]
@@ -112,7 +112,7 @@ def test_arguments_of_every_kind_arrive(isolation: Isolation, tmp_path: Path) ->
 
 @pytest.mark.parametrize("text", ["out of paper", "", "\ud800", "é" * 100_000])
 def test_what_a_job_raises_comes_back_as_text(isolation: Isolation, text: str) -> None:
-    """RETRY-3, RETRY-8: class, message and backtrace of the process that ran it."""
+    """RETRY-3, RETRY-8: class, message and backtrace of the process that ran the job."""
     task = job("Raise", "")
     if text == "\ud800":
         task.fields["args"] = ["\\ud800"]
@@ -156,14 +156,14 @@ def test_a_crash_fails_its_job_and_no_other(
 def test_a_crash_is_noticed_while_a_forked_process_lives(
     isolation: Isolation, tmp_path: Path
 ) -> None:
-    """The fork has the line open; it ends with the process that made it."""
+    """The fork keeps the pipe open; the fork ends with the process that made it."""
     with pytest.raises(JobCrashed, match=r"SIGKILL.*out of memory"):
         run(isolation, "ForkAndCrash", tmp_path / "out")
     wait_until(lambda: gone(int(lines(tmp_path / "out")[0])))
 
 
 def test_time_is_up_for_a_job_that_hears_nothing(isolation: Isolation, tmp_path: Path) -> None:
-    """It is killed, and so is the program that it started."""
+    """The process is killed, and so is the program that it started."""
     began = time.monotonic()
     with pytest.raises(JobTimeout, match="still running after 1 s"):
         run(isolation, "Hang", tmp_path / "out", timeout=1.0)
@@ -175,7 +175,7 @@ def test_time_is_up_for_a_job_that_hears_nothing(isolation: Isolation, tmp_path:
 
 @pytest.mark.parametrize("name", ["Wait", "AsyncWait"])
 def test_an_interrupted_job_cleans_up(isolation: Isolation, tmp_path: Path, name: str) -> None:
-    """SIG-5: `Shutdown`, or a cancelled task; the process can run the next one."""
+    """SIG-5: `Shutdown`, or a cancelled task; the process can run the next job."""
     started = Background(isolation, name, tmp_path / "out")
     pid = wait_until(lambda: lines(tmp_path / "out"))[0]
     assert isolation.interrupt(started.ident)
@@ -187,7 +187,7 @@ def test_an_interrupted_job_cleans_up(isolation: Isolation, tmp_path: Path, name
 
 
 def test_an_interrupted_job_that_hears_nothing_is_killed(tmp_path: Path) -> None:
-    """SIG-5: after a grace."""
+    """SIG-5: the process is killed after a grace period."""
     with Isolation(app.jobs.values(), size=2, interrupt_grace=0.3) as isolation:
         started = Background(isolation, "Hang", tmp_path / "out")
         pid = int(wait_until(lambda: lines(tmp_path / "out"))[0].split()[0])
@@ -239,7 +239,7 @@ def test_a_process_that_died_while_idle_is_not_used(isolation: Isolation, tmp_pa
 
 
 def test_processes_end_when_idle_and_at_the_end(tmp_path: Path) -> None:
-    """One is kept, so that the next job need not wait."""
+    """One process is kept, so that the next job need not wait."""
     with Isolation(app.jobs.values(), size=3, idle_limit=0.2) as isolation:
         waiting = [Background(isolation, "Wait", tmp_path / "out") for _ in range(3)]
         pids = [int(pid) for pid in wait_until(lambda: _three(tmp_path / "out"))]
@@ -303,7 +303,7 @@ def program(*arguments: str, **options: Any) -> subprocess.Popen[str]:
 
 
 def test_no_process_outlives_a_worker_that_is_killed(tmp_path: Path) -> None:
-    """SIG-5: neither the one with a job nor the idle one nor what the job has started."""
+    """SIG-5: a busy process, an idle one and a process that a job started all end."""
     with program("human", str(tmp_path / "out")) as worker:
         pids = wait_until(lambda: lines(tmp_path / "out"), 60)[0].split()
         children = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
@@ -311,22 +311,22 @@ def test_no_process_outlives_a_worker_that_is_killed(tmp_path: Path) -> None:
         worker.wait(60)
     for pid in {*pids[:1], *children}:
         wait_until(lambda pid=pid: gone(int(pid)))  # type: ignore[misc]
-    if not gone(int(pids[1])):  # the kernel may be quicker than its parent
+    if not gone(int(pids[1])):  # the kernel may kill it before its parent does
         os.kill(int(pids[1]), signal.SIGKILL)
 
 
 def test_a_jobs_log_lines_are_the_workers(tmp_path: Path) -> None:
-    """Format, level, thread and job are as everywhere else; the pid is its own."""
+    """Format, level, thread and job are those of the worker; the pid is that of the process."""
     with program("json") as worker:
         _, said = worker.communicate(timeout=60)
     line = json.loads(said.splitlines()[-1])
     assert line["msg"] == "hello"
     assert line["pid"] != worker.pid
-    assert line["tid"] == "MainThread"  # which is where this program calls it
+    assert line["tid"] == "MainThread"  # this program calls it there
     assert line["ctx"] == {"class": "Say", "jid": "j1", "queue": "low"}
 
 
-# -- jobs that no other process could find
+# -- jobs that another process cannot find
 
 
 def test_a_job_inside_of_a_function_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Iterable jobs and metrics in a running worker, from the queue to what is left in Redis."""
+"""Iterable jobs and metrics in a running worker, from the queue to the keys left in Redis."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ COUNT = 30
 
 
 class Walk:
-    """An iterable job that stops at an item until it is let go on.
+    """An iterable job that waits at an item until the test lets it continue.
 
     Attributes:
-        items: Those begun.
+        items: Items that have begun.
         seen: Errors that middleware saw.
     """
 
@@ -75,7 +75,7 @@ class Walk:
 
 
 def settled(server: Server) -> bool:
-    """Whether nothing waits and nothing is held."""
+    """True if no job waits or is held."""
     client = server.client()
     return not client.keys("queue:*") and not client.keys("jobwire:private:*")
 
@@ -120,7 +120,7 @@ def test_a_stop_sends_it_to_the_head_of_its_queue(
 def test_a_failure_is_retried_from_its_item(
     server: Server, fetch: FetchMode, is_async: bool
 ) -> None:
-    """ITER-10, RETRY-9: an ordinary failure, with the state kept."""
+    """ITER-10, RETRY-9: an ordinary failure that keeps the state."""
     walk = Walk(is_async=is_async)
     do, broken = walk.do, [True]
 
@@ -147,7 +147,7 @@ def test_a_failure_is_retried_from_its_item(
 
 
 def test_giving_way_to_others(server: Server) -> None:
-    """ITER-4, ITER-11: a job that has run long enough lets the next one run first."""
+    """ITER-4, ITER-11: a job that has run long enough lets the next job run first."""
     order: list[object] = []
     app = App()
 
@@ -172,7 +172,7 @@ def test_giving_way_to_others(server: Server) -> None:
 
 @KINDS
 def test_cancelling(server: Server, is_async: bool) -> None:
-    """ITER-7, STAT-1: before its start; it counts as done."""
+    """ITER-7, STAT-1: cancelled before its start, the job counts as done."""
     walk = Walk(is_async=is_async)
     walk.app.connect(server.url)
     client = server.client()
@@ -187,7 +187,7 @@ def test_cancelling(server: Server, is_async: bool) -> None:
 
 @KINDS
 def test_a_hard_stop(server: Server, is_async: bool) -> None:
-    """SIG-5: an item that takes too long is interrupted; the job goes back as it was."""
+    """SIG-5: an item that takes too long is interrupted; the job goes back unchanged."""
     walk = Walk(is_async=is_async)
     walk.app.connect(server.url)
     client = server.client()
@@ -205,7 +205,7 @@ def test_a_hard_stop(server: Server, is_async: bool) -> None:
 
 
 def test_calling_it_here(server: Server) -> None:
-    """Without a worker, without Redis."""
+    """A call in this process needs neither worker nor Redis."""
     walk = Walk()
     walk.job(5)
     assert walk.items == [0, 1, 2, 3, 4]
@@ -214,9 +214,9 @@ def test_calling_it_here(server: Server) -> None:
 
 @FETCH
 def test_metrics(server: Server, fetch: FetchMode) -> None:
-    """MET-1: what ran, under the name by which it is known."""
+    """MET-1: each execution counts under the name of its class."""
     app = App()
-    begun: list[str] = []  # a job that basic fetch has taken and not begun is nowhere to be seen
+    begun: list[str] = []  # basic fetch shows no job between fetch and start
 
     @app.job(name="Quick")
     async def quick() -> None:
@@ -234,8 +234,8 @@ def test_metrics(server: Server, fetch: FetchMode) -> None:
     broken.enqueue()
     app.client.push("Quick", [], fields={"wrapped": "Inner"})
     with running(app, server, fetch=fetch):
-        wait_until(lambda: len(begun) == 7, 60, "all runs")  # which end before the worker does
-    now = time.time()  # the last flush was at the end of the worker
+        wait_until(lambda: len(begun) == 7, 60, "all runs")  # all end before the worker does
+    now = time.time()  # the worker flushed when it ended
     found: dict[str, tuple[int, int]] = {}
     for ago in range(3):
         rollup = read_rollup(client.hgetall(minute_key(KEYS, now - 60 * ago)))

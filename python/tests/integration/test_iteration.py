@@ -1,4 +1,4 @@
-"""Iterable jobs against a real server: what is saved when, and where they go on."""
+"""Iterable jobs with a real server: the saved states, and the items at which jobs continue."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def job(*args: Any, jid: str | None = JID) -> Job:
 
 
 class World:
-    """A job over numbers and a worker for it, whose clock goes on with each item, by 1 s.
+    """A job over numbers and a worker for it, with a clock that advances by 1 s at each item.
 
     Attributes:
-        items: Those begun, in order.
-        log: Those, and callbacks.
-        at: Item to what happens before it is done.
+        items: Items that have begun, in order.
+        log: Items and callbacks, in order.
+        at: Item to the function that runs before the item is done.
     """
 
     def __init__(self, server: Server, *, is_async: bool = False, **options: Any) -> None:
@@ -144,7 +144,7 @@ def test_to_the_end(world: World) -> None:
 
 
 def test_a_stop_and_another_start(world: World) -> None:
-    """ITER-1, ITER-2, ITER-3, ITER-5, ITER-8: the fields as Sidekiq has them, and ours."""
+    """ITER-1, ITER-2, ITER-3, ITER-5, ITER-8: the fields of Sidekiq, and our own."""
     world.at[6] = world.stop
     with pytest.raises(Interrupted):
         world.run()
@@ -168,7 +168,7 @@ def test_a_stop_and_another_start(world: World) -> None:
 
 
 def test_every_five_seconds(world: World) -> None:
-    """ITER-3: at the first boundary after 5 s; `rt` is that of earlier starts."""
+    """ITER-3: at the first boundary after 5 s; `rt` is the run time of earlier starts."""
     seen: dict[int, str | None] = {}
 
     def look() -> None:
@@ -180,7 +180,7 @@ def test_every_five_seconds(world: World) -> None:
 
 
 def test_what_a_periodic_save_has(world: World) -> None:
-    """ITER-1, ITER-2: the whole state, with its end, each time."""
+    """ITER-1, ITER-2: the whole state, with its expiry, each time."""
     found: list[Any] = []
     world.at[5] = lambda: found.append((world.state(), world.redis.ttl(KEY)))
     world.run(8)
@@ -190,7 +190,7 @@ def test_what_a_periodic_save_has(world: World) -> None:
 
 
 def test_a_run_that_is_long_enough_gives_way(world: World) -> None:
-    """ITER-11: at the first boundary after more than so many seconds."""
+    """ITER-11: at the first boundary after the limit."""
     world.max_runtime = 3
     with pytest.raises(Interrupted):
         world.run()
@@ -201,7 +201,7 @@ def test_a_run_that_is_long_enough_gives_way(world: World) -> None:
 
 
 def test_a_jobs_own_limit_comes_first(server: Server) -> None:
-    """ITER-11: before that of the worker."""
+    """ITER-11: before the limit of the worker."""
     world = World(server, max_runtime=1)
     world.max_runtime = 3
     with pytest.raises(Interrupted):
@@ -227,7 +227,7 @@ def test_a_failure_keeps_what_was_done(world: World) -> None:
 
 
 def test_a_failing_callback_is_a_failure(world: World) -> None:
-    """ITER-10: and the last item, at which the cursor is, comes again."""
+    """ITER-10: and the item at which the cursor is runs again."""
 
     def broken(cursor: Cursor, count: int) -> None:
         boom()
@@ -257,7 +257,7 @@ def test_a_hard_stop_saves_nothing(world: World) -> None:
 
 
 def test_cancelled_while_it_runs(world: World) -> None:
-    """ITER-7: seen at the next save; the job ends as done."""
+    """ITER-7: the next save reads the cancellation; the job ends as done."""
     answers: list[int] = []
     world.at[2] = lambda: answers.append(world.shell.run(cancel(KEYS, JID, now=1_786_960_000.9)))
     world.run()
@@ -271,7 +271,7 @@ def test_cancelled_while_it_runs(world: World) -> None:
 
 
 def test_cancelled_before_it_starts(world: World) -> None:
-    """ITER-7, ITER-9: no item is done; the state can be read by everybody."""
+    """ITER-7, ITER-9: no item is done; any reader can decode the state."""
     assert world.shell.run(cancel(KEYS, JID, now=1_786_960_000)) == 1_786_960_000
     assert world.shell.run(cancel(KEYS, JID, now=1_786_960_009)) == 1_786_960_000
     assert world.state() == {"c": "null", "cancelled": "1786960000"}
@@ -282,21 +282,21 @@ def test_cancelled_before_it_starts(world: World) -> None:
 
 
 def test_cancelled_by_sidekiq_before_it_starts(world: World) -> None:
-    """ITER-7: without a cursor, which means the beginning."""
+    """ITER-7: a state without a cursor, which means the beginning."""
     world.redis.hset(KEY, "cancelled", "1786960000")
     world.run()
     assert world.items == []
 
 
 def test_cancelling_keeps_the_cursor(world: World) -> None:
-    """ITER-9: `c` is written only where there is none."""
+    """ITER-9: `c` is written only if it is missing."""
     world.redis.hset(KEY, "c", "7")
     world.shell.run(cancel(KEYS, JID, now=1))
     assert world.state()["c"] == "7"
 
 
 def test_a_state_of_sidekiqs(world: World) -> None:
-    """ITER-5: goes on at the item of the cursor. ITER-8: without our fields."""
+    """ITER-5: continues at the item of the cursor. ITER-8: without our fields."""
     world.redis.hset(KEY, mapping={"ex": "3", "c": "17", "rt": "6.510907754000073"})
     world.run()
     assert world.log[:2] == ["on_resume", 17]
@@ -305,7 +305,7 @@ def test_a_state_of_sidekiqs(world: World) -> None:
 
 
 def test_a_cursor_that_is_no_json(world: World) -> None:
-    """ITER-1: a failure that says what to do, rather than all from the beginning."""
+    """ITER-1: the job fails with advice; it does not start again from the beginning."""
     world.redis.hset(KEY, mapping={"ex": "3", "c": "{oops"})
     with pytest.raises(UnreadableState, match=r"'\{oops', which is not JSON .* delete the state"):
         world.run()
@@ -323,7 +323,7 @@ def test_the_state_may_go_with_the_outcome(world: World) -> None:
 
 
 def test_a_job_without_an_id(world: World) -> None:
-    """ITER-1: it has no state, so it is not interrupted either."""
+    """ITER-1: the job has no state, so it is not interrupted."""
     world.stopping = True
     world.run(8, jid=None)
     assert world.items == list(range(8))
@@ -333,7 +333,7 @@ def test_a_job_without_an_id(world: World) -> None:
 def test_redis_away_while_it_runs(
     world: World, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """ITER-3: nothing leaves the worker unsaved; a stop waits until it can be saved."""
+    """ITER-3: the job does not leave the worker unsaved; a stop waits until the state is saved."""
     world.at[1] = server.stop
     world.at[7] = world.stop
     world.at[11] = server.start
@@ -348,18 +348,18 @@ def test_redis_away_while_it_runs(
 def test_a_stop_that_cannot_be_saved_is_not_tried_at_each_item(
     world: World, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """ITER-3: but each second, since every try may take as long as the server's silence."""
+    """ITER-3: one attempt each second, because each may take as long as the timeout."""
     world.pace = 0.125
     world.at[1] = server.stop
     world.at[3] = world.stop
-    with pytest.raises(RedisUnreachable):  # its state is there no more to be deleted
+    with pytest.raises(RedisUnreachable):  # the state cannot be deleted
         world.run(20)
     assert world.items == list(range(20))
     assert len([each for each in caplog.records if "goes on" in each.message]) == 3
 
 
 def test_a_hard_stop_between_two_items(world: World) -> None:
-    """SIG-5: the generator is closed at once, not when the error is forgotten."""
+    """SIG-5: the generator is closed at once, not when the error is collected."""
 
     def interrupt() -> bool:
         raise Shutdown
@@ -376,7 +376,7 @@ def test_a_hard_stop_between_two_items(world: World) -> None:
 
 
 def test_a_state_that_is_no_hash(world: World) -> None:
-    """ITER-1: an ordinary failure, before anything is done."""
+    """ITER-1: an ordinary failure, before any item is done."""
     world.redis.set(KEY, "x")
     with pytest.raises(RedisRefused, match="WRONGTYPE"):
         world.run()
@@ -384,7 +384,7 @@ def test_a_state_that_is_no_hash(world: World) -> None:
 
 
 class Cutting(SyncRedis):
-    """Loses the connection at the n-th operation: before it is carried out, or after."""
+    """Loses the connection at the n-th operation, before or after the server carries it out."""
 
     def __init__(self, url: str, at: int, *, done: bool) -> None:
         super().__init__(url)
@@ -403,13 +403,13 @@ class Cutting(SyncRedis):
 @pytest.mark.parametrize("done", [False, True], ids=["unsent", "unanswered"])
 @pytest.mark.parametrize("at", range(1, 8))
 def test_a_cut_at_any_operation(server: Server, at: int, done: bool) -> None:
-    """ITER-3, ITER-5, ITER-6: no item is left out, one comes twice at most, no state is left."""
+    """ITER-3, ITER-5, ITER-6: no item is left out, at most one runs twice, no state is left."""
     world = World(server)
     world.shell.close()
     world.shell = Cutting(server.url, at, done=done)
     world.at[7] = world.stop
     seen: list[int] = []
-    for _ in range(4):  # as its retries would
+    for _ in range(4):  # as retries do
         try:
             world.run(13)
         except (NoReply, Interrupted):
@@ -433,7 +433,7 @@ def crash() -> None:
 
 
 def test_a_crash_repeats_five_seconds(world: World) -> None:
-    """ITER-3: what came after the last save is done again, and nothing is left out."""
+    """ITER-3: items after the last save run again, and no item is left out."""
     world.at[8] = crash
     with pytest.raises(Crash):
         world.run()
@@ -444,15 +444,15 @@ def test_a_crash_repeats_five_seconds(world: World) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_any_history(server: Server, seed: int) -> None:
-    """ITER-3, ITER-5, ITER-10: whatever befalls it, in order, nothing is left out.
+    """ITER-3, ITER-5, ITER-10: items run in order, and none is left out, in any history.
 
-    After a stop nothing comes twice, after a failure one item, after a crash at most 5 s of them.
+    After a stop no item runs twice, after a failure one, after a crash at most 5 s of them.
     """
     jitter = random.Random(seed)
     world = World(server, is_async=bool(seed % 2))
     count = 30
     done = 0  # items before this one are done
-    slack = 0  # as many of them may come again
+    slack = 0  # number of done items that may run again
     for _ in range(100):
         fate, at = jitter.choice([world.stop, boom, crash]), jitter.randrange(done, count + 6)
         world.stopping, world.at = False, {at: fate}
@@ -474,7 +474,7 @@ def test_any_history(server: Server, seed: int) -> None:
 
 
 def test_around_each_item(server: Server) -> None:
-    """Entered for each item, not for what comes before the first."""
+    """The context is entered for each item, not for the code before the first item."""
     log: list[Any] = []
 
     @contextmanager
@@ -513,7 +513,7 @@ def test_around_each_item_of_an_async_job(server: Server, manager: str) -> None:
 
 
 def test_states_of_all_shapes(server: Server) -> None:
-    """ITER-1, ITER-8: what is written comes back."""
+    """ITER-1, ITER-8: a state that is written and read is unchanged."""
     shell = SyncRedis(server.url)
     cursor = '{"page":11,"clé":["é",null,1.5],"id":18446744073709551627}'.encode()
     written = State(2, cursor, 5.5, None, 3, 9)

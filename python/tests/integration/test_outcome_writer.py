@@ -1,4 +1,4 @@
-"""The outcome writer and its outbox: outcomes are stored in batches, and none waits."""
+"""The outcome writer and its outbox: outcomes are stored in batches, without delay."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def count(server: Server, kind: str, of: str = "") -> int:
 
 
 def test_each_outcome_is_stored_where_it_belongs(server: Server, writer: Writing) -> None:
-    """REL-2, RETRY-9, DEAD-1, STAT-1, EXEC-3: and the entry is gone with it."""
+    """REL-2, RETRY-9, DEAD-1, STAT-1, EXEC-3: the private entry is deleted with it."""
     outcomes: list[Outcome] = [
         Done(),
         Retry(b"again", 5.5, 0),
@@ -101,7 +101,7 @@ def test_each_outcome_is_stored_where_it_belongs(server: Server, writer: Writing
 
 
 def test_many_go_in_one_round_trip(server: Server, writer: Writing) -> None:
-    """REL-2, STAT-1: batches, of which each job is in one."""
+    """REL-2, STAT-1: each job is in one batch."""
     held = hold(server, *range(2000))
     client = server.client()
     client.config_resetstat()
@@ -117,7 +117,7 @@ def test_many_go_in_one_round_trip(server: Server, writer: Writing) -> None:
 def test_what_is_not_held_any_more_is_dropped(
     server: Server, writer: Writing, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """REL-2: nothing is stored nor counted, and the log names the job."""
+    """REL-2: the outcome is neither stored nor counted, and the log names the job."""
     outcomes: list[Outcome] = [Done(), Retry(b"again", 5.5, 0), Kill(b"buried"), Discard()]
     for number, outcome in enumerate(outcomes):
         writer.record(InFlightJob(f"{number}:q", "q", b"{}"), outcome)
@@ -131,10 +131,10 @@ def test_what_is_not_held_any_more_is_dropped(
 def test_an_outcome_that_is_refused_holds_up_no_other(
     server: Server, writer: Writing, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """REL-2, RETRY-9: it stays held, is tried again, and is reported once."""
+    """REL-2, RETRY-9: the job stays held, is tried again, and is reported once."""
     caplog.set_level(logging.INFO)
     client = server.client()
-    client.set(KEYS.retry, "no sorted set")
+    client.set(KEYS.retry, "not a sorted set")
     refused, *others = hold(server, *range(20))
     writer.record(refused, Retry(b"again", 5.5, 0))
     writer.flush_soon()
@@ -159,7 +159,7 @@ def test_an_outcome_that_is_refused_holds_up_no_other(
 def test_outcomes_wait_for_a_server_that_is_away(
     server_factory: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """REL-2, RETRY-9: one line when it goes, one when all is stored."""
+    """REL-2, RETRY-9: one line when the server goes, one when all outcomes are stored."""
     caplog.set_level(logging.INFO)
     server: Server = server_factory("--appendonly", "yes")
     redis = SyncRedis(server.url)
@@ -172,7 +172,7 @@ def test_outcomes_wait_for_a_server_that_is_away(
     wait_until(lambda: "not stored yet" in caplog.text)
     for each in held[5:]:
         writer.record(each, Retry(each.text, 1.0, 0))
-    assert writer.close(0.0) == 10  # says how many are not stored, without waiting
+    assert writer.close(0.0) == 10  # the number not stored, without waiting
     again = Writing(redis)
     for each in held:
         again.record(each, Done())
@@ -188,7 +188,7 @@ def test_outcomes_wait_for_a_server_that_is_away(
 
 
 def test_periodic_checks_are_called_while_they_ask_for_it(writer: Writing) -> None:
-    """FETCH-6: this is how jobs that wait behind long ones are found."""
+    """FETCH-6: such a check finds jobs that wait behind long ones."""
     times: list[float] = []
 
     def check() -> float | None:
@@ -216,7 +216,7 @@ def test_an_outcome_goes_along_with_a_fetch(server: Server, writer: Writing) -> 
 
 
 def test_who_stores_hears_whether_the_job_was_held(server: Server, writer: Writing) -> None:
-    """RETRY-13: death handlers are called for jobs that were buried here, and for no others."""
+    """RETRY-13: death handlers are called for jobs killed here, and for no other jobs."""
     (held,) = hold(server, 1)
     assert writer.store(held, Kill(b"{}"))
     assert not writer.store(held, Kill(b"{}"))

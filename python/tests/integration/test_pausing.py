@@ -1,4 +1,4 @@
-"""Paused queues are let alone by every way of fetching, and noticed when they go on. [REL-9]"""
+"""Every way of fetching skips paused queues, and notices when they continue. [REL-9]"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def push(server: Server, queue: str, word: str) -> None:
 
 @pytest.mark.parametrize("fetch", ["reliable", "basic"])
 def test_a_paused_queue_waits_and_goes_on(server: Server, fetch: str) -> None:
-    """REL-9: the others are served meanwhile; nothing is lost, nothing is out of order."""
+    """REL-9: other queues are served meanwhile; nothing is lost or out of order."""
     client = server.client()
     app, got = recorder()
     client.sadd("jobwire:paused", "a", "of another worker")
@@ -46,10 +46,10 @@ def test_a_paused_queue_waits_and_goes_on(server: Server, fetch: str) -> None:
         client.srem("jobwire:paused", "a")
         resumed = time.monotonic()
         wait_until(lambda: got == ["b1", "b2", "a1", "a2"], 60)
-        if fetch == "reliable":  # woken up, not found by chance at the next look
+        if fetch == "reliable":  # woken up by a notice, not by the next poll
             assert time.monotonic() - resumed < 10
         client.sadd("jobwire:paused", "b")
-        if fetch == "basic":  # it asks once for many fetches
+        if fetch == "basic":  # one question serves many fetches
             with listening(server) as heard:
                 wait_until(lambda: any(map(asks_for_pauses, heard())), what="the worker to ask")
         push(server, "b", "b3")
@@ -61,7 +61,7 @@ def test_a_paused_queue_waits_and_goes_on(server: Server, fetch: str) -> None:
 
 @pytest.mark.parametrize("fetch", ["reliable", "basic"])
 def test_a_worker_of_paused_queues_only_is_silent(server: Server, fetch: str) -> None:
-    """REL-9: jobs that wait in a paused queue are no reason to look again and again."""
+    """REL-9: a worker does not poll because of jobs that wait in a paused queue."""
     client = server.client()
     app, got = recorder()
     client.sadd("jobwire:paused", "a")
@@ -78,7 +78,7 @@ def asks_for_pauses(line: Heard) -> bool:
 
 
 def silent(server: Server) -> bool:
-    """Whether hardly anything is asked for a moment."""
+    """True if the server gets almost no commands for a moment."""
     with listening(server) as heard:
         time.sleep(0.5)
         return len([line for line in heard() if not line.by_script]) <= 3

@@ -17,7 +17,7 @@ from jobwire.worker.background.poller import Poller
 
 @contextmanager
 def polling(server: Server) -> Iterator[None]:
-    """Run a poller that looks all the time."""
+    """Run a poller that looks without pause."""
     redis = SyncRedis(server.url)
     poller = Poller(
         redis,
@@ -35,7 +35,7 @@ def polling(server: Server) -> Iterator[None]:
 
 
 def test_members_that_stay_block_nobody(server: Server) -> None:
-    """SCHED-9: more than a batch of due members whose queue key is no list; those behind move."""
+    """SCHED-9: more than a batch of due members whose queue key is not a list; later ones move."""
     client = server.client()
     client.set("queue:broken", "no list")
     stuck = [json.dumps({"class": "A", "queue": "broken", "jid": str(n)}) for n in range(BATCH + 7)]
@@ -48,10 +48,10 @@ def test_members_that_stay_block_nobody(server: Server) -> None:
 
 
 def test_a_broken_retry_set_does_not_stop_the_schedule(server: Server) -> None:
-    """SCHED-5: each set is looked at, whatever the other one is."""
+    """SCHED-5: each set is looked at, also if the other one is of a wrong type."""
     client = server.client()
-    client.set("retry", "no sorted set")
+    client.set("retry", "not a sorted set")
     client.zadd("schedule", {json.dumps({"class": "A", "queue": "good", "jid": "1"}): 1.0})
     with polling(server):
         wait_until(lambda: client.llen("queue:good") == 1, 60, what="the member to be moved")
-    assert client.get("retry") == b"no sorted set"
+    assert client.get("retry") == b"not a sorted set"

@@ -53,7 +53,7 @@ def job(number: int, queue: str = "q") -> str:
 
 
 def lookers(client: Any) -> int:
-    """Return how many connections have the server track what they ask."""
+    """Return the number of connections with tracked keys."""
     return int(client.info("clients")["tracking_clients"])
 
 
@@ -65,7 +65,7 @@ def waiting(server: Server, *, pollers: int = 1) -> None:
 
 
 def quiet(client: Any) -> None:
-    """Wait until nobody asks for anything for a moment."""
+    """Wait until no poller has asked for anything for a moment."""
 
     def asked() -> int:
         return int(client.info("commandstats").get("cmdstat_zrange", {"calls": 0})["calls"])
@@ -83,7 +83,7 @@ def quiet(client: Any) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("zset", ["schedule", "retry"])
 def test_a_job_is_moved_when_it_is_due(server: Server, zset: str) -> None:
-    """SCHED-11: pushed by anybody, an earlier one after a later one, or due already."""
+    """SCHED-11: pushed by any client, an earlier one after a later one, or already due."""
     client = server.client()
     late: list[float] = []
     with polling(server):
@@ -94,15 +94,15 @@ def test_a_job_is_moved_when_it_is_due(server: Server, zset: str) -> None:
             client.zadd(zset, {job(number): due})
             assert client.brpop("queue:q", 60) is not None
             late.append(time.time() - due)
-    # The aim is 50 ms for 99 of 100; make bench measures it. On a busy machine only the best can
-    # be asked for, and that no job waits until the poller looks by itself.
+    # The aim is 50 ms for 99 of 100; make bench measures it. On a busy machine this test can only
+    # ask that the best job meets it, and that no job waits for the safety interval.
     assert min(late) < 0.05, sorted(late)
     assert max(late) < DEFAULT_TIMINGS.poll_safety_interval, sorted(late)
     assert client.zcard(zset) == 1
 
 
 def test_many_pollers_move_each_job_once(server: Server) -> None:
-    """SCHED-5 and SCHED-11: in the order in which they are due."""
+    """SCHED-5 and SCHED-11: in the order of the due times."""
     client = server.client()
     with ExitStack() as stack:
         for _ in range(3):
@@ -126,7 +126,7 @@ def test_an_idle_poller_asks_for_next_to_nothing(server: Server) -> None:
         waiting(server)
         with listening(server) as heard:
             began = time.monotonic()
-            time.sleep(2.0)  # the time in which it must say little is the point
+            time.sleep(2.0)  # the poller must send few commands in this time
             lines = [line.name for line in heard() if line.name != "INFO"]
             minutes = (time.monotonic() - began) / (2 * timings.poll_safety_interval)
     assert len(lines) <= 8 * (minutes + 1)
@@ -134,7 +134,7 @@ def test_an_idle_poller_asks_for_next_to_nothing(server: Server) -> None:
 
 
 def test_members_that_stay_keep_nobody_busy(server: Server) -> None:
-    """SCHED-9 and SCHED-11: due for ever, since their queue's key is no list."""
+    """SCHED-9 and SCHED-11: always due, because the key of their queue is not a list."""
     client = server.client()
     client.set("queue:broken", "no list")
     client.zadd("schedule", {job(1, "broken"): 1.0})
@@ -149,7 +149,7 @@ def test_members_that_stay_keep_nobody_busy(server: Server) -> None:
 
 
 def test_a_busy_set_is_looked_at_now_and_then(server: Server) -> None:
-    """SCHED-11: however many jobs are scheduled, looks are as rare as their spacing allows."""
+    """SCHED-11: with any number of scheduled jobs, the spacing limits the number of looks."""
     client = server.client()
     with polling(server), listening(server) as heard:
         waiting(server)
@@ -164,7 +164,7 @@ def test_a_busy_set_is_looked_at_now_and_then(server: Server) -> None:
 
 @pytest.mark.thorough
 def test_a_lost_connection_is_made_again(server: Server) -> None:
-    """ENV-6 and SCHED-11: and what was due meanwhile is moved."""
+    """ENV-6 and SCHED-11: and jobs that became due meanwhile are moved."""
     client = server.client()
     with polling(server):
         waiting(server)
@@ -177,7 +177,7 @@ def test_a_lost_connection_is_made_again(server: Server) -> None:
 def test_without_notices_it_looks_at_intervals(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SCHED-8 and ENV-9: a proxy or an ACL may forbid them; this is said once."""
+    """SCHED-8 and ENV-9: a proxy or an ACL may forbid notices; the log says this once."""
     client = server.client()
     client.acl_setuser(
         "app", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-client|tracking"]
@@ -193,9 +193,9 @@ def test_without_notices_it_looks_at_intervals(
 def test_a_set_of_another_type_stops_neither(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SCHED-5 and SCHED-11: the other one is looked at, and precise again when it is mended."""
+    """SCHED-5, SCHED-11: the other set is looked at; a repaired set is again on time."""
     client = server.client()
-    client.set("retry", "no sorted set")
+    client.set("retry", "not a sorted set")
     with polling(server):
         client.zadd("schedule", {job(1): time.time()})
         assert client.brpop("queue:q", 60) is not None
@@ -207,7 +207,7 @@ def test_a_set_of_another_type_stops_neither(
 
 
 def test_it_stops_at_once(server: Server) -> None:
-    """SCHED-10: whatever it waits for."""
+    """SCHED-10: during any wait."""
     with polling(server):
         waiting(server)
         began = time.monotonic()

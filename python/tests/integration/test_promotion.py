@@ -1,4 +1,4 @@
-"""Due jobs go to their queues: once each, whatever else is in the set."""
+"""Due jobs go to their queues: each exactly once, with any other members in the set."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_due_is_what_is_not_later_than_now(any_server: Server, shell: SyncRedis)
 
 
 def test_the_longest_due_go_first(any_server: Server, shell: SyncRedis) -> None:
-    """SCHED-7: and so they run first; a batch is limited."""
+    """SCHED-7: so that they run first; a batch is limited."""
     client = any_server.client()
     client.zadd("schedule", {payload(n): NOW - 100 + n for n in range(10)})
     assert promote(shell, limit=4) == Promoted(seen=4, moved=4)
@@ -104,7 +104,7 @@ def test_the_longest_due_go_first(any_server: Server, shell: SyncRedis) -> None:
 
 
 def test_a_batch_is_two_round_trips(any_server: Server, shell: SyncRedis) -> None:
-    """SCHED-5: a question and one script, for any number of queues."""
+    """SCHED-5: one question and one script, for any number of queues."""
     any_server.client().zadd("schedule", {payload(n, queue=f"q{n % 7}"): 1 for n in range(100)})
     promote(shell, limit=1)  # loads the script
     with listening(any_server) as heard:
@@ -126,7 +126,7 @@ BAD = {
 
 
 def test_bad_members_are_buried_and_block_nobody(any_server: Server, shell: SyncRedis) -> None:
-    """SCHED-9 and DEAD-1: byte for byte, in one look, and the good one behind them is moved."""
+    """SCHED-9, DEAD-1: killed byte for byte, in one look; the good member behind them is moved."""
     client = any_server.client()
     client.zadd("retry", dict.fromkeys(BAD.values(), 1) | {payload(1): 2})
     result = promote(shell, "retry")
@@ -142,7 +142,7 @@ def test_bad_members_are_buried_and_block_nobody(any_server: Server, shell: Sync
 
 
 def test_a_raw_time_in_a_foreign_member_is_dropped(any_server: Server, shell: SyncRedis) -> None:
-    """SCHED-6: or a reader would schedule it once more."""
+    """SCHED-6: otherwise a reader would schedule the job again."""
     any_server.client().zadd("schedule", {b'{"at":5,"queue":"q","class":"A"}': 1})
     promote(shell)
     [text] = any_server.client().lrange("queue:q", 0, -1)
@@ -156,7 +156,7 @@ def test_a_raw_time_in_a_foreign_member_is_dropped(any_server: Server, shell: Sy
 
 
 def test_a_queue_that_is_no_list_keeps_its_jobs(any_server: Server, shell: SyncRedis) -> None:
-    """SCHED-5: they stay where they are; the others move."""
+    """SCHED-5: its members stay in the set; the others move."""
     client = any_server.client()
     client.set("queue:low", "in the way")
     client.zadd("schedule", {payload(1): 1, payload(2, queue="high"): 2})
@@ -166,7 +166,7 @@ def test_a_queue_that_is_no_list_keeps_its_jobs(any_server: Server, shell: SyncR
 
 
 def test_promoters_race_harmlessly(any_server: Server) -> None:
-    """SCHED-5: every job once, however many look at the same time."""
+    """SCHED-5: every job moves once, with any number of pollers at the same time."""
     client = any_server.client()
     client.zadd("schedule", {payload(n): NOW - 500 + n for n in range(500)})
     client.zadd("schedule", {b"bad %d" % n: 1 for n in range(100)})
@@ -189,7 +189,7 @@ def test_promoters_race_harmlessly(any_server: Server) -> None:
 
 
 def test_promoters_of_the_other_kind_are_no_harm(any_server: Server, shell: SyncRedis) -> None:
-    """SCHED-5: one that pops and then pushes takes a member before us; we push nothing."""
+    """SCHED-5: a promoter that pops and then pushes takes a member first; we push nothing."""
     client = any_server.client()
     client.zadd("schedule", {payload(1): 1, b"bad": 1})
     op = promote_batch(KEYS, "schedule", now=NOW, generation=8, dead_limits=DeadSetLimits(NOW))
@@ -212,7 +212,7 @@ def test_promoters_of_the_other_kind_are_no_harm(any_server: Server, shell: Sync
 
 
 def test_a_namespace_is_kept_to(any_server: Server, shell: SyncRedis) -> None:
-    """KEY-4: by both scripts."""
+    """KEY-4: for both scripts."""
     client = any_server.client()
     client.zadd("app:retry", {payload(1): 1, b"bad": 1})
     promote(shell, "retry", keys=Keys("app:"))

@@ -1,4 +1,4 @@
-"""The operations behind both clients, on their own."""
+"""The operations that both clients share, tested directly."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_push_of_all_kinds_at_once(server: Server, shell: SyncRedis) -> None:
 
 
 def test_any_bytes_are_pushed(server: Server, shell: SyncRedis) -> None:
-    """KEY-2: nothing on the way looks at payload or name."""
+    """KEY-2: no layer changes payload or name."""
     text = bytes(range(256)) + b"\r\n"
     shell.run(push(KEYS, [ReadyPayload("1", "a b\r\n*", None, text)]))
     assert server.client().lrange("n:queue:a b\r\n*", 0, -1) == [text]
@@ -55,7 +55,7 @@ def test_any_bytes_are_pushed(server: Server, shell: SyncRedis) -> None:
 
 
 def test_mixed_slices(server: Server, shell: SyncRedis) -> None:
-    """BULK-1: a slice with scheduled jobs in it has at most 100, and the order is kept."""
+    """BULK-1: a slice with scheduled jobs has at most 100 jobs, and the order is kept."""
     jobs = ready(950) + ready(120, at=4e9, first=950) + ready(1_500, first=1_070)
     with listening(server) as heard:
         shell.run(push_bulk(KEYS, jobs))
@@ -79,7 +79,7 @@ def test_mixed_slices(server: Server, shell: SyncRedis) -> None:
 def test_a_transaction_that_fails_in_part_says_so(
     server: Server, shell: SyncRedis, broken: str
 ) -> None:
-    """PUSH-8: Redis rolls nothing back; `written` names the jobs that exist."""
+    """PUSH-8: Redis does not roll back; `written` names the jobs that exist."""
     server.client().set(f"n:queue:{broken}", "in the way")
     jobs = [*ready(2, queue="a"), *ready(2, queue="b", first=2), *ready(1, at=5.0, first=4)]
     with pytest.raises(RedisRefused) as caught:
@@ -90,7 +90,7 @@ def test_a_transaction_that_fails_in_part_says_so(
 
 
 def test_a_broken_register_refuses_nothing_else(server: Server, shell: SyncRedis) -> None:
-    """PUSH-8: the job is in its queue, though inspectors will not find that."""
+    """PUSH-8: the job is in its queue, although inspectors will not find that queue."""
     server.client().set("n:queues", "in the way")
     with pytest.raises(RedisRefused, match="WRONGTYPE") as caught:
         shell.run(push(KEYS, ready(1)))
@@ -99,19 +99,19 @@ def test_a_broken_register_refuses_nothing_else(server: Server, shell: SyncRedis
 
 
 def test_the_generation_is_that_of_this_namespace(server: Server, shell: SyncRedis) -> None:
-    """GEN-5 and KEY-4: strangers' processes do not count."""
+    """GEN-5 and KEY-4: processes of other namespaces do not count."""
     plain = server.client()
     plain.sadd("processes", "old")
     plain.hset("old", "info", '{"version":"6.4.1"}')
     assert shell.run(detect_generation(KEYS)) == 8
     plain.sadd("n:processes", "old")
-    assert shell.run(detect_generation(KEYS)) == 8  # its hash is elsewhere: expired, for us
+    assert shell.run(detect_generation(KEYS)) == 8  # the hash is outside of the namespace
     plain.hset("n:old", "info", '{"version":"6.4.1"}')
     assert shell.run(detect_generation(KEYS)) == 7
 
 
 def test_asking_many_processes_is_two_round_trips(server: Server, shell: SyncRedis) -> None:
-    """GEN-5: however many there are."""
+    """GEN-5: for any number of processes."""
     plain = server.client()
     for number in range(50):
         plain.sadd("n:processes", f"p{number}")
@@ -122,7 +122,7 @@ def test_asking_many_processes_is_two_round_trips(server: Server, shell: SyncRed
 
 
 def test_the_generation_is_asked_for_once_a_minute(server: Server, shell: SyncRedis) -> None:
-    """GEN-5: a fleet changes, so the answer does not hold for ever; nor if the clock goes back."""
+    """GEN-5: a fleet changes, so the answer expires, also if the clock is set back."""
     clock = [1_000.0]
     producer = Producer(
         KEYS,

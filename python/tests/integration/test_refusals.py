@@ -1,4 +1,4 @@
-"""A server that refuses for a while, or for ever: what a client and a worker make of it."""
+"""Clients and workers of a server that refuses commands, for a while or for ever."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_nothing_was_stored_and_the_job_is_kept(
     off: str,
     code: str,
 ) -> None:
-    """ENV-6: a push fails whole; what runs is stored when the server takes writes again."""
+    """ENV-6: the whole push fails; running jobs are stored when the server takes writes again."""
     caplog.set_level(logging.INFO)
     app = App()
     client: Any = server.client()
@@ -52,7 +52,7 @@ def test_nothing_was_stored_and_the_job_is_kept(
         with pytest.raises(RedisRefused) as caught:
             pusher.push("Refuse", [2])
         assert caught.value.code == code
-        if code != "OOM":  # a script whose first write is a deletion may go on
+        if code != "OOM":  # a script whose first write is a deletion may continue
             wait_until(lambda: code in caplog.text, what="the worker's complaint")
         client.config_set(setting, off)
         pusher.push("Refuse", [3])
@@ -64,7 +64,7 @@ def test_nothing_was_stored_and_the_job_is_kept(
 
 @contextmanager
 def demoted(server: Server) -> Iterator[None]:
-    """Make it the replica of nobody who is there, as a failover does."""
+    """Make the server the replica of an absent one, as a failover does."""
     server.client().replicaof("127.0.0.1", "1")
     yield
     server.client().replicaof("NO", "ONE")
@@ -79,7 +79,7 @@ def demoted_without_data(server: Server) -> Iterator[None]:
 
 @contextmanager
 def locked(server: Server) -> Iterator[None]:
-    """Ask for a password of all who come, and throw out who is there."""
+    """Require a password, and close all connections."""
     admin = server.client()
     admin.config_set("requirepass", "s3cret")
     admin.client_kill_filter(_type="normal", skipme=True)
@@ -89,7 +89,7 @@ def locked(server: Server) -> Iterator[None]:
 
 @contextmanager
 def crowded(server: Server) -> Iterator[None]:
-    """Let nobody in, and throw out who is there."""
+    """Admit no new client, and close all connections."""
     admin = server.client()
     admin.config_set("maxclients", 1)
     admin.client_kill_filter(_type="normal", skipme=True)
@@ -122,7 +122,7 @@ def test_a_worker_waits_until_the_server_is_itself_again(
     name: str,
     fetch: FetchMode,
 ) -> None:
-    """ENV-6, PUSH-8, PUSH-9: keep, pause, try again; a line when it begins, a line when it ends."""
+    """ENV-6, PUSH-8, PUSH-9: keep the job, pause, try again; one line at the start and the end."""
     caplog.set_level(logging.INFO)
     trouble, words = TROUBLES[name]
     server = server_factory("--appendonly", "yes", "--appendfsync", "always")
@@ -204,7 +204,7 @@ def test_a_server_that_is_loading_is_waited_for(
 
 
 def test_a_cluster_that_is_down(server_factory: ServerFactory) -> None:
-    """ENV-6, ENV-8: CLUSTERDOWN is refused, and passes."""
+    """ENV-6, ENV-8: a cluster that is down refuses commands for a while."""
     server = server_factory("--cluster-enabled", "yes")
     with Client(server.url, generation=8, namespace="{a}:") as client:
         with pytest.raises(RedisRefused) as caught:
@@ -218,7 +218,7 @@ def test_a_cluster_that_is_down(server_factory: ServerFactory) -> None:
 def test_a_blocked_fetch_that_a_failover_ends(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """PUSH-9: UNBLOCKED, then READONLY until the server may be written to again."""
+    """PUSH-9: UNBLOCKED, then READONLY until the server takes writes again."""
     app = App()
     ran: list[int] = []
     app.job(name="Take")(ran.append)
@@ -229,14 +229,14 @@ def test_a_blocked_fetch_that_a_failover_ends(
         )
         with demoted(server):
             wait_until(lambda: "READONLY" in caplog.text)
-            assert "UNBLOCKED" not in caplog.text  # repeated, and the second answer counts
+            assert "UNBLOCKED" not in caplog.text  # the repeated fetch succeeded
         with Client(server.url, generation=8) as pusher:
             pusher.push("Take", [1])
         wait_until(lambda: ran == [1], 60)
 
 
 def test_an_acl_that_forbids_what_is_not_needed(server: Server) -> None:
-    """ENV-9: without CLIENT, INFO and HELLO a worker works."""
+    """ENV-9: a worker works without CLIENT, INFO and HELLO."""
     admin: Any = server.client()
     admin.acl_setuser(
         "app", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-client", "-info"]

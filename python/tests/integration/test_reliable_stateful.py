@@ -1,6 +1,6 @@
-"""The reliable profile as a whole: whatever processes do, in whatever order, no job is lost.
+"""The reliable profile as a whole: no job is lost in any order of the steps of processes.
 
-The model is where each job should be, and how often it was returned; a real server has to agree
+The model is the place of each job and the number of its returns; a real server has to agree
 after every step.
 """
 
@@ -51,7 +51,7 @@ queues = st.sampled_from(QUEUES)
 
 @dataclass
 class Job:
-    """What a job should look like."""
+    """The expected state of a job."""
 
     number: int
     place: str  # "queue a", "held h:1:x", "retry", "dead", "gone"
@@ -63,7 +63,7 @@ class Job:
 
 @dataclass
 class Process:
-    """One that fetches. It may know of jobs that it does not hold any more."""
+    """A process that fetches. It may know of jobs that it does not hold any more."""
 
     alive: bool = False
     sequence: int = 1
@@ -71,7 +71,7 @@ class Process:
 
 
 class Fleet(RuleBasedStateMachine):
-    """Two processes that live, sleep, wake up and die over two queues."""
+    """Two processes that live, sleep, wake up and die, with two queues."""
 
     def __init__(self, shell: SyncRedis, client: Any) -> None:
         super().__init__()
@@ -101,13 +101,13 @@ class Fleet(RuleBasedStateMachine):
 
     @rule(name=owners)
     def wake(self, name: str) -> None:
-        """It beats: for the first time, or after it was silent for too long."""
+        """The process beats: for the first time, or after a long silence."""
         self.processes[name].alive = True
         self.client.hset(name, "info", "{}")
 
     @rule(name=owners)
     def sleep(self, name: str) -> None:
-        """Its lease ends; it may have died or not."""
+        """The lease of the process ends; the process may live or not."""
         self.processes[name].alive = False
         self.client.delete(name)
 
@@ -147,7 +147,7 @@ class Fleet(RuleBasedStateMachine):
         return any(process.known for process in self.processes.values())
 
     def draw(self, data: st.DataObject) -> tuple[str, str, Job, bool]:
-        """Draw one of the jobs that a process believes it holds; say whether it does."""
+        """Draw one of the jobs that a process believes it holds; tell whether it holds it."""
         believed = [
             (name, each) for name, process in self.processes.items() for each in process.known
         ]
@@ -194,7 +194,7 @@ class Fleet(RuleBasedStateMachine):
 
     @rule(name=owners, ended=st.sets(owners))
     def recover(self, name: str, ended: set[str]) -> None:
-        """Only those in `ended` that really have no lease to lose are said to have ended."""
+        """A process reported as ended has no lease to lose."""
         ended = {each for each in ended if not self.processes[each].alive}
         found = self.run(recover(KEYS, own=name, now=self.now, ended=ended))
         for dead in OWNERS:
@@ -210,7 +210,7 @@ class Fleet(RuleBasedStateMachine):
 
     @rule()
     def everybody_dies(self) -> None:
-        """And new processes come, which are not the old ones: those never wake up."""
+        """New processes with other identities replace all processes; the old ones never wake up."""
         for name in OWNERS:
             self.sleep(name)
         self.recover("h:3:z", set())
@@ -220,7 +220,7 @@ class Fleet(RuleBasedStateMachine):
 
     @rule(name=owners)
     def leave(self, name: str) -> None:
-        """A process ends in good order."""
+        """A process ends normally."""
         assert self.run(resign(KEYS, name, now=self.now)) == 0
         for job in self.jobs:
             if job.place == f"held {name}":
@@ -230,7 +230,7 @@ class Fleet(RuleBasedStateMachine):
 
     @rule()
     def three_days_pass(self) -> None:
-        """Whoever looks for the dead then forgets all counts."""
+        """The next search for dead processes then forgets all counts."""
         self.now += REMEMBER_RETURNED_S + 1
         for name in OWNERS:
             self.wake(name)  # so that nothing is recovered just now
@@ -240,7 +240,7 @@ class Fleet(RuleBasedStateMachine):
 
     @invariant()
     def every_job_is_where_it_should_be(self) -> None:
-        """REL-1 to REL-4: once, and nowhere else."""
+        """REL-1 to REL-4: each job is in exactly one place."""
         found = Counter[tuple[str, bytes]]()
         for queue in QUEUES:
             found.update((f"queue {queue}", text) for text in self.texts(KEYS.queue(queue)))

@@ -89,7 +89,7 @@ class Shell:
         return self.run(one(script))
 
     def numbers(self) -> dict[str, int]:
-        """Return the counters, by what follows `stat:`."""
+        """Return the counters by the part of their names after `stat:`."""
         return {
             key.decode().removeprefix("stat:"): int(self.plain.get(key) or 0)
             for key in self.plain.keys("stat:*")
@@ -103,7 +103,7 @@ class Shell:
     ]
 )
 def program(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Each server that is here, and with `make interop` those of three Debian releases."""
+    """Each installed server, and with `make interop` those of three Debian releases."""
     if not isinstance(request.param, DebianServer):
         return str(request.param)
     if not request.param.program.exists():
@@ -125,7 +125,7 @@ def shell(program: str, server_factory: ServerFactory) -> Iterator[Shell]:
 
 
 def test_fetch_takes_from_the_tail_in_order(shell: Shell) -> None:
-    """FETCH-1, FETCH-2 and REL-1: out of the queue and into the private hash, the owner named."""
+    """FETCH-1, FETCH-2 and REL-1: from the queue to the private hash; the reply names the queue."""
     shell.live()
     shell.push("high", b"h1", b"h2")
     shell.push("low", b"l1", b"l2", b"l3")
@@ -163,7 +163,7 @@ def test_fetch_of_nothing_leaves_nothing(shell: Shell) -> None:
 
 
 def test_payloads_and_names_keep_their_bytes(shell: Shell) -> None:
-    """LUA-1, REL-6 and KEY-2: any bytes, any queue name, there and back."""
+    """LUA-1, REL-6 and KEY-2: any bytes and any queue name, in both directions."""
     shell.live()
     for name in ODD_NAMES:
         shell.push(name, BINARY, b"", b'{"a":[],"n":12345678901234567890}')
@@ -175,7 +175,7 @@ def test_payloads_and_names_keep_their_bytes(shell: Shell) -> None:
         b"",
         b'{"a":[],"n":12345678901234567890}',
     }
-    assert shell.plain.keys("queue:*") == []  # nothing of ours looks like a queue
+    assert shell.plain.keys("queue:*") == []  # none of our own keys looks like a queue
     fields = [held.field for held in fetched.jobs]
     assert shell.run(put_back(KEYS, ME, fields, started=False)) == len(fields)
     after = everything(shell.server)
@@ -184,7 +184,7 @@ def test_payloads_and_names_keep_their_bytes(shell: Shell) -> None:
 
 
 def test_a_key_that_is_no_list_stops_no_other_queue(shell: Shell) -> None:
-    """FETCH-7: and it is named."""
+    """FETCH-7: and the reply names the key."""
     shell.live()
     shell.plain.set(KEYS.queue("bad:one"), "x")
     shell.push("good", b"{}")
@@ -195,7 +195,7 @@ def test_a_key_that_is_no_list_stops_no_other_queue(shell: Shell) -> None:
 
 
 def test_many_at_once(shell: Shell) -> None:
-    """REL-1: no number of jobs is too much for the script once it has taken them."""
+    """REL-1: the script can handle any number of jobs that it takes."""
     texts = [b"%d" % number for number in range(9_000)]
     shell.hold(*texts)
     assert shell.plain.hlen(PRIVATE) == 9_000
@@ -219,7 +219,7 @@ def test_fetch_loses_nothing_when_it_cannot_hold(shell: Shell) -> None:
 
 @pytest.mark.parametrize("key", [KEYS.owners, KEYS.returned, KEYS.paused])
 def test_fetch_does_without_broken_helpers(shell: Shell, key: str) -> None:
-    """REL-1: a script is not rolled back, so what is only a help must not fail it."""
+    """REL-1: a script is not rolled back, so a broken auxiliary key must not make it fail."""
     shell.plain.set(key, "in the way")
     assert shell.hold(b"{}") == ["1:q"]
     assert shell.plain.hgetall(PRIVATE) == {b"1:q": b"{}"}
@@ -237,7 +237,7 @@ def test_fetch_while_memory_is_short(shell: Shell) -> None:
 
 
 def test_a_fetch_rides_along_with_outcomes(shell: Shell) -> None:
-    """REL-1 and REL-2: one round trip ends a job and brings the next, or says what is wrong."""
+    """REL-1 and REL-2: one round trip ends a job and brings the next, or an error."""
     [field] = shell.hold(b"1")
     shell.push("q", b"2")
     done = script_done(KEYS, ME, [field], failed=False, day=DAY)
@@ -253,7 +253,7 @@ def test_a_fetch_rides_along_with_outcomes(shell: Shell) -> None:
 
 
 def test_a_paused_queue_is_left_alone(shell: Shell) -> None:
-    """REL-9: in the same step, the others are served; until it goes on."""
+    """REL-9: the same step serves other queues, until the paused queue continues."""
     shell.live()
     for name in ODD_NAMES:
         shell.push(name, name.encode())
@@ -271,7 +271,7 @@ def test_a_paused_queue_is_left_alone(shell: Shell) -> None:
 
 
 def test_done_counts_and_forgets(shell: Shell) -> None:
-    """REL-2, STAT-1 and STAT-2: executions in all and of the day, which expires."""
+    """REL-2, STAT-1 and STAT-2: executions in total and of the day; the latter expire."""
     fields = shell.hold(b"a", b"b", b"c")
     lost = shell.step(script_done(KEYS, ME, fields[:2], failed=False, day=DAY))
     assert lost == []
@@ -282,7 +282,7 @@ def test_done_counts_and_forgets(shell: Shell) -> None:
 
 
 def test_done_counts_failures(shell: Shell) -> None:
-    """STAT-1 and DEAD-4: a failed job that leaves nothing behind counts as both."""
+    """STAT-1 and DEAD-4: a failed job that is dropped counts as both."""
     fields = shell.hold(b"a")
     shell.step(script_done(KEYS, ME, fields, failed=True, day=DAY))
     assert shell.numbers() == {
@@ -328,7 +328,7 @@ STORED = {"retry": "retry", "kill": "dead", "requeue": "queue:a:b"}
 @pytest.mark.parametrize("name", OUTCOMES)
 @pytest.mark.parametrize("broken", [*COUNTERS, KEYS.returned, KEYS.returned_at, KEYS.queues])
 def test_a_broken_counter_undoes_no_outcome(shell: Shell, name: str, broken: str) -> None:
-    """REL-2 and STAT-1: the other counters count all the same."""
+    """REL-2 and STAT-1: the other counters still count."""
     [field] = shell.hold(b"old")
     shell.plain.sadd(broken, "in the way")
     shell.step(outcome(name, field))
@@ -351,8 +351,8 @@ def test_an_outcome_that_cannot_be_stored_changes_nothing(shell: Shell, name: st
 
 @pytest.mark.parametrize("name", OUTCOMES)
 def test_an_outcome_of_a_lost_job_is_nothing(shell: Shell, name: str) -> None:
-    """REL-2: nothing is stored for a job that others own now. REL-12: this is counted, unless
-    it may be the call's own first try that was here before.
+    """REL-2: nothing is stored for a job that another process owns now. REL-12: the job counts as
+    late, unless the call may be a repetition of itself.
     """
     assert shell.step(outcome(name, "1:q")) in (0, [b"1:q"])
     assert everything(shell.server) == {KEYS.lost.encode(): b"1"}
@@ -362,7 +362,7 @@ def test_an_outcome_of_a_lost_job_is_nothing(shell: Shell, name: str) -> None:
 
 @pytest.mark.parametrize("name", OUTCOMES)
 def test_an_outcome_is_stored_while_memory_is_short(shell: Shell, name: str) -> None:
-    """REL-2 and RETRY-9: after the entry is gone nothing may fail."""
+    """REL-2 and RETRY-9: after the deletion of the entry nothing may fail."""
     [field] = shell.hold(b"old")
     shell.plain.config_set("maxmemory", 1)
     shell.step(outcome(name, field))
@@ -392,7 +392,7 @@ def test_retry_stores_and_counts(shell: Shell) -> None:
 
 
 def test_many_retries_are_stored_in_one_call(shell: Shell) -> None:
-    """RETRY-9, REL-2: each that is still held; the others are named and counted as late."""
+    """RETRY-9, REL-2: each job that is still held; the others are named and counted as late."""
     fields = shell.hold(*(b"old %d" % n for n in range(3000)))
     retries = [(field, NOW + n, b"new %d" % n) for n, field in enumerate(fields)]
     assert shell.step(script_retry(KEYS, ME, [*retries, ("9999:q", 1, b"x")], day=DAY)) == [
@@ -405,7 +405,7 @@ def test_many_retries_are_stored_in_one_call(shell: Shell) -> None:
     assert shell.run(deliveries(KEYS)).lost == 1
 
 
-# bury
+# kill
 
 
 def test_bury_stores_and_counts(shell: Shell) -> None:
@@ -468,18 +468,18 @@ def test_the_dead_set_is_trimmed_by_size(
 
 
 def test_the_default_size_is_9999(shell: Shell) -> None:
-    """DEAD-3: as real Sidekiq leaves it."""
+    """DEAD-3: as real Sidekiq trims it."""
     shell.plain.zadd("dead", {f"{n}": NOW - 20_000 + n for n in range(10_500)})
     bury_held(shell, DeadSetLimits(NOW))
     assert shell.plain.zcard("dead") == 9_999
 
 
-# again
+# requeue
 
 
 @pytest.mark.parametrize(("executed", "failed"), [(False, False), (True, False), (True, True)])
 def test_again_is_a_push(shell: Shell, executed: bool, failed: bool) -> None:
-    """ITER-4, KEY-1, KEY-2 and REL-7: at the head of its queue, registered; no return."""
+    """ITER-4, KEY-1, KEY-2, REL-7: at the head of its queue, registered; no return is counted."""
     [field] = shell.hold(b"old", queue="a:b")
     shell.push("a:b", b"waiting")
     call = script_requeue(KEYS, ME, field, BINARY, "a:b", day=DAY, executed=executed, failed=failed)
@@ -497,17 +497,17 @@ def test_again_is_a_push(shell: Shell, executed: bool, failed: bool) -> None:
 
 
 def test_put_back_restores_the_order(shell: Shell) -> None:
-    """FETCH-6: RPUSH of the exact bytes, so that they run next, the first one first."""
+    """FETCH-6: RPUSH of the exact bytes, so that these jobs run next, the first one first."""
     fields = shell.hold(b"1", BINARY, b"3")
     shell.push("q", b"4")
     assert shell.run(put_back(KEYS, ME, fields, started=False)) == 3
     assert shell.queue("q") == [b"1", BINARY, b"3", b"4"]
     assert not shell.plain.exists(PRIVATE)
-    assert not shell.plain.exists(KEYS.returned)  # they never started
+    assert not shell.plain.exists(KEYS.returned)  # the jobs never started
 
 
 def test_put_back_leaves_what_others_own(shell: Shell) -> None:
-    """REL-2: at most once."""
+    """REL-2: each job goes back at most once."""
     fields = shell.hold(b"1", b"2")
     shell.plain.hdel(PRIVATE, fields[0])
     assert shell.run(put_back(KEYS, ME, fields, started=True, now=NOW)) == 1
@@ -523,7 +523,7 @@ def test_put_back_of_nothing_says_nothing(shell: Shell) -> None:
 
 
 def test_put_back_keeps_what_has_no_queue_to_go_to(shell: Shell) -> None:
-    """REL-2: a job whose queue is no list stays held; the others return."""
+    """REL-2: a job whose queue is not a list stays held; the others return."""
     fields = shell.hold(b"1", queue="bad") + shell.hold(b"2", queue="good", first=2)
     shell.plain.set(KEYS.queue("bad"), "in the way")
     assert shell.run(put_back(KEYS, ME, fields, started=True, now=NOW)) == 1
@@ -532,7 +532,7 @@ def test_put_back_keeps_what_has_no_queue_to_go_to(shell: Shell) -> None:
 
 
 def test_put_back_while_memory_is_short(shell: Shell) -> None:
-    """FETCH-6: a worker that stops then must not strand its jobs."""
+    """FETCH-6: otherwise a worker that stops then would strand its jobs."""
     fields = shell.hold(b"1", b"2")
     shell.plain.config_set("maxmemory", 1)
     assert shell.run(put_back(KEYS, ME, fields, started=True, now=NOW)) == 2
@@ -540,7 +540,7 @@ def test_put_back_while_memory_is_short(shell: Shell) -> None:
     assert shell.queue("q") == [b"1", b"2"]
 
 
-# what was put back
+# counts of returns
 
 
 def digest(text: bytes) -> str:
@@ -549,7 +549,7 @@ def digest(text: bytes) -> str:
 
 @pytest.mark.parametrize("name", OUTCOMES)
 def test_returns_are_counted_until_an_execution_ends(shell: Shell, name: str) -> None:
-    """REL-7: under the SHA-1 of the exact bytes; the next owner is told."""
+    """REL-7: under the SHA-1 of the exact bytes; the next owner gets the count."""
     for returns in range(3):
         [field] = shell.hold(BINARY, first=returns + 1)
         held_twice = shell.run(put_back(KEYS, ME, [field], started=True, now=NOW))
@@ -568,14 +568,14 @@ def test_returns_are_counted_until_an_execution_ends(shell: Shell, name: str) ->
 
 
 def test_jobs_that_never_started_are_not_counted(shell: Shell) -> None:
-    """REL-7: prefetched ones that a stop returns."""
+    """REL-7: prefetched jobs that a stop returns."""
     fields = shell.hold(b"1")
     shell.run(put_back(KEYS, ME, fields, started=False))
     assert not shell.plain.exists(KEYS.returned)
 
 
 def test_recovered_jobs_count_as_started(shell: Shell) -> None:
-    """REL-7 and REL-10: nobody can tell; and they are counted apart, too."""
+    """REL-7 and REL-10: they may have started; recoveries also have a count of their own."""
     shell.hold(b"1")
     shell.plain.delete(ME)
     shell.run(recover(KEYS, own="other", now=NOW))
@@ -594,7 +594,7 @@ def test_recovered_jobs_count_as_started(shell: Shell) -> None:
 
 
 def test_nobody_is_blamed_for_a_neighbour(shell: Shell) -> None:
-    """REL-10: a job that was recovered is the last of its fetch, so that none waits behind it."""
+    """REL-10: a recovered job is the last of its fetch, so that no job waits behind it."""
     shell.hold(b"1", b"2")
     shell.plain.delete(ME)
     shell.run(recover(KEYS, own="other", now=NOW))
@@ -609,7 +609,7 @@ def test_nobody_is_blamed_for_a_neighbour(shell: Shell) -> None:
 
 
 def test_a_job_that_ends_its_processes_is_buried(shell: Shell) -> None:
-    """REL-10: after one recovery too many; put backs do not count; nor does the burial."""
+    """REL-10: after one recovery too many; put backs and the kill itself do not count."""
     text = b'{"class":"Killer","args":[],"jid":"1","retry":false,"dead":false}'
     shell.push("q", text)
     for number in range(MAX_RECOVERIES + 1):
@@ -638,7 +638,7 @@ def test_a_job_that_ends_its_processes_is_buried(shell: Shell) -> None:
 
 
 def test_each_job_is_remembered_for_its_own_time(shell: Shell) -> None:
-    """REL-7: 72 h after its last return it is forgotten, whatever happens to others."""
+    """REL-7: a job is forgotten 72 h after its own last return."""
     shell.hold(b"old", b"again", b"new")
     shell.plain.delete(ME)
     shell.run(recover(KEYS, own="other", now=NOW))
@@ -654,7 +654,7 @@ def test_each_job_is_remembered_for_its_own_time(shell: Shell) -> None:
 
 
 def test_any_number_is_forgotten_at_once(shell: Shell) -> None:
-    """REL-7: what many crashes left does not pile up; each call of the script is bounded."""
+    """REL-7: counts of many crashes do not pile up; each call of the script is bounded."""
     for number in range(0, 2_500, 500):
         shell.hold(*(b"%d" % n for n in range(number, number + 500)), first=number + 1)
     shell.plain.delete(ME)
@@ -668,7 +668,7 @@ def test_any_number_is_forgotten_at_once(shell: Shell) -> None:
 
 
 def test_recovery_of_many_is_done_in_steps(shell: Shell) -> None:
-    """REL-4: in the order of the fetch, and no call of a script keeps the server for long."""
+    """REL-4: in the order of the fetch, and no call of a script blocks the server for long."""
     texts = [b"%d" % number for number in range(MOVES_PER_CALL * 2 + 7)]
     shell.hold(*texts)
     shell.plain.delete(ME)
@@ -681,7 +681,7 @@ def test_recovery_of_many_is_done_in_steps(shell: Shell) -> None:
 
 
 def test_recovery_does_not_wait_for_a_process_that_has_ended(shell: Shell) -> None:
-    """REL-11: known to have ended, its lease counts for nothing, and it leaves the list."""
+    """REL-11: the lease of a process that has ended is ignored, and it leaves the list."""
     shell.hold(b"1")
     shell.plain.sadd(KEYS.processes, ME, "other")
     assert shell.run(recover(KEYS, own="other", now=NOW, ended=[ME, "other"])) == {ME: 1}
@@ -691,7 +691,7 @@ def test_recovery_does_not_wait_for_a_process_that_has_ended(shell: Shell) -> No
 
 
 def test_resigning_is_no_crash(shell: Shell) -> None:
-    """REL-10: what a process still holds when it ends in good order goes back uncounted."""
+    """REL-10: jobs that a process holds at its normal end go back without a recovery count."""
     shell.hold(b"1", b"2")
     assert shell.run(resign(KEYS, ME, now=NOW)) == 0
     assert shell.queue("q") == [b"1", b"2"]
@@ -703,7 +703,7 @@ def test_resigning_is_no_crash(shell: Shell) -> None:
 
 
 def test_recovery_returns_the_jobs_of_the_dead(shell: Shell) -> None:
-    """REL-4 and REL-6: exact bytes, to the tails, for any queue name; the owner is gone."""
+    """REL-4 and REL-6: exact bytes, to the tails, for any queue name; the owner is deleted."""
     shell.hold(b"1", BINARY, b"3")
     for number, name in enumerate(ODD_NAMES):
         shell.hold(name.encode(), queue=name, first=10 + number)
@@ -719,7 +719,7 @@ def test_recovery_returns_the_jobs_of_the_dead(shell: Shell) -> None:
 
 
 def test_recovery_leaves_the_living_alone(shell: Shell) -> None:
-    """REL-3 and REL-4: as long as the lease lasts, and never the caller's own jobs."""
+    """REL-3, REL-4: while the lease lasts, and never the caller's own jobs."""
     shell.hold(b"1")
     before = everything(shell.server)
     assert shell.run(recover(KEYS, own="other", now=NOW)) == {}
@@ -736,14 +736,14 @@ def recovery(field: str) -> Script:
 
 
 def test_a_lease_that_returns_stops_the_recovery(shell: Shell) -> None:
-    """REL-4: looked at in the same step, not before it."""
+    """REL-4: the recovery checks the lease in its own step, not before it."""
     shell.hold(b"1")
     assert shell.step(recovery("1:q")) == -1
     assert shell.plain.hgetall(PRIVATE) == {b"1:q": b"1"}
 
 
 def test_an_owner_without_jobs_is_forgotten(shell: Shell) -> None:
-    """REL-4: and is not reported."""
+    """REL-4: and the owner is not reported."""
     fields = shell.hold(b"1")
     shell.step(script_done(KEYS, ME, fields, failed=False, day=DAY))
     shell.plain.delete(ME)
@@ -761,7 +761,7 @@ def test_jobs_fetched_since_the_look_are_for_the_next_round(shell: Shell) -> Non
 
 
 def test_recovery_keeps_what_has_no_queue_to_go_to(shell: Shell) -> None:
-    """REL-4: a job whose queue is no list stays, and so does its owner's name."""
+    """REL-4: a job whose queue is not a list stays, and so does its owner's name."""
     shell.hold(b"1", queue="bad")
     shell.hold(b"2", queue="good", first=2)
     shell.plain.set(KEYS.queue("bad"), "in the way")
@@ -774,7 +774,7 @@ def test_recovery_keeps_what_has_no_queue_to_go_to(shell: Shell) -> None:
 
 
 def test_recoveries_race_harmlessly(shell: Shell) -> None:
-    """REL-4: at most once per entry, however many look at the same time."""
+    """REL-4: at most once for each entry, with any number of recoveries at the same time."""
     texts = [b"%d" % number for number in range(200)]
     shell.hold(*texts)
     shell.plain.delete(ME)
@@ -789,8 +789,8 @@ def test_recoveries_race_harmlessly(shell: Shell) -> None:
 
 
 def test_a_late_owner_finds_its_jobs_gone(shell: Shell) -> None:
-    """REL-2 and REL-4: paused for longer than its lease, it overrules nobody. REL-12: which
-    shows.
+    """REL-2, REL-4: an owner paused for longer than its lease stores no outcome. REL-12: and
+    its job counts as late.
     """
     [field] = shell.hold(b"1")
     shell.plain.delete(ME)
@@ -827,7 +827,7 @@ def test_promote_moves_only_what_it_removed(shell: Shell) -> None:
 
 
 def test_promote_leaves_what_has_no_queue_to_go_to(shell: Shell) -> None:
-    """SCHED-5: a member whose queue is no list stays; the others go."""
+    """SCHED-5: a member whose queue is not a list stays; the others move."""
     shell.plain.set(KEYS.queue("bad"), "in the way")
     shell.plain.zadd("retry", {b"1": 1, b"2": 1})
     call = Script(
@@ -860,7 +860,7 @@ def test_promotion_while_memory_is_short(shell: Shell) -> None:
 
 
 def test_kill_due_moves_only_what_it_removed(shell: Shell) -> None:
-    """SCHED-9 and DEAD-1: the exact bytes, at the time of the burial."""
+    """SCHED-9 and DEAD-1: the exact bytes, at the time of the kill."""
     shell.plain.zadd("schedule", {BINARY: 1})
     call = Script("kill_due", [KEYS.schedule, KEYS.dead], [NOW, NOW - 5, 10_000, BINARY, b"gone"])
     assert shell.step(call) == [BINARY]
@@ -882,7 +882,7 @@ def test_kill_due_changes_nothing_when_it_cannot_kill(shell: Shell) -> None:
 
 
 def test_counters(shell: Shell) -> None:
-    """STAT-1 and STAT-2: what a worker adds whose outcomes do not count themselves."""
+    """STAT-1 and STAT-2: added by a worker whose outcomes do not count themselves."""
     shell.run(one(count(KEYS, processed=3, failed=1, day=DAY)))
     shell.run(one(count(KEYS, processed=2, failed=0, day=DAY)))
     assert shell.numbers() == {
@@ -899,7 +899,7 @@ def test_counters(shell: Shell) -> None:
 
 
 def life(shell: Shell, keys: Keys) -> None:
-    """Let jobs go through every script, with queues of odd names."""
+    """Run jobs through every script, with odd names of queues."""
     shell.live(ME, keys)
     queues = ["a:b", "c|d"]
     for name in queues:
@@ -928,7 +928,7 @@ SCRIPTS = {path.stem for path in data.path("lua").glob("*.lua")}
 
 
 def test_scripts_touch_declared_keys_only(shell: Shell) -> None:
-    """LUA-2: as the server sees it, for every script. KEY-5: our own keys carry our name."""
+    """LUA-2: as the server sees every script. KEY-5: our own keys carry our name."""
     with listening(shell.server) as heard:
         life(shell, KEYS)
         lines = heard()
@@ -947,7 +947,7 @@ def test_scripts_touch_declared_keys_only(shell: Shell) -> None:
 
 
 def test_every_script_has_been_tried(shell: Shell) -> None:
-    """LUA-2: so that the test above means something."""
+    """LUA-2: otherwise the test above would prove nothing."""
     with listening(shell.server) as heard:
         life(shell, KEYS)
         called = {line.words[1].decode() for line in heard() if line.name == "EVALSHA"}
@@ -955,7 +955,7 @@ def test_every_script_has_been_tried(shell: Shell) -> None:
 
 
 def test_all_scripts_run_on_a_cluster(program: str, server_factory: ServerFactory) -> None:
-    """LUA-2 and KEY-4: a cluster refuses keys of other slots and undeclared ones."""
+    """LUA-2 and KEY-4: a cluster refuses undeclared keys and keys of other slots."""
     server = server_factory("--cluster-enabled", "yes", program=program)
     shell = Shell(server)
     shell.plain.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16_383)
@@ -969,7 +969,7 @@ def test_all_scripts_run_on_a_cluster(program: str, server_factory: ServerFactor
 
 
 def test_bytes_are_json_that_ruby_would_read(shell: Shell) -> None:
-    """LUA-1: what Lua's own JSON would spoil comes through every transition."""
+    """LUA-1: bytes that Lua's own JSON would change pass unchanged through every transition."""
     text = b'{"retry":true,"queue":"q","args":[[],{},9007199254740993,1.0],"class":"A"}'
     [field] = shell.hold(text)
     shell.step(script_retry(KEYS, ME, [(field, 1, text)], day=DAY))

@@ -1,4 +1,4 @@
-"""Sentinel: where the primary is, and what a failover costs."""
+"""Sentinel: the address of the primary, and the cost of a failover."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.workers import running
 
 pytestmark = pytest.mark.thorough
 
-# In the full run 20,000; fewer are enough to see each kind of loss, and sooner.
+# The full run uses 20,000; fewer are enough to see each kind of loss, and faster.
 JOBS = int(os.environ.get("JOBWIRE_TEST_FAILOVER_JOBS", "600"))
 SAFE = (
     *("--min-replicas-to-write", "1", "--min-replicas-max-lag", "5"),
@@ -36,7 +36,7 @@ def test_a_client_finds_the_primary_and_the_next_one(
     server_factory: ServerFactory,
     kind: Kind,
 ) -> None:
-    """PUSH-8, PUSH-9: sentinels are asked for each new connection, also those with a password."""
+    """PUSH-8, PUSH-9: each new connection asks the sentinels, also those with a password."""
     with (
         watched(_reaper, server_factory, *SAFE[4:], password="s3cret") as group,
         connecting(kind) as connect,
@@ -65,7 +65,7 @@ def test_a_client_finds_the_primary_and_the_next_one(
 
 
 def push_for_certain(client: Client, number: int) -> int:
-    """Push a job until that is certain; return how many copies too many there may be."""
+    """Push a job until the push is confirmed; return the number of possible surplus copies."""
     unsure = 0
     deadline = time.monotonic() + 90
     while True:
@@ -89,7 +89,7 @@ def test_a_failover_loses_no_job(
 ) -> None:
     """PUSH-8, PUSH-9, REL-1, ENV-6: `kill -9` of the primary while jobs are pushed and run.
 
-    Every job whose push was confirmed runs. What no replica had confirmed is pushed again, so
+    Every job whose push was confirmed runs. A job that no replica had confirmed is pushed again, so
     some run twice, and none is lost.
     """
     caplog.set_level(logging.INFO)

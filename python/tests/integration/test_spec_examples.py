@@ -1,4 +1,4 @@
-"""Every example of SPEC.md: commands typed into a real server, payloads held to their schema."""
+"""Every example of SPEC.md: commands run on a real server, payloads checked against the schema."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def session(fence: Fence) -> list[tuple[str, list[str]]]:
 
 
 def shown(reply: Any) -> list[str]:
-    """Return the lines by which redis-cli shows a reply."""
+    """Return the lines with which redis-cli shows a reply."""
     match reply:
         case None:
             return ["(nil)"]
@@ -78,7 +78,7 @@ def payloads_in(command: str) -> list[str]:
 
 
 def test_payloads_are_valid() -> None:
-    """PAY-2, PAY-12: those shown, and those in commands; and a broken one would be found."""
+    """PAY-2, PAY-12: examples of payloads and payloads in commands; a broken one is found."""
     schema = json.loads((ROOT / "schema" / "payload.json").read_text("utf-8"))
     validator = Draft202012Validator(schema)
     texts = [fence.text for fence in PAYLOADS]
@@ -149,7 +149,7 @@ KEYS = [
 
 
 def test_keys_follow_their_grammar() -> None:
-    """KEY-1 to KEY-5: the keys of the examples, some more, and some that are none."""
+    """KEY-1 to KEY-5: the keys of the examples, some more, and some that are not keys."""
     rules = grammar()
     key = re.compile(pattern(rules, "key"))
     bare = re.compile(pattern({**rules, "key": rules["key"].replace("[namespace]", "")}, "key"))
@@ -170,7 +170,7 @@ def test_keys_follow_their_grammar() -> None:
 
 
 def test_it_says_what_was_not_run_against_sidekiq() -> None:
-    """And only that: by the tests with real Sidekiq, and by what was recorded of it."""
+    """Requirements are run by the tests with real Sidekiq, or by recordings of it."""
     text = (ROOT / "SPEC.md").read_text("utf-8")
     run: set[str] = set()
     for path in (ROOT / "python" / "tests" / "interop").glob("test_*.py"):

@@ -60,7 +60,7 @@ async def _enqueue_and_drain(later: Any, worker: RealWorker) -> None:
 
 
 def test_a_drain_does_not_miss_what_a_handler_enqueues(server: Server) -> None:
-    """It comes when the failed job is settled already, and is work all the same."""
+    """The job is enqueued when the failed one has been recorded, and the drain runs it."""
     app, did = App(), []
 
     @app.job(retry=False)
@@ -77,7 +77,7 @@ def test_a_drain_does_not_miss_what_a_handler_enqueues(server: Server) -> None:
 
     @app.on_death  # called when the end of the job is stored
     def follow(job: Any, error: BaseException) -> None:
-        time.sleep(0.1)  # in which a drain could take everything for done
+        time.sleep(0.1)  # a drain could see no work in this time
         after.enqueue(job.args[0])
 
     with testing.worker(app, server.url) as worker:
@@ -92,7 +92,7 @@ def test_a_drain_does_not_miss_what_a_handler_enqueues(server: Server) -> None:
 
 
 def test_a_failed_job_makes_the_drain_raise(server: Server) -> None:
-    """RETRY-1: it went to the retry set all the same; the drain after that is clean."""
+    """RETRY-1: the job also went to the retry set; the drain after that is clean."""
     app = App()
 
     @app.job
@@ -142,7 +142,7 @@ def test_scheduled_jobs_run_when_due_or_promoted(server: Server) -> None:
 
     with testing.worker(app, server.url, poll_interval=0.02) as worker:
         note.enqueue_in(3600, 1)
-        app.client.push("note", [2], at=time.time() - 1)  # due, and scheduled all the same
+        app.client.push("note", [2], at=time.time() - 1)  # scheduled although due
         assert worker.drain(due=True) == 1
         assert (did, server.client().zcard("schedule")) == ([2], 1)
         assert worker.promote() == 1
@@ -177,7 +177,7 @@ def test_a_drain_says_what_is_not_done(server: Server) -> None:
 
 
 def test_a_job_that_waits_in_vain_is_told(server: Server) -> None:
-    """Not one of a class that is for other workers."""
+    """The log does not name jobs of a class that other workers serve."""
     app = App()
 
     @app.job
@@ -262,7 +262,7 @@ with testing.server() as server:
 
 @pytest.mark.parametrize("how", ["end", "kill"])
 def test_no_server_is_left_behind(how: str, tmp_path: Path) -> None:
-    """However the tests end; nor its directory."""
+    """However the tests end; its directory is also removed."""
     with subprocess.Popen(
         [sys.executable, "-c", _HOLDS],
         env=environment(TMPDIR=str(tmp_path)),
@@ -291,7 +291,7 @@ def test_no_server_is_left_behind(how: str, tmp_path: Path) -> None:
         wait_until(gone, what="server and directory to be gone")
 
 
-# -- what the outlet stands aside for
+# -- without the fake client
 
 
 def test_fake_ends_and_jobs_go_to_redis_again(server: Server) -> None:
@@ -327,7 +327,7 @@ def test_cancelling_by_id(server: Server) -> None:
 
 
 def test_a_cancelled_job_ends(server: Server) -> None:
-    """ITER-7, ITER-9: also one that has not begun."""
+    """ITER-7, ITER-9: also a job that has not begun."""
     app = App()
     did: list[Any] = []
 

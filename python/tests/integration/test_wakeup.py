@@ -1,4 +1,4 @@
-"""jobwire.worker.fetch.wakeup: an idle worker notices a push at once and polls nothing."""
+"""jobwire.worker.fetch.wakeup: an idle worker notices a push at once and does not poll."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jobwire.connection.watch import Watch
 from jobwire.errors import RedisRefused
 from jobwire.worker.fetch.wakeup import Wakeup
 
-FAR_LONGER = 60.0  # seconds: more than anything here takes, however busy the machine is
+FAR_LONGER = 60.0  # seconds: more than any step takes on a busy machine
 TOO_LONG = 120.0  # seconds: a wait that ends only with its time fails its test
 
 
@@ -52,7 +52,7 @@ class Waiting:
         wait_until(lambda: asked(client) > before)
 
     def end(self) -> None:
-        """Wait for the end of the wait, which is given far longer than it needs."""
+        """Wait for the end of the wait, with far more time than it needs."""
         self._thread.join(FAR_LONGER)
         assert not self._thread.is_alive(), f"no wake-up within {FAR_LONGER} s"
 
@@ -69,7 +69,7 @@ def nothing() -> None:
 
 
 def asked(client: Any) -> int:
-    """Return how many EXISTS the server has answered; no test sends one by itself."""
+    """Return the number of EXISTS that the server has answered; tests send none directly."""
     return int(client.info("commandstats").get("cmdstat_exists", {"calls": 0})["calls"])
 
 
@@ -87,7 +87,7 @@ def test_a_push_to_any_of_the_lists_ends_the_wait(any_server: Server, wakeup: Wa
 
 
 def test_a_change_of_another_key_ends_it(any_server: Server, wakeup: Wakeup) -> None:
-    """REL-9: a paused queue goes on; what the key holds is no reason not to wait."""
+    """REL-9: a paused queue continues; the worker waits with any value of the key."""
     client = any_server.client()
     client.sadd("jobwire:paused", "a")
     client.lpush("queue:a", "x")
@@ -97,7 +97,7 @@ def test_a_change_of_another_key_ends_it(any_server: Server, wakeup: Wakeup) -> 
 
     for keys in (["queue:b"], []):
         began = time.monotonic()
-        wait(keys, TOO_LONG)  # ends at once: nobody has looked since the key is watched
+        wait(keys, TOO_LONG)  # ends at once: the key was not read since it is watched
         assert time.monotonic() - began < FAR_LONGER
         wait(keys, 0.1)
         thread = threading.Thread(target=wait, args=(keys, TOO_LONG), daemon=True)
@@ -112,7 +112,7 @@ def test_a_change_of_another_key_ends_it(any_server: Server, wakeup: Wakeup) -> 
 
 
 def test_no_notice_is_lost_among_the_answers(any_server: Server, stop: threading.Event) -> None:
-    """REL-9 and SCHED-11: what changed before the answers, and what changed since."""
+    """REL-9 and SCHED-11: keys changed before the answers, and keys changed after them."""
     client = any_server.client()
     watch = Watch(any_server.url, stop, stop_check_interval=0.25)
     assert watch.ask([("EXISTS", "a"), ("GET", "b")]) == [0, None]
@@ -137,7 +137,7 @@ def test_no_notice_is_lost_among_the_answers(any_server: Server, stop: threading
 
 
 def test_jobs_that_are_there_already_end_it_at_once(any_server: Server, wakeup: Wakeup) -> None:
-    """REL-1: nothing is lost between a fetch that found nothing and the wait."""
+    """REL-1: no push is lost between a fetch that found nothing and the wait."""
     any_server.client().lpush("queue:b", "x")
     began = time.monotonic()
     wakeup.wait(["queue:a", "queue:b"], TOO_LONG, noticed=nothing)
@@ -171,7 +171,7 @@ def test_a_lost_connection_ends_it_and_the_next_wait_has_another(
 
 
 def test_without_tracking_it_polls(any_server: Server, stop: threading.Event) -> None:
-    """ENV-9: proxies and ACLs may forbid it; the wait is short then, and asks nothing."""
+    """ENV-9: proxies and ACLs may forbid tracking; the wait is short then, without commands."""
     client = any_server.client()
     client.acl_setuser(
         "app", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-client|tracking"]

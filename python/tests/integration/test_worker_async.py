@@ -1,4 +1,4 @@
-"""`async def` jobs: they share a loop, and each holds one of the worker's slots."""
+"""`async def` jobs: they share a loop, and each takes one of the worker's slots."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_as_many_run_at_once_as_there_are_slots(server: Server) -> None:
 
 
 def test_errors_and_cancellations_of_its_own_are_failures(server: Server) -> None:
-    """RETRY-2, RETRY-10: only an interruption by a stop is none."""
+    """RETRY-2, RETRY-10: only an interruption by a stop is not a failure."""
     app = App()
 
     @app.job(name="Raise")
@@ -81,7 +81,7 @@ def test_errors_and_cancellations_of_its_own_are_failures(server: Server) -> Non
 
 
 def test_a_hard_stop_puts_the_job_back_and_cancels_it(server: Server) -> None:
-    """SIG-5, FETCH-6, RETRY-10: its finally block runs, awaits included."""
+    """SIG-5, FETCH-6, RETRY-10: the finally block of the job runs, awaits included."""
     app = App()
     steps: list[str] = []
 

@@ -1,7 +1,7 @@
-"""What jobs cost in round trips, commands, bytes and memory: shapes, never seconds.
+"""Cost of jobs in round trips, commands, bytes and memory: growth, never seconds.
 
-A figure that grows with the number of jobs, or of members, is what these tests are about; how
-fast a machine is, is for `benchmarks/` and `jobwire bench`.
+These tests find figures that grow with the number of jobs, or of members. `benchmarks/` and
+`jobwire bench` measure speed.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ KEYS = Keys()
 
 
 class Counts(dict[str, int]):
-    """Calls by command; commands that a script calls are among them, as servers count."""
+    """Calls by command; the server also counts commands that a script calls."""
 
     @property
     def sent(self) -> int:
-        """At most so many were sent."""
+        """Upper limit of the number of commands sent."""
         return sum(self.values())
 
 
 @contextmanager
 def counted(server: Server) -> Iterator[Counts]:
-    """Count what everybody but this function asks the server."""
+    """Count the commands of all connections, without those of this function."""
     client = server.client()
     client.config_resetstat()
     counts = Counts()
@@ -66,7 +66,7 @@ def push(server: Server, class_name: str, jobs: int, **options: Any) -> None:
 
 
 def test_quick_jobs_share_their_round_trips(server: Server) -> None:
-    """REL-1, REL-2: five thousand jobs take at most one call of a script for twenty of them."""
+    """REL-1, REL-2: at most one call of a script for twenty jobs."""
     jobs = 5_000
     push(server, "Nothing", jobs)
     app = App()
@@ -81,7 +81,7 @@ def test_quick_jobs_share_their_round_trips(server: Server) -> None:
 def test_a_thread_that_runs_quick_jobs_keeps_the_lead(
     server: Server, monkeypatch: pytest.MonkeyPatch, near: float
 ) -> None:
-    """REL-1: to wake another thread costs more than a quick job does; also if it has to wait for
+    """REL-1: waking another thread costs more than a quick job; also if the thread has to wait for
     each answer because the server is far away.
     """
     jobs = 30_000
@@ -103,8 +103,8 @@ def test_a_thread_that_runs_quick_jobs_keeps_the_lead(
 
 
 def wait_for_all(done: Callable[[], bool]) -> None:
-    """Wait without asking in a hurry: to share the interpreter with a thread that does makes jobs
-    look slow, and slow ones are not fetched many at a time.
+    """Wait with slow polling: sharing the interpreter with a thread that polls makes jobs look
+    slow, and slow jobs are not fetched many at a time.
     """
 
     def look() -> bool:
@@ -119,7 +119,7 @@ def wait_for_all(done: Callable[[], bool]) -> None:
 def test_a_queued_job_takes_the_bytes_that_it_takes_sidekiq(
     server: Server, version: str, generation: Any, scenario: str
 ) -> None:
-    """PAY-2, PAY-11: but for the digits of its times, which vary in generation 7."""
+    """PAY-2, PAY-11: but for the digits of its times, whose number varies in generation 7."""
     entries = json.loads((FIXTURES / version / "payloads.json").read_text("utf-8"))
     name = f"{scenario}/queue:default/0"
     theirs = next(each["payload"] for each in entries if each["name"] == name).encode()
@@ -154,7 +154,7 @@ def test_a_hundred_outcomes_are_one_call(server: Server, name: str, outcome: Out
         on_failure=lambda: None,
     )
     held = redis.run(fetch(KEYS, "me", ["default"], count=100, sequence=1)).jobs
-    outbox.send_with(script_fetch(KEYS, "me", ["none"], count=1, sequence=500))()  # has it loaded
+    outbox.send_with(script_fetch(KEYS, "me", ["none"], count=1, sequence=500))()
     for number in (1, 2):
         for each in held:
             text = json.dumps({"class": "Nothing", "jid": each.field}).encode()
@@ -163,7 +163,7 @@ def test_a_hundred_outcomes_are_one_call(server: Server, name: str, outcome: Out
         following = script_fetch(KEYS, "me", ["default"], count=100, sequence=1000 * number)
         with counted(server) as counts:
             held = read_fetched(outbox.send_with(following)()).jobs
-        # Theirs, and the fetch; the first time the server does not know the script.
+        # The outcomes and the fetch; at first the server does not know the script.
         assert counts["evalsha"] == (3 if number == 1 else 2)
     client = server.client()
     assert client.get("stat:processed") == b"200"
@@ -174,7 +174,7 @@ def test_a_hundred_outcomes_are_one_call(server: Server, name: str, outcome: Out
 def test_failing_jobs_share_their_round_trips(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """RETRY-9: storing the failures of a thousand jobs is no round trip each."""
+    """RETRY-9: storing the failures of a thousand jobs takes far fewer round trips than jobs."""
     jobs = 1_000
     push(server, "Failing", jobs)
     app = App()
@@ -183,16 +183,16 @@ def test_failing_jobs_share_their_round_trips(
     def failing(number: int) -> None:
         raise ValueError(number)
 
-    caplog.set_level("CRITICAL", logger="jobwire")  # or writing the log is most of the work
+    caplog.set_level("CRITICAL", logger="jobwire")  # otherwise writing the log is most of the work
     client = server.client()
     with counted(server) as counts, running(app, server, concurrency=10):
         wait_for_all(lambda: client.zcard("retry") == jobs)
     assert counts["evalsha"] <= 0.2 * jobs
-    assert counts["zadd"] == jobs  # inside of the scripts, one each
+    assert counts["zadd"] == jobs  # in the scripts, one for each job
 
 
 def test_promoting_takes_two_round_trips_a_batch(server: Server) -> None:
-    """SCHED-5: one question, one call, for so many members."""
+    """SCHED-5: one question and one call for a whole batch of members."""
     batches = 4
     push(server, "Nothing", batches * BATCH, at=time.time() - 5)
     redis = SyncRedis(server.url)
@@ -201,7 +201,7 @@ def test_promoting_takes_two_round_trips_a_batch(server: Server) -> None:
         poller._look(KEYS.schedule)
     assert server.client().llen("queue:default") == batches * BATCH
     assert counts["zrange"] <= batches + 2
-    assert counts["evalsha"] <= batches + 1  # once more to load it
+    assert counts["evalsha"] <= batches + 1  # one more to load the script
     redis.close()
 
 
@@ -217,7 +217,7 @@ def make_poller(redis: SyncRedis) -> Poller:
 
 @pytest.mark.thorough
 def test_memory_does_not_grow_with_the_scheduled_set(server: Server) -> None:
-    """SCHED-5: what is due is read in batches, and what is not due is not read."""
+    """SCHED-5: due jobs are read in batches, and jobs that are not due are not read."""
     redis = SyncRedis(server.url)
     poller = make_poller(redis)
     poller._look(KEYS.schedule)
@@ -238,13 +238,13 @@ def test_memory_does_not_grow_with_the_scheduled_set(server: Server) -> None:
 
 
 IDLE_SECONDS = 5.0
-IDLE_A_MINUTE = 300  # commands, those that scripts call among them
+IDLE_A_MINUTE = 300  # commands, including those that scripts call
 IDLE_CONNECTIONS = 3
 
 
 @pytest.mark.thorough
 def test_an_idle_worker_is_hardly_seen(server: Server) -> None:
-    """BEAT-1, SCHED-8, REL-1: it waits for notices instead of asking, over few connections."""
+    """BEAT-1, SCHED-8, REL-1: the worker waits for notices, over few connections."""
     app = App()
     app.job(name="Nothing")(lambda number: None)
     client = server.client()
@@ -253,10 +253,10 @@ def test_an_idle_worker_is_hardly_seen(server: Server) -> None:
         wait_until(lambda: client.get("stat:processed") == b"100")
         began = time.monotonic()
         with counted(server) as counts:
-            time.sleep(IDLE_SECONDS)  # not for something: to see how little there is
+            time.sleep(IDLE_SECONDS)  # the worker must send few commands in this time
         idle = time.monotonic() - began
         names = [each["name"] for each in client.client_list()]
-    # Its share of a minute, and a beat or two more, which do not come evenly.
+    # The share of a minute, and two more beats, because beats are not evenly spaced.
     assert counts.sent <= IDLE_A_MINUTE * (idle + 2 * BEAT_INTERVAL_S) / 60, counts
     assert "brpop" not in counts
     ours = [name for name in names if name.startswith("jobwire-")]
@@ -264,7 +264,7 @@ def test_an_idle_worker_is_hardly_seen(server: Server) -> None:
 
 
 def test_beats_and_looks_come_to_a_bounded_number_a_minute(server: Server) -> None:
-    """BEAT-1, SCHED-8: what the span of the test above may have missed."""
+    """BEAT-1, SCHED-8: beats and looks that the span of the test above may have missed."""
     with running(App(), server) as launcher:
         beat, look = launcher._heartbeat, launcher._poller
         with counted(server) as beats:
@@ -277,5 +277,5 @@ def test_beats_and_looks_come_to_a_bounded_number_a_minute(server: Server) -> No
     each_minute = 60 / BEAT_INTERVAL_S * beats.sent + 60 / POLL_INTERVAL_S * looks.sent
     fetches = (
         60 / DEFAULT_TIMINGS.fetch_safety_interval * 10
-    )  # and what a script that finds nothing calls
+    )  # and the commands of a script that finds nothing
     assert 0 < each_minute + fetches <= IDLE_A_MINUTE, (beats, looks)

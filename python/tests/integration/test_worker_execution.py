@@ -1,4 +1,4 @@
-"""What a running worker does with a payload: arguments, middleware, what is no job at all."""
+"""Payloads in a running worker: arguments, middleware, payloads that are not jobs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def stat(server: Server, kind: str) -> int:
 
 
 def settled(server: Server) -> bool:
-    """Whether no job waits and none is held."""
+    """True if no job waits or is held."""
     client = server.client()
     return not client.keys("queue:*") and not client.keys("jobwire:private:*")
 
@@ -78,7 +78,7 @@ def test_args_are_spread_over_the_parameters(server: Server, fetch: FetchMode) -
 def test_args_of_another_kind_fail_the_job_in_the_ordinary_way(
     server: Server, fetch: FetchMode
 ) -> None:
-    """EXEC-7, RETRY-2: and args that do not fit the function, likewise."""
+    """EXEC-7, RETRY-2: and args that do not fit the function."""
     app = App()
     ran: list[Any] = []
     app.job(name="One")(lambda one: ran.append(one))
@@ -123,7 +123,7 @@ NO_OBJECT = {
 
 @FETCH
 def test_what_is_no_payload_is_buried_as_its_exact_bytes(server: Server, fetch: FetchMode) -> None:
-    """EXEC-3, EXEC-4: not retried, not counted, in nobody's way; every thread lives on."""
+    """EXEC-3, EXEC-4: not retried, not counted, without delay to other jobs; every thread lives."""
     app = App()
     ran: list[Any] = []
     app.job(name="Take")(lambda *args: ran.append(args))
@@ -138,7 +138,7 @@ def test_what_is_no_payload_is_buried_as_its_exact_bytes(server: Server, fetch: 
 
 
 def test_objects_that_are_no_jobs_fail_or_go_as_their_retry_says(server: Server) -> None:
-    """EXEC-2, PAY-12: without a usable class they are of an unknown one."""
+    """EXEC-2, PAY-12: a payload without a usable class is a job of an unknown class."""
     push(
         server,
         "{}",
@@ -183,7 +183,7 @@ def test_nothing_is_imported_or_evaluated(server: Server) -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_no_error_of_a_job_ends_the_worker(server: Server, error: BaseException) -> None:
-    """RETRY-2, RETRY-10: they are failures, even Shutdown if nobody is shutting down."""
+    """RETRY-2, RETRY-10: they are failures, even Shutdown if the worker is not shutting down."""
     app = App()
     ran: list[str] = []
 
@@ -206,7 +206,7 @@ def test_no_error_of_a_job_ends_the_worker(server: Server, error: BaseException)
 def test_what_a_shutdown_leads_to_is_no_failure(
     server: Server, fetch: FetchMode, kind: str, ends: str
 ) -> None:
-    """RETRY-10, SIG-5: whatever the job makes of it: another error, one inside of it, nothing."""
+    """RETRY-10, SIG-5: also if the job raises another error or one with this cause, or returns."""
     app = App()
     started = threading.Event()
     heard: list[Any] = []
@@ -247,7 +247,7 @@ def test_what_a_shutdown_leads_to_is_no_failure(
 
 @FETCH
 def test_what_a_job_does_to_its_arguments_is_not_stored(server: Server, fetch: FetchMode) -> None:
-    """EXEC-5, PAY-7: the retry comes from the payload as fetched, byte for byte elsewhere."""
+    """EXEC-5, PAY-7: the retry is built from the payload as fetched, with all other bytes kept."""
     app = App()
 
     def spoil(job: Job, call_next: Callable[[], Any]) -> Any:
@@ -317,7 +317,7 @@ def test_middleware_wraps_in_order_and_sees_job_and_result(server: Server) -> No
 
 @FETCH
 def test_a_job_that_middleware_skips_has_succeeded(server: Server, fetch: FetchMode) -> None:
-    """EXEC-6, STAT-1, EXEC-2: but for one of an unknown class, which no middleware sees."""
+    """EXEC-6, STAT-1, EXEC-2: except a job of an unknown class, which middleware does not see."""
     app = App(server_middleware=[lambda job, call_next: None])
     ran: list[int] = []
     app.job(name="Take")(lambda: ran.append(1))
@@ -383,7 +383,7 @@ def test_jobs_enqueue_jobs(server: Server) -> None:
 
 
 def test_current_job_is_there_only_while_it_runs(server: Server) -> None:
-    """PAY-10, PAY-7: whatever its jid, with all its fields."""
+    """PAY-10, PAY-7: with any jid and with all its fields."""
     app = App()
     seen: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""Where a running worker takes jobs from, in which order, and what it gives back."""
+"""Fetching in a running worker: queues, their order, and jobs that go back."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def queue(server: Server, name: str = "default") -> list[bytes]:
 
 
 class Gate:
-    """A job that tells when it runs, and ends when told."""
+    """A job that reports its start and waits for the test."""
 
     def __init__(self) -> None:
         self.app = App()
@@ -67,7 +67,7 @@ def test_the_oldest_job_runs_first(server: Server, fetch: FetchMode) -> None:
 @FETCH
 @pytest.mark.parametrize("quick", [0, 300])
 def test_every_slot_is_used(server: Server, fetch: FetchMode, quick: int) -> None:
-    """FETCH-1: also when jobs were so quick before that one thread did them all."""
+    """FETCH-1: also after jobs so quick that one thread ran them all."""
     gate = Gate()
     done: list[Any] = []
     gate.app.job(name="Quick")(done.append)
@@ -85,7 +85,7 @@ def test_every_slot_is_used(server: Server, fetch: FetchMode, quick: int) -> Non
 def test_a_limit_of_threads_costs_no_job(
     server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """FETCH-1: the threads that there are do all the work."""
+    """FETCH-1: the threads that could start do all the work."""
     start = Processor.start
     started: list[Processor] = []
 
@@ -108,7 +108,7 @@ def test_a_limit_of_threads_costs_no_job(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_no_job_waits_while_a_slot_is_free(server: Server, seed: int) -> None:
-    """FETCH-1, REL-1: whatever the mix of quick jobs, jobs that wait, and async ones."""
+    """FETCH-1, REL-1: with any mix of quick jobs, jobs that wait, and async jobs."""
     app = App()
     draw = random.Random(seed)
     running_now: set[int] = set()
@@ -143,12 +143,12 @@ def test_no_job_waits_while_a_slot_is_free(server: Server, seed: int) -> None:
             time.sleep(draw.choice([0, 0.001, 0.01]))
         wait_until(lambda: client.get("stat:processed") == str(number).encode(), timeout=60)
     assert late
-    assert sorted(late)[len(late) // 2] < 2.0  # half of the slots were free all that time
+    assert sorted(late)[len(late) // 2] < 2.0  # half of the slots were always free
 
 
 @FETCH
 def test_strict_order_serves_the_first_queue_first(server: Server, fetch: FetchMode) -> None:
-    """FETCH-2, FETCH-4: also jobs that arrive in it while later ones wait."""
+    """FETCH-2, FETCH-4: also jobs that arrive in the first queue while later ones wait."""
     client = server.client()
     got: list[Any] = []
     app = App()
@@ -170,7 +170,7 @@ def test_strict_order_serves_the_first_queue_first(server: Server, fetch: FetchM
 
 @FETCH
 def test_weights_are_shares_of_the_first_look(server: Server, fetch: FetchMode) -> None:
-    """FETCH-3: 9 to 1; drawn anew at every fetch. With one job for each fetch, of 300."""
+    """FETCH-3: 9 to 1; drawn again at every fetch. With one job for each fetch, of 300."""
     got: list[str] = []
     app = App()
 
@@ -194,7 +194,7 @@ def test_weights_are_shares_of_the_first_look(server: Server, fetch: FetchMode) 
 def test_a_key_that_is_no_list_stops_no_other_queue(
     server: Server, fetch: FetchMode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """FETCH-7: it is reported once, by name, and served as soon as it is a list."""
+    """FETCH-7: the key is reported once, by name, and served as soon as it is a list."""
     caplog.set_level(logging.ERROR)
     client = server.client()
     client.set("queue:bad", "not a list")
@@ -220,7 +220,7 @@ def test_a_key_that_is_no_list_stops_no_other_queue(
 def test_a_bad_key_behind_a_busy_queue_is_reported_once(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """FETCH-7: a fetch that was satisfied before it has not learned that the key is good."""
+    """FETCH-7: a fetch that an earlier queue satisfied does not show that the key is good."""
     caplog.set_level(logging.ERROR)
     server.client().set("queue:bad", "not a list")
     got: list[Any] = []
@@ -235,7 +235,7 @@ def test_a_bad_key_behind_a_busy_queue_is_reported_once(
 
 @FETCH
 def test_a_quiet_worker_ends_what_runs_and_starts_nothing(server: Server, fetch: FetchMode) -> None:
-    """FETCH-5, SIG-2; REL-2: and their outcomes are stored, though no fetch takes them along."""
+    """FETCH-5, SIG-2; REL-2: and outcomes are stored although no fetch carries them."""
     gate = Gate()
     with running(gate.app, server, concurrency=2, fetch=fetch) as launcher:
         push(server, "default", "running")
@@ -266,7 +266,7 @@ def test_what_a_pending_fetch_still_brings_goes_back(server: Server) -> None:
 def test_unfinished_jobs_go_back_to_the_tail_byte_for_byte(
     server: Server, fetch: FetchMode
 ) -> None:
-    """FETCH-6, SIG-5, RETRY-10: before they are interrupted; they did not fail."""
+    """FETCH-6, SIG-5, RETRY-10: jobs go back before they are interrupted; they did not fail."""
     app = App()
     entered: list[int] = []
     seen: list[tuple[int, list[bytes]]] = []
@@ -296,7 +296,7 @@ def test_unfinished_jobs_go_back_to_the_tail_byte_for_byte(
 
 
 def test_jobs_fetched_ahead_go_back_when_they_would_wait(server: Server) -> None:
-    """FETCH-6, REL-1: a long job does not sit on quick ones, and order is kept."""
+    """FETCH-6, REL-1: a long job does not block quick ones, and order is kept."""
     gate = Gate()
     quick: list[Any] = []
     gate.app.job(name="Quick")(quick.append)
@@ -305,7 +305,7 @@ def test_jobs_fetched_ahead_go_back_when_they_would_wait(server: Server) -> None
         "queue:default", *(json.dumps({"class": "Quick", "args": [n]}) for n in range(300))
     )
     with running(gate.app, server, concurrency=1) as launcher:
-        wait_until(lambda: len(quick) == 300)  # has learned that jobs are quick: fetches ahead
+        wait_until(lambda: len(quick) == 300)  # the worker fetches ahead after quick jobs
         batch = client.pipeline(transaction=True)
         batch.lpush("queue:default", json.dumps({"class": "Take", "args": ["long"]}))
         batch.lpush(
@@ -322,8 +322,8 @@ def test_jobs_fetched_ahead_go_back_when_they_would_wait(server: Server) -> None
 
 
 def test_what_was_asked_for_ahead_goes_back_too(server: Server) -> None:
-    """FETCH-6, REL-1: behind a long job nothing waits, whether its fetch was read or not."""
-    timings = brisk(  # also on a machine that is busy; nothing goes back before the test says so
+    """FETCH-6, REL-1: no job waits behind a long job, whether its fetch was read or not."""
+    timings = brisk(  # also on a busy machine, jobs go back only when the test says so
         quick_job=10.0, near_reply=10.0, prefetch_horizon=10.0, prefetch_stale=math.inf
     )
     gate = Gate()
@@ -331,7 +331,7 @@ def test_what_was_asked_for_ahead_goes_back_too(server: Server) -> None:
 
     @gate.app.job(name="Quick")
     def quick(number: int) -> None:
-        if not done:  # only while the ticker is awake is anything asked for ahead
+        if not done:  # the worker prefetches only while the ticker is awake
             wait_until(lambda: fetcher._ticker.awake)
         done.append(number)
 
@@ -344,7 +344,7 @@ def test_what_was_asked_for_ahead_goes_back_too(server: Server) -> None:
         assert isinstance(source, ReliableFetcher)
         fetcher = source
         client.lpush("queue:default", *texts("Quick", *range(300)))
-        wait_until(lambda: len(done) == 300)  # has learned that jobs are quick
+        wait_until(lambda: len(done) == 300)  # the worker fetches ahead after quick jobs
         done.clear()
         more = [*texts("Quick", *range(60)), *texts("Take", "long"), *texts("Quick", *range(400))]
         client.lpush("queue:default", *more)
@@ -390,7 +390,7 @@ def test_the_next_job_is_there_when_one_ends(
 
 
 def test_a_capsule_for_one_job_at_a_time_has_one_thread(server: Server) -> None:
-    """So that its jobs may keep what belongs to a thread."""
+    """So that its jobs may keep objects that belong to a thread."""
     app = App()
     threads: list[int] = []
 
@@ -406,7 +406,7 @@ def test_a_capsule_for_one_job_at_a_time_has_one_thread(server: Server) -> None:
 
 
 def test_capsules_have_queues_and_threads_of_their_own(server: Server) -> None:
-    """BEAT-4, FETCH-2: a full one does not hold up another."""
+    """BEAT-4, FETCH-2: a full capsule does not hold up another."""
     gate = Gate()
     got: list[Any] = []
     gate.app.job(name="Quick")(got.append)

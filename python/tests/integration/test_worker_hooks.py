@@ -1,4 +1,4 @@
-"""What an application can have called: hooks, handlers, events, wrappers."""
+"""Code of the application that the worker calls: hooks, handlers, events, wrappers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KIND = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 
 
 def failing(app: App, is_async: bool = False, **options: Any) -> JobType[[str], Any]:
-    """Define a job that raises what it is given."""
+    """Define a job that raises its argument."""
     if is_async:
 
         @app.job(name="Fail", **options)
@@ -66,7 +66,7 @@ def members(server: Server, key: str) -> list[tuple[dict[str, Any], float]]:
 def test_a_hook_chooses_the_delay(
     server: Server, fetch: FetchMode, choice: Any, least: float
 ) -> None:
-    """RETRY-11: seconds above 0 replace the formula's, and the draw is added."""
+    """RETRY-11: seconds above 0 replace the formula's, and jitter is added."""
     app = App()
     fail = failing(app)
     seen: list[Any] = []
@@ -142,7 +142,7 @@ def test_a_hook_kills(server: Server, fetch: FetchMode, is_async: bool) -> None:
     assert payload["error_message"] == "boom"
 
 
-# -- the end
+# -- the end of a job
 
 
 @FETCH
@@ -150,7 +150,7 @@ def test_a_hook_kills(server: Server, fetch: FetchMode, is_async: bool) -> None:
 def test_hook_grave_and_handlers_come_in_this_order(
     server: Server, fetch: FetchMode, is_async: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """RETRY-13: each once, whatever they raise."""
+    """RETRY-13: each once, although each raises."""
     app = App()
     fail = failing(app, is_async)
     calls: list[Any] = []
@@ -181,7 +181,7 @@ def test_hook_grave_and_handlers_come_in_this_order(
 
 
 def test_the_exhausted_hook_keeps_a_job_out_of_the_grave(server: Server) -> None:
-    """RETRY-13: death handlers are called all the same."""
+    """RETRY-13: death handlers are still called."""
     app = App()
     fail = failing(app)
     fail.exhausted(lambda job, error: "discard")
@@ -200,7 +200,7 @@ def test_the_exhausted_hook_keeps_a_job_out_of_the_grave(server: Server) -> None
 def test_death_handlers_hear_of_every_end(
     server: Server, fields: dict[str, Any], dead: int
 ) -> None:
-    """RETRY-1, DEAD-4: dropped or buried; but not of a failure that is retried."""
+    """RETRY-1, DEAD-4: dropped or dead; but not after a failure that is retried."""
     app = App()
     failing(app)
     deaths: list[Any] = []
@@ -222,7 +222,7 @@ def test_death_handlers_hear_of_every_end(
 def test_an_error_that_the_job_foresaw_is_nobodys_business(
     server: Server, fetch: FetchMode, is_async: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """RETRY-2, RETRY-5: retried as ever and logged below a warning; told of at its last try."""
+    """RETRY-2, RETRY-5: retried and logged below a warning; handlers see only its last try."""
     caplog.set_level(logging.INFO)
 
     class RateLimited(TryAgain):
@@ -245,7 +245,7 @@ def test_an_error_that_the_job_foresaw_is_nobodys_business(
     push(server, "later", jid="last", retry=1, retry_count=0)
     push(server, "later", jid="only", retry=False)
     with running(app, server, concurrency=1, fetch=fetch):
-        wait_until(lambda: len(heard) >= 5)  # the queue is empty earlier: jobs are fetched ahead
+        wait_until(lambda: len(heard) >= 5)  # the queue is empty earlier because of prefetching
     assert sorted(heard) == [
         ("last", "dead"), ("last", "later"), ("only", "dead"), ("only", "later"), ("other", "boom"),
     ]  # fmt: skip
@@ -261,7 +261,7 @@ def test_an_error_that_the_job_foresaw_is_nobodys_business(
 def test_what_an_isolated_job_foresaw(
     server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """RETRY-2: its process tells more than the name of the error."""
+    """RETRY-2: the process of the job reports whether the error is a TryAgain."""
     caplog.set_level(logging.INFO)
     app, heard = isolated.app, []
     monkeypatch.setattr(app, "error_handlers", [lambda error, job: heard.append(str(error))])
@@ -279,7 +279,7 @@ def test_what_an_isolated_job_foresaw(
 def test_a_hook_that_exits_costs_neither_job_nor_thread(
     server: Server, fetch: FetchMode, is_async: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """RETRY-11, RETRY-13: SystemExit is an error like any other there."""
+    """RETRY-11, RETRY-13: SystemExit in a hook is an ordinary error."""
     app = App()
     fail = failing(app, is_async)
     heard: list[str] = []
@@ -293,7 +293,7 @@ def test_a_hook_that_exits_costs_neither_job_nor_thread(
     app.on_death(lambda job, error: leave("death"))
     app.on_error(lambda error, job: leave("error"))
     app.on("beat")(lambda: leave("beat"))
-    for number in range(3):  # more than there are threads
+    for number in range(3):  # more jobs than threads
         push(server, number, retry=5)
         push(server, number, retry=0)
     with running(app, server, concurrency=1, fetch=fetch) as worker:
@@ -309,7 +309,7 @@ def test_a_hook_that_exits_costs_neither_job_nor_thread(
 
 
 def test_a_job_that_others_recovered_has_no_death_here(server: Server) -> None:
-    """RETRY-13, REL-2: its outcome was dropped, so nobody is told of one."""
+    """RETRY-13, REL-2: its outcome was dropped, so no handler is called."""
     app = App()
     entered, go = threading.Event(), threading.Event()
 
@@ -332,7 +332,7 @@ def test_a_job_that_others_recovered_has_no_death_here(server: Server) -> None:
 
 
 def test_a_slow_error_handler_holds_up_no_outcome(server: Server) -> None:
-    """REL-2: the retry is stored before anybody is told."""
+    """REL-2: the retry is stored before any handler is called."""
     app = App()
     failing(app)
     stored = threading.Event()
@@ -352,7 +352,7 @@ def test_a_slow_error_handler_holds_up_no_outcome(server: Server) -> None:
 def test_events_come_in_order_and_the_last_ones_backwards(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SIG-1, SIG-2, BEAT-1: a broken one stops no other."""
+    """SIG-1, SIG-2, BEAT-1: a broken callback stops no other."""
     app = App()
     heard: list[str] = []
     for event in ("startup", "heartbeat", "beat", "quiet", "shutdown", "exit"):
@@ -380,7 +380,7 @@ def test_events_come_in_order_and_the_last_ones_backwards(
 
 
 def test_an_error_at_startup_ends_the_worker_before_it_takes_a_job(server: Server) -> None:
-    """SIG-1: half a start is none."""
+    """SIG-1: a worker that could not start completely does not run."""
     app = App()
     failing(app)
     app.on("startup")(lambda: 1 / 0)
@@ -400,7 +400,7 @@ def test_there_is_no_other_event() -> None:
 
 @KIND
 def test_a_wrapper_surrounds_each_execution(server: Server, is_async: bool) -> None:
-    """EXEC-6: inside of middleware, in the job's thread or task, and it sees errors."""
+    """EXEC-6: inside of middleware, in the job's thread or task; the wrapper sees errors."""
     app = App()
     steps: list[str] = []
 
@@ -426,7 +426,7 @@ def test_a_wrapper_surrounds_each_execution(server: Server, is_async: bool) -> N
 
 @KIND
 def test_context_variables_travel_with_a_job(server: Server, is_async: bool) -> None:
-    """PAY-7: they arrive, they do not stay, and what Ruby wrote is left alone."""
+    """PAY-7: they arrive with the job and end with it; fields of Ruby stay unchanged."""
     app = App(server.url)
     tenant: ContextVar[str] = ContextVar("tenant", default="none")
     locale: ContextVar[str] = ContextVar("locale")
@@ -462,7 +462,7 @@ def test_context_variables_travel_with_a_job(server: Server, is_async: bool) -> 
 def test_context_variables_of_a_job_do_not_reach_the_next_one(
     server: Server, is_async: bool, raises: bool
 ) -> None:
-    """EXEC-1: though it runs in the same thread, and whether the first one failed or not."""
+    """EXEC-1: also in the same thread, whether the first job failed or not."""
     app = App(server.url)
     tenant: ContextVar[str] = ContextVar("tenant", default="none")
     seen: list[str] = []
@@ -492,7 +492,7 @@ def test_context_variables_of_a_job_do_not_reach_the_next_one(
 @pytest.mark.parametrize("job_is_async", [False, True], ids=["sync-job", "async-job"])
 @pytest.mark.parametrize("kinds", ["s", "a", "sa", "as", "sas", "asa"])
 def test_any_middleware_surrounds_any_job(server: Server, kinds: str, job_is_async: bool) -> None:
-    """EXEC-6: in order, with its result, and an error passes through all of it."""
+    """EXEC-6: in order, with the result of the job; an error passes through all of it."""
     app = App()
     steps: list[Any] = []
 
@@ -552,7 +552,7 @@ def test_any_middleware_surrounds_any_job(server: Server, kinds: str, job_is_asy
 
 @KIND
 def test_a_class_is_made_anew_for_each_job(server: Server, is_async: bool) -> None:
-    """EXEC-6: so that it can keep things about one job."""
+    """EXEC-6: so that an object can keep state about one job."""
     app = App()
     made: list[Any] = []
 
@@ -581,7 +581,7 @@ def test_a_class_is_made_anew_for_each_job(server: Server, is_async: bool) -> No
 def test_a_job_over_its_time_limit_fails_and_frees_its_slot(
     server: Server, fetch: FetchMode, is_async: bool
 ) -> None:
-    """RETRY-2: as any failure; its finally blocks run, and the next job comes."""
+    """RETRY-2: as any failure; its finally blocks run, and the next job starts."""
     app = App()
     cleaned: list[bool] = []
     if is_async:
@@ -615,7 +615,7 @@ def test_a_job_over_its_time_limit_fails_and_frees_its_slot(
 
 
 def test_a_time_limit_counts_from_the_first_job_of_a_thread(server: Server) -> None:
-    """RETRY-10: also where the thread has its job before the one that started it goes on."""
+    """RETRY-10: also if the thread has its job before the one that started it continues."""
     app, begun, ended = App(server.url), threading.Event(), threading.Event()
 
     @app.job(name="Hang", timeout=0.05)

@@ -62,7 +62,7 @@ def push(server: Server, **fields: Any) -> None:
 def test_an_iteration_ends_without_a_trace(
     server: Server, fetch: FetchMode, is_async: bool
 ) -> None:
-    """ITER-6: its state goes with its outcome."""
+    """ITER-6: the state is deleted with the outcome."""
     steps = Steps(is_async)
     push(server)
     with running(steps.app, server, fetch=fetch):
@@ -79,7 +79,7 @@ def test_an_iteration_ends_without_a_trace(
 def test_a_stop_interrupts_at_an_item_and_another_worker_goes_on(
     server: Server, fetch: FetchMode, is_async: bool
 ) -> None:
-    """ITER-3, ITER-4, ITER-5: no item is left out, and the interruption counts as nothing."""
+    """ITER-3, ITER-4, ITER-5: no item is left out, and the interruption is not counted."""
     first = Steps(is_async, stop_at=2)
     client = server.client()
     push(server, enqueued_at=1)
@@ -104,7 +104,7 @@ def test_a_stop_interrupts_at_an_item_and_another_worker_goes_on(
 
 
 def test_it_gives_way_after_its_time(server: Server) -> None:
-    """ITER-11: for as long as it takes, in turns."""
+    """ITER-11: any number of times, interleaved with other jobs."""
     steps = Steps(is_async=False)
     push(server)
     with running(steps.app, server, max_iteration_runtime=1e-9):

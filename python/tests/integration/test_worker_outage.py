@@ -1,4 +1,4 @@
-"""A worker through trouble: a server that goes and comes, a lease that is lost."""
+"""A worker in trouble: a server that goes and returns, a lease that is lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
 
 
 class Gate:
-    """A job `Take` that tells when it runs, and ends when told."""
+    """A job `Take` that reports its start and waits for the test."""
 
     def __init__(self) -> None:
         self.app = App()
@@ -35,7 +35,7 @@ class Gate:
 
     def _run(self, arg: Any) -> None:
         self.entered.append(arg)
-        while not self.open.wait(0.01):  # in steps, so that an interruption arrives
+        while not self.open.wait(0.01):  # in steps, so that an interruption can arrive
             pass
         if arg == "fails":
             raise ValueError
@@ -54,7 +54,7 @@ def lines(caplog: pytest.LogCaptureFixture, words: str) -> list[str]:
 def test_a_restart_of_redis_costs_no_job_and_two_lines(
     server_factory: ServerFactory, fetch: FetchMode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """REL-1, REL-2, LUA-3, ENV-5: one line when it goes, one when it is back."""
+    """REL-1, REL-2, LUA-3, ENV-5: one line when the server goes, one when it is back."""
     caplog.set_level(logging.INFO)
     server = server_factory("--appendonly", "yes")
     gate = Gate()
@@ -82,7 +82,7 @@ def test_a_restart_of_redis_costs_no_job_and_two_lines(
 def test_a_flush_of_the_scripts_is_not_even_noticed(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """LUA-3: load and repeat, for fetch and for outcomes."""
+    """LUA-3: load and repeat, for fetches and for outcomes."""
     caplog.set_level(logging.WARNING)
     app = App()
     got: list[Any] = []
@@ -101,12 +101,12 @@ def test_a_flush_of_the_scripts_is_not_even_noticed(
 def test_a_server_that_stops_answering_is_waited_for(
     server: Server, fetch: FetchMode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """ENV-3, ENV-5, REL-1: no reply to a fetch, which the server carries out all the same."""
+    """ENV-3, ENV-5, REL-1: no reply to a fetch that the server nevertheless carries out."""
     caplog.set_level(logging.INFO)
     app = App()
     got: list[Any] = []
     app.job(name="Take")(got.append)
-    # They give up on a reply soon, because five seconds are long for a test.
+    # A short timeout of replies, because five seconds are long for a test.
     timings = brisk(redis_timeout=0.3)
     with running(app, server, concurrency=2, fetch=fetch, timings=timings) as worker:
         push(server, *range(500))
@@ -120,14 +120,14 @@ def test_a_server_that_stops_answering_is_waited_for(
             wait_until(lambda: {*range(500), "after"} <= set(got))
             client = server.client()
             wait_until(lambda: not client.exists(f"jobwire:private:{worker.identity}"))
-        else:  # the jobs whose answer was lost are lost with it
+        else:  # the jobs of the lost answer are lost
             wait_until(lambda: "after" in got)
 
 
 def test_jobs_of_a_fetch_whose_answer_was_lost_are_run(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """REL-8: they are held by a process that has never heard of them."""
+    """REL-8: a process holds them without knowing of them."""
     app = App()
     got: list[Any] = []
     app.job(name="Take")(got.append)
@@ -135,7 +135,7 @@ def test_jobs_of_a_fetch_whose_answer_was_lost_are_run(
     lost: list[Any] = []
 
     def lose_the_first_jobs(shell: SyncRedis, message: Message) -> list[Any]:
-        replies = answer(shell, message)  # carried out by the server, all the same
+        replies = answer(shell, message)  # the server has carried it out
         words, reply = message.commands[-1], replies[-1]
         fetched = words[:2] == ("EVALSHA", script("fetch").sha)
         if fetched and not lost and isinstance(reply, list) and reply[0]:
@@ -221,14 +221,14 @@ def test_orphans_of_any_kind_of_queue_are_recovered(
     assert counted == {
         name.encode(): b"1" for each in digests for name in (each, f"{each}:recovered")
     }
-    assert client.hlen("jobwire:private:h:2:y") == 2  # what is no entry stays
+    assert client.hlen("jobwire:private:h:2:y") == 2  # fields that are not entries stay
     assert b"h:1:x" not in client.smembers("jobwire:owners")
     assert len(lines(caplog, "of dead process")) == 2
     assert lines(caplog, "bug") == []
 
 
 def test_jobs_of_a_living_process_are_let_alone(server: Server) -> None:
-    """REL-4: its lease protects them, however long they run."""
+    """REL-4: the lease protects them, however long they run."""
     timings = brisk(heartbeat_interval=0.02)
     gate = Gate()
     client = server.client()
@@ -246,7 +246,7 @@ def test_jobs_of_a_living_process_are_let_alone(server: Server) -> None:
 def test_a_second_run_of_an_unfinished_job_shows_in_the_log(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """REL-7: and is forgotten when a run ends."""
+    """REL-7: the count is forgotten when a run ends."""
     caplog.set_level(logging.INFO)
     gate = Gate()
     client = server.client()
@@ -269,7 +269,7 @@ def test_a_second_run_of_an_unfinished_job_shows_in_the_log(
 def test_stopping_without_redis_ends_in_time(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SIG-1, SIG-5: what could not be put back is held, and recovered later."""
+    """SIG-1, SIG-5: jobs that could not be put back are held, and recovered later."""
     gate = Gate()
     with running(gate.app, server, concurrency=1, timeout=0.1) as worker:
         push(server, 1)

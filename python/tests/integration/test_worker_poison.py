@@ -1,4 +1,4 @@
-"""Jobs that have taken processes down, seen by a running worker."""
+"""Jobs that have ended several processes, in a running worker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXT = '{"class":"Crash","args":[1],"jid":"abababababababababababab","retry":tru
 def test_a_job_that_ended_too_many_processes_is_buried(
     server: Server, recovered: int, runs: bool
 ) -> None:
-    """REL-10: not run, not counted, told to the death handlers, its bytes kept."""
+    """REL-10: not run, not counted, reported to the death handlers, its bytes kept."""
     app = App()
     ran: list[int] = []
     deaths: list[Any] = []

@@ -1,4 +1,4 @@
-"""How a running worker shows itself: processes, heartbeat, work records, counters, signals."""
+"""The records of a running worker: processes, heartbeat, work records, counters, signals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUICK = brisk(heartbeat_interval=0.02)
 
 
 def monitored(server: Server) -> list[str]:
-    """Return what MONITOR shows of one beat at the start of a worker."""
+    """Return the commands of one beat at the start of a worker, as MONITOR shows them."""
     client: Any = server.client()
     with client.monitor() as monitor, running(App(), server):
         seen: list[str] = []
@@ -86,7 +86,7 @@ def test_the_hash_says_what_sidekiqs_readers_look_for(server: Server, fetch: Fet
 
 @FETCH
 def test_work_records_show_what_runs(server: Server, fetch: FetchMode) -> None:
-    """BEAT-5, EXEC-5: the payload as fetched, as a text; gone with the job."""
+    """BEAT-5, EXEC-5: the payload as fetched, as a text; the record ends with the job."""
     app = App()
     release = threading.Event()
 
@@ -129,7 +129,7 @@ def test_quiet_shows_in_the_next_beat_and_beats_go_on(server: Server) -> None:
 def test_a_clean_end_leaves_the_list_after_the_last_counters(
     server: Server, fetch: FetchMode
 ) -> None:
-    """BEAT-7, STAT-1, STAT-2: nothing else is left but the hash, which expires."""
+    """BEAT-7, STAT-1, STAT-2: only the hash is left, and it expires."""
     app = App()
     ran: list[bool] = []
 
@@ -161,7 +161,7 @@ def test_a_clean_end_leaves_the_list_after_the_last_counters(
 
 
 def test_basic_counters_are_written_with_the_beat(server: Server) -> None:
-    """STAT-1: not only at the end; a failed write keeps them."""
+    """STAT-1: also before the end; a failed write keeps the counts."""
     app = App()
     app.job(name="Take")(lambda: None)
     client = server.client()
@@ -171,7 +171,7 @@ def test_basic_counters_are_written_with_the_beat(server: Server) -> None:
 
 
 def test_signals_come_through_redis_one_a_beat(server: Server) -> None:
-    """SIG-4: whatever was pushed is handed on as text; the oldest comes first."""
+    """SIG-4: any text is passed on; the oldest comes first."""
     got: list[str] = []
     client = server.client()
     with running(App(), server, signals=got, timings=QUICK) as launcher:
@@ -181,7 +181,7 @@ def test_signals_come_through_redis_one_a_beat(server: Server) -> None:
 
 
 def test_processes_without_a_hash_are_forgotten_under_a_lock(server: Server) -> None:
-    """BEAT-8: by whoever gets the lock, at most once a minute."""
+    """BEAT-8: by the process that gets the lock, at most once a minute."""
     client = server.client()
     client.sadd("processes", "gone:1:abc", "alive:2:def", b"\xff:3")
     client.hset("alive:2:def", "info", "{}")
@@ -232,7 +232,7 @@ def test_dump_shows_every_thread_and_task(server: Server, caplog: pytest.LogCapt
 def test_who_leaves_waits_for_what_its_heart_is_doing(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """BEAT-7: or the heart would open connections again after they were closed."""
+    """BEAT-7: otherwise the heartbeat would open connections again after they were closed."""
     timings = brisk(heartbeat_interval=0.01, heartbeat_stop_timeout=20.0)
     entered, go_on = threading.Event(), threading.Event()
 

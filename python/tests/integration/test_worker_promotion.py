@@ -1,4 +1,4 @@
-"""The poller of a running worker: what is due goes to its queue, exactly once."""
+"""The poller of a running worker: each due job goes to its queue exactly once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def due(server: Server, zset: str, *members: str | bytes, at: float | None = Non
 
 @FETCH
 def test_due_jobs_run_and_others_wait(server: Server, fetch: FetchMode) -> None:
-    """SCHED-5, SCHED-6, SCHED-7, RETRY-9: of both sets, in a worker that also runs them."""
+    """SCHED-5, SCHED-6, SCHED-7, RETRY-9: jobs of both sets, in a worker that also runs them."""
     app = App()
     got: list[Any] = []
     app.job(name="Take")(got.append)
@@ -51,7 +51,7 @@ def test_due_jobs_run_and_others_wait(server: Server, fetch: FetchMode) -> None:
 def test_a_promoted_payload_says_when_and_is_otherwise_as_it_was(
     server: Server, generation: Any
 ) -> None:
-    """SCHED-6, SCHED-7, PAY-7: at the head of its queue; nobody here serves that queue."""
+    """SCHED-6, SCHED-7, PAY-7: at the head of its queue; this worker does not serve that queue."""
     text = (
         b'{"x": 1.50,"class":"R","args":[%d,"\\u00e4"],"jid":"j","at":5.0,"queue":"else"}' % 2**80
     )
@@ -77,7 +77,7 @@ def test_a_promoted_payload_says_when_and_is_otherwise_as_it_was(
 def test_what_is_no_job_is_buried_and_blocks_nobody(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SCHED-9, DEAD-1: 150 of them in front, byte for byte; each is in the log."""
+    """SCHED-9, DEAD-1: 150 of them first, kept byte for byte; the log names each."""
     bad = [b"\xff%d" % n for n in range(120)] + [b"[%d]" % n for n in range(20)]
     bad += [b'{"class":"Take","queue":%d}' % n for n in range(5)]
     bad += [b'{"class":"Take","queue":""}', b'{"class":"Take","queue":null}', b"{", b"5", b'""']
@@ -99,7 +99,7 @@ def test_what_is_no_job_is_buried_and_blocks_nobody(
 
 
 def test_many_pollers_promote_each_job_once(server: Server) -> None:
-    """SCHED-5: whoever removes the member pushes it, and nobody else."""
+    """SCHED-5: only the poller that removes the member pushes the job."""
     texts = [json.dumps({"class": "R", "args": [n], "queue": "else"}) for n in range(2000)]
     client = server.client()
     with (
@@ -115,7 +115,7 @@ def test_many_pollers_promote_each_job_once(server: Server) -> None:
 
 
 def test_a_quiet_worker_promotes_nothing(server: Server) -> None:
-    """SIG-2: others do."""
+    """SIG-2: other workers do."""
     client = server.client()
     with running(App(), server, poll_interval=0.01, timings=LOOK_AT_ONCE) as quiet:
         due(server, "schedule", '{"class":"R","queue":"before"}')
@@ -129,7 +129,7 @@ def test_a_quiet_worker_promotes_nothing(server: Server) -> None:
 
 
 def test_a_stop_is_heeded_between_batches(server: Server) -> None:
-    """SCHED-10: a long backlog does not hold up the end of the process."""
+    """SCHED-10: a long backlog does not delay the end of the process."""
     client = server.client()
     total = 30_000
     for start in range(0, total, 5000):

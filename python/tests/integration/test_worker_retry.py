@@ -1,4 +1,4 @@
-"""What becomes of jobs that fail, in a running worker, whichever way it fetches."""
+"""Failed jobs in a running worker, with each way of fetching."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RETRY = ("retry", 0)
 DEAD = ("dead", 0)
 GONE = ("gone", None)
 
-# name: payload fields besides args -> (where it is, retry_count there)
+# name: payload fields besides args -> (set, retry_count in it)
 OUTCOMES: dict[str, tuple[dict[str, Any], tuple[str, int | None]]] = {
     "true": ({"retry": True}, RETRY),
     "true, last retry ahead": ({"retry": True, "retry_count": 23}, ("retry", 24)),
@@ -117,7 +117,7 @@ def processed(server: Server) -> int:
 
 
 def run_all(app: App, server: Server, count: int, **settings: Any) -> None:
-    """Run until so many executions are counted. The counters are the last thing written."""
+    """Run until this many executions are counted. The counters are the last thing written."""
     with running(app, server, timings=TIMINGS, **settings):
         wait_until(lambda: processed(server) >= count)
     assert processed(server) == count
@@ -177,7 +177,7 @@ def test_times_are_those_of_the_generation(server: Server, generation: int) -> N
 
 
 def test_stored_queue_is_retry_queue_or_where_it_was_fetched(server: Server) -> None:
-    """RETRY-7: whatever the payload says."""
+    """RETRY-7: with any payload."""
     base = {"class": "Fail", "args": [], "retry": True}
     push(
         server,

@@ -20,7 +20,7 @@ class ShoutError(Exception):
 
 
 class ReportingApp(App):
-    """An application whose jobs tell what they did, in keys that begin with `app:`."""
+    """An application whose jobs report what they did, in keys that begin with `app:`."""
 
     @cached_property
     def reports(self) -> redis.Redis:
@@ -28,7 +28,7 @@ class ReportingApp(App):
         return redis.Redis.from_url(self.url)
 
     def close(self) -> None:
-        """Close the connection for reports, too."""
+        """Close also the connection for reports."""
         super().close()
         if "reports" in self.__dict__:
             self.reports.close()
@@ -44,7 +44,7 @@ class ReportingApp(App):
 
 
 def jid() -> str:
-    """Return the id of the job that runs."""
+    """Return the id of the running job."""
     job = current_job()
     assert job
     assert job.jid

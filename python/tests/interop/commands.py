@@ -1,4 +1,4 @@
-"""What a Redis server is told while a block runs, as its MONITOR shows it."""
+"""Commands that a Redis server receives while a block runs, as its MONITOR shows them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _GREETINGS = {"HELLO", "CLIENT", "SELECT"}
 def commands(client: redis.Redis) -> Iterator[list[list[str]]]:
     """Fill the list, when the block ends, with the commands of all clients: NAME, arguments.
 
-    Left out is what opens a connection, and what scripts call. Other escapes than those of quotes
-    and backslashes stay as MONITOR writes them.
+    Commands that open a connection and commands of scripts are left out. MONITOR's escapes, except
+    those of quotes and backslashes, stay as they are.
     """
     seen: list[list[str]] = []
     with client.monitor() as monitor:  # type: ignore[no-untyped-call]
         yield seen
         client.echo("commands: the end")
         while True:
-            # redis-py's own parser loses where an argument ends.
+            # redis-py's own parser cannot find the end of some arguments.
             line = monitor.connection.read_response().decode(errors="replace")
             arguments = [_ESCAPE.sub(r"\1", text) for text in _ARGUMENT.findall(line)]
             arguments[0] = arguments[0].upper()

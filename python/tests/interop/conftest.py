@@ -16,7 +16,7 @@ from tests.interop.sidekiq import GENERATIONS, RealSidekiq
 
 @pytest.fixture(scope="session", params=GENERATIONS)
 def sidekiq_version(request: pytest.FixtureRequest) -> str:
-    """Each generation in turn, if it is there. JOBWIRE_REQUIRE_INTEROP=1: it has to be."""
+    """Yield each installed generation. JOBWIRE_REQUIRE_INTEROP=1 requires all of them."""
     version: str = request.param
     if reason := missing(version):
         if os.environ.get("JOBWIRE_REQUIRE_INTEROP") == "1":

@@ -39,7 +39,7 @@ def telling(job: Job, call_next: Callable[[], Any]) -> Any:
 
 
 def skipping(job: Job, call_next: Callable[[], Any]) -> Any:
-    """Leave a job with the field "skip" out, as Ruby's truth has it."""
+    """Skip a job whose field "skip" is true in Ruby."""
     if job.get("skip") is None or job["skip"] is False:
         return call_next()
     return None
@@ -73,7 +73,7 @@ def said(error: BaseException) -> dict[str, str]:
 
 
 def answer(wish: Any) -> Any:
-    """Return what a hook says to the answer that the payload asks for."""
+    """Return a hook's result: the answer that the payload asks for."""
     if isinstance(wish, dict):
         raise RuntimeError(str(wish.get("raise")))
     words = {":discard": "discard", ":kill": "kill", ":infinity": float("inf")}

@@ -1,6 +1,6 @@
 """The Python side of `ruby/driver.rb`: a Sidekiq client and `sidekiq/api` as typed methods."""
 
-# What Ruby answers is Any to a type checker; the methods say what it is.
+# Ruby's answers are Any to a type checker; the methods declare the types.
 # mypy: disable-error-code="no-any-return"
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class RubyError(Exception):
 class Record:
     """One job as Sidekiq's API shows it (JobRecord, SortedEntry).
 
-    Times are epoch seconds, whatever the generation stores. A field that the API failed to read is
+    Times are epoch seconds in every generation. A field that the API failed to read is
     None, and `raised` has the reason under its name.
     """
 
     payload: bytes  # exactly as it is in Redis
-    item: dict[str, Any]  # what Ruby decoded, encoded again
+    item: dict[str, Any]  # the payload as Ruby decodes and encodes it
     jid: str | None
     queue: str | None
     score: float | None  # sorted sets only
@@ -75,7 +75,7 @@ class Process:
     queues: list[str]
     labels: list[str]
     busy: int
-    quiet: bool  # Process#stopping?: quiet or on its way down
+    quiet: bool  # Process#stopping?: quiet or stopping
     rss: int | None
     version: str | None  # not written by 6.4
     info: dict[str, Any]
@@ -140,7 +140,7 @@ class Driver:
         return self._call("push_bulk", items=items)
 
     def perform_async(self, job: str, /, *args: Any, **options: Any) -> str | None:
-        """`Job.set(options).perform_async(*args)`. A class that Ruby lacks is made up for it."""
+        """`Job.set(options).perform_async(*args)`. A class that Ruby lacks is defined for it."""
         return self._call("perform_async", job=job, args=args, options=options)
 
     def perform_in(self, job: str, seconds: float, /, *args: Any, **options: Any) -> str | None:
@@ -229,7 +229,7 @@ class Driver:
         """`Process#stop!`: through Redis; the worker sees it at its next heartbeat."""
         self._call("process_call", identity=identity, action="stop!")
 
-    # -- the rest
+    # -- statistics, FLUSHDB, Ruby code
 
     def stats(self) -> dict[str, Any]:
         """Sidekiq::Stats: processed, failed, enqueued, *_size, queues, default_queue_latency."""
@@ -243,7 +243,7 @@ class Driver:
         self._call("flush")
 
     def eval(self, code: str, with_: Any = None) -> Any:
-        """Evaluate Ruby, in which `with` is `with_`; what is not JSON comes back as `inspect`."""
+        """Evaluate Ruby, in which `with` is `with_`; a result without JSON comes as `inspect`."""
         return self._call("evaluate", code=code, **{"with": with_})
 
     def _call(self, operation: str, **arguments: Any) -> Any:
@@ -252,7 +252,7 @@ class Driver:
             self._stdin.write(request.encode() + b"\n")
             self._stdin.flush()
         except BrokenPipeError:
-            raise AssertionError(f"driver.rb is gone:\n{self._process.log()}") from None
+            raise AssertionError(f"driver.rb has ended:\n{self._process.log()}") from None
         answer = json.loads(self._read_line(within=60.0))
         if "error" in answer:
             raise RubyError(answer["error"], answer["message"], answer["backtrace"])

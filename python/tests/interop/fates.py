@@ -1,6 +1,6 @@
-"""What became of the scenarios on one side, in words that are the same on the other side.
+"""Fates of the scenarios on one side, in words that are the same on the other side.
 
-A round is what happens until nothing is due. Between two rounds the clock is warped through the
+A round lasts until nothing is due. Between two rounds the clock is warped through the
 data: every member of `schedule` and `retry` is made due.
 """
 
@@ -32,19 +32,19 @@ _NUMBER = re.compile(rb'"n"\s*:\s*(\d+)')
 
 
 Fate = dict[str, str]
-"""What became of one scenario in one round, in words: `in <place>`, `<place>.<field>`, `calls`,
-`call <index>.<what it was told>`."""
+"""Fate of one scenario in one round, in words: `in <place>`, `<place>.<field>`, `calls`,
+`call <index>.<argument>`."""
 Round = Mapping[int, Fate]
 """Number of a scenario to its fate; none if it left no trace."""
 
 
 class Side:
-    """One side: its Redis, and what time it was.
+    """One side: its Redis, and the time spans of its rounds.
 
     Args:
-        client: Its server.
+        client: Connection to its Redis.
         table: All scenarios.
-        running: Whether its worker is still there.
+        running: Function that returns True while its worker runs.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class Side:
         self.failures = 0
 
     def play(self, part: Sequence[Scenario], rounds: int) -> list[Round]:
-        """Return what becomes of these scenarios, round by round.
+        """Return the fates of these scenarios, round by round.
 
-        A first retry is due after 15 s, and no round may last so long; on a machine that is too
-        slow for so many scenarios, fewer of them are played at a time.
+        A first retry is due after 15 s, and no round may last as long. On a machine that is too
+        slow for all scenarios, fewer of them are played at a time.
         """
         self._windows = []
         stale = [*self._client.keys("app:attempts:*"), *self._client.keys("queue:*")]
@@ -81,7 +81,7 @@ class Side:
         return [{**one, **other} for one, other in zip(*halves, strict=True)]
 
     def _fill(self, part: Sequence[Scenario]) -> None:
-        """Put every scenario where it begins."""
+        """Put every scenario into its first place."""
         self._since = now = time.time()
         pipe = self._client.pipeline()
         for scenario in part:
@@ -96,7 +96,7 @@ class Side:
         pipe.execute()
 
     def _warp(self) -> None:
-        """Make everything due that waits, in the order in which it would be."""
+        """Make every waiting member due, in the order of the scores."""
         self._since = now = time.time()
         pipe = self._client.pipeline()
         for name in ("schedule", "retry"):
@@ -106,9 +106,9 @@ class Side:
         pipe.execute()
 
     def _round(self) -> Round:
-        """Wait until nothing is due or running; return what became of whom.
+        """Wait until nothing is due or running; return the fates by scenario.
 
-        The last member that is due, in the set that is looked through last, goes to a queue that
+        The last due member of the set that is looked through last goes to a queue that
         the worker's only thread looks at last.
         """
         wait_until(
@@ -146,7 +146,7 @@ class Side:
             for index, call in enumerate(calls):
                 words = self._call(self._table[number], call)
                 fate |= {f"call {index}.{name}": word for name, word in words}
-            # What fails before the middleware has not begun.
+            # A job that fails before the middleware has not begun.
             self.executions += max(names.count("began"), names.count("error"))
             self.failures += names.count("error")
         return fates
@@ -173,7 +173,7 @@ class Side:
         calls: dict[int, list[dict[str, Any]]] = defaultdict(list)
         for text in pipe.execute()[0]:
             call = _loads(text)
-            if (number := call.pop("n")) is not None:  # the sentinel has none
+            if (number := call.pop("n")) is not None:  # the sentinel has no number
                 calls[number].append(call)
         return calls
 
@@ -189,8 +189,8 @@ class Side:
         moments = [read(item.get(name)) for name in ("retried_at", "failed_at")]
         failed = next((at for at in moments if self._moment(at)), None)
         if type(count) is not int or failed is None:
-            return f"at {score}"  # moved by the warp, and touched by nobody
-        late = self._windows[-1][1] - failed  # at most: when the delay began, after the stamp
+            return f"at {score}"  # moved by the warp, otherwise unchanged
+        late = self._windows[-1][1] - failed  # at most this long after the stamp the delay began
         for what, base in ("default", count**4 + 15), ("chosen", scenario.get("hook")):
             # Sidekiq cuts the fraction off a delay that was chosen.
             early, jitter = (1.01 if type(base) is float else 0.01), 10 * (count + 1)
@@ -212,7 +212,7 @@ class Side:
         item = _loads(text)
         for name, raw in new.items():
             kept = name in old and bytes(raw) == bytes(old[name]).strip()
-            if kept and name != "error_backtrace":  # which may be the same anew
+            if kept and name != "error_backtrace":  # a new one may be the same
                 yield name, KEPT
             else:
                 yield name, self._field(scenario, name, item) or bytes(raw).decode()
@@ -246,7 +246,7 @@ class Side:
             # In lines of 60 characters, up to 7.2.0. [RETRY-8]
             lines = json.loads(zlib.decompress(base64.b64decode(value.replace("\n", ""))))
             wanted = scenario.get("backtrace")
-            # How deep a stack is differs by nature.
+            # The depth of a stack depends on the language.
             few = not lines or (type(wanted) is int and wanted in (1, 2))
             return f"{len(lines)} lines" if few else "lines"
         return None

@@ -1,4 +1,4 @@
-"""Where Sidekiq and jobwire differ, each with its reason; test_differential.py accepts no other."""
+"""Differences of Sidekiq and jobwire with their reasons; test_differential.py accepts no other."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.interop.shapes import exact
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One scenario in one round, in which it fared differently.
+    """One scenario in one round with two different fates.
 
     Attributes:
-        generation: Sidekiq's.
-        number: Of the round.
-        scenario: Which one.
+        generation: Generation of Sidekiq.
+        number: Number of the round.
+        scenario: The scenario.
         ruby: Its fate with Sidekiq.
-        python: Its fate with us.
+        python: Its fate with jobwire.
     """
 
     generation: int
@@ -35,7 +35,7 @@ class Case:
 
     @property
     def differing(self) -> dict[str, tuple[str | None, str | None]]:
-        """Return what differs, in words: Sidekiq's and ours."""
+        """Return the differing words: Sidekiq's and ours."""
         words = {
             name: (self.ruby.get(name), self.python.get(name))
             for name in {**self.ruby, **self.python}
@@ -44,7 +44,7 @@ class Case:
 
     @property
     def elsewhere(self) -> bool:
-        """Whether it is not where it is with Sidekiq."""
+        """True if the job is in another place than with Sidekiq."""
         places = [
             {name for name in fate if name.startswith("in ")} for fate in (self.ruby, self.python)
         ]
@@ -52,30 +52,30 @@ class Case:
 
     @property
     def promoted(self) -> bool:
-        """Whether it came from `schedule` or `retry`."""
+        """True if the job came from `schedule` or `retry`."""
         return self.number > 0 or self.scenario.route in ("schedule", "retry")
 
     @property
     def lost(self) -> bool:
-        """Whether Sidekiq has it nowhere, although it has neither succeeded nor died."""
+        """True if Sidekiq has the job nowhere, although it has neither succeeded nor died."""
         nowhere = not any(name.startswith("in ") for name in self.ruby)
         return nowhere and not {"ran", "death"} & set(self.ruby.get("calls", "").split())
 
     @property
     def hooks(self) -> set[str]:
-        """Return what was called on either side."""
+        """Return the hooks called on either side."""
         return {*self.ruby.get("calls", "").split(), *self.python.get("calls", "").split()}
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A difference that is meant.
+    """A difference on purpose.
 
     Attributes:
-        reason: Why, with requirement ids.
-        finds: Returns which of the words of a case differ for this reason.
-        generations: Where it is seen; each of them must show it.
-        parts: Whether the two sides have nothing to compare from there on.
+        reason: The reason, with requirement ids.
+        finds: Returns the words of a case that differ for this reason.
+        generations: Generations that show it; each of them must show it.
+        parts: True if later rounds of the case cannot be compared.
     """
 
     reason: str
@@ -89,7 +89,7 @@ def _all_if(condition: Callable[[Case], bool]) -> Callable[[Case], Iterable[str]
 
 
 def _words(names: str, condition: Callable[[Case], bool] = lambda _: True) -> Any:
-    """Return a finder of these fields, wherever they are shown, if the condition holds."""
+    """Return a finder of these fields, in every place, if the condition holds."""
     wanted = set(names.split())
     return lambda case: [
         name for name in case.differing if name.rpartition(".")[2] in wanted and condition(case)
@@ -97,7 +97,7 @@ def _words(names: str, condition: Callable[[Case], bool] = lambda _: True) -> An
 
 
 def _holds(field: str, *kinds: type) -> Callable[[Case], bool]:
-    """Whether the field is there, with a value of one of these types exactly."""
+    """True if the field is there, with a value of exactly one of these types."""
     return lambda case: type(case.scenario.get(field)) in kinds
 
 
@@ -106,7 +106,7 @@ def _order(case: Case) -> Iterable[str]:
         if name.endswith("order") and ruby and python and case.promoted:
             theirs, ours = ruby.split(" "), python.split(" ")
             first = {"retry", "queue"}
-            # Appended anew: what was dropped on the way through `schedule`, or missing.
+            # Appended again: a field dropped on the way through `schedule`, or a missing one.
             moved = {"jid", "created_at"} if not case.scenario.has("at") else {"enqueued_at", "jid"}
             if case.generation < 8:
                 moved.add("discarded_at")
@@ -130,7 +130,7 @@ def _raws(text: bytes) -> dict[str, str]:
 
 
 def _trips(case: Case) -> bool:
-    """Whether Sidekiq, in doing what a failure asks for, raised an error over a field's type."""
+    """True if Sidekiq raised an error over the type of a field while it handled a failure."""
     fields, since_7 = case.scenario, case.generation > 6
     count, lines, failed = (fields.get(name) for name in ("retry_count", "backtrace", "failed_at"))
     limit = fields.get("retry_for")
@@ -147,7 +147,7 @@ def _trips(case: Case) -> bool:
 
 
 def _refused(case: Case) -> bool:
-    """Whether a client of Sidekiq would refuse the job."""
+    """True if a client of Sidekiq would refuse the job."""
     fields = case.scenario
     tags, limit, at = (fields.get(name) for name in ("tags", "retry_for", "at"))
     since_7 = case.generation > 6
@@ -216,18 +216,18 @@ def _broken_report(case: Case) -> bool:
 
 
 def _deaf(case: Case) -> bool:
-    """Whether the job was discarded, and Sidekiq told no death handler."""
+    """True if the job was discarded, and Sidekiq called no death handler."""
     return "death" in case.python.get("calls", "") and "death" not in case.ruby.get("calls", "")
 
 
 KNOWN_DIFFERENCES = [
-    # What does not matter to anybody.
+    # Differences without effect.
     Known(
-        "PAY-7, SCHED-6: Sidekiq writes a promoted payload anew, `retry` and `queue` first; we "
-        "leave the order alone, which means nothing",
+        "PAY-7, SCHED-6: Sidekiq encodes a promoted payload again, `retry` and `queue` first; we "
+        "keep the order, which has no meaning",
         _order,
     ),
-    Known("PAY-7: we keep the exact text of what we do not change", _spelling),
+    Known("PAY-7: we keep the exact text of all fields that we do not change", _spelling),
     Known(
         "PAY-7, SCHED-6: Sidekiq fills in a jid, and a `created_at` of null, at a promotion",
         _words("jid created_at", lambda case: case.promoted),
@@ -238,7 +238,7 @@ KNOWN_DIFFERENCES = [
         (7, 8),
     ),
     Known(
-        "PAY-13: `discarded_at`, which death handlers alone see, is new in Sidekiq 8",
+        "PAY-13: `discarded_at`, which only death handlers see, is new in Sidekiq 8",
         lambda case: [
             name
             for name, (ruby, _) in case.differing.items()
@@ -247,47 +247,47 @@ KNOWN_DIFFERENCES = [
         ],
         (6, 7),
     ),
-    # What Sidekiq loses.
+    # Jobs that Sidekiq loses.
     Known(
-        "SCHED-9: Sidekiq loses a due member that is no JSON object",
+        "SCHED-9: Sidekiq loses a due member that is not a JSON object",
         _all_if(lambda case: case.scenario.fields is None and case.promoted and case.lost),
         parts=True,
     ),
     Known(
         "SCHED-9: Sidekiq loses a due member whose queue is empty or null, and pushes to "
-        "`queue:5` and the like, which nobody serves",
+        "`queue:5` and the like, which no worker serves",
         _all_if(_no_queue),
         parts=True,
     ),
     Known(
-        "SCHED-6: what a client would refuse is lost when Sidekiq promotes it",
+        "SCHED-6: Sidekiq loses a job at promotion that its client would refuse",
         _all_if(_refused),
         parts=True,
     ),
     Known(
-        "EXEC-4: Sidekiq loses what is JSON but no object",
+        "EXEC-4: Sidekiq loses JSON that is not an object",
         _all_if(lambda case: "in jobwire:unreadable" in case.python and case.lost),
         parts=True,
     ),
     Known(
         "RETRY-5, RETRY-6, RETRY-8: Sidekiq loses a failed job whose `retry_count`, `backtrace`, "
-        "`retry_for` or `failed_at` is of a type that it cannot reckon with",
+        "`retry_for` or `failed_at` is of a type that it cannot calculate with",
         _all_if(_trips),
         parts=True,
     ),
-    # What is read otherwise.
+    # Fields that Sidekiq reads in another way.
     Known(
-        "SCHED-6: Sidekiq schedules a member with `at` once more",
+        "SCHED-6: Sidekiq schedules a member with `at` again",
         _all_if(lambda case: case.scenario.has("at", FUTURE) and "in schedule" in case.ruby),
         parts=True,
     ),
     Known(
-        "RETRY-7: only a text names a queue, and no queue is nameless",
+        "RETRY-7: only a non-empty text names a queue",
         _all_if(_strange_retry_queue),
         parts=True,
     ),
     Known(
-        "EXEC-7: Sidekiq makes arguments of what is no array",
+        "EXEC-7: Sidekiq makes arguments of a value that is not an array",
         _all_if(_of_no_array),
         parts=True,
     ),
@@ -297,21 +297,21 @@ KNOWN_DIFFERENCES = [
         parts=True,
     ),
     Known(
-        "RETRY-4: a negative count, which no count can be, delays as none",
+        "RETRY-4: a negative count, which is invalid, delays like a missing one",
         lambda case: ["in retry"] if case.scenario.has("retry_count", -5) else [],
     ),
     Known(
-        "RETRY-8: only a number of lines is one; Sidekiq reads the text `2` as 2",
+        "RETRY-8: the number of lines must be an integer; Sidekiq reads the text `2` as 2",
         _words("error_backtrace", _holds("backtrace", str)),
     ),
     Known(
-        "RETRY-6: Sidekiq 6 knows no `retry_for`, and to 7 the count counts as well",
+        "RETRY-6: Sidekiq 6 has no `retry_for`, and 7 also applies the count",
         _all_if(lambda case: _limited(case) and (case.elsewhere or "calls" in case.differing)),
         (6, 7),
         parts=True,
     ),
     Known(
-        "GEN-3: an integer may be seconds, which its size says; Sidekiq 8 reads milliseconds",
+        "GEN-3: an integer may be seconds, depending on its size; Sidekiq 8 reads milliseconds",
         _all_if(
             lambda case: (
                 case.elsewhere and case.scenario.has("failed_at", int(PAST)) and _limited(case)
@@ -329,23 +329,23 @@ KNOWN_DIFFERENCES = [
         parts=True,
     ),
     Known(
-        "RETRY-11: a hook's answer that is no number of seconds means the default delay; Ruby "
-        "makes a number of the text `90000`",
+        "RETRY-11: a hook's result that is not a number means the default delay; Ruby "
+        "converts the text `90000` to a number",
         lambda case: ["in retry"] if _hook("90000")(case) else [],
     ),
     Known(
-        "RETRY-11: the same for infinity, in whose place Sidekiq fails the job with another error",
+        "RETRY-11: the same for infinity, with which Sidekiq fails the job with another error",
         _all_if(_hook(":infinity")),
         parts=True,
     ),
     Known(
-        "RETRY-11: the same for what Ruby can make no number of, on which 6 fails",
+        "RETRY-11: the same for a value that Ruby cannot convert, on which 6 fails",
         _all_if(_hook_of(bool, list)),
         (6,),
         parts=True,
     ),
     Known(
-        "RETRY-12: Sidekiq 6 knows neither `discard` nor `kill`",
+        "RETRY-12: Sidekiq 6 has neither `discard` nor `kill`",
         _all_if(
             lambda case: _hook(":discard", ":kill")(case) or case.scenario.has("last", ":discard")
         ),
@@ -358,9 +358,9 @@ KNOWN_DIFFERENCES = [
         (7,),
         parts=True,
     ),
-    # What is JSON.
+    # JSON.
     Known(
-        "PAY-5, PAY-6: what Python cannot hold is buried as it is",
+        "PAY-5, PAY-6: a payload that Python cannot decode is killed unchanged",
         _all_if(
             lambda case: (
                 case.python.get("dead.text") == "untouched"
@@ -370,19 +370,19 @@ KNOWN_DIFFERENCES = [
         parts=True,
     ),
     Known(
-        "PAY-1: bytes that are not UTF-8 are no JSON; Sidekiq runs the job, and loses it at a "
+        "PAY-1: bytes that are not UTF-8 are not JSON; Sidekiq runs the job, and loses it at a "
         "failure",
         _all_if(_odd_text(b"caf\xe9")),
         parts=True,
     ),
     Known(
-        "PAY-3, EXEC-3: the same for JSON that nests too deep, with the parser of 8",
+        "PAY-3, EXEC-3: the same for JSON that is nested too deep, with the parser of 8",
         _all_if(_odd_text(b"[" * 100)),
         (8,),
         parts=True,
     ),
     Known(
-        "PAY-1: comments are no JSON; Sidekiq's parser takes them, but for that of 8",
+        "PAY-1: comments are not JSON; Sidekiq's parser accepts them, except that of 8",
         _all_if(_odd_text(b"/*")),
         (6, 7),
         parts=True,
@@ -394,8 +394,8 @@ KNOWN_DIFFERENCES = [
         parts=True,
     ),
     Known(
-        "RETRY-3: what 6 tells its error handlers is an error within the report, where the message "
-        "of the error raises or the payload nests 100 deep",
+        "RETRY-3: error handlers of 6 get an error of the report if the message "
+        "of the error raises or the payload is nested 100 deep",
         lambda case: [n for n in case.differing if ".error " in n and _broken_report(case)],
         (6,),
     ),
@@ -405,7 +405,7 @@ KNOWN_DIFFERENCES = [
 def unexplained(
     generation: int, table: Sequence[Scenario], ruby: Sequence[Round], python: Sequence[Round]
 ) -> list[str]:
-    """Return a line for each difference that is not known, and for each known one not seen."""
+    """Return a line for each unknown difference, and for each known one not seen."""
     lines = []
     seen: set[str] = set()
     here = [known for known in KNOWN_DIFFERENCES if generation in known.generations]

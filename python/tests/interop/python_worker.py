@@ -20,7 +20,7 @@ from jobwire.worker import Launcher
 from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
 from tests.interop.app import ReportingApp, make_app
 
-PYTHON = Path(__file__).parents[2]  # what has to be on sys.path
+PYTHON = Path(__file__).parents[2]  # the directory for sys.path
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def worker_threads(
     fetch: FetchMode = "reliable",
     timings: Timings = DEFAULT_TIMINGS,
 ) -> Iterator[Launcher]:
-    """Run a worker of `tests.interop.app` in this process; it is stopped in good order.
+    """Run a worker of `tests.interop.app` in this process; the worker is stopped normally.
 
     Args:
         url: The Redis.
@@ -43,8 +43,8 @@ def worker_threads(
         concurrency: Jobs at a time.
         poll: Average seconds between two looks at `retry` and `schedule`, the first one within
             5 s; None is the default pace, with a first look after 10 to 15 s.
-        fetch: How to fetch.
-        timings: Of its parts.
+        fetch: Way of fetching.
+        timings: Timings of its parts.
     """
     app = app or make_app()
     app.connect(url)
@@ -98,7 +98,7 @@ def worker_process(
     env: Mapping[str, str] | None = None,
 ) -> Iterator[PythonWorker]:
     """Run `jobwire worker APP OPTIONS`; it is killed when the block ends."""
-    # If the tests die, the kernel ends this process too.
+    # If the tests die, the kernel also ends this process.
     command = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "jobwire"]
     command += ["worker", app, "--redis", url, *options]
     with tempfile.TemporaryDirectory() as directory:

@@ -1,11 +1,11 @@
-"""Recordings in a normal form: two of the same thing are the same in it.
+"""Recordings in a normal form, in which two recordings of the same thing are equal.
 
-What another recording may have different, and is replaced here by what kind of thing it is: times,
-dates and what is left of a time to live; jids, identities, UUIDs of Active Job, addresses of Ruby
-objects, names of threads; what a process measures of itself, durations and metrics; the dice in
-scores, and so the order of what they order. Everything else counts: keys, types, commands, the
-order and spelling of JSON, whether a time is seconds or milliseconds, and which jid is the same
-as which.
+Values that another recording may have different are replaced by their kind: times, dates and the
+rest of a time to live; jids, identities, UUIDs of Active Job, addresses of Ruby objects, names of
+threads; figures that a process measures of itself, durations and metrics; the jitter in scores,
+and so the order by score. Everything else counts: keys, types, commands, the
+order and spelling of JSON, the unit of times (seconds or milliseconds), and which jids are the
+same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-# A worker that is still running may or may not have counted yet.
+# A running worker may or may not have counted yet.
 RUNNING = ("promoted", "retry-count", "retries-exhausted")
 COUNTED = re.compile(r"stat:")
 # Metrics are by the minute, which may end at any time; and 7.3 loses the last ones when it stops.
@@ -53,10 +53,10 @@ LIFETIMES = (60, 28_800, 259_200, 2_592_000, 7_776_000, 157_680_000)
 
 
 class Normal:
-    """Texts, values and databases with everything replaced that is another one every time.
+    """Texts, values and databases with a placeholder for everything that varies.
 
-    Jids become numbers in the order in which they are met, so that it shows when two that were the
-    same no longer are.
+    Jids become numbers in the order of their first use, so that equal jids stay equal and
+    different jids stay different.
     """
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class Normal:
                 fields = json.loads(text)
             except ValueError:
                 return text
-            # Order and spelling count as well: the skeleton of the text is compared beside it.
+            # Order and spelling count as well: the skeleton of the text is compared with it.
             return [list(fields), self.value(fields), _spelling(text)]
         for pattern, substitute in SUBSTITUTES:
             text = pattern.sub(substitute, text)
@@ -116,23 +116,23 @@ class Normal:
 
     def _stored(self, key: dict[str, Any]) -> Any:
         if key["type"] == "zset":
-            # By their arguments where dice have made the order.
+            # Sorted by their arguments where jitter has made the order.
             members = sorted(
                 key["value"], key=lambda pair: (_due(pair[1]) == "", _arguments(pair[0]))
             )
             return [[self.value(member), _due(score)] for member, score in members]
-        if key["key"].endswith(WORK):  # the names are those of threads
+        if key["key"].endswith(WORK):  # the fields are names of threads
             return sorted((self.value(record) for record in key["value"].values()), key=json.dumps)
         return self.value(key["value"])
 
     def _jid(self, match: re.Match[str]) -> str:
         if len(set(match[0])) == 1 or match[0].startswith(("0123456789", "0" * 16)):
-            return match[0]  # one that the script gave
+            return match[0]  # a jid of the script
         return self._jids.setdefault(match[0], f"<jid {len(self._jids)}>")
 
 
 def state(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return what an entry of states.json says, in the normal form."""
+    """Return an entry of states.json in the normal form."""
     normal = Normal()
     how = {"running": entry["name"].startswith(RUNNING), "ordered": entry["name"] not in UNORDERED}
     return {
@@ -148,17 +148,17 @@ def states(root: Path, version: str) -> dict[str, dict[str, Any]]:
     return {entry["name"]: entry for entry in json.loads(path.read_text("utf-8"))}
 
 
-# Of a transcript
+# Parts of a transcript
 
 COMMAND = re.compile(r"\d+\.\d+ \[\d+ (c\d+|lua)\] (.*)")
 ARGUMENT = re.compile(r'"(?:[^"\\]|\\.)*"')
 MINUTE = re.compile(r"^(j\|)\d+\|\d+:\d+$|^((?:h\|)?\w+-)\d+-\d+:\d+$")
 DICE = re.compile(r"^-?\d+\.\d+$")
-WHICH = re.compile(r"\br[0-7]\b")  # of eight retries; which is due first is a matter of dice
+WHICH = re.compile(r"\br[0-7]\b")  # of eight retries; the first due one is random
 
-# What one client does, from beginning to end: every command counts, in its order.
+# Commands of one client, from beginning to end: every command counts, in its order.
 ONE_CLIENT = ("push", "push-bulk", "api")
-# What a worker does again and again, more or less often: it counts that it does.
+# Commands that a worker repeats, more or less often: their presence counts.
 IDLE = re.compile(r'"(brpop|ping|scard|sscan|SSCAN)"|"process_cleanup"')
 POLLER = re.compile(
     r'(?i)"(script|evalsha)"|"byscore"|"zrangebyscore" "(retry|schedule)"|"hget" ".*" "info"'
@@ -176,7 +176,7 @@ BEAT = re.compile(
     r'"sadd" "processes"|"(incrby|expire)" "stat:|" "[^"]*:\d+:[0-9a-f]{12}[^" ]*"|'
     r'"([jh]\||\w+-\d+-\d+:)'
 )
-# Two workers, or two threads, do things in any order.
+# Two workers, or two threads, run in any order.
 NUMBERED = re.compile(r"<jid \d+>")
 UNORDERED = ("process-stopped-by-api", "shutdown-hard-requeued")
 
@@ -184,9 +184,9 @@ UNORDERED = ("process-stopped-by-api", "shutdown-hard-requeued")
 def transcript(name: str, text: str) -> list[Any]:
     """Return the commands of each section, in the normal form.
 
-    Of workers, which do many things at the same time, each command counts once in a section, and
-    those of heartbeats, which fall where they will, once in all. How often they look for jobs and
-    for due ones does not count, but in the transcript about that.
+    Workers do many things at the same time. Each of their commands counts once in a section, and
+    those of heartbeats once in all. The number of looks for jobs and for due jobs counts only in
+    the transcript about it.
     """
     normal = Normal()
     sections: list[tuple[str, list[Any]]] = []
@@ -234,7 +234,7 @@ def _command(line: str, normal: Normal) -> tuple[str, list[Any]]:
     elif name in ("incrby", "hincrby"):
         made[-1] = "<count>"
     elif name == "bitfield":
-        made[-2] = "<bucket>"  # how long a job took
+        made[-2] = "<bucket>"  # duration of a job
     elif name == "rpush":
         made[1:] = sorted(made[1:], key=json.dumps)
     text = json.dumps(
@@ -244,7 +244,7 @@ def _command(line: str, normal: Normal) -> tuple[str, list[Any]]:
 
 
 def _due(score: str) -> str:
-    """A score as a number: servers spell them in several ways, and ZINCRBY rounds. `""`: dice."""
+    """A score as a number: servers spell them in several ways, and ZINCRBY rounds. `""`: random."""
     return "" if 1.7e9 < float(score) < 2e9 else f"{float(score):.3f}"
 
 
@@ -256,7 +256,7 @@ def _arguments(member: Any) -> str:
 
 
 def _ttl(seconds: int) -> str:
-    """Return which of the protocol's lifetimes this is the rest of."""
+    """Return the lifetime of the protocol of which this is the rest."""
     if seconds == -1:
         return "none"
     [lifetime] = [each for each in LIFETIMES if each - 60 <= seconds <= each]

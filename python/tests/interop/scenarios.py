@@ -1,4 +1,4 @@
-"""Jobs for test_differential.py: payloads x outcomes x ways in, the same ones for the same seed."""
+"""Jobs for test_differential.py: payloads x outcomes x routes, the same ones for the same seed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAST, FUTURE = 1700000000.25, 4000000000.5
 KNOWN = [f"Fate::{name}" for name in ("Plain", "Dropped", "Buried", "Once", "Two", "Hooked")]
 SERVED = ["default", "low", "another", "last"]
 
-# What a field may hold. Most of it no client of ours would write.
+# Values of fields. None of our clients would write most of them.
 FIELDS: dict[str, list[Any]] = {
     "retry": [
         *(True, False, None, ABSENT, 0, -1, 1, 2, 3, 25, 10**20),
@@ -29,7 +29,7 @@ FIELDS: dict[str, list[Any]] = {
         *(None, PAST, int(PAST * 1000), int(PAST), "yesterday", True, -1.5, 0, 1e300, 10**30, []),
     ],
     "retried_at": [None, PAST, int(PAST * 1000), int(PAST), "yesterday", {}],
-    # Either over at once or not before the test is.
+    # Either over at once or not before the end of the test.
     "retry_for": [None, False, 0, 3600, 10**9, -5, 3600.5, 0.0, "3600", "", True, [], 10**30],
     "retry_queue": ["low", "", None, False, True, 5, [], "unserved", "ü q:\u2028"],
     "queue": ["another", "low", "unserved", "ü q", "", None, ABSENT, 5, True, [], {}],
@@ -70,7 +70,7 @@ TOGETHER += [
     for how in ({"retry": 0}, {"hook": ":kill"}, {"retry": False})
     for last in (None, ":discard", {"raise": "the exhausted hook broke"})
 ]
-# What comes of them: the steps of successive executions.
+# Outcomes: the steps of successive executions.
 LONG, WIDE = "m" * 10_001, "\U0001f600" * 10_001
 FAIL = {"raise": "RuntimeError", "message": "boom"}
 STEPS: list[Any] = [
@@ -95,7 +95,7 @@ HOOKS: list[Any] = [
 ]
 LAST: list[Any] = [None, ":discard", {"raise": "the exhausted hook broke"}, "text", 5, True]
 
-# Whole payloads. {n} is the number, {spaces} so many spaces, {rest} what makes a job that fails.
+# Whole payloads. {n} is the number, {spaces} that many spaces, {rest} the fields of a failing job.
 TEXTS: list[bytes] = [
     *(b"not json {n}", b"{{spaces}", b'{"n":{n},', b"{spaces}", b"\xff{n}"),
     *(b"[{n}]", b"{n}", b"null{spaces}", b'"text {n}"', b"true{spaces}"),
@@ -123,11 +123,11 @@ class Scenario:
     """One job.
 
     Attributes:
-        number: Also in its payload, as the field `n`.
-        route: How it gets to the worker.
-        queue: Where it is pushed if the route is `queue`.
+        number: Number of the job, also in its payload as the field `n`.
+        route: Way to the worker.
+        queue: Its queue if the route is `queue`.
         text: The payload.
-        fields: The same decoded; None for one of TEXTS.
+        fields: The decoded payload; None for one of TEXTS.
     """
 
     number: int
@@ -137,7 +137,7 @@ class Scenario:
     fields: dict[str, Any] | None
 
     def has(self, field: str, *values: Any) -> bool:
-        """Whether the payload has the field, with one of these values if there are any."""
+        """True if the payload has the field, with one of these values if any are given."""
         if self.fields is None or field not in self.fields:
             return False
         found = self.fields[field]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 SEED = int(os.environ.get("JOBWIRE_SEED", "20261120"))
-"""Of all generated tests; set JOBWIRE_SEED to look elsewhere."""
+"""Seed of all generated tests; set JOBWIRE_SEED to test other values."""
 
 DEEPEST = 98  # levels of one argument; `args` and the payload around it make it 100 [PAY-3]
 
@@ -44,7 +44,7 @@ TEXTS: list[Any] = [
 CONTAINERS: list[Any] = [
     *([], {}, [[]], [{}], {"": []}, {"": {"": {}}}, [[], {}, [[], {}]], {"a": {"b": [None]}}),
     {"\0": 1, "\U0001f600": 2, "a b": 3, "\\": 4, '"': 5, "\n": 6, "/": 7, "\u2028": 8},
-    # Names that mean something to one or the other JSON library, or to Active Job.
+    # Names with a meaning to one of the JSON libraries, or to Active Job.
     {"json_class": "String", "__proto__": 1, "$ref": "#", "_aj_symbol_keys": [], "^t": 1},
     {"class": "EchoJob", "args": [1], "jid": "x", "queue": "y", "retry_count": 3},
     [[[1, [2.0, [None, [True, [False, ["x", [{}]]]]]]]]],
@@ -59,12 +59,12 @@ ALPHABETS = (
 
 
 def exact(value: Any) -> str:
-    """Return text that tells apart what == does not: 1 and 1.0 and True, 0.0 and -0.0."""
+    """Return text that distinguishes values equal by ==: 1 and 1.0 and True, 0.0 and -0.0."""
     return json.dumps(value)
 
 
 def nested(depth: int, *, objects: bool = False) -> Any:
-    """Return an array, or arrays and objects in turn, of so many levels."""
+    """Return an array, or alternating arrays and objects, of this many levels."""
     value: Any = []
     for level in range(depth - 1):
         value = {"k": value} if objects and level % 2 else [value]
@@ -72,10 +72,10 @@ def nested(depth: int, *, objects: bool = False) -> Any:
 
 
 def spelled_alike(number: float) -> bool:
-    """Whether every generation of Ruby's json spells this float as we do.
+    """True if every generation of Ruby's json spells this float as we do.
 
-    Beyond this range the exponent begins, and each has a style of its own: 1.0e+22, 1e+22, 1e22.
-    And from 16 digits on json 3.1 is not always the shortest: 1 in 1,000 differs in the last one.
+    Beyond this range floats have an exponent, and styles differ: 1.0e+22, 1e+22, 1e22.
+    Also, from 16 digits on, json 3.1 does not always write the shortest text: 1 in 1,000 differs.
     """
     digits = repr(number).replace(".", "").lstrip("-0")
     return number == 0 or (1e-4 <= abs(number) < 1e15 and len(digits) <= 15)
@@ -85,7 +85,7 @@ class Shapes:
     """A source of values; two of the same seed give the same ones.
 
     Args:
-        seed: Where to begin.
+        seed: Start of the sequence.
         floats: Which floats to use; all of them by default.
     """
 
@@ -94,7 +94,7 @@ class Shapes:
         self._floats = floats
 
     def arguments(self, count: int) -> list[list[Any]]:
-        """Return argument lists of so many jobs, those known to be hard first."""
+        """Return argument lists of this many jobs, those known to be hard first."""
         lists = [[], *([value] for value in self.edges())][:count]
         while len(lists) < count:
             lists.append([self.value() for _ in range(self._rng.randrange(5))])
@@ -107,7 +107,7 @@ class Shapes:
         return [None, True, False, *INTEGERS, *floats, *TEXTS, *CONTAINERS, *deep]
 
     def value(self, depth: int = 5) -> Any:
-        """Return any value that nests at most so deep."""
+        """Return any value of at most this depth."""
         kinds: list[Callable[[], Any]] = [
             lambda: self._rng.choice([None, True, False]),
             self.integer,
@@ -143,7 +143,7 @@ class Shapes:
         return "".join(self._rng.choices(letters, k=self._rng.randrange(12)))
 
     def fields(self, count: int) -> dict[str, Any]:
-        """Return payload fields that nobody knows, with values of every shape."""
+        """Return payload fields that no reader knows, with values of every shape."""
         names = [f"x_{number}" for number in range(count)]
         return {name: self.value() for name in names} | {
             "x_big": 10**299 + 7,
@@ -157,7 +157,7 @@ class Shapes:
 
 
 def differences(sent: Mapping[str, Any], ran: Mapping[str, Any]) -> list[str]:
-    """Return what did not come back exactly, a line for each of the first three."""
+    """Return differences between sent and run arguments, a line for each of the first three."""
     lines = [
         f"seed {SEED}, {key}: sent {exact(value)[:500]}, got "
         + (exact(ran[key])[:500] if key in ran else "nothing")

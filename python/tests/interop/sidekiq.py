@@ -89,7 +89,7 @@ class RealSidekiq:
                 pace, with a first look after 10 to 15 s.
             timeout: `-t`: seconds that running jobs get after TERM. Below 2, set concurrency to 1:
                 Sidekiq puts an unfinished job back while its idle processors may still be waiting
-                in BRPOP (2 s), and what such a dying one receives is lost.
+                in BRPOP (2 s), and a job that such a dying processor receives is lost.
             options: Further command line options, such as `["-g", "tag"]`.
             env: DEAD_MAX, DEAD_TIMEOUT, MAX_RETRIES (see jobs.rb).
         """
@@ -143,5 +143,5 @@ def started(client: redis.Redis) -> list[str]:
 
 
 def open_gate(client: redis.Redis, gate: str, *, jobs: int = 1) -> None:
-    """Let this many GateJobs of that name go on."""
+    """Let this many GateJobs of that name continue."""
     client.rpush(f"app:gate:{gate}", *["open"] * jobs)

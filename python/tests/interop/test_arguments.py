@@ -1,4 +1,4 @@
-"""A thousand jobs each way: what one side enqueues, the other runs with exactly these arguments."""
+"""A thousand jobs each way: each side runs the jobs of the other with exactly these arguments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COUNT = 1_000
 
 
 def ran(client: redis.Redis, count: int) -> dict[str, Any]:
-    """Wait for so many jobs; return jid to arguments."""
+    """Wait for this many jobs; return jid to arguments."""
     wait_until(lambda: client.llen("app:results") >= count, 40, f"{count} results, seed {SEED}")
     reports = results(client)
     assert len(reports) == len({report["jid"] for report in reports}) == count
@@ -33,7 +33,7 @@ def test_ruby_enqueues_and_python_runs(driver: Driver, client: redis.Redis, serv
     """PAY-1, PAY-5, PAY-6, EXEC-1; the scheduled quarter also SCHED-6."""
     quarter = COUNT // 4
     lists = Shapes().arguments(COUNT)
-    # Interleaved, so that every way to enqueue gets its share of the hard ones.
+    # Interleaved, so that every way to enqueue gets its share of the hard values.
     single, bulk, raw, scheduled = (lists[start::4] for start in range(4))
     jids = [driver.perform_async("EchoJob", *args) for args in single]
     jids += driver.perform_bulk("AsyncEchoJob", bulk)
@@ -48,7 +48,7 @@ def test_ruby_enqueues_and_python_runs(driver: Driver, client: redis.Redis, serv
 def test_python_enqueues_and_ruby_runs(
     sidekiq: RealSidekiq, client: redis.Redis, server: Server
 ) -> None:
-    """PAY-2, PAY-3, PAY-5, PAY-6, PUSH-1, BULK-1, SCHED-1: with every client there is."""
+    """PAY-2, PAY-3, PAY-5, PAY-6, PUSH-1, BULK-1, SCHED-1: with every client of ours."""
     lists = Shapes(SEED + 1).arguments(COUNT)
     single, bulk, scheduled, typed, asynchronous, later = (lists[start::6] for start in range(6))
     echo = make_app(url=server.url).jobs["EchoJob"]

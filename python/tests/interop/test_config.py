@@ -1,4 +1,4 @@
-"""One sidekiq.yml: Sidekiq and jobwire make the same process of it."""
+"""One sidekiq.yml: Sidekiq and jobwire read the same settings from it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILE = Path(__file__).parent / "ruby/sidekiq.yml"
 
 
 def shown(client: redis.Redis, identity: str) -> dict[str, Any]:
-    """Return what a process says of its settings."""
+    """Return the settings that a process publishes."""
     info = json.loads(cast("bytes", client.hget(identity, "info")))
     capsules = info.get("capsules", {}).values()
     return {

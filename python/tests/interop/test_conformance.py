@@ -1,4 +1,4 @@
-"""Real Sidekiq under the conformance suite: what it fails is in appendix A, or a case is wrong."""
+"""Real Sidekiq under the conformance suite: a failed check is in appendix A, or a case is wrong."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ exec chroot "$root" /usr/bin/env -i -C /srv PATH=/usr/bin:/bin HOME=/root LANG=C
   $(env | grep ^JOBWIRE_) "$@"
 """
 
-# What a release does not have at all: iterable jobs came with 7.3, cancelling with 7.3.3, metrics
+# Features that a release lacks: iterable jobs came with 7.3, cancelling with 7.3.3, metrics
 # with 7.0.
 WITHOUT = {"6.4.1": {"worker/iteration", "worker/metrics", "cancel"}, "7.3.2": {"cancel"}}
 
 
 def known(version: str) -> set[str]:
-    """Return the ids in the first table of appendix A that it names for a version."""
+    """Return the ids that the first table of appendix A names for a version."""
     text = (ROOT / "SPEC.md").read_text("utf-8").partition("## Appendix A")[2]
     rows = re.findall(
         r"^\| ([A-Z0-9, -]+) \| ([0-9][^|]*) \|", text.partition("Every other")[0], re.MULTILINE
@@ -45,7 +45,7 @@ def known(version: str) -> set[str]:
 
 
 def is_about(version: str, about: str) -> bool:
-    """Say whether `6, 7, 8 before 8.1.2` or `6.3.0 and later` is about a version."""
+    """Return whether `6, 7, 8 before 8.1.2` or `6.3.0 and later` covers a version."""
     if "and later" in about:
         return parts(version) >= parts(about.split()[0])
     for generation, before in re.findall(r"\b([678])\b(?:\.[0-9.]+)?(?: before ([0-9.]+))?", about):
@@ -80,7 +80,7 @@ def inside(version: str, directory: Path) -> config.Config:
 def test_real_sidekiq_passes_but_for_what_is_known(sidekiq_version: str, tmp_path: Path) -> None:
     """Every check of a claim that is Sidekiq's own. [PUSH-1] [RETRY-2] [SCHED-6] [SIG-5]
 
-    Also what nothing else can make happen to it. [ENV-1] [ENV-4] [ENV-5] [ENV-6] [ENV-7] [ENV-8]
+    Also conditions that no other test can create. [ENV-1] [ENV-4] [ENV-5] [ENV-6] [ENV-7] [ENV-8]
     [ENV-9] [KEY-5] [SCHED-10] [SEC-1]
     """
     settings = inside(sidekiq_version, tmp_path / "adapter")

@@ -1,7 +1,7 @@
-"""Generated jobs through real Sidekiq and through jobwire: the same becomes of them, to the field.
+"""Generated jobs through real Sidekiq and through jobwire: the same fates, to the field.
 
-The scenarios are in scenarios.py, what is compared in fates.py, and what differs, with its reason,
-in known_differences.py. JOBWIRE_SEED makes other scenarios, JOBWIRE_SCENARIOS more of them.
+The scenarios are in scenarios.py, the comparison in fates.py, and the differences with their
+reasons in known_differences.py. JOBWIRE_SEED makes other scenarios, JOBWIRE_SCENARIOS more of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.interop.sidekiq import RealSidekiq
 pytestmark = pytest.mark.interop
 
 COUNT = int(os.environ.get("JOBWIRE_SCENARIOS", "650"))
-PART = 100  # at a time, so that a round is over long before a first retry is due
+PART = 100  # at a time, so that a round ends long before a first retry is due
 ROUNDS = 4
 POLL = 0.05  # seconds
 
@@ -36,13 +36,13 @@ def play(
     running: Callable[[], bool],
     stop: Callable[[], Any],
 ) -> list[Round]:
-    """Return what becomes of the scenarios, round by round; check what the worker has counted."""
+    """Return the fates of the scenarios, round by round; check the worker's counters."""
     side = Side(client, table, running)
     rounds: list[dict[int, Any]] = [{} for _ in range(ROUNDS)]
     for start in range(0, len(table), PART):
         for whole, part in zip(rounds, side.play(table[start : start + PART], ROUNDS), strict=True):
             whole.update(part)
-    stop()  # which writes what it has counted
+    stop()  # which writes the counters
     counted = [int(client.get(f"stat:{name}")) for name in ("processed", "failed")]
     assert counted == [side.executions, side.failures]
     return list(rounds)
@@ -51,7 +51,7 @@ def play(
 def test_same_fate(sidekiq: RealSidekiq, server: Server, server_factory: ServerFactory) -> None:
     """RETRY-1 to RETRY-13, DEAD-1, DEAD-4, SCHED-6, SCHED-7, EXEC-1 to EXEC-3, EXEC-5, EXEC-6,
     PAY-1, PAY-5, PAY-7, PAY-10, PAY-13, GEN-1, GEN-2, STAT-1: all fields in Redis, their order, and
-    what hooks and handlers are told, through failures and promotions, with the clock warped."""
+    the calls of hooks and handlers, through failures and promotions, with the clock warped."""
     table = scenarios(COUNT)
     second = server_factory()
 

@@ -1,4 +1,4 @@
-"""What is on a payload stays on it, through failure, promotion, second failure and death."""
+"""Fields of a payload stay, through failure, promotion, second failure and death."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.interop.sidekiq import RealSidekiq
 pytestmark = pytest.mark.interop
 
 JOBS = 30
-# What a failure and a promotion write; everything else is somebody else's. [PAY-7]
+# Fields that a failure and a promotion write; the others belong to other writers. [PAY-7]
 WRITTEN = {"error_message", "error_class", "retry_count", "failed_at", "retried_at", "enqueued_at"}
 
 
@@ -32,7 +32,7 @@ def members(client: redis.Redis, key: str) -> list[bytes]:
 
 
 def texts(payloads: list[bytes]) -> dict[str, dict[str, str]]:
-    """Return jid to field to the exact JSON text, of the fields that nobody may change."""
+    """Return jid to field to the exact JSON text, of the fields that no process may change."""
     found = {}
     for payload in payloads:
         raw = msgspec.json.decode(payload, type=dict[str, msgspec.Raw])
@@ -48,12 +48,12 @@ def values(payloads: list[bytes], fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def make_due(client: redis.Redis) -> None:
-    """Let every retry be due now."""
+    """Make every retry due now."""
     client.zunionstore("retry", {"retry": 0.0})
 
 
 def wait_for(client: redis.Redis, key: str, count: int) -> list[bytes]:
-    """Wait for so many payloads in a sorted set; return them."""
+    """Wait for this many payloads in a sorted set; return them."""
     wait_until(lambda: client.zcard(key) == count, 60, f"{count} members of {key}, seed {SEED}")
     return members(client, key)
 
@@ -63,8 +63,8 @@ def test_python_keeps_the_exact_text_of_ruby(
 ) -> None:
     """PAY-7, RETRY-2, SCHED-6, DEAD-1: fails in Python, is promoted, fails again, dies.
 
-    So one member is one member for Sidekiq's API too, which looks for the bytes that its own JSON
-    library writes: exponents (1.0e+22, 1e+22) as much as the rest.
+    Sidekiq's API also finds such a member, because it looks for the bytes that its own JSON
+    library writes, exponents (1.0e+22, 1e+22) included.
     """
     shapes = Shapes()
     for number in range(JOBS):
@@ -101,9 +101,9 @@ def test_ruby_keeps_the_values_of_python(
 
 
 def test_both_in_turn(sidekiq: RealSidekiq, client: redis.Redis, server: Server) -> None:
-    """PAY-7: pushed by Python, fails in Ruby, Python, Ruby, each promoted by the one it fails in.
+    """PAY-7: pushed by Python, fails in Ruby, Python, Ruby; each failing side promotes it.
 
-    RETRY-2, RETRY-5: they count on where the other stopped.
+    RETRY-2, RETRY-5: each side continues the count of the other.
     """
     shapes = Shapes(SEED + 2)
     unknown = {**shapes.fields(50), "edges": shapes.edges()[:-2]}
@@ -124,7 +124,7 @@ def test_both_in_turn(sidekiq: RealSidekiq, client: redis.Redis, server: Server)
 def test_active_job_and_current_attributes(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, server: Server
 ) -> None:
-    """PAY-7, EXEC-2: what Active Job and Sidekiq's own middleware wrote survives a failure.
+    """PAY-7, EXEC-2: fields of Active Job and of Sidekiq's own middleware survive a failure.
 
     The payloads are recorded ones of this generation; Python knows none of their classes.
     """
@@ -147,7 +147,7 @@ def test_active_job_and_current_attributes(
     after = texts(retried)
     for fields in (*before.values(), *after.values()):
         fields.pop("error_backtrace", None)
-        fields.pop("queue")  # they were found in another than the one they were recorded in
+        fields.pop("queue")  # the test uses another queue than the recording
     assert after == before
     records = driver.set_list("retry")
     assert {each.jid: (each.display_class, each.display_args) for each in records} == shown
@@ -189,10 +189,10 @@ def test_but_not_every_float(
     number: float,
     alike: tuple[int, ...],
 ) -> None:
-    """PAY-6's exceptions: no spelling is that of every generation.
+    """PAY-6's exceptions: no spelling is common to all generations.
 
-    Sidekiq's `reschedule` then leaves the member as it was and adds another one, due in 1970; so it
-    does with what another generation of Sidekiq wrote. If this test fails, the trap is gone.
+    Sidekiq's `reschedule` then keeps the member and adds another one, due in 1970. It does the same
+    with members of another generation of Sidekiq. If this test fails, the trap is gone.
     """
     with Client(server.url) as python:
         jid = str(python.push("NoSuchJob", [number], at=4e9))

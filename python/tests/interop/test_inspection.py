@@ -1,4 +1,4 @@
-"""The inspection API of Sidekiq and ours, asked about the same Redis: the same answers. [INSP-1]"""
+"""The inspection API of Sidekiq and ours, with the same Redis: the same answers. [INSP-1]"""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def stored(value: Any) -> Any:
 
 
 def load(client: redis.Redis, state: list[dict[str, Any]]) -> None:
-    """Make the database what a state says; what was about to expire stays."""
+    """Make the database that of a state; members about to expire stay."""
     pipe: Any = client.pipeline()
     pipe.flushdb()
     for each in state:
@@ -67,7 +67,7 @@ def load(client: redis.Redis, state: list[dict[str, Any]]) -> None:
                 pipe.hset(key, mapping={name: stored(text) for name, text in value.items()})
             case other:
                 raise AssertionError(other)
-    # No process is pruned meanwhile: a look of Sidekiq's would change what is looked at.
+    # No process is pruned meanwhile: a look of Sidekiq's would change the data.
     pipe.set("process_cleanup", "1")
     pipe.execute()
 
@@ -94,7 +94,7 @@ def stats_differ(inspector: Inspector, driver: Driver) -> Iterator[object]:
 
 
 def job_differs(ours: Entry, theirs: Record, generation: int) -> Iterator[object]:
-    """Yield what two views of one job do not agree on, Sidekiq's known gaps aside."""
+    """Yield the differences of two views of one job, except Sidekiq's known gaps."""
     if ours.payload != theirs.payload or ours.score != theirs.score:
         yield ours, theirs
         return
@@ -124,7 +124,7 @@ def job_differs(ours: Entry, theirs: Record, generation: int) -> Iterator[object
         yield "backtrace", ours.error_backtrace, theirs.error_backtrace
     for field in ("created_at", "enqueued_at", "failed_at", "retried_at"):
         mine, other = getattr(ours, field), getattr(theirs, field)
-        # They take the other unit for theirs, and show 1970 where there is no time. [GEN-3]
+        # These readers expect the other unit, and show 1970 if there is no time. [GEN-3]
         honest = mine is not None and other is not None and 1e9 < other < 1e11
         if honest and mine != pytest.approx(other, abs=0.002):
             yield field, mine, other
@@ -170,7 +170,7 @@ def processes_differ(
             yield one, other
         if (one.rss, one.rtt_us) != (other.info["rss"], other.info["rtt_us"]):
             yield one, other
-        # Where it was written they read it; elsewhere they show nothing or 0. [BEAT-4]
+        # Readers of the writing generation show it; others show nothing or 0. [BEAT-4]
         if other.concurrency and one.concurrency != other.concurrency:
             yield one, other
         if one.started_at != other.info["started_at"] or one.beat != float(other.info["beat"]):
@@ -183,7 +183,7 @@ def processes_differ(
 
 
 def works_differ(inspector: Inspector, driver: Driver, *, old: bool) -> Iterator[object]:
-    """Yield what is different in running jobs, as far as that Sidekiq looks at the key."""
+    """Yield the differences in running jobs, as far as that Sidekiq looks at the key."""
     ours = {
         (each.identity, each.thread): (each.queue, each.run_at, dict(each.job.fields))
         for each in inspector.works()
@@ -230,7 +230,7 @@ def metrics_differ(
             }
             average = job.total.average_ms
             hist = {bucket(start): list(each)[::-1] for start, each in job.histograms.items()}
-            if job.series or hist:  # we name a class that was asked for, seen or not
+            if job.series or hist:  # our answer names a requested class, seen or not
                 jobs[name] = (pairs, series, average, hist)
         return {"marks": [[mark.at, mark.label] for mark in found.marks], "jobs": jobs}
 
@@ -261,10 +261,10 @@ def metrics_differ(
 def test_the_same_answers_for_every_captured_state(
     sidekiq: RealSidekiq, driver: Driver, inspector: Inspector, server: Server, client: redis.Redis
 ) -> None:
-    """INSP-1, INSP-2, INSP-3, INSP-11, INSP-12: what all three generations left, to each of them.
+    """INSP-1, INSP-2, INSP-3, INSP-11, INSP-12: data of all generations, read by each of them.
 
     MET-1, MET-2, MET-4, MET-5: where Sidekiq has metrics. Named exceptions: readers of another
-    generation that misread times, wrappers and where the concurrency is.
+    generation that misread times, wrappers and the place of the concurrency.
     """
     differences = []
     seen = 0

@@ -1,4 +1,4 @@
-"""What our inspector writes, beside what each Sidekiq's API writes for the same wish."""
+"""Writes of our inspector, compared with those of each Sidekiq's API for the same action."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def everything(client: redis.Redis) -> dict[str, Any]:
         ]
     for name in ("schedule", "retry", "dead"):
         scored = cast("Any", client.zrange(name, 0, -1, withscores=True))
-        # When somebody died is now, but for those who died long ago.
+        # The time of a death is now, but for jobs that died long ago.
         found[name] = [
             [shown(text), "now" if abs(score - time.time()) < 60 else score]
             for text, score in scored
@@ -89,7 +89,7 @@ def test_the_same_is_left_as_by_sidekiq(
         else:
             assert getattr(inspector, action)(found)
 
-    # A process of that generation tells us how to write times. [GEN-5]
+    # A process of that generation decides the form of times. [GEN-5]
     client.sadd("processes", "a:1:0123456789ab")
     info = {**INFO, "identity": "a:1:0123456789ab", "version": sidekiq.version}
     client.hset("a:1:0123456789ab", "info", json.dumps(info))
@@ -123,7 +123,7 @@ def test_all_of_a_set(
         found = everything(client)
         if sidekiq.generation < 8:
             found.get("queue:default", []).sort(key=str)  # highest score first
-        found["dead"].sort(key=str)  # each has a score of its own there
+        found["dead"].sort(key=str)  # each has its own score with Sidekiq
         left.append(found)
     assert left[0] == left[1]
 
@@ -131,7 +131,7 @@ def test_all_of_a_set(
 def test_a_worker_of_sidekiq_takes_what_was_retried(
     sidekiq: RealSidekiq, driver: Driver, inspector: Inspector, client: redis.Redis
 ) -> None:
-    """INSP-5: it runs as after Sidekiq's own retry."""
+    """INSP-5: the job runs as after Sidekiq's own retry."""
     client.zadd("retry", {member("a" * 24, sidekiq.generation): 4e9})
     found = inspector.find("retry", "a" * 24)
     assert found is not None
@@ -144,7 +144,7 @@ def test_a_worker_of_sidekiq_takes_what_was_retried(
 def test_a_process_is_told_to_be_quiet_and_to_stop(
     sidekiq: RealSidekiq, inspector: Inspector
 ) -> None:
-    """INSP-13: through Redis, seen at the next heartbeat."""
+    """INSP-13: through Redis; the process acts at its next heartbeat."""
     with sidekiq.worker() as worker:
         inspector.quiet(worker.identity)
         wait_until(lambda: inspector.processes()[0].quiet, 60, "quiet")
@@ -156,9 +156,9 @@ def test_a_process_is_told_to_be_quiet_and_to_stop(
 def test_a_deployment_is_marked_alike(
     sidekiq: RealSidekiq, driver: Driver, inspector: Inspector, client: redis.Redis
 ) -> None:
-    """MET-5: keys, stamp and times to live; and each reads the other's."""
+    """MET-5: keys, stamp and times to live; each side reads the mark of the other."""
     if sidekiq.generation < 7:
-        pytest.skip("from 7.0 on")
+        pytest.skip("deploy marks exist from 7.0 on")
     driver.eval('require "sidekiq/deploy"; Sidekiq::Deploy.mark!("v1")')
     assert inspector.mark_deploy("v2") in (True, False)  # the minute may have its label already
     assert not inspector.mark_deploy("v1")

@@ -1,4 +1,4 @@
-"""One iterable job in two languages: what one interrupts the other goes on with."""
+"""One iterable job in two languages: each side continues the interrupted job of the other."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run_in_python(
 ) -> str:
     """Take the only job of the queue, run it as `IterJob` of jobs.rb does, and return its jid.
 
-    An interrupted one goes back, as a worker would put it.
+    An interrupted job goes back, as a worker would put it.
     """
     text: Any = client.rpop("queue:default")
     job = decode(text, "default")
@@ -73,7 +73,7 @@ def after(count: int) -> Callable[[], bool]:
 def test_sidekiq_goes_on_after_python(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, shell: SyncRedis
 ) -> None:
-    """ITER-1, ITER-5, ITER-8: no item is left out or comes twice; our fields do no harm."""
+    """ITER-1, ITER-5, ITER-8: no item is left out or runs twice; our fields do no harm."""
     driver.perform_async("IterJob", ITEMS, 0.0)
     jid = run_in_python(client, shell, after(7))
     assert items(client, jid) == list(range(7))
@@ -87,7 +87,7 @@ def test_sidekiq_goes_on_after_python(
 def test_python_goes_on_after_sidekiq(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, shell: SyncRedis
 ) -> None:
-    """ITER-1, ITER-5: with what Sidekiq wrote at its interruption."""
+    """ITER-1, ITER-5: with the state that Sidekiq wrote at its interruption."""
     jid = str(driver.perform_async("IterJob", ITEMS, 0.05))
     with sidekiq.worker(poll=None) as worker:
         wait_until(lambda: len(items(client, jid)) >= 3, 40, "the first items")
@@ -126,7 +126,7 @@ def test_back_and_forth(
 def test_workers_take_turns(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, server: Server, shell: SyncRedis
 ) -> None:
-    """ITER-4, ITER-5: whole workers, each stopped in the midst of it."""
+    """ITER-4, ITER-5: whole workers, each stopped during the job."""
     count = 120
     jid = str(driver.perform_async("IterJob", count, 0.02))
 
@@ -155,7 +155,7 @@ def test_workers_take_turns(
 def test_python_cancels_before_the_start(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, shell: SyncRedis
 ) -> None:
-    """ITER-9: 8.1.7 ends the job, which it cannot after its own cancellation; 7.3.2 runs it."""
+    """ITER-9: 8.1.7 ends the job, but not after its own cancellation; 7.3.2 runs it."""
     jid = str(driver.perform_async("IterJob", 3, 0))
     shell.run(cancel(KEYS, jid, now=1_786_960_000))
     with sidekiq.worker(poll=None):
@@ -182,7 +182,7 @@ def test_sidekiq_cancels(
 
 
 def test_a_cursor_of_any_shape(driver: Driver, client: redis.Redis, shell: SyncRedis) -> None:
-    """ITER-1: Ruby reads what we write, as it would read its own."""
+    """ITER-1: Ruby reads our state as it reads its own."""
     cursor = {"page": 11, "clé": ["é", None, 1.5], "id": 2**64 + 11}
     jid = "9f2c1b7a4d3e5f60718293a4"
     shell.run(save(KEYS, jid, State(1, encode(cursor))))
@@ -191,7 +191,7 @@ def test_a_cursor_of_any_shape(driver: Driver, client: redis.Redis, shell: SyncR
 
 
 def test_the_helpers_mean_what_sidekiqs_mean(driver: Driver, tmp_path: Path) -> None:
-    """ITER-5: index for sequences and rows of CSV, going on with the item itself."""
+    """ITER-5: the index for sequences and rows of CSV; both continue with that item itself."""
     text = 'name,note\nAda,"two\nlines"\nGrace,x\nMary,y\n'
     path = tmp_path / "people.csv"
     path.write_text(text)

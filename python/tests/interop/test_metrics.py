@@ -1,4 +1,4 @@
-"""Sidekiq's page of metrics over what Python counted, and Python over what Sidekiq counted."""
+"""Sidekiq's page of metrics with Python's counts, and Python's with Sidekiq's counts."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ FLUSH = """
 def test_names_of_all_times_of_day(
     driver: Driver, client: redis.Redis, generation: Generation
 ) -> None:
-    """MET-1, MET-2, MET-4: which parts of a time have two digits, and which have not."""
+    """MET-1, MET-2, MET-4: the parts of a time that have two digits."""
     times = [
         datetime(2026, 1, day, hour, minute, tzinfo=UTC).timestamp()
         for day in (2, 12)
@@ -95,7 +95,7 @@ def test_names_of_all_times_of_day(
 def test_sidekiq_reads_what_python_wrote(
     driver: Driver, shell: SyncRedis, generation: Generation
 ) -> None:
-    """MET-1, MET-2, MET-4: totals, average, and the histogram, over several flushes and tallies."""
+    """MET-1, MET-2, MET-4: totals, average, and the histogram, over several flushes."""
     metrics = Metrics()
     for ms in (7, 25, 26, 120, 400_000):
         metrics.for_thread().record("Reports::Monthly", ms, failed=False)
@@ -125,7 +125,7 @@ def test_python_reads_what_sidekiq_wrote(
     shell: SyncRedis,
     generation: Generation,
 ) -> None:
-    """MET-1, MET-2: and Python's counts of the same executions look the same to Sidekiq."""
+    """MET-1, MET-2: Python's counts of the same executions look the same to Sidekiq."""
     driver.perform_async("SleepJob", 0.12)
     driver.perform_async("EchoJob")
     driver.perform_async("FailJob")
@@ -147,7 +147,7 @@ def test_python_reads_what_sidekiq_wrote(
         tens: Any = [client.hgetall(tens_key(KEYS, at)) for at in minutes()]
         assert slept in [read_rollup(fields).get("SleepJob") for fields in tens]
 
-    # The same executions, counted by Python as another class: nobody can tell them apart.
+    # The same executions, counted by Python as another class, look the same.
     metrics = Metrics()
     metrics.for_thread().record("TwinJob", slept.ms, failed=False)
     at = next(
@@ -169,8 +169,8 @@ def test_python_reads_what_sidekiq_wrote(
 def test_sidekiq_reads_what_a_worker_counted(
     driver: Driver, server: Server, client: redis.Redis, generation: Generation
 ) -> None:
-    """MET-1, MET-4: a worker beside Sidekiq 7 writes where 7 reads, without being told."""
-    if generation == 7:  # as its process would say
+    """MET-1, MET-4: a worker in a fleet of Sidekiq 7 writes where 7 reads, without a setting."""
+    if generation == 7:  # as in the hash of its process
         client.sadd("processes", "ruby:1:0123456789ab")
         client.hset("ruby:1:0123456789ab", "info", '{"version":"7.3.2"}')
     with worker_threads(server.url):
@@ -194,7 +194,7 @@ MARKS = """
 def test_marks(
     driver: Driver, client: redis.Redis, shell: SyncRedis, generation: Generation
 ) -> None:
-    """MET-5: each side shows and respects the other's."""
+    """MET-5: each side shows and respects the mark of the other."""
     now = time.time()
     assert shell.run(mark_deploy(KEYS, "v1 é", now=now - 120)) is True
     if time.gmtime(now).tm_mday == time.gmtime(now - 120).tm_mday:  # Sidekiq shows today's
@@ -209,7 +209,7 @@ def test_marks(
 
 
 def test_a_mark_that_was_cut_off(driver: Driver, client: redis.Redis, shell: SyncRedis) -> None:
-    """MET-5: the lock alone is no mark; whoever comes next makes it where it was meant."""
+    """MET-5: the lock alone is not a mark; the next process makes the mark of the lock's time."""
     client.set("deploylock-v1", "2026-01-02T03:04:00Z", ex=60)
     assert shell.run(mark_deploy(KEYS, "v1", now=time.time())) is True
     assert client.hgetall("20260102-marks") == {b"2026-01-02T03:04:00Z": b"v1"}

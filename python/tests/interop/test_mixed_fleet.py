@@ -26,7 +26,7 @@ FAILING = 30
 def test_each_job_runs_once(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, server: Server, fetch: FetchMode
 ) -> None:
-    """FETCH-1, REL-1, REL-2, STAT-1, STAT-2: and Sidekiq's Stats agree with what was run."""
+    """FETCH-1, REL-1, REL-2, STAT-1, STAT-2: and Sidekiq's Stats agree with the executions."""
     queues = ["critical", "default"]
     with (
         sidekiq.worker(queues=queues, concurrency=4) as ruby,
@@ -39,7 +39,7 @@ def test_each_job_runs_once(
         failed = python.push_bulk("FailJob", [[]] * FAILING)
         wait_until(lambda: client.llen("app:results") >= JOBS, 60, "all runs")
         wait_until(lambda: client.zcard("retry") == FAILING, 60, "all failures")
-        ruby.stop()  # when it writes its last statistics
+        ruby.stop()  # which writes its last statistics
     reports = results(client)
     assert Counter(report["jid"] for report in reports) == Counter(jids)
     assert {report.get("by") for report in reports} == {"python", None}  # both took part
@@ -55,13 +55,13 @@ def test_each_job_runs_once(
 def test_pollers_race_for_due_jobs(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, server: Server
 ) -> None:
-    """SCHED-5: all are due at the same moment, when both pollers look fifty times a second."""
+    """SCHED-5: all jobs are due at one moment, while both pollers look fifty times a second."""
     with (
         sidekiq.worker(queues=["nobody"], poll=0.02),
         worker_threads(server.url, queues=["nobody"], poll=0.02),
         Client(server.url) as python,
     ):
-        due = time.time() + 5.5  # both have had their first look by then
+        due = time.time() + 5.5  # both pollers have looked once by then
         half: list[list[Any]] = [[number] for number in range(JOBS // 2)]
         jids = python.push_bulk("EchoJob", half, at=due)
         jids += driver.push_bulk({"class": "EchoJob", "args": half, "at": due})

@@ -1,4 +1,4 @@
-"""What Sidekiq does with the hooks of a failing job, and with the fields of others."""
+"""Sidekiq's hooks of a failing job, and its treatment of unknown fields."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.interop.sidekiq import RealSidekiq
 
 pytestmark = pytest.mark.interop
 
-# PAY-13: what other products and middleware put on a payload.
+# PAY-13: fields of other products and middleware.
 RESERVED: dict[str, Any] = {
     "bid": "b1Zqlsf6rQ0kYQ",
     "encrypt": True,
@@ -42,13 +42,13 @@ def members(client: redis.Redis, key: str) -> dict[str, tuple[dict[str, Any], fl
 
 
 def hooks(client: redis.Redis, jid: str) -> list[tuple[str, int]]:
-    """Return which hooks ran for a job, in order, with the size of the dead set at that time."""
+    """Return the hooks that ran for a job, in order, with the size of the dead set at that time."""
     lines = [line.decode().split() for line in cast("Any", client.lrange("app:hooks", 0, -1))]
     return [(name, int(size)) for name, of, size in lines if of == jid]
 
 
 def test_hooks_of_a_failing_job(sidekiq: RealSidekiq, driver: Driver, client: redis.Redis) -> None:
-    """RETRY-11, RETRY-12, RETRY-13: a delay of one's own, discard, kill, and exhaustion."""
+    """RETRY-11, RETRY-12, RETRY-13: a chosen delay, discard, kill, and exhaustion."""
     delays = ("hundred", "zero", "negative", "nil", "raises")
     jids = {name: str(driver.perform_async("RetryInJob", name)) for name in delays}
     before = time.time()
@@ -56,16 +56,16 @@ def test_hooks_of_a_failing_job(sidekiq: RealSidekiq, driver: Driver, client: re
         wait_until(lambda: client.zcard("retry") == len(delays), 60, "the retries")
         discarded = str(driver.perform_async("RetryInJob", "discard"))
         wait_until(lambda: client.llen("queue:default") == 0, 60, "the discard")
-        if sidekiq.generation == 8:  # the others are told of nothing
+        if sidekiq.generation == 8:  # the others call no handler
             wait_until(lambda: hooks(client, discarded)[1:], 60, "the handlers of the discard")
         killed = str(driver.perform_async("RetryInJob", "kill"))
-        if sidekiq.generation == 6:  # knows neither word, and fails itself: stored all the same
+        if sidekiq.generation == 6:  # has neither word, and its failure code raises: stored
             both = {discarded, killed}
             wait_until(lambda: both <= set(members(client, "retry")), 60, "both retries")
         else:
             wait_until(lambda: ("second-death", 1) in hooks(client, killed), 60, "the burial")
         broken = str(driver.perform_async("BrokenHookJob"))
-        wait_until(lambda: [n for n, _ in hooks(client, broken)][2:], 60, "the second burial")
+        wait_until(lambda: [n for n, _ in hooks(client, broken)][2:], 60, "the second kill")
         last = client.zcard("dead")
     retries = members(client, "retry")
     for name in delays:
@@ -88,7 +88,7 @@ def test_hooks_of_a_failing_job(sidekiq: RealSidekiq, driver: Driver, client: re
     assert set(dead) == {broken, killed}
     assert hooks(client, killed) == [("exhausted", 0), ("death", 1), ("second-death", 1)]
     assert discarded not in retries
-    # 7.3.2 does not tell the death handlers of a discard; from 8.0.7 on they are called.
+    # 7.3.2 does not call death handlers after a discard; from 8.0.7 on they are called.
     told = [("death", 0), ("second-death", 0)] if sidekiq.generation == 8 else []
     assert hooks(client, discarded) == told
 
@@ -116,7 +116,7 @@ def test_fields_of_others_survive(
 def test_a_new_payload_that_has_failed_already(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis
 ) -> None:
-    """PAY-14: Sidekiq's client writes such a job, and its worker buries it at its first failure."""
+    """PAY-14: Sidekiq's client writes such a job, and its worker kills it at its first failure."""
     item = {"class": "FailJob", "args": [], "retry_count": 24, "failed_at": 1.5}
     jid = str(driver.push(item))
     with sidekiq.worker(poll=None):

@@ -1,4 +1,4 @@
-"""In which order real Sidekiq looks at its queues, as the server is told."""
+"""The order in which real Sidekiq looks at its queues, as the server sees it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def orders(
 
 
 def test_strict_order(sidekiq: RealSidekiq, driver: Driver, client: redis.Redis) -> None:
-    """[FETCH-2] Every fetch tries the queues in the order in which they were listed."""
+    """[FETCH-2] Every fetch tries the queues in the order of the list."""
     assert set(orders(sidekiq, driver, client, [*NAMES])) == {NAMES}
 
 
 def test_weighted_order(sidekiq: RealSidekiq, driver: Driver, client: redis.Redis) -> None:
-    """[FETCH-3] Each fetch draws anew; every queue is in it once, the heavy one mostly first."""
+    """[FETCH-3] Each fetch draws again; every queue is in it once, the heavy one mostly first."""
     drawn = orders(sidekiq, driver, client, ["first,8", "second,1", "third,1"])
     assert len(drawn) >= JOBS
     assert {tuple(sorted(order)) for order in drawn} == {NAMES}

@@ -1,4 +1,4 @@
-"""What Sidekiq's own API reads and writes: the requirements of an inspector are measured by it."""
+"""Reads and writes of Sidekiq's own API, which the requirements of an inspector follow."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_sizes_and_latency(sidekiq: RealSidekiq, driver: Driver, client: redis.R
     if sidekiq.generation == 8:
         assert latencies["new"] == pytest.approx(100, abs=10)
         assert latencies["bare"] == pytest.approx(50.5, abs=10)
-    else:  # they take milliseconds for seconds, and look at enqueued_at alone
+    else:  # they read milliseconds as seconds, and only enqueued_at
         assert latencies["new"] < -1e12
         assert latencies["bare"] == 0
 
@@ -71,21 +71,21 @@ def test_sizes_and_latency(sidekiq: RealSidekiq, driver: Driver, client: redis.R
 def test_odd_data_is_shown_as_far_as_it_goes(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis
 ) -> None:
-    """INSP-3: Sidekiq shows broken text whole, and of odd fields not all."""
+    """INSP-3: Sidekiq shows broken text whole, and odd fields in part."""
     client.sadd("queues", "default")
     client.rpush("queue:default", "not json", "{}", entry("a" * 24, created_at="2026-11-20"))
     broken, empty, texts = driver.queue_list()
     assert (broken.payload, broken.item, broken.args) == (b"not json", {}, ["not json"])
     assert (empty.jid, empty.klass, empty.raised) == (None, None, {})
     assert texts.jid == "a" * 24
-    assert set(texts.raised) >= {"created_at"}  # where the requirement asks for more
+    assert set(texts.raised) >= {"created_at"}  # the requirement asks for more
     client.lpush("queue:default", "[1]")
     with pytest.raises(RubyError):
         driver.queue_list()
 
 
 def test_one_entry_is_removed_by_its_bytes(driver: Driver, client: redis.Redis) -> None:
-    """INSP-4: ZREM and LREM 1 of the very text, which here is not Ruby's spelling."""
+    """INSP-4: ZREM and LREM 1 of the exact text, which here is not Ruby's spelling."""
     odd = '{ "class":"EchoJob", "args":[], "jid":"' + "a" * 24 + '", "queue":"default" }'
     twin = entry("b" * 24)
     client.zadd("retry", {odd: 5, twin: 5})
@@ -149,7 +149,7 @@ def test_reschedule(driver: Driver, client: redis.Redis) -> None:
     }
     assert scores[entry("a" * 24)] == pytest.approx(4e9 + 600)
     assert scores[odd] == 4e9 + 1  # not moved
-    assert sorted(scores.values())[0] == pytest.approx(600)  # and due since 1970
+    assert sorted(scores.values())[0] == pytest.approx(600)  # the new member is due since 1970
 
 
 def test_clearing(driver: Driver, client: redis.Redis) -> None:
@@ -180,7 +180,7 @@ def test_finding_by_jid(driver: Driver, client: redis.Redis) -> None:
         assert driver.eval(find, "a" * 24) == "a" * 24
         assert driver.eval(find, "a" * 23) is None
     client.zadd("retry", {entry("x[1]y"): 3})
-    assert driver.eval(find, "x[1]y") is None  # it is there, but read as a pattern
+    assert driver.eval(find, "x[1]y") is None  # the jid exists, but is read as a pattern
     first = seen[names(seen).index("ZSCAN")]
     assert [first[3].upper(), first[4]] == ["MATCH", f"*{'a' * 24}*"]
     assert set(names(seen)) <= {"ZCARD", "ZSCAN"}
@@ -190,9 +190,9 @@ INFO = {"hostname": "h", "pid": 1, "started_at": 1795192067.25, "queues": ["defa
 
 
 def test_processes(driver: Driver, client: redis.Redis) -> None:
-    """INSP-11: members with a hash, whatever the identity looks like; what is missing is made up.
+    """INSP-11: members with a hash, with any identity; missing fields have defaults.
 
-    INSP-14: looking at them writes the lock and prunes who has no hash (BEAT-8), nothing else.
+    INSP-14: a look writes the lock and prunes names without a hash (BEAT-8), nothing else.
     """
     client.sadd("processes", "no colons", "a:b:c:d:e", "gone:1:0123456789ab")
     for identity in ("no colons", "a:b:c:d:e"):
@@ -209,7 +209,7 @@ def test_processes(driver: Driver, client: redis.Redis) -> None:
 
 @pytest.mark.parametrize("form", ["text", "object"])
 def test_work_records(sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, form: str) -> None:
-    """INSP-12: the payload as text; the object of 6.0 is shown too."""
+    """INSP-12: the payload as text; the object of 6.0 is also shown."""
     client.sadd("processes", "a:1:0123456789ab")
     identity = {**INFO, "identity": "a:1:0123456789ab"}
     client.hset("a:1:0123456789ab", mapping={"info": json.dumps(identity), "busy": 1})
@@ -260,7 +260,7 @@ PACKED = base64.encodebytes(zlib.compress(json.dumps(LINES).encode())).decode()
 def test_backtraces(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, stored: Any, readers: tuple[int, ...]
 ) -> None:
-    """PAY-15: who reads what; the requirement asks for all of it from everybody."""
+    """PAY-15: the forms that each Sidekiq reads; the requirement asks readers for all forms."""
     client.zadd("retry", {entry("a" * 24, error_backtrace=stored): 5})
     (record,) = driver.set_list("retry")
     if sidekiq.generation in readers:
@@ -272,7 +272,7 @@ def test_backtraces(
 def test_both_wrappers_of_active_job(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis
 ) -> None:
-    """PAY-16: which of the names each generation looks behind."""
+    """PAY-16: the wrapper names that each generation unwraps."""
     inner = {"job_class": "WelcomeJob", "arguments": [42], "job_id": "x", "queue_name": "default"}
     old, new = "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper", "Sidekiq::ActiveJob::Wrapper"
     client.sadd("queues", "default")

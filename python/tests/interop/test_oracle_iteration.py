@@ -1,4 +1,4 @@
-"""What Sidekiq 7.3 and 8.1 keep in Redis of an iteration, and what they count in their metrics."""
+"""Keys that Sidekiq 7.3 and 8.1 keep of an iteration, and counts in their metrics."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def items(client: redis.Redis, jid: str) -> list[int]:
 
 
 def keys(client: redis.Redis, pattern: str) -> dict[str, int]:
-    """Return the keys that the whole pattern describes, with their times to live."""
+    """Return the keys that match the whole pattern, with their times to live."""
     found = [key.decode() for key in cast("Any", client.keys("*"))]
     return {key: client.ttl(key) for key in found if re.fullmatch(pattern, key)}
 
@@ -76,10 +76,10 @@ def check_metrics(client: redis.Redis, generation: int) -> None:
 def test_iteration_and_metrics(sidekiq: RealSidekiq, driver: Driver, client: redis.Redis) -> None:
     """ITER-1, ITER-2, ITER-3, ITER-4, ITER-5, ITER-6, ITER-7, MET-1, MET-2, MET-3.
 
-    In the course of one long job and a few short ones: beats and flushes take their time.
+    One long job and a few short ones show them, because beats and flushes take their time.
     """
     if sidekiq.generation == 6:
-        pytest.skip("6.4 has neither")
+        pytest.skip("6.4 has neither iterations nor metrics")
     long = str(driver.perform_async("IterJob", ITEMS, PAUSE))
     key = f"it-{long}"
     cancelled = ""
@@ -88,7 +88,7 @@ def test_iteration_and_metrics(sidekiq: RealSidekiq, driver: Driver, client: red
         began = time.time()
         if sidekiq.generation == 8:
             cancelled = str(driver.perform_async("IterJob", ITEMS * 10, PAUSE))
-            wait_until(lambda: items(client, cancelled), 60, "the other's first item")
+            wait_until(lambda: items(client, cancelled), 60, "the first item of the other job")
             with commands(client) as seen:
                 answer = driver.eval("Sidekiq::Client.new.cancel!(with)", cancelled)
             assert ["HSETNX", f"it-{cancelled}", "cancelled", str(answer)] in seen
@@ -106,7 +106,7 @@ def test_iteration_and_metrics(sidekiq: RealSidekiq, driver: Driver, client: red
         # The state may name the item that is about to run, and one more may have run since.
         assert items(client, long)[-1] - json.loads(flushed["c"]) in (-1, 0, 1)
         assert 2_591_990 < client.ttl(key) <= 2_592_000
-        if cancelled:  # it counts as done, and its callback for completion runs
+        if cancelled:  # the job counts as done, and its on_complete runs
             wait_until(lambda: not client.exists(f"it-{cancelled}"), 8, "the cancelled one's end")
             assert len(items(client, cancelled)) < 70
             assert [result["jid"] for result in results(client)][-1:] == [cancelled]

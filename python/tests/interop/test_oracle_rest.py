@@ -1,4 +1,4 @@
-"""What Sidekiq does where no recorded payload can show it: queues, signals, refusals, spreading."""
+"""Sidekiq where recorded payloads cannot show it: queues, signals, refusals, spreading."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ pytestmark = pytest.mark.interop
 
 
 def test_a_key_that_is_no_list(sidekiq: RealSidekiq, driver: Driver, client: redis.Redis) -> None:
-    """FETCH-7: it stops the queues behind it. ENV-3: two seconds of blocking.
+    """FETCH-7: a bad key stops the queues behind it. ENV-3: two seconds of blocking.
 
-    EXEC-6, STAT-1: a job that middleware skipped counts as processed. SIG-2: quiet fetches no more.
+    EXEC-6, STAT-1: a job that middleware skipped counts as processed. SIG-2: quiet ends fetching.
     """
     client.set("queue:bad", "no list")
     jid = driver.perform_async("EchoJob")
@@ -33,7 +33,7 @@ def test_a_key_that_is_no_list(sidekiq: RealSidekiq, driver: Driver, client: red
         wait_until(lambda: driver.queue_size() == 0, 60, "the end of the queue")
         with commands(client) as seen:
             fetches = asked(client)
-            # Counted when it ends: only the second to end is sure to have begun in here.
+            # A fetch counts when it ends: only the second to end is sure to have begun in here.
             wait_until(lambda: asked(client) > fetches + 1, 60, "two more fetches")
         assert ["BRPOP", "queue:bad", "queue:default", "2"] in seen
         worker.signal(signal.SIGTSTP)
@@ -49,13 +49,13 @@ def test_a_key_that_is_no_list(sidekiq: RealSidekiq, driver: Driver, client: red
 
 
 def blocked(client: redis.Redis) -> bool:
-    """Whether anybody waits in BRPOP."""
+    """True if a client waits in BRPOP."""
     info: Any = client.info("clients")
     return bool(info["blocked_clients"])
 
 
 def asked(client: redis.Redis) -> int:
-    """Return how many BRPOP there have been."""
+    """Return the number of BRPOP so far."""
     info: Any = client.info("commandstats")
     calls: int = info["cmdstat_brpop"]["calls"]
     return calls
@@ -74,7 +74,7 @@ def test_arguments_that_json_lacks(sidekiq: RealSidekiq, driver: Driver) -> None
 
 
 def test_times_that_cannot_be_meant(driver: Driver, client: redis.Redis) -> None:
-    """SCHED-4: Sidekiq takes milliseconds and negative times; what is no number it refuses."""
+    """SCHED-4: Sidekiq accepts milliseconds and negative times; it refuses other values."""
     for at in (-5.0, 1_795_192_067_000):
         driver.push({"class": "EchoJob", "args": [], "at": at})
     found: Any = client.zrange("schedule", 0, -1, withscores=True)
@@ -85,9 +85,9 @@ def test_times_that_cannot_be_meant(driver: Driver, client: redis.Redis) -> None
 
 
 def test_spreading(sidekiq: RealSidekiq, driver: Driver) -> None:
-    """BULK-4: in 8 only; an interval below 5 s is one of 5 s."""
+    """BULK-4: only in 8; an interval below 5 s counts as 5 s."""
     if sidekiq.generation < 8:
-        pytest.skip("from 8.0.8 on")
+        pytest.skip("spreading exists from 8.0.8 on")
     now = time.time()
     driver.push_bulk({"class": "EchoJob", "args": [[n] for n in range(200)], "spread_interval": 1})
     delays = [record.score - now for record in driver.set_list("schedule") if record.score]

@@ -23,7 +23,7 @@ CLIENTS = ("go-workers2", "node-sidekiq", "php", "python-sidekiq-client", "shell
 
 
 def settings(name: str) -> config.Config:
-    """Return those of a peer; the test is skipped where it is not set up."""
+    """Return the settings of a peer; the test is skipped where the peer is not set up."""
     cache = Path(os.environ.get("JOBWIRE_CACHE") or "/var/cache/jobwire")
     if not (cache / "peers" / name / ".made-from").exists():
         pytest.skip(f"{name} is not set up: run `make peers`")
@@ -48,7 +48,7 @@ def checked(found: config.Config, *claims: str) -> run.Outcome:
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_a_client_does_what_it_declares(name: str) -> None:
-    """What fails is declared with its reason, and what is declared fails. [PUSH-1] [PAY-5]"""
+    """Failing cases are declared with their reason, and declared cases fail. [PUSH-1] [PAY-5]"""
     peer = settings(name)
     found = checked(peer, "client/core", "client/scheduled")
     assert found.errors == []
@@ -58,12 +58,12 @@ def test_a_client_does_what_it_declares(name: str) -> None:
         if v.status in verdicts.FAILURES
     }
     assert failed == {}
-    if peer.worker is None:  # else some are about its worker, which does not run here
+    if peer.worker is None:  # otherwise some are about its worker
         assert found.stale == []
 
 
 def test_the_negative_control_fails() -> None:
-    """A suite that lets simplekiq pass is wrong: it inserts at the wrong end, for one. [PUSH-1]"""
+    """A correct suite rejects simplekiq, which inserts at the wrong end. [PUSH-1]"""
     found = checked(settings("simplekiq"), "client/core")
     assert found.errors == []
     failed = {v.requirement for v in found.verdicts if v.status == "fail"}
@@ -72,7 +72,7 @@ def test_the_negative_control_fails() -> None:
 
 
 def test_go_pushes_for_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it pushes arrives; what fails in it goes to a set that nobody knows. [KEY-3]"""
+    """A pushed job arrives; a failing one goes to a set that no other reader knows. [KEY-3]"""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     go, reference = settings("go-workers2"), config.load(DRIVERS / "python")
     found = pairs.run([reference, go], sandboxes=2, patience=20, program=valkey_program())

@@ -1,4 +1,4 @@
-"""A Python worker as Sidekiq's API and web page see it, and as they command it."""
+"""A Python worker in Sidekiq's API and web page, and under their commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.interop.sidekiq import RealSidekiq, open_gate, results, started
 
 pytestmark = pytest.mark.interop
 
-BEAT = 12.0  # seconds until the next heartbeat has come, at the latest [BEAT-2]
+BEAT = 12.0  # seconds until the next heartbeat at the latest [BEAT-2]
 
 
 def test_listed_quieted_and_stopped(
@@ -58,7 +58,7 @@ def test_listed_quieted_and_stopped(
 
         wait_until(lambda: driver.processes()[0].quiet, BEAT, "the quiet flag")
         wait_until(lambda: "stopping" in worker.log(), 60, "the stop")
-        assert driver.processes()[0].busy == 1  # it waits for the job
+        assert driver.processes()[0].busy == 1  # the process waits for the job
         open_gate(client, "g")
         assert worker.wait(within=10) == 0
     assert driver.processes() == []
@@ -72,7 +72,7 @@ def test_listed_quieted_and_stopped(
 def test_the_dead_are_pruned_and_term_leaves_nothing(
     driver: Driver, client: redis.Redis, server: Server
 ) -> None:
-    """BEAT-7, BEAT-8, SIG-1: who has no hash leaves the list when a worker boots."""
+    """BEAT-7, BEAT-8, SIG-1: a process without a hash leaves the list when a worker boots."""
     client.sadd("processes", "gone:1:0123456789ab")
     with worker_process(server.url) as worker:
         wait_until(lambda: client.smembers("processes") == {worker.identity.encode()}, 60)

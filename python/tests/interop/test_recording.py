@@ -1,6 +1,6 @@
-"""Recording the fixtures again changes nothing but times, ids, names of hosts and the like.
+"""A new recording of the fixtures changes only times, ids, names of hosts and similar values.
 
-What may be different is in `recorded.py`. Every run of these tests records a part; all of it
+The list of these values is in `recorded.py`. Every run of these tests records a part. All of it
 takes minutes and is marked slow: `make interop ARGS='-m "interop and slow"'`.
 """
 
@@ -25,8 +25,8 @@ from tests.interop.sidekiq import GENERATIONS
 REPOSITORY = Path(__file__).resolve().parents[3]
 FIXTURES = REPOSITORY / "fixtures"
 
-# Quick ones, and one for each thing that becomes of a job. (Which of two retries is due first is a
-# matter of dice, so the API is shown on dead ones.)
+# Quick jobs, and one for each outcome. (The first due one of two retries is random, so the API
+# is shown on dead jobs.)
 SCENARIOS = (
     "push-plain", "push-client-api", "push-bulk-at-array", "perform-in-at", "push-invalid",
     "args-literals", "activejob-perform-later", "error-message-utf16",
@@ -62,7 +62,7 @@ def files_recorded_in(root: Path) -> set[str]:
 def assert_same(
     root: Path, version: str, scenarios: Sequence[str], listened: Sequence[str]
 ) -> None:
-    """Assert that these were recorded again and say what they said, and that others stayed."""
+    """Assert that these were recorded again with the same content, and that others stayed."""
     before, after = states(REPOSITORY, version), states(root, version)
     assert list(after) == list(before)
     for name, entry in after.items():
@@ -81,7 +81,7 @@ def assert_same(
 
 @pytest.mark.interop
 def test_recording_again_changes_nothing_else(sidekiq_version: str, tmp_path: Path) -> None:
-    """[PAY-11] [PUSH-1] [SCHED-1] [RETRY-2] [DEAD-3] What the fixtures show, it shows again."""
+    """[PAY-11] [PUSH-1] [SCHED-1] [RETRY-2] [DEAD-3] New recordings equal the fixtures."""
     names = [*SCENARIOS, *(f"monitor-{name}" for name in TRANSCRIPTS), "invalid"]
     record(tmp_path, "--version", sidekiq_version, *names, timeout=120)
     assert_same(tmp_path, sidekiq_version, SCENARIOS, TRANSCRIPTS)
@@ -93,7 +93,7 @@ def test_recording_again_changes_nothing_else(sidekiq_version: str, tmp_path: Pa
 @pytest.mark.interop
 @pytest.mark.slow
 def test_recording_all_of_it_again_changes_nothing_else(tmp_path: Path) -> None:
-    """[BEAT-3] [FETCH-6] [INSP-4] [ITER-3] [MET-2] [SIG-4] Nor do those that take their time."""
+    """[BEAT-3] [FETCH-6] [INSP-4] [ITER-3] [MET-2] [SIG-4] So do those that take minutes."""
     if not all((CHROOTS / version / ".complete").exists() for version in GENERATIONS):
         pytest.skip("not every generation of Sidekiq is installed: run `make interop`")
     record(tmp_path, "--lanes", "12", timeout=900)
@@ -113,7 +113,7 @@ def test_recording_all_of_it_again_changes_nothing_else(tmp_path: Path) -> None:
 
 
 def test_every_captured_payload_has_a_scenario_that_is_recorded() -> None:
-    """[GEN-3] No payload and no process is left that only the first capture could show."""
+    """[GEN-3] No payload or process stays that only the first capture could show."""
     for version in GENERATIONS:
         recorded = {
             *states(REPOSITORY, version),
@@ -126,7 +126,7 @@ def test_every_captured_payload_has_a_scenario_that_is_recorded() -> None:
 
 
 def test_recording_that_differs_would_show() -> None:
-    """The normal form keeps what the protocol says."""
+    """The normal form keeps the content of the protocol."""
     entry = states(REPOSITORY, "8.1.7")["push-plain"]
     text = json.dumps(entry)
     for old, new in (

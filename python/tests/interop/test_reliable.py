@@ -1,4 +1,4 @@
-"""What the reliable profile adds, beside real Sidekiq that knows nothing of it."""
+"""Features of the reliable profile, together with real Sidekiq that does not know them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ JOBS = 300
 def test_precise_pollers_beside_two_of_sidekiqs(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, server: Server
 ) -> None:
-    """SCHED-5, SCHED-11: four of them take from the same sets; each job arrives once."""
+    """SCHED-5, SCHED-11: four pollers take from the same sets; each job arrives once."""
     with ExitStack() as stack:
         for _ in range(2):
             stack.enter_context(sidekiq.worker(queues=["nobody"], poll=0.02))
@@ -66,7 +66,7 @@ def test_precise_pollers_beside_two_of_sidekiqs(
 def test_a_poison_pill_is_read_and_retried(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, server: Server
 ) -> None:
-    """REL-10, DEAD-1: an entry of the dead set like any other."""
+    """REL-10, DEAD-1: Sidekiq shows it like any other entry of the dead set."""
     jid = driver.push({"class": "EchoJob", "args": [7]})
     texts: Any = client.lrange("queue:default", 0, -1)
     [text] = texts
@@ -90,7 +90,7 @@ def test_a_poison_pill_is_read_and_retried(
 def test_sidekiq_serves_a_paused_queue(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis
 ) -> None:
-    """REL-9: it never looks at our key; the pause stops our workers only."""
+    """REL-9: Sidekiq never looks at our key; the pause stops our workers only."""
     client.sadd("jobwire:paused", "default")
     driver.push({"class": "EchoJob", "args": [7]})
     with sidekiq.worker():

@@ -1,4 +1,4 @@
-"""Jobs that failed, died or wait on one side, and what the other side and Sidekiq's API do."""
+"""Jobs that fail, die or wait on one side, and the actions of the other and of Sidekiq's API."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def fleet(sidekiq: RealSidekiq) -> Iterator[SidekiqWorker]:
 
 @pytest.fixture
 def python(fleet: SidekiqWorker, server: Server) -> Iterator[Launcher]:
-    """A Python worker beside it, which serves `default` and promotes."""
+    """A Python worker in the same fleet, which serves `default` and promotes."""
     with worker_threads(server.url, poll=0.1) as launcher:
         yield launcher
 
 
 def in_set(driver: Driver, name: Any, count: int) -> list[Record]:
-    """Wait for so many members, sure of it that the API can read all of each."""
+    """Wait for this many members, all of which the API can read."""
     wait_until(lambda: driver.set_size(name) == count, 60, f"{count} members of {name}")
     records = driver.set_list(name)
     assert [record.raised for record in records] == [{}] * count
@@ -46,13 +46,13 @@ def in_set(driver: Driver, name: Any, count: int) -> list[Record]:
 
 
 def wait_for_runs(client: redis.Redis, jids: set[str]) -> None:
-    """Wait until these jobs, and no others, have run to their end, each once."""
+    """Wait until exactly these jobs have run to their end, each once."""
     wait_until(lambda: client.llen("app:results") >= len(jids), 60, "the runs")
     assert sorted(report["jid"] for report in results(client)) == sorted(jids)
 
 
 def is_time(value: object, generation: int) -> bool:
-    """Whether this is `now` as that generation writes it. [GEN-1] [GEN-2]"""
+    """True if this is `now` as that generation writes it. [GEN-1] [GEN-2]"""
     if generation == 8:
         return type(value) is int and abs(value / 1000 - time.time()) < 60
     return type(value) is float and abs(value - time.time()) < 60
@@ -78,12 +78,12 @@ def test_a_failure_in_python_is_one_to_ruby(
     assert record.at == pytest.approx(record.score)
     for moment in (record.created_at, record.enqueued_at):
         assert moment == pytest.approx(time.time(), abs=60)
-    if record.failed_at is not None:  # not every generation's API has it
+    if record.failed_at is not None:  # some generations lack it
         assert record.failed_at == pytest.approx(time.time(), abs=60)
     assert record.error_backtrace
     assert any("tests/interop/app.py" in line for line in record.error_backtrace)
 
-    driver.retry("retry", jid)  # which Sidekiq does not count: -1, and 0 after the second failure
+    driver.retry("retry", jid)  # Sidekiq sets the count to -1, and 0 after the second failure
 
     def failed_twice() -> list[dict[str, Any]]:
         return [each.item for each in driver.set_list("retry") if "retried_at" in each.item]
@@ -124,7 +124,7 @@ def test_ruby_acts_on_failures_in_python(
 def test_python_honours_what_the_api_did_to_failures_in_ruby(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, server: Server
 ) -> None:
-    """RETRY-2, SCHED-5, SCHED-6: they failed in Ruby; what is still wanted runs in Python."""
+    """RETRY-2, SCHED-5, SCHED-6: jobs that failed in Ruby run in Python, unless deleted."""
     jids = [driver.perform_async("FlakyJob", 1, name) for name in "abcdef"]
     killed, deleted, retried, moved, postponed, pushed = map(str, jids)
     with sidekiq.worker(poll=None):
@@ -188,7 +188,7 @@ def test_what_is_no_object_stays_out_of_the_dead_set(
             lambda: client.zrange("jobwire:unreadable", 0, -1) == [payload], 10, "the burial"
         )
     assert driver.set_list("dead") == []
-    client.zadd("dead", {payload: time.time()})  # the reason, as seen on the real thing
+    client.zadd("dead", {payload: time.time()})  # the reason, as real Sidekiq shows it
     with pytest.raises(RubyError, match=r"^(TypeError|NoMethodError)"):
         driver.set_list("dead")
 
@@ -196,7 +196,7 @@ def test_what_is_no_object_stays_out_of_the_dead_set(
 def test_python_promotes_what_ruby_scheduled(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, python: Launcher
 ) -> None:
-    """SCHED-5, SCHED-6, SCHED-7, PUSH-3: the due ones, in the form of this generation."""
+    """SCHED-5, SCHED-6, SCHED-7, PUSH-3: due jobs move, in the form of this generation."""
     now = time.time()
     soon = driver.perform_in("EchoJob", 1.5, "soon")
     at = driver.perform_at("EchoJob", now + 1.0, "at")
@@ -217,9 +217,9 @@ def test_python_promotes_what_ruby_scheduled(
 def test_ruby_promotes_what_python_scheduled(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, server: Server
 ) -> None:
-    """SCHED-1, SCHED-2, GEN-4, GEN-5: enqueue_in, enqueue_at, bulk; nothing before its time."""
+    """SCHED-1, SCHED-2, GEN-4, GEN-5: enqueue_in, enqueue_at, bulk; no job runs before its time."""
     echo = make_app(url=server.url).jobs["EchoJob"]
-    with sidekiq.worker(poll=0.1):  # before the push: it decides the generation
+    with sidekiq.worker(poll=0.1):  # before the push, because it decides the generation
         now = time.time()
         soon = [echo.enqueue_in(1.5, "in"), echo.enqueue_at(now + 1, "at")]
         soon += echo.enqueue_bulk([["bulk"], ["both"]], at=[now + 0.5, now + 1.0])

@@ -1,4 +1,4 @@
-"""One failing job for each value of `retry` and its kin: Ruby's outcome is Python's outcome."""
+"""One failing job for each value of `retry` and related fields: same outcome in both languages."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def rows(generation: int) -> list[dict[str, Any]]:
         for count in (RETRY_COUNT if name == "FailJob" else RETRY_COUNT[:1])
     ]
     rows += OTHERS
-    # A class that nobody knows has no options.
+    # An unknown class has no options.
     rows += [{"class": "NoSuchJob", "retry": retry} for retry in RETRY]
     if generation >= 7:
         rows += [*RETRY_FOR, OVERDUE]
@@ -76,7 +76,7 @@ def rows(generation: int) -> list[dict[str, Any]]:
 
 
 def payload(number: int, row: dict[str, Any]) -> bytes:
-    """Return the raw payload of a row; its jid says which."""
+    """Return the raw payload of a row; its jid holds the number of the row."""
     item = {"retry": True, "queue": "default", "class": "FailJob", "args": ["boom"]}
     item |= {"jid": f"{number:024x}", "created_at": 1700000000.25, "enqueued_at": 1700000000.5}
     item |= row
@@ -85,7 +85,7 @@ def payload(number: int, row: dict[str, Any]) -> bytes:
 
 
 def outcomes(client: redis.Redis) -> dict[str, Any]:
-    """Return jid to set and payload, the moments replaced by their types; check the delays."""
+    """Return jid to set and payload, with types in place of times; check the delays."""
     found = {}
     now = time.time()
     for name in ("retry", "dead"):
@@ -111,8 +111,8 @@ def test_same_outcome(
 ) -> None:
     """RETRY-1 to RETRY-7, DEAD-1, DEAD-4, EXEC-2, GEN-1, GEN-2: also the order of keys is the same.
 
-    Different by nature: the moment, the jitter, and what an unknown class is called. Different on
-    purpose: a `retry_queue` of "" counts as none, for a queue without a name cannot be fetched.
+    Inherent differences: the moment, the jitter, and the error of an unknown class. Differences on
+    purpose: a `retry_queue` of "" counts as none, because a nameless queue cannot be fetched.
     """
     table = rows(sidekiq.generation)
     payloads = [payload(number, row) for number, row in enumerate(table)]

@@ -1,4 +1,4 @@
-"""Payloads made from the schema alone, run by real Sidekiq."""
+"""Payloads generated from the schema alone, run by real Sidekiq."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EACH = 50
 
 @cache
 def generated(part: str) -> list[dict[str, Any]]:
-    # The same for every version: they stand for what any writer may leave on a queue. Sidekiq 8
+    # The same for every version: any writer may leave such payloads on a queue. Sidekiq 8
     # drops a job with a truthy `profile` where no profiler is installed, as here.
     return sample(payloads(part, fixed={"class": "EchoJob", "profile": None}), EACH)
 
@@ -48,7 +48,7 @@ def test_what_the_schema_allows_sidekiq_runs(sidekiq: RealSidekiq, client: redis
 def test_sidekiq_loses_a_job_with_an_unknown_log_level(
     sidekiq: RealSidekiq, client: redis.Redis
 ) -> None:
-    """PAY-13: why the schema names the levels, and a client should not write another."""
+    """PAY-13: the schema names the levels because of this, and a client should write no other."""
     levels: dict[str, Any] = {"name": "loud", "number": 99.5, "array": ["info"], "none": False}
     base = {**generated("pushed-7")[0], "retry": True}
     for number, (name, level) in enumerate([*levels.items(), ("good", "info")]):

@@ -1,4 +1,4 @@
-"""The harness on its own: Ruby enqueues, Ruby runs. What fails here is no fault of Python's."""
+"""The harness alone: Ruby enqueues, Ruby runs. A failure here is not a fault of jobwire."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_due_retries_are_promoted(
 def test_processes_and_works_and_signals(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis
 ) -> None:
-    """Slow by nature: Sidekiq's heartbeat, which does all of this, is every 5 s (6.4) or 10 s."""
+    """Slow, because it waits for Sidekiq's heartbeat, which is every 5 s (6.4) or 10 s."""
     jid = driver.perform_async("GateJob", "g", queue="critical")
     queues = ["critical,3", "default,1"]
     with sidekiq.worker(queues=queues, concurrency=3, options=["-g", "tag"]) as worker:

@@ -1,4 +1,4 @@
-"""Real Sidekiq behind `jobwire conform watch`: what it says is found to be right."""
+"""Real Sidekiq behind `jobwire conform watch`: the judge finds no fault in it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CONFORMANCE = Path(__file__).resolve().parents[3] / "conformance"
 
 
 class Watch:
-    """A `jobwire conform watch --listen` in front of a server, and in the end its results."""
+    """A `jobwire conform watch --listen` in front of a server, and its results at the end."""
 
     def __init__(self, server: Server, file: Path) -> None:
         self._file = file
@@ -49,7 +49,7 @@ class Watch:
         self._reader.start()
 
     def end(self) -> tuple[int, dict[str, Any], str]:
-        """Return exit status, results, and what was said."""
+        """Return exit status, results, and output."""
         self._process.send_signal(signal.SIGINT)
         status = self._process.wait(60)
         self._reader.join()
@@ -78,8 +78,8 @@ def watching(server: Server, file: Path) -> Iterator[Watch]:
 def test_real_sidekiq_breaks_nothing(
     sidekiq_version: str, server: Server, client: redis.Redis, tmp_path: Path
 ) -> None:
-    """Pushes, bulk, schedule, promotion, failures, death, put back, heartbeat: what the judge says
-    of genuine Sidekiq is what SPEC.md says of it. [PUSH-1] [RETRY-2] [DEAD-3] [BEAT-1] [FETCH-6]
+    """Pushes, bulk, schedule, promotion, failures, death, put back, heartbeat: the judge's result
+    for genuine Sidekiq agrees with SPEC.md. [PUSH-1] [RETRY-2] [DEAD-3] [BEAT-1] [FETCH-6]
     """
     with watching(server, tmp_path / "results.json") as watch:
         behind = RealSidekiq(sidekiq_version, CHROOTS / sidekiq_version, watch.url)
@@ -109,5 +109,5 @@ def test_real_sidekiq_breaks_nothing(
     assert found["sidekiq"] == [int(sidekiq_version[0])]
     for rule in ("PUSH-1", "KEY-1", "RETRY-2", "RETRY-8", "DEAD-3", "BEAT-1", "FETCH-6", "SCHED-7"):
         assert found["requirements"][rule]["seen"], rule
-    # Two commands without a transaction, which SPEC.md asks of `client/faults` only.
+    # Two commands without a transaction, which SPEC.md requires of `client/faults` only.
     assert found["requirements"]["PUSH-2"]["note"]

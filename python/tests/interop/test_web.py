@@ -1,4 +1,4 @@
-"""Sidekiq's own web page over what jobwire leaves in Redis."""
+"""Sidekiq's own web page with data of jobwire."""
 
 from __future__ import annotations
 

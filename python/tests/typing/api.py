@@ -1,7 +1,7 @@
 """Typed use of jobwire, for the type checker alone: nothing here is ever run.
 
 `mypy --strict` must accept this file. Where a line is wrong on purpose, the comment says which
-error the checker has to find, and an unused comment is an error too.
+error the checker has to find; an unused comment is also an error.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 #
 # The jobs of test_differential.py in Ruby; differential_app.py has the same ones in Python.
 #
-# What a job does is in fields of its payload: "script" has a step for each execution, the last one
-# for all that follow; null succeeds. Everything that is called tells so in the list app:calls.
+# Fields of the payload say what a job does: "script" has a step for each execution, the last one
+# for all later ones; null succeeds. Every job, hook and handler reports its call in app:calls.
 
 require "base64"
 require_relative "jobs"
@@ -29,7 +29,7 @@ rescue => e
   {"class" => error.class.name, "message" => e.message}
 end
 
-# What a hook says to the answer that the payload asks for.
+# A hook's result: the answer that the payload asks for.
 def answer(wish)
   case wish
   when ":discard" then :discard
@@ -40,7 +40,7 @@ def answer(wish)
   end
 end
 
-# Outermost.
+# The outermost middleware.
 class Telling
   def call(_job, item, _queue)
     Thread.current[:item] = item
@@ -56,7 +56,7 @@ Sidekiq.configure_server do |config|
   config.server_middleware { |chain| chain.prepend(Telling) }
   config.error_handlers << lambda do |error, context, *|
     job = context[:job]
-    # Not what hooks and handlers raised.
+    # Only errors of jobs, not of hooks and handlers.
     own = ["Job raised exception", "Internal exception!"].include?(context[:context])
     told("error", job, error: said(error)) if own && job.is_a?(Hash)
   end

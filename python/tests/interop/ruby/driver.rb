@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 #
-# A long-living Sidekiq client with sidekiq/api, driven by JSON lines.
+# A Sidekiq client with sidekiq/api that stays alive, driven by JSON lines.
 #
 #   in    {"op": "push", "with": {"item": {...}}}
 #   out   {"ok": <value>}  or  {"error": "<class>", "message": "...", "backtrace": [...]}
 #
 # An operation is a public method of Driver; "with" holds its keyword arguments. Payloads travel as
-# base64 of the very bytes in Redis, beside what Sidekiq decoded from them.
+# base64 of the exact bytes in Redis, together with the fields that Sidekiq decoded from them.
 
 answers = $stdout.dup
 $stdout.reopen($stderr) # Sidekiq's logger writes to standard output
@@ -67,7 +67,7 @@ class Driver
     (Sidekiq::Queue.new(queue).find_job(jid) || raise(KeyError, "no job #{jid} in queue #{queue}")).delete
   end
 
-  # -- processes and what they run
+  # -- processes and their running jobs
 
   def processes
     Sidekiq::ProcessSet.new.map do |process|
@@ -98,7 +98,7 @@ class Driver
     end
   end
 
-  # -- the rest
+  # -- statistics, FLUSHDB, Ruby code
 
   def stats = Sidekiq::Stats.new.then { |stats| STATS.to_h { |name| [name, stats.public_send(name)] } }
 
@@ -106,12 +106,12 @@ class Driver
 
   def flush = redis("FLUSHDB")
 
-  # Any Ruby; `with` is what the caller sent along.
+  # Any Ruby; `with` is the caller's value.
   def evaluate(code:, with: nil) = binding.eval(code)
 
   private
 
-  # A class that Ruby does not have is made up here: the client needs its name only.
+  # A class that Ruby does not have is defined here, because the client needs its name.
   def job_class(name)
     name.split("::").reduce(Object) do |scope, part|
       next scope.const_get(part, false) if scope.const_defined?(part, false)
@@ -123,7 +123,7 @@ class Driver
 
   def entry(set, jid) = SETS.fetch(set).new.find_job(jid) || raise(KeyError, "no job #{jid} in #{set}")
 
-  # What the API makes of a payload. A field it cannot read is in "raised", with the reason.
+  # A payload as the API shows it. A field that it cannot read is in "raised", with the reason.
   def record(job)
     raised = {}
     ask = lambda do |field, &block|

@@ -6,7 +6,7 @@
 # Every job reports through Redis, in keys that begin with "app:", never through its output:
 #   app:results         list, RPUSH: one JSON object {"jid", "args"} per job that ran to its end
 #   app:started         list, RPUSH: the jid of a job that has begun (SleepJob, GateJob)
-#   app:gate:<name>     list: one element lets one GateJob of that name go on
+#   app:gate:<name>     list: one element lets one GateJob of that name continue
 #   app:attempts:<jid>  counter of FlakyJob
 
 require "json"
@@ -51,7 +51,7 @@ class FailJob
   def perform(message = "boom", error = "RuntimeError", *) = raise(Object.const_get(error), message)
 end
 
-# Always fails, and what the class says about it differs by name.
+# Always fails; its classes differ in their options.
 class FailWithoutRetryJob < FailJob
   sidekiq_options retry: false
 end
@@ -95,8 +95,8 @@ class SleepJob
   end
 end
 
-# Waits for its gate to be opened. By polling: a blocking read would need a longer read timeout than
-# Sidekiq's pool of connections has.
+# Waits for its gate by polling, because a blocking read would need a longer read timeout than
+# that of Sidekiq's pool of connections.
 class GateJob
   include Sidekiq::Job
   def perform(gate, *rest)
@@ -122,7 +122,7 @@ class ParentJob
   end
 end
 
-# What the hooks of a failing job do, in order: app:hooks, a list of "<hook> <jid> <size of dead>".
+# Calls of the hooks of a failing job, in order: app:hooks, a list of "<hook> <jid> <size of dead>".
 def hooked(name, jid) = redis("RPUSH", "app:hooks", "#{name} #{jid} #{redis("ZCARD", "dead")}")
 
 Sidekiq.configure_server do |config|
@@ -131,7 +131,7 @@ Sidekiq.configure_server do |config|
   config.death_handlers << ->(job, _error) { hooked("second-death", job["jid"]) }
 end
 
-# Fails; the message says what its class answers when asked for a delay.
+# Fails; the message is the class's answer to the question for a delay.
 class RetryInJob
   include Sidekiq::Job
   ANSWERS = {"hundred" => 100, "zero" => 0, "negative" => -5, "nil" => nil, "discard" => :discard, "kill" => :kill}.freeze
@@ -154,7 +154,7 @@ class BrokenHookJob
   def perform = raise("original")
 end
 
-# One item every `pause` seconds; app:items:<jid> is the list of those begun.
+# One item every `pause` seconds; app:items:<jid> is the list of items that have begun.
 if defined?(Sidekiq::IterableJob)
   class IterJob
     include Sidekiq::IterableJob
@@ -169,7 +169,7 @@ if defined?(Sidekiq::IterableJob)
   end
 end
 
-# Leaves a job with the field "skip" out, without calling on.
+# Skips a job with the field "skip": does not call the next element.
 class Skipping
   def call(_job, payload, _queue) = (yield unless payload["skip"])
 end
