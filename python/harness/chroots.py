@@ -31,7 +31,7 @@ exec chroot "$root" /usr/bin/env -i -C /srv PATH=/usr/bin:/bin HOME=/root LANG=C
 
 
 def missing(version: str) -> str | None:
-    """Say why this version cannot run here; None when it can."""
+    """Return the reason why this version cannot run here; None if it can."""
     if os.geteuid() != 0:
         return "real Sidekiq runs in a chroot, which needs root: run `make interop` as root"
     if not (CHROOTS / version / ".complete").exists():
@@ -63,7 +63,7 @@ class RubyProcess:
         pipe = subprocess.PIPE if pipes else None
         namespace = ["unshare", "--mount", "setpriv", "--pdeathsig", "KILL"]
         settings = [f"{name}={value}" for name, value in env.items()]
-        # If the tests die, the kernel ends this process too (for the thread that starts it).
+        # If the thread that starts this process ends, the kernel also ends this process.
         self.popen = subprocess.Popen(
             [
                 *namespace,

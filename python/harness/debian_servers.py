@@ -19,8 +19,8 @@ class DebianServer(NamedTuple):
     """One server.
 
     Attributes:
-        version: How its version begins.
-        chroot: The name of the chroot that it is in.
+        version: The begin of its version.
+        chroot: The name of the chroot that holds it.
         kind: "redis" or "valkey".
     """
 

@@ -67,7 +67,7 @@ class Server(LocalServer):
         return client
 
     def close(self) -> None:
-        """Remove every trace of it."""
+        """Stop the server and remove its files."""
         for client in self._clients:
             client.close()
         super().close()

@@ -1,4 +1,4 @@
-"""The commands around `check`: what they print, what they write, and their exit status."""
+"""The commands besides `check`: their output, their files and their exit status."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def copied(source: Path, directory: Path) -> Path:
 
 
 def reference(directory: Path, *, pushes: int | None = None) -> Path:
-    """Copy the reference; with `pushes`, its driver does only so many."""
+    """Copy the reference; with `pushes`, its driver stops after that many pushes."""
     copied(REFERENCE, directory)
     if pushes is not None:
         path = directory / "driver.py"
@@ -86,7 +86,7 @@ def test_every_requirement_and_every_case_can_be_explained() -> None:
 
     for id_, rule in data.requirements().items():
         found = explained(id_)
-        # The obligations have to say why.
+        # The obligations have to state their reason.
         assert found["why"] or not rule.obliges, id_
         assert len([*page(found)]) > 2
     for case in cases.load():
@@ -118,7 +118,7 @@ def test_a_case_is_replayed_with_its_wire_log() -> None:
 
 
 def test_a_found_case_is_replayed_by_its_path(tmp_path: Path) -> None:
-    """The claims in conformance.toml do not matter."""
+    """The claims in conformance.toml are ignored."""
     directory = reference(tmp_path, pushes=0)
     case = json.loads((ROOT / "conformance" / "cases" / "client" / "push-head.json").read_text())
     path = directory / "found-1a2b3c.json"
@@ -191,7 +191,7 @@ def test_the_set_of_the_draft_is_up_to_date() -> None:
 
 
 def test_checks_of_a_set_are_those_of_the_suite() -> None:
-    """A frozen set may miss what came later, and has nothing that is gone."""
+    """A frozen set may lack newer checks, and has no check that was removed."""
     now = sets.current(cases.load())
     for path in data.sets_directory().glob("*.json"):
         for claim, checks in sets.load(path.stem).claims.items():

@@ -1,4 +1,4 @@
-"""What the suite makes of the answers of inspectors, and of nested values that cases expect."""
+"""Judgement of inspectors' answers, and nested values that cases expect."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_an_answer_of_another_form_is_an_adapter_fault() -> None:
 
 
 def test_what_a_driver_does_not_have_blocks_what_is_built_on_it() -> None:
-    """A claim is not met by answering that nothing can be asked."""
+    """A claim is not met by answers of "unsupported"."""
     settings = reference()
     assert settings.driver is not None
 
@@ -81,7 +81,7 @@ def test_what_a_driver_does_not_have_blocks_what_is_built_on_it() -> None:
 
 
 def test_a_value_that_was_not_there_fails_what_speaks_of_it() -> None:
-    """[ITER-3]: it is the implementation's failure, and not the suite's."""
+    """[ITER-3]: the implementation fails, not the suite."""
     (case,) = load("iterate-cancelled")
     steps: list[dict[str, Any]] = [
         {"check": "ITER-6", "hash": "it-x", "fields": {"c": {"$": "bind", "name": "c"}}},

@@ -1,4 +1,4 @@
-"""Clients and workers in pairs: what arrives, what does not, and who is to blame."""
+"""Clients and workers in pairs: the jobs that arrive, and the party at fault for the others."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _own_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def tried(*configs: Config) -> InteropResults:
-    """Try these in pairs."""
+    """Run these clients and workers in pairs."""
     return run.run(configs, sandboxes=2, patience=20, program=valkey_program())
 
 
@@ -43,7 +43,7 @@ def reference() -> Config:
 
 
 def altered(tmp_path: Path, name: str, old: str, new: str) -> Config:
-    """Return the reference with a mistake in one of its programs."""
+    """Return the settings of the reference with a mistake in one of its programs."""
     directory = tmp_path / "adapter"
     shutil.copytree(DRIVERS / "python", directory)
     program = directory / name
@@ -54,7 +54,7 @@ def altered(tmp_path: Path, name: str, old: str, new: str) -> Config:
 
 
 def test_the_reference_understands_itself() -> None:
-    """Every job arrives as it was pushed, a failed one is retried. [PAY-5] [PAY-6] [RETRY-3]"""
+    """Every job arrives unchanged; a failed one is retried. [PAY-5] [PAY-6] [RETRY-3]"""
     found = tried(reference())
     (pair,), (handover,) = found.pairs, found.handovers
     assert pair.error is None
@@ -80,7 +80,7 @@ def test_a_client_that_changes_numbers_is_blamed_for_them() -> None:
 
 
 def test_a_worker_that_changes_arguments_is_blamed_for_them(tmp_path: Path) -> None:
-    """What the payload says is compared before what the job saw. [EXEC-1]"""
+    """The payload is compared before the arguments that the job got. [EXEC-1]"""
     worker = altered(
         tmp_path,
         "worker.py",
@@ -96,7 +96,7 @@ def test_a_worker_that_changes_arguments_is_blamed_for_them(tmp_path: Path) -> N
 
 
 def test_a_job_that_is_not_performed_is_lost(tmp_path: Path) -> None:
-    """A client that says ok, and writes where no worker looks. [PUSH-1]"""
+    """A client answers ok and writes to a key that no worker reads. [PUSH-1]"""
     driver = altered(
         tmp_path,
         "driver.py",
@@ -107,13 +107,13 @@ def test_a_job_that_is_not_performed_is_lost(tmp_path: Path) -> None:
     (pair,) = found.pairs
     now = [fate for fate in pair.fates if not fate.item.later]
     assert {(fate.status, fate.by) for fate in now} == {("lost", "client")}
-    # Those in the set schedule are found there, and promoted to the other queue.
+    # Jobs in the set schedule are found there, and promoted to the other queue.
     later = [fate for fate in pair.fates if fate.item.later]
     assert {(fate.status, fate.by) for fate in later} == {("lost", "worker")}
 
 
 def test_an_adapter_that_fails_is_no_verdict_about_the_pair(tmp_path: Path) -> None:
-    """The others are tried all the same; the exit status says whose fault it is."""
+    """The other pairs still run; the exit status blames the adapter."""
     broken = altered(
         tmp_path, "driver.py", "def main() -> None:\n", "def main() -> None:\n    1/0\n"
     )
@@ -125,7 +125,7 @@ def test_an_adapter_that_fails_is_no_verdict_about_the_pair(tmp_path: Path) -> N
 
 
 def test_the_command_prints_json_and_writes_a_page(tmp_path: Path) -> None:
-    """Everything is in the JSON; the page has a row for each client."""
+    """The JSON holds all results; the page has a row for each client."""
     page = tmp_path / "page.md"
     words = ["interop", str(DRIVERS / "python"), "--json", "--markdown", str(page)]
     outcome = CliRunner().invoke(
@@ -140,7 +140,7 @@ def test_the_command_prints_json_and_writes_a_page(tmp_path: Path) -> None:
 
 
 def test_what_is_not_tried_again_stays(tmp_path: Path) -> None:
-    """One is tried with all others; what a file has of the rest is still on the page."""
+    """One program runs with all others; the page keeps the stored results of the other pairs."""
     kept, page = tmp_path / "pairs.json", tmp_path / "page.md"
     options = ["--keep", str(kept), "--markdown", str(page), "--server", valkey_program()]
     words = ["interop", str(DRIVERS / "python"), *options]
@@ -148,7 +148,7 @@ def test_what_is_not_tried_again_stays(tmp_path: Path) -> None:
     before = json.loads(kept.read_text("utf-8"))
     lost = {"status": "lost", "by": "worker", "expected": "a run", "seen": "none"}
     before["pairs"][0]["wrong"] = [{**lost, "payloads": before["payloads"][:1]}]
-    kept.write_text(json.dumps(before), "utf-8")  # so that nothing found now looks like it
+    kept.write_text(json.dumps(before), "utf-8")  # so that it differs from any new result
 
     shutil.copytree(DRIVERS / "python", tmp_path / "adapter")
     other = tmp_path / "adapter" / "conformance.toml"
@@ -179,7 +179,7 @@ def test_what_is_not_tried_again_stays(tmp_path: Path) -> None:
 
 
 def test_a_file_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
-    """Status 64, before anything is tried."""
+    """The exit status is 64, before any pair runs."""
     kept = tmp_path / "pairs.json"
     kept.write_text('{"pairs": []}', "utf-8")
     words = ["interop", str(DRIVERS / "python"), "--keep", str(kept)]
@@ -199,7 +199,7 @@ def test_a_file_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_usage_is_said_in_one_message(words: list[str], message: str) -> None:
-    """Status 64, and what to do."""
+    """The exit status is 64; the message names the cure."""
     files = [word if word.startswith("--") else str(DRIVERS / word) for word in words]
     outcome = CliRunner().invoke(conform, ["interop", *files], standalone_mode=False)
     assert outcome.return_value == 64

@@ -1,4 +1,4 @@
-"""Real Sidekiq is explored too: what is found there is a mistake of the model, or of SPEC.md."""
+"""Exploration of real Sidekiq: a failure there is a mistake of the model or of SPEC.md."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_nothing_is_found_in_real_sidekiq(
             patience=30.0,
             program=valkey_program(),
             directory=tmp_path / "found",
-            # Of what is known of its workers the model asks nothing.
+            # The model checks no rule that Sidekiq's workers are known to break.
             excused=known(VERSION) if "client/core" in claims else (),
         ),
     )

@@ -1,4 +1,4 @@
-"""Reports: made from results alone, safe to look at, honest about what is met."""
+"""Reports: they depend on results alone, are safe to open, and claim no more than was met."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def put(path: Path, found: Results) -> Path:
 
 @pytest.fixture(scope="module")
 def run_with_a_mistake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of the reference that makes a mistake, with all its reports."""
+    """Run the reference with a mistake; return the directory of its reports."""
     directory = tmp_path_factory.mktemp("report")
     done = command(
         *("check", REFERENCE, "--case", "push-head", "--case", "exec-order", "--report", directory),
@@ -120,7 +120,7 @@ def test_all_reports_can_be_made_again(run_with_a_mistake: Path) -> None:
 
 
 def test_the_page_shows_a_failure_with_what_passed(run_with_a_mistake: Path) -> None:
-    """[PUSH-1]: its text, what was expected and seen, the commands, and how to do it again."""
+    """[PUSH-1]: its text, expected and seen values, the commands, and how to replay it."""
     page = Page(run_with_a_mistake / "report.html")
     for text in (
         *("push-head", "insert the payload at the head", '"JobwireEcho"', '"Older"'),
@@ -148,7 +148,7 @@ def test_a_run_that_left_cases_out_meets_nothing(run_with_a_mistake: Path) -> No
 
 
 def test_a_summary_is_small_and_says_what_the_run_said(run_with_a_mistake: Path) -> None:
-    """A line for each claim and reason; matrix and badge are those of the full report."""
+    """It has a line for each claim and reason; matrix and badge equal the full report's."""
     whole = load(run_with_a_mistake)
     path = run_with_a_mistake / "kept" / summary.stored_as(whole)
     kept = summary.load(path)
@@ -166,7 +166,7 @@ def test_a_summary_is_small_and_says_what_the_run_said(run_with_a_mistake: Path)
 
 
 def test_a_summary_keeps_what_the_pages_show(tmp_path: Path) -> None:
-    """Reasons, issues, losses, errors: whatever others write into them."""
+    """Reasons, issues, losses and errors are kept, with hostile texts in them."""
     (tmp_path / "full").mkdir()
     full = hostile.write(tmp_path / "full")
     path = tmp_path / "kept" / summary.stored_as(full)
@@ -178,7 +178,7 @@ def test_a_summary_keeps_what_the_pages_show(tmp_path: Path) -> None:
 
 
 def test_a_summary_of_a_set_that_changed_claims_less(tmp_path: Path) -> None:
-    """Passed checks are known only with the set of the run; failures stay known."""
+    """Passed checks are known only with the set of the run; failures are always known."""
     run = results("client/core", "client/bulk")
     run["checks"] = [
         cast(Check, {"case": case, "requirement": id_, "claim": claim, "status": "pass"})
@@ -274,11 +274,11 @@ def test_results_cannot_name_a_file_elsewhere(tmp_path: Path) -> None:
     assert path == Path("x") / "a-b.json"
 
 
-# -- whatever is in them
+# -- hostile texts
 
 
 class Page(HTMLParser):
-    """A page, and what it is made of."""
+    """The elements and texts of a page."""
 
     VOID = ("meta", "link", "br", "input", "line", "path", "rect", "img")
 
@@ -311,7 +311,7 @@ class Page(HTMLParser):
 
 
 def all_pages(directory: Path) -> list[Path]:
-    """Write every page there is of hostile results."""
+    """Write every kind of page from hostile results."""
     found = hostile.write(directory)
     reports.write(directory, found)
     for name, content in reports.matrix_pages(find([directory])[0]).items():
@@ -359,7 +359,7 @@ def test_half_a_surrogate_pair_comes_back(tmp_path: Path) -> None:
     assert any(check.get("seen") == hostile.SURROGATE for check in found["checks"])
 
 
-# -- what is met
+# -- claims that are met
 
 
 def matrix_of(tmp_path: Path, *found: Results) -> list[Column]:
@@ -370,7 +370,7 @@ def matrix_of(tmp_path: Path, *found: Results) -> list[Column]:
 
 def test_a_tick_needs_every_obligation_to_have_run_and_to_hold(tmp_path: Path) -> None:
     claim = "client/core"
-    # Whatever a file says of itself: what it leaves out was not checked.
+    # The file says "met" but leaves a check out, so that check did not run.
     boasting = results(claim, leave_out="PUSH-1")
     boasting["claims"][claim]["met"] = True
     for found, mark in (
@@ -381,7 +381,7 @@ def test_a_tick_needs_every_obligation_to_have_run_and_to_hold(tmp_path: Path) -
         (results(claim, status="fail"), "failed"),
         (results(claim, spec="0.9"), "as-far"),
         (results(claim, errors=[{"status": 3, "message": "gone"}]), "part"),
-        # The adapter has ended a case: where that was about this claim, its checks are blocked.
+        # The adapter ended a case; the checks of that case are blocked if it is of this claim.
         (results(claim, errors=[{"status": 3, "message": "gone", "case": "exec-order"}]), "met"),
         (results("worker/core"), "unclaimed"),
     ):
@@ -490,7 +490,7 @@ def test_the_pages_in_docs_are_made_from_what_is_kept() -> None:
 
 
 def test_the_pages_in_build_have_every_requirement_and_mutant() -> None:
-    """The pages of docs/conformance have the numbers alone."""
+    """The pages of docs/conformance show only the numbers."""
     built, kept = built_pages(), pages()
     matrix = find([STORE])[0]
     for claim in matrix.claims:
@@ -535,7 +535,7 @@ CONTRAST = """
 
 @pytest.mark.skipif(browser.program() is None, reason="there is no browser: install chromium")
 def test_a_real_browser_shows_the_pages(run_with_a_mistake: Path, tmp_path: Path) -> None:
-    """Nothing runs over the edge, the console is silent, everything can be read."""
+    """No text overflows, the console is silent, and all text can be read."""
     pages = [run_with_a_mistake / "report.html", *all_pages(tmp_path)]
     with browser.Browser(tmp_path / "profile") as window:
         for page in pages:

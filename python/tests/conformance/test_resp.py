@@ -1,4 +1,4 @@
-"""RESP frames are found and understood wherever the stream is cut."""
+"""RESP frames are parsed wherever the stream is cut."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jobwire_conformance.wire import resp
 from jobwire_conformance.wire.resp import ProtocolError, Refusal, Splitter
 
-# (frame, what it says): both versions, and what clients in the wild never see.
+# (frame, value): both versions, and frames that clients in practice never see.
 FRAMES: list[tuple[bytes, Any]] = [
     (b"+OK\r\n", b"OK"),
     (b"+\r\n", b""),
@@ -55,7 +55,7 @@ def test_a_frame_is_found_at_every_cut(frame: bytes, says: Any) -> None:
 
 
 def _frame(value: Any) -> bytes:
-    """Write a value in one of the ways that RESP has for it."""
+    """Encode a value in one of the ways of RESP."""
     match value:
         case None:
             return b"_\r\n"

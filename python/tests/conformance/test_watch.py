@@ -1,4 +1,4 @@
-"""`jobwire conform watch` as a process, with applications behind it."""
+"""`jobwire conform watch` as a process that runs applications."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def watch_command(*arguments: str) -> list[str]:
 def watch(
     *arguments: str, cwd: Path | None = None, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run it to its end."""
+    """Run `jobwire conform watch` to its end."""
     return subprocess.run(
         watch_command(*arguments),
         cwd=cwd,
@@ -125,7 +125,7 @@ def gone(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
-    # A zombie whose parent is gone too has ended.
+    # A zombie whose parent has also ended counts as ended.
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
@@ -142,7 +142,7 @@ def violations(found: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("fetch", ["reliable", "basic"])
 def test_our_client_and_worker_break_nothing(fetch: str, server: Server, tmp_path: Path) -> None:
-    """Pushes, retries, deaths, promotion, a hard stop, a clean end. [PUSH-2] [RETRY-2] [DEAD-3]"""
+    """Push, retry, death, promotion, a hard stop, a clean end. [PUSH-2] [RETRY-2] [DEAD-3]"""
     (tmp_path / "shop.py").write_text(APP)
     (tmp_path / "pushes.py").write_text(PUSHES)
     (tmp_path / "run.sh").write_text(
@@ -168,7 +168,7 @@ def test_our_client_and_worker_break_nothing(fetch: str, server: Server, tmp_pat
         finally:
             process.kill()
             process.communicate()
-        # The sleeper was put back, and perhaps what was taken but not begun.
+        # The sleeping job was put back, and perhaps jobs that were fetched but not started.
         assert b'"class":"sleep"' in client.lindex("queue:default", -1)
     found = json.loads(results.read_text())
     assert (violations(found), found["counts"]["warning"]) == ({}, 0), said
@@ -182,7 +182,7 @@ def test_our_client_and_worker_break_nothing(fetch: str, server: Server, tmp_pat
 
 
 def test_a_wrong_application_is_told_what_is_wrong(tmp_path: Path) -> None:
-    """On a server of its own, which needs nothing; with the text of the requirement. [PUSH-1]"""
+    """On a server that the command starts; with the text of the requirement. [PUSH-1]"""
     code = (
         "import os, redis\n"
         "r = redis.Redis.from_url(os.environ['MY_REDIS'])\n"
@@ -223,7 +223,7 @@ def test_a_taken_port_is_explained(server: Server) -> None:
 
 
 def test_a_password_and_a_database_go_along(server_factory: ServerFactory) -> None:
-    """The application authenticates itself, through the proxy."""
+    """The application authenticates through the proxy."""
     server = server_factory(password="p@ss w")
     code = "import os, redis; redis.Redis.from_url(os.environ['REDIS_URL']).set('there', 1)"
     url = server.url.removesuffix("/0") + "/3"
@@ -233,7 +233,7 @@ def test_a_password_and_a_database_go_along(server_factory: ServerFactory) -> No
         assert client.get("there") == b"1"
 
 
-# -- signals, and what is left behind
+# -- signals and leftovers
 
 
 def test_signals_are_passed_on(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_signals_are_passed_on(tmp_path: Path) -> None:
         "redis.Redis.from_url(os.environ['REDIS_URL']).ping()\n"
         "signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b'got USR1\\n'))\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
-        "os.write(1, b'ready\\n')\n"  # print() must not be interrupted by another
+        "os.write(1, b'ready\\n')\n"  # one print() must not interrupt another
         "time.sleep(60)\ntime.sleep(60)\n"
     )
     process = subprocess.Popen(
@@ -263,7 +263,7 @@ def test_signals_are_passed_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_is_left_behind(number: signal.Signals) -> None:
-    """Neither the server, nor the application, nor what that has started."""
+    """The server, the application and the application's children all end."""
     code = (
         "import os, redis, subprocess, time\n"
         "r = redis.Redis.from_url(os.environ['REDIS_URL'])\n"
@@ -291,7 +291,7 @@ def test_nothing_is_left_behind(number: signal.Signals) -> None:
 
 
 def test_odd_clients_are_understood(listening: Listening) -> None:
-    """RESP3, inline commands, pipelines, MULTI, and payloads of megabytes. [ENV-4]"""
+    """RESP3, inline commands, pipelines, MULTI, and large payloads are parsed. [ENV-4]"""
     job = (
         '{"retry":true,"queue":"default","args":["%s"],"class":"HardJob","jid":"%024x",'
         '"created_at":%d,"enqueued_at":%d}'
