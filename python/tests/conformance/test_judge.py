@@ -192,7 +192,7 @@ RIGHT: dict[str, list[Line]] = {
     "schedule": [say("ZADD", "schedule", NOW + 60, text(SCHEDULED), reply=1)],
     "put back": [fetch(), say("RPUSH", "queue:default", text(JOB), reply=1)],
     "odd bytes put back": [fetch("{odd"), say("RPUSH", "queue:default", "{odd", reply=1)],
-    "odd bytes buried": [fetch("{odd"), *dead("{odd"), WAIT],
+    "odd bytes killed": [fetch("{odd"), *dead("{odd"), WAIT],
     "odd foreign payload carried": [
         fetch('{ "class":"A", "jid":"j-1", "args":[1.50] , "retry":true, "x":"\\/" }'),
         say(

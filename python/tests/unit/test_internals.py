@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "docs/internals.md").read_text("utf-8")
 BASES = (ROOT / "python/jobwire", ROOT, ROOT / "conformance")
 PATH = re.compile(r"`([\w./]+(?:/|\.py|\.lua|\.json))`")
-# Files that the page names without being there in a checkout.
+# Files that the page names and a checkout does not have.
 WRITTEN = {"results.json"}
 
 

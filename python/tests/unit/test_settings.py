@@ -1,4 +1,4 @@
-"""jobwire.settings: what counts, who said so, and what is wrong with it."""
+"""jobwire.settings: effective settings, their sources, and their faults."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def source(settings: Settings, name: str) -> tuple[Any, str]:
 
 
 def test_the_nearest_word_counts(settle: Resolve) -> None:
-    """Flag, variable, the file's section, the file, the default."""
+    """The order is flag, variable, the file's section, the file, default."""
     text = "timeout = 1\n\n[production]\ntimeout = 2\n"
     production = {"JOBWIRE_ENV": "production"}
     steps: list[tuple[dict[str, Any], tuple[Any, str]]] = [
@@ -67,7 +67,7 @@ def test_the_nearest_word_counts(settle: Resolve) -> None:
 
 
 def test_without_anything_it_is_the_default_worker(settle: Resolve) -> None:
-    """FETCH-4, and whatever else `WorkerConfig` says."""
+    """FETCH-4, and all other defaults of `WorkerConfig`."""
     assert settle().worker() == WorkerConfig()
 
 
@@ -123,7 +123,7 @@ VARIABLES: dict[str, tuple[str, Any]] = {
 
 
 def test_every_setting_has_a_variable(settle: Resolve) -> None:
-    """And every field of `WorkerConfig` is a setting."""
+    """Every field of `WorkerConfig` is also a setting."""
     assert {setting.variable for setting in SETTINGS.values()} == set(VARIABLES)
     assert set(WorkerConfig.__dataclass_fields__) <= set(SETTINGS)
     settings = settle(**{name: text for name, (text, _) in VARIABLES.items()})
@@ -162,7 +162,7 @@ def test_other_peoples_variables_are_left_alone(settle: Resolve) -> None:
     settle(JOBWIRE_CACHE="x", JOBWIRE_SEED="1", CONCURRENCY="many")
 
 
-# -- which file
+# -- choice of the file
 
 
 def test_files_are_found_by_name(settle: Resolve) -> None:
@@ -237,7 +237,7 @@ def test_a_file_that_is_not_utf_8(settle: Resolve) -> None:
 
 
 def test_yaml_without_pyyaml(settle: Resolve, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One message with the fix; TOML goes on working."""
+    """One message names the fix; TOML still works."""
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(ConfigError, match=r"jobwire.yml: .*pip install 'jobwire\[yaml\]'"):
         settle("tag: a", "jobwire.yml")
@@ -245,7 +245,7 @@ def test_yaml_without_pyyaml(settle: Resolve, monkeypatch: pytest.MonkeyPatch) -
     assert settle("tag = 'a'")["tag"] == "a"
 
 
-# -- what files say
+# -- contents of files
 
 FULL_TOML = """\
 app = "shop.jobs:app"
@@ -330,7 +330,7 @@ def test_the_same_in_every_format(settle: Resolve, name: str, text: str) -> None
     ],
 )
 def test_ways_to_write_queues(settle: Resolve, queues: str, expected: dict[str, int]) -> None:
-    """FETCH-4: a name that returns counts each time, as Sidekiq 7 and later do it."""
+    """FETCH-4: a repeated name counts each time, as in Sidekiq 7 and later."""
     settings = settle(f"queues: {queues}\n", "jobwire.yml", Q="x,4", W="9", QS="x,1 y")
     assert settings["queues"] == expected
     assert list(settings["queues"]) == list(expected)
@@ -441,7 +441,7 @@ def test_what_no_chosen_section_says_may_lack_its_variables(settle: Resolve) -> 
 def test_variables_in_a_file(
     settle: Resolve, value: str, environ: dict[str, str], expected: int
 ) -> None:
-    """What they hold is a value: it cannot add keys."""
+    """Their content is a value: it cannot add keys."""
     assert settle(f"concurrency: {value}\n", "jobwire.yml", **environ)["concurrency"] == expected
 
 
@@ -451,7 +451,7 @@ def test_a_variable_cannot_write_yaml(settle: Resolve) -> None:
 
 
 def test_texts_with_variables_are_plain_texts(settle: Resolve) -> None:
-    """BEAT-4: they go into what the process says of itself, which is JSON."""
+    """BEAT-4: they become part of the process info, which is JSON."""
     text = "tag: ${A}\nlabels: ['${A}']\nqueues: ['${A}', ['${B}', 1], ['${C}']]\n"
     settings = settle(text, "jobwire.yml", A="a", B="b", C="c")
     found = [settings["tag"], *settings["labels"], *settings["queues"]]
@@ -466,7 +466,7 @@ def test_a_dollar_can_be_meant(settle: Resolve) -> None:
 # -- sidekiq.yml
 
 RUBYS = """\
-# Sample of what is usual
+# Sample of usual settings
 ---
 :verbose: false
 :concurrency: <%= ENV.fetch("RAILS_MAX_THREADS") { 5 } %>
@@ -507,7 +507,7 @@ production:
 
 
 def test_sidekiqs_own_file(settle: Resolve) -> None:
-    """As Ruby people write it: symbols, tags, sections, keys of gems."""
+    """The file is written for Ruby: symbols, tags, sections, keys of gems."""
     settings = settle(RUBYS, "sidekiq.yml")
     assert settings.worker() == WorkerConfig(
         capsules={
@@ -558,11 +558,11 @@ def test_keys_of_gems_are_not(settle: Resolve) -> None:
     assert note == "sidekiq.yml:1: web_password has no meaning for jobwire; ignored"
 
 
-# -- what the settings come to
+# -- the resulting configuration
 
 
 def test_the_default_capsule_is_made_once(settle: Resolve) -> None:
-    """BEAT-4: capsules have names of their own."""
+    """BEAT-4: each capsule has its own name."""
     text = "capsules:\n  default: {queues: [a], concurrency: 1}\n"
     only = settle(text, "jobwire.yml").worker()
     assert only.capsules == {"default": CapsuleConfig(queues={"a": 0}, concurrency=1)}

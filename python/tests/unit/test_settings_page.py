@@ -1,4 +1,4 @@
-"""docs/reference/configuration.md: its table is the program's, and its examples are accepted."""
+"""docs/reference/configuration.md: the table is the program's, and the examples work."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def examples(language: str) -> list[str]:
 
 
 def test_the_examples_are_right(tmp_path: Path) -> None:
-    """FETCH-4: whatever the page shows is accepted, in production too."""
+    """FETCH-4: all examples are accepted, also in production."""
     (toml,) = examples("toml")
     yaml, erb = examples("yaml")
     for name, text in {"a.toml": toml, "b.yml": yaml, "sidekiq.yml": erb}.items():
