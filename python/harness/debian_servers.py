@@ -30,7 +30,7 @@ class DebianServer(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name in the ids of tests; Debian's testing suite is what the last chroot holds."""
+        """Its name in the ids of tests; the last chroot holds Debian's testing suite."""
         return f"{self.kind}-{self.version}{'-testing' if self.chroot == '8.1.7' else ''}"
 
     @property

@@ -57,7 +57,7 @@ def _reaper() -> Iterator[Reaper]:
 
 @pytest.fixture
 def server_factory(_reaper: Reaper) -> Iterator[ServerFactory]:
-    """Start Valkey servers with arguments or a password of the test's choice."""
+    """Start Valkey servers with arguments and a password that the test chooses."""
     with ExitStack() as running:
 
         def factory(

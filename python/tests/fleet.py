@@ -33,7 +33,7 @@ class Fleet:
         self._directory = directory
 
     def start(self, *arguments: str, before: tuple[str, ...] = (), **env: str) -> Self:
-        """Run `jobwire worker` with these arguments; `before` is a command that runs it."""
+        """Run `jobwire worker` with these arguments, behind the command `before`."""
         command = (sys.executable, "-m", "jobwire", "worker", *arguments, "--log-format", "json")
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(

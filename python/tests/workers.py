@@ -43,11 +43,11 @@ def running(
     Args:
         app: Its jobs.
         server: Its Redis.
-        queues: Of its only capsule.
-        concurrency: Of its only capsule.
+        queues: The queues of its only capsule.
+        concurrency: The concurrency of its only capsule.
         signals: Receives the signals that are sent through Redis.
-        timings: Of its parts, instead of `brisk()`.
-        **settings: Of `WorkerConfig`.
+        timings: Timings of its parts, instead of `brisk()`.
+        **settings: Other fields of `WorkerConfig`.
     """
     app.connect(server.url)
     capsule = CapsuleConfig(queues=queues or {"default": 0}, concurrency=concurrency)

@@ -23,7 +23,7 @@ def program() -> str | None:
 
 
 class Browser:
-    """One page in a browser of its own.
+    """A browser with one page.
 
     Args:
         profile: An empty directory for it.

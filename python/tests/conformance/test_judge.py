@@ -1,5 +1,5 @@
 """The judge of `jobwire conform watch`: each check finds the wrong command that is planted for it,
-and nothing where everything is right.
+and nothing in correct traffic.
 """
 
 from __future__ import annotations
@@ -489,7 +489,7 @@ def test_keys_are_judged_where_nothing_else_has_any() -> None:
 
 
 def test_a_namespace_is_before_every_key() -> None:
-    """KEY-4: one key outside the namespace joins two instances."""
+    """KEY-4: two instances would share a key that is outside the namespace."""
     inside = multi(
         say("SADD", "app:queues", "default"), say("LPUSH", "app:queue:default", text(JOB))
     )
@@ -531,7 +531,7 @@ def test_genuine_sidekiq_is_excused_where_the_specification_says_so() -> None:
 
 
 def test_a_release_is_excused_for_what_that_release_does() -> None:
-    """Appendix A of SPEC.md: other keys of metrics are for Sidekiq 7 only."""
+    """Appendix A of SPEC.md: the other names of metrics keys are for Sidekiq 7 only."""
     wrong = say("BITFIELD", "h|HardJob-20-8:4", "INCRBY", "u8", "#5", 1, reply=[1])
     expire = say("EXPIRE", "h|HardJob-20-8:4", 28800, reply=1)
     for version, grade in (("7.3.2", "deviation"), ("8.1.7", "violation")):

@@ -129,7 +129,7 @@ def test_the_table_is_whole() -> None:
 
 @pytest.mark.parametrize("state", [each for each in State if each is not State.CLOSED], ids=str)
 def test_no_state_is_a_dead_end(state: State) -> None:
-    """Some other thread can lead again, and the place can be closed at once."""
+    """Another thread can become leader, and the leader can be closed at once."""
     assert State.IDLE in reachable(state)
     assert TRANSITIONS[state][Event.CLOSE] is State.CLOSED
 

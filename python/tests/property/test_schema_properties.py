@@ -70,7 +70,7 @@ def test_promotion_keeps_to_the_schema(
 def test_promotion_by_the_other_generation_is_read_by_all(
     generation: Generation, data: st.DataObject
 ) -> None:
-    """GEN-3: the payload is of neither generation then."""
+    """GEN-3: such a payload is of neither generation."""
     payload = data.draw(payloads(f"scheduled-{generation}"))
     other: Generation = 8 if generation == 7 else 7
     _, moved = promoted(text(payload), now=NOW, generation=other)

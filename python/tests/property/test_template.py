@@ -140,7 +140,7 @@ class Text(str):
 
 @pytest.mark.parametrize("spoilt", ["class", "option", "argument", "time"])
 def test_what_is_refused_at_first_is_refused_at_second(spoilt: str) -> None:
-    """PUSH-4, PUSH-5, SCHED-4: also when jobs of the kind were pushed before."""
+    """PUSH-4, PUSH-5, SCHED-4: also if a template exists from earlier pushes."""
     made = producer([1.0])
     for _ in range(2):
         written(made, "A", [1], {"queue": "q"})

@@ -133,7 +133,7 @@ def of_lua(source: str) -> Iterator[Passage]:
 
 
 def of_comments(lines: Iterable[str], *, first: int = 1) -> Iterator[Passage]:
-    """Yield what follows a hash: comments of shell, TOML, YAML, make and the like."""
+    """Yield the comments that a hash begins: of shell, TOML, YAML, make and similar."""
     block: list[tuple[int, str]] = []
     for number, line in enumerate(lines, start=first):
         comment = HASH_COMMENT.search(line)

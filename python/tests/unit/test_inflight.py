@@ -25,8 +25,8 @@ def pending(first: int, sent_at: float = 0.0) -> PendingFetch:
 
 
 class Hooked(list[Any]):
-    """A list that calls a function when a walk over it is at its end, before the walk's result
-    is used: the moment at which a second thread does the most harm.
+    """A list that calls a function at the end of an iteration over it, before the result is
+    used: the moment at which a second thread does the most harm.
     """
 
     def __init__(self, items: Iterable[Any], at_end: Callable[[], None]) -> None:

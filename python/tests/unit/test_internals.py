@@ -18,7 +18,7 @@ WRITTEN = {"results.json"}
 
 
 def rooms(title: str) -> dict[str, str]:
-    """Return the rooms of a table with their imports, as test_layers.py writes them."""
+    """Return the rooms of a table with their imports, in the form of test_layers.py."""
     section = TEXT.partition(f"## {title}\n")[2].partition("\n## ")[0]
     rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| `")]
     return {

@@ -108,7 +108,7 @@ def test_our_own_keys_carry_our_name() -> None:
 
 @pytest.mark.parametrize("namespace", ["", "queue:", "app:"])
 def test_keys_of_the_reliable_profile_look_like_no_queue(namespace: str) -> None:
-    """REL-6: within the namespace no private key matches queue:*."""
+    """REL-6: inside the namespace, no private key matches queue:*."""
     keys = Keys(namespace)
     for key in (keys.owners, keys.returned, keys.private(IDENTITY), keys.private("queue:1:ab")):
         assert not key.removeprefix(namespace).startswith("queue:")

@@ -63,7 +63,7 @@ IMPURE = {
 
 
 def room(module: str, rules: dict[str, str]) -> str | None:
-    """Return the room of a module, like `worker/fetch`; None for the front of the package."""
+    """Return the room of a module, like `worker/fetch`; None for the package itself."""
     parts = module.split(".")[1:]
     for length in (2, 1):
         if "/".join(parts[:length]) in rules:

@@ -96,7 +96,7 @@ def test_payloads_are_opaque(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_is_deterministic(name: str) -> None:
-    """LUA-1: effects depend on keys and arguments alone; the clock is the caller's."""
+    """LUA-1: effects depend on keys and arguments only; the caller passes the time."""
     _, code = split(SCRIPTS[name])
     assert re.findall(r'\b(?:os|math\.random|"TIME"|"RANDOMKEY"|"KEYS"|"SCAN")', code) == []
 

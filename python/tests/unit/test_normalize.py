@@ -152,7 +152,7 @@ def test_class_has_to_be_a_name(name: Any) -> None:
 
 @pytest.mark.parametrize("jid", ["", 5, None])
 def test_jid_has_to_be_a_text(jid: Any) -> None:
-    """PAY-9: every job has one."""
+    """PAY-9: every job has a jid."""
     with pytest.raises(InvalidJob, match="jid: "):
         make(jid=jid)
 

@@ -28,7 +28,7 @@ def never(names: list[str]) -> None:
     ],
 )
 def test_mode(weights: dict[str, int], mode: Mode) -> None:
-    """FETCH-4: all 0 strict, all 1 random, else weighted."""
+    """FETCH-4: all weights 0 are strict, all 1 random, others weighted."""
     assert QueueOrder(weights).mode == mode
 
 

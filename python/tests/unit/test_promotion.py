@@ -122,9 +122,9 @@ def test_a_batch_moves_all_in_one_script() -> None:
 
 
 def test_a_bad_member_does_not_keep_the_others() -> None:
-    """SCHED-9: killed with its exact bytes, by a script of its own; reported only if this call did.
+    """SCHED-9: its own script kills it with its exact bytes; only the call that did it reports it.
 
-    EXEC-4: JSON that is not an object goes to a set of its own.
+    EXEC-4: JSON that is not an object goes to a separate set.
     """
     good = b'{"queue":"a"}'
     steps, result = run([b"\xff", good, b"{", b"[]"], [1, 0], [b"\xff"], [])

@@ -235,7 +235,7 @@ def keys_of(version: str) -> Iterator[tuple[str, Any]]:
 @pytest.mark.parametrize("version", GENERATIONS)
 class TestRealStates:
     def test_iteration_states(self, version: str) -> None:
-        """ITER-1, ITER-7: Sidekiq iterates from 7.3 on."""
+        """ITER-1, ITER-7: Sidekiq has iteration since 7.3."""
         states = [value for key, value in keys_of(version) if key.startswith("it-")]
         assert bool(states) == (version != "6.4.1")
         for state in states:

@@ -64,7 +64,7 @@ def test_retry_delays_are_those_of_all_retries() -> None:
 
 @pytest.mark.parametrize("version", FORMULAS)
 def test_recorded_retries_are_inside_their_intervals(version: str) -> None:
-    """[RETRY-4] Real Sidekiq's own scores, of jobs without a delay of their own."""
+    """[RETRY-4] The scores are Sidekiq's, of jobs without a custom delay."""
     table = [vector["delays"][FORMULAS[version]] for vector in load("vectors/retry-delays.json")]
     checked = 0
     for entry in load(f"sidekiq/{version}/payloads.json"):

@@ -101,7 +101,7 @@ def test_a_forgotten_script_is_loaded_and_called_again() -> None:
 
 
 def test_a_script_that_stays_unknown_is_an_error() -> None:
-    """LUA-3: the call is repeated once, not for ever."""
+    """LUA-3: the call is repeated only once."""
     with pytest.raises(RedisRefused, match="NOSCRIPT"):
         converse(one(Script("done", [], [])), [NOSCRIPT], [b"sha", NOSCRIPT])
 
