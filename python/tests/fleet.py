@@ -58,12 +58,12 @@ class Fleet:
         return [line for line in self.lines() if words in line["msg"]]
 
     def wait_logged(self, words: str, count: int = 1, timeout: float = 60) -> list[dict[str, Any]]:
-        def found() -> list[dict[str, Any]]:
+        def enough() -> list[dict[str, Any]]:
             lines = self.logged(words)
             return lines if len(lines) >= count else []
 
         try:
-            return wait_until(found, timeout, f"{words!r} {count} times")
+            return wait_until(enough, timeout, f"{words!r} {count} times")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.log.read_text()}") from None
 

@@ -45,18 +45,18 @@ def problems(name: str, part: str | None, value: object) -> list[str]:
 
 def blames(name: str, part: str | None, value: object) -> list[str]:
     """Return the annotations of the innermost constraints that reject a value."""
-    found: list[str] = []
+    requirements: list[str] = []
 
     def note(error: ValidationError) -> None:
         if error.context:
             for inner in error.context:
                 note(inner)
         elif isinstance(error.schema, Mapping):
-            found.append(str(error.schema.get("$comment", "")))
+            requirements.append(str(error.schema.get("$comment", "")))
 
     for error in validator(name, part).iter_errors(value):
         note(error)
-    return found
+    return requirements
 
 
 def mutant(original: Mapping[str, Any], field: str, value: object) -> dict[str, Any]:

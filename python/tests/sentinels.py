@@ -125,18 +125,18 @@ class Watched:
             ports = {each.primary() for each in self.sentinels}
             return next((each for each in self.servers if {each.port} == ports), None)
 
-        found = wait_until(agreed, 60, "the sentinels to agree")
-        assert found is not None
-        return found
+        chosen = wait_until(agreed, 60, "the sentinels to agree")
+        assert chosen is not None
+        return chosen
 
     def fail_over(self) -> Server:
         """Kill the primary; return the new one once it accepts writes."""
         dead = self.primary()
         dead.kill()
         wait_until(lambda: self.primary() is not dead, 60, "a new primary")
-        found = self.primary()
-        wait_until(lambda: found.client().role()[0] == b"master", 60, "its promotion")
-        return found
+        promoted = self.primary()
+        wait_until(lambda: promoted.client().role()[0] == b"master", 60, "its promotion")
+        return promoted
 
 
 @contextmanager

@@ -79,15 +79,15 @@ def appendix(version: str) -> Mapping[str, str]:
     """Map requirement ids to the deviations of this Sidekiq in SPEC.md, appendix A."""
     text = (ROOT / "SPEC.md").read_text("utf-8").partition("## Appendix A")[2]
     row = re.compile(r"^\| ([A-Z][A-Z0-9, to-]+) \| ([0-9][^|]*) \| (.+) \|$", re.MULTILINE)
-    found: dict[str, str] = {}
+    notes: dict[str, str] = {}
     differs, _, not_run = text.partition("Every other")
     for ids, about, what in row.findall(differs):
         for id_ in _ids(ids) if is_about(version, about) else ():
-            found[id_] = f"{found[id_]}; {what}" if id_ in found else f"SPEC.md, appendix A: {what}"
+            notes[id_] = f"{notes[id_]}; {what}" if id_ in notes else f"SPEC.md, appendix A: {what}"
     for ids, why in re.findall(r"^\| ([A-Z][A-Z0-9, to-]+) \| ([^|]+) \|$", not_run, re.MULTILINE):
         for id_ in _ids(ids):
-            found.setdefault(id_, f"SPEC.md, appendix A, not about Sidekiq: {why}")
-    return found
+            notes.setdefault(id_, f"SPEC.md, appendix A, not about Sidekiq: {why}")
+    return notes
 
 
 def _ids(text: str) -> Iterator[str]:
@@ -169,7 +169,7 @@ def kill(sandboxes: int) -> None:
         patience=6,
         program=valkey_program(),
         sandboxes=sandboxes,
-        tell=lambda found, _: click.echo(f"{found[0]['mutant']}: {found[0]['fate']}", err=True),
+        tell=lambda tried, _: click.echo(f"{tried[0]['mutant']}: {tried[0]['fate']}", err=True),
     )
     KILLS.write_bytes(compact.dump(table))
 
@@ -201,9 +201,9 @@ def _tell(path: Path, lines: Sequence[str], results: Results) -> None:
     """Print the changes, and the messages of the checks that failed."""
     click.echo(f"{path.relative_to(ROOT)}:")
     click.echo("\n".join(f"  {line}" for line in lines))
-    for found in results["checks"]:
-        if "message" in found:
-            click.echo(f"  {found['case']}#{found['requirement']}: {found['message']}")
+    for failed in results["checks"]:
+        if "message" in failed:
+            click.echo(f"  {failed['case']}#{failed['requirement']}: {failed['message']}")
 
 
 def main() -> int:

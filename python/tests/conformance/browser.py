@@ -30,8 +30,8 @@ class Browser:
     """
 
     def __init__(self, profile: Path) -> None:
-        found = program()
-        assert found is not None
+        browser = program()
+        assert browser is not None
         to_read, self._write = os.pipe()
         self._read, to_write = os.pipe()
 
@@ -43,7 +43,7 @@ class Browser:
 
         self._process = subprocess.Popen(
             [
-                *(found, "--headless", "--remote-debugging-pipe", "--disable-gpu"),
+                *(browser, "--headless", "--remote-debugging-pipe", "--disable-gpu"),
                 *("--no-first-run", "--disable-dev-shm-usage", f"--user-data-dir={profile}"),
                 *(["--no-sandbox"] if os.geteuid() == 0 else []),
             ],
@@ -97,9 +97,9 @@ class Browser:
 
     def run(self, expression: str) -> Any:
         """Return the value of an expression in the page."""
-        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
-        assert "exceptionDetails" not in found, found
-        return found["result"].get("value")
+        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in result, result
+        return result["result"].get("value")
 
     def key(self, key: str, code: int) -> None:
         """Press a key."""
@@ -111,17 +111,17 @@ class Browser:
     def complaints(self) -> list[str]:
         """Return the messages of the console, and the network requests of the page."""
         self.run("1")
-        found = []
+        messages = []
         for event in self._events:
             params = event.get("params", {})
             match event.get("method"):
                 case "Runtime.exceptionThrown" | "Runtime.consoleAPICalled" | "Log.entryAdded":
-                    found.append(json.dumps(params)[:500])
+                    messages.append(json.dumps(params)[:500])
                 case "Network.requestWillBeSent":
                     url = params["request"]["url"]
                     if not url.startswith(("file:", "data:")):
-                        found.append(f"asked for {url}")
-        return found
+                        messages.append(f"asked for {url}")
+        return messages
 
     def _receive(self) -> dict[str, Any]:
         deadline = time.monotonic() + 60

@@ -46,7 +46,7 @@ def results(**more: Any) -> Results:
             **{"keyword": "MUST", "status": "pass"},
         },
     ]
-    found: Any = {
+    made: Any = {
         "results": 1,
         "spec": SCRIPT,
         "suite": CELL,
@@ -74,7 +74,7 @@ def results(**more: Any) -> Results:
         "trace": "trace.jsonl",
         **more,
     }
-    whole: Results = found
+    whole: Results = made
     return whole
 
 

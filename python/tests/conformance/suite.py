@@ -83,14 +83,14 @@ class Marked:
 
     def there(self) -> list[str]:
         """Return the command lines of the marked processes."""
-        found = []
+        lines = []
         for path in Path("/proc").glob("[0-9]*/environ"):
             try:
                 if self._mark in path.read_bytes():
-                    found.append(path.with_name("cmdline").read_bytes().decode())
+                    lines.append(path.with_name("cmdline").read_bytes().decode())
             except OSError:
                 continue
-        return found
+        return lines
 
     @staticmethod
     def _wait(holds: Callable[[], bool], what: str) -> None:

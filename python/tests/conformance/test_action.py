@@ -22,8 +22,8 @@ PERL = ROOT / "conformance" / "drivers" / "perl"
 
 @pytest.fixture(scope="module")
 def action() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(ACTION.read_text("utf-8"))
-    return found
+    loaded: dict[str, Any] = yaml.safe_load(ACTION.read_text("utf-8"))
+    return loaded
 
 
 class Job:

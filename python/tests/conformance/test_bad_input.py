@@ -39,23 +39,23 @@ needs_proc = pytest.mark.skipif(
 @pytest.fixture
 def marked() -> Iterator[Marked]:
     """Yield the marked processes of the test; all of them must have ended after it."""
-    found = Marked()
-    yield found
-    found.gone()
+    processes = Marked()
+    yield processes
+    processes.gone()
 
 
 @pytest.fixture(scope="module")
 def reaper() -> Iterator[Reaper]:
-    found = Reaper()
-    yield found
-    found.close()
+    started = Reaper()
+    yield started
+    started.close()
 
 
 @pytest.fixture
 def server(reaper: Reaper) -> Iterator[Server]:
-    found = Server(reaper, valkey_program())
-    yield found
-    found.close()
+    started = Server(reaper, valkey_program())
+    yield started
+    started.close()
 
 
 # -- the adapter
@@ -196,8 +196,8 @@ def test_a_worker_that_cannot_be_started_in_one_case(marked: Marked, tmp_path: P
     )
     assert said.status == 3, said.err
     assert said.err.count("the worker cannot be started") == 2  # when it happens, and at the end
-    found = {check["case"]: check["status"] for check in json.loads(said.out)["checks"]}
-    assert found == {**dict.fromkeys([*_SOME, "traffic"], "pass"), "exec-order": "blocked"}
+    statuses = {check["case"]: check["status"] for check in json.loads(said.out)["checks"]}
+    assert statuses == {**dict.fromkeys([*_SOME, "traffic"], "pass"), "exec-order": "blocked"}
 
 
 def test_a_driver_that_always_dies_ends_the_run_after_three_cases(tmp_path: Path) -> None:
@@ -247,8 +247,8 @@ def test_a_fault_in_one_of_several_runs_of_a_case(tmp_path: Path) -> None:
     said = run("check", path, "client/core", *only, "--json")
     assert said.status == 3, said.err
     checks = [c for c in json.loads(said.out)["checks"] if c["case"] == "push-plain"]
-    found = {(c["status"], c.get("by"), c["held"], c["runs"]) for c in checks}
-    assert found == {("flaky", "adapter", 1, 2)}
+    outcomes = {(c["status"], c.get("by"), c["held"], c["runs"]) for c in checks}
+    assert outcomes == {("flaky", "adapter", 1, 2)}
 
 
 def test_a_baseline_does_not_declare_what_the_adapter_ended(tmp_path: Path) -> None:

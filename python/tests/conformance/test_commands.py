@@ -73,22 +73,22 @@ def test_a_requirement_is_explained() -> None:
     assert "Why: workers take from the tail" in said.out
     for each in ("push-head", "insert-at-tail", "  LPUSH queue:default"):
         assert each in said.out
-    found = json.loads(run("explain", "PUSH-2", "--json").out)
-    assert found["requirement"] == "PUSH-2"
-    assert found["seen_in"].startswith("6, 7 and 8 send")
-    assert found["mutants"] == [each.name for each in mutants.load() if "PUSH-2" in each.kills]
+    entry = json.loads(run("explain", "PUSH-2", "--json").out)
+    assert entry["requirement"] == "PUSH-2"
+    assert entry["seen_in"].startswith("6, 7 and 8 send")
+    assert entry["mutants"] == [each.name for each in mutants.load() if "PUSH-2" in each.kills]
     checking = [each.name for each in cases.load() if "PUSH-2" in each.requirements]
-    assert [each["case"] for each in found["cases"]] == checking
+    assert [each["case"] for each in entry["cases"]] == checking
 
 
 def test_every_requirement_and_every_case_can_be_explained() -> None:
     from jobwire_conformance.reports.explain import explained, page
 
     for id_, rule in data.requirements().items():
-        found = explained(id_)
+        entry = explained(id_)
         # The obligations have to state their reason.
-        assert found["why"] or not rule.obliges, id_
-        assert len([*page(found)]) > 2
+        assert entry["why"] or not rule.obliges, id_
+        assert len([*page(entry)]) > 2
     for case in cases.load():
         assert f"{case.name}: {case.title}" in [*page(explained(case.name))]
 
@@ -290,8 +290,8 @@ def test_without_a_whole_run_no_baseline_is_written(tmp_path: Path) -> None:
 def test_the_reference_is_in_order() -> None:
     said = run("doctor", REFERENCE, "--json")
     assert said.status == 0, said.out
-    found = {each["what"]: each["state"] for each in json.loads(said.out)}
-    assert "bad" not in found.values()
+    states = {each["what"]: each["state"] for each in json.loads(said.out)}
+    assert "bad" not in states.values()
     for what in (
         "driver starts and answers hello",
         "driver pushes",
@@ -303,7 +303,7 @@ def test_the_reference_is_in_order() -> None:
         "worker ends on SIGTERM",
         "worker leaves no process",
     ):
-        assert found[what] == "ok", what
+        assert states[what] == "ok", what
 
 
 def test_an_adapter_that_is_not_filled_in_hears_what_to_do(tmp_path: Path) -> None:

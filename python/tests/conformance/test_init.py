@@ -402,15 +402,15 @@ def test_the_doctor_says_which_part_is_to_be_filled_in(language: str, tmp_path: 
     settings = made(tmp_path, language, "client/core", "worker/core")
     assert settings.driver is not None
     assert settings.worker is not None
-    status, found = diagnosis(tmp_path)
-    bad = {what for what, item in found.items() if item["state"] == "bad"}
+    status, report = diagnosis(tmp_path)
+    bad = {what for what, item in report.items() if item["state"] == "bad"}
     assert (status, bad) == (3, {"driver pushes", "worker"})
     driver, worker = (Path(each.command[1]).name for each in (settings.driver, settings.worker))
-    assert found["driver pushes"]["advice"].startswith("fill in `push`; ")
-    assert f"{driver}: fill in `push`" in found["driver pushes"]["advice"]
-    assert "exit status 1 before its first fetch" in found["worker"]["seen"]
+    assert report["driver pushes"]["advice"].startswith("fill in `push`; ")
+    assert f"{driver}: fill in `push`" in report["driver pushes"]["advice"]
+    assert "exit status 1 before its first fetch" in report["worker"]["seen"]
     gap = "the line with `exec`" if language == "shell" else "`start`"
-    assert f"{worker}: fill in {gap}" in found["worker"]["advice"]
+    assert f"{worker}: fill in {gap}" in report["worker"]["advice"]
 
 
 def test_python_filled_in_runs_its_jobs(tmp_path: Path) -> None:
@@ -488,12 +488,12 @@ def test_shell_filled_in_pushes_and_starts_a_worker(tmp_path: Path) -> None:
 
 def in_order(directory: Path) -> None:
     """Check that the doctor finds no fault after it pushed and ran every job of a skeleton."""
-    status, found = diagnosis(directory)
-    assert {what: item for what, item in found.items() if item["state"] == "bad"} == {}
+    status, report = diagnosis(directory)
+    assert {what: item for what, item in report.items() if item["state"] == "bad"} == {}
     assert status == 0
     jobs = [f"worker runs Jobwire{job}" for job in ("Echo", "Fail", "Flaky", "Gate", "Spawn")]
     for what in ("driver pushes", "driver uses JOBWIRE_REDIS_URL", *jobs):
-        assert found[what]["state"] == "ok", found[what]
+        assert report[what]["state"] == "ok", report[what]
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

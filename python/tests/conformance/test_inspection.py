@@ -58,9 +58,9 @@ def test_an_answer_of_another_form_is_an_adapter_fault() -> None:
     settings = reference()
     assert settings.driver is not None
     driver = replace(settings.driver, garble=lambda line: line.replace(b'"size"', b'"length"'))
-    found = outcome_of(replace(settings, driver=driver), load("inspect-queues"))
-    assert found.status == 3
-    assert "#/$defs/queues" in str(found.errors[0])
+    outcome = outcome_of(replace(settings, driver=driver), load("inspect-queues"))
+    assert outcome.status == 3
+    assert "#/$defs/queues" in str(outcome.errors[0])
 
 
 def test_what_a_driver_does_not_have_blocks_what_is_built_on_it() -> None:
@@ -73,11 +73,11 @@ def test_what_a_driver_does_not_have_blocks_what_is_built_on_it() -> None:
             return line[: line.index(b'"ok"')] + b'"unsupported": true}'
         return line
 
-    found = outcome_of(
+    outcome = outcome_of(
         replace(settings, driver=replace(settings.driver, garble=garble)), load("inspect-queues")
     )
-    assert (found.errors, found.status) == ([], 1)
-    assert "was 'unsupported' instead of 'ok'" in bad(found)["inspect-queues#INSP-2"]
+    assert (outcome.errors, outcome.status) == ([], 1)
+    assert "was 'unsupported' instead of 'ok'" in bad(outcome)["inspect-queues#INSP-2"]
 
 
 def test_a_value_that_was_not_there_fails_what_speaks_of_it() -> None:
@@ -87,8 +87,8 @@ def test_a_value_that_was_not_there_fails_what_speaks_of_it() -> None:
         {"check": "ITER-6", "hash": "it-x", "fields": {"c": {"$": "bind", "name": "c"}}},
         {"check": "ITER-6", "that": "performed(x) == {c}"},
     ]
-    found = outcome_of(reference(), [replace(case, steps=steps, seed=())])
-    assert (found.errors, found.status) == ([], 1)
+    outcome = outcome_of(reference(), [replace(case, steps=steps, seed=())])
+    assert (outcome.errors, outcome.status) == ([], 1)
 
 
 def test_every_obligation_of_an_inspector_is_checked() -> None:

@@ -55,28 +55,28 @@ def altered(tmp_path: Path, name: str, old: str, new: str) -> Config:
 
 def test_the_reference_understands_itself() -> None:
     """Every job arrives unchanged; a failed one is retried. [PAY-5] [PAY-6] [RETRY-3]"""
-    found = tried(reference())
-    (pair,), (handover,) = found.pairs, found.handovers
+    trial = tried(reference())
+    (pair,), (handover,) = trial.pairs, trial.handovers
     assert pair.error is None
     assert {fate.status for fate in pair.fates} == {"intact"}
     assert handover.error is None
     assert handover.problems == []
-    assert found.status == 0
-    assert found.versions["jobwire"]
+    assert trial.status == 0
+    assert trial.versions["jobwire"]
 
 
 @pytest.mark.skipif(shutil.which("perl") is None, reason="needs Perl")
 def test_a_client_that_changes_numbers_is_blamed_for_them() -> None:
     """Perl has one kind of number, so whole floats arrive as integers. [PAY-6]"""
-    found = tried(config.load(DRIVERS / "perl"), reference())
-    pair = next(pair for pair in found.pairs if pair.client == "perl-sample")
+    trial = tried(config.load(DRIVERS / "perl"), reference())
+    pair = next(pair for pair in trial.pairs if pair.client == "perl-sample")
     fates = {fate.item.name: fate for fate in pair.fates}
     assert fates["whole floats"].status == "changed"
     assert fates["whole floats"].by == "client"
     assert fates["text beyond ASCII"].status == "intact"
     assert fates["scheduled"].status == "intact"
-    assert found.status == 1
-    assert "whole floats: changed as a client" in report.text(found)
+    assert trial.status == 1
+    assert "whole floats: changed as a client" in report.text(trial)
 
 
 def test_a_worker_that_changes_arguments_is_blamed_for_them(tmp_path: Path) -> None:
@@ -87,8 +87,8 @@ def test_a_worker_that_changes_arguments_is_blamed_for_them(tmp_path: Path) -> N
         '    """Accept any arguments."""\n',
         '    """Accept any."""\n    args = json.loads(json.dumps(args), parse_int=float)\n',
     )
-    found = tried(replace(reference(), worker=None), replace(worker, driver=None))
-    (pair,) = found.pairs
+    trial = tried(replace(reference(), worker=None), replace(worker, driver=None))
+    (pair,) = trial.pairs
     changed = {fate.item.name for fate in pair.bad}
     assert "small integers" in changed
     assert {fate.by for fate in pair.bad} == {"worker"}
@@ -103,8 +103,8 @@ def test_a_job_that_is_not_performed_is_lost(tmp_path: Path) -> None:
         '    job = dict(request["job"])\n    name, args',
         '    job = {**request["job"], "queue": "elsewhere"}\n    name, args',
     )
-    found = tried(replace(driver, worker=None), replace(reference(), driver=None))
-    (pair,) = found.pairs
+    trial = tried(replace(driver, worker=None), replace(reference(), driver=None))
+    (pair,) = trial.pairs
     now = [fate for fate in pair.fates if not fate.item.later]
     assert {(fate.status, fate.by) for fate in now} == {("lost", "client")}
     # Jobs in the set schedule are found there, and promoted to the other queue.
@@ -117,11 +117,11 @@ def test_an_adapter_that_fails_is_no_verdict_about_the_pair(tmp_path: Path) -> N
     broken = altered(
         tmp_path, "driver.py", "def main() -> None:\n", "def main() -> None:\n    1/0\n"
     )
-    found = tried(replace(broken, worker=None), reference())
-    errors = {pair.client: pair.error for pair in found.pairs}
+    trial = tried(replace(broken, worker=None), reference())
+    errors = {pair.client: pair.error for pair in trial.pairs}
     assert errors["jobwire"] is None
     assert "ZeroDivisionError" in (errors["altered"] or "")
-    assert found.status == 3
+    assert trial.status == 3
 
 
 def test_the_command_prints_json_and_writes_a_page(tmp_path: Path) -> None:
@@ -132,10 +132,10 @@ def test_the_command_prints_json_and_writes_a_page(tmp_path: Path) -> None:
         conform, [*words, "--server", valkey_program()], standalone_mode=False
     )
     assert outcome.return_value == 0
-    found = json.loads(outcome.stdout)
-    assert [(pair["client"], pair["worker"]) for pair in found["pairs"]] == [("jobwire", "jobwire")]
-    assert all(job["status"] == "intact" for job in found["pairs"][0]["jobs"])
-    count = len(found["pairs"][0]["jobs"])
+    shown = json.loads(outcome.stdout)
+    assert [(pair["client"], pair["worker"]) for pair in shown["pairs"]] == [("jobwire", "jobwire")]
+    assert all(job["status"] == "intact" for job in shown["pairs"][0]["jobs"])
+    count = len(shown["pairs"][0]["jobs"])
     assert f"| jobwire | {count}/{count} |" in page.read_text("utf-8")
 
 

@@ -108,8 +108,8 @@ def test_awkward_values_are_at_least_three_in_ten() -> None:
 
     @settings(max_examples=150, derandomize=True, database=None, phases=[Phase.generate])
     @given(st.lists(values(), min_size=10, max_size=10))
-    def draw(found: list[Any]) -> None:
-        drawn.extend(map(key, found))
+    def draw(chosen: list[Any]) -> None:
+        drawn.extend(map(key, chosen))
 
     draw()
     awkward = [value for value in drawn if value in known]

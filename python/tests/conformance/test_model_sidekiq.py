@@ -36,7 +36,7 @@ def test_nothing_is_found_in_real_sidekiq(
     if reason := missing(VERSION):
         pytest.skip(reason)
     settings = replace(inside(VERSION, tmp_path / "adapter"), claims=claims)
-    found = explore(
+    result = explore(
         settings,
         Options(
             examples=examples,
@@ -47,5 +47,5 @@ def test_nothing_is_found_in_real_sidekiq(
             excused=known(VERSION) if "client/core" in claims else (),
         ),
     )
-    assert found.failure is None, found.as_data()
-    assert needed <= {*found.checked}
+    assert result.failure is None, result.as_data()
+    assert needed <= {*result.checked}

@@ -95,16 +95,16 @@ def _ways(mutant: Mutant) -> Iterator[str]:
     yield from raw.get("rewrite", {})
 
 
-def fates(found: kills.Table) -> dict[str, str]:
+def fates(table: kills.Table) -> dict[str, str]:
     return {
         f"{each['mutant']} {each['requirement']}": f"{each['fate']}: {each.get('said', '')}"
-        for each in found["mutants"]
+        for each in table["mutants"]
         if each["fate"] != "killed"
     }
 
 
 def killed(chosen: list[Mutant], sandboxes: int) -> kills.Table:
-    found = kills.kill(
+    table = kills.kill(
         config.load(REFERENCE),
         chosen,
         cases.load(),
@@ -113,9 +113,9 @@ def killed(chosen: list[Mutant], sandboxes: int) -> kills.Table:
         sandboxes=sandboxes,
         controlled=len(chosen) > 1,
     )
-    problems = Draft202012Validator(data.schema("kills")).iter_errors(found)
+    problems = Draft202012Validator(data.schema("kills")).iter_errors(table)
     assert [problem.message for problem in problems] == []
-    return found
+    return table
 
 
 @pytest.mark.parametrize("mutant", [*sample()], ids=lambda mutant: mutant.name)
@@ -127,10 +127,10 @@ def test_a_mistake_is_found_by_a_check_of_its_requirement(mutant: Mutant) -> Non
 @pytest.mark.full
 def test_every_mistake_is_found_by_a_check_of_its_requirement() -> None:
     """[PUSH-1] to [INSP-14]: every obligation that a black box can see has a check."""
-    found = killed(mutants.load(), 3)
-    assert fates(found) == {}
+    table = killed(mutants.load(), 3)
+    assert fates(table) == {}
     assert [
-        each.id for each in kills.obligations(found["mutants"]).values() if not each.killed
+        each.id for each in kills.obligations(table["mutants"]).values() if not each.killed
     ] == []
 
 
@@ -139,12 +139,12 @@ def test_a_mistake_that_no_check_notices_survives(tmp_path: Path) -> None:
     about = {"mutant": "harmless", "kills": ["PUSH-1"], "cases": ["push-head"]}
     match = {"cmd": "SADD", "key": "queues"}
     path.write_text(json.dumps({**about, "match": match, "rewrite": {"cmd": "sadd"}}))
-    found = killed([mutants.load_file(path)], 1)
-    assert found["mutants"] == [
+    table = killed([mutants.load_file(path)], 1)
+    assert table["mutants"] == [
         {"mutant": "harmless", "requirement": "PUSH-1", "fate": "survived", "by": []}
     ]
-    assert "0 of 1 mutants are killed" in closing(found)
-    assert "- `harmless` for PUSH-1: survived" in markdown(found)
+    assert "0 of 1 mutants are killed" in closing(table)
+    assert "- `harmless` for PUSH-1: survived" in markdown(table)
     match = {"cmd": "ZADD", "key": "schedule"}
     path.write_text(json.dumps({**about, "match": match, "rewrite": {"cmd": "PING"}}))
     assert [each["fate"] for each in killed([mutants.load_file(path)], 1)["mutants"]] == [

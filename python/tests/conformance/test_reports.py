@@ -54,7 +54,7 @@ def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 def results(*claims: str, status: str = "pass", leave_out: str = "", **more: Any) -> Results:
     """Return results of a run in which every obligation of these claims was checked."""
-    found = {
+    made = {
         claim: [id_ for id_ in sorted(required(claim, 8)) if id_ != leave_out] for claim in claims
     }
     entry = {"case": "any", "keyword": "MUST", "status": status}
@@ -73,13 +73,13 @@ def results(*claims: str, status: str = "pass", leave_out: str = "", **more: Any
                     "checks": {status: len(ids)},
                     "missing": [leave_out] if leave_out else [],
                 }
-                for claim, ids in found.items()
+                for claim, ids in made.items()
             },
             **{"generation": 8, "server": {"name": "valkey", "version": "9"}, "seed": 0},
             **{"started": "2026-11-20T16:20:07Z", "status": 0 if status == "pass" else 1},
             "checks": [
                 {**entry, "requirement": id_, "claim": claim}
-                for claim, ids in found.items()
+                for claim, ids in made.items()
                 for id_ in ids
             ],
             **more,
@@ -87,9 +87,9 @@ def results(*claims: str, status: str = "pass", leave_out: str = "", **more: Any
     )
 
 
-def put(path: Path, found: Results) -> Path:
+def put(path: Path, written: Results) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(dump(found))
+    path.write_bytes(dump(written))
     return path
 
 
@@ -142,9 +142,9 @@ def test_what_happens_is_written_as_it_happens(run_with_a_mistake: Path) -> None
 
 
 def test_a_run_that_left_cases_out_meets_nothing(run_with_a_mistake: Path) -> None:
-    found = load(run_with_a_mistake)
-    assert not any(claim["met"] for claim in found["claims"].values())
-    assert "FETCH-2" in found["claims"]["worker/core"].get("missing", [])
+    checks = load(run_with_a_mistake)
+    assert not any(claim["met"] for claim in checks["claims"].values())
+    assert "FETCH-2" in checks["claims"]["worker/core"].get("missing", [])
 
 
 def test_a_summary_is_small_and_says_what_the_run_said(run_with_a_mistake: Path) -> None:
@@ -194,9 +194,9 @@ def test_a_summary_of_a_set_that_changed_claims_less(tmp_path: Path) -> None:
     path.write_text(json.dumps(kept))
     core = [c["status"] for c in summary.load(path)["checks"] if c["claim"] == "client/core"]
     assert core == ["fail"]
-    found, (remark,) = find([path])
+    matrix, (remark,) = find([path])
     assert remark.startswith(f"{path}: the checks of client/core have changed since this run")
-    (column,) = found.columns
+    (column,) = matrix.columns
     assert column.claim("client/bulk") == "met"
     assert column.claim("client/core") == "as-far"
 
@@ -312,8 +312,8 @@ class Page(HTMLParser):
 
 def all_pages(directory: Path) -> list[Path]:
     """Write every kind of page from hostile results."""
-    found = hostile.write(directory)
-    reports.write(directory, found)
+    hostile_results = hostile.write(directory)
+    reports.write(directory, hostile_results)
     for name, content in reports.matrix_pages(find([directory])[0]).items():
         reports.put(directory / name, content)
     return [directory / "report.html", directory / "matrix.html"]
@@ -355,15 +355,15 @@ def test_the_other_reports_stand_it_too(tmp_path: Path) -> None:
 
 
 def test_half_a_surrogate_pair_comes_back(tmp_path: Path) -> None:
-    found = hostile.write(tmp_path)
-    assert any(check.get("seen") == hostile.SURROGATE for check in found["checks"])
+    hostile_results = hostile.write(tmp_path)
+    assert any(check.get("seen") == hostile.SURROGATE for check in hostile_results["checks"])
 
 
 # -- claims that are met
 
 
-def matrix_of(tmp_path: Path, *found: Results) -> list[Column]:
-    for number, each in enumerate(found):
+def matrix_of(tmp_path: Path, *runs: Results) -> list[Column]:
+    for number, each in enumerate(runs):
         put(tmp_path / f"{number}.json", each)
     return [*find([tmp_path])[0].columns]
 
@@ -373,7 +373,7 @@ def test_a_tick_needs_every_obligation_to_have_run_and_to_hold(tmp_path: Path) -
     # The file says "met" but leaves a check out, so that check did not run.
     boasting = results(claim, leave_out="PUSH-1")
     boasting["claims"][claim]["met"] = True
-    for found, mark in (
+    for given, mark in (
         (results(claim), "met"),
         (boasting, "as-far"),
         (results(claim, leave_out="PUSH-1"), "part"),
@@ -385,7 +385,7 @@ def test_a_tick_needs_every_obligation_to_have_run_and_to_hold(tmp_path: Path) -
         (results(claim, errors=[{"status": 3, "message": "gone", "case": "exec-order"}]), "met"),
         (results("worker/core"), "unclaimed"),
     ):
-        (column,) = matrix_of(tmp_path, found)
+        (column,) = matrix_of(tmp_path, given)
         assert column.claim(claim) == mark
     assert column.cell(claim, "PUSH-1") == ("unclaimed", None)
 
@@ -403,20 +403,20 @@ def test_a_deviation_stays_amber_and_says_why(tmp_path: Path) -> None:
 
 
 def test_what_does_not_count_is_shown_if_it_fails(tmp_path: Path) -> None:
-    found = results("client/core")
-    found["checks"] = [c for c in found["checks"] if c["requirement"] not in ("ENV-4", "ENV-5")]
+    run = results("client/core")
+    run["checks"] = [c for c in run["checks"] if c["requirement"] not in ("ENV-4", "ENV-5")]
     newer = {"case": "new", "keyword": "MUST", "claim": "client/core", "status": "added-after"}
-    found["checks"] += [
+    run["checks"] += [
         cast(Check, {**newer, "requirement": "ENV-4"}),
         cast(Check, {**newer, "requirement": "ENV-5", "message": "speaks in riddles"}),
     ]
-    put(tmp_path / "results.json", found)
+    put(tmp_path / "results.json", run)
     reports.write(tmp_path, load(tmp_path))
     for name in ("summary.md", "report.html"):
         text = (tmp_path / name).read_text("utf-8")
         assert "speaks in riddles" in text
         assert ("| ENV-4" in text, 'id="new--ENV-4"' in text) == (False, False)
-    (column,) = matrix_of(tmp_path / "kept", found)
+    (column,) = matrix_of(tmp_path / "kept", run)
     assert column.claim("client/core") == "met"
     assert column.cell("client/core", "ENV-4") == ("added-after", None)
     status, note = column.cell("client/core", "ENV-5")
@@ -427,8 +427,8 @@ def test_of_the_same_version_the_latest_counts(tmp_path: Path) -> None:
     put(tmp_path / "1.json", results("client/core", started="2026-11-21T00:00:00Z"))
     put(tmp_path / "2.json", results("client/core", status="fail"))
     put(tmp_path / "3.json", results("client/core", generation=7))
-    found, remarks = find([tmp_path])
-    assert [(column.generation, column.day) for column in found.columns] == [
+    matrix, remarks = find([tmp_path])
+    assert [(column.generation, column.day) for column in matrix.columns] == [
         (8, "2026-11-21"),
         (7, "2026-11-20"),
     ]
@@ -569,11 +569,11 @@ def test_the_page_can_be_searched_and_needs_neither_mouse_nor_script(
         window.run("document.activeElement.blur()")
         window.key("Tab", 9)
         assert window.run("document.activeElement.className") == "skip"
-        found = set()
+        texts = set()
         for _ in range(60):
             window.key("Tab", 9)
-            found.add(window.run("document.activeElement.tagName"))
-        assert {"A", "SUMMARY", "INPUT", "SELECT"} <= found
+            texts.add(window.run("document.activeElement.tagName"))
+        assert {"A", "SUMMARY", "INPUT", "SELECT"} <= texts
         window.open(page, width=800, dark=False, script=False)
         assert window.run("document.querySelector('form.find').hidden") is True
         assert window.run(shown) == every

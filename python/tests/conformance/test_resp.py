@@ -87,19 +87,19 @@ def test_a_stream_means_the_same_however_it_is_cut(values: list[Any], data: st.D
     stream = b"".join(frames)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
     splitter = Splitter()
-    found = []
+    parsed = []
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
-        found += splitter.feed(stream[start:end])
-    assert found == frames
-    assert [resp.decode(frame) for frame in found] == values
+        parsed += splitter.feed(stream[start:end])
+    assert parsed == frames
+    assert [resp.decode(frame) for frame in parsed] == values
 
 
 @given(values=st.lists(VALUES, min_size=1, max_size=3))
 def test_a_stream_may_come_byte_by_byte(values: list[Any]) -> None:
     frames = [_frame(value) for value in values]
     splitter = Splitter()
-    found = [frame for byte in b"".join(frames) for frame in splitter.feed(bytes([byte]))]
-    assert found == frames
+    parsed = [frame for byte in b"".join(frames) for frame in splitter.feed(bytes([byte]))]
+    assert parsed == frames
 
 
 @given(words=st.lists(st.binary(max_size=30), min_size=1, max_size=6))

@@ -55,7 +55,7 @@ def outcome_of(
     mutant: mutants.Mutant | None = None,
     trace: Path | None = None,
 ) -> run.Outcome:
-    found = run.run(
+    outcome = run.run(
         mutant.on(settings) if mutant else settings,
         run.chosen(chosen, settings.claims, settings.generation),
         deviations,
@@ -66,9 +66,9 @@ def outcome_of(
         rewrites=mutant.rules if mutant else (),
         trace=trace,
     )
-    problems = Draft202012Validator(data.schema("results")).iter_errors(found.as_data())
+    problems = Draft202012Validator(data.schema("results")).iter_errors(outcome.as_data())
     assert [problem.message for problem in problems] == []
-    return found
+    return outcome
 
 
 def bad(outcome: run.Outcome) -> dict[str, str]:
@@ -96,9 +96,9 @@ def halves(number: int, of: int) -> list[Case]:
 @pytest.mark.parametrize("part", range(3))
 def test_the_reference_meets_its_claims(part: int) -> None:
     """All cases run in generation 8: [PUSH-1] to [REL-12]."""
-    found = outcome_of(reference(8), halves(part, 3), sandboxes=2)
-    assert (found.errors, bad(found), found.status) == ([], {}, 0)
-    assert found.verdicts
+    outcome = outcome_of(reference(8), halves(part, 3), sandboxes=2)
+    assert (outcome.errors, bad(outcome), outcome.status) == ([], {}, 0)
+    assert outcome.verdicts
 
 
 @pytest.mark.thorough
@@ -106,8 +106,8 @@ def test_the_reference_meets_its_claims_in_the_older_generation() -> None:
     """[GEN-1] and all cases whose outcome contains times."""
     fast = [case for case in cases.load() if case.crash is None and case.pace is None]
     kinds = ("push-", "sched-", "retry-first", "retry-for", "retry-generation-")
-    found = outcome_of(reference(7), [c for c in fast if c.name.startswith(kinds)], sandboxes=2)
-    assert (found.errors, bad(found), found.status) == ([], {}, 0)
+    outcome = outcome_of(reference(7), [c for c in fast if c.name.startswith(kinds)], sandboxes=2)
+    assert (outcome.errors, bad(outcome), outcome.status) == ([], {}, 0)
 
 
 @pytest.mark.full
@@ -119,8 +119,8 @@ def test_the_reference_meets_its_claims_whole(fetch: str, monkeypatch: pytest.Mo
     if fetch == "basic":
         claims = [claim for claim in settings.claims if claim != "worker/reliable"]
         settings = replace(settings, claims=claims)
-    found = outcome_of(settings, cases.load(), sandboxes=4)
-    assert (found.errors, bad(found), found.status) == ([], {}, 0)
+    outcome = outcome_of(settings, cases.load(), sandboxes=4)
+    assert (outcome.errors, bad(outcome), outcome.status) == ([], {}, 0)
 
 
 # -- mistakes
@@ -157,8 +157,8 @@ def test_a_connection_that_is_used_again_is_seen(tmp_path: Path) -> None:
     settings = config.load(adapter(tmp_path, CARELESS))
     outcome = outcome_of(settings, load("push-late-reply"), patience=5)
     assert outcome.errors == []
-    found = bad(outcome)
-    assert "no further use" in found["push-late-reply#ENV-5"]
+    failed = bad(outcome)
+    assert "no further use" in failed["push-late-reply#ENV-5"]
 
 
 # A worker that fetches by RPOPLPUSH, with a delay between a job's fetch and its first report.
@@ -285,10 +285,10 @@ def test_a_report_that_the_server_refused_for_want_of_a_script_is_waited_for(
 def test_a_small_driver_in_another_language_is_enough() -> None:
     """[PUSH-1] [KEY-1] [PAY-9]: the sample in Perl uses only Perl's own libraries."""
     settings = config.load(ROOT / "conformance" / "drivers" / "perl")
-    found = outcome_of(settings, cases.load())
-    assert found.errors == []
-    failed = {name.partition("#")[2] for name in bad(found) if name != "traffic#KEY-2"}
-    assert failed.isdisjoint({"PUSH-1", "KEY-1", "KEY-2", "PAY-9", "PUSH-3", "GEN-2"}), bad(found)
+    outcome = outcome_of(settings, cases.load())
+    assert outcome.errors == []
+    failed = {name.partition("#")[2] for name in bad(outcome) if name != "traffic#KEY-2"}
+    assert failed.isdisjoint({"PUSH-1", "KEY-1", "KEY-2", "PAY-9", "PUSH-3", "GEN-2"}), bad(outcome)
 
 
 # -- the command
@@ -371,8 +371,8 @@ def test_a_failure_is_explained() -> None:
     ],
 )
 def test_wrong_usage_has_a_status_of_its_own(arguments: list[str], status: int, says: str) -> None:
-    found, _, err = said(*arguments)
-    assert (found, says in err) == (status, True), err
+    exited, _, err = said(*arguments)
+    assert (exited, says in err) == (status, True), err
 
 
 def test_without_a_server_it_is_the_environment() -> None:
@@ -384,10 +384,10 @@ def test_without_a_server_it_is_the_environment() -> None:
 def test_the_list_of_what_is_checked_names_the_rest() -> None:
     process = command("trace", "--json")
     out, _ = process.communicate(timeout=60)
-    found = json.loads(out)
-    assert "PUSH-1" in found["checks"]
-    assert process.returncode == (1 if any(found["uncovered"].values()) else 0)
-    assert "PUSH-1" not in found["uncovered"]["client/core"]
+    results = json.loads(out)
+    assert "PUSH-1" in results["checks"]
+    assert process.returncode == (1 if any(results["uncovered"].values()) else 0)
+    assert "PUSH-1" not in results["uncovered"]["client/core"]
 
 
 # -- settings and case files

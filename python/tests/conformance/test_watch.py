@@ -108,8 +108,8 @@ class Listening:
     def end(self) -> dict[str, Any]:
         self.process.send_signal(signal.SIGINT)
         self.process.communicate(timeout=60)
-        found: dict[str, Any] = json.loads(self._results.read_text())
-        return found
+        results: dict[str, Any] = json.loads(self._results.read_text())
+        return results
 
 
 @pytest.fixture
@@ -132,8 +132,8 @@ def gone(pid: int) -> bool:
         return True
 
 
-def violations(found: dict[str, Any]) -> dict[str, Any]:
-    requirements = found["requirements"].items()
+def violations(results: dict[str, Any]) -> dict[str, Any]:
+    requirements = results["requirements"].items()
     return {rule: each["findings"] for rule, each in requirements if each["violation"]}
 
 
@@ -170,10 +170,10 @@ def test_our_client_and_worker_break_nothing(fetch: str, server: Server, tmp_pat
             process.communicate()
         # The sleeping job was put back, and perhaps jobs that were fetched but not started.
         assert b'"class":"sleep"' in client.lindex("queue:default", -1)
-    found = json.loads(results.read_text())
-    assert (violations(found), found["counts"]["warning"]) == ({}, 0), said
-    assert (process.returncode, found["status"]) == (0, 0), said
-    seen = found["requirements"]
+    result = json.loads(results.read_text())
+    assert (violations(result), result["counts"]["warning"]) == ({}, 0), said
+    assert (process.returncode, result["status"]) == (0, 0), said
+    seen = result["requirements"]
     for rule in ("PUSH-2", "KEY-1", "GEN-2", "RETRY-2", "RETRY-8", "DEAD-3", "BEAT-1", "BEAT-7"):
         assert seen[rule]["seen"], rule
 
@@ -190,12 +190,12 @@ def test_a_wrong_application_is_told_what_is_wrong(tmp_path: Path) -> None:
     )
     done = watch("--env", "MY_REDIS", "--json", "-", "--", sys.executable, "-c", code)
     assert done.returncode == 1, done.stderr
-    found = json.loads(done.stdout)
-    assert [*violations(found)] == ["PUSH-1"]
-    [finding] = found["requirements"]["PUSH-1"]["findings"]
+    result = json.loads(done.stdout)
+    assert [*violations(result)] == ["PUSH-1"]
+    [finding] = result["requirements"]["PUSH-1"]["findings"]
     assert finding["wire"][:2] == ["RPUSH", "queue:default"]
     assert "A client MUST insert the payload at the head" in done.stderr
-    assert found["command"][0] == sys.executable
+    assert result["command"][0] == sys.executable
 
 
 @pytest.mark.parametrize(
@@ -326,11 +326,11 @@ def test_odd_clients_are_understood(listening: Listening) -> None:
         while data := inline.recv(100):
             heard += data
         assert heard == b"+PONG\r\n:501\r\n+OK\r\n"
-    found = listening.end()
-    assert [*violations(found)] == ["PUSH-1"]
-    assert found["requirements"]["PUSH-1"]["violation"] == 1
-    assert found["requirements"]["PAY-9"]["seen"] == 500
-    assert found["requirements"]["FETCH-6"]["seen"] == 1
+    result = listening.end()
+    assert [*violations(result)] == ["PUSH-1"]
+    assert result["requirements"]["PUSH-1"]["violation"] == 1
+    assert result["requirements"]["PAY-9"]["seen"] == 500
+    assert result["requirements"]["FETCH-6"]["seen"] == 1
 
 
 def test_listening_ends_with_a_verdict(listening: Listening) -> None:

@@ -177,16 +177,16 @@ def shown(sheet: Sheet) -> None:
 @given(text=texts(), score=st.none() | SCORES, now=st.floats(0, 1e12))
 def test_any_entry_can_be_asked_anything(text: bytes, score: float | None, now: float) -> None:
     """INSP-3: every property has a value, and the bytes stay unchanged."""
-    found = entry(text, "dead", score)
-    assert found.payload == text
-    for name in dir(type(found)):
-        if isinstance(getattr(type(found), name), property):
-            getattr(found, name)
-    found.latency(now)
-    assert (found.problem is None) == (found.fault is None)
-    json.loads(to_json(views.entry_record(found)))
+    odd = entry(text, "dead", score)
+    assert odd.payload == text
+    for name in dir(type(odd)):
+        if isinstance(getattr(type(odd), name), property):
+            getattr(odd, name)
+    odd.latency(now)
+    assert (odd.problem is None) == (odd.fault is None)
+    json.loads(to_json(views.entry_record(odd)))
     for only in (Filter(jid="x"), Filter(tag="x"), Filter(error="x"), Filter(older_than=1.0)):
-        assert only.matches(found, now=now) in (True, False)
+        assert only.matches(odd, now=now) in (True, False)
 
 
 @given(text=TEXT | st.text(), seconds=st.floats(allow_nan=False))

@@ -97,10 +97,10 @@ def test_promoters_in_any_order_move_each_member_once(
         promoter.step()
 
     assert set(client.zrange("schedule", 0, -1)) == set(texts["later"])
-    found = [
+    arrived = [
         json.loads(text)["jid"] for n in range(3) for text in client.lrange(f"queue:q{n}", 0, -1)
     ]
-    assert Counter(found) == Counter(json.loads(text)["jid"] for text in texts["due"])
+    assert Counter(arrived) == Counter(json.loads(text)["jid"] for text in texts["due"])
     assert set(client.zrange("dead", 0, -1)) == set(texts["broken"])
     assert set(client.zrange("jobwire:unreadable", 0, -1)) == set(texts["array"])
     assert sum(promoter.moved for promoter in promoters) == len(texts["due"])

@@ -225,9 +225,9 @@ def test_a_single_field_is_rejected_where_a_requirement_forbids_it(
     changed = mutant(payload, field, value)
     allows, requirements = rules[field]
     forbidden = field in NEEDED if value is ABSENT else not allows(value)
-    found = blames("payload", f"retry-{generation}", changed)
-    assert bool(found) == forbidden
-    named = " ".join(found)
+    rejected_by = blames("payload", f"retry-{generation}", changed)
+    assert bool(rejected_by) == forbidden
+    named = " ".join(rejected_by)
     assert not forbidden or any(f"[{one}]" in named for one in requirements.split())
 
 

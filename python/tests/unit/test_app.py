@@ -160,8 +160,8 @@ def test_values_that_json_lacks_can_be_told_of_instead(caplog: pytest.LogCapture
             job.enqueue(object())
         with pytest.raises(InvalidJob, match=r"^sample: args\[0\]: nan .*PAY-4"):
             job.enqueue(float("nan"))
-        found = [each.args[:2] for each in jobs.enqueued("sample")]
-    assert found == [[1, 2], [[1, 2], {"2026-11-20": 5}], [3], [str(UUID(int=7))]]
+        pushed = [each.args[:2] for each in jobs.enqueued("sample")]
+    assert pushed == [[1, 2], [[1, 2], {"2026-11-20": 5}], [3], [str(UUID(int=7))]]
     assert [(record.name, record.levelname) for record in caplog.records] == [
         ("jobwire.client", "WARNING")
     ] * 2

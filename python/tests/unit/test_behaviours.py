@@ -69,8 +69,8 @@ def faults(row: list[str]) -> list[str]:
 
 
 def test_every_behaviour_is_there_once() -> None:
-    found = [each for row in rows(LIST, 4) for each in ids(row[0])]
-    assert found == [f"S{number:03}" for number in range(1, 177)]
+    listed = [each for row in rows(LIST, 4) for each in ids(row[0])]
+    assert listed == [f"S{number:03}" for number in range(1, 177)]
 
 
 @pytest.mark.parametrize("row", rows(LIST, 4), ids=lambda row: row[0])

@@ -37,15 +37,15 @@ def name(path: Path) -> str:
 
 def rows(text: str, columns: int) -> list[list[str]]:
     """Return the cells of the tables without heads; fail if a row has not `columns` cells."""
-    found = []
+    lines = []
     for line in FENCE.sub("", text).splitlines():
         if line.startswith("|"):
             cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))]
             assert len(cells) == columns, line
-            found.append(cells)
+            lines.append(cells)
     return [
         row
-        for row, after in zip(found, [*found[1:], None], strict=True)
+        for row, after in zip(lines, [*lines[1:], None], strict=True)
         if row[0].strip("- ") and not (after and set("".join(after)) == {"-"})
     ]
 
@@ -99,8 +99,8 @@ def fences(language: str) -> dict[str, str]:
     return {
         f"{page.stem}-{number}": code
         for page in PAGES
-        for number, (found, code) in enumerate(FENCE.findall(read(page)))
-        if found == language
+        for number, (tag, code) in enumerate(FENCE.findall(read(page)))
+        if tag == language
     }
 
 

@@ -131,9 +131,9 @@ def test_odd_fields_are_left_out() -> None:
 
 def test_broken_text_is_shown_whole() -> None:
     """INSP-3: the reason is also shown."""
-    found = entry(b"{\xff", "queue:q")
-    assert (found.text, found.display_args, found.queue) == ("{\ufffd", ["{\ufffd"], "q")
-    assert "EXEC-3" in str(found.problem)
+    broken = entry(b"{\xff", "queue:q")
+    assert (broken.text, broken.display_args, broken.queue) == ("{\ufffd", ["{\ufffd"], "q")
+    assert "EXEC-3" in str(broken.problem)
 
 
 @pytest.mark.parametrize(
@@ -197,11 +197,11 @@ def test_a_table_fits(width: int) -> None:
 def methods(module: Any, name: str) -> dict[str, str]:
     """Return the signatures of a class's public methods, without `async` types."""
     tree = ast.parse(Path(module.__file__).read_text("utf-8"))
-    (found,) = (each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == name)
+    (owner,) = (each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == name)
     return {
         each.name: ast.unparse(each.args)
         + ast.unparse(each.returns or ast.Constant(None)).replace("AsyncIterator", "Iterator")
-        for each in found.body
+        for each in owner.body
         if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name[0] != "_"
     }
 

@@ -114,13 +114,13 @@ def test_progress(name: str, progress: list[Any], sources: dict[str, Any]) -> No
 def test_batches(name: str, size: int, sources: dict[str, Any]) -> None:
     """ITER-5: the cursor of a batch is that of its first item. ITER-8: and so is progress."""
     whole, cursor = list(sources[name](Cursor())), Cursor()
-    found: list[Any] = []
+    pieces: list[Any] = []
     for batch, at in in_batches(cursor, sources[name](cursor), size):
-        assert at == whole[len(found)][1]
+        assert at == whole[len(pieces)][1]
         if name != "lines":
-            assert cursor.done == len(found)
-        found += batch
-    assert found == [item for item, _ in whole]
+            assert cursor.done == len(pieces)
+        pieces += batch
+    assert pieces == [item for item, _ in whole]
 
 
 def test_a_growing_file(tmp_path: Path) -> None:
@@ -163,14 +163,14 @@ def test_rows_of_a_database() -> None:
 @pytest.mark.parametrize("rows", [[(3,)] * 5, [(8,), (9,), (3,)]])
 def test_rows_that_do_not_go_on(rows: list[tuple[int]]) -> None:
     """Such rows would repeat without end."""
-    found = over_rows(
+    endless = over_rows(
         Cursor(State(1, b"3")),
         lambda start, limit: rows[:limit],
         key=lambda row: row[0],
         page=2,
     )
     with pytest.raises(ValueError, match="no row follows the key 3; `fetch` must return"):
-        list(itertools.islice(found, 10))
+        list(itertools.islice(endless, 10))
 
 
 @pytest.mark.parametrize("value", ["x", -1, 1.5, {"page": 1}, True])

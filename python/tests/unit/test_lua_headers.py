@@ -32,15 +32,15 @@ def split(source: str) -> tuple[str, str]:
 
 def declared(header: str) -> dict[str, tuple[set[int], int | None]]:
     """Return, for KEYS and ARGV, the single indices and the begin of an open range."""
-    found: dict[str, tuple[set[int], int | None]] = {"KEYS": (set(), None), "ARGV": (set(), None)}
+    indices: dict[str, tuple[set[int], int | None]] = {"KEYS": (set(), None), "ARGV": (set(), None)}
     for table, index, is_open in DECLARED.findall(header):
-        single, start = found[table]
+        single, start = indices[table]
         if is_open:
             assert start is None, f"{table} has two open ends"
-            found[table] = (single, int(index))
+            indices[table] = (single, int(index))
         else:
             single.add(int(index))
-    return found
+    return indices
 
 
 def header_faults(source: str) -> list[str]:

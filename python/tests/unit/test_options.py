@@ -92,26 +92,26 @@ def test_every_setting_has_a_flag() -> None:
         if name == "app":
             flag = "require"
         given = [f"--{flag}"] if name == "precise" else [f"--{flag}", value]
-        found = settings(*given).values[name]
-        assert (found.giver, found.source) == ("flag", f"--{flag}")
-        assert found.value != setting.default
+        reached = settings(*given).values[name]
+        assert (reached.giver, reached.source) == ("flag", f"--{flag}")
+        assert reached.value != setting.default
 
 
 def test_flags_are_sidekiqs() -> None:
     """CLI-1 to CLI-8 of Sidekiq, as far as they have a meaning for jobwire."""
     Path("x.toml").write_text("[staging]\npoison_limit = 9\n")
-    found = settings(
+    chosen = settings(
         *("-C", "x.toml", "-e", "staging", "-c", "3", "-g", "shop", "-q", "a,2", "-q", "b"),
         *("-t", "4", "-v", "-r", "shop.jobs:app"),
     )
-    assert (found["app"], found["log_level"]) == ("shop.jobs:app", "debug")
-    assert found.worker() == WorkerConfig(
+    assert (chosen["app"], chosen["log_level"]) == ("shop.jobs:app", "debug")
+    assert chosen.worker() == WorkerConfig(
         capsules={"default": CapsuleConfig(queues={"a": 2, "b": 0}, concurrency=3)},
         tag="shop",
         timeout=4,
         poison_limit=9,
     )
-    assert found.environment.source == "--environment"
+    assert chosen.environment.source == "--environment"
 
 
 def test_a_level_counts_more_than_v() -> None:

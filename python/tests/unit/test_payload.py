@@ -46,11 +46,11 @@ def test_encode(value: Any, text: bytes) -> None:
 
 def test_decode_keeps_the_bytes() -> None:
     """EXEC-5 and PAY-7: later changes start from the bytes that were fetched."""
-    found = decode(FULL, "critical")
-    assert found.text is FULL
-    assert found.fields == json.loads(FULL)
-    assert found.queue == "critical"
-    assert found["queue"] == "default"
+    read = decode(FULL, "critical")
+    assert read.text is FULL
+    assert read.fields == json.loads(FULL)
+    assert read.queue == "critical"
+    assert read["queue"] == "default"
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ def test_args(text: bytes, args: list[Any]) -> None:
 @pytest.mark.parametrize("args", [b'"x"', b"1", b'{"a":1}', b"true", b"0"])
 def test_args_of_another_type_fail_the_job(args: bytes) -> None:
     """EXEC-7: the job fails like after its own error; the payload is not malformed."""
-    found = job(b'{"class":"A","args":' + args + b"}")
+    decoded = job(b'{"class":"A","args":' + args + b"}")
     with pytest.raises(TypeError, match=r"args of the payload is .*, not an array"):
-        _ = found.args
+        _ = decoded.args
 
 
 @pytest.mark.parametrize(
@@ -215,10 +215,10 @@ def test_retry_count(text: bytes, count: int | None) -> None:
 
 
 def test_get_and_repr() -> None:
-    found = job(FULL)
-    assert found.get("bid") is None
-    assert found.get("bid", 5) == 5
-    assert repr(found) == "<Job HardJob jid=9f2c1b7a4d3e5f60718293a4 queue=default>"
+    decoded = job(FULL)
+    assert decoded.get("bid") is None
+    assert decoded.get("bid", 5) == 5
+    assert repr(decoded) == "<Job HardJob jid=9f2c1b7a4d3e5f60718293a4 queue=default>"
 
 
 @pytest.mark.parametrize(

@@ -114,9 +114,9 @@ def test_mutant_is_rejected_in_the_name_of(
     generation: int, field: str, value: object, requirement: str
 ) -> None:
     changed = mutant(VALID[generation], field, value)
-    found = blames("payload", f"generation-{generation}", changed)
-    assert found, "accepted"
-    assert any(f"[{requirement}]" in blame for blame in found), found
+    rejected_by = blames("payload", f"generation-{generation}", changed)
+    assert rejected_by, "accepted"
+    assert any(f"[{requirement}]" in blame for blame in rejected_by), rejected_by
 
 
 @pytest.mark.parametrize(
@@ -191,8 +191,8 @@ def test_info_of_all_generations_is_valid() -> None:
 )
 def test_info_mutant_is_rejected(field: str, value: object, requirement: str) -> None:
     changed = mutant(INFO, field, value)
-    found = blames("process-info", "written", changed)
-    assert any(f"[{requirement}]" in blame for blame in found)
+    rejected_by = blames("process-info", "written", changed)
+    assert any(f"[{requirement}]" in blame for blame in rejected_by)
 
 
 @pytest.mark.parametrize(
@@ -208,8 +208,8 @@ def test_info_mutant_is_rejected(field: str, value: object, requirement: str) ->
 )
 def test_work_record_mutant_is_rejected(field: str, value: object, requirement: str) -> None:
     assert problems("work-record", "written", RECORD) == []
-    found = blames("work-record", "written", mutant(RECORD, field, value))
-    assert any(f"[{requirement}]" in blame for blame in found)
+    rejected_by = blames("work-record", "written", mutant(RECORD, field, value))
+    assert any(f"[{requirement}]" in blame for blame in rejected_by)
 
 
 IDENTITY: dict[str, Any] = {
@@ -251,8 +251,8 @@ def test_hash_mutant_is_rejected(
     name: str, original: dict[str, Any], field: str, value: object, requirement: str
 ) -> None:
     assert problems(name, "written", original) == []
-    found = blames(name, "written", mutant(original, field, value))
-    assert any(f"[{requirement}]" in blame for blame in found), found
+    rejected_by = blames(name, "written", mutant(original, field, value))
+    assert any(f"[{requirement}]" in blame for blame in rejected_by), rejected_by
 
 
 def test_a_cancel_has_its_time() -> None:
@@ -311,8 +311,8 @@ def test_mutant_of_a_stored_payload_is_rejected(
     scheduled = {k: v for k, v in PUSHED.items() if k != "enqueued_at"}
     original = {"pushed": PUSHED, "scheduled": scheduled, "retry": FAILED, "dead": FAILED}[part]
     assert problems("payload", f"{part}-8", original) == []
-    found = blames("payload", f"{part}-8", mutant(original, field, value))
-    assert any(f"[{requirement}]" in blame for blame in found), found
+    rejected_by = blames("payload", f"{part}-8", mutant(original, field, value))
+    assert any(f"[{requirement}]" in blame for blame in rejected_by), rejected_by
 
 
 def test_a_job_that_never_failed_is_no_retry() -> None:

@@ -46,8 +46,8 @@ def test_eviction(policy: str, warnings: int) -> None:
     """ENV-2: an unknown policy is not an error."""
     fields = {"redis_version": "7.0.0", "maxmemory_policy": policy}
     assert check(fields) == ("Redis", "7.0.0", warnings)
-    found = parse_info(fields, namespace="").warnings
-    assert all(policy in warning and "noeviction" in warning for warning in found)
+    texts = parse_info(fields, namespace="").warnings
+    assert all(policy in warning and "noeviction" in warning for warning in texts)
 
 
 @pytest.mark.parametrize(("namespace", "fits"), [("", False), ("app:", False), ("{s-1}:", True)])

@@ -41,8 +41,8 @@ def settle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Resolve:
 
 
 def source(settings: Settings, name: str) -> tuple[Any, str]:
-    found = settings.values[name]
-    return found.value, found.source
+    given = settings.values[name]
+    return given.value, given.source
 
 
 # -- precedence
@@ -454,9 +454,9 @@ def test_texts_with_variables_are_plain_texts(settle: Resolve) -> None:
     """BEAT-4: they become part of the process info, which is JSON."""
     text = "tag: ${A}\nlabels: ['${A}']\nqueues: ['${A}', ['${B}', 1], ['${C}']]\n"
     settings = settle(text, "jobwire.yml", A="a", B="b", C="c")
-    found = [settings["tag"], *settings["labels"], *settings["queues"]]
-    assert found == ["a", "a", "a", "b", "c"]
-    assert {type(text) for text in found} == {str}
+    values = [settings["tag"], *settings["labels"], *settings["queues"]]
+    assert values == ["a", "a", "a", "b", "c"]
+    assert {type(text) for text in values} == {str}
 
 
 def test_a_dollar_can_be_meant(settle: Resolve) -> None:

@@ -31,9 +31,9 @@ def table() -> str:
 
 
 def test_the_table_is_the_programs() -> None:
-    found = TABLE.search(PAGE)
-    assert found is not None
-    assert found[1] == table()
+    match = TABLE.search(PAGE)
+    assert match is not None
+    assert match[1] == table()
 
 
 def test_every_variable_is_named() -> None:
@@ -41,7 +41,7 @@ def test_every_variable_is_named() -> None:
 
 
 def examples(language: str) -> list[str]:
-    return [code for found, code in FENCE.findall(PAGE) if found == language]
+    return [code for tag, code in FENCE.findall(PAGE) if tag == language]
 
 
 def test_the_examples_are_right(tmp_path: Path) -> None:

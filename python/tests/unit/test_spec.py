@@ -60,8 +60,8 @@ def test_cited_ids_exist() -> None:
 
 
 def test_citations_of_every_kind_are_found() -> None:
-    found = {kind for kinds in CITATIONS.values() for kind in kinds}
-    assert found == {"code", "schema", "script", "fixture", "test", "prose"}
+    present = {kind for kinds in CITATIONS.values() for kind in kinds}
+    assert present == {"code", "schema", "script", "fixture", "test", "prose"}
 
 
 def test_every_obligation_is_named_by_a_test() -> None:
@@ -106,8 +106,8 @@ def test_reader_sees_every_keyword_of_a_block() -> None:
     ],
 )
 def test_only_tests_name_ids(source: str, names: bool) -> None:
-    found = [i for _, text in named(ast.parse(source)) for i in CITATION.findall(text)]
-    assert found == (["KEY-1"] if names else [])
+    ids = [i for _, text in named(ast.parse(source)) for i in CITATION.findall(text)]
+    assert ids == (["KEY-1"] if names else [])
 
 
 def test_reader_ignores_blocks_in_code_fences() -> None:

@@ -304,8 +304,8 @@ def test_an_unknown_id_is_found_wherever_it_stands(checkout: Path, name: str, te
 def test_code_and_tests_do_not_stand_on_retired_ids(checkout: Path) -> None:
     (checkout / "lua/fetch.lua").write_text("-- [PAY-1]", "utf-8")
     (checkout / "docs/guide.md").write_text("PAY-1 was once.", "utf-8")
-    found = lints.of_citations(document_of(checkout), cited(checkout))
-    assert [(fault.place, fault.lint) for fault in found] == [("lua/fetch.lua", "retired-id")]
+    citing = lints.of_citations(document_of(checkout), cited(checkout))
+    assert [(fault.place, fault.lint) for fault in citing] == [("lua/fetch.lua", "retired-id")]
 
 
 INTEROP = "python/tests/interop/test_real.py"
@@ -474,8 +474,8 @@ def test_the_page_names_the_gaps(checkout: Path) -> None:
 
 def broken(text: str | bytes, part: payloads.Part) -> dict[str, str]:
     """Map the broken rules to the paths of the faults."""
-    found = verdicts.judge(text.encode() if isinstance(text, str) else text, part)
-    return {verdict.rule: verdict.path for verdict in found if verdict.broken}
+    judged = verdicts.judge(text.encode() if isinstance(text, str) else text, part)
+    return {verdict.rule: verdict.path for verdict in judged if verdict.broken}
 
 
 IN_SECONDS = edited(("0123,", ".123,"), ("124}", ".0}"), text=PAYLOAD)
@@ -547,8 +547,8 @@ def test_what_no_reader_accepts(text: bytes, rule: str) -> None:
 
 @pytest.mark.parametrize("value", ["1e400", r'"\ud800"'])
 def test_what_jobwire_cannot_hold_is_a_note(value: str) -> None:
-    found = verdicts.judge(f'{{"class":"A","args":[{value}]}}'.encode(), "reader")
-    assert [(v.rule, v.is_note, v.broken) for v in found if v.problem] == [("EXEC-3", True, False)]
+    judged = verdicts.judge(f'{{"class":"A","args":[{value}]}}'.encode(), "reader")
+    assert [(v.rule, v.is_note, v.broken) for v in judged if v.problem] == [("EXEC-3", True, False)]
 
 
 def test_every_rule_exists() -> None:

@@ -102,9 +102,9 @@ def verdict(kind: str, figure: str, **medians: float) -> TargetVerdict | None:
     ],
 )
 def test_a_verdict(kind: str, figure: str, medians: dict[str, float], reached: bool | None) -> None:
-    found = verdict(kind, figure, **medians)
-    assert found is not None
-    assert found.reached is reached
+    result = verdict(kind, figure, **medians)
+    assert result is not None
+    assert result.reached is reached
 
 
 def test_without_jobwire_there_is_no_verdict() -> None:
