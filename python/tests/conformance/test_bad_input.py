@@ -99,7 +99,7 @@ def test_a_program_that_is_not_there(case: str, tmp_path: Path) -> None:
 
 
 _SOME = ("push-plain", "push-head", "push-options", "push-keys", "push-depth")
-_BEFALLS = {
+_FAULTS = {
     "dies": ("os._exit(9)", "exit status 9"),
     "prints rubbish": ("print('Welcome!', flush=True); input()", "is not JSON"),
     "hangs": ("import time; time.sleep(600)", "no answer to 'push' within 2 s"),
@@ -110,7 +110,7 @@ def _some() -> list[str]:
     return [word for name in _SOME for word in ("--case", name)]
 
 
-def _befallen(directory: Path, what: str) -> Path:
+def _faulty(directory: Path, what: str) -> Path:
     """Copy the reference; its driver runs the given code after the push of case push-plain."""
     for path in REFERENCE.iterdir():
         if path.is_file():
@@ -133,8 +133,8 @@ def test_a_fault_in_one_case_ends_that_case_only(
     how: str, sandboxes: str, marked: Marked, tmp_path: Path
 ) -> None:
     """[PUSH-1] The other cases run with a new driver, and pass."""
-    what, says = _BEFALLS[how]
-    path = _befallen(tmp_path, what)
+    what, says = _FAULTS[how]
+    path = _faulty(tmp_path, what)
     there = tmp_path / "report"
     said = run(
         *(
@@ -186,7 +186,7 @@ def test_a_fault_in_one_case_ends_that_case_only(
 @needs_proc
 def test_a_worker_that_cannot_be_started_in_one_case(marked: Marked, tmp_path: Path) -> None:
     """[PUSH-1] Checks that need no worker are judged."""
-    path = _befallen(tmp_path, "pass")
+    path = _faulty(tmp_path, "pass")
     head = path.read_text().partition("[worker]")[0]
     path.write_text(f'{head}[worker]\ncommand = ["./nowhere"]\n')
     said = run(
@@ -240,7 +240,7 @@ def test_faults_that_are_not_in_a_row_do_not_end_the_run(tmp_path: Path) -> None
 
 def test_a_fault_in_one_of_several_runs_of_a_case(tmp_path: Path) -> None:
     """[PUSH-1] The check passed before, so it is flaky; the adapter is still blamed."""
-    path = _befallen(
+    path = _faulty(
         tmp_path, "p = open('once', 'a'); p.tell() and os._exit(9); p.write('x'); p.close()"
     )
     only = ("--case", "push-plain", "--repeat", "3")
@@ -252,7 +252,7 @@ def test_a_fault_in_one_of_several_runs_of_a_case(tmp_path: Path) -> None:
 
 
 def test_a_baseline_does_not_declare_what_the_adapter_ended(tmp_path: Path) -> None:
-    path = _befallen(tmp_path, "os._exit(9)")
+    path = _faulty(tmp_path, "os._exit(9)")
     text = path.read_text()
     said = run("baseline", path, "client/bulk")
     assert said.status == 0, said.err

@@ -112,7 +112,7 @@ def wiped(*more: str) -> list[Line]:
     return multi(say("UNLINK", f"{ME}:work", *more, reply=0))
 
 
-def beat(
+def heartbeat(
     *, info: Any = None, expire: str = "60", signals: bool = True, after: float = 0, **changes: Any
 ) -> list[Line]:
     lines = [
@@ -226,9 +226,9 @@ RIGHT: dict[str, list[Line]] = {
         say("EVALSHA", "?promote", 3, "schedule", "queues", "queue:default", text(SCHEDULED), 1,
             "default", AGAIN, reply=[1, 0]),
     ],
-    "beats": [*beat(), *work(), *beat(after=10), *work(), *beat(after=10)],
+    "beats": [*heartbeat(), *work(), *heartbeat(after=10), *work(), *heartbeat(after=10)],
     "a clean end": [
-        *beat(),
+        *heartbeat(),
         *multi(say("SREM", "processes", ME, reply=1), say("UNLINK", f"{ME}:work", reply=0)),
     ],
     "counters": counted(),
@@ -391,24 +391,24 @@ WRONG: list[tuple[str, str, list[Line]]] = [
     ("DEAD-4", "violation", [fetch(text(JOB, dead=False, retry=0)),
         *dead(text(FAILED, dead=False, retry=0))]),
     ("BEAT-1", "violation", [say("SADD", "processes", ME), say("HSET", ME, *hash_of())]),
-    ("BEAT-1", "violation", beat(expire="6000")),
-    ("BEAT-2", "violation", [*beat(), *work(), *beat(after=45)]),
-    ("BEAT-3", "violation", beat(quiet="0")),
-    ("BEAT-3", "violation", beat(concurrency=DROP)),
-    ("BEAT-4", "violation", beat(info={**INFO, "weights": DROP})),
-    ("BEAT-5", "violation", [*beat(), *wiped(), *beat(after=5)]),
+    ("BEAT-1", "violation", heartbeat(expire="6000")),
+    ("BEAT-2", "violation", [*heartbeat(), *work(), *heartbeat(after=45)]),
+    ("BEAT-3", "violation", heartbeat(quiet="0")),
+    ("BEAT-3", "violation", heartbeat(concurrency=DROP)),
+    ("BEAT-4", "violation", heartbeat(info={**INFO, "weights": DROP})),
+    ("BEAT-5", "violation", [*heartbeat(), *wiped(), *heartbeat(after=5)]),
     ("BEAT-5", "violation", work(expire="0")),
     ("BEAT-5", "violation", work({"queue": "default", "payload": {}, "run_at": 1795192067})),
     ("EXEC-5", "violation", [fetch(), *work(
         {"queue": "default", "payload": text(JOB, args=[]), "run_at": 1795192067})]),
     ("BEAT-6", "violation", multi(say("SADD", "processes", "web-1"))),
-    ("BEAT-7", "violation", [*beat(), say("SREM", "processes", ME, reply=1), WAIT]),
+    ("BEAT-7", "violation", [*heartbeat(), say("SREM", "processes", ME, reply=1), WAIT]),
     ("BEAT-8", "violation", [say("SET", "process_cleanup", "1")]),
     ("STAT-2", "violation", [say("INCRBY", "stat:processed", 1, reply=1), WAIT]),
     ("STAT-2", "violation", counted(date="2026-11-19")),
     ("STAT-2", "violation", [*counted(seconds="3600"), WAIT]),
     ("SIG-4", "violation",
-        [*beat(signals=False), *work(), *beat(signals=False, after=5)]),
+        [*heartbeat(signals=False), *work(), *heartbeat(signals=False, after=5)]),
     ("INSP-13", "violation", [say("LPUSH", f"{ME}-signals", "KILL", reply=1)]),
     ("INSP-1", "violation", [say("KEYS", "queue:*", reply=[])]),
     ("INSP-1", "violation", [say("SCAN", "0", "MATCH", "queue:*", reply=[b"0", []])]),
@@ -508,8 +508,8 @@ def test_who_ended_in_good_order_sends_nothing_more() -> None:
 
 def test_a_process_that_stays_registered_is_noted() -> None:
     """BEAT-7: the traffic does not show how the process ended, so it is a note."""
-    assert found(judged(beat(), cleanly=True)) == {"BEAT-7": "note"}
-    assert found(judged(beat())) == {}
+    assert found(judged(heartbeat(), cleanly=True)) == {"BEAT-7": "note"}
+    assert found(judged(heartbeat())) == {}
 
 
 def test_claims_turn_notes_into_violations() -> None:
@@ -523,9 +523,9 @@ def test_genuine_sidekiq_is_excused_where_the_specification_says_so() -> None:
     """Appendix A of SPEC.md lists the deviations of Sidekiq's releases."""
     zincrby = say("ZINCRBY", "retry", 5, text(FAILED), reply=b"5")
     info = {**INFO, "version": "8.1.7", "concurrency": DROP}
-    judge = judged([*beat(info=info), zincrby])
+    judge = judged([*heartbeat(info=info), zincrby])
     assert (found(judge), judge.ledger.sidekiq) == ({"INSP-8": "deviation"}, {8})
-    assert found(judged([*beat(), zincrby])) == {"INSP-8": "violation"}
+    assert found(judged([*heartbeat(), zincrby])) == {"INSP-8": "violation"}
     named = say("CLIENT", "SETINFO", "LIB-NAME", "redis-client(sidekiq_v8.1.7)")
     assert found(judged([named, zincrby])) == {"INSP-8": "deviation"}
 
@@ -535,7 +535,7 @@ def test_a_release_is_excused_for_what_that_release_does() -> None:
     wrong = say("BITFIELD", "h|HardJob-20-8:4", "INCRBY", "u8", "#5", 1, reply=[1])
     expire = say("EXPIRE", "h|HardJob-20-8:4", 28800, reply=1)
     for version, grade in (("7.3.2", "deviation"), ("8.1.7", "violation")):
-        lines = [*beat(info={**INFO, "version": version}), wrong, expire]
+        lines = [*heartbeat(info={**INFO, "version": version}), wrong, expire]
         assert found(judged(lines)) == {"MET-2": grade}
 
 
