@@ -1,9 +1,9 @@
 """Real Sidekiq: the chroots that `.ci/sidekiq-chroots` builds, and Ruby processes in them.
 
 A process runs in a mount namespace of its own, where the chroot has a /proc (without one a Sidekiq
-worker never appears in `processes`) and a directory of ours at /srv. Nothing stays mounted when the
-process has gone, however it ended. The chroot shares the network and the process ids of the
-machine, so a worker's pid here is the pid in its identity.
+worker never appears in `processes`) and one of our directories at /srv. Nothing stays mounted after
+the process has ended in any way. The chroot shares the network and the process ids of the machine,
+so a worker's pid here is the pid in its identity.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ exec chroot "$root" /usr/bin/env -i -C /srv PATH=/usr/bin:/bin HOME=/root LANG=C
 
 
 def missing(version: str) -> str | None:
-    """Say why this version cannot run here; None when it can."""
+    """Return the reason why this version cannot run here; None if it can."""
     if os.geteuid() != 0:
         return "real Sidekiq runs in a chroot, which needs root: run `make interop` as root"
     if not (CHROOTS / version / ".complete").exists():
@@ -45,8 +45,8 @@ class RubyProcess:
     Args:
         chroot: Of the version.
         command: Program and arguments.
-        env: All that its environment has besides PATH, HOME and LANG.
-        pipes: Whether standard input and output are pipes.
+        env: Its environment variables besides PATH, HOME and LANG.
+        pipes: True if standard input and output are pipes.
         directory: Its /srv and working directory.
     """
 
@@ -63,7 +63,7 @@ class RubyProcess:
         pipe = subprocess.PIPE if pipes else None
         namespace = ["unshare", "--mount", "setpriv", "--pdeathsig", "KILL"]
         settings = [f"{name}={value}" for name, value in env.items()]
-        # If the tests die, the kernel ends this process too (for the thread that starts it).
+        # If the thread that starts this process ends, the kernel also ends this process.
         self.popen = subprocess.Popen(
             [
                 *namespace,
@@ -91,7 +91,7 @@ class RubyProcess:
         return self.popen.poll() is None
 
     def log(self) -> str:
-        """Return what the process has written to standard error (a worker: and output) so far."""
+        """Return the standard error of the process so far (of a worker, also its output)."""
         size = os.fstat(self._log.fileno()).st_size
         return os.pread(self._log.fileno(), size, 0).decode(errors="replace")
 

@@ -19,8 +19,8 @@ class DebianServer(NamedTuple):
     """One server.
 
     Attributes:
-        version: How its version begins.
-        chroot: The name of the chroot that it is in.
+        version: The begin of its version.
+        chroot: The name of the chroot that holds it.
         kind: "redis" or "valkey".
     """
 
@@ -30,7 +30,7 @@ class DebianServer(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name in the ids of tests; Debian's testing suite is what the last chroot holds."""
+        """Its name in the ids of tests; the last chroot holds Debian's testing suite."""
         return f"{self.kind}-{self.version}{'-testing' if self.chroot == '8.1.7' else ''}"
 
     @property

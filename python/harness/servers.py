@@ -47,7 +47,7 @@ def redis_program() -> str | None:
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """Return this process's environment without its Redis settings, and with these variables."""
+    """Return this process's environment without Redis settings, and with these variables."""
     redis_names = ("JOBWIRE_REDIS_URL", "REDIS_PROVIDER", "REDIS_URL", "DYNO")
     return {name: text for name, text in os.environ.items() if name not in redis_names} | more
 
@@ -60,14 +60,14 @@ class Server(LocalServer):
     def client(self, **options: Any) -> Any:
         """Return a new `redis.Redis` that answers in bytes; it is closed with the server.
 
-        Typed as anything: redis-py's types know each reply only as all that it could be.
+        Typed as `Any`, because redis-py's types give each reply as a union of all replies.
         """
         client = redis.Redis.from_url(self.url, **options)
         self._clients += (client,)
         return client
 
     def close(self) -> None:
-        """Remove every trace of it."""
+        """Stop the server and remove its files."""
         for client in self._clients:
             client.close()
         super().close()

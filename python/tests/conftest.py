@@ -1,4 +1,4 @@
-"""Fixtures: a real server for each test, empty and its own."""
+"""Fixtures: an empty real server for each test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests import connections, profiles
 
 profiles.register()
 
-# What a script starts in the background ignores SIGINT, and so would all that tests start.
+# A shell script's background processes ignore SIGINT; processes that tests start would inherit it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -24,7 +24,7 @@ connections.watch()
 
 
 class ServerFactory(Protocol):
-    """Starts one more server; `arguments` go to its command line as they are."""
+    """Starts another server; `arguments` are added to its command line unchanged."""
 
     def __call__(
         self, *arguments: str, password: str | None = None, program: str | None = None
@@ -33,14 +33,14 @@ class ServerFactory(Protocol):
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_foreign_redis() -> None:
-    """Keep the developer's own Redis out of it."""
+    """Remove the developer's own Redis settings from the environment."""
     for name in ("JOBWIRE_REDIS_URL", "REDIS_PROVIDER", "REDIS_URL"):
         os.environ.pop(name, None)
 
 
 @pytest.fixture(autouse=True)
 def _no_connection_left() -> Iterator[None]:
-    """Have no test leave a connection, apart from those of fixtures that live longer."""
+    """Fail a test that leaves a connection open, except those of longer-lived fixtures."""
     before = connections.open_now()
     yield
     with suppress(AssertionError):  # threads may be closing them right now
@@ -57,7 +57,7 @@ def _reaper() -> Iterator[Reaper]:
 
 @pytest.fixture
 def server_factory(_reaper: Reaper) -> Iterator[ServerFactory]:
-    """Start Valkey servers with arguments or a password of the test's choice."""
+    """Start Valkey servers with arguments and a password that the test chooses."""
     with ExitStack() as running:
 
         def factory(

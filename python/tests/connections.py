@@ -1,5 +1,4 @@
-"""Which connections a test opened and did not close: found in that test, not when the collector
-comes by in another one."""
+"""Connections that a test opened and did not close, found before the garbage collector runs."""
 
 from __future__ import annotations
 
@@ -17,10 +16,10 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def watch() -> None:
-    """Take note of every connection that this process opens from now on."""
+    """Record every connection that this process opens from now on."""
     sys.addaudithook(_hear)
 
 
 def open_now() -> set[socket.socket]:
-    """Return the connections that are neither closed nor forgotten."""
+    """Return the connections that are neither closed nor garbage-collected."""
     return {each for each in list(_opened) if each.fileno() != -1}

@@ -51,8 +51,8 @@ class Outcome:
 
     Attributes:
         status: The exit status of pytest.
-        seconds: How long the run took.
-        tests: How many tests ran.
+        seconds: The duration of the run.
+        tests: The number of tests that ran.
         failures: The tests that failed, each with the end of its report.
     """
 
@@ -93,7 +93,7 @@ def busy_machine(busy: int, writers: int) -> Iterator[None]:
 
 
 def run_once(arguments: Sequence[str], directory: Path, out: Console, title: str) -> Outcome:
-    """Run the tests once, showing how far they are."""
+    """Run the tests once and show their progress."""
     report, log = directory / "junit.xml", directory / "output.txt"
     began = time.monotonic()
     shown = -1
@@ -109,7 +109,7 @@ def run_once(arguments: Sequence[str], directory: Path, out: Console, title: str
             for line in process.stdout:
                 kept.write(line)
                 percent = _PERCENT.search(line.decode(errors="replace"))
-                # One line for each tenth: also what a log file can show.
+                # One line for each tenth, which is also readable in a log file.
                 if percent is not None and int(percent[1]) // 10 > shown:
                     shown = int(percent[1]) // 10
                     out.print(f"{title}: {percent[1]} %", end="\r" if out.is_terminal else "\n")
@@ -136,7 +136,7 @@ def outcome_of(report: Path, status: int, seconds: float) -> Outcome:
 
 
 def table(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return a line for each test that failed: how often, of how many runs, and its name."""
+    """Return a line for each test that failed: failures, runs and its name."""
     failures = Counter(name for outcome in outcomes for name in outcome.failures)
     return [
         f"{count:3d} of {len(outcomes)}  {name}"
@@ -147,15 +147,15 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
 def main() -> int:
     """Return the exit status."""
     parser = argparse.ArgumentParser(prog="flaky", description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=20, help="how many times; 20")
+    parser.add_argument("--runs", type=int, default=20, help="number of runs; 20")
     parser.add_argument("--busy", type=int, default=3, help="processes that calculate; 3")
-    parser.add_argument("--io", action="store_true", help="processes that write to the disk, too")
+    parser.add_argument("--io", action="store_true", help="also write to the disk")
     parser.add_argument("pytest", nargs="*", metavar="PYTEST ARGUMENT", help="after --")
     options = parser.parse_args()
     if options.runs < 1 or options.busy < 0:
         parser.error("--runs takes 1 or more, --busy 0 or more")
     out = Console(highlight=False, soft_wrap=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the load ends, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the load also ends
     writers = WRITERS if options.io else 0
     out.print(f"{options.runs} runs on {os.cpu_count()} cores, load: {options.busy} + {writers} io")
     kept = Path(tempfile.mkdtemp(prefix="jobwire-flaky-"))

@@ -1,4 +1,4 @@
-"""`jobwire worker` with its children, for tests of what happens around workers."""
+"""`jobwire worker` with its children, for tests of signals and supervision."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.workers import environment
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended, all its threads too; nobody need have waited for it yet."""
+    """True if a process and all its threads have ended; a zombie counts as ended."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         return state == "Z" and len(os.listdir(f"/proc/{pid}/task")) == 1
@@ -24,7 +24,7 @@ def gone(pid: int) -> bool:
 
 
 class Fleet:
-    """One command and all processes that it starts; their logs, as JSON, are one file."""
+    """One command and all processes that it starts; their JSON logs go to one file."""
 
     def __init__(self, reaper: Reaper, directory: Path) -> None:
         self.log = directory / "fleet.log"
@@ -33,7 +33,7 @@ class Fleet:
         self._directory = directory
 
     def start(self, *arguments: str, before: tuple[str, ...] = (), **env: str) -> Self:
-        """Run `jobwire worker` with these arguments; `before` is a command that runs it."""
+        """Run `jobwire worker` with these arguments, behind the command `before`."""
         command = (sys.executable, "-m", "jobwire", "worker", *arguments, "--log-format", "json")
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
@@ -48,22 +48,22 @@ class Fleet:
         return self
 
     def lines(self) -> list[dict[str, Any]]:
-        """Return the log's complete lines, but for those that are meant for people."""
+        """Return the complete JSON lines of the log."""
         text = self.log.read_text()
         lines = text[: text.rfind("\n") + 1].splitlines()
         return [json.loads(line) for line in lines if line.startswith("{")]
 
     def logged(self, words: str) -> list[dict[str, Any]]:
-        """Return the lines whose message holds the words."""
+        """Return the lines whose message contains the words."""
         return [line for line in self.lines() if words in line["msg"]]
 
     def wait_logged(self, words: str, count: int = 1, timeout: float = 60) -> list[dict[str, Any]]:
-        def found() -> list[dict[str, Any]]:
+        def enough() -> list[dict[str, Any]]:
             lines = self.logged(words)
             return lines if len(lines) >= count else []
 
         try:
-            return wait_until(found, timeout, f"{words!r} {count} times")
+            return wait_until(enough, timeout, f"{words!r} {count} times")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.log.read_text()}") from None
 
@@ -73,14 +73,14 @@ class Fleet:
         return self.booted()
 
     def booted(self) -> list[int]:
-        """Return the pids of all workers that ever were ready, in that order."""
+        """Return the pids of all workers that were ever ready, in that order."""
         return [line["pid"] for line in self.logged("jobwire ") if ", process " in line["msg"]]
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
     def wait(self, timeout: float = 60) -> int:
-        """Return the exit status."""
+        """Wait for the command to end; return its exit status."""
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:

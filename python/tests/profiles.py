@@ -1,7 +1,7 @@
-"""How many examples the property tests try: few in `make test`, all in `make thorough`.
+"""Number of examples of the property tests: few in `make test`, all in `make thorough`.
 
-The profile `quick` draws the same examples every time, so that a checkout is judged alike by
-everyone. The profile `full` draws new ones, and is the default of a plain `pytest`.
+The profile `quick` draws the same examples every time, so that a checkout gets the same result on
+every machine. The profile `full` draws new ones, and is the default of a plain `pytest`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ QUICK = 20
 
 def register() -> None:
     """Register both profiles and load `full`; `--hypothesis-profile quick` loads the other."""
-    # Two busy cores make a single example slow now and then; that is not a finding.
+    # A busy machine sometimes makes an example slow; that is not a fault, so no deadline.
     settings.register_profile("full", deadline=None, max_examples=FULL)
     settings.register_profile(
         "quick", deadline=None, max_examples=QUICK, derandomize=True, database=None
@@ -25,5 +25,5 @@ def register() -> None:
 
 
 def examples(count: int) -> int:
-    """Return how many examples to try where `full` tries `count`; at least 5."""
+    """Return the number of examples if `full` tries `count`; at least 5."""
     return max(5, count * settings().max_examples // FULL)

@@ -32,13 +32,13 @@ TYPES: dict[str, st.SearchStrategy[Any]] = {
 
 
 def text(payload: Mapping[str, Any]) -> bytes:
-    """Spell a payload as another compact writer than ours does. [PAY-2]"""
+    """Return a payload as a compact writer other than ours spells it. [PAY-2]"""
     return json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 @dataclass
 class Shape:
-    """What the schemas that apply to one object say together."""
+    """All constraints of the schemas that apply to one object."""
 
     fields: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
     required: set[str] = field(default_factory=set)
@@ -58,7 +58,7 @@ class Shape:
             self.conditions.append((node["if"]["properties"], node["then"]["required"]))
 
     def values(self) -> dict[str, st.SearchStrategy[Any]]:
-        """Return a strategy for each field that may be there."""
+        """Return a strategy for each allowed field."""
         allowed = {
             name: constraints
             for name, constraints in self.fields.items()
@@ -67,7 +67,7 @@ class Shape:
         return {name: value(constraints) for name, constraints in allowed.items()}
 
     def complete(self, names: set[str]) -> set[str]:
-        """Return the names with all that they need."""
+        """Return the names and all fields that they require."""
         while (
             missing := {
                 needed for name, all_needed in self.needs if name in names for needed in all_needed
@@ -87,7 +87,7 @@ def shape_of(part: str) -> tuple[Shape, dict[str, st.SearchStrategy[Any]]]:
 
 
 def value(constraints: Sequence[Mapping[str, Any]]) -> st.SearchStrategy[Any]:
-    """Return a strategy for what all these schemas of one value accept."""
+    """Return a strategy for values that all these schemas accept."""
     kinds: set[str] | None = None
     excluded: list[Any] = []
     merged: dict[str, Any] = {}
@@ -107,7 +107,7 @@ def value(constraints: Sequence[Mapping[str, Any]]) -> st.SearchStrategy[Any]:
     if kinds is None:
         return VALUES.filter(lambda v: v not in excluded)
     strategies = [_typed(kind, merged) for kind in sorted(kinds)]
-    # `in` would take 0 for False.
+    # `in` would treat 0 as False.
     return st.one_of(strategies).filter(lambda v: not any(v is bad for bad in excluded))
 
 
@@ -149,7 +149,7 @@ def payloads(draw: st.DrawFn, part: str, fixed: Mapping[str, Any] | None = None)
 
 
 def sample(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
-    """Return so many examples, the same ones at every call."""
+    """Return `count` examples, the same ones at every call."""
     drawn: list[Any] = []
 
     @settings(

@@ -1,4 +1,4 @@
-"""The JSON Schemas of `schema/`, as tests ask them."""
+"""The JSON Schemas of `schema/`, and functions that validate against them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GENERATIONS = {"6.4.1": 7, "7.3.2": 7, "8.1.7": 8}
 
 ABSENT = object()
-"""In place of a value: the field is not there."""
+"""In place of a value: the field is absent."""
 
 
 def load(path: Path) -> Any:
@@ -44,23 +44,23 @@ def problems(name: str, part: str | None, value: object) -> list[str]:
 
 
 def blames(name: str, part: str | None, value: object) -> list[str]:
-    """Return the annotations of the constraints that reject a value; the inmost ones count."""
-    found: list[str] = []
+    """Return the annotations of the innermost constraints that reject a value."""
+    requirements: list[str] = []
 
     def note(error: ValidationError) -> None:
         if error.context:
             for inner in error.context:
                 note(inner)
         elif isinstance(error.schema, Mapping):
-            found.append(str(error.schema.get("$comment", "")))
+            requirements.append(str(error.schema.get("$comment", "")))
 
     for error in validator(name, part).iter_errors(value):
         note(error)
-    return found
+    return requirements
 
 
 def mutant(original: Mapping[str, Any], field: str, value: object) -> dict[str, Any]:
-    """Return a copy with one field changed, added, or taken away."""
+    """Return a copy with one field changed, added or removed."""
     changed = {**original, field: value}
     if value is ABSENT:
         del changed[field]

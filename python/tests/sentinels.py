@@ -19,19 +19,19 @@ NAME = "mymaster"
 
 
 class Sentinel:
-    """A sentinel of the test's own.
+    """A sentinel for one test.
 
     Args:
         reaper: Ends it if the test process dies.
-        primary: Whom it watches.
-        password: Its own.
+        primary: The port of the server that it watches.
+        password: The sentinel's password.
     """
 
     def __init__(self, reaper: Reaper, primary: Server, *, password: str | None = None) -> None:
         self._reaper = reaper
         self.directory = Path(tempfile.mkdtemp(prefix="jobwire-sentinel-"))
         self._password = password
-        for _ in range(5):  # a free port can be gone before the sentinel has bound it
+        for _ in range(5):  # another process can take the free port first
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", 0))
                 self.port = probe.getsockname()[1]
@@ -73,19 +73,19 @@ class Sentinel:
         return self._process.poll() is None
 
     def ask(self, *words: str) -> Any:
-        """Return its reply to a SENTINEL command."""
+        """Return the reply to a SENTINEL command."""
         with redis.Redis(port=self.port, password=self._password) as client:
             return client.execute_command("SENTINEL", *words)
 
     def primary(self) -> int:
-        """Return the port of the server that it takes for the primary."""
+        """Return the port of the server that this sentinel considers the primary."""
         return int(self.ask("GET-MASTER-ADDR-BY-NAME", NAME)[1])
 
     def sees(self) -> tuple[int, int]:
-        """Return how many replicas and how many other sentinels it knows to be well."""
+        """Return the numbers of healthy replicas and of healthy other sentinels that it knows."""
         linked = 0
         for each in self.ask("REPLICAS", NAME):
-            # redis-py 5 leaves the list of names and values as it came.
+            # redis-py 5 returns the list of names and values unchanged.
             fields = (
                 each if isinstance(each, dict) else dict(zip(each[::2], each[1::2], strict=True))
             )
@@ -111,7 +111,7 @@ class Watched:
 
     @property
     def hosts(self) -> str:
-        """For a URL."""
+        """Return the sentinels as the host part of a URL."""
         return ",".join(f"127.0.0.1:{each.port}" for each in self.sentinels)
 
     @property
@@ -119,24 +119,24 @@ class Watched:
         return f"redis+sentinel://{self.hosts}/{NAME}/0"
 
     def primary(self) -> Server:
-        """Return the server that all sentinels take for the primary."""
+        """Return the server that all sentinels consider the primary."""
 
         def agreed() -> Server | None:
             ports = {each.primary() for each in self.sentinels}
             return next((each for each in self.servers if {each.port} == ports), None)
 
-        found = wait_until(agreed, 60, "the sentinels to agree")
-        assert found is not None
-        return found
+        chosen = wait_until(agreed, 60, "the sentinels to agree")
+        assert chosen is not None
+        return chosen
 
     def fail_over(self) -> Server:
-        """Kill the primary; return the one that takes its place, which is one already."""
+        """Kill the primary; return the new one once it accepts writes."""
         dead = self.primary()
         dead.kill()
         wait_until(lambda: self.primary() is not dead, 60, "a new primary")
-        found = self.primary()
-        wait_until(lambda: found.client().role()[0] == b"master", 60, "its promotion")
-        return found
+        promoted = self.primary()
+        wait_until(lambda: promoted.client().role()[0] == b"master", 60, "its promotion")
+        return promoted
 
 
 @contextmanager
@@ -146,7 +146,7 @@ def watched(
     *arguments: str,
     password: str | None = None,
 ) -> Iterator[Watched]:
-    """Yield a primary with two replicas and three sentinels, all settled.
+    """Yield a primary with two replicas and three sentinels that all know each other.
 
     Args:
         reaper: Of the session.

@@ -1,4 +1,4 @@
-"""Workers for tests: inside the test process, and as processes of their own."""
+"""Workers for tests, inside the test process or as separate processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PYTHON = Path(__file__).resolve().parents[1]
 
 
 def brisk(**seconds: Any) -> Timings:
-    """Return timings with which an idle worker stops soon, and these."""
+    """Return timings with which an idle worker stops soon, changed by the arguments."""
     return Timings(**{"stop_check_interval": 0.02, "brpop_timeout": 0.1, **seconds})
 
 
@@ -43,11 +43,11 @@ def running(
     Args:
         app: Its jobs.
         server: Its Redis.
-        queues: Of its only capsule.
-        concurrency: Of its only capsule.
-        signals: Gets the signals that come through Redis.
-        timings: Of its parts, instead of `brisk()`.
-        **settings: Of `WorkerConfig`.
+        queues: The queues of its only capsule.
+        concurrency: The concurrency of its only capsule.
+        signals: Receives the signals that are sent through Redis.
+        timings: Timings of its parts, instead of `brisk()`.
+        **settings: Other fields of `WorkerConfig`.
     """
     app.connect(server.url)
     capsule = CapsuleConfig(queues=queues or {"default": 0}, concurrency=concurrency)
@@ -65,14 +65,14 @@ def running(
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return the environment for `python -m jobwire`, whatever this one says of Redis."""
+    """Return the environment for `python -m jobwire`, without this process's Redis settings."""
     return clean_environment(**{"PYTHONPATH": str(PYTHON), **more})
 
 
 def jobwire(
     *arguments: str, cwd: Path | None = None, **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
+    """Run a command and wait for its end."""
     return subprocess.run(
         [sys.executable, "-m", "jobwire", *arguments],
         cwd=cwd,
@@ -108,7 +108,7 @@ class WorkerProcess:
         reaper.watch(self.process.pid)
 
     def identity(self, client: redis.Redis) -> str:
-        """Return its name in Redis, waiting for it to be there."""
+        """Wait until the worker has registered; return its identity."""
 
         def find() -> str | None:
             assert self.process.poll() is None, self.log.read_text()
@@ -123,24 +123,24 @@ class WorkerProcess:
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """End it as by `kill -9`."""
+        """Kill the process with SIGKILL."""
         self.process.kill()
         self.process.wait(60)
 
     def wait(self, timeout: float = 15) -> int:
-        """Return its exit status."""
+        """Wait for the process to end; return its exit status."""
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still running:\n{self.log.read_text()}") from None
 
     def lines(self) -> list[dict[str, Any]]:
-        """Return the log's complete lines; one that is no JSON fails."""
+        """Return the complete lines of the log; fail if one is not JSON."""
         text = self.log.read_text()
         return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
     def logged(self, words: str) -> list[dict[str, Any]]:
-        """Return the lines whose message holds the words."""
+        """Return the lines whose message contains the words."""
         return [line for line in self.lines() if words in line["msg"]]
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class Workers:
         self._running = ExitStack()
 
     def start(self, app: str, *arguments: str, command: str = "worker") -> WorkerProcess:
-        """Start one in the test's directory, perhaps before the other has ended."""
+        """Start a worker in the test's directory; another one may still run."""
         self._count += 1
         log = self._directory / f"worker-{self._count}.log"
         started = WorkerProcess(

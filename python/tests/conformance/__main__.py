@@ -3,7 +3,7 @@
     python -m tests.conformance [--only reference|sidekiq|kills]... [--sandboxes N]
                                 [--pages | --set | --check]
 
-Exit status: 0 done, or nothing has changed; 1 something has; others as of `jobwire conform check`.
+Exit status: 0 done or unchanged; 1 changed; others as of `jobwire conform check`.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ WAYS: Sequence[tuple[str, Generation]] = (
     *(("conformance.toml", 8), ("conformance.toml", 7), ("basic.toml", 8), ("basic.toml", 7)),
     *(("asyncio.toml", 8), ("asyncio-basic.toml", 8)),
 )
-CHECKED = WAYS[0], WAYS[2]  # both ways to fetch: enough to see that something has changed
+CHECKED = WAYS[0], WAYS[2]  # both ways to fetch are enough to see a change
 
 
 def reference(sandboxes: int, ways: Sequence[tuple[str, Generation]] = WAYS) -> Iterator[Results]:
-    """Yield the results of each way to set the reference up."""
+    """Yield the results of each configuration of the reference."""
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     os.environ["PYTHONPATH"] = str(ROOT / "python")
     for name, generation in ways:
@@ -65,7 +65,7 @@ def reference(sandboxes: int, ways: Sequence[tuple[str, Generation]] = WAYS) -> 
 
 
 def sidekiq(sandboxes: int) -> Iterator[Results]:
-    """Yield the results of each version of real Sidekiq that is there."""
+    """Yield the results of each installed version of real Sidekiq."""
     for version in GENERATIONS:
         if reason := missing(version):
             click.echo(f"left out: {reason}", err=True)
@@ -76,18 +76,18 @@ def sidekiq(sandboxes: int) -> Iterator[Results]:
 
 
 def appendix(version: str) -> Mapping[str, str]:
-    """Return id to what SPEC.md says in appendix A that this Sidekiq does instead."""
+    """Map requirement ids to the deviations of this Sidekiq in SPEC.md, appendix A."""
     text = (ROOT / "SPEC.md").read_text("utf-8").partition("## Appendix A")[2]
     row = re.compile(r"^\| ([A-Z][A-Z0-9, to-]+) \| ([0-9][^|]*) \| (.+) \|$", re.MULTILINE)
-    found: dict[str, str] = {}
+    notes: dict[str, str] = {}
     differs, _, not_run = text.partition("Every other")
     for ids, about, what in row.findall(differs):
         for id_ in _ids(ids) if is_about(version, about) else ():
-            found[id_] = f"{found[id_]}; {what}" if id_ in found else f"SPEC.md, appendix A: {what}"
+            notes[id_] = f"{notes[id_]}; {what}" if id_ in notes else f"SPEC.md, appendix A: {what}"
     for ids, why in re.findall(r"^\| ([A-Z][A-Z0-9, to-]+) \| ([^|]+) \|$", not_run, re.MULTILINE):
         for id_ in _ids(ids):
-            found.setdefault(id_, f"SPEC.md, appendix A, not about Sidekiq: {why}")
-    return found
+            notes.setdefault(id_, f"SPEC.md, appendix A, not about Sidekiq: {why}")
+    return notes
 
 
 def _ids(text: str) -> Iterator[str]:
@@ -106,9 +106,9 @@ def results_of(
     patience: float,
     known: Mapping[str, str] | None = None,
 ) -> Results:
-    """Return what one run says; failures that are known, as deviations.
+    """Return the results of one run, with known failures as deviations.
 
-    Every check that the suite has counts here, also those that are newer than the frozen set.
+    Checks that are newer than the frozen set also count.
     """
     offered = run.offered(cases.load(), settings)
     chosen = run.chosen(offered, settings.claims, settings.generation, losses=True)
@@ -137,7 +137,7 @@ def results_of(
 
 
 def keep(results: Results) -> None:
-    """Write the summary, which is committed, and the full reports, which are not."""
+    """Write the committed summary and the uncommitted full reports."""
     path = summary.stored_as(results)
     reports.put(STORE / path, summary.dump(results))
     directory = BUILT / path.with_suffix("")
@@ -147,7 +147,7 @@ def keep(results: Results) -> None:
 
 
 def freeze() -> None:
-    """Write the set of checks of the draft, and the summaries anew: they leave out what passed."""
+    """Write the draft's set of checks, and the summaries again: they omit checks that passed."""
     kept = {path: summary.load(path) for path in sorted(STORE.rglob("*.json"))}
     for path, results in kept.items():
         if "unknown" in results:
@@ -159,7 +159,7 @@ def freeze() -> None:
 
 
 def kill(sandboxes: int) -> None:
-    """Try all mutants with the reference, and keep what they come to."""
+    """Run all mutants against the reference, and store the results."""
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     os.environ["PYTHONPATH"] = str(ROOT / "python")
     table = kills.kill(
@@ -169,13 +169,13 @@ def kill(sandboxes: int) -> None:
         patience=6,
         program=valkey_program(),
         sandboxes=sandboxes,
-        tell=lambda found, _: click.echo(f"{found[0]['mutant']}: {found[0]['fate']}", err=True),
+        tell=lambda tried, _: click.echo(f"{tried[0]['mutant']}: {tried[0]['fate']}", err=True),
     )
     KILLS.write_bytes(compact.dump(table))
 
 
 def check(sandboxes: int) -> int:
-    """Say what is no longer as it is kept."""
+    """Compare new results with the stored ones; return 1 if they differ."""
     changed = [f"docs/conformance/{name} is not up to date" for name in stale_pages()]
     for way, now in zip(CHECKED, reference(sandboxes, CHECKED), strict=True):
         path = STORE / summary.stored_as(now)
@@ -184,8 +184,8 @@ def check(sandboxes: int) -> int:
             continue
         before = summary.load(path)
         if differs := [*drift(before, now)]:
-            # Side by side on a busy machine, time runs out now and then: what has really changed
-            # is so again, one case at a time.
+            # On a busy machine, cases that run in parallel sometimes time out. A real change
+            # shows again when the cases run one at a time.
             _tell(path, differs, now)
             (again,) = reference(1, [way])
             still = [line for line in drift(before, again) if line in differs]
@@ -198,12 +198,12 @@ def check(sandboxes: int) -> int:
 
 
 def _tell(path: Path, lines: Sequence[str], results: Results) -> None:
-    """Say what has changed, and what the checks that failed say."""
+    """Print the changes, and the messages of the checks that failed."""
     click.echo(f"{path.relative_to(ROOT)}:")
     click.echo("\n".join(f"  {line}" for line in lines))
-    for found in results["checks"]:
-        if "message" in found:
-            click.echo(f"  {found['case']}#{found['requirement']}: {found['message']}")
+    for failed in results["checks"]:
+        if "message" in failed:
+            click.echo(f"  {failed['case']}#{failed['requirement']}: {failed['message']}")
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""A real browser without a window, driven through a pipe by the DevTools protocol."""
+"""A real headless browser, driven through a pipe by the DevTools protocol."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 def program() -> str | None:
-    """Return the browser that there is; None if there is none."""
+    """Return the path of an installed browser; None if there is none."""
     return next((path for name in _NAMES if (path := shutil.which(name))), None)
 
 
 class Browser:
-    """One page in a browser of its own.
+    """A browser with one page.
 
     Args:
         profile: An empty directory for it.
     """
 
     def __init__(self, profile: Path) -> None:
-        found = program()
-        assert found is not None
+        browser = program()
+        assert browser is not None
         to_read, self._write = os.pipe()
         self._read, to_write = os.pipe()
 
         def wire() -> None:
-            # The browser reads from 3 and writes to 4. Both may be in the way of the other.
+            # The browser reads from 3 and writes to 4. These numbers may be in use.
             read, write = os.dup(to_read), os.dup(to_write)
             os.dup2(read, 3)
             os.dup2(write, 4)
 
         self._process = subprocess.Popen(
             [
-                *(found, "--headless", "--remote-debugging-pipe", "--disable-gpu"),
+                *(browser, "--headless", "--remote-debugging-pipe", "--disable-gpu"),
                 *("--no-first-run", "--disable-dev-shm-usage", f"--user-data-dir={profile}"),
                 *(["--no-sandbox"] if os.geteuid() == 0 else []),
             ],
@@ -67,7 +67,7 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """Do something and return what came of it."""
+        """Call a DevTools method and return its result."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
         if self._session is not None:
@@ -82,7 +82,7 @@ class Browser:
             self._events.append(said)
 
     def open(self, page: Path, *, width: int, dark: bool, script: bool = True) -> None:
-        """Show a file."""
+        """Load a file."""
         self._events.clear()
         self.call(
             "Emulation.setDeviceMetricsOverride",
@@ -97,9 +97,9 @@ class Browser:
 
     def run(self, expression: str) -> Any:
         """Return the value of an expression in the page."""
-        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
-        assert "exceptionDetails" not in found, found
-        return found["result"].get("value")
+        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in result, result
+        return result["result"].get("value")
 
     def key(self, key: str, code: int) -> None:
         """Press a key."""
@@ -109,27 +109,27 @@ class Browser:
             )
 
     def complaints(self) -> list[str]:
-        """Return what the console says, and what the page has asked a network for."""
+        """Return the messages of the console, and the network requests of the page."""
         self.run("1")
-        found = []
+        messages = []
         for event in self._events:
             params = event.get("params", {})
             match event.get("method"):
                 case "Runtime.exceptionThrown" | "Runtime.consoleAPICalled" | "Log.entryAdded":
-                    found.append(json.dumps(params)[:500])
+                    messages.append(json.dumps(params)[:500])
                 case "Network.requestWillBeSent":
                     url = params["request"]["url"]
                     if not url.startswith(("file:", "data:")):
-                        found.append(f"asked for {url}")
-        return found
+                        messages.append(f"asked for {url}")
+        return messages
 
     def _receive(self) -> dict[str, Any]:
         deadline = time.monotonic() + 60
         while b"\0" not in self._buffer:
             ready, _, _ = select.select([self._read], [], [], max(deadline - time.monotonic(), 0))
-            assert ready, "the browser says nothing"
+            assert ready, "no answer from the browser"
             read = os.read(self._read, 1 << 16)
-            assert read, "the browser is gone"
+            assert read, "the browser has ended"
             self._buffer += read
         line, _, self._buffer = self._buffer.partition(b"\0")
         said: dict[str, Any] = json.loads(line)

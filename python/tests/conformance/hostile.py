@@ -1,4 +1,4 @@
-"""Results and a trace with everything in them that could break a page."""
+"""Results and a trace whose texts try to break a page."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ CONTROL = "\0\x01\x1b[31mred\x7f\x9b\u202eright to left\u2066\ufeff\r\n\tend"
 SURROGATE = "half \ud800 of a pair"
 CELL = "a | b\n| --- | `code` [link](javascript:alert(1)) <b>bold</b> \\"
 LONG = "x" * 300_000
-GONE = f"PUSH-{99999}"  # a requirement that there is not, and whose id must not be cited
+GONE = f"PUSH-{99999}"  # the id of no requirement, built so that it is not a citation
 MARKS = (SCRIPT, QUOTES, CONTROL, SURROGATE, CELL, LONG)
 
 
 def results(**more: Any) -> Results:
-    """Return results in which every text that others write is one of these."""
+    """Return results in which every foreign text is one of `MARKS`."""
     checks = [
         {
             **{"case": "push-plain", "requirement": "PUSH-1", "claim": "client/core"},
@@ -46,7 +46,7 @@ def results(**more: Any) -> Results:
             **{"keyword": "MUST", "status": "pass"},
         },
     ]
-    found: Any = {
+    made: Any = {
         "results": 1,
         "spec": SCRIPT,
         "suite": CELL,
@@ -74,12 +74,12 @@ def results(**more: Any) -> Results:
         "trace": "trace.jsonl",
         **more,
     }
-    whole: Results = found
+    whole: Results = made
     return whole
 
 
 def write(directory: Path) -> Results:
-    """Write results.json and trace.jsonl; return the former as it is read back."""
+    """Write results.json and trace.jsonl; return the results as read back."""
     (directory / "results.json").write_bytes(dump(results()))
     raw = {"base64": base64.b64encode(bytes(range(256)) * 40).decode()}
     lines = []

@@ -39,7 +39,7 @@ def built_pages() -> Mapping[str, bytes]:
 
 
 def _reasons() -> Mapping[str, str]:
-    """Return the name of an implementation to a link to its declared deviations."""
+    """Map names of implementations to links to their declared deviations."""
     links = {"sidekiq": "[appendix A](../../SPEC.md#appendix-a-where-sidekiq-itself-differs)"}
     for path in sorted(DRIVERS.glob("*/jobwire.deviations.toml")):
         settings = tomllib.loads((path.parent / "conformance.toml").read_text("utf-8"))
@@ -49,7 +49,7 @@ def _reasons() -> Mapping[str, str]:
 
 
 def stale_pages() -> list[str]:
-    """Return the pages that are not what they have to be."""
+    """Return the pages that are out of date."""
     return [
         name
         for name, content in pages().items()

@@ -1,4 +1,4 @@
-"""Running the suite as people do, adapters to run it on, and looking for what it leaves."""
+"""Functions that run the suite's commands, write adapters and find leftover processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REFERENCE = ROOT / "conformance" / "drivers" / "python"
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What became of a command."""
+    """Exit status and output of a command."""
 
     status: int
     out: str
@@ -31,7 +31,7 @@ class Said:
 
 
 class Quiet:
-    """Watches, and says nothing."""
+    """An observer without output."""
 
     def waiting(self, case: Case, what: str) -> None:
         pass
@@ -56,7 +56,7 @@ def start(
 
 
 def run(*arguments: str | Path, cwd: Path = ROOT, env: Mapping[str, str] | None = None) -> Said:
-    """Run it to its end."""
+    """Run `jobwire conform` to its end."""
     process = start(*arguments, cwd=cwd, env=env)
     try:
         out, err = process.communicate(timeout=180)
@@ -75,36 +75,36 @@ def _environment() -> dict[str, str]:
 
 
 class Marked:
-    """The processes of one run, known by a variable that all of them inherit."""
+    """The processes of one run, marked by an environment variable that all of them inherit."""
 
     def __init__(self) -> None:
         self.environment = {"JOBWIRE_TEST_MARK": uuid.uuid4().hex}
         self._mark = "=".join(*self.environment.items()).encode()
 
     def there(self) -> list[str]:
-        """Return their command lines."""
-        found = []
+        """Return the command lines of the marked processes."""
+        lines = []
         for path in Path("/proc").glob("[0-9]*/environ"):
             try:
                 if self._mark in path.read_bytes():
-                    found.append(path.with_name("cmdline").read_bytes().decode())
+                    lines.append(path.with_name("cmdline").read_bytes().decode())
             except OSError:
                 continue
-        return found
+        return lines
 
     @staticmethod
     def _wait(holds: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + 60
         while not holds():
             assert time.monotonic() < deadline, f"waited 60 s for {what}"
-            time.sleep(0.1)  # a look at all processes is no small thing
+            time.sleep(0.1)  # reading /proc of all processes is slow
 
     def gone(self) -> None:
-        """Wait until there is none."""
+        """Wait until no marked process runs."""
         self._wait(lambda: not self.there(), "everything to be gone")
 
     def end(self, process: subprocess.Popen[str], how: signal.Signals, sign: str) -> Said:
-        """Send a signal once a process with this in its command line is there."""
+        """Send a signal once a process runs that has `sign` in its command line."""
         try:
             self._wait(lambda: any(sign in each for each in self.there()), sign)
             process.send_signal(how)
@@ -134,7 +134,7 @@ for line in sys.stdin:
 """
 
 GOOD = _LOOP + "    say(id, unsupported=True)\n"
-"""A driver that breaks no rule, and has nothing."""
+"""A driver that follows the protocol and has no operation."""
 
 DRIVERS = {
     "prints rubbish": ("print('Welcome!', flush=True); input()", "is not JSON"),
@@ -168,7 +168,7 @@ DRIVERS = {
     "wrong form": (_LOOP + "    say(id, ok={'jids': []})\n", "#/$defs/pushed"),
     "no UTF-8": ("input(); import os; os.write(1, b'\\xff\\xfe\\n'); input()", "is not JSON"),
 }
-"""What a driver does wrong: program, and what the message has to say."""
+"""Faults of a driver: the program, and a text that the message has to contain."""
 
 _WORKER = """
 import os, signal, socket, subprocess, sys, time
@@ -207,7 +207,7 @@ def adapter(
     claims: tuple[str, ...] = ("client/core", "worker/core", "worker/signals"),
     timeout: float = 2.0,
 ) -> Path:
-    """Write an adapter of two programs in Python; return its settings."""
+    """Write an adapter of two Python programs; return its settings."""
     (directory / "driver.py").write_text(driver)
     (directory / "worker.py").write_text(worker)
     path = directory / "conformance.toml"

@@ -1,4 +1,4 @@
-"""The action for continuous integration: it is well-formed, and its steps do what they say."""
+"""The action for continuous integration: its syntax, and the effects of its steps."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ PERL = ROOT / "conformance" / "drivers" / "perl"
 
 @pytest.fixture(scope="module")
 def action() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(ACTION.read_text("utf-8"))
-    return found
+    loaded: dict[str, Any] = yaml.safe_load(ACTION.read_text("utf-8"))
+    return loaded
 
 
 class Job:
-    """A job of the CI, as far as composite actions see one."""
+    """The parts of a CI job that composite actions see."""
 
     def __init__(self, action: dict[str, Any], directory: Path, **given: str) -> None:
         self._action = action
@@ -40,7 +40,7 @@ class Job:
         self._temporary.mkdir()
 
     def run(self) -> tuple[int, str]:
-        """Run the steps that are commands until one fails; return its status and all output."""
+        """Run the commands of the steps until one fails; return its status and all output."""
         shown = ""
         for step in self._action["runs"]["steps"]:
             if "run" in step:
@@ -62,7 +62,7 @@ class Job:
             "RUNNER_TEMP": str(self._temporary),
             "PATH": os.pathsep.join([*reversed(added), os.environ["PATH"]]),
         }
-        # So does a runner call it.
+        # A runner calls a shell like this.
         done = subprocess.run(
             ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step["run"]],
             cwd=self._directory,
@@ -101,10 +101,10 @@ def test_it_is_a_composite_action(action: dict[str, Any]) -> None:
     assert action["runs"]["using"] == "composite"
     assert {"name", "description", "inputs", "outputs", "runs"} == set(action)
     for step in action["runs"]["steps"]:
-        # A composite action's commands have to say which shell they are for.
+        # Every command of a composite action has to name its shell.
         assert ("uses" in step) != ("run" in step)
         assert "shell" in step or "uses" in step
-        # Inputs come in by the environment: in the text of a command they would be code.
+        # Inputs are passed in the environment, because in the text of a command they would be code.
         assert "${{" not in step.get("run", "")
     names = {"config", "spec", "claims", "sandboxes", "report", "package", "python"}
     assert set(action["inputs"]) == names
@@ -135,7 +135,7 @@ def test_its_status_is_that_of_the_check(action: dict[str, Any], tmp_path: Path)
 
 
 def test_it_installs_into_an_environment_of_its_own(action: dict[str, Any], tmp_path: Path) -> None:
-    """A small package stands for jobwire: what it needs would have to come over the network."""
+    """A small package replaces jobwire, whose dependencies would need the network."""
     (tmp_path / "pyproject.toml").write_text(
         '[build-system]\nrequires = []\nbuild-backend = "back"\nbackend-path = ["."]\n'
         '[project]\nname = "standin"\nversion = "1"\n'
@@ -149,7 +149,7 @@ def test_it_installs_into_an_environment_of_its_own(action: dict[str, Any], tmp_
     assert shown.splitlines()[-1] == arguments
 
 
-# As little of a wheel as can be: a command that prints its arguments.
+# A minimal wheel: a command that prints its arguments.
 _BACKEND = """
 import zipfile
 

@@ -1,4 +1,4 @@
-"""What is wrong around the suite: whose fault it is, the exit status, and nothing left behind."""
+"""Errors outside of the checks: the party at fault, the exit status, and no leftovers."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ needs_proc = pytest.mark.skipif(
 
 @pytest.fixture
 def marked() -> Iterator[Marked]:
-    """The processes of the test, which must all be gone after it."""
-    found = Marked()
-    yield found
-    found.gone()
+    """Yield the marked processes of the test; all of them must have ended after it."""
+    processes = Marked()
+    yield processes
+    processes.gone()
 
 
 @pytest.fixture(scope="module")
 def reaper() -> Iterator[Reaper]:
-    found = Reaper()
-    yield found
-    found.close()
+    started = Reaper()
+    yield started
+    started.close()
 
 
 @pytest.fixture
 def server(reaper: Reaper) -> Iterator[Server]:
-    found = Server(reaper, valkey_program())
-    yield found
-    found.close()
+    started = Server(reaper, valkey_program())
+    yield started
+    started.close()
 
 
 # -- the adapter
@@ -99,7 +99,7 @@ def test_a_program_that_is_not_there(case: str, tmp_path: Path) -> None:
 
 
 _SOME = ("push-plain", "push-head", "push-options", "push-keys", "push-depth")
-_BEFALLS = {
+_FAULTS = {
     "dies": ("os._exit(9)", "exit status 9"),
     "prints rubbish": ("print('Welcome!', flush=True); input()", "is not JSON"),
     "hangs": ("import time; time.sleep(600)", "no answer to 'push' within 2 s"),
@@ -110,8 +110,8 @@ def _some() -> list[str]:
     return [word for name in _SOME for word in ("--case", name)]
 
 
-def _befallen(directory: Path, what: str) -> Path:
-    """Copy the reference; after the push of the case push-plain something befalls its driver."""
+def _faulty(directory: Path, what: str) -> Path:
+    """Copy the reference; its driver runs the given code after the push of case push-plain."""
     for path in REFERENCE.iterdir():
         if path.is_file():
             (directory / path.name).write_bytes(path.read_bytes())
@@ -132,9 +132,9 @@ def _befallen(directory: Path, what: str) -> Path:
 def test_a_fault_in_one_case_ends_that_case_only(
     how: str, sandboxes: str, marked: Marked, tmp_path: Path
 ) -> None:
-    """[PUSH-1] The others are judged, by a driver of their own, and pass."""
-    what, says = _BEFALLS[how]
-    path = _befallen(tmp_path, what)
+    """[PUSH-1] The other cases run with a new driver, and pass."""
+    what, says = _FAULTS[how]
+    path = _faulty(tmp_path, what)
     there = tmp_path / "report"
     said = run(
         *(
@@ -185,8 +185,8 @@ def test_a_fault_in_one_case_ends_that_case_only(
 
 @needs_proc
 def test_a_worker_that_cannot_be_started_in_one_case(marked: Marked, tmp_path: Path) -> None:
-    """[PUSH-1] What needs no worker is judged."""
-    path = _befallen(tmp_path, "pass")
+    """[PUSH-1] Checks that need no worker are judged."""
+    path = _faulty(tmp_path, "pass")
     head = path.read_text().partition("[worker]")[0]
     path.write_text(f'{head}[worker]\ncommand = ["./nowhere"]\n')
     said = run(
@@ -195,9 +195,9 @@ def test_a_worker_that_cannot_be_started_in_one_case(marked: Marked, tmp_path: P
         env=marked.environment,
     )
     assert said.status == 3, said.err
-    assert said.err.count("the worker cannot be started") == 2  # at once, and in the end
-    found = {check["case"]: check["status"] for check in json.loads(said.out)["checks"]}
-    assert found == {**dict.fromkeys([*_SOME, "traffic"], "pass"), "exec-order": "blocked"}
+    assert said.err.count("the worker cannot be started") == 2  # when it happens, and at the end
+    statuses = {check["case"]: check["status"] for check in json.loads(said.out)["checks"]}
+    assert statuses == {**dict.fromkeys([*_SOME, "traffic"], "pass"), "exec-order": "blocked"}
 
 
 def test_a_driver_that_always_dies_ends_the_run_after_three_cases(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_driver_that_always_dies_ends_the_run_after_three_cases(tmp_path: Path
     assert "case" not in stopped
     assert f"adapter faults ended 3 consecutive cases: {', '.join(names)}; " in stopped["message"]
     assert stopped["message"] in said.err
-    # The same in each of them is said once.
+    # A message that all of them have is printed once.
     assert said.err.count("exit status 9") == 1
     assert f"Error: in case {', '.join(names)}: the driver" in said.err
 
@@ -239,20 +239,20 @@ def test_faults_that_are_not_in_a_row_do_not_end_the_run(tmp_path: Path) -> None
 
 
 def test_a_fault_in_one_of_several_runs_of_a_case(tmp_path: Path) -> None:
-    """[PUSH-1] It held before, so it is flaky; who is to blame is said all the same."""
-    path = _befallen(
+    """[PUSH-1] The check passed before, so it is flaky; the adapter is still blamed."""
+    path = _faulty(
         tmp_path, "p = open('once', 'a'); p.tell() and os._exit(9); p.write('x'); p.close()"
     )
     only = ("--case", "push-plain", "--repeat", "3")
     said = run("check", path, "client/core", *only, "--json")
     assert said.status == 3, said.err
     checks = [c for c in json.loads(said.out)["checks"] if c["case"] == "push-plain"]
-    found = {(c["status"], c.get("by"), c["held"], c["runs"]) for c in checks}
-    assert found == {("flaky", "adapter", 1, 2)}
+    outcomes = {(c["status"], c.get("by"), c["held"], c["runs"]) for c in checks}
+    assert outcomes == {("flaky", "adapter", 1, 2)}
 
 
 def test_a_baseline_does_not_declare_what_the_adapter_ended(tmp_path: Path) -> None:
-    path = _befallen(tmp_path, "os._exit(9)")
+    path = _faulty(tmp_path, "os._exit(9)")
     text = path.read_text()
     said = run("baseline", path, "client/bulk")
     assert said.status == 0, said.err
@@ -262,7 +262,7 @@ def test_a_baseline_does_not_declare_what_the_adapter_ended(tmp_path: Path) -> N
 
 
 def test_a_driver_that_only_talks_too_much_on_standard_error(tmp_path: Path) -> None:
-    """[PUSH-8] It answers, so it is judged; its log does not fill anything."""
+    """[PUSH-8] The driver answers, so it is judged; its log does not fill a pipe."""
     noise = "import sys, threading\ndef noise():\n  while True: sys.stderr.write('y' * 65536)\n"
     threaded = noise + "threading.Thread(target=noise, daemon=True).start()\n"
     path = adapter(tmp_path, threaded + GOOD)
@@ -273,7 +273,7 @@ def test_a_driver_that_only_talks_too_much_on_standard_error(tmp_path: Path) -> 
 
 @needs_proc
 def test_a_worker_that_ignores_term_fails_and_is_killed(marked: Marked, tmp_path: Path) -> None:
-    """[SIG-1] That is the implementation's failure, not the adapter's."""
+    """[SIG-1] The implementation fails, not the adapter."""
     path = adapter(tmp_path, GOOD, IGNORES_TERM)
     said = run("check", path, "--case", "stop-idle", "--patience", "2", env=marked.environment)
     assert said.status == 1, said.err
@@ -283,11 +283,11 @@ def test_a_worker_that_ignores_term_fails_and_is_killed(marked: Marked, tmp_path
 @needs_proc
 @pytest.mark.parametrize("command", ["check", "doctor"])
 def test_what_a_worker_forks_ends_too(command: str, marked: Marked, tmp_path: Path) -> None:
-    """In its group, in a group of its own, in a session of its own."""
+    """In the worker's process group, in a new group, and in a new session."""
     path = adapter(tmp_path, GOOD, FORKS, claims=("worker/core", "worker/signals"))
     more = ["--case", "stop-idle"] if command == "check" else []
     said = run(command, path, "--patience", "2", *more, env=marked.environment)
-    # `doctor` says so; for `check` it is no rule of the protocol.
+    # `doctor` reports it; `check` does not, because the protocol has no rule about it.
     assert ("still running after its end" in said.out) == (command == "doctor")
     assert said.status == (3 if command == "doctor" else 1), said.err
 
@@ -302,7 +302,7 @@ def test_a_server_that_is_not_empty_is_left_alone(server: Server) -> None:
     assert said.status == 4
     assert "is not empty: it has 1 keys" in said.err
     assert client.keys("*") == [b"precious"]
-    # Nor is the next database used, where reports would go.
+    # The next database, which reports would use, is not used either.
     client.flushall()
     client.execute_command("SELECT", "1")
     client.set("precious", "1")
@@ -321,7 +321,7 @@ def test_a_server_that_is_not_there() -> None:
 
 @contextmanager
 def stranger(greeting: bytes) -> Iterator[int]:
-    """Somebody who answers whatever is said with the same."""
+    """Run a server that answers every request with the same bytes; yield its port."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def answer() -> None:
@@ -357,7 +357,7 @@ def test_somebody_who_is_no_redis(greeting: bytes, says: str) -> None:
 
 
 def test_a_server_with_a_password(reaper: Reaper, tmp_path: Path) -> None:
-    """[SEC-2] The adapter needs no password, and no report has it."""
+    """[SEC-2] The adapter needs no password, and no report contains it."""
     server = Server(reaper, valkey_program(), password="open sesame")
     try:
         bare = f"redis://127.0.0.1:{server.port}"
@@ -398,7 +398,7 @@ def test_a_server_of_theirs_has_room_for_one_sandbox() -> None:
 
 
 def test_a_server_of_theirs_is_left_as_it_was_found(server: Server) -> None:
-    """[PUSH-1] [EXEC-1] Client and worker, in databases that are not the first ones."""
+    """[PUSH-1] [EXEC-1] Client and worker use databases other than the first ones."""
     client = server.client()
     client.set("precious", "1")
     url = server.url.replace("/0", "/3")
@@ -454,7 +454,7 @@ def test_a_case_that_is_no_json_or_not_there(tmp_path: Path) -> None:
     assert (said.status, "unknown case 'push-haed'" in said.err) == (64, True)
 
 
-NOBODY = "-".join(("PUSH", "999"))  # in two parts: it is no id that the specification has
+NOBODY = "-".join(("PUSH", "999"))  # in two parts, so that it is not a citation of an unknown id
 
 
 @pytest.mark.parametrize(
@@ -493,7 +493,7 @@ def test_a_mistake_in_the_deviations(text: str, status: int, says: str, tmp_path
 def test_a_deviation_is_not_stale_before_all_that_it_is_about_has_run(
     only: Sequence[str], tmp_path: Path
 ) -> None:
-    """[SCHED-1] [BULK-1] What passes in some cases says nothing of the traffic of the others."""
+    """[SCHED-1] [BULK-1] A pass in some cases proves nothing about the others."""
     for path in REFERENCE.iterdir():
         if path.is_file():
             (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -536,7 +536,7 @@ _ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}
 def test_nothing_is_left_when_the_suite_ends(
     command: str, how: signal.Signals, status: int, tmp_path: Path
 ) -> None:
-    """The worker is asked for its first fetch, and has children elsewhere."""
+    """The signal comes while the suite waits for the first fetch of a worker with children."""
     worker = FORKS.replace("fetch()", _HANG).replace("def " + _HANG, "def fetch()")
     path = adapter(tmp_path, GOOD, worker, claims=("worker/core",), timeout=300)
     arguments: dict[str, list[str | Path]] = {

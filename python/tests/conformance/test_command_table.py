@@ -1,4 +1,4 @@
-"""The suite's table of Redis commands says what a real server says of them."""
+"""The suite's table of Redis commands agrees with a real server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jobwire_conformance.errors import EnvironmentFault
 from jobwire_conformance.wire.commands import COMMANDS, keys_of, spec_of
 from jobwire_conformance.wire.link import Link
 
-# A call of each command whose keys a count, a keyword or a subcommand decides.
+# A call of each command whose keys depend on a count, a keyword or a subcommand.
 CALLS = [
     *("BLMPOP 0 2 a b LEFT", "BZMPOP 0 2 a b MIN", "LMPOP 2 a b LEFT", "ZMPOP 1 a MIN"),
     *("EVAL x 2 a b c", "EVALSHA x 0 c", "FCALL f 1 a b", "EVAL_RO x 1 a b"),
@@ -40,12 +40,12 @@ def link(any_server: Server) -> Iterator[Link]:
 
 @pytest.fixture
 def rows(link: Link) -> dict[str, list[Any]]:
-    """Return what the server says of each of its commands, by name in capitals."""
+    """Return the server's description of each command, by its name in capitals."""
     return {row[0].decode().upper(): row for row in link.call("COMMAND")}
 
 
 def flags_of(row: list[Any]) -> set[bytes]:
-    """Return the flags of a command, and of those of its subcommands that work with a key."""
+    """Return the flags of a command and of its subcommands that access a key."""
     subcommands = row[9] if len(row) > 9 else []
     return {*row[2]}.union(*(sub[2] for sub in subcommands if sub[3]))
 
@@ -72,15 +72,15 @@ def test_every_command_reads_writes_and_blocks_as_the_server_says(
         said = "write" if b"write" in flags else "read" if b"readonly" in flags else "neither"
         ours = spec.kind if spec.kind in ("read", "write") else "neither"
         assert (name, ours) == (name, said)
-        # Redis 7.0 does not call WAIT a command that blocks.
+        # Redis 7.0 does not flag WAIT as blocking.
         assert (name, spec.blocks) == (name, b"blocking" in flags or name == "WAIT")
         assert (name, bool(spec.effect)) == (name, said == "write")
 
 
 def test_no_command_that_works_with_keys_is_missing(rows: dict[str, list[Any]], link: Link) -> None:
-    """HSETNX once was. Servers newer than the bundled one may have commands of their own."""
+    """HSETNX was once missing. Newer servers than the bundled one may have more commands."""
     if b"server_name:valkey" not in link.call("INFO", "server"):
-        pytest.skip("the bundled server is the yardstick")
+        pytest.skip("only the bundled server is the reference")
     worked = {
         name for name, row in rows.items() if flags_of(row) & {b"write", b"readonly", b"blocking"}
     }
@@ -96,7 +96,7 @@ def test_keys_are_where_the_server_finds_them(rows: dict[str, list[Any]], link: 
             calls.append([name.encode(), *(b"word-%d" % at for at in range(1, count + 1))])
     assert len(calls) > 400
     for words in calls:
-        if len(words) == 1:  # Redis 7.0 does not accept the question
+        if len(words) == 1:  # Redis 7.0 rejects this request
             assert keys_of(words) == []
             continue
         assert (words, sorted(keys_of(words))) == (words, sorted(keys_said(link, words)))

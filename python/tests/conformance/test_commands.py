@@ -1,4 +1,4 @@
-"""The commands around `check`: what they print, what they write, and their exit status."""
+"""The commands besides `check`: their output, their files and their exit status."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def copied(source: Path, directory: Path) -> Path:
 
 
 def reference(directory: Path, *, pushes: int | None = None) -> Path:
-    """Copy the reference; with `pushes`, its driver does only so many."""
+    """Copy the reference; with `pushes`, its driver stops after that many pushes."""
     copied(REFERENCE, directory)
     if pushes is not None:
         path = directory / "driver.py"
@@ -73,22 +73,22 @@ def test_a_requirement_is_explained() -> None:
     assert "Why: workers take from the tail" in said.out
     for each in ("push-head", "insert-at-tail", "  LPUSH queue:default"):
         assert each in said.out
-    found = json.loads(run("explain", "PUSH-2", "--json").out)
-    assert found["requirement"] == "PUSH-2"
-    assert found["seen_in"].startswith("6, 7 and 8 send")
-    assert found["mutants"] == [each.name for each in mutants.load() if "PUSH-2" in each.kills]
+    entry = json.loads(run("explain", "PUSH-2", "--json").out)
+    assert entry["requirement"] == "PUSH-2"
+    assert entry["seen_in"].startswith("6, 7 and 8 send")
+    assert entry["mutants"] == [each.name for each in mutants.load() if "PUSH-2" in each.kills]
     checking = [each.name for each in cases.load() if "PUSH-2" in each.requirements]
-    assert [each["case"] for each in found["cases"]] == checking
+    assert [each["case"] for each in entry["cases"]] == checking
 
 
 def test_every_requirement_and_every_case_can_be_explained() -> None:
     from jobwire_conformance.reports.explain import explained, page
 
     for id_, rule in data.requirements().items():
-        found = explained(id_)
-        # The obligations have to say why.
-        assert found["why"] or not rule.obliges, id_
-        assert len([*page(found)]) > 2
+        entry = explained(id_)
+        # The obligations have to state their reason.
+        assert entry["why"] or not rule.obliges, id_
+        assert len([*page(entry)]) > 2
     for case in cases.load():
         assert f"{case.name}: {case.title}" in [*page(explained(case.name))]
 
@@ -118,7 +118,7 @@ def test_a_case_is_replayed_with_its_wire_log() -> None:
 
 
 def test_a_found_case_is_replayed_by_its_path(tmp_path: Path) -> None:
-    """The claims in conformance.toml do not matter."""
+    """The claims in conformance.toml are ignored."""
     directory = reference(tmp_path, pushes=0)
     case = json.loads((ROOT / "conformance" / "cases" / "client" / "push-head.json").read_text())
     path = directory / "found-1a2b3c.json"
@@ -191,7 +191,7 @@ def test_the_set_of_the_draft_is_up_to_date() -> None:
 
 
 def test_checks_of_a_set_are_those_of_the_suite() -> None:
-    """A frozen set may miss what came later, and has nothing that is gone."""
+    """A frozen set may lack newer checks, and has no check that was removed."""
     now = sets.current(cases.load())
     for path in data.sets_directory().glob("*.json"):
         for claim, checks in sets.load(path.stem).claims.items():
@@ -290,8 +290,8 @@ def test_without_a_whole_run_no_baseline_is_written(tmp_path: Path) -> None:
 def test_the_reference_is_in_order() -> None:
     said = run("doctor", REFERENCE, "--json")
     assert said.status == 0, said.out
-    found = {each["what"]: each["state"] for each in json.loads(said.out)}
-    assert "bad" not in found.values()
+    states = {each["what"]: each["state"] for each in json.loads(said.out)}
+    assert "bad" not in states.values()
     for what in (
         "driver starts and answers hello",
         "driver pushes",
@@ -303,7 +303,7 @@ def test_the_reference_is_in_order() -> None:
         "worker ends on SIGTERM",
         "worker leaves no process",
     ):
-        assert found[what] == "ok", what
+        assert states[what] == "ok", what
 
 
 def test_an_adapter_that_is_not_filled_in_hears_what_to_do(tmp_path: Path) -> None:

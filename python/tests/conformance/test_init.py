@@ -1,4 +1,4 @@
-"""`jobwire conform init`: what it writes works as it is, and asks for one thing."""
+"""`jobwire conform init`: the generated adapter runs unchanged, and has one gap to fill."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def talk(program: list[str], directory: Path) -> tuple[list[dict[str, object]], str]:
-    """Return what a driver answers, and what it says besides."""
+    """Return the answers of a driver, and its standard error."""
     lines = "".join(json.dumps(each, separators=(",", ":")) + "\n" for each in REQUESTS)
     done = subprocess.run(
         program, cwd=directory, input=lines, capture_output=True, text=True, timeout=60
@@ -61,7 +61,7 @@ def talk(program: list[str], directory: Path) -> tuple[list[dict[str, object]], 
 
 
 def holds_out(answers: list[dict[str, object]], errors: str) -> None:
-    """A driver as it was generated: greets, and says of the rest that it is not there."""
+    """Check a generated driver: it answers hello, and "unsupported" to all other requests."""
     schema = data.schema("driver")
     response = Draft202012Validator({"$ref": "#/$defs/response", "$defs": schema["$defs"]})
     for answer in answers:
@@ -147,8 +147,8 @@ def build(line: str, directory: Path, **environment: str) -> None:
 
 # -- filled in
 
-# What somebody writes into the gaps: `push` of the driver, `start` and `push` of the worker, and
-# what these need besides. It is as little as there can be, on Redis itself.
+# Code for the gaps: `push` of the driver, `start` and `push` of the worker, and their helpers. It
+# is minimal, and talks to Redis directly.
 PYTHON_PUSH = """\
     import redis, secrets, time
     now = int(time.time() * 1000)
@@ -226,7 +226,7 @@ function redis(...words) {
   });
 }
 """
-# The driver's job is a map; the worker's is one text, decoded into such a map first.
+# The driver's job is a map; the worker's job is one text, which is first decoded into a map.
 GO_PUSH = """\
 	item := map[string]any{"queue": "default", "retry": true}
 	for name, value := range given {
@@ -306,7 +306,7 @@ func redis(words ...string) string {
 }
 """
 GO_IMPORTS = ("crypto/rand", "encoding/hex", "net", "net/url", "strconv", "strings", "time")
-# Without a library for JSON: what the doctor sends has no quotes in names and classes.
+# Without a JSON library, because the doctor sends no quotes in names and classes.
 RUST_PUSH = """\
     let queue = between(job, r#""queue":""#, "\\"");
     let mut bytes = [0; 12];
@@ -381,7 +381,7 @@ SHELL_PUSH = """\
 
 
 def fill(path: Path, gap: str, *written: str, more: str = "") -> None:
-    """Put what was written where the gaps are, one after the other."""
+    """Replace the gaps by these texts, in order."""
     text = path.read_text()
     assert text.count(gap) == len(written)
     for each in written:
@@ -390,7 +390,7 @@ def fill(path: Path, gap: str, *written: str, more: str = "") -> None:
 
 
 def diagnosis(directory: Path) -> tuple[int, dict[str, dict[str, str]]]:
-    """Return the exit status of `doctor`, and what it says of each thing that it looks at."""
+    """Return the exit status of `doctor`, and the result of each of its checks."""
     done = command("doctor", directory, "--patience", "30", "--json")
     return done.returncode, {item["what"]: item for item in json.loads(done.stdout)}
 
@@ -402,15 +402,15 @@ def test_the_doctor_says_which_part_is_to_be_filled_in(language: str, tmp_path: 
     settings = made(tmp_path, language, "client/core", "worker/core")
     assert settings.driver is not None
     assert settings.worker is not None
-    status, found = diagnosis(tmp_path)
-    bad = {what for what, item in found.items() if item["state"] == "bad"}
+    status, report = diagnosis(tmp_path)
+    bad = {what for what, item in report.items() if item["state"] == "bad"}
     assert (status, bad) == (3, {"driver pushes", "worker"})
     driver, worker = (Path(each.command[1]).name for each in (settings.driver, settings.worker))
-    assert found["driver pushes"]["advice"].startswith("fill in `push`; ")
-    assert f"{driver}: fill in `push`" in found["driver pushes"]["advice"]
-    assert "exit status 1 before its first fetch" in found["worker"]["seen"]
+    assert report["driver pushes"]["advice"].startswith("fill in `push`; ")
+    assert f"{driver}: fill in `push`" in report["driver pushes"]["advice"]
+    assert "exit status 1 before its first fetch" in report["worker"]["seen"]
     gap = "the line with `exec`" if language == "shell" else "`start`"
-    assert f"{worker}: fill in {gap}" in found["worker"]["advice"]
+    assert f"{worker}: fill in {gap}" in report["worker"]["advice"]
 
 
 @pytest.mark.thorough
@@ -471,7 +471,7 @@ def test_rust_filled_in_runs_its_jobs(tmp_path: Path) -> None:
 
 
 def test_shell_filled_in_pushes_and_starts_a_worker(tmp_path: Path) -> None:
-    """Its jobs are written in whatever the worker behind it is, so here in Python."""
+    """Its jobs are in the language of the worker that the shell starts, here Python."""
     cli = shutil.which("redis-cli") or shutil.which("valkey-cli")
     if cli is None:
         pytest.skip("neither redis-cli nor valkey-cli is on PATH")
@@ -488,13 +488,13 @@ def test_shell_filled_in_pushes_and_starts_a_worker(tmp_path: Path) -> None:
 
 
 def in_order(directory: Path) -> None:
-    """The doctor is content, after it has pushed and has had every job of a skeleton run."""
-    status, found = diagnosis(directory)
-    assert {what: item for what, item in found.items() if item["state"] == "bad"} == {}
+    """Check that the doctor finds no fault after it pushed and ran every job of a skeleton."""
+    status, report = diagnosis(directory)
+    assert {what: item for what, item in report.items() if item["state"] == "bad"} == {}
     assert status == 0
     jobs = [f"worker runs Jobwire{job}" for job in ("Echo", "Fail", "Flaky", "Gate", "Spawn")]
     for what in ("driver pushes", "driver uses JOBWIRE_REDIS_URL", *jobs):
-        assert found[what]["state"] == "ok", found[what]
+        assert report[what]["state"] == "ok", report[what]
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
@@ -545,7 +545,7 @@ def test_on_a_terminal_it_asks(tmp_path: Path) -> None:
         while more := os.read(parent, 4096):
             shown += more
     except OSError:
-        pass  # that is how a terminal ends
+        pass  # a terminal ends a process in this way
     finally:
         os.close(parent)
     assert process.wait(60) == 0, shown

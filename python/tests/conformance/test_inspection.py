@@ -1,4 +1,4 @@
-"""What the suite makes of the answers of inspectors, and of nested values that cases expect."""
+"""Judgement of inspectors' answers, and nested values that cases expect."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def test_an_answer_of_another_form_is_an_adapter_fault() -> None:
     settings = reference()
     assert settings.driver is not None
     driver = replace(settings.driver, garble=lambda line: line.replace(b'"size"', b'"length"'))
-    found = outcome_of(replace(settings, driver=driver), load("inspect-queues"))
-    assert found.status == 3
-    assert "#/$defs/queues" in str(found.errors[0])
+    outcome = outcome_of(replace(settings, driver=driver), load("inspect-queues"))
+    assert outcome.status == 3
+    assert "#/$defs/queues" in str(outcome.errors[0])
 
 
 def test_what_a_driver_does_not_have_blocks_what_is_built_on_it() -> None:
-    """A claim is not met by answering that nothing can be asked."""
+    """A claim is not met by answers of "unsupported"."""
     settings = reference()
     assert settings.driver is not None
 
@@ -73,22 +73,22 @@ def test_what_a_driver_does_not_have_blocks_what_is_built_on_it() -> None:
             return line[: line.index(b'"ok"')] + b'"unsupported": true}'
         return line
 
-    found = outcome_of(
+    outcome = outcome_of(
         replace(settings, driver=replace(settings.driver, garble=garble)), load("inspect-queues")
     )
-    assert (found.errors, found.status) == ([], 1)
-    assert "was 'unsupported' instead of 'ok'" in bad(found)["inspect-queues#INSP-2"]
+    assert (outcome.errors, outcome.status) == ([], 1)
+    assert "was 'unsupported' instead of 'ok'" in bad(outcome)["inspect-queues#INSP-2"]
 
 
 def test_a_value_that_was_not_there_fails_what_speaks_of_it() -> None:
-    """[ITER-3]: it is the implementation's failure, and not the suite's."""
+    """[ITER-3]: the implementation fails, not the suite."""
     (case,) = load("iterate-cancelled")
     steps: list[dict[str, Any]] = [
         {"check": "ITER-6", "hash": "it-x", "fields": {"c": {"$": "bind", "name": "c"}}},
         {"check": "ITER-6", "that": "performed(x) == {c}"},
     ]
-    found = outcome_of(reference(), [replace(case, steps=steps, seed=())])
-    assert (found.errors, found.status) == ([], 1)
+    outcome = outcome_of(reference(), [replace(case, steps=steps, seed=())])
+    assert (outcome.errors, outcome.status) == ([], 1)
 
 
 @pytest.mark.thorough

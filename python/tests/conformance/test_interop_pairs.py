@@ -1,4 +1,4 @@
-"""Clients and workers in pairs: what arrives, what does not, and who is to blame."""
+"""Clients and workers in pairs: the jobs that arrive, and the party at fault for the others."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _own_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def tried(*configs: Config) -> InteropResults:
-    """Try these in pairs."""
+    """Run these clients and workers in pairs."""
     return run.run(configs, sandboxes=2, patience=20, program=valkey_program())
 
 
@@ -43,7 +43,7 @@ def reference() -> Config:
 
 
 def altered(tmp_path: Path, name: str, old: str, new: str) -> Config:
-    """Return the reference with a mistake in one of its programs."""
+    """Return the settings of the reference with a mistake in one of its programs."""
     directory = tmp_path / "adapter"
     shutil.copytree(DRIVERS / "python", directory)
     program = directory / name
@@ -54,41 +54,41 @@ def altered(tmp_path: Path, name: str, old: str, new: str) -> Config:
 
 
 def test_the_reference_understands_itself() -> None:
-    """Every job arrives as it was pushed, a failed one is retried. [PAY-5] [PAY-6] [RETRY-3]"""
-    found = tried(reference())
-    (pair,), (handover,) = found.pairs, found.handovers
+    """Every job arrives unchanged; a failed one is retried. [PAY-5] [PAY-6] [RETRY-3]"""
+    trial = tried(reference())
+    (pair,), (handover,) = trial.pairs, trial.handovers
     assert pair.error is None
     assert {fate.status for fate in pair.fates} == {"intact"}
     assert handover.error is None
     assert handover.problems == []
-    assert found.status == 0
-    assert found.versions["jobwire"]
+    assert trial.status == 0
+    assert trial.versions["jobwire"]
 
 
 @pytest.mark.skipif(shutil.which("perl") is None, reason="needs Perl")
 def test_a_client_that_changes_numbers_is_blamed_for_them() -> None:
     """Perl has one kind of number, so whole floats arrive as integers. [PAY-6]"""
-    found = tried(config.load(DRIVERS / "perl"), reference())
-    pair = next(pair for pair in found.pairs if pair.client == "perl-sample")
+    trial = tried(config.load(DRIVERS / "perl"), reference())
+    pair = next(pair for pair in trial.pairs if pair.client == "perl-sample")
     fates = {fate.item.name: fate for fate in pair.fates}
     assert fates["whole floats"].status == "changed"
     assert fates["whole floats"].by == "client"
     assert fates["text beyond ASCII"].status == "intact"
     assert fates["scheduled"].status == "intact"
-    assert found.status == 1
-    assert "whole floats: changed as a client" in report.text(found)
+    assert trial.status == 1
+    assert "whole floats: changed as a client" in report.text(trial)
 
 
 def test_a_worker_that_changes_arguments_is_blamed_for_them(tmp_path: Path) -> None:
-    """What the payload says is compared before what the job saw. [EXEC-1]"""
+    """The payload is compared before the arguments that the job got. [EXEC-1]"""
     worker = altered(
         tmp_path,
         "worker.py",
         '    """Accept any arguments."""\n',
         '    """Accept any."""\n    args = json.loads(json.dumps(args), parse_int=float)\n',
     )
-    found = tried(replace(reference(), worker=None), replace(worker, driver=None))
-    (pair,) = found.pairs
+    trial = tried(replace(reference(), worker=None), replace(worker, driver=None))
+    (pair,) = trial.pairs
     changed = {fate.item.name for fate in pair.bad}
     assert "small integers" in changed
     assert {fate.by for fate in pair.bad} == {"worker"}
@@ -96,51 +96,51 @@ def test_a_worker_that_changes_arguments_is_blamed_for_them(tmp_path: Path) -> N
 
 
 def test_a_job_that_is_not_performed_is_lost(tmp_path: Path) -> None:
-    """A client that says ok, and writes where no worker looks. [PUSH-1]"""
+    """A client answers ok and writes to a key that no worker reads. [PUSH-1]"""
     driver = altered(
         tmp_path,
         "driver.py",
         '    job = dict(request["job"])\n    name, args',
         '    job = {**request["job"], "queue": "elsewhere"}\n    name, args',
     )
-    found = tried(replace(driver, worker=None), replace(reference(), driver=None))
-    (pair,) = found.pairs
+    trial = tried(replace(driver, worker=None), replace(reference(), driver=None))
+    (pair,) = trial.pairs
     now = [fate for fate in pair.fates if not fate.item.later]
     assert {(fate.status, fate.by) for fate in now} == {("lost", "client")}
-    # Those in the set schedule are found there, and promoted to the other queue.
+    # Jobs in the set schedule are found there, and promoted to the other queue.
     later = [fate for fate in pair.fates if fate.item.later]
     assert {(fate.status, fate.by) for fate in later} == {("lost", "worker")}
 
 
 def test_an_adapter_that_fails_is_no_verdict_about_the_pair(tmp_path: Path) -> None:
-    """The others are tried all the same; the exit status says whose fault it is."""
+    """The other pairs still run; the exit status blames the adapter."""
     broken = altered(
         tmp_path, "driver.py", "def main() -> None:\n", "def main() -> None:\n    1/0\n"
     )
-    found = tried(replace(broken, worker=None), reference())
-    errors = {pair.client: pair.error for pair in found.pairs}
+    trial = tried(replace(broken, worker=None), reference())
+    errors = {pair.client: pair.error for pair in trial.pairs}
     assert errors["jobwire"] is None
     assert "ZeroDivisionError" in (errors["altered"] or "")
-    assert found.status == 3
+    assert trial.status == 3
 
 
 def test_the_command_prints_json_and_writes_a_page(tmp_path: Path) -> None:
-    """Everything is in the JSON; the page has a row for each client."""
+    """The JSON holds all results; the page has a row for each client."""
     page = tmp_path / "page.md"
     words = ["interop", str(DRIVERS / "python"), "--json", "--markdown", str(page)]
     outcome = CliRunner().invoke(
         conform, [*words, "--server", valkey_program()], standalone_mode=False
     )
     assert outcome.return_value == 0
-    found = json.loads(outcome.stdout)
-    assert [(pair["client"], pair["worker"]) for pair in found["pairs"]] == [("jobwire", "jobwire")]
-    assert all(job["status"] == "intact" for job in found["pairs"][0]["jobs"])
-    count = len(found["pairs"][0]["jobs"])
+    shown = json.loads(outcome.stdout)
+    assert [(pair["client"], pair["worker"]) for pair in shown["pairs"]] == [("jobwire", "jobwire")]
+    assert all(job["status"] == "intact" for job in shown["pairs"][0]["jobs"])
+    count = len(shown["pairs"][0]["jobs"])
     assert f"| jobwire | {count}/{count} |" in page.read_text("utf-8")
 
 
 def test_what_is_not_tried_again_stays(tmp_path: Path) -> None:
-    """One is tried with all others; what a file has of the rest is still on the page."""
+    """One program runs with all others; the page keeps the stored results of the other pairs."""
     kept, page = tmp_path / "pairs.json", tmp_path / "page.md"
     options = ["--keep", str(kept), "--markdown", str(page), "--server", valkey_program()]
     words = ["interop", str(DRIVERS / "python"), *options]
@@ -148,7 +148,7 @@ def test_what_is_not_tried_again_stays(tmp_path: Path) -> None:
     before = json.loads(kept.read_text("utf-8"))
     lost = {"status": "lost", "by": "worker", "expected": "a run", "seen": "none"}
     before["pairs"][0]["wrong"] = [{**lost, "payloads": before["payloads"][:1]}]
-    kept.write_text(json.dumps(before), "utf-8")  # so that nothing found now looks like it
+    kept.write_text(json.dumps(before), "utf-8")  # so that it differs from any new result
 
     shutil.copytree(DRIVERS / "python", tmp_path / "adapter")
     other = tmp_path / "adapter" / "conformance.toml"
@@ -179,7 +179,7 @@ def test_what_is_not_tried_again_stays(tmp_path: Path) -> None:
 
 
 def test_a_file_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
-    """Status 64, before anything is tried."""
+    """The exit status is 64, before any pair runs."""
     kept = tmp_path / "pairs.json"
     kept.write_text('{"pairs": []}', "utf-8")
     words = ["interop", str(DRIVERS / "python"), "--keep", str(kept)]
@@ -199,7 +199,7 @@ def test_a_file_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_usage_is_said_in_one_message(words: list[str], message: str) -> None:
-    """Status 64, and what to do."""
+    """The exit status is 64; the message names the cure."""
     files = [word if word.startswith("--") else str(DRIVERS / word) for word in words]
     outcome = CliRunner().invoke(conform, ["interop", *files], standalone_mode=False)
     assert outcome.return_value == 64

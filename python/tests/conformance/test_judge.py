@@ -1,5 +1,5 @@
 """The judge of `jobwire conform watch`: each check finds the wrong command that is planted for it,
-and nothing where everything is right.
+and nothing in correct traffic.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def text(base: dict[str, Any], **changes: Any) -> str:
 
 
 def say(*words: Any, reply: Any = b"OK", after: float = 0.0, on: int = 1, **more: Any) -> Line:
-    """Return a command, its answer, and how long after the one before it came."""
+    """Return a command, its answer, and the seconds since the one before it."""
     return words, reply, after, on, more
 
 
@@ -112,7 +112,7 @@ def wiped(*more: str) -> list[Line]:
     return multi(say("UNLINK", f"{ME}:work", *more, reply=0))
 
 
-def beat(
+def heartbeat(
     *, info: Any = None, expire: str = "60", signals: bool = True, after: float = 0, **changes: Any
 ) -> list[Line]:
     lines = [
@@ -192,7 +192,7 @@ RIGHT: dict[str, list[Line]] = {
     "schedule": [say("ZADD", "schedule", NOW + 60, text(SCHEDULED), reply=1)],
     "put back": [fetch(), say("RPUSH", "queue:default", text(JOB), reply=1)],
     "odd bytes put back": [fetch("{odd"), say("RPUSH", "queue:default", "{odd", reply=1)],
-    "odd bytes buried": [fetch("{odd"), *dead("{odd"), WAIT],
+    "odd bytes killed": [fetch("{odd"), *dead("{odd"), WAIT],
     "odd foreign payload carried": [
         fetch('{ "class":"A", "jid":"j-1", "args":[1.50] , "retry":true, "x":"\\/" }'),
         say(
@@ -226,9 +226,9 @@ RIGHT: dict[str, list[Line]] = {
         say("EVALSHA", "?promote", 3, "schedule", "queues", "queue:default", text(SCHEDULED), 1,
             "default", AGAIN, reply=[1, 0]),
     ],
-    "beats": [*beat(), *work(), *beat(after=10), *work(), *beat(after=10)],
+    "beats": [*heartbeat(), *work(), *heartbeat(after=10), *work(), *heartbeat(after=10)],
     "a clean end": [
-        *beat(),
+        *heartbeat(),
         *multi(say("SREM", "processes", ME, reply=1), say("UNLINK", f"{ME}:work", reply=0)),
     ],
     "counters": counted(),
@@ -273,7 +273,7 @@ RIGHT: dict[str, list[Line]] = {
         say("SADD", "queues", "default")],
 }  # fmt: skip
 
-# What is planted, and whom it has to be blamed on. "violation" unless it says otherwise.
+# Planted mistakes: the requirement to report, the grade, and the commands.
 WRONG: list[tuple[str, str, list[Line]]] = [
     ("PUSH-1", "violation", push(command="RPUSH")),
     ("PUSH-2", "note", [*push()[1:2], *push()[2:3]]),
@@ -391,24 +391,24 @@ WRONG: list[tuple[str, str, list[Line]]] = [
     ("DEAD-4", "violation", [fetch(text(JOB, dead=False, retry=0)),
         *dead(text(FAILED, dead=False, retry=0))]),
     ("BEAT-1", "violation", [say("SADD", "processes", ME), say("HSET", ME, *hash_of())]),
-    ("BEAT-1", "violation", beat(expire="6000")),
-    ("BEAT-2", "violation", [*beat(), *work(), *beat(after=45)]),
-    ("BEAT-3", "violation", beat(quiet="0")),
-    ("BEAT-3", "violation", beat(concurrency=DROP)),
-    ("BEAT-4", "violation", beat(info={**INFO, "weights": DROP})),
-    ("BEAT-5", "violation", [*beat(), *wiped(), *beat(after=5)]),
+    ("BEAT-1", "violation", heartbeat(expire="6000")),
+    ("BEAT-2", "violation", [*heartbeat(), *work(), *heartbeat(after=45)]),
+    ("BEAT-3", "violation", heartbeat(quiet="0")),
+    ("BEAT-3", "violation", heartbeat(concurrency=DROP)),
+    ("BEAT-4", "violation", heartbeat(info={**INFO, "weights": DROP})),
+    ("BEAT-5", "violation", [*heartbeat(), *wiped(), *heartbeat(after=5)]),
     ("BEAT-5", "violation", work(expire="0")),
     ("BEAT-5", "violation", work({"queue": "default", "payload": {}, "run_at": 1795192067})),
     ("EXEC-5", "violation", [fetch(), *work(
         {"queue": "default", "payload": text(JOB, args=[]), "run_at": 1795192067})]),
     ("BEAT-6", "violation", multi(say("SADD", "processes", "web-1"))),
-    ("BEAT-7", "violation", [*beat(), say("SREM", "processes", ME, reply=1), WAIT]),
+    ("BEAT-7", "violation", [*heartbeat(), say("SREM", "processes", ME, reply=1), WAIT]),
     ("BEAT-8", "violation", [say("SET", "process_cleanup", "1")]),
     ("STAT-2", "violation", [say("INCRBY", "stat:processed", 1, reply=1), WAIT]),
     ("STAT-2", "violation", counted(date="2026-11-19")),
     ("STAT-2", "violation", [*counted(seconds="3600"), WAIT]),
     ("SIG-4", "violation",
-        [*beat(signals=False), *work(), *beat(signals=False, after=5)]),
+        [*heartbeat(signals=False), *work(), *heartbeat(signals=False, after=5)]),
     ("INSP-13", "violation", [say("LPUSH", f"{ME}-signals", "KILL", reply=1)]),
     ("INSP-1", "violation", [say("KEYS", "queue:*", reply=[])]),
     ("INSP-1", "violation", [say("SCAN", "0", "MATCH", "queue:*", reply=[b"0", []])]),
@@ -437,7 +437,7 @@ WRONG: list[tuple[str, str, list[Line]]] = [
 
 
 def known(lines: list[Line]) -> Iterator[Line]:
-    """Put the SHA-1 of our own scripts in."""
+    """Insert the SHA-1 of our own scripts."""
     for words, *rest in lines:
         changed = [
             hashlib.sha1((ROOT / f"lua/{word[1:]}.lua").read_bytes()).hexdigest()
@@ -471,14 +471,14 @@ def test_what_is_planted_is_found(rule: str, grade: str, lines: list[Line]) -> N
     assert 1 <= len(finding.record.wire()) <= 6
 
 
-# KEY-4 has tests of its own; the others count what was right, and nothing single is wrong.
+# KEY-4 has its own tests; the others only count commands, of which no single one is wrong.
 @pytest.mark.parametrize("rule", sorted({*VISIBLE} - {"KEY-4", "RETRY-9", "STAT-1"}))
 def test_every_check_has_a_planted_fault(rule: str) -> None:
     assert rule in {planted for planted, *_ in WRONG}
 
 
 def test_keys_are_judged_where_nothing_else_has_any() -> None:
-    """[KEY-5] [KEY-6]: an application of its own may have other keys in the same database."""
+    """[KEY-5] [KEY-6]: an application may have other keys in the same database."""
     lines = [say("SET", "cache:1", "x"), say("SADD", "batches", "x", reply=1)]
     lines += [say("SADD", "jobwire:own", "x", reply=1), say("DEL", "queue:a", "unique:b", reply=2)]
     judge = judged(lines, alone=True)
@@ -489,7 +489,7 @@ def test_keys_are_judged_where_nothing_else_has_any() -> None:
 
 
 def test_a_namespace_is_before_every_key() -> None:
-    """KEY-4: one key outside the namespace joins two instances."""
+    """KEY-4: two instances would share a key that is outside the namespace."""
     inside = multi(
         say("SADD", "app:queues", "default"), say("LPUSH", "app:queue:default", text(JOB))
     )
@@ -499,7 +499,7 @@ def test_a_namespace_is_before_every_key() -> None:
 
 
 def test_who_ended_in_good_order_sends_nothing_more() -> None:
-    """KEY-1: there is nothing to wait for then; who was killed might have gone on."""
+    """KEY-1: the judge stops waiting for it; a killed process could have sent more."""
     unregistered = [say("LPUSH", "queue:default", text(JOB), reply=1)]
     ended = judged(unregistered, cleanly=True, later=0.1)
     assert found(ended) == {"KEY-1": "violation", "PUSH-2": "note"}
@@ -507,53 +507,53 @@ def test_who_ended_in_good_order_sends_nothing_more() -> None:
 
 
 def test_a_process_that_stays_registered_is_noted() -> None:
-    """BEAT-7: the wire does not show how it ended, so it is a note."""
-    assert found(judged(beat(), cleanly=True)) == {"BEAT-7": "note"}
-    assert found(judged(beat())) == {}
+    """BEAT-7: the traffic does not show how the process ended, so it is a note."""
+    assert found(judged(heartbeat(), cleanly=True)) == {"BEAT-7": "note"}
+    assert found(judged(heartbeat())) == {}
 
 
 def test_claims_turn_notes_into_violations() -> None:
-    """PUSH-2 is asked of who claims client/faults; others are told."""
+    """PUSH-2 is required of clients that claim client/faults; others get a note."""
     apart = [say("SADD", "queues", "default"), say("LPUSH", "queue:default", text(JOB))]
     assert found(judged(apart)) == {"PUSH-2": "note"}
     assert found(judged(apart, claims=["client/faults"])) == {"PUSH-2": "violation"}
 
 
 def test_genuine_sidekiq_is_excused_where_the_specification_says_so() -> None:
-    """Appendix A of SPEC.md names what releases of Sidekiq do differently."""
+    """Appendix A of SPEC.md lists the deviations of Sidekiq's releases."""
     zincrby = say("ZINCRBY", "retry", 5, text(FAILED), reply=b"5")
     info = {**INFO, "version": "8.1.7", "concurrency": DROP}
-    judge = judged([*beat(info=info), zincrby])
+    judge = judged([*heartbeat(info=info), zincrby])
     assert (found(judge), judge.ledger.sidekiq) == ({"INSP-8": "deviation"}, {8})
-    assert found(judged([*beat(), zincrby])) == {"INSP-8": "violation"}
+    assert found(judged([*heartbeat(), zincrby])) == {"INSP-8": "violation"}
     named = say("CLIENT", "SETINFO", "LIB-NAME", "redis-client(sidekiq_v8.1.7)")
     assert found(judged([named, zincrby])) == {"INSP-8": "deviation"}
 
 
 def test_a_release_is_excused_for_what_that_release_does() -> None:
-    """Appendix A of SPEC.md: other keys of metrics are for Sidekiq 7 only."""
+    """Appendix A of SPEC.md: the other names of metrics keys are for Sidekiq 7 only."""
     wrong = say("BITFIELD", "h|HardJob-20-8:4", "INCRBY", "u8", "#5", 1, reply=[1])
     expire = say("EXPIRE", "h|HardJob-20-8:4", 28800, reply=1)
     for version, grade in (("7.3.2", "deviation"), ("8.1.7", "violation")):
-        lines = [*beat(info={**INFO, "version": version}), wrong, expire]
+        lines = [*heartbeat(info={**INFO, "version": version}), wrong, expire]
         assert found(judged(lines)) == {"MET-2": grade}
 
 
 def test_a_payload_without_times_is_of_no_generation() -> None:
-    """[GEN-1] [PUSH-3]: what is missing is one mistake, not a change of generation besides."""
+    """[GEN-1] [PUSH-3]: a missing time is one mistake, not also a change of generation."""
     seconds = push(text(JOB, created_at=1795192067.5, enqueued_at=1795192067.5))
     timeless = push(text(JOB, created_at=DROP, enqueued_at=DROP))
     for lines in ([*seconds, *timeless], [*timeless, *seconds], [*seconds, *timeless, *seconds]):
         verdict = found(judged(lines))
         assert verdict == {"PUSH-3": "violation"}, verdict
-    # Without created_at, the other time is one of its generation all the same.
+    # Without created_at, the other time still tells the generation.
     of_seconds = push(text(JOB, created_at=DROP, enqueued_at=1795192067.5))
     assert "GEN-1" not in found(judged([*of_seconds, *seconds]))
     assert found(judged([*of_seconds, *push()])).get("GEN-1") == "violation"
 
 
 def test_a_push_that_its_fetch_overtakes_is_a_first_push_all_the_same() -> None:
-    """PAY-9: answers of two connections come in any order, and what was sent first is the push."""
+    """PAY-9: answers of two connections come in any order; the push was sent first."""
     late = say("LPUSH", "queue:default", text(JOB), reply=1, seconds=1.0)
     judge = judged([say("SADD", "queues", "default", reply=1), fetch(), late])
     assert judge.ledger.tallies["PAY-9"].seen == 1
@@ -575,7 +575,7 @@ def test_every_finding_names_a_requirement_of_the_specification() -> None:
 @pytest.mark.parametrize("version", ["6.4.1", "7.3.2", "8.1.7"])
 @pytest.mark.parametrize("name", ["push", "push-bulk", "failing-job", "heartbeat"])
 def test_transcripts_of_real_sidekiq_are_right(version: str, name: str) -> None:
-    """What Sidekiq was recorded to say, with answers made up for it."""
+    """The commands are recorded from Sidekiq; the answers are made up."""
     judge = judged(_transcript(ROOT / f"fixtures/sidekiq/{version}/transcripts/{name}.txt"))
     assert set(found(judge).values()) <= {"note"}
     assert judge.commands > 5
@@ -592,7 +592,7 @@ def _transcript(path: Path) -> Iterator[Line]:
         words = [
             ast.literal_eval(word).encode() for word in re.findall(r'"(?:[^"\\]|\\.)*"', match[3])
         ]
-        # The judge's clock is the transcript's.
+        # The judge uses the times of the transcript.
         at, on = float(match[1]), connections.setdefault(match[2], len(connections) + 1)
         after = at - (last if started else NOW)
         last, started = at, True

@@ -1,4 +1,4 @@
-"""`jobwire conform explore`: what the model says, and what it finds."""
+"""`jobwire conform explore`: the model's expectations, and the failures that it finds."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def options(directory: Path, **more: Any) -> Options:
 def explored(
     settings: Config, directory: Path, *, mutant: mutants.Mutant | None = None, **more: Any
 ) -> Explored:
-    """Explore, with a mistake or without one."""
+    """Explore the reference, with a mistake or without one."""
     return explore(
         mutant.on(settings) if mutant else settings,
         options(directory, **more),
@@ -77,7 +77,7 @@ def key(value: object) -> str:
 
 
 def examples(claims: Sequence[str], *, count: int = 60, steps: int = 8) -> list[list[Act]]:
-    """Return what the machine chooses for these claims; nothing is played."""
+    """Return the steps that the machine chooses for these claims, without running them."""
     chosen: list[list[Act]] = []
     run_state_machine_as_test(
         machine(claims, lambda acts: chosen.append([*acts])),
@@ -98,18 +98,18 @@ def flat(acts: Sequence[Act], claims: Sequence[str]) -> list[Step]:
     return [step for part in script(acts, claims) for step in part]
 
 
-# -- what is chosen
+# -- choice of steps and values
 
 
 def test_awkward_values_are_at_least_three_in_ten() -> None:
-    """[PAY-5] [PAY-6]: by chance there would be one in thousands."""
+    """[PAY-5] [PAY-6]: a uniform draw would have one in thousands."""
     known = {key(value) for value in BOUNDARIES}
     drawn: list[str] = []
 
     @settings(max_examples=150, derandomize=True, database=None, phases=[Phase.generate])
     @given(st.lists(values(), min_size=10, max_size=10))
-    def draw(found: list[Any]) -> None:
-        drawn.extend(map(key, found))
+    def draw(chosen: list[Any]) -> None:
+        drawn.extend(map(key, chosen))
 
     draw()
     awkward = [value for value in drawn if value in known]
@@ -129,7 +129,7 @@ def test_the_pool_has_every_kind_of_awkward_value() -> None:
 
 
 def test_integers_and_floats_are_looked_at_apart() -> None:
-    """[PAY-5] [PAY-6]: what has changed names the requirement, whatever stands beside it."""
+    """[PAY-5] [PAY-6]: the type of the changed value decides the requirement."""
     args = [5, True, {"n": [1.0, "x"]}]
     push = Act("push", {"kind": "Echo", "args": args, "queue": "low", "fields": {"x_trace": 2.5}})
     steps = {step["check"]: step for step in flat([push], ["client/core"]) if "check" in step}
@@ -139,12 +139,12 @@ def test_integers_and_floats_are_looked_at_apart() -> None:
 
 
 def test_every_example_is_a_case() -> None:
-    """All steps that the model can say have the form of cases, and name what is claimed."""
+    """All steps of the model have the form of cases, and name claimed requirements."""
     forms: dict[str, Step] = {}
     checked: set[str] = set()
     for acts in examples(CLAIMS, count=200):
         steps = flat(acts, CLAIMS)
-        # One of each form is enough, and the schema takes its time.
+        # One of each form is enough, because the schema is slow.
         forms |= {f"{next(iter(step))} {sorted(step)}": step for step in steps}
         checked |= {step["check"] for step in steps if "check" in step}
     verbs = {form.partition(" ")[0] for form in forms}
@@ -170,7 +170,7 @@ def test_every_example_is_a_case() -> None:
     ],
 )
 def test_claims_decide_what_is_done_and_judged(claims: list[str], allowed: set[str]) -> None:
-    """What is not claimed is neither done nor judged. [PUSH-8] [SCHED-1]"""
+    """Unclaimed operations are neither called nor judged. [PUSH-8] [SCHED-1]"""
     requirements = data.requirements()
     done: set[str] = set()
     for acts in examples(claims, count=150):
@@ -182,7 +182,7 @@ def test_claims_decide_what_is_done_and_judged(claims: list[str], allowed: set[s
 
 
 def test_known_deviations_are_not_looked_for() -> None:
-    """Neither judged, nor done for nothing else. [PUSH-4]"""
+    """They are not judged, and no step exists only for them. [PUSH-4]"""
     push = Act("push", {"kind": "Echo", "args": [1], "queue": "low", "fields": {}})
     refused = Act("refused", {"job": {"args": []}, "rule": "PUSH-4"})
     model = Model(CLAIMS, ["PUSH-4", "KEY-5"])
@@ -195,7 +195,7 @@ def test_known_deviations_are_not_looked_for() -> None:
 
 
 def test_only_what_is_claimed_may_fail() -> None:
-    """[RETRY-2] is for those who retry: without that claim no job is there to fail."""
+    """[RETRY-2] needs the claim worker/retry: without it, no job fails."""
     kinds = {act.given.get("kind") for acts in examples(["worker/core"]) for act in acts}
     assert kinds <= {None, "Echo", "Gate"}
 
@@ -228,7 +228,7 @@ def checks(acts: Sequence[Act], requirement: str) -> list[Step]:
 
 
 def test_a_failure_counts_from_zero_and_then_up() -> None:
-    """[RETRY-2]: one more each time, and the first time of failure stays."""
+    """[RETRY-2]: the count grows by one each time, and failed_at stays."""
     first = checks([seed("Fail", ["no"]), Act("start", {"serve": True})], "RETRY-2")
     assert [step["payload"]["retry_count"] for step in first] == [0]
     assert first[0]["payload"]["retried_at"] == {"$": "absent"}
@@ -253,7 +253,7 @@ def test_a_job_dies_at_its_limit(retry: bool | int, count: int | None, place: st
 
 
 def test_a_gate_holds_up_everything_behind_it() -> None:
-    """[FETCH-1]: one executor, so the jobs behind are still in their queue."""
+    """[FETCH-1]: with one executor, the jobs behind it are still in their queue."""
     acts = [seed("Echo", [1]), seed("Gate", []), seed("Echo", [2]), Act("start", {"serve": True})]
     held = checks(acts, "FETCH-1")
     assert [step["len"] for step in held if "list" in step] == [1]
@@ -264,7 +264,7 @@ def test_a_gate_holds_up_everything_behind_it() -> None:
 
 
 def test_a_gate_that_is_taken_at_once_is_not_looked_for_in_its_queue() -> None:
-    """[FETCH-1]: a worker that has nothing else to do holds it already."""
+    """[FETCH-1]: an idle worker already holds it."""
     start = [seed("Echo", [1]), Act("start", {"serve": True})]
     push = {"kind": "Gate", "args": [], "queue": "low", "fields": {"x_trace": 0, "bid": "b-1"}}
     steps = script([*start, Act("push", push)], CLAIMS)[-1]
@@ -272,7 +272,7 @@ def test_a_gate_that_is_taken_at_once_is_not_looked_for_in_its_queue() -> None:
     assert {"await": "began({j2}) == 1"} in steps
 
 
-# -- what was found
+# -- failures that were found
 
 
 def test_a_found_case_says_how_often_it_failed(tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def test_a_found_case_says_how_often_it_failed(tmp_path: Path) -> None:
     path = shrunk_case.write(flaky, tmp_path)
     assert cases.load_file(path).requirements == ["RETRY-2"]
     assert path.stem == shrunk_case.label(case, 5, 5)["case"], (
-        "named after what is done, not after luck"
+        "named after its steps, not after chance"
     )
 
 
@@ -308,7 +308,7 @@ def test_acts_that_are_not_needed_are_left_out() -> None:
 
 
 def test_values_are_made_simpler() -> None:
-    """Down to the one that matters, wherever it is."""
+    """Only the value that matters stays, at any place."""
     awkward = {"a": [1, {"b": [2**53 + 1, "x"]}], "c": 1.5}
     given = {"kind": "Echo", "args": [awkward, []], "queue": "low", "fields": {"x_trace": "y"}}
 
@@ -330,7 +330,7 @@ def test_values_are_made_simpler() -> None:
 
 
 def test_nothing_is_found_in_the_reference_s_client(tmp_path: Path) -> None:
-    """[PUSH-1] [PUSH-8] [SCHED-1] [BULK-5] and what values must be."""
+    """[PUSH-1] [PUSH-8] [SCHED-1] [BULK-5] and the rules about values."""
     result = explored(reference(CLIENT), tmp_path, examples=12)
     assert (result.failure, [*tmp_path.iterdir()]) == (None, [])
     assert result.examples >= 8
@@ -348,7 +348,7 @@ def test_nothing_is_found_in_the_reference_s_worker(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", [None, 1, 2])
 @pytest.mark.parametrize("name", ["conformance.toml", "basic.toml", "asyncio.toml"])
 def test_nothing_is_found_in_the_reference(name: str, seed: int | None, tmp_path: Path) -> None:
-    """Everything at once, in three of its forms. [PUSH-1] [FETCH-1] [RETRY-2] [SCHED-6]"""
+    """All claims at once, in three configurations. [PUSH-1] [FETCH-1] [RETRY-2] [SCHED-6]"""
     settings = config.load(REFERENCE / name)
     result = explored(settings, tmp_path, examples=60, steps=10, seed=seed, patience=20.0)
     assert result.failure is None, result.as_data()
@@ -366,7 +366,7 @@ FOUND = [
 def test_a_mistake_is_found_and_made_small(
     name: str, claims: list[str], shrinks: int, tmp_path: Path
 ) -> None:
-    """A case of three steps at most, which anyone can replay."""
+    """The case has at most three steps, and can be replayed."""
     mutant = mutants.named(name)
     result = explored(
         reference(claims), tmp_path, mutant=mutant, examples=60, shrinks=shrinks, patience=5.0
@@ -378,7 +378,7 @@ def test_a_mistake_is_found_and_made_small(
     case = cases.load_file(result.path)
     assert case.requirements == [result.failure.requirement]
     assert f"failed in {REPLAYS}/{REPLAYS}" in case.title
-    # And the reference, without the mistake, passes it.
+    # The reference without the mistake passes it.
     command = [sys.executable, "-m", "jobwire", "conform", "replay", str(result.path)]
     path = os.pathsep.join([str(ROOT / "python"), str(ROOT / "conformance")])
     done = subprocess.run(
@@ -394,7 +394,7 @@ def test_a_mistake_is_found_and_made_small(
 
 
 def test_what_happens_once_is_flaky(tmp_path: Path) -> None:
-    """A mistake that is never made again is told as such. [PUSH-1]"""
+    """A failure that does not repeat is reported as flaky. [PUSH-1]"""
     left = [None] * 3
 
     def sometimes(words: Sequence[bytes]) -> Sequence[bytes]:
@@ -427,7 +427,7 @@ def test_an_adapter_that_breaks_the_rules_ends_it(tmp_path: Path) -> None:
 
 
 def test_two_implementations_are_compared(tmp_path: Path) -> None:
-    """Differences are no failures: the generations write times in other forms. [GEN-1] [GEN-2]"""
+    """Differences are not failures: generations write times differently. [GEN-1] [GEN-2]"""
     result = explore(
         reference(["client/core"]),
         options(tmp_path, examples=4),

@@ -1,4 +1,4 @@
-"""Real Sidekiq is explored too: what is found there is a mistake of the model, or of SPEC.md."""
+"""Exploration of real Sidekiq: a failure there is a mistake of the model or of SPEC.md."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def test_nothing_is_found_in_real_sidekiq(
     if reason := missing(VERSION):
         pytest.skip(reason)
     settings = replace(inside(VERSION, tmp_path / "adapter"), claims=claims)
-    found = explore(
+    result = explore(
         settings,
         Options(
             examples=examples,
             patience=30.0,
             program=valkey_program(),
             directory=tmp_path / "found",
-            # Of what is known of its workers the model asks nothing.
+            # The model checks no rule that Sidekiq's workers are known to break.
             excused=known(VERSION) if "client/core" in claims else (),
         ),
     )
-    assert found.failure is None, found.as_data()
-    assert needed <= {*found.checked}
+    assert result.failure is None, result.as_data()
+    assert needed <= {*result.checked}

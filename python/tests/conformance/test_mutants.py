@@ -1,4 +1,4 @@
-"""Mistakes that are planted are found, and `trace --strict` says where none would be."""
+"""Planted mistakes are found, and `trace --strict` names checks that would find none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.thorough
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "conformance" / "drivers" / "python"
 
-# In two parts: they are no ids that the specification has.
+# In two parts, so that they are not citations of unknown ids.
 NOBODY, KNOWN, OLD = ("-".join(("ZZZ", number)) for number in "123")
 
 
@@ -76,7 +76,7 @@ def test_a_name_is_unique_in_all_areas(tmp_path: Path) -> None:
 
 
 def sample() -> Iterator[Mutant]:
-    """Yield a mutant for each chapter of SPEC.md, and one for each way to make a mistake."""
+    """Yield a mutant for each chapter of SPEC.md, and one for each kind of mistake."""
     slow = {case.name for case in cases.load() if case.pace or case.crash}
     chapters: set[str] = set()
     for mutant in mutants.load():
@@ -95,16 +95,16 @@ def _ways(mutant: Mutant) -> Iterator[str]:
     yield from raw.get("rewrite", {})
 
 
-def fates(found: kills.Table) -> dict[str, str]:
+def fates(table: kills.Table) -> dict[str, str]:
     return {
         f"{each['mutant']} {each['requirement']}": f"{each['fate']}: {each.get('said', '')}"
-        for each in found["mutants"]
+        for each in table["mutants"]
         if each["fate"] != "killed"
     }
 
 
 def killed(chosen: list[Mutant], sandboxes: int) -> kills.Table:
-    found = kills.kill(
+    table = kills.kill(
         config.load(REFERENCE),
         chosen,
         cases.load(),
@@ -113,24 +113,24 @@ def killed(chosen: list[Mutant], sandboxes: int) -> kills.Table:
         sandboxes=sandboxes,
         controlled=len(chosen) > 1,
     )
-    problems = Draft202012Validator(data.schema("kills")).iter_errors(found)
+    problems = Draft202012Validator(data.schema("kills")).iter_errors(table)
     assert [problem.message for problem in problems] == []
-    return found
+    return table
 
 
 @pytest.mark.parametrize("mutant", [*sample()], ids=lambda mutant: mutant.name)
 def test_a_mistake_is_found_by_a_check_of_its_requirement(mutant: Mutant) -> None:
-    """One of each kind; the others are tried with `-m full`."""
+    """One mutant of each kind; the others run with `-m full`."""
     assert fates(killed([mutant], 1)) == {}
 
 
 @pytest.mark.full
 def test_every_mistake_is_found_by_a_check_of_its_requirement() -> None:
-    """[PUSH-1] to [INSP-14]: whatever is an obligation that can be seen has one."""
-    found = killed(mutants.load(), 3)
-    assert fates(found) == {}
+    """[PUSH-1] to [INSP-14]: every obligation that a black box can see has a check."""
+    table = killed(mutants.load(), 3)
+    assert fates(table) == {}
     assert [
-        each.id for each in kills.obligations(found["mutants"]).values() if not each.killed
+        each.id for each in kills.obligations(table["mutants"]).values() if not each.killed
     ] == []
 
 
@@ -139,12 +139,12 @@ def test_a_mistake_that_no_check_notices_survives(tmp_path: Path) -> None:
     about = {"mutant": "harmless", "kills": ["PUSH-1"], "cases": ["push-head"]}
     match = {"cmd": "SADD", "key": "queues"}
     path.write_text(json.dumps({**about, "match": match, "rewrite": {"cmd": "sadd"}}))
-    found = killed([mutants.load_file(path)], 1)
-    assert found["mutants"] == [
+    table = killed([mutants.load_file(path)], 1)
+    assert table["mutants"] == [
         {"mutant": "harmless", "requirement": "PUSH-1", "fate": "survived", "by": []}
     ]
-    assert "0 of 1 mutants are killed" in closing(found)
-    assert "- `harmless` for PUSH-1: survived" in markdown(found)
+    assert "0 of 1 mutants are killed" in closing(table)
+    assert "- `harmless` for PUSH-1: survived" in markdown(table)
     match = {"cmd": "ZADD", "key": "schedule"}
     path.write_text(json.dumps({**about, "match": match, "rewrite": {"cmd": "PING"}}))
     assert [each["fate"] for each in killed([mutants.load_file(path)], 1)["mutants"]] == [
@@ -197,7 +197,7 @@ def test_a_mistake_in_a_mutant_is_named(
 
 
 class Checkout:
-    """A small one, in which everything is as it should be, until something is planted."""
+    """A small checkout without faults, in which tests plant faults."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -219,7 +219,7 @@ class Checkout:
 
     def write(self) -> None:
         summary = json.loads((ROOT / "conformance/reports/jobwire/0.1.0.json").read_bytes())
-        summary["claims"]["client/core"]["set"] = "0" * 12  # so that no other check passed
+        summary["claims"]["client/core"]["set"] = "0" * 12  # so that no other check passes
         check = f"{self.check['case']}#{self.check['requirement']}"
         group = {"status": self.check["status"], "checks": {"client/core": [check]}}
         summary |= {"claims": {"client/core": summary["claims"]["client/core"]}}

@@ -1,4 +1,4 @@
-"""Rules and points: which command a fault strikes, and what the fault is."""
+"""Rules and points: the command that a fault hits, and the kind of fault."""
 
 from __future__ import annotations
 

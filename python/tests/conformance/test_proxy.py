@@ -1,4 +1,4 @@
-"""The proxy against a real server: it changes nothing, but for what it is told to break."""
+"""The proxy against a real server: it changes nothing except for the faults of its rules."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def board() -> Iterator[Switchboard]:
 
 
 class Wire:
-    """A client that says bytes and hears bytes."""
+    """A client that sends and receives raw bytes."""
 
     def __init__(self, proxy: Proxy) -> None:
         self.socket = socket.create_connection(("127.0.0.1", proxy.port), timeout=60)
@@ -256,7 +256,7 @@ def test_what_was_answered_before_the_cut_arrives(
 def test_a_transaction_is_refused_as_a_server_would(
     server: Server, board: Switchboard, open_wire: type[Wire], at: int, count: int
 ) -> None:
-    """No server carries out a part of a transaction."""
+    """No server executes a part of a transaction."""
     error = "LOADING the server is loading"
     proxy = board.open("127.0.0.1", server.port, rules=[Rule(Refuse(error), nth=at)])
     wire = open_wire(proxy)
@@ -296,7 +296,7 @@ def test_a_delay_holds_up_what_comes_behind_it(
 def test_a_kill_is_a_crash_of_the_whole_process(
     server: Server, board: Switchboard, action: str, applied: int
 ) -> None:
-    """Nothing of any of its connections reaches the server from that command on."""
+    """From that command on, no data of any of its connections reaches the server."""
     program = (
         "import redis, sys\n"
         "one, other = (redis.Redis.from_url(sys.argv[1]) for _ in range(2))\n"
@@ -347,7 +347,7 @@ def test_all_connections_can_be_cut_and_new_ones_refused(
 
 
 def test_a_command_costs_little(server: Server, board: Switchboard) -> None:
-    """A bound that catches a proxy gone wrong, not a measurement."""
+    """This bound finds a broken proxy; it is not a measurement."""
     proxy = board.open("127.0.0.1", server.port)
 
     def least(url: str) -> float:
@@ -357,6 +357,6 @@ def test_a_command_costs_little(server: Server, board: Switchboard) -> None:
                 started = time.perf_counter()
                 client.ping()
                 taken.append(time.perf_counter() - started)
-            return min(taken)  # of many: a busy machine disturbs most of them, not all
+            return min(taken)  # a busy machine disturbs most of them, not all
 
     assert least(proxy.url()) - least(server.url) < 0.002

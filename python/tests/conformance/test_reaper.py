@@ -1,4 +1,4 @@
-"""The reaper ends what a process leaves behind, and servers can be stopped and started."""
+"""The reaper ends leftover processes, and servers can be stopped and started."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.servers import Reaper, Server, valkey_program, wait_until
 from jobwire_conformance.errors import EnvironmentFault
 from tests.conformance.suite import ROOT
 
-# Starts a server and a process without a group of its own, says where they are, and waits.
+# Starts a server and a process in the same group, prints their pids, and waits.
 OWNER = """
 import json, subprocess, sys, time
 from jobwire_conformance.sandbox.local_server import LocalServer
@@ -38,7 +38,7 @@ def reaper() -> Iterator[Reaper]:
 
 
 def running(pid: int) -> bool:
-    """Return whether a process runs; one that has ended and was not waited for does not."""
+    """Return True if a process runs; a zombie does not run."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -76,7 +76,7 @@ def test_a_server_keeps_its_port_and_its_password(reaper: Reaper) -> None:
         link.close()
         assert client.dbsize() == 0
         server.kill()
-        server.stop()  # it is down, so there is nothing to do
+        server.stop()  # the server is down, so nothing happens
         server.start()
         assert client.ping()
     finally:

@@ -1,4 +1,4 @@
-"""Reports: made from results alone, safe to look at, honest about what is met."""
+"""Reports: they depend on results alone, are safe to open, and claim no more than was met."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 def results(*claims: str, status: str = "pass", leave_out: str = "", **more: Any) -> Results:
     """Return results of a run in which every obligation of these claims was checked."""
-    found = {
+    made = {
         claim: [id_ for id_ in sorted(required(claim, 8)) if id_ != leave_out] for claim in claims
     }
     entry = {"case": "any", "keyword": "MUST", "status": status}
@@ -73,13 +73,13 @@ def results(*claims: str, status: str = "pass", leave_out: str = "", **more: Any
                     "checks": {status: len(ids)},
                     "missing": [leave_out] if leave_out else [],
                 }
-                for claim, ids in found.items()
+                for claim, ids in made.items()
             },
             **{"generation": 8, "server": {"name": "valkey", "version": "9"}, "seed": 0},
             **{"started": "2026-11-20T16:20:07Z", "status": 0 if status == "pass" else 1},
             "checks": [
                 {**entry, "requirement": id_, "claim": claim}
-                for claim, ids in found.items()
+                for claim, ids in made.items()
                 for id_ in ids
             ],
             **more,
@@ -87,9 +87,9 @@ def results(*claims: str, status: str = "pass", leave_out: str = "", **more: Any
     )
 
 
-def put(path: Path, found: Results) -> Path:
+def put(path: Path, written: Results) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(dump(found))
+    path.write_bytes(dump(written))
     return path
 
 
@@ -98,7 +98,7 @@ def put(path: Path, found: Results) -> Path:
 
 @pytest.fixture(scope="module")
 def run_with_a_mistake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of the reference that makes a mistake, with all its reports."""
+    """Run the reference with a mistake; return the directory of its reports."""
     directory = tmp_path_factory.mktemp("report")
     done = command(
         *("check", REFERENCE, "--case", "push-head", "--case", "exec-order", "--report", directory),
@@ -121,7 +121,7 @@ def test_all_reports_can_be_made_again(run_with_a_mistake: Path) -> None:
 
 @pytest.mark.thorough
 def test_the_page_shows_a_failure_with_what_passed(run_with_a_mistake: Path) -> None:
-    """[PUSH-1]: its text, what was expected and seen, the commands, and how to do it again."""
+    """[PUSH-1]: its text, expected and seen values, the commands, and how to replay it."""
     page = Page(run_with_a_mistake / "report.html")
     for text in (
         *("push-head", "insert the payload at the head", '"JobwireEcho"', '"Older"'),
@@ -143,13 +143,13 @@ def test_what_happens_is_written_as_it_happens(run_with_a_mistake: Path) -> None
 
 
 def test_a_run_that_left_cases_out_meets_nothing(run_with_a_mistake: Path) -> None:
-    found = load(run_with_a_mistake)
-    assert not any(claim["met"] for claim in found["claims"].values())
-    assert "FETCH-2" in found["claims"]["worker/core"].get("missing", [])
+    checks = load(run_with_a_mistake)
+    assert not any(claim["met"] for claim in checks["claims"].values())
+    assert "FETCH-2" in checks["claims"]["worker/core"].get("missing", [])
 
 
 def test_a_summary_is_small_and_says_what_the_run_said(run_with_a_mistake: Path) -> None:
-    """A line for each claim and reason; matrix and badge are those of the full report."""
+    """It has a line for each claim and reason; matrix and badge equal the full report's."""
     whole = load(run_with_a_mistake)
     path = run_with_a_mistake / "kept" / summary.stored_as(whole)
     kept = summary.load(path)
@@ -167,7 +167,7 @@ def test_a_summary_is_small_and_says_what_the_run_said(run_with_a_mistake: Path)
 
 
 def test_a_summary_keeps_what_the_pages_show(tmp_path: Path) -> None:
-    """Reasons, issues, losses, errors: whatever others write into them."""
+    """Reasons, issues, losses and errors are kept, with hostile texts in them."""
     (tmp_path / "full").mkdir()
     full = hostile.write(tmp_path / "full")
     path = tmp_path / "kept" / summary.stored_as(full)
@@ -179,7 +179,7 @@ def test_a_summary_keeps_what_the_pages_show(tmp_path: Path) -> None:
 
 
 def test_a_summary_of_a_set_that_changed_claims_less(tmp_path: Path) -> None:
-    """Passed checks are known only with the set of the run; failures stay known."""
+    """Passed checks are known only with the set of the run; failures are always known."""
     run = results("client/core", "client/bulk")
     run["checks"] = [
         cast(Check, {"case": case, "requirement": id_, "claim": claim, "status": "pass"})
@@ -195,9 +195,9 @@ def test_a_summary_of_a_set_that_changed_claims_less(tmp_path: Path) -> None:
     path.write_text(json.dumps(kept))
     core = [c["status"] for c in summary.load(path)["checks"] if c["claim"] == "client/core"]
     assert core == ["fail"]
-    found, (remark,) = find([path])
+    matrix, (remark,) = find([path])
     assert remark.startswith(f"{path}: the checks of client/core have changed since this run")
-    (column,) = found.columns
+    (column,) = matrix.columns
     assert column.claim("client/bulk") == "met"
     assert column.claim("client/core") == "as-far"
 
@@ -275,11 +275,11 @@ def test_results_cannot_name_a_file_elsewhere(tmp_path: Path) -> None:
     assert path == Path("x") / "a-b.json"
 
 
-# -- whatever is in them
+# -- hostile texts
 
 
 class Page(HTMLParser):
-    """A page, and what it is made of."""
+    """The elements and texts of a page."""
 
     VOID = ("meta", "link", "br", "input", "line", "path", "rect", "img")
 
@@ -312,9 +312,9 @@ class Page(HTMLParser):
 
 
 def all_pages(directory: Path) -> list[Path]:
-    """Write every page there is of hostile results."""
-    found = hostile.write(directory)
-    reports.write(directory, found)
+    """Write every kind of page from hostile results."""
+    hostile_results = hostile.write(directory)
+    reports.write(directory, hostile_results)
     for name, content in reports.matrix_pages(find([directory])[0]).items():
         reports.put(directory / name, content)
     return [directory / "report.html", directory / "matrix.html"]
@@ -356,25 +356,25 @@ def test_the_other_reports_stand_it_too(tmp_path: Path) -> None:
 
 
 def test_half_a_surrogate_pair_comes_back(tmp_path: Path) -> None:
-    found = hostile.write(tmp_path)
-    assert any(check.get("seen") == hostile.SURROGATE for check in found["checks"])
+    hostile_results = hostile.write(tmp_path)
+    assert any(check.get("seen") == hostile.SURROGATE for check in hostile_results["checks"])
 
 
-# -- what is met
+# -- claims that are met
 
 
-def matrix_of(tmp_path: Path, *found: Results) -> list[Column]:
-    for number, each in enumerate(found):
+def matrix_of(tmp_path: Path, *runs: Results) -> list[Column]:
+    for number, each in enumerate(runs):
         put(tmp_path / f"{number}.json", each)
     return [*find([tmp_path])[0].columns]
 
 
 def test_a_tick_needs_every_obligation_to_have_run_and_to_hold(tmp_path: Path) -> None:
     claim = "client/core"
-    # Whatever a file says of itself: what it leaves out was not checked.
+    # The file says "met" but leaves a check out, so that check did not run.
     boasting = results(claim, leave_out="PUSH-1")
     boasting["claims"][claim]["met"] = True
-    for found, mark in (
+    for given, mark in (
         (results(claim), "met"),
         (boasting, "as-far"),
         (results(claim, leave_out="PUSH-1"), "part"),
@@ -382,11 +382,11 @@ def test_a_tick_needs_every_obligation_to_have_run_and_to_hold(tmp_path: Path) -
         (results(claim, status="fail"), "failed"),
         (results(claim, spec="0.9"), "as-far"),
         (results(claim, errors=[{"status": 3, "message": "gone"}]), "part"),
-        # The adapter has ended a case: where that was about this claim, its checks are blocked.
+        # The adapter ended a case; the checks of that case are blocked if it is of this claim.
         (results(claim, errors=[{"status": 3, "message": "gone", "case": "exec-order"}]), "met"),
         (results("worker/core"), "unclaimed"),
     ):
-        (column,) = matrix_of(tmp_path, found)
+        (column,) = matrix_of(tmp_path, given)
         assert column.claim(claim) == mark
     assert column.cell(claim, "PUSH-1") == ("unclaimed", None)
 
@@ -404,20 +404,20 @@ def test_a_deviation_stays_amber_and_says_why(tmp_path: Path) -> None:
 
 
 def test_what_does_not_count_is_shown_if_it_fails(tmp_path: Path) -> None:
-    found = results("client/core")
-    found["checks"] = [c for c in found["checks"] if c["requirement"] not in ("ENV-4", "ENV-5")]
+    run = results("client/core")
+    run["checks"] = [c for c in run["checks"] if c["requirement"] not in ("ENV-4", "ENV-5")]
     newer = {"case": "new", "keyword": "MUST", "claim": "client/core", "status": "added-after"}
-    found["checks"] += [
+    run["checks"] += [
         cast(Check, {**newer, "requirement": "ENV-4"}),
         cast(Check, {**newer, "requirement": "ENV-5", "message": "speaks in riddles"}),
     ]
-    put(tmp_path / "results.json", found)
+    put(tmp_path / "results.json", run)
     reports.write(tmp_path, load(tmp_path))
     for name in ("summary.md", "report.html"):
         text = (tmp_path / name).read_text("utf-8")
         assert "speaks in riddles" in text
         assert ("| ENV-4" in text, 'id="new--ENV-4"' in text) == (False, False)
-    (column,) = matrix_of(tmp_path / "kept", found)
+    (column,) = matrix_of(tmp_path / "kept", run)
     assert column.claim("client/core") == "met"
     assert column.cell("client/core", "ENV-4") == ("added-after", None)
     status, note = column.cell("client/core", "ENV-5")
@@ -428,8 +428,8 @@ def test_of_the_same_version_the_latest_counts(tmp_path: Path) -> None:
     put(tmp_path / "1.json", results("client/core", started="2026-11-21T00:00:00Z"))
     put(tmp_path / "2.json", results("client/core", status="fail"))
     put(tmp_path / "3.json", results("client/core", generation=7))
-    found, remarks = find([tmp_path])
-    assert [(column.generation, column.day) for column in found.columns] == [
+    matrix, remarks = find([tmp_path])
+    assert [(column.generation, column.day) for column in matrix.columns] == [
         (8, "2026-11-21"),
         (7, "2026-11-20"),
     ]
@@ -491,7 +491,7 @@ def test_the_pages_in_docs_are_made_from_what_is_kept() -> None:
 
 
 def test_the_pages_in_build_have_every_requirement_and_mutant() -> None:
-    """The pages of docs/conformance have the numbers alone."""
+    """The pages of docs/conformance show only the numbers."""
     built, kept = built_pages(), pages()
     matrix = find([STORE])[0]
     for claim in matrix.claims:
@@ -536,7 +536,7 @@ CONTRAST = """
 
 @pytest.mark.skipif(browser.program() is None, reason="there is no browser: install chromium")
 def test_a_real_browser_shows_the_pages(run_with_a_mistake: Path, tmp_path: Path) -> None:
-    """Nothing runs over the edge, the console is silent, everything can be read."""
+    """No text overflows, the console is silent, and all text can be read."""
     pages = [run_with_a_mistake / "report.html", *all_pages(tmp_path)]
     with browser.Browser(tmp_path / "profile") as window:
         for page in pages:
@@ -570,11 +570,11 @@ def test_the_page_can_be_searched_and_needs_neither_mouse_nor_script(
         window.run("document.activeElement.blur()")
         window.key("Tab", 9)
         assert window.run("document.activeElement.className") == "skip"
-        found = set()
+        texts = set()
         for _ in range(60):
             window.key("Tab", 9)
-            found.add(window.run("document.activeElement.tagName"))
-        assert {"A", "SUMMARY", "INPUT", "SELECT"} <= found
+            texts.add(window.run("document.activeElement.tagName"))
+        assert {"A", "SUMMARY", "INPUT", "SELECT"} <= texts
         window.open(page, width=800, dark=False, script=False)
         assert window.run("document.querySelector('form.find').hidden") is True
         assert window.run(shown) == every

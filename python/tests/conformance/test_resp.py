@@ -1,4 +1,4 @@
-"""RESP frames are found and understood wherever the stream is cut."""
+"""RESP frames are parsed wherever the stream is cut."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jobwire_conformance.wire import resp
 from jobwire_conformance.wire.resp import ProtocolError, Refusal, Splitter
 
-# (frame, what it says): both versions, and what clients in the wild never see.
+# (frame, value): both versions, and frames that clients in practice never see.
 FRAMES: list[tuple[bytes, Any]] = [
     (b"+OK\r\n", b"OK"),
     (b"+\r\n", b""),
@@ -55,7 +55,7 @@ def test_a_frame_is_found_at_every_cut(frame: bytes, says: Any) -> None:
 
 
 def _frame(value: Any) -> bytes:
-    """Write a value in one of the ways that RESP has for it."""
+    """Encode a value in one of the ways of RESP."""
     match value:
         case None:
             return b"_\r\n"
@@ -87,19 +87,19 @@ def test_a_stream_means_the_same_however_it_is_cut(values: list[Any], data: st.D
     stream = b"".join(frames)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
     splitter = Splitter()
-    found = []
+    parsed = []
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
-        found += splitter.feed(stream[start:end])
-    assert found == frames
-    assert [resp.decode(frame) for frame in found] == values
+        parsed += splitter.feed(stream[start:end])
+    assert parsed == frames
+    assert [resp.decode(frame) for frame in parsed] == values
 
 
 @given(values=st.lists(VALUES, min_size=1, max_size=3))
 def test_a_stream_may_come_byte_by_byte(values: list[Any]) -> None:
     frames = [_frame(value) for value in values]
     splitter = Splitter()
-    found = [frame for byte in b"".join(frames) for frame in splitter.feed(bytes([byte]))]
-    assert found == frames
+    parsed = [frame for byte in b"".join(frames) for frame in splitter.feed(bytes([byte]))]
+    assert parsed == frames
 
 
 @given(words=st.lists(st.binary(max_size=30), min_size=1, max_size=6))

@@ -31,7 +31,7 @@ PERL = ROOT / "conformance" / "drivers" / "perl"
 REFERENCE = ROOT / "conformance" / "drivers" / "python"
 CLIENT = ["client/core", "client/bulk", "client/scheduled", "client/faults"]
 
-NOBODY = "-".join(("PUSH", "999"))  # in two parts: it is no id that the specification has
+NOBODY = "-".join(("PUSH", "999"))  # in two parts, so that it is not a citation of an unknown id
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ def outcome_of(
     mutant: mutants.Mutant | None = None,
     trace: Path | None = None,
 ) -> run.Outcome:
-    found = run.run(
+    outcome = run.run(
         mutant.on(settings) if mutant else settings,
         run.chosen(chosen, settings.claims, settings.generation),
         deviations,
@@ -66,9 +66,9 @@ def outcome_of(
         rewrites=mutant.rules if mutant else (),
         trace=trace,
     )
-    problems = Draft202012Validator(data.schema("results")).iter_errors(found.as_data())
+    problems = Draft202012Validator(data.schema("results")).iter_errors(outcome.as_data())
     assert [problem.message for problem in problems] == []
-    return found
+    return outcome
 
 
 def bad(outcome: run.Outcome) -> dict[str, str]:
@@ -87,7 +87,7 @@ def load(*names: str) -> list[Case]:
 
 
 def halves(number: int, of: int) -> list[Case]:
-    """Return every so-many-th case, the slow ones spread evenly."""
+    """Return every n-th case, with the slow ones spread evenly."""
     every = sorted(cases.load(), key=lambda case: (case.crash is None, case.pace or "", case.name))
     return every[number::of]
 
@@ -95,38 +95,38 @@ def halves(number: int, of: int) -> list[Case]:
 @pytest.mark.thorough
 @pytest.mark.parametrize("part", range(3))
 def test_the_reference_meets_its_claims(part: int) -> None:
-    """All cases, in generation 8: [PUSH-1] to [REL-12]."""
-    found = outcome_of(reference(8), halves(part, 3), sandboxes=2)
-    assert (found.errors, bad(found), found.status) == ([], {}, 0)
-    assert found.verdicts
+    """All cases run in generation 8: [PUSH-1] to [REL-12]."""
+    outcome = outcome_of(reference(8), halves(part, 3), sandboxes=2)
+    assert (outcome.errors, bad(outcome), outcome.status) == ([], {}, 0)
+    assert outcome.verdicts
 
 
 @pytest.mark.thorough
 def test_the_reference_meets_its_claims_in_the_older_generation() -> None:
-    """[GEN-1] and everything whose outcome has times in it."""
+    """[GEN-1] and all cases whose outcome contains times."""
     fast = [case for case in cases.load() if case.crash is None and case.pace is None]
     kinds = ("push-", "sched-", "retry-first", "retry-for", "retry-generation-")
-    found = outcome_of(reference(7), [c for c in fast if c.name.startswith(kinds)], sandboxes=2)
-    assert (found.errors, bad(found), found.status) == ([], {}, 0)
+    outcome = outcome_of(reference(7), [c for c in fast if c.name.startswith(kinds)], sandboxes=2)
+    assert (outcome.errors, bad(outcome), outcome.status) == ([], {}, 0)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("fetch", ["reliable", "basic"])
 def test_the_reference_meets_its_claims_whole(fetch: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every case of generation 7, and without the claims that basic fetch does not make."""
+    """Every case of generation 7, without the claims that basic fetch does not meet."""
     monkeypatch.setenv("JOBWIRE_FETCH", fetch)
     settings = reference(7)
     if fetch == "basic":
         claims = [claim for claim in settings.claims if claim != "worker/reliable"]
         settings = replace(settings, claims=claims)
-    found = outcome_of(settings, cases.load(), sandboxes=4)
-    assert (found.errors, bad(found), found.status) == ([], {}, 0)
+    outcome = outcome_of(settings, cases.load(), sandboxes=4)
+    assert (outcome.errors, bad(outcome), outcome.status) == ([], {}, 0)
 
 
 # -- mistakes
 
 
-# A client that gives up waiting and goes on with the connection: the next reply is an old one.
+# A client that stops waiting and keeps using the connection: the next reply is an old one.
 CARELESS = r"""
 import json, os, socket, sys
 from urllib.parse import urlsplit
@@ -154,15 +154,15 @@ for line in sys.stdin:
 
 @pytest.mark.thorough
 def test_a_connection_that_is_used_again_is_seen(tmp_path: Path) -> None:
-    """[ENV-5]: no mutant of the wire can do it, a driver can."""
+    """[ENV-5]: a driver can make this mistake, a mutant of the traffic cannot."""
     settings = config.load(adapter(tmp_path, CARELESS))
     outcome = outcome_of(settings, load("push-late-reply"), patience=5)
     assert outcome.errors == []
-    found = bad(outcome)
-    assert "no further use" in found["push-late-reply#ENV-5"]
+    failed = bad(outcome)
+    assert "no further use" in failed["push-late-reply#ENV-5"]
 
 
-# A worker that fetches by RPOPLPUSH, and takes its time between a job and its first report.
+# A worker that fetches by RPOPLPUSH, with a delay between a job's fetch and its first report.
 SLOW_TO_BEGIN = r"""
 import json, os, signal, time
 import redis
@@ -187,7 +187,7 @@ while True:
 
 @pytest.mark.thorough
 def test_a_job_between_its_fetch_and_its_begin_is_waited_for(tmp_path: Path) -> None:
-    """What a pop has brought will run, so a worker that has it is not at rest. [EXEC-1]"""
+    """A popped job will run, so a worker that holds it is not at rest. [EXEC-1]"""
     settings = config.load(adapter(tmp_path, worker=SLOW_TO_BEGIN))
     outcome = outcome_of(settings, load("exec-arguments"), patience=20)
     assert outcome.errors == []
@@ -195,8 +195,8 @@ def test_a_job_between_its_fetch_and_its_begin_is_waited_for(tmp_path: Path) -> 
     assert {v.status for v in ran} == {"pass"}
 
 
-# A worker that writes HSETNX between its fetch and the end of the job, and is none the worse for a
-# crash: it begins with the jobs that were left behind.
+# A worker that writes HSETNX between its fetch and the end of the job, and survives a crash: it
+# begins with the jobs that the crash left behind.
 MARKS_WITH_HSETNX = r"""
 import json, os, signal
 import redis
@@ -223,19 +223,19 @@ while True:
 
 @pytest.mark.thorough
 def test_the_crash_matrix_cuts_at_every_command_that_writes(tmp_path: Path) -> None:
-    """[REL-2]: HSETNX was missing in the list that the matrix had of its own."""
+    """[REL-2]: HSETNX was once missing in the matrix's own list."""
     path = adapter(tmp_path, worker=MARKS_WITH_HSETNX, claims=("worker/core", "worker/reliable"))
     outcome = outcome_of(config.load(path), load("reliable-crash"), patience=20)
     assert outcome.errors == []
     cut = {(loss.point, loss.side): loss.outcome for loss in outcome.losses}
     points = ("BRPOPLPUSH#1", "HSETNX#1", "LREM#1")
     assert {*cut} == {(point, side) for point in points for side in ("before", "after")}
-    # Killed after its last report, the worker has run a job that it runs again.
+    # A worker that is killed after its last report runs that job twice.
     twice = {("LREM#1", "before")}
     assert {at for at, fate in cut.items() if fate != "kept"} <= twice
 
 
-# A worker that takes its time before it sends a script again that the server has forgotten. The
+# A worker that waits before it sends a script again that the server has forgotten. The
 # report and the next fetch travel together, so the fetch is answered before the report is stored.
 SLOW_TO_REPEAT = r"""
 import json, os, signal, time
@@ -273,7 +273,7 @@ while True:
 def test_a_report_that_the_server_refused_for_want_of_a_script_is_waited_for(
     tmp_path: Path,
 ) -> None:
-    """A worker that was told NOSCRIPT has more to say, so it is not at rest. [LUA-3]"""
+    """A worker that got NOSCRIPT will send the script, so it is not at rest. [LUA-3]"""
     claims = ("client/core", "worker/core", "worker/reliable")
     settings = config.load(adapter(tmp_path, worker=SLOW_TO_REPEAT, claims=claims))
     outcome = outcome_of(settings, load("reliable-scripts"))
@@ -287,12 +287,12 @@ def test_a_report_that_the_server_refused_for_want_of_a_script_is_waited_for(
 
 @pytest.mark.thorough
 def test_a_small_driver_in_another_language_is_enough() -> None:
-    """[PUSH-1] [KEY-1] [PAY-9]: the sample in Perl has no other library than Perl's own."""
+    """[PUSH-1] [KEY-1] [PAY-9]: the sample in Perl uses only Perl's own libraries."""
     settings = config.load(ROOT / "conformance" / "drivers" / "perl")
-    found = outcome_of(settings, cases.load())
-    assert found.errors == []
-    failed = {name.partition("#")[2] for name in bad(found) if name != "traffic#KEY-2"}
-    assert failed.isdisjoint({"PUSH-1", "KEY-1", "KEY-2", "PAY-9", "PUSH-3", "GEN-2"}), bad(found)
+    outcome = outcome_of(settings, cases.load())
+    assert outcome.errors == []
+    failed = {name.partition("#")[2] for name in bad(outcome) if name != "traffic#KEY-2"}
+    assert failed.isdisjoint({"PUSH-1", "KEY-1", "KEY-2", "PAY-9", "PUSH-3", "GEN-2"}), bad(outcome)
 
 
 # -- the command
@@ -338,7 +338,7 @@ def test_the_command_reports_in_every_form(tmp_path: Path) -> None:
     assert any(line["argv"][0] == "RPUSH" for line in trace)
     assert len([*ElementTree.parse(there / "junit.xml").getroot()]) == len(results["checks"])
     assert "we like stacks" in (there / "summary.md").read_text()
-    # Without the mistake it may still be of use in other cases; one about a case is stale.
+    # Without the mistake, a deviation may still serve other cases; one for a case is stale.
     status, out, _ = said("check", tmp_path, *only)
     assert (status, "stale:" in out) == (0, False)
     deviations.write_text('[[deviation]]\nid = "push-head#PUSH-1"\nreason = "we like stacks"\n')
@@ -376,8 +376,8 @@ def test_a_failure_is_explained() -> None:
     ],
 )
 def test_wrong_usage_has_a_status_of_its_own(arguments: list[str], status: int, says: str) -> None:
-    found, _, err = said(*arguments)
-    assert (found, says in err) == (status, True), err
+    exited, _, err = said(*arguments)
+    assert (exited, says in err) == (status, True), err
 
 
 @pytest.mark.thorough
@@ -391,13 +391,13 @@ def test_without_a_server_it_is_the_environment() -> None:
 def test_the_list_of_what_is_checked_names_the_rest() -> None:
     process = command("trace", "--json")
     out, _ = process.communicate(timeout=60)
-    found = json.loads(out)
-    assert "PUSH-1" in found["checks"]
-    assert process.returncode == (1 if any(found["uncovered"].values()) else 0)
-    assert "PUSH-1" not in found["uncovered"]["client/core"]
+    results = json.loads(out)
+    assert "PUSH-1" in results["checks"]
+    assert process.returncode == (1 if any(results["uncovered"].values()) else 0)
+    assert "PUSH-1" not in results["uncovered"]["client/core"]
 
 
-# -- what people write
+# -- settings and case files
 
 
 @pytest.mark.parametrize(
@@ -441,7 +441,7 @@ def test_a_mistake_in_the_settings_is_named(text: str, says: str, tmp_path: Path
 
 
 def test_the_old_name_of_the_settings_is_refused(tmp_path: Path) -> None:
-    """jobwire.toml is for the settings of a worker."""
+    """jobwire.toml holds the settings of a worker."""
     old = tmp_path / "jobwire.toml"
     old.write_text('[implementation]\nname = "x"\nclaims = ["client/core"]')
     for path in (tmp_path, old):
@@ -472,12 +472,12 @@ def test_a_mistake_in_a_case_is_named(change: dict[str, object], says: str, tmp_
 
 
 def test_every_obligation_that_can_be_seen_is_checked() -> None:
-    """By a case of its own, whatever the traffic of the others shows."""
+    """Each has its own case; the traffic of other cases does not count."""
     assert obligations.uncovered(cases.load(), data.CLAIMS) == []
 
 
 def test_the_settings_at_the_root_are_the_samples() -> None:
-    """So `jobwire conform check` needs no argument there."""
+    """Therefore `jobwire conform check` needs no argument at the root."""
     here, sample = config.load(ROOT), config.load(REFERENCE)
     assert here.driver is not None
     assert here.worker is not None

@@ -1,4 +1,4 @@
-"""`jobwire conform watch` as a process, with applications behind it."""
+"""`jobwire conform watch` as a process that runs applications."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def watch_command(*arguments: str) -> list[str]:
 def watch(
     *arguments: str, cwd: Path | None = None, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run it to its end."""
+    """Run `jobwire conform watch` to its end."""
     return subprocess.run(
         watch_command(*arguments),
         cwd=cwd,
@@ -108,8 +108,8 @@ class Listening:
     def end(self) -> dict[str, Any]:
         self.process.send_signal(signal.SIGINT)
         self.process.communicate(timeout=60)
-        found: dict[str, Any] = json.loads(self._results.read_text())
-        return found
+        results: dict[str, Any] = json.loads(self._results.read_text())
+        return results
 
 
 @pytest.fixture
@@ -125,15 +125,15 @@ def gone(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
-    # A zombie whose parent is gone too has ended.
+    # A zombie whose parent has also ended counts as ended.
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
 
 
-def violations(found: dict[str, Any]) -> dict[str, Any]:
-    requirements = found["requirements"].items()
+def violations(results: dict[str, Any]) -> dict[str, Any]:
+    requirements = results["requirements"].items()
     return {rule: each["findings"] for rule, each in requirements if each["violation"]}
 
 
@@ -142,7 +142,7 @@ def violations(found: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("fetch", ["reliable", "basic"])
 def test_our_client_and_worker_break_nothing(fetch: str, server: Server, tmp_path: Path) -> None:
-    """Pushes, retries, deaths, promotion, a hard stop, a clean end. [PUSH-2] [RETRY-2] [DEAD-3]"""
+    """Push, retry, death, promotion, a hard stop, a clean end. [PUSH-2] [RETRY-2] [DEAD-3]"""
     (tmp_path / "shop.py").write_text(APP)
     (tmp_path / "pushes.py").write_text(PUSHES)
     (tmp_path / "run.sh").write_text(
@@ -168,12 +168,12 @@ def test_our_client_and_worker_break_nothing(fetch: str, server: Server, tmp_pat
         finally:
             process.kill()
             process.communicate()
-        # The sleeper was put back, and perhaps what was taken but not begun.
+        # The sleeping job was put back, and perhaps jobs that were fetched but not started.
         assert b'"class":"sleep"' in client.lindex("queue:default", -1)
-    found = json.loads(results.read_text())
-    assert (violations(found), found["counts"]["warning"]) == ({}, 0), said
-    assert (process.returncode, found["status"]) == (0, 0), said
-    seen = found["requirements"]
+    result = json.loads(results.read_text())
+    assert (violations(result), result["counts"]["warning"]) == ({}, 0), said
+    assert (process.returncode, result["status"]) == (0, 0), said
+    seen = result["requirements"]
     for rule in ("PUSH-2", "KEY-1", "GEN-2", "RETRY-2", "RETRY-8", "DEAD-3", "BEAT-1", "BEAT-7"):
         assert seen[rule]["seen"], rule
 
@@ -182,7 +182,7 @@ def test_our_client_and_worker_break_nothing(fetch: str, server: Server, tmp_pat
 
 
 def test_a_wrong_application_is_told_what_is_wrong(tmp_path: Path) -> None:
-    """On a server of its own, which needs nothing; with the text of the requirement. [PUSH-1]"""
+    """On a server that the command starts; with the text of the requirement. [PUSH-1]"""
     code = (
         "import os, redis\n"
         "r = redis.Redis.from_url(os.environ['MY_REDIS'])\n"
@@ -190,12 +190,12 @@ def test_a_wrong_application_is_told_what_is_wrong(tmp_path: Path) -> None:
     )
     done = watch("--env", "MY_REDIS", "--json", "-", "--", sys.executable, "-c", code)
     assert done.returncode == 1, done.stderr
-    found = json.loads(done.stdout)
-    assert [*violations(found)] == ["PUSH-1"]
-    [finding] = found["requirements"]["PUSH-1"]["findings"]
+    result = json.loads(done.stdout)
+    assert [*violations(result)] == ["PUSH-1"]
+    [finding] = result["requirements"]["PUSH-1"]["findings"]
     assert finding["wire"][:2] == ["RPUSH", "queue:default"]
     assert "A client MUST insert the payload at the head" in done.stderr
-    assert found["command"][0] == sys.executable
+    assert result["command"][0] == sys.executable
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_a_taken_port_is_explained(server: Server) -> None:
 
 
 def test_a_password_and_a_database_go_along(server_factory: ServerFactory) -> None:
-    """The application authenticates itself, through the proxy."""
+    """The application authenticates through the proxy."""
     server = server_factory(password="p@ss w")
     code = "import os, redis; redis.Redis.from_url(os.environ['REDIS_URL']).set('there', 1)"
     url = server.url.removesuffix("/0") + "/3"
@@ -233,7 +233,7 @@ def test_a_password_and_a_database_go_along(server_factory: ServerFactory) -> No
         assert client.get("there") == b"1"
 
 
-# -- signals, and what is left behind
+# -- signals and leftovers
 
 
 def test_signals_are_passed_on(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_signals_are_passed_on(tmp_path: Path) -> None:
         "redis.Redis.from_url(os.environ['REDIS_URL']).ping()\n"
         "signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b'got USR1\\n'))\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
-        "os.write(1, b'ready\\n')\n"  # print() must not be interrupted by another
+        "os.write(1, b'ready\\n')\n"  # one print() must not interrupt another
         "time.sleep(60)\ntime.sleep(60)\n"
     )
     process = subprocess.Popen(
@@ -263,7 +263,7 @@ def test_signals_are_passed_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_is_left_behind(number: signal.Signals) -> None:
-    """Neither the server, nor the application, nor what that has started."""
+    """The server, the application and the application's children all end."""
     code = (
         "import os, redis, subprocess, time\n"
         "r = redis.Redis.from_url(os.environ['REDIS_URL'])\n"
@@ -291,7 +291,7 @@ def test_nothing_is_left_behind(number: signal.Signals) -> None:
 
 
 def test_odd_clients_are_understood(listening: Listening) -> None:
-    """RESP3, inline commands, pipelines, MULTI, and payloads of megabytes. [ENV-4]"""
+    """RESP3, inline commands, pipelines, MULTI, and large payloads are parsed. [ENV-4]"""
     job = (
         '{"retry":true,"queue":"default","args":["%s"],"class":"HardJob","jid":"%024x",'
         '"created_at":%d,"enqueued_at":%d}'
@@ -326,11 +326,11 @@ def test_odd_clients_are_understood(listening: Listening) -> None:
         while data := inline.recv(100):
             heard += data
         assert heard == b"+PONG\r\n:501\r\n+OK\r\n"
-    found = listening.end()
-    assert [*violations(found)] == ["PUSH-1"]
-    assert found["requirements"]["PUSH-1"]["violation"] == 1
-    assert found["requirements"]["PAY-9"]["seen"] == 500
-    assert found["requirements"]["FETCH-6"]["seen"] == 1
+    result = listening.end()
+    assert [*violations(result)] == ["PUSH-1"]
+    assert result["requirements"]["PUSH-1"]["violation"] == 1
+    assert result["requirements"]["PAY-9"]["seen"] == 500
+    assert result["requirements"]["FETCH-6"]["seen"] == 1
 
 
 def test_listening_ends_with_a_verdict(listening: Listening) -> None:

@@ -1,4 +1,4 @@
-"""The inspector never fails on odd data, whatever anybody has put into Redis."""
+"""The inspector never fails on odd data in Redis."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ JOBS = st.builds(
 
 @st.composite
 def texts(draw: st.DrawFn) -> bytes:
-    """Return what may stand where a payload, a record or an info should be."""
+    """Return texts that may be stored in place of a payload, a record or an info."""
     kind = draw(st.integers(0, 5))
     if kind == 0:
         return draw(st.binary(max_size=30))
@@ -116,7 +116,7 @@ def test_any_value_of_any_key_is_looked_at(server: Server, state: dict[str, Any]
                 client.zadd(key, dict(value))
             case "hash":
                 client.hset(key, mapping=value)
-    # Some of it is reached only through these names.
+    # Some of the data is reached only through these names.
     for key in ("processes", "jobwire:owners"):
         if client.type(key) in (b"none", b"set"):
             client.sadd(key, "p")
@@ -133,7 +133,7 @@ def test_any_value_of_any_key_is_looked_at(server: Server, state: dict[str, Any]
             shown(views.one_job(each, None, NOW))
         for each in entries:
             for change in (inspector.retry, inspector.kill, inspector.delete):
-                # It may be refused, in words; nothing else may happen.
+                # The call may fail with an error of jobwire, and with no other.
                 with suppress(JobwireError):
                     change(each)
 
@@ -164,7 +164,7 @@ def sheets(inspector: Inspector) -> list[Any]:
 
 
 def shown(sheet: Sheet) -> None:
-    """Print a sheet in every form, into nothing."""
+    """Print a sheet in every form, and drop the output."""
     sheet = replace(sheet, items=list(sheet.items))
     for item in sheet.items:
         json.loads(to_json(sheet.record(item)))
@@ -178,22 +178,22 @@ def shown(sheet: Sheet) -> None:
 @settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(text=texts(), score=st.none() | SCORES, now=st.floats(0, 1e12))
 def test_any_entry_can_be_asked_anything(text: bytes, score: float | None, now: float) -> None:
-    """INSP-3: every property has a value, and the bytes are kept."""
-    found = entry(text, "dead", score)
-    assert found.payload == text
-    for name in dir(type(found)):
-        if isinstance(getattr(type(found), name), property):
-            getattr(found, name)
-    found.latency(now)
-    assert (found.problem is None) == (found.fault is None)
-    json.loads(to_json(views.entry_record(found)))
+    """INSP-3: every property has a value, and the bytes stay unchanged."""
+    odd = entry(text, "dead", score)
+    assert odd.payload == text
+    for name in dir(type(odd)):
+        if isinstance(getattr(type(odd), name), property):
+            getattr(odd, name)
+    odd.latency(now)
+    assert (odd.problem is None) == (odd.fault is None)
+    json.loads(to_json(views.entry_record(odd)))
     for only in (Filter(jid="x"), Filter(tag="x"), Filter(error="x"), Filter(older_than=1.0)):
-        assert only.matches(found, now=now) in (True, False)
+        assert only.matches(odd, now=now) in (True, False)
 
 
 @given(text=TEXT | st.text(), seconds=st.floats(allow_nan=False))
 def test_anything_can_be_printed(text: str, seconds: float) -> None:
-    """SEC-2: nothing that steers a terminal gets there; times are words."""
+    """SEC-2: no control character reaches the terminal; times are readable."""
     assert clean(text).isprintable()
     assert duration(seconds).isprintable()
     assert ago(seconds, NOW)

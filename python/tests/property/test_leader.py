@@ -1,7 +1,7 @@
-"""jobwire.worker.fetch.leader: no sequence of events brings the leader anywhere else than it is.
+"""jobwire.worker.fetch.leader: after any sequence of events, leader and model agree.
 
-The model does not use the table of transitions. It knows which thread leads, what that thread
-does, and whether the place is closed; and says from that which events can happen.
+The model does not use the table of transitions. It knows the leading thread, the action of that
+thread, and whether the leader is closed, and derives the possible events from these.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Place(RuleBasedStateMachine):
         self.leader = Leader()
         self.now = 100.0
         self.leads: int | None = None
-        self.does = ""  # what the leading thread does
-        self.since = 0.0  # of its job
+        self.does = ""  # the action of the leading thread
+        self.since = 0.0  # start of its job
         self.closed = False
 
     def expect(self, legal: bool, event: Event) -> bool:
-        """Do what has no data of its own; return whether it was possible."""
+        """Return `legal`; if an event is not, check that it raises and changes nothing."""
         if not legal:
             state = self.leader.state
             with pytest.raises(IllegalTransition, match=str(event)):
@@ -60,7 +60,7 @@ class Place(RuleBasedStateMachine):
 
     @rule(event=st.sampled_from(list(END)))
     def end(self, event: Event) -> None:
-        """Something that is under way ends; after the close it may have begun before."""
+        """An action ends; it may have begun before the close."""
         under_way = self.leads is not None and self.does == END[event]
         if self.expect(under_way or self.closed, event):
             self.leader.step(event)
@@ -87,7 +87,7 @@ class Place(RuleBasedStateMachine):
 
     @rule()
     def close(self) -> None:
-        """The leading thread is told apart from one that is away with a job: it has to clean up."""
+        """A thread that leads has to clean up; a leader that runs a job does not."""
         assert self.leader.close() == (self.leads is not None and self.does != "job")
         self.leads, self.does, self.closed = None, "", True
 
@@ -121,7 +121,7 @@ def reachable(start: State) -> set[State]:
 
 
 def test_the_table_is_whole() -> None:
-    """Each state has a row and each event a use; the start leads to every state."""
+    """Each state has a row, each event is used, and every state can be reached."""
     assert set(TRANSITIONS) == set(State)
     assert {event for row in TRANSITIONS.values() for event in row} == set(Event)
     assert reachable(State.IDLE) == set(State)
@@ -129,7 +129,7 @@ def test_the_table_is_whole() -> None:
 
 @pytest.mark.parametrize("state", [each for each in State if each is not State.CLOSED], ids=str)
 def test_no_state_is_a_dead_end(state: State) -> None:
-    """Some other thread can lead again, and the place can be closed at once."""
+    """Another thread can become leader, and the leader can be closed at once."""
     assert State.IDLE in reachable(state)
     assert TRANSITIONS[state][Event.CLOSE] is State.CLOSED
 

@@ -1,4 +1,4 @@
-"""Payloads of every shape, there and back."""
+"""Payloads of every shape survive encoding and decoding."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OBJECTS = st.dictionaries(TEXT, VALUES, max_size=6)
 
 
 def exact(value: Any) -> Any:
-    """Return a value in which 1, 1.0 and True, and 0.0 and -0.0, are different."""
+    """Return a value in which 1, 1.0 and True, and 0.0 and -0.0, compare as different."""
     if isinstance(value, list):
         return [exact(item) for item in value]
     if isinstance(value, dict):
@@ -43,7 +43,7 @@ def exact(value: Any) -> Any:
 
 @st.composite
 def spelled(draw: st.DrawFn, value: Any) -> str:
-    """Return JSON text of a value, spelled as some other writer might."""
+    """Return JSON text of a value as another writer might spell it."""
 
     def space() -> str:
         return draw(st.sampled_from(["", "", "", " ", "\n", "\t\r "]))
@@ -67,7 +67,7 @@ def spelled(draw: st.DrawFn, value: Any) -> str:
 
 @given(value=OBJECTS)
 def test_what_is_written_reads_back(value: dict[str, Any]) -> None:
-    """PAY-5 and PAY-6: every JSON value survives exactly, by our reader and by another one."""
+    """PAY-5 and PAY-6: every JSON value survives exactly, in our reader and in another one."""
     text = encode(value)
     assert exact(decode(text, "q").fields) == exact(value)
     assert exact(json.loads(text)) == exact(value)
@@ -75,7 +75,7 @@ def test_what_is_written_reads_back(value: dict[str, Any]) -> None:
 
 @given(data=st.data(), value=OBJECTS)
 def test_a_field_is_appended_as_edit_does_it(data: st.DataObject, value: dict[str, Any]) -> None:
-    """PAY-7: where that is said to be possible; fields that stand there twice included."""
+    """PAY-7: wherever `can_append` allows it, which is never with duplicate fields."""
     twice = data.draw(st.booleans())
     spelling = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     text = data.draw(st.just(spelling) | spelled(value)).encode()
@@ -88,7 +88,7 @@ def test_a_field_is_appended_as_edit_does_it(data: st.DataObject, value: dict[st
 
 
 def test_where_a_field_can_be_appended() -> None:
-    """PAY-7: the usual payload is one of those."""
+    """PAY-7: the usual payload allows it."""
     usual = b'{"retry":true,"queue":"low","class":"A","args":[1,"x",[]],"jid":"j"}'
     assert can_append(usual, decode(usual, "q").fields)
     for text in (
@@ -104,11 +104,11 @@ def test_where_a_field_can_be_appended() -> None:
 
 @given(value=OBJECTS)
 def test_text_is_compact(value: dict[str, Any]) -> None:
-    """PAY-2: as another compact writer spells it, escapes included."""
+    """PAY-2: the text equals that of another compact writer, escapes included."""
     text = encode(value).decode()
     assert not any(ord(char) < 0x20 for char in text)
     if not any(isinstance(item, float) for item in leaves(value)):
-        # The other writer has the same short escapes, and no other for control characters.
+        # The other writer uses the same short escapes for control characters, and no others.
         assert text == json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -122,7 +122,7 @@ def leaves(value: Any) -> list[Any]:
 
 @given(value=st.floats(allow_nan=False, allow_infinity=False))
 def test_floats_are_short_and_stay_floats(value: float) -> None:
-    """PAY-6: the shortest text that reads back; a whole one has a fraction or an exponent."""
+    """PAY-6: the shortest text that reads back; whole floats get a fraction or an exponent."""
     text = encode(value).decode()
     assert repr(float(text)) == repr(value)
     assert any(mark in text for mark in ".e")
@@ -143,7 +143,7 @@ def test_any_spelling_is_read(data: st.DataObject, value: dict[str, Any]) -> Non
 def test_edit_keeps_the_text_of_what_it_does_not_touch(
     data: st.DataObject, value: dict[str, Any], changes: dict[str, Any], dropped: list[str]
 ) -> None:
-    """PAY-7: every other field comes out with its exact text, but for white space."""
+    """PAY-7: every other field keeps its exact text, except for white space."""
     text = data.draw(spelled(value)).encode()
     drop = [name for name in value if data.draw(st.booleans())] + dropped
     after = edit(text, changes, drop=drop)
@@ -152,7 +152,7 @@ def test_edit_keeps_the_text_of_what_it_does_not_touch(
     kept = [name for name in value if name not in drop and name not in changes]
     for name in kept:
         assert bytes(after_raw[name]) == squeezed(bytes(before_raw[name]))
-    assert [name for name in after_raw if name in kept] == kept  # and in their order
+    assert [name for name in after_raw if name in kept] == kept  # and in the same order
     assert exact({name: decode(after, "q")[name] for name in changes}) == exact(changes)
     assert set(after_raw) == set(kept) | set(changes)
 
@@ -172,7 +172,7 @@ def squeezed(text: bytes) -> bytes:
 
 @given(value=OBJECTS, defaults=OBJECTS)
 def test_defaults_fill_gaps_only(value: dict[str, Any], defaults: dict[str, Any]) -> None:
-    """SCHED-6: what is missing is put in front, what is there stays."""
+    """SCHED-6: missing fields are put in front, present ones stay."""
     after = decode(edit(encode(value), {}, defaults=defaults), "q").fields
     missing = {name: item for name, item in defaults.items() if name not in value}
     assert exact(after) == exact(missing | value)
@@ -181,7 +181,7 @@ def test_defaults_fill_gaps_only(value: dict[str, Any], defaults: dict[str, Any]
 
 @given(value=OBJECTS)
 def test_an_edit_of_nothing_changes_nothing(value: dict[str, Any]) -> None:
-    """PAY-7: compact text comes out as it went in."""
+    """PAY-7: compact text stays unchanged."""
     assert edit(encode(value), {}) == encode(value)
 
 
@@ -189,7 +189,7 @@ def test_an_edit_of_nothing_changes_nothing(value: dict[str, Any]) -> None:
     text=st.binary(max_size=60) | TEXT.map(str.encode) | OBJECTS.map(encode).map(lambda t: t[:-1])
 )
 def test_any_bytes_are_a_payload_or_malformed(text: bytes) -> None:
-    """EXEC-3 and EXEC-4: there is no third way."""
+    """EXEC-3 and EXEC-4: there is no third result."""
     try:
         is_object = isinstance(json.loads(text.decode()), dict) and b"NaN" not in text
     except ValueError:
@@ -203,6 +203,6 @@ def test_any_bytes_are_a_payload_or_malformed(text: bytes) -> None:
 
 @given(args=st.lists(VALUES, max_size=5))
 def test_json_values_are_accepted_as_arguments(args: list[Any]) -> None:
-    """PUSH-5: and come back as they went in."""
+    """PUSH-5: and are returned unchanged."""
     checked = check_args(args)
     assert exact(decode(encode({"args": checked}), "q").args) == exact(args)

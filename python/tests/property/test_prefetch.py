@@ -1,8 +1,8 @@
-"""Who waits for whom: processes that take jobs ahead, in simulated time, by the real decisions.
+"""Waiting times of jobs in processes that prefetch: simulated time, the real decisions.
 
-What is simulated is `ReliableFetcher` around `Prefetch`: one thread leads, fetches and runs quick
-jobs itself, asking for more before it needs them; every few milliseconds the ticker takes the lead
-from a thread that is stuck, and returns what waits too long. Round trips take no time here.
+The simulation replaces `ReliableFetcher` around `Prefetch`: one thread leads, fetches and runs
+quick jobs itself, and requests more before it needs them. Every few milliseconds the ticker takes
+the lead from a stuck thread, and returns jobs that wait too long. Round trips take no time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TICK = DEFAULT_TIMINGS.tick
 QUICK, NEAR = DEFAULT_TIMINGS.quick_job, DEFAULT_TIMINGS.near_reply
 
 KINDS = {
-    # What its jobs take, in seconds: most of them, and those that are the surprise.
+    # Seconds that a job of this kind takes: usually, and as a surprise.
     "quick": (0.00001, 2.0),
     "brief": (0.0004, 0.3),
     "medium": (0.01, 1.0),
@@ -47,7 +47,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Asked:
-    """A fetch whose answer nobody has read."""
+    """A fetch whose answer is not read yet."""
 
     jobs: Sequence[Job]
     wanted: int
@@ -56,7 +56,7 @@ class Asked:
 
 @dataclass(eq=False)
 class Process:
-    """One process. `alone`: its one thread runs the jobs, and meanwhile there is none to lead."""
+    """One process. `alone`: its only thread runs the jobs, and does not lead meanwhile."""
 
     slots: int
     alone: bool
@@ -66,7 +66,7 @@ class Process:
     filled: float = 0.0
     asked: Asked | None = None
     running: set[Job] = field(default_factory=set)
-    leading: Job | None = None  # what the leader runs without having resigned
+    leading: Job | None = None  # the job that the leader runs without having resigned
     leading_since: float = 0.0
 
     @property
@@ -75,11 +75,11 @@ class Process:
 
     @property
     def waiting(self) -> list[Job]:
-        """What is taken and not started."""
+        """The jobs that are taken and not started."""
         return [*self.buffer, *(self.asked.jobs if self.asked else ())]
 
     def read(self, now: float) -> None:
-        """Read the answer to what was asked: `ReliableFetcher._collect`."""
+        """Read the answer to a request: `ReliableFetcher._collect`."""
         if self.asked is not None:
             asked, self.asked = self.asked, None
             self.prefetch.got(len(asked.jobs), wanted=asked.wanted, seconds=now - asked.at)
@@ -93,7 +93,7 @@ class Fleet:
 
     def __init__(self, shapes: Sequence[tuple[int, bool]]) -> None:
         self.now = 0.0
-        self.queue: deque[Job] = deque()  # the next one at the left
+        self.queue: deque[Job] = deque()  # the next job is at the left
         self.processes = [
             Process(
                 slots,
@@ -113,7 +113,7 @@ class Fleet:
         heapq.heappush(self._events, (when, next(self._number), process, job))
 
     def run(self) -> None:
-        """Run until there is nothing left to do but to tick."""
+        """Run until only ticks are left."""
         for number, each in enumerate(self.processes):
             self.at(number * TICK / len(self.processes), each, None)
         waiting = sum(event[2] is None for event in self._events)
@@ -131,7 +131,7 @@ class Fleet:
                 self._step(each)
             assert not self.queue or not any(
                 p.free and p.leading is None and not p.waiting for p in self.processes
-            ), "a job is left in the queue though a process has nothing to do"
+            ), "a job is left in the queue although a process is idle"
 
     def _pass(self, when: float) -> None:
         for process in self.processes:
@@ -141,7 +141,7 @@ class Fleet:
         self.now = when
 
     def _step(self, process: Process) -> None:
-        """Let whoever leads do what it does: `ReliableFetcher.take` and `_fetch_or_wait`."""
+        """Run the steps of the leader: `ReliableFetcher.take` and `_fetch_or_wait`."""
         while process.leading is None and (process.free or not process.alone):
             if process.buffer and process.free:
                 self._start(process, process.buffer.popleft())
@@ -209,9 +209,9 @@ shapes = st.lists(st.tuples(st.integers(1, 5), st.booleans()), min_size=1, max_s
 arrivals = st.lists(
     st.tuples(
         st.sampled_from(sorted(KINDS)),
-        st.integers(0, 9).map(lambda draw: draw == 0),  # whether it is one of the surprises
-        st.sampled_from([0.0, 0.0, 0.001, 0.02]),  # seconds since the one before
-        st.integers(1, 60),  # so many of them at once
+        st.integers(0, 9).map(lambda draw: draw == 0),  # True if the job is a surprise
+        st.sampled_from([0.0, 0.0, 0.001, 0.02]),  # seconds since the job before
+        st.integers(1, 60),  # number of such jobs at once
     ),
     min_size=1,
     max_size=25,
@@ -221,18 +221,18 @@ arrivals = st.lists(
 @pytest.mark.thorough
 @settings(max_examples=examples(150))
 @given(shapes=shapes, arrivals=arrivals)
-@example(  # quick ones, then all of a sudden one that is not
+@example(  # quick jobs, then suddenly a slow one
     shapes=[(5, True), (5, True)],
     arrivals=[("quick", False, 0.0, 60), ("quick", True, 0.001, 1), ("quick", False, 0.0, 60)],
 )
-@example(  # long ones behind quick ones, one slot each
+@example(  # long jobs behind quick ones, one slot each
     shapes=[(1, True), (1, True), (1, False)],
     arrivals=[("quick", False, 0.0, 60), ("long", False, 0.0, 3), ("quick", False, 0.0, 60)],
 )
 def test_no_job_waits_long_for_another_while_a_process_could_take_it(
     shapes: list[tuple[int, bool]], arrivals: list[tuple[str, bool, float, int]]
 ) -> None:
-    """REL-1: a buffer keeps no job for longer than the bound, whatever runs in front of it."""
+    """REL-1: a buffer keeps no job for longer than the bound, even behind a long job."""
     fleet = Fleet(shapes)
     jobs: list[Job] = []
     when = 0.0
@@ -250,11 +250,11 @@ def test_no_job_waits_long_for_another_while_a_process_could_take_it(
 
 
 def test_a_process_that_returned_nothing_would_be_found_out() -> None:
-    """That the simulation can fail: without the way back, a long job keeps others waiting."""
+    """The simulation can fail: if no job is returned, a long job keeps others waiting."""
     fleet = Fleet([(1, True), (1, True)])
     for process in fleet.processes:
         process.prefetch = Hoarder(1)
-    for number in range(500):  # some by some, then many at once, with a surprise among them
+    for number in range(500):  # one by one, then many at once, with a surprise among them
         job = Job("quick", 2.0 if number == 400 else 0.00001)
         fleet.at(0.001 * min(number, 300), None, job)
     fleet.run()
@@ -291,7 +291,7 @@ def test_more_is_asked_for_while_quick_jobs_run_where_the_server_is_near() -> No
     assert prefetch.wanted(busy=0, buffered=False) == 5 + MAX_AHEAD // 2
     assert prefetch.wanted_ahead(0) == 0  # the queue may not have that many
     prefetch.got(10, wanted=10, seconds=2 * NEAR)
-    assert prefetch.wanted_ahead(0) == 0  # what is under way for long is kept from others
+    assert prefetch.wanted_ahead(0) == 0  # jobs in a slow reply would be kept from others
     prefetch.got(10, wanted=10, seconds=NEAR / 2)
     assert prefetch.wanted_ahead(MAX_AHEAD) == 0
     assert prefetch.wanted_ahead(MAX_AHEAD // 2) == MAX_AHEAD // 2
@@ -302,7 +302,7 @@ def test_more_is_asked_for_while_quick_jobs_run_where_the_server_is_near() -> No
 
 @pytest.mark.parametrize("seconds", [0.00001, 0.001, 0.1, 5.0])
 def test_what_is_taken_ahead_is_expected_to_be_run_at_once(seconds: float) -> None:
-    """However many slots there are; quick jobs are run one after the other."""
+    """The number of slots does not count, because quick jobs run one after the other."""
     prefetch = Prefetch(10)
     for _ in range(200):
         prefetch.ran(seconds)

@@ -1,4 +1,4 @@
-"""Several parties at once on one server, in every order of their commands."""
+"""Several clients at once on one server, in every order of their commands."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def redis(server: Server) -> Iterator[SyncRedis]:
 
 
 class Promoter:
-    """Promotes one batch after the other, a message at a time."""
+    """A promoter of one batch after the other, which sends one message at a time."""
 
     def __init__(self, redis: SyncRedis, zset: str) -> None:
         self._redis = redis
@@ -55,7 +55,7 @@ class Promoter:
         return dialogue(op, script)
 
     def step(self) -> None:
-        """Send one message, and take note of its answer."""
+        """Send one message, and keep its answer."""
         replies = self._redis._answer(self._message)
         try:
             self._message = self._talk.send(replies)
@@ -77,7 +77,7 @@ members = st.lists(
 def test_promoters_in_any_order_move_each_member_once(
     server: Server, redis: SyncRedis, members: list[tuple[str, int]], turns: list[int]
 ) -> None:
-    """SCHED-5, SCHED-7, SCHED-9, EXEC-4: whoever sends its next command when."""
+    """SCHED-5, SCHED-7, SCHED-9, EXEC-4: in any interleaving of their commands."""
     client = server.client()
     client.flushall()
     texts: dict[str, list[bytes]] = {"due": [], "later": [], "broken": [], "array": []}
@@ -93,14 +93,14 @@ def test_promoters_in_any_order_move_each_member_once(
     promoters = [Promoter(redis, "schedule") for _ in range(3)]
     for turn in turns:
         promoters[turn].step()
-    for promoter in promoters * 30:  # and in the end to the end
+    for promoter in promoters * 30:  # then each of them finishes
         promoter.step()
 
     assert set(client.zrange("schedule", 0, -1)) == set(texts["later"])
-    found = [
+    arrived = [
         json.loads(text)["jid"] for n in range(3) for text in client.lrange(f"queue:q{n}", 0, -1)
     ]
-    assert Counter(found) == Counter(json.loads(text)["jid"] for text in texts["due"])
+    assert Counter(arrived) == Counter(json.loads(text)["jid"] for text in texts["due"])
     assert set(client.zrange("dead", 0, -1)) == set(texts["broken"])
     assert set(client.zrange("jobwire:unreadable", 0, -1)) == set(texts["array"])
     assert sum(promoter.moved for promoter in promoters) == len(texts["due"])

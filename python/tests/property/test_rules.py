@@ -1,4 +1,4 @@
-"""Arithmetic of the core: times, delays, orders, slices."""
+"""Arithmetic of the protocol: times, delays, orders, slices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jobwire.protocol.times import Generation
 
 DICE = st.floats(0, 1, exclude_max=True)
 NOW = st.floats(1_000_000_000, 4_000_000_000)
-# From 1970 to 5138, where the two units cannot be taken for each other from 1973 on.
+# From 1970 to 5138; from 1973 on, the two units cannot be confused.
 SECONDS = st.floats(100_000_000, 99_999_999_998)
 
 
@@ -36,7 +36,7 @@ def test_delay_stays_in_its_band(count: int, jitter: float) -> None:
 
 @given(seconds=SECONDS, generation=st.sampled_from([7, 8]))
 def test_either_generation_is_read_back(seconds: float, generation: Generation) -> None:
-    """GEN-1, GEN-2 and GEN-3: what one generation writes is read rightly; 8 cuts to 1 ms."""
+    """GEN-1, GEN-2 and GEN-3: times of both generations are read right; 8 cuts to 1 ms."""
     written = times.stamp(seconds, generation)
     assert type(written) is (float if generation == 7 else int)
     read = times.read(written)
@@ -46,7 +46,7 @@ def test_either_generation_is_read_back(seconds: float, generation: Generation) 
 
 @given(seconds=st.integers(100_000_000, 99_999_999_999))
 def test_units_that_went_through_other_languages(seconds: int) -> None:
-    """GEN-3: integer seconds, and milliseconds as a float, are told by their size."""
+    """GEN-3: integer seconds, and milliseconds as a float, are recognised by their size."""
     assert times.read(seconds) == times.read(float(seconds)) == seconds
     assert times.read(seconds * 1000) == times.read(seconds * 1000.0) == seconds
 
@@ -61,7 +61,7 @@ def test_units_that_went_through_other_languages(seconds: int) -> None:
     | st.lists(st.integers())
 )
 def test_reading_never_fails(value: object) -> None:
-    """GEN-3: a time, or none."""
+    """GEN-3: the result is a time or None."""
     read = times.read(value)
     assert read is None or math.isfinite(read)
 
@@ -70,7 +70,7 @@ def test_reading_never_fails(value: object) -> None:
     value=st.integers() | st.integers(-(10**400), 10**400) | st.floats() | st.timedeltas(), now=NOW
 )
 def test_an_instant_is_a_time_or_refused(value: float | timedelta, now: float) -> None:
-    """SCHED-2 and SCHED-4: no other error, and numbers below 10^9 are from now."""
+    """SCHED-2 and SCHED-4: no other error; numbers below 10^9 are relative to now."""
     if isinstance(value, timedelta):
         assert times.instant(value, now=now) == now + value.total_seconds()
     elif -math.inf < value < 100_000_000_000:
@@ -94,7 +94,7 @@ WEIGHTS = st.dictionaries(st.text(max_size=3), st.integers(0, 5), min_size=1, ma
 
 @given(weights=WEIGHTS, seed=st.integers())
 def test_every_queue_is_looked_at_once(weights: dict[str, int], seed: int) -> None:
-    """FETCH-2, FETCH-3 and FETCH-4: all of them in every order; strict is the listed one."""
+    """FETCH-2, FETCH-3 and FETCH-4: every order has all queues; strict is the listed order."""
     order = QueueOrder(weights)
     picked = order.pick(random.Random(seed).shuffle)
     assert sorted(picked) == sorted(weights)
@@ -111,7 +111,7 @@ def chi_square(seen: Counter[str], expected: dict[str, float]) -> float:
     "weights", [{"a": 5, "b": 3, "c": 2}, {"a": 1, "b": 1, "c": 1}, {"a": 7, "b": 0, "c": 2}]
 )
 def test_first_places_follow_the_weights(weights: dict[str, int]) -> None:
-    """FETCH-3: P(first) = weight / sum, 0 counting as 1; the rest likewise."""
+    """FETCH-3: P(first) = weight / sum, with 0 as 1; the same for the next places."""
     draws = 20_000
     order, jitter = QueueOrder(weights), random.Random(20261120)
     picks = [order.pick(jitter.shuffle) for _ in range(draws)]
@@ -130,7 +130,7 @@ def test_first_places_follow_the_weights(weights: dict[str, int]) -> None:
 def test_waits_average_to_the_interval(
     interval: float | None, processes: int, jitter: float
 ) -> None:
-    """SCHED-8: the draw is symmetric round A, which is 5 s for each process unless configured."""
+    """SCHED-8: the draw is symmetric around A, which is 5 s for each process by default."""
     average = 5.0 * max(processes, 1) if interval is None else interval
     wait = next_wait(interval, processes=processes, jitter=jitter)
     assert 0 <= wait <= 2 * average
@@ -157,7 +157,7 @@ JOBS = st.builds(
 
 @given(jobs=JOBS)
 def test_slices_are_small_and_complete(jobs: list[ReadyPayload]) -> None:
-    """BULK-1: at most 1,000 a slice, 100 when one is scheduled; all jobs, in order."""
+    """BULK-1: at most 1,000 jobs a slice, 100 if one is scheduled; all jobs, in order."""
     parts = list(slices(jobs))
     assert [each for part in parts for each in part] == jobs
     for part in parts:
@@ -165,7 +165,7 @@ def test_slices_are_small_and_complete(jobs: list[ReadyPayload]) -> None:
 
 
 def test_slices_are_no_smaller_than_they_need_be() -> None:
-    """BULK-1: 2,500 jobs are three round trips, 250 scheduled ones too."""
+    """BULK-1: 2,500 jobs are three round trips, and so are 250 scheduled ones."""
     assert [len(part) for part in slices([job(n, None) for n in range(2_500)])] == [1000, 1000, 500]
     assert [len(part) for part in slices([job(n, 1.0) for n in range(250)])] == [100, 100, 50]
 
@@ -183,7 +183,7 @@ def test_spread_times(draws: list[float], interval: float, now: float) -> None:
 
 @given(count=st.integers(0, 50), at=SECONDS)
 def test_one_time_for_all(count: int, at: float) -> None:
-    """BULK-3: or none at all."""
+    """BULK-3: all jobs get the same time, or none."""
     none = bulk_times(count, at=None, spread_interval=None, now=0.0, draws=())
     assert none == [None] * count
     assert bulk_times(count, at=at, spread_interval=None, now=0.0, draws=()) == [at] * count
@@ -201,7 +201,7 @@ def test_one_time_for_each(count: int, at: list[float]) -> None:
 
 @given(value=st.floats() | st.integers(max_value=0) | st.booleans() | st.text())
 def test_other_spread_intervals_are_refused(value: float) -> None:
-    """BULK-4: positive numbers only, and never beside `at`."""
+    """BULK-4: positive numbers only, and never together with `at`."""
     assume(not (type(value) is float and 0 < value < 1e11))
     with pytest.raises(InvalidJob, match="BULK-4"):
         bulk_times(1, at=None, spread_interval=value, now=0.0, draws=[0.5])

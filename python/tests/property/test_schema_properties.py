@@ -38,7 +38,7 @@ def same(one: object, other: object) -> bool:
 def test_what_the_schema_allows_we_read(
     part: str, generation: Generation, data: st.DataObject
 ) -> None:
-    """PAY-1, PAY-5 to PAY-7: and every value comes out as it went in."""
+    """PAY-1, PAY-5 to PAY-7: and every value stays unchanged."""
     payload = data.draw(payloads(f"{part}-{generation}"))
     assert problems("payload", f"{part}-{generation}", payload) == []
     assert problems("payload", "reader", payload) == []
@@ -54,7 +54,7 @@ def test_what_the_schema_allows_we_read(
 def test_promotion_keeps_to_the_schema(
     part: str, generation: Generation, data: st.DataObject
 ) -> None:
-    """SCHED-6: and changes nothing but `enqueued_at`."""
+    """SCHED-6: promotion changes only `enqueued_at`."""
     payload = data.draw(payloads(f"{part}-{generation}"))
     queue, moved = promoted(text(payload), now=NOW, generation=generation)
     after = json.loads(moved)
@@ -70,7 +70,7 @@ def test_promotion_keeps_to_the_schema(
 def test_promotion_by_the_other_generation_is_read_by_all(
     generation: Generation, data: st.DataObject
 ) -> None:
-    """GEN-3: the payload is of neither generation then."""
+    """GEN-3: such a payload is of neither generation."""
     payload = data.draw(payloads(f"scheduled-{generation}"))
     other: Generation = 8 if generation == 7 else 7
     _, moved = promoted(text(payload), now=NOW, generation=other)
@@ -95,7 +95,7 @@ FAILURES = st.builds(
 def test_a_failure_keeps_to_the_schema(
     part: str, generation: Generation, data: st.DataObject, failure: Failure
 ) -> None:
-    """RETRY-1 to RETRY-8, DEAD-1: and nothing but a failure's fields changes."""
+    """RETRY-1 to RETRY-8, DEAD-1: only the fields of a failure change."""
     payload = data.draw(payloads(f"{part}-{generation}"))
     outcome = after_failure(
         decode(text(payload), "fetched"),
@@ -111,7 +111,7 @@ def test_a_failure_keeps_to_the_schema(
     place = "retry" if isinstance(outcome, Retry) else "dead"
     after = json.loads(outcome.text)
     assert problems("payload", f"{place}-{generation}", after) == []
-    # What is buried after a failure is a payload that could have been retried.
+    # A payload in the dead set also fits the schema of `retry`.
     assert problems("payload", f"retry-{generation}", after) == []
     kept = [field for field in payload if field not in FAILURE_FIELDS]
     assert same([after[field] for field in kept], [payload[field] for field in kept])
@@ -122,7 +122,7 @@ FAILURE_FIELDS = {"retry", "queue", "error_message", "error_class", "error_backt
 }
 
 
-# What the requirements allow in each field of a member of `retry`, said without the schema.
+# Values that the requirements allow in each field of a member of `retry`, without the schema.
 Allows = Callable[[Any], bool]
 
 
@@ -135,7 +135,7 @@ def is_number(value: Any) -> bool:
 
 
 def is_whole(value: Any) -> bool:
-    """Whether it is an integer to a schema; see BEYOND for 1.0."""
+    """True if a schema accepts the value as an integer; see BEYOND for 1.0."""
     return is_number(value) and value == value // 1
 
 
@@ -160,7 +160,7 @@ def base64_text(value: Any) -> bool:
 
 
 def level(value: Any) -> bool:
-    """Whether Sidekiq knows this log level; it loses a job with another."""
+    """True if Sidekiq knows this log level; it loses a job with another."""
     return value in ("debug", "info", "warn", "error", "fatal") or (
         is_whole(value) and 0 <= value <= 5
     )
@@ -194,7 +194,7 @@ OF_GENERATION: dict[int, dict[str, tuple[Allows, str]]] = {
         "retry_for": (or_null(lambda v: is_whole(v) and 0 <= v <= 10**9), "PUSH-4"),
     },
 }
-# Whether a field may go away depends on the others: RETRY-2 and RETRY-3 tie them together.
+# Other fields decide if a field may be absent: see RETRY-2 and RETRY-3.
 NEEDED = {"class", "args", "jid", "queue", "retry", "created_at"} | {
     *("failed_at", "retry_count", "error_message", "error_class", "retried_at"),
 }
@@ -215,7 +215,7 @@ ODD = (
 def test_a_single_field_is_rejected_where_a_requirement_forbids_it(
     generation: Generation, data: st.DataObject, value: object
 ) -> None:
-    """Neither more nor less, and in the name of that requirement."""
+    """The schema rejects exactly these values, and names that requirement."""
     rules = {**ALLOWED, **OF_GENERATION[generation]}
     field = data.draw(st.sampled_from(sorted(rules)))
     failed_twice = {"retry_count": 3, "retried_at": TIME[generation]}
@@ -225,9 +225,9 @@ def test_a_single_field_is_rejected_where_a_requirement_forbids_it(
     changed = mutant(payload, field, value)
     allows, requirements = rules[field]
     forbidden = field in NEEDED if value is ABSENT else not allows(value)
-    found = blames("payload", f"retry-{generation}", changed)
-    assert bool(found) == forbidden
-    named = " ".join(found)
+    rejected_by = blames("payload", f"retry-{generation}", changed)
+    assert bool(rejected_by) == forbidden
+    named = " ".join(rejected_by)
     assert not forbidden or any(f"[{one}]" in named for one in requirements.split())
 
 
@@ -253,9 +253,9 @@ WHOLE: dict[int, dict[str, Any]] = {
 }
 
 
-# Single changes that a requirement forbids and no schema sees: the requirement, why, and how the
-# text changes. Each is tried, so that none stays here that a schema could reject.
-SPELLING = "to JSON Schema it is the same value"
+# Single changes that a requirement forbids and no schema finds: the requirement, the reason, the
+# old and the new text. Each is tested, so that no change stays here that a schema could reject.
+SPELLING = "JSON Schema sees the same value"
 BEYOND: list[tuple[Generation, str, str, str, str]] = [
     (7, "GEN-1", SPELLING, '"created_at":1795192067.25', '"created_at":1795192067'),
     (8, "GEN-2", SPELLING, '"created_at":1795192067250', '"created_at":1795192067250.0'),
@@ -270,13 +270,13 @@ BEYOND: list[tuple[Generation, str, str, str, str]] = [
     (8, "PAY-9", "a value does not show its source", "9f2c1b7a4d3e5f60718293a4", "0" * 24),
     (8, "RETRY-8", "base64 and zlib hide it", "eJyLjgUAARUAuQ==", "AAAA"),
     (8, "RETRY-8", "a pattern does not count to four", "eJyLjgUAARUAuQ==", "AAAAA="),
-    (8, "RETRY-2", "one needs the payload before", '"retry_count":0', '"retry_count":7'),
+    (8, "RETRY-2", "it depends on the payload before", '"retry_count":0', '"retry_count":7'),
     (8, "RETRY-3", "an escape is well-formed text", '"boom"', '"\\ud800"'),
     (8, "RETRY-7", "one needs to know the list", '"queue":"default"', '"queue":"other"'),
     (8, "KEY-2", "a name may begin so", '"queue":"default"', '"queue":"queue:default"'),
-    (8, "KEY-5", "anybody may add fields", '"class"', '"tracing":1,"class"'),
+    (8, "KEY-5", "any client may add fields", '"class"', '"tracing":1,"class"'),
     (8, "PUSH-3", "one needs a clock", '"enqueued_at":1795192067250', '"enqueued_at":111111111111'),
-    (8, "PAY-7", "one needs the payload before", '"args":[1,"x"]', '"args":[]'),
+    (8, "PAY-7", "it depends on the payload before", '"args":[1,"x"]', '"args":[]'),
 ]
 
 
@@ -284,7 +284,7 @@ BEYOND: list[tuple[Generation, str, str, str, str]] = [
 def test_what_is_beyond_the_schema(
     generation: Generation, requirement: str, reason: str, old: str, new: str
 ) -> None:
-    """Accepted, alas; what a later schema or JSON parser rejects has to leave the table."""
+    """The schema accepts them; a change that a schema or parser rejects must leave the table."""
     before = text(WHOLE[generation]).decode()
     assert old in before, f"{requirement} ({reason}) changes nothing"
     after = before.replace(old, new, 1)
@@ -303,6 +303,6 @@ def test_what_is_beyond_the_schema(
     ],
 )
 def test_what_is_no_json_never_reaches_a_schema(requirement: str, spoilt: bytes) -> None:
-    """EXEC-3: the reader buries it before."""
+    """EXEC-3: the reader rejects the bytes first."""
     with pytest.raises(MalformedPayload, match="EXEC-3"):
         decode(spoilt, "default")

@@ -1,4 +1,4 @@
-"""jobwire.protocol.template: what it makes is what `build` and `finalize` make."""
+"""jobwire.protocol.template: its payloads equal those of `build` and `finalize`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_template_makes_the_same_bytes(
     now: float,
     generation: Generation,
 ) -> None:
-    """PUSH-3, PUSH-6, PAY-11: whatever the options, fields and times."""
+    """PUSH-3, PUSH-6, PAY-11: with any options, fields and times."""
     common: dict[str, Any] = {"now": now, "generation": generation, "at": at, "fields": fields}
     slow = finalize(
         build("Hard%b", args, options, jid=JID, **common), now=now, generation=generation
@@ -111,19 +111,19 @@ def written(made: Producer, *args: Any, **rest: Any) -> bytes:
 def test_a_producer_that_remembers_writes_what_one_without_memory_writes(
     jobs: Sequence[tuple[list[Any], dict[str, Any], float | None, float]], generation: Generation
 ) -> None:
-    """PUSH-6: a template is used only where it fits."""
+    """PUSH-6: a template is used only for jobs that it fits."""
     now = [0.0]
     remembers = producer(now, generation=generation)
     for args, options, at, now[0] in [*jobs, *jobs]:
         fresh = producer(now, generation=generation)
         job = ("Hard", args, options)
-        # A jid that is given is never made from a template.
+        # A job with a given jid never uses a template.
         assert written(remembers, *job, at=at) == written(fresh, *job, at=at, jid=JID)
 
 
 @pytest.mark.parametrize(("first", "second"), [(True, 1), (1, True), (0, False), (1.0, 1)])
 def test_equal_options_of_different_types(first: object, second: object) -> None:
-    """PUSH-4, PUSH-6: true is not 1, though Python finds them equal."""
+    """PUSH-4, PUSH-6: true is not 1, although Python finds them equal."""
     made = producer([1.0])
     for value in (first, second):
         if type(value) is float:
@@ -140,7 +140,7 @@ class Text(str):
 
 @pytest.mark.parametrize("spoilt", ["class", "option", "argument", "time"])
 def test_what_is_refused_at_first_is_refused_at_second(spoilt: str) -> None:
-    """PUSH-4, PUSH-5, SCHED-4: also when jobs of the kind were pushed before."""
+    """PUSH-4, PUSH-5, SCHED-4: also if a template exists from earlier pushes."""
     made = producer([1.0])
     for _ in range(2):
         written(made, "A", [1], {"queue": "q"})

@@ -1,4 +1,4 @@
-"""Whatever the dice say, jobwire stays inside fixtures/vectors."""
+"""With any random draw, jobwire stays inside fixtures/vectors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_delay_is_one_of_the_interval(vector: dict[str, Any], jitter: floa
 
 @given(data=st.data(), vector=st.sampled_from(CAPSULES))
 def test_every_shuffle_is_dealt_from_the_top(data: st.DataObject, vector: dict[str, Any]) -> None:
-    """[FETCH-3] A queue's place is that of its first ticket."""
+    """[FETCH-3] The first ticket of a queue decides its place."""
     shuffled = data.draw(st.permutations(vector["expanded"]))
 
     def deal(names: list[str]) -> None:
@@ -53,7 +53,7 @@ def test_every_shuffle_is_dealt_from_the_top(data: st.DataObject, vector: dict[s
 
 @given(case=st.sampled_from(sorted(EXTREMES, key=str)), jitter=DICE)
 def test_every_wait_is_within_its_span(case: tuple[float | None, int], jitter: float) -> None:
-    """[SCHED-8] Half to one and a half times the average for a few, 0 to twice for many."""
+    """[SCHED-8] 0.5 to 1.5 times the average for few processes, 0 to 2 times for many."""
     configured, processes = case
     average = EXTREMES[case]
     few = processes < 10

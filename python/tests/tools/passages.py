@@ -133,7 +133,7 @@ def of_lua(source: str) -> Iterator[Passage]:
 
 
 def of_comments(lines: Iterable[str], *, first: int = 1) -> Iterator[Passage]:
-    """Yield what follows a hash: comments of shell, TOML, YAML, make and the like."""
+    """Yield the comments that a hash begins: of shell, TOML, YAML, make and similar."""
     block: list[tuple[int, str]] = []
     for number, line in enumerate(lines, start=first):
         comment = HASH_COMMENT.search(line)
@@ -153,8 +153,8 @@ def of_comments(lines: Iterable[str], *, first: int = 1) -> Iterator[Passage]:
 def of_values(source: str) -> Iterator[Passage]:
     """Yield the values of the keys that hold text for people."""
     for number, line in enumerate(source.splitlines(), start=1):
-        for found in TEXT_VALUE.finditer(line):
-            yield from _joined([(number, found[2])], is_title=found[1] == "title")
+        for match in TEXT_VALUE.finditer(line):
+            yield from _joined([(number, match[2])], is_title=match[1] == "title")
 
 
 def _docstring(constant: ast.Constant) -> Iterator[Passage]:

@@ -97,7 +97,7 @@ class TwinError(Exception):
 
 
 class Edit(NamedTuple):
-    """One replacement: from and to where, as (line from 1, column in bytes), and the new text."""
+    """One replacement: begin and end as (line from 1, column in bytes), and the new text."""
 
     start: tuple[int, int]
     end: tuple[int, int]
@@ -142,7 +142,7 @@ def _renamed(source: str, names: Mapping[str, str], used: set[str]) -> Iterator[
 
 
 def _awaited(owner: ast.ClassDef, awaited: frozenset[str], used: set[str]) -> Iterator[Edit]:
-    """Make methods `async def` that call what is awaited, and their generators asynchronous."""
+    """Make methods that call an awaited function `async def`, and their generators asynchronous."""
     for function in owner.body:
         if not isinstance(function, ast.FunctionDef):
             continue
@@ -204,7 +204,7 @@ def formatted(text: str, name: str) -> str:
 
 
 def build(twin: Twin, root: Path = ROOT) -> str:
-    """Return the text that the twin's file has to have."""
+    """Return the expected text of the twin's file."""
     return formatted(generate((root / twin.source).read_text("utf-8"), twin), twin.target)
 
 

@@ -184,8 +184,8 @@ def hits(passage: Passage) -> Iterator[Hit]:
             if any(start in other for other in taken):
                 continue
             taken.append(range(start, start + 1 if rule.in_titles_only else match.end()))
-            found = _quotation(passage.raw, start, match.end())
-            places.append((start, Hit(passage.line_at(start), rule.name, found, rule.cure)))
+            quotation = _quotation(passage.raw, start, match.end())
+            places.append((start, Hit(passage.line_at(start), rule.name, quotation, rule.cure)))
     for _, hit in sorted(places, key=lambda place: place[0]):
         yield hit
 

@@ -123,13 +123,13 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
         parser.error(f"no file to judge under {', '.join(prefixes)}")
     total = 0
     for name in names:
-        found = list(judge(Path(name), (root / name).read_text("utf-8")))
-        total += len(found)
+        judged = list(judge(Path(name), (root / name).read_text("utf-8")))
+        total += len(judged)
         if chosen.count:
-            if found:
-                sys.stdout.write(f"{len(found):6} {name}\n")
+            if judged:
+                sys.stdout.write(f"{len(judged):6} {name}\n")
         else:
-            for hit in found:
+            for hit in judged:
                 sys.stdout.write(f"{name}:{hit}\n")
     if total or chosen.count:
         sys.stderr.write(f"words: {total} hits in {len(names)} files\n")

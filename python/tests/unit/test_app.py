@@ -1,4 +1,4 @@
-"""jobwire.application.app: defining jobs and what `enqueue` refuses before anything is sent."""
+"""jobwire.application.app: job definitions, and calls that `enqueue` refuses before sending."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from jobwire.application.current import running
 from jobwire.application.jobtype import JobType
 from jobwire.protocol.payload import decode
 
-NOWHERE = "redis://127.0.0.1:1/0"  # nobody listens: what gets here was not refused
+NOWHERE = "redis://127.0.0.1:1/0"  # no server listens: a call that connects was not refused
 
 
 def sample(a: int, b: str = "x", *, flag: bool = False) -> tuple[int, str, bool]:
-    """Say what it got."""
+    """Return the arguments."""
     return a, b, flag
 
 
@@ -72,7 +72,7 @@ def test_a_name_is_given_once() -> None:
 
 @pytest.mark.parametrize("options", [{"queue": ""}, {"retry": -1}, {"queu": "low"}])
 def test_impossible_options_are_refused_when_defined(options: dict[str, Any]) -> None:
-    """PUSH-4: at the definition, and named."""
+    """PUSH-4: the definition fails, and the error names the option."""
     with pytest.raises(ConfigError, match=r"job 'sample': .*PUSH-4"):
         App().job(**options)(sample)
 
@@ -108,7 +108,7 @@ def test_options_make_a_copy() -> None:
 def test_arguments_become_a_list(
     args: tuple[Any, ...], kwargs: dict[str, Any], wire: list[Any]
 ) -> None:
-    """EXEC-1: positional on the wire, however they were passed."""
+    """EXEC-1: the payload has positional arguments, also for keyword arguments."""
 
     def job(a: int, b: str = "x") -> None: ...
 
@@ -116,7 +116,7 @@ def test_arguments_become_a_list(
 
 
 def test_a_gap_before_a_keyword_is_filled() -> None:
-    """EXEC-1: the wire has no names, so the default goes along."""
+    """EXEC-1: the payload has no names, so the default is included."""
 
     def job(a: int = 1, b: int = 2, c: int = 3) -> None: ...
 
@@ -141,14 +141,14 @@ def test_arguments_that_do_not_fit_are_refused(
 
 
 def test_values_that_json_lacks_are_refused() -> None:
-    """PUSH-5: before anything is sent."""
+    """PUSH-5: the error comes before any command is sent."""
     job: JobType[..., Any] = App(NOWHERE, generation=8).job(sample)
     with pytest.raises(InvalidJob, match=r"^sample: args\[0\]: \{1, 2\} is set.*PUSH-5"):
         job.enqueue({1, 2})
 
 
 def test_values_that_json_lacks_can_be_told_of_instead(caplog: pytest.LogCaptureFixture) -> None:
-    """PUSH-5: the line names job, path and value, and the job sees what JSON makes of it."""
+    """PUSH-5: the log line names job, path and value, and the job gets the JSON value."""
     app = App(NOWHERE, strict_args="warn")
     job: JobType[..., Any] = app.job(sample)
     with testing.fake(app) as jobs:
@@ -160,8 +160,8 @@ def test_values_that_json_lacks_can_be_told_of_instead(caplog: pytest.LogCapture
             job.enqueue(object())
         with pytest.raises(InvalidJob, match=r"^sample: args\[0\]: nan .*PAY-4"):
             job.enqueue(float("nan"))
-        found = [each.args[:2] for each in jobs.enqueued("sample")]
-    assert found == [[1, 2], [[1, 2], {"2026-11-20": 5}], [3], [str(UUID(int=7))]]
+        pushed = [each.args[:2] for each in jobs.enqueued("sample")]
+    assert pushed == [[1, 2], [[1, 2], {"2026-11-20": 5}], [3], [str(UUID(int=7))]]
     assert [(record.name, record.levelname) for record in caplog.records] == [
         ("jobwire.client", "WARNING")
     ] * 2

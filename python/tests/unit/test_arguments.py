@@ -1,4 +1,4 @@
-"""jobwire.protocol.arguments: which Python values may be job arguments."""
+"""jobwire.protocol.arguments: Python values that may be job arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Colour(enum.IntEnum):
 
 
 def nested(levels: int) -> list[Any]:
-    """Return lists in lists, so many of them."""
+    """Return `depth` nested lists."""
     value: list[Any] = []
     for _ in range(levels - 1):
         value = [value]
@@ -45,7 +45,7 @@ def test_json_values_pass_unchanged(args: list[Any]) -> None:
 
 
 def test_any_sequence_may_hold_them() -> None:
-    """PAY-12: what is written is an array."""
+    """PAY-12: any sequence is written as an array."""
     assert check_args((1, "x")) == [1, "x"]
     assert check_args(range(3)) == [0, 1, 2]
 
@@ -79,7 +79,7 @@ def test_others_are_refused_by_path_and_value(args: list[Any], path: str, proble
 
 @pytest.mark.parametrize("args", ["abc", b"abc", bytearray(b"abc"), 5, None, {"a": 1}, {1}, True])
 def test_args_have_to_be_a_list(args: object) -> None:
-    """PAY-12: a text is a sequence too, but never meant as one argument per letter."""
+    """PAY-12: a text is also a sequence, but never means one argument per letter."""
     with pytest.raises(InvalidJob, match=r"is not a list; write a single argument as.*PAY-12"):
         check_args(args)
 
@@ -96,7 +96,7 @@ def test_numbers_that_json_lacks_are_refused(value: float) -> None:
     ("args", "field"), [(["\ud800"], "args[0]"), ([{"\udfff": 1}], "args[0]"), (["a\udc00"], "")]
 )
 def test_lone_surrogates_are_refused(args: list[Any], field: str) -> None:
-    """PAY-1: UTF-8 cannot carry them, so the text would be no payload."""
+    """PAY-1: UTF-8 cannot encode them, so the text would not be a payload."""
     with pytest.raises(InvalidJob, match="lone surrogate") as caught:
         check_args(args)
     assert field in caught.value.field
@@ -118,7 +118,7 @@ def test_depth_counts_objects_too() -> None:
 
 
 def test_a_list_that_holds_itself_is_refused() -> None:
-    """PAY-3: and does not end in a RecursionError."""
+    """PAY-3: the error is not a RecursionError."""
     endless: list[Any] = []
     endless.append(endless)
     with pytest.raises(InvalidJob, match="PAY-3"):

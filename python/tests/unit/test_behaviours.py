@@ -1,4 +1,4 @@
-"""docs/reference/behaviours.md: every behaviour stands there once, and all names exist."""
+"""docs/reference/behaviours.md: the page lists every behaviour once, and all names exist."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def defined_in(path: Path) -> set[str]:
 
 
 def ids(cell: str) -> list[str]:
-    """Return the ids of a row: one, or all from one to another."""
+    """Return the ids of a row: one id or a range."""
     first, _, last = cell.partition("-")
     return [f"S{number:03}" for number in range(int(first[1:]), int((last or first)[1:]) + 1)]
 
@@ -53,7 +53,7 @@ def exists(name: str) -> bool:
 
 
 def faults(row: list[str]) -> list[str]:
-    """Return what is wrong with a row."""
+    """Return the faults of a row."""
     _, behaviour, places, shown = row
     wrong = [] if behaviour and places else ["says too little"]
     wrong += [f"no {name}" for name in CODE.findall(places) if not exists(name)]
@@ -69,8 +69,8 @@ def faults(row: list[str]) -> list[str]:
 
 
 def test_every_behaviour_is_there_once() -> None:
-    found = [each for row in rows(LIST, 4) for each in ids(row[0])]
-    assert found == [f"S{number:03}" for number in range(1, 177)]
+    listed = [each for row in rows(LIST, 4) for each in ids(row[0])]
+    assert listed == [f"S{number:03}" for number in range(1, 177)]
 
 
 @pytest.mark.parametrize("row", rows(LIST, 4), ids=lambda row: row[0])

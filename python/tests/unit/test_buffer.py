@@ -1,4 +1,4 @@
-"""jobwire.worker.fetch.buffer: jobs start in order, in free slots, and not when they are old."""
+"""jobwire.worker.fetch.buffer: jobs start in order, in free slots, unless they are too old."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ JOBS = [InFlightJob(f"{n}:q", "q", b"{}") for n in range(5)]
 
 
 def test_jobs_start_in_order_while_slots_are_free() -> None:
-    """FETCH-2: the oldest first; a job occupies its slot until that is released."""
+    """FETCH-2: the oldest job starts first, and occupies its slot until it is released."""
     slots = Slots(2)
     buffer = Buffer(slots, lifetime=5.0)
     assert buffer.take(0.0) is None
@@ -36,7 +36,7 @@ def test_jobs_that_are_too_old_do_not_start() -> None:
 
 def test_the_age_is_that_of_the_oldest_job() -> None:
     buffer = Buffer(Slots(5), lifetime=5.0)
-    buffer.add(JOBS[:1], fetched_at=0.0)  # time 0 is a time like any other
+    buffer.add(JOBS[:1], fetched_at=0.0)  # time 0 is a valid time
     assert buffer.age(1.0) == 1.0
     assert buffer.take(1.0) is JOBS[0]
     assert buffer.age(1.0) is None

@@ -66,7 +66,7 @@ def test_a_provider_that_is_a_url_is_explained() -> None:
     ],
 )
 def test_parse_queues(specs: list[str], queues: dict[str, int]) -> None:
-    """FETCH-4: no weight is the weight 0."""
+    """FETCH-4: a missing weight is the weight 0."""
     assert parse_queues(specs) == queues
     assert list(parse_queues(specs)) == list(queues)
 

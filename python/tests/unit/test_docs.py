@@ -1,4 +1,4 @@
-"""The documents for people: links lead somewhere, ids exist, examples compile."""
+"""The documents: links lead to existing places, ids exist, examples compile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 DEFINITION = re.compile(r"^> \*\*\[([A-Z]+-[1-9]\d*)\]\*\*", re.MULTILINE)
 IDS = frozenset(DEFINITION.findall((ROOT / "SPEC.md").read_text(encoding="utf-8")))
 AREAS = sorted({identifier.partition("-")[0] for identifier in IDS})
-# In brackets anything counts; elsewhere an area has to exist, so that "UTF-8" is not a citation.
+# In brackets every id counts; elsewhere its area has to exist: "UTF-8" is not a citation.
 CITATION = re.compile(rf"(?<=\[)[A-Z]+-\d+(?=\])|(?<![\w-])(?:{'|'.join(AREAS)})-\d+(?![\w-])")
 
 FENCE = re.compile(r"^```([\w-]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -36,22 +36,22 @@ def name(path: Path) -> str:
 
 
 def rows(text: str, columns: int) -> list[list[str]]:
-    """Return the cells of the tables, without their heads; other rows than of `columns` fail."""
-    found = []
+    """Return the cells of the tables without heads; fail if a row has not `columns` cells."""
+    lines = []
     for line in FENCE.sub("", text).splitlines():
         if line.startswith("|"):
             cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))]
             assert len(cells) == columns, line
-            found.append(cells)
+            lines.append(cells)
     return [
         row
-        for row, after in zip(found, [*found[1:], None], strict=True)
+        for row, after in zip(lines, [*lines[1:], None], strict=True)
         if row[0].strip("- ") and not (after and set("".join(after)) == {"-"})
     ]
 
 
 def without_id(questions: list[list[str]], known: frozenset[str]) -> list[str]:
-    """Return the rows (question, answer, ids) whose last cell is not ids that exist."""
+    """Return the rows (question, answer, ids) whose last cell is not existing ids."""
     return [
         row[0]
         for row in questions
@@ -60,7 +60,7 @@ def without_id(questions: list[list[str]], known: frozenset[str]) -> list[str]:
 
 
 def unanswered(traps: list[list[str]], known: frozenset[str]) -> list[str]:
-    """Return the rows (number, mistake, result, answer) that name neither ids nor a note."""
+    """Return the rows (number, mistake, result, answer) without ids and without a note."""
     wrong = []
     for row in traps:
         cited, _, note = row[3].partition("; ")
@@ -72,13 +72,13 @@ def unanswered(traps: list[list[str]], known: frozenset[str]) -> list[str]:
 
 
 def anchors(text: str) -> set[str]:
-    """Return the fragments that lead to the headings of a page."""
+    """Return the link fragments of a page's headings."""
     plain = (heading.strip().lower() for heading in HEADING.findall(FENCE.sub("", text)))
     return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain}
 
 
 def broken(page: Path, text: str) -> list[str]:
-    """Return the links of a page, other than to other sites, that lead nowhere."""
+    """Return the broken links of a page, except those to other sites."""
     wrong = []
     for link in LINK.findall(FENCE.sub("", text)):
         if re.match(r"[a-z]+:", link):
@@ -99,8 +99,8 @@ def fences(language: str) -> dict[str, str]:
     return {
         f"{page.stem}-{number}": code
         for page in PAGES
-        for number, (found, code) in enumerate(FENCE.findall(read(page)))
-        if found == language
+        for number, (tag, code) in enumerate(FENCE.findall(read(page)))
+        if tag == language
     }
 
 

@@ -1,4 +1,4 @@
-"""jobwire.errors: the tree, and that errors keep their data."""
+"""jobwire.errors: the class tree, and the data of errors."""
 
 from __future__ import annotations
 
@@ -54,19 +54,19 @@ def test_shutdown_passes_except_exception() -> None:
 
 
 def test_a_payload_error_says_field_problem_and_rule() -> None:
-    """PUSH-4: each of them is also there as data."""
-    error = errors.InvalidJob("PUSH-4", "tags", "is no list")
-    assert str(error) == "tags: is no list [PUSH-4]"
-    assert (error.rule, error.field, error.problem) == ("PUSH-4", "tags", "is no list")
+    """PUSH-4: each of them is also an attribute."""
+    error = errors.InvalidJob("PUSH-4", "tags", "is not a list")
+    assert str(error) == "tags: is not a list [PUSH-4]"
+    assert (error.rule, error.field, error.problem) == ("PUSH-4", "tags", "is not a list")
     assert str(errors.MalformedPayload("EXEC-3", "", "cut off")) == "cut off [EXEC-3]"
 
 
 def test_a_payload_error_can_be_pickled() -> None:
-    error = pickle.loads(pickle.dumps(errors.InvalidJob("PUSH-4", "tags", "is no list")))
+    error = pickle.loads(pickle.dumps(errors.InvalidJob("PUSH-4", "tags", "is not a list")))
     assert isinstance(error, errors.InvalidJob)
-    assert (error.rule, error.field, error.problem) == ("PUSH-4", "tags", "is no list")
+    assert (error.rule, error.field, error.problem) == ("PUSH-4", "tags", "is not a list")
     error.job_class = "HardJob"
-    assert str(pickle.loads(pickle.dumps(error))) == "HardJob: tags: is no list [PUSH-4]"
+    assert str(pickle.loads(pickle.dumps(error))) == "HardJob: tags: is not a list [PUSH-4]"
 
 
 def test_what_an_isolated_job_raised_can_be_pickled() -> None:
@@ -78,7 +78,7 @@ def test_what_an_isolated_job_raised_can_be_pickled() -> None:
 
 
 def test_a_refusal_carries_its_code() -> None:
-    """PUSH-8: the first word of what the server said."""
+    """PUSH-8: the code is the first word of the server's error."""
     assert errors.RedisRefused("OOM command not allowed").code == "OOM"
     assert errors.RedisRefused("ERR").code == "ERR"
 

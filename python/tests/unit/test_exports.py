@@ -1,4 +1,4 @@
-"""What jobwire exports: `__all__` everywhere, and the names of the package."""
+"""Exports of jobwire: `__all__` in every module, and the names of the package."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PUBLIC = {
 
 
 def test_the_names_of_the_package() -> None:
-    """These are promised to users; a change here is one for the changelog."""
+    """These names are public; a change of this list needs a changelog entry."""
     assert set(jobwire.__all__) == PUBLIC
 
 
@@ -40,7 +40,7 @@ def test_all_lists_are_sorted_and_without_repeats() -> None:
 
 
 def defined(tree: ast.Module) -> set[str]:
-    """Return the public names that a module's own statements make."""
+    """Return the public names that a module's own statements define."""
     names: set[str] = set()
     for node in tree.body:
         match node:
@@ -64,7 +64,7 @@ def test_listed_names_are_the_modules_own(name: str) -> None:
 
 
 def test_importing_jobwire_is_light() -> None:
-    """Command line, worker and test libraries are not loaded for a client."""
+    """A client does not load the command line, the worker or test libraries."""
     script = "import sys, jobwire; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", script],

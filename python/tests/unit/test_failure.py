@@ -49,13 +49,13 @@ def test_class_names_are_qualified_but_for_builtins(error: BaseException, name: 
 
 @pytest.mark.parametrize("inner", [RuntimeError(), SystemExit(1), KeyboardInterrupt()])
 def test_a_message_that_cannot_be_had(inner: BaseException) -> None:
-    """RETRY-3: whatever its `__str__` raises."""
+    """RETRY-3: a `__str__` that raises is replaced by a text."""
     assert describe(Mute(inner)).message == "!!! ERROR MESSAGE THREW AN ERROR !!!"
     assert describe(NotText()).message == "!!! ERROR MESSAGE THREW AN ERROR !!!"
 
 
 def test_the_backtrace_begins_where_it_was_raised() -> None:
-    """RETRY-8: as Ruby has it, file:line:in 'name'."""
+    """RETRY-8: the form is Ruby's, file:line:in 'name'."""
     lines = list(describe(raised(ValueError())).backtrace)
     assert len(lines) == 1
     assert lines[0].endswith(":in 'raised'")

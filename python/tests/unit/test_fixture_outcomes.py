@@ -1,4 +1,4 @@
-"""What becomes of every golden payload, as fixtures/ says it must. [EXEC-1] to [EXEC-7]"""
+"""Outcomes of every golden payload, compared with fixtures/. [EXEC-1] to [EXEC-7]"""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def payload(entry: dict[str, Any]) -> bytes:
 
 
 def observed(text: bytes) -> dict[str, Any]:
-    """Return what a worker that knows every class would do, in the form of `expect`."""
+    """Return the outcome in a worker that knows every class, in the form of `expect`."""
     try:
         job = decode(text, "default")
     except MalformedPayload as error:
@@ -64,7 +64,7 @@ def observed(text: bytes) -> dict[str, Any]:
 
 
 def exact(value: Any) -> Any:
-    """Return a value in which 1 and 1.0 and -0.0 are different."""
+    """Return a value in which 1, 1.0 and -0.0 compare as different."""
     if isinstance(value, list):
         return [exact(item) for item in value]
     if isinstance(value, dict):
@@ -83,7 +83,7 @@ def wanted(expect: dict[str, Any]) -> dict[str, Any]:
 
 
 def differences(entry: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return what differs from the expectation: name to (seen, expected)."""
+    """Return the differences from the expectation: name to (seen, expected)."""
     seen = observed(payload(entry))
     if entry["expect"]["outcome"] == "run-or-bury" and seen["outcome"] == "bury":
         return {}
@@ -109,7 +109,7 @@ def test_every_payload_is_run_failed_or_buried_as_expected(file: str) -> None:
 
 @pytest.mark.parametrize("file", FILES)
 def test_every_payload_survives_an_edit(file: str) -> None:
-    """PAY-7: all that a transition does not own keeps its exact value."""
+    """PAY-7: fields that a transition does not own keep their exact values."""
     for entry in entries(file):
         text = payload(entry)
         if observed(text)["outcome"] == "bury":
@@ -121,7 +121,7 @@ def test_every_payload_survives_an_edit(file: str) -> None:
 
 @pytest.mark.parametrize("file", FILES)
 def test_every_payload_can_fail(file: str) -> None:
-    """RETRY-1 and RETRY-9: whatever is in it, the failed job has a place to go and is a payload."""
+    """RETRY-1 and RETRY-9: every payload has an outcome after a failure, and stays a payload."""
     for entry in entries(file):
         text = payload(entry)
         if observed(text)["outcome"] == "bury":
@@ -142,7 +142,7 @@ def test_every_payload_can_fail(file: str) -> None:
 
 @pytest.mark.parametrize(("version", "generation"), [("6.4.1", 7), ("7.3.2", 7), ("8.1.7", 8)])
 def test_real_processes_tell_their_generation(version: str, generation: int) -> None:
-    """GEN-5: as each of the three versions registers itself."""
+    """GEN-5: detected from the records of real processes of three versions."""
     asked = 0
     for entry in entries(f"sidekiq/{version}/processes.json"):
         op = detect_generation(Keys())

@@ -1,6 +1,6 @@
-"""The golden data is well formed, complete and in agreement with its own oracle.
+"""The golden data is well formed, complete and agrees with its own oracle.
 
-What jobwire makes of it is tested elsewhere; nothing of jobwire is imported here.
+Other modules test jobwire against the data; this one imports nothing from jobwire.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PAYLOAD_FILES = [line["file"] for line in INDEX if line["kind"] in ("payloads", 
 PROCESS_FILES = [line["file"] for line in INDEX if line["kind"] == "processes"]
 STATE_FILES = [line["file"] for line in INDEX if line["kind"] == "states"]
 SELF_COVERING = [line for line in LISTS if line["kind"] not in ("payloads", "processes")]
-SIZE_LIMIT = 3_000_000  # bytes: all of it is in every wheel
+SIZE_LIMIT = 3_000_000  # bytes, because every wheel contains the fixtures
 
 
 @functools.cache
@@ -50,7 +50,7 @@ def validator(kind: str) -> Draft202012Validator:
 
 @pytest.fixture(scope="module")
 def oracle() -> ModuleType:
-    """The capture directory's outcome.py, which is a script and in no package."""
+    """Return the capture directory's outcome.py, a script outside of any package."""
     path = FIXTURES / "capture" / "outcome.py"
     spec = importlib.util.spec_from_file_location("fixture_outcome", path)
     assert spec is not None
@@ -76,7 +76,7 @@ def test_index_lists_every_file() -> None:
 
 
 def test_index_is_what_its_script_makes(tmp_path: Path) -> None:
-    """Counts, coverage and order are derived, so a change by hand shows."""
+    """Counts, coverage and order are generated, so a manual change fails."""
     copy = tmp_path / "fixtures"
     shutil.copytree(FIXTURES, copy)
     shutil.copy(REPOSITORY / "SPEC.md", tmp_path)
@@ -85,7 +85,7 @@ def test_index_is_what_its_script_makes(tmp_path: Path) -> None:
 
 
 def test_what_no_script_records_says_why() -> None:
-    """And what comes from Sidekiq is never one of those."""
+    """The script records all data that comes from Sidekiq."""
     for line in INDEX:
         reason = line["provenance"].get("not_recorded", "")
         assert bool(reason) == (line["provenance"]["script"] != "fixtures/capture/record.py")
@@ -155,7 +155,7 @@ def test_expectation_follows_from_the_bytes(file: str, oracle: ModuleType) -> No
 
 @pytest.mark.parametrize("file", PAYLOAD_FILES)
 def test_expectation_agrees_with_a_plain_parser(file: str) -> None:
-    """A second opinion on what the oracle found by walking the text."""
+    """A plain parser confirms the values that the oracle read from the text."""
     for entry in entries(file):
         expect = entry["expect"]
         if expect["outcome"] == "run":
@@ -216,7 +216,7 @@ def test_states_are_sorted_and_whole(file: str) -> None:
 
 @pytest.mark.parametrize("file", STATE_FILES)
 def test_payloads_of_states_are_in_payloads_json(file: str) -> None:
-    """The two views of one capture do not drift apart."""
+    """The two files of one capture agree."""
     known: dict[str, set[tuple[str, str]]] = {}
     for entry in entries(file.replace("states", "payloads")):
         text = entry.get("payload", entry.get("payload_base64", ""))
@@ -243,7 +243,7 @@ def test_transcript_is_commands_and_marks(line: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("line", TRANSCRIPTS, ids=lambda line: line["file"])
 def test_transcript_holds_no_text_of_a_script(line: dict[str, Any]) -> None:
-    """Scripts that are not ours appear by their SHA-1 alone."""
+    """Foreign scripts appear only by their SHA-1."""
     text = (FIXTURES / line["file"]).read_text("utf-8")
     assert not re.search(r"redis\.p?call|\bKEYS\[|\bARGV\[", text)
     loads = re.findall(r'(?i)"script" "load" "(.*)"$', text, re.MULTILINE)
@@ -256,9 +256,9 @@ def test_fixtures_stay_small() -> None:
 
 
 def test_oracle_reads_times_as_the_vectors_say(oracle: ModuleType) -> None:
-    """One rule, worked out twice: for single values, and for whole payloads."""
+    """The rule has two tests: for single values, and for whole payloads."""
     for vector in entries("vectors/times.json"):
-        if "beyond-every-double" not in vector["name"]:  # the oracle knows no doubles
+        if "beyond-every-double" not in vector["name"]:  # the oracle has no doubles
             value = json.loads(vector["json"], parse_float=Decimal, parse_int=Decimal)
             assert oracle.milliseconds(value) == vector["ms"], vector["name"]
 

@@ -1,4 +1,4 @@
-"""tests.flaky: what is made of several runs."""
+"""tests.flaky: the report about several runs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def flaky(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.thorough
 def test_a_selection_can_be_run_and_what_fails_decides_the_status(tmp_path: Path) -> None:
-    """A test that fails in every second run: each run leaves a file for the next one."""
+    """The test fails in every second run, because each run leaves a file for the next."""
     test = tmp_path / "test_wavering.py"
     test.write_text(
         "from pathlib import Path\n"
@@ -60,7 +60,7 @@ def test_a_selection_can_be_run_and_what_fails_decides_the_status(tmp_path: Path
         "        raise AssertionError('again')\n"
         "    path.touch()\n"
     )
-    # Out of reach of the conftest that knows the profile of make test.
+    # Outside of the conftest that registers the profile of `make test`.
     own = ("-p", "no:cacheprovider", "--hypothesis-profile", "default")
     alone = ("--busy", "1", "--", *own, "-n", "0", str(test))
     wavers = flaky("--runs", "2", *alone)

@@ -20,9 +20,9 @@ def entries(title: str) -> list[tuple[str, list[str]]]:
     """Return the words of a section with their modules, in the order of the page."""
     section = TEXT.partition(f"## {title}\n")[2].partition("\n## ")[0]
     lines = re.sub(r"\n +", " ", section).strip().splitlines()
-    found = [ENTRY.fullmatch(line) for line in lines]
-    assert [line for line, match in zip(lines, found, strict=True) if match is None] == []
-    return [(match[1], re.findall(r"`([^`]+)`", match[3])) for match in found if match]
+    matches = [ENTRY.fullmatch(line) for line in lines]
+    assert [line for line, match in zip(lines, matches, strict=True) if match is None] == []
+    return [(match[1], re.findall(r"`([^`]+)`", match[3])) for match in matches if match]
 
 
 def is_there(base: Path, place: str) -> bool:

@@ -1,4 +1,4 @@
-"""jobwire.protocol.heartbeat: the texts by which a process shows itself."""
+"""jobwire.protocol.heartbeat: the texts with which a process registers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CAPSULES = (
 
 
 def test_info() -> None:
-    """BEAT-4: what readers of all generations look for, each under its own name."""
+    """BEAT-4: members for readers of all generations, each under its own name."""
     assert info(*CAPSULES) == {
         "hostname": "web-1",
         "started_at": NOW,
@@ -69,7 +69,7 @@ def test_info() -> None:
 
 @pytest.mark.parametrize("version", ["6.4.1", "7.3.2", "8.1.7"])
 def test_info_has_all_that_real_processes_write(version: str) -> None:
-    """BEAT-4: the union of the members of all generations, in the same JSON types."""
+    """BEAT-4: the info has the members of all generations, in the same JSON types."""
     entries = json.loads((data.path("fixtures") / f"sidekiq/{version}/processes.json").read_text())
     ours = info(*CAPSULES)
     seen = 0
@@ -90,7 +90,7 @@ def test_info_follows_the_schema() -> None:
 
 
 def test_started_at_is_seconds_in_both_generations() -> None:
-    """GEN-4: with a fraction, whatever the payloads hold."""
+    """GEN-4: with a fraction, for both generations of payloads."""
     assert b'"started_at":1795192067.25,' in process_info(
         identity=IDENTITY,
         hostname="h",
@@ -125,7 +125,7 @@ def steps(sample: HeartbeatSample) -> list[Batch]:
 
 
 def test_the_words_of_a_beat() -> None:
-    """BEAT-1, BEAT-3, BEAT-5 and SIG-4: two transactions, work first."""
+    """BEAT-1, BEAT-3, BEAT-5 and SIG-4: two transactions, the work record first."""
     work, process = steps(
         HeartbeatSample(NOW, {"t1": Work("q", b"{}", NOW)}, quiet=True, rss=7, rtt_us=5)
     )
@@ -149,7 +149,7 @@ def test_the_words_of_a_beat() -> None:
 
 
 def test_an_idle_beat_has_no_work() -> None:
-    """BEAT-5: without jobs the record is only removed."""
+    """BEAT-5: without jobs, the work record is only deleted."""
     work, process = steps(HeartbeatSample(NOW, {}, quiet=False, rss=0, rtt_us=0))
     names = (f"n:{IDENTITY}:work", f"n:{IDENTITY}:workers")
     assert work.steps == [Command(("UNLINK", *names))]

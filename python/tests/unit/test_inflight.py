@@ -1,4 +1,4 @@
-"""jobwire.worker.fetch.inflight: what is sent is read once, and what is lost is not forgotten."""
+"""jobwire.worker.fetch.inflight: each sent fetch is read once; a lost one is not forgotten."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def pending(first: int, sent_at: float = 0.0) -> PendingFetch:
 
 
 class Hooked(list[Any]):
-    """A list that calls a function when a walk over it is at its end, before the walk's result
-    is used: the moment at which a second thread does the most harm.
+    """A list that calls a function at the end of an iteration over it, before the result is
+    used: the moment at which a second thread does the most harm.
     """
 
     def __init__(self, items: Iterable[Any], at_end: Callable[[], None]) -> None:
@@ -39,7 +39,7 @@ class Hooked(list[Any]):
 
 
 class Record(Protocol):
-    """What keeps the fetches that got no answer."""
+    """A record of the fetches that got no answer."""
 
     _unanswered: Any
 
@@ -49,7 +49,7 @@ class Record(Protocol):
 
 
 class Rebinding:
-    """How it was done once: one thread rebinds a list to which another one appends."""
+    """An earlier, wrong version: one thread rebinds a list to which another one appends."""
 
     def __init__(self) -> None:
         self._unanswered: list[Unanswered] = []
@@ -63,7 +63,7 @@ class Rebinding:
 
 
 def lose_one_while_another_is_forgotten(record: Record) -> list[range]:
-    """Return what is known after a fetch got no answer while the leader forgot an old one."""
+    """Return the fetches that are known after one is lost while the leader forgets an old one."""
 
     def lose() -> None:
         record.lost([range(7, 8)], 100.0)
@@ -72,7 +72,7 @@ def lose_one_while_another_is_forgotten(record: Record) -> list[range]:
 
     def meanwhile() -> None:
         other.start()
-        other.join(0.2)  # it may have to wait for a lock: then it goes on after this
+        other.join(0.2)  # if it waits for a lock, it continues after this
 
     record._unanswered = Hooked([Unanswered(range(1, 2), 0.0)], meanwhile)
     record.reclaimed(100.0)
@@ -82,17 +82,17 @@ def lose_one_while_another_is_forgotten(record: Record) -> list[range]:
 
 
 def test_a_fetch_that_is_lost_while_another_is_forgotten_is_kept() -> None:
-    """REL-8: or its jobs stay held by a process that does not know of them."""
+    """REL-8: otherwise a process would hold jobs without knowing of them."""
     assert lose_one_while_another_is_forgotten(fetches()) == [range(7, 8)]
 
 
 def test_the_interleaving_loses_a_fetch_where_a_list_is_rebound() -> None:
-    """That the test above can fail."""
+    """The test above can fail."""
     assert lose_one_while_another_is_forgotten(Rebinding()) == []
 
 
 def test_many_threads_lose_nothing() -> None:
-    """REL-8: also with threads that run at the same time."""
+    """REL-8: also if threads run at the same time."""
     record = fetches(reclaim_interval=0.0)
     begin = threading.Barrier(5)
 
@@ -112,7 +112,7 @@ def test_many_threads_lose_nothing() -> None:
 
 
 def test_an_unanswered_fetch_is_looked_for_now_and_then_and_not_for_ever() -> None:
-    """REL-8: the server may carry it out late, but not later than its lease."""
+    """REL-8: the server may execute it late, but not after its lease."""
     record = fetches(reclaim_interval=1.0, reclaim_for=60.0)
     assert not record.any_unanswered
     record.lost([range(1, 3), range(5, 6)], 10.0)

@@ -1,4 +1,4 @@
-"""What an entry shows, which entries a filter means, and how things are printed."""
+"""Properties of entries, filters, and printed tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VECTORS = json.loads((data.path("fixtures") / "vectors" / "backtraces.json").rea
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
 def test_backtraces(vector: dict[str, Any]) -> None:
-    """PAY-15: every form that was ever written; nothing is loaded, nothing fails."""
+    """PAY-15: every known form is read; nothing is loaded, and nothing fails."""
     assert backtrace_lines(vector["stored"]) == vector["lines"]
 
 
@@ -60,14 +60,14 @@ def test_backtraces(vector: dict[str, Any]) -> None:
 def test_what_active_job_wraps(
     wrapper: str, wrapped: str | None, args: Any, shown: str | None, arguments: list[Any]
 ) -> None:
-    """PAY-16: both wrappers; a mail is its mailer and method."""
+    """PAY-16: both wrappers; a mail shows its mailer and method."""
     fields = {"class": wrapper, "args": args, **({"wrapped": wrapped} if wrapped else {})}
     assert display_class(fields) == (wrapped if shown is None else shown or wrapper)
     assert display_args(fields) == arguments
 
 
 def test_other_classes_are_shown_as_they_are() -> None:
-    """PAY-16: `wrapped` counts behind a wrapper only; a secret stays one."""
+    """PAY-16: only a wrapper's `wrapped` counts; encrypted arguments stay hidden."""
     assert display_class({"class": "A", "wrapped": "B"}) == "A"
     assert display_class({"class": "A", "display_class": "B"}) == "B"
     assert display_args({"class": "A", "args": [1, "s"], "encrypt": True}) == [
@@ -100,7 +100,7 @@ def test_other_classes_are_shown_as_they_are() -> None:
     ],
 )
 def test_filters(only: Filter, meant: bool) -> None:
-    """INSP-4: everything that is said has to hold."""
+    """INSP-4: an entry has to meet all conditions."""
     fields: dict[str, Any] = {"class": "MailJob", "queue": "low", "jid": "j1", "tags": ["x"]}
     one = made(
         **fields,
@@ -122,7 +122,7 @@ def test_since_when_an_entry_is_there() -> None:
 
 
 def test_odd_fields_are_left_out() -> None:
-    """INSP-3: what is no tag, no JSON, no number."""
+    """INSP-3: invalid tags, JSON and numbers are skipped."""
     assert made(tags=[1, "x", None]).tags == ["x"]
     assert made(retry_count="3").retry_count is None
     assert decode_json(b"[" * 100_000) is None
@@ -130,10 +130,10 @@ def test_odd_fields_are_left_out() -> None:
 
 
 def test_broken_text_is_shown_whole() -> None:
-    """INSP-3: with the reason."""
-    found = entry(b"{\xff", "queue:q")
-    assert (found.text, found.display_args, found.queue) == ("{\ufffd", ["{\ufffd"], "q")
-    assert "EXEC-3" in str(found.problem)
+    """INSP-3: the reason is also shown."""
+    broken = entry(b"{\xff", "queue:q")
+    assert (broken.text, broken.display_args, broken.queue) == ("{\ufffd", ["{\ufffd"], "q")
+    assert "EXEC-3" in str(broken.problem)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_moments() -> None:
 
 
 def test_what_steers_a_terminal_is_spelled_out() -> None:
-    """SEC-2: arguments and messages come from anywhere."""
+    """SEC-2: arguments and messages can contain control characters."""
     assert clean("a\x1b[31m\nb\udcff") == "a\\x1b[31m\\nb\ufffd"
     assert clean("grün 😀") == "grün 😀"
 
@@ -175,7 +175,7 @@ def test_json_has_only_what_json_has() -> None:
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
 def test_a_table_fits(width: int) -> None:
-    """Wide columns share what is left, and the spare ones give way."""
+    """Wide columns share the remaining width, and optional columns are dropped."""
     columns = [
         Column("key", spare=True),
         Column("text", grow=True),
@@ -195,13 +195,13 @@ def test_a_table_fits(width: int) -> None:
 
 
 def methods(module: Any, name: str) -> dict[str, str]:
-    """Return the signatures of a class's public methods, without the words of asyncio."""
+    """Return the signatures of a class's public methods, without `async` types."""
     tree = ast.parse(Path(module.__file__).read_text("utf-8"))
-    (found,) = (each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == name)
+    (owner,) = (each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == name)
     return {
         each.name: ast.unparse(each.args)
         + ast.unparse(each.returns or ast.Constant(None)).replace("AsyncIterator", "Iterator")
-        for each in found.body
+        for each in owner.body
         if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name[0] != "_"
     }
 
@@ -213,7 +213,7 @@ def test_both_inspectors_have_the_same_methods() -> None:
 
 
 def test_only_the_inspectors_themselves_are_impure() -> None:
-    """The operations are core: no clock, no dice, no socket."""
+    """The operations are pure: no clock, no random numbers, no socket."""
     package = Path(inspect.__file__).parent
     for path in package.glob("*.py"):
         if path.stem not in ("sync", "aio", "__init__"):

@@ -13,12 +13,12 @@ ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "docs/internals.md").read_text("utf-8")
 BASES = (ROOT / "python/jobwire", ROOT, ROOT / "conformance")
 PATH = re.compile(r"`([\w./]+(?:/|\.py|\.lua|\.json))`")
-# Files that the page names without being there in a checkout.
+# Files that the page names and a checkout does not have.
 WRITTEN = {"results.json"}
 
 
 def rooms(title: str) -> dict[str, str]:
-    """Return the rooms of a table with their imports, as test_layers.py writes them."""
+    """Return the rooms of a table with their imports, in the form of test_layers.py."""
     section = TEXT.partition(f"## {title}\n")[2].partition("\n## ")[0]
     rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| `")]
     return {

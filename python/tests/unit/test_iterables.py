@@ -1,4 +1,4 @@
-"""jobwire.iterables: each helper goes on at any of its cursors, with nothing left out or twice."""
+"""jobwire.iterables: each helper continues at any cursor, and yields every item once."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ NAMES += ["full pages", "async rows"]
 
 @pytest.mark.parametrize("name", NAMES)
 def test_going_on_anywhere(name: str, sources: dict[str, Any]) -> None:
-    """ITER-5: each cursor leads to its own item, and to all after it."""
+    """ITER-5: each cursor leads to its own item and all later ones."""
     whole = list(sources[name](Cursor()))
     assert len(whole) >= 3
     for index, (_, at) in enumerate(whole):
@@ -101,7 +101,7 @@ def test_items(sources: dict[str, Any]) -> None:
     ],
 )
 def test_progress(name: str, progress: list[Any], sources: dict[str, Any]) -> None:
-    """ITER-8: what lies before each item."""
+    """ITER-8: the progress is the part before each item."""
     cursor, seen = Cursor(), []
     for _, at in sources[name](cursor):
         cursor.reach(at)
@@ -114,17 +114,17 @@ def test_progress(name: str, progress: list[Any], sources: dict[str, Any]) -> No
 def test_batches(name: str, size: int, sources: dict[str, Any]) -> None:
     """ITER-5: the cursor of a batch is that of its first item. ITER-8: and so is progress."""
     whole, cursor = list(sources[name](Cursor())), Cursor()
-    found: list[Any] = []
+    pieces: list[Any] = []
     for batch, at in in_batches(cursor, sources[name](cursor), size):
-        assert at == whole[len(found)][1]
+        assert at == whole[len(pieces)][1]
         if name != "lines":
-            assert cursor.done == len(found)
-        found += batch
-    assert found == [item for item, _ in whole]
+            assert cursor.done == len(pieces)
+        pieces += batch
+    assert pieces == [item for item, _ in whole]
 
 
 def test_a_growing_file(tmp_path: Path) -> None:
-    """What is added at the end is gone through as well."""
+    """Lines that are appended later are also read."""
     path = tmp_path / "log"
     path.write_text("a\nb\n")
     cursor, seen = Cursor(), []
@@ -140,7 +140,7 @@ def test_a_growing_file(tmp_path: Path) -> None:
 
 
 def test_rows_of_a_database() -> None:
-    """As the documentation shows it; a table that changes meanwhile does no harm."""
+    """The query of the documentation works while the table changes."""
     database = sqlite3.connect(":memory:")
     database.execute("CREATE TABLE users (id INTEGER PRIMARY KEY)")
     database.executemany("INSERT INTO users VALUES (?)", [(n,) for n in range(1, 8)])
@@ -162,15 +162,15 @@ def test_rows_of_a_database() -> None:
 
 @pytest.mark.parametrize("rows", [[(3,)] * 5, [(8,), (9,), (3,)]])
 def test_rows_that_do_not_go_on(rows: list[tuple[int]]) -> None:
-    """They would come for ever."""
-    found = over_rows(
+    """Such rows would repeat without end."""
+    endless = over_rows(
         Cursor(State(1, b"3")),
         lambda start, limit: rows[:limit],
         key=lambda row: row[0],
         page=2,
     )
     with pytest.raises(ValueError, match="no row follows the key 3; `fetch` must return"):
-        list(itertools.islice(found, 10))
+        list(itertools.islice(endless, 10))
 
 
 @pytest.mark.parametrize("value", ["x", -1, 1.5, {"page": 1}, True])

@@ -1,4 +1,4 @@
-"""jobwire.application.iterabletype: which functions are iterable; running them directly."""
+"""jobwire.application.iterabletype: valid iterable functions, and direct calls."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_what_is_no_iterable_job(function: Any, options: Any, problem: str) -> N
 
 
 def test_options_are_told_apart() -> None:
-    """Those of every job go on to it."""
+    """Options of every job are passed on."""
     options = {"queue": "low", "max_runtime": 5, "on_stop": print, "around_iteration": len}
     spec, rest = define_iterable(rebuild, options)
     assert rest == {"queue": "low"}
@@ -62,7 +62,7 @@ def test_options_are_told_apart() -> None:
 
 
 def test_here_and_now() -> None:
-    """All items, with callbacks, without Redis; its parameters are those that are enqueued."""
+    """A direct call runs all items with callbacks, without Redis, with `enqueue`'s parameters."""
     log: list[Any] = []
 
     def job(cursor: Cursor, count: int, step: int = 1) -> Iterator[object]:

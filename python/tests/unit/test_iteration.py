@@ -1,4 +1,4 @@
-"""jobwire.protocol.iteration: states that others wrote, and cursors that job code yields."""
+"""jobwire.protocol.iteration: foreign states, and cursors that job code yields."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from jobwire.protocol.iteration import Cursor, State
     ],
 )
 def test_reading_a_state(fields: dict[bytes, bytes], state: State) -> None:
-    """ITER-1, ITER-7, ITER-8: a missing `c` is null, and what makes no sense is absent."""
+    """ITER-1, ITER-7, ITER-8: a missing `c` is null, and invalid fields count as absent."""
     assert State.read(fields) == state
 
 
 @pytest.mark.parametrize("value", [None, 0, -1, 2**70, "ü", 1.5, True, [1, None], {"id": [{}]}])
 def test_a_cursor_comes_back(value: Any) -> None:
-    """ITER-1: any value of JSON."""
+    """ITER-1: any JSON value."""
     cursor = Cursor()
     cursor.reach(value)
     again = Cursor(cursor.state(ran=1.0))
@@ -51,13 +51,13 @@ def test_a_cursor_comes_back(value: Any) -> None:
     ],
 )
 def test_what_is_no_cursor(value: Any, problem: str) -> None:
-    """ITER-1: refused at once, not when there is a state to save."""
+    """ITER-1: it is refused at once, not when a state is saved."""
     with pytest.raises(TypeError, match=problem):
         Cursor().reach(value)
 
 
 def test_a_cursor_that_is_changed_afterwards() -> None:
-    """ITER-5: it is what it was when it was yielded, or an item would be left out."""
+    """ITER-5: the value at the time of `yield` counts, otherwise an item would be skipped."""
     cursor, place = Cursor(), {"page": 1}
     cursor.reach(place)
     place["page"] = 2
@@ -65,7 +65,7 @@ def test_a_cursor_that_is_changed_afterwards() -> None:
 
 
 def test_counting() -> None:
-    """ITER-8: what lies before the last `yield`, unless somebody knows better."""
+    """ITER-8: the items before the last `yield`, unless the job reports a number."""
     cursor = Cursor(State(1, b'"c"', done=2))
     for value in "cde":
         cursor.reach(value)

@@ -1,4 +1,4 @@
-"""jobwire.worker.execute.joblog: one event, one line."""
+"""jobwire.worker.execute.joblog: one event is one line."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_human_line_of_one_process_among_others() -> None:
 
 
 def test_a_json_line() -> None:
-    """The names that Sidekiq's JSON log uses."""
+    """The names are those of Sidekiq's JSON log."""
     entry = json.loads(JsonFormatter().format(record("hello %s", "there")))
     assert entry.pop("pid") > 0
     assert entry == {
@@ -73,7 +73,7 @@ def test_the_job_is_in_the_line_and_how_often_it_was_put_back() -> None:
 @BOTH
 @pytest.mark.parametrize("text", ["a\nb", "\x1b[2J", "\r\0\x7f", "\ud800", "é\U0001f600"])
 def test_no_text_breaks_the_line(formatter: logging.Formatter, text: str) -> None:
-    """RETRY-3: messages of errors can be anything."""
+    """RETRY-3: an error message can contain any text."""
     job = Job(b"{}", {"class": text.replace("\ud800", ""), "jid": "j", "tags": [5, "x\ny"]}, "q")
     with running(job):
         line = formatter.format(record("%s", text))
@@ -88,7 +88,7 @@ def test_no_text_breaks_the_line(formatter: logging.Formatter, text: str) -> Non
 
 @BOTH
 def test_a_traceback_follows(formatter: logging.Formatter) -> None:
-    """SIG-3: and so does a stack."""
+    """SIG-3: a stack also follows."""
     made = record("oops")
     try:
         raise ValueError("\ud800")
@@ -105,7 +105,7 @@ def test_a_traceback_follows(formatter: logging.Formatter) -> None:
 
 
 def test_set_up_replaces_what_was_there(capsys: pytest.CaptureFixture[str]) -> None:
-    """Everything of the process goes to standard error, once, from the level on."""
+    """All log lines from the level on go to standard error, once."""
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     try:
@@ -122,12 +122,12 @@ def test_set_up_replaces_what_was_there(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_log_that_cannot_be_written_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk, or nobody at the other end of the pipe."""
+    """A full disk or a pipe without a reader."""
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     reader, writer = os.pipe()
     os.close(reader)
-    broken = open(writer, "w")  # noqa: SIM115 - closing it fails, too
+    broken = open(writer, "w")  # noqa: SIM115 - closing it also fails
     monkeypatch.setattr(sys, "stderr", broken)
     try:
         set_up("json", "info")
@@ -194,7 +194,7 @@ def test_what_is_kept_is_not_written_by_a_forked_child_too(
 
 
 def test_a_job_costs_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two lines each, and the last one's end with the flush."""
+    """Each write has two lines; the last job's line comes with the flush."""
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     logger = logging.getLogger("jobwire.worker")

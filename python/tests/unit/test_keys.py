@@ -14,7 +14,7 @@ IDENTITY = "web-1:42:0123456789ab"
 
 
 def every_key(keys: Keys) -> dict[str, str]:
-    """Return all names that `keys` can build, by what they are."""
+    """Return all names that `keys` can build, by field or method."""
     fixed = {
         field.name: getattr(keys, field.name)
         for field in dataclasses.fields(keys)
@@ -93,12 +93,12 @@ def test_a_namespace_is_in_front_of_every_key(namespace: str) -> None:
     ],
 )
 def test_a_queue_name_is_copied_as_it_is(name: str, key: str) -> None:
-    """KEY-2: nothing is escaped, stripped or recognised in a queue's name."""
+    """KEY-2: a queue's name is not escaped, stripped or parsed."""
     assert Keys().queue(name) == key
 
 
 def test_our_own_keys_carry_our_name() -> None:
-    """KEY-5: what Sidekiq does not have begins with jobwire:."""
+    """KEY-5: keys that Sidekiq does not have begin with jobwire:."""
     sidekiq: tuple[str, ...] = ("queue", "schedule", "retry", "dead", "process", "stat:", IDENTITY)
     sidekiq += ("it-", "j|", "h|", "HardJob-", "20250214-", "deploylock-")
     own = {key for key in every_key(Keys()).values() if not key.startswith(sidekiq)}
@@ -108,7 +108,7 @@ def test_our_own_keys_carry_our_name() -> None:
 
 @pytest.mark.parametrize("namespace", ["", "queue:", "app:"])
 def test_keys_of_the_reliable_profile_look_like_no_queue(namespace: str) -> None:
-    """REL-6: within the namespace no private key matches queue:*."""
+    """REL-6: inside the namespace, no private key matches queue:*."""
     keys = Keys(namespace)
     for key in (keys.owners, keys.returned, keys.private(IDENTITY), keys.private("queue:1:ab")):
         assert not key.removeprefix(namespace).startswith("queue:")

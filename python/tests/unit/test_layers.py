@@ -1,4 +1,4 @@
-"""Imports go downwards only: one rule a folder."""
+"""Imports go downwards only: one rule for each folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import jobwire
 import jobwire_conformance
 
-# A folder, or a module at the top of a package, and what of its own package it may import.
+# A folder, or a module at the top of a package, and the modules of its package that it may import.
 # "*" is everything below in this table; a folder may always import itself.
 JOBWIRE = {
     "errors": "",
@@ -63,7 +63,7 @@ IMPURE = {
 
 
 def room(module: str, rules: dict[str, str]) -> str | None:
-    """Return the room of a module, like `worker/fetch`; None for the front of the package."""
+    """Return the room of a module, like `worker/fetch`; None for the package itself."""
     parts = module.split(".")[1:]
     for length in (2, 1):
         if "/".join(parts[:length]) in rules:
@@ -95,7 +95,7 @@ def imports(source: str, modules: set[str]) -> set[str]:
 
 
 def faults(source: str, name: str, package: str = "jobwire") -> list[str]:
-    """Return what a module in this room must not import."""
+    """Return the imports that are forbidden for a module in this room."""
     rules = PACKAGES[package][1]
     wrong = []
     for module in sorted(imports(source, MODULES)):
@@ -139,7 +139,7 @@ MODULES = {module_name(package, path) for package, path in ALL}
 def test_a_module_imports_downwards_only(package: str, path: Path) -> None:
     name = module_name(package, path)
     if name == package:
-        return  # the front exports names of the rooms below
+        return  # the package itself exports names of the rooms below
     place = room(name, PACKAGES[package][1])
     assert place is not None, f"give {name} a room in the tables of this test"
     assert faults(path.read_text("utf-8"), place, package) == []
@@ -147,7 +147,7 @@ def test_a_module_imports_downwards_only(package: str, path: Path) -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_rules_have_no_cycle(package: str) -> None:
-    """A room is listed below every room that may import it, so the table is its own proof."""
+    """A room is listed below every room that may import it."""
     rules = PACKAGES[package][1]
     order = list(rules)
     for name in rules:
@@ -172,7 +172,7 @@ def test_the_tables_name_no_room_in_vain(package: str) -> None:
 
 
 def test_modules_import_each_other_in_no_circle() -> None:
-    """Not even for types: a circle makes two modules one."""
+    """Imports for types also count, because a circle makes two modules one."""
     graph = {
         module_name(package, path): imports(path.read_text("utf-8"), MODULES) & MODULES
         for package, path in ALL

@@ -1,4 +1,4 @@
-"""jobwire.worker.background.lifelock: only who has certainly ended is said to have. [REL-11]"""
+"""jobwire.worker.background.lifelock: only processes that have certainly ended. [REL-11]"""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def mine(directory: Path) -> Iterator[LifeLock]:
 
 @pytest.fixture
 def start(directory: Path) -> Iterator[Start]:
-    """Start a process that holds a lock; its end of input is an orderly end."""
+    """Start a process that holds a lock; it ends in good order at the end of its input."""
     running: list[subprocess.Popen[str]] = []
 
     def starter(identity: str = ODD, scope: str = "here", *more: str) -> subprocess.Popen[str]:
@@ -72,7 +72,7 @@ def start(directory: Path) -> Iterator[Start]:
 
 
 def test_a_killed_process_has_ended_and_a_stopped_one_has_not(mine: LifeLock, start: Start) -> None:
-    """REL-11: whatever its name; each is reported until it is forgotten."""
+    """REL-11: with any name; each dead process is reported until it is forgotten."""
     process = start()
     assert mine.ended() == []
     process.send_signal(signal.SIGSTOP)
@@ -85,7 +85,7 @@ def test_a_killed_process_has_ended_and_a_stopped_one_has_not(mine: LifeLock, st
 
 
 def test_an_orderly_end_leaves_nothing(mine: LifeLock, start: Start, directory: Path) -> None:
-    """REL-11: what such a process held it has put back itself."""
+    """REL-11: such a process has returned its jobs itself."""
     process = start()
     process.communicate("", timeout=60)
     assert mine.ended() == []
@@ -93,7 +93,7 @@ def test_an_orderly_end_leaves_nothing(mine: LifeLock, start: Start, directory: 
 
 
 def test_what_a_fork_may_still_do_counts(mine: LifeLock, start: Start) -> None:
-    """REL-11: a child that goes on with the job keeps the lock of its parent."""
+    """REL-11: a child that continues the job keeps the lock of its parent."""
     process = start(ODD, "here", "fork")
     os.kill(process.pid, signal.SIGKILL)
     process.wait(60)
@@ -104,7 +104,7 @@ def test_what_a_fork_may_still_do_counts(mine: LifeLock, start: Start) -> None:
 
 
 def test_others_are_not_judged(mine: LifeLock, start: Start, directory: Path) -> None:
-    """REL-11: those of another Redis, of another kernel, and what is no lock at all."""
+    """REL-11: locks for another Redis or of another kernel, and files that are not locks."""
     process = start("other:1:0", "elsewhere")
     process.kill()
     process.wait(60)
@@ -119,7 +119,7 @@ def test_others_are_not_judged(mine: LifeLock, start: Start, directory: Path) ->
 
 
 def test_an_unborn_process_is_not_judged(mine: LifeLock, directory: Path) -> None:
-    """REL-11: a file has its name when it is locked, not before."""
+    """REL-11: a file gets its name after it is locked, not before."""
     (directory / f".{mine._prefix}new").touch()
     assert mine.ended() == []
 
@@ -128,7 +128,7 @@ def test_an_unborn_process_is_not_judged(mine: LifeLock, directory: Path) -> Non
 def test_a_directory_that_others_could_use_is_not_used(
     directory: Path, tmp_path: Path, what: str
 ) -> None:
-    """REL-11: or anybody could say that a process has ended."""
+    """REL-11: otherwise any user could claim that a process has ended."""
     if what == "open to all":
         directory.mkdir()
         directory.chmod(0o777)
@@ -147,7 +147,7 @@ def test_a_directory_that_others_could_use_is_not_used(
 
 
 def test_what_is_left_does_not_pile_up(mine: LifeLock, directory: Path) -> None:
-    """REL-11: files of workers that nobody came after go, those that are locked stay."""
+    """REL-11: old files without a lock are removed, locked files stay."""
     old, new = directory / "0123456789abcdef-old", directory / "0123456789abcdef-new"
     for path in (old, new):
         path.touch()

@@ -1,4 +1,4 @@
-"""jobwire.cli.loading: from `MODULE:APP` to the application."""
+"""jobwire.cli.loading: the application that `MODULE:APP` names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     "target", ["shop_a:app", "shop_a", "shop_a.py:app", "shop_a.py", "./shop_a.py:app"]
 )
 def test_ways_to_name_it(target: str) -> None:
-    """In the current directory, which need not be on the import path."""
+    """The module is in the current directory, which need not be on the import path."""
     Path("shop_a.py").write_text(GOOD)
     assert load_app(target) is sys.modules["shop_a"].app
 
@@ -42,7 +42,7 @@ def test_beside_a_directory_of_the_same_name() -> None:
 
 
 def test_in_a_package() -> None:
-    """And the current directory comes first."""
+    """The current directory comes first."""
     Path("pack_b").mkdir()
     Path("pack_b/__init__.py").write_text("")
     Path("pack_b/jobs.py").write_text("from pack_b.app import app\n")
@@ -71,7 +71,7 @@ def test_in_a_package() -> None:
     ],
 )
 def test_what_is_wrong_is_said(target: str, text: str | None, words: str) -> None:
-    """What was looked for, where, and why it failed."""
+    """The message names the module, file or line, and the reason."""
     if text is not None:
         Path("mod_c.py").write_text(text)
     with pytest.raises(AppNotLoaded) as caught:
@@ -80,7 +80,7 @@ def test_what_is_wrong_is_said(target: str, text: str | None, words: str) -> Non
 
 
 def test_the_application_comes_from_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And its module sees which environment was asked for."""
+    """Its module also sees the chosen environment."""
     monkeypatch.setenv("JOBWIRE_ENV", "other")
     Path("shop_e.py").write_text(f"import os\n{GOOD}seen = os.environ['JOBWIRE_ENV']\n")
     Path("jobwire.toml").write_text("app = 'shop_e:app'\n")

@@ -1,4 +1,4 @@
-"""The scripts in lua/: headers that are true, declared keys only, payloads left alone."""
+"""The scripts in lua/: true headers, declared keys only, opaque payloads."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from jobwire.connection.scripts import script
 SCRIPTS = {path.stem: path.read_text("utf-8") for path in sorted(data.path("lua").glob("*.lua"))}
 SPEC = data.path("SPEC.md").read_text("utf-8")
 
-# In prose, "1 is KEYS[3]", a name declares nothing.
+# A name in prose, as in "1 is KEYS[3]", is not a declaration.
 DECLARED = re.compile(r"(?:^|  )(KEYS|ARGV)\[(\d+)(\.\.)?\]  ", re.MULTILINE)
 USED = re.compile(r"\b(KEYS|ARGV)\[([^\]]+)\]")
 LENGTH = re.compile(r"#(KEYS|ARGV)\b")
-# What follows a command's name, up to the end of its first word of key or argument.
+# The text after a command's name, up to the end of its first word of key or argument.
 CALL = re.compile(r'redis\.p?call\(\s*("?\w+"?)\s*(?:,\s*([^,()]+(?:\[[^\]]*\])?))?')
 LOCAL_KEY = re.compile(r"\blocal (\w+) = (KEYS\[[^\]]+\])")
 
@@ -31,20 +31,20 @@ def split(source: str) -> tuple[str, str]:
 
 
 def declared(header: str) -> dict[str, tuple[set[int], int | None]]:
-    """Return, for KEYS and ARGV, the single indices and where an open end begins."""
-    found: dict[str, tuple[set[int], int | None]] = {"KEYS": (set(), None), "ARGV": (set(), None)}
+    """Return, for KEYS and ARGV, the single indices and the begin of an open range."""
+    indices: dict[str, tuple[set[int], int | None]] = {"KEYS": (set(), None), "ARGV": (set(), None)}
     for table, index, is_open in DECLARED.findall(header):
-        single, start = found[table]
+        single, start = indices[table]
         if is_open:
             assert start is None, f"{table} has two open ends"
-            found[table] = (single, int(index))
+            indices[table] = (single, int(index))
         else:
             single.add(int(index))
-    return found
+    return indices
 
 
 def header_faults(source: str) -> list[str]:
-    """Return how the header and the body differ in KEYS and ARGV."""
+    """Return the differences between header and body in KEYS and ARGV."""
     header, code = split(source)
     faults = []
     for table, (single, start) in declared(header).items():
@@ -88,7 +88,7 @@ def test_every_call_touches_a_declared_key(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_payloads_are_opaque(name: str) -> None:
-    """LUA-1: nothing that could decode one; SEC-1: nor run one."""
+    """LUA-1: no function that could decode one; SEC-1: or run one."""
     _, code = split(SCRIPTS[name])
     words = set(re.findall(r"\w+", code))
     assert words & {"cjson", "cmsgpack", "struct", "loadstring", "load", "dofile", "json"} == set()
@@ -96,7 +96,7 @@ def test_payloads_are_opaque(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_is_deterministic(name: str) -> None:
-    """LUA-1: effects depend on keys and arguments alone; the clock is the caller's."""
+    """LUA-1: effects depend on keys and arguments only; the caller passes the time."""
     _, code = split(SCRIPTS[name])
     assert re.findall(r'\b(?:os|math\.random|"TIME"|"RANDOMKEY"|"KEYS"|"SCAN")', code) == []
 
@@ -119,7 +119,7 @@ def test_the_specification_names_every_script() -> None:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_the_loader_returns_the_bytes(name: str) -> None:
-    """LUA-3: under the name that Redis gives them."""
+    """LUA-3: with the SHA-1 that Redis gives them."""
     loaded = script(name)
     assert loaded.source == SCRIPTS[name].encode()
     assert re.fullmatch(r"[0-9a-f]{40}", loaded.sha)

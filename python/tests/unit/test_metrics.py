@@ -31,7 +31,7 @@ LATE = datetime(2025, 12, 14, 18, 43, tzinfo=UTC).timestamp()
 
 
 def test_names() -> None:
-    """MET-1, MET-2: which parts are padded, in the generation's own inconsistent way."""
+    """MET-1, MET-2: the padding is Sidekiq's own, and inconsistent."""
     assert minute_key(KEYS, NOW) == "j|250204|8:04"
     assert tens_key(KEYS, NOW) == "j|250204|8:0"
     assert histogram_key(KEYS, "HardJob", NOW) == "h|HardJob-4-8:4"
@@ -41,7 +41,7 @@ def test_names() -> None:
 
 
 def test_names_of_sidekiq_7() -> None:
-    """MET-4: another year, another padding, no prefix."""
+    """MET-4: another form of the year, another padding, no prefix."""
     assert minute_key(KEYS, NOW, 7) == "j|20250204|8:4"
     assert histogram_key(KEYS, "HardJob", NOW, 7) == "HardJob-04-08:4"
 
@@ -51,7 +51,7 @@ def test_names_of_sidekiq_7() -> None:
     [(0, 0), (19.9, 0), (20, 1), (29, 1), (334_999, 24), (335_000, 25), (10**9, 25)],
 )
 def test_the_counter_of_a_duration(ms: float, index: int) -> None:
-    """MET-2: the first whose bound is greater than the whole milliseconds."""
+    """MET-2: the first counter whose bound is greater than the whole milliseconds."""
     tally = ThreadMetrics()
     tally.record("A", ms, failed=False)
     histogram = tally.numbers()["A"][3:]
@@ -60,7 +60,7 @@ def test_the_counter_of_a_duration(ms: float, index: int) -> None:
 
 
 def test_reading() -> None:
-    """MET-1, MET-2: short and missing histograms; fields that are nobody's; names with a bar."""
+    """MET-1, MET-2: short and missing histograms; unknown fields; names with a bar."""
     assert read_histogram(None) == (0,) * 26
     assert read_histogram(b"\0\1\2\3\4")[:4] == (1, 0x0203, 0x0400, 0)
     assert read_histogram(b"\xff" * 60) == (65_535,) * 26
@@ -79,7 +79,7 @@ def said(batch: Batch) -> list[tuple[Arg, ...]]:
 
 
 def words(op: Op[Any]) -> list[tuple[Arg, ...]]:
-    """Return the commands of a flush, which succeeds."""
+    """Return the commands of a flush that succeeds."""
     step = next(op, None)
     if step is None:
         return []
@@ -91,7 +91,7 @@ def words(op: Op[Any]) -> list[tuple[Arg, ...]]:
 
 
 def test_a_flush() -> None:
-    """MET-1, MET-2, MET-3: failures have no duration; nothing is said of what did not happen."""
+    """MET-1, MET-2, MET-3: failures have no duration; a count of 0 is not written."""
     metrics = Metrics()
     one, other = metrics.for_thread(), metrics.for_thread()
     one.record("A", 25, failed=False)
@@ -138,7 +138,7 @@ def test_a_flush_beside_sidekiq_7() -> None:
     ],
 )
 def test_what_a_failed_flush_keeps(error: Exception, kept: bool) -> None:
-    """MET-1: everything, unless the server did all but what it cannot do."""
+    """MET-1: all counts, unless the server executed all but the refused commands."""
     metrics = Metrics()
     metrics.for_thread().record("A", 25, failed=False)
     flush = metrics.flush(KEYS, now=NOW)
@@ -174,7 +174,7 @@ def test_threads_record_while_another_flushes() -> None:
 
 
 def test_marking_a_deployment() -> None:
-    """MET-5: at the minute; a second one with the same label goes where the first one meant to."""
+    """MET-5: at the minute; a second mark with the same label goes to the time of the first."""
     op = mark_deploy(KEYS, "v1", now=NOW)
     stamp = "2025-02-04T08:04:00Z"
     assert next(op) == command("SET", "deploylock-v1", stamp, "NX", "EX", 60)

@@ -59,7 +59,7 @@ def test_one_is_placed_beside_another() -> None:
     assert list(it) == [two, one, later]
     it.insert_after(two, later)  # it moves
     assert list(it) == [two, later, one]
-    it.insert_before(two, two)  # beside itself it stays
+    it.insert_before(two, two)  # next to itself it stays
     assert list(it) == [two, later, one]
     it.insert_before(two, one)
     assert list(it) == [one, two, later]

@@ -1,4 +1,4 @@
-"""jobwire.protocol.normalize: from what a caller asks for to the payload that is written."""
+"""jobwire.protocol.normalize: from the arguments of a call to the payload that is written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JID = "9f2c1b7a4d3e5f60718293a4"
 
 
 def make(args: list[Any] | None = None, generation: Generation = 8, **rest: Any) -> JobFields:
-    """Return the item of a HardJob; `rest` are options and draft's own parameters."""
+    """Return the item of a HardJob; `rest` are options and the function's own parameters."""
     own: dict[str, Any] = {name: rest.pop(name) for name in ("at", "fields", "jid") if name in rest}
     name = rest.pop("class_name", "HardJob")
     given: dict[str, Any] = {"jid": JID, "now": NOW, "generation": generation} | own
@@ -39,7 +39,7 @@ def test_first_push_of_generation_8() -> None:
 
 
 def test_first_push_of_generation_7() -> None:
-    """GEN-1: the same in seconds."""
+    """GEN-1: the same payload with times in seconds."""
     assert text(make(generation=7), generation=7) == (
         b'{"retry":true,"queue":"default","args":[1,"x"],"class":"HardJob",'
         b'"jid":"9f2c1b7a4d3e5f60718293a4","created_at":1786960000.25,"enqueued_at":1786960000.25}'
@@ -107,7 +107,7 @@ def pairs(table: list[tuple[str, list[Any]]]) -> list[tuple[str, Any]]:
 
 @pytest.mark.parametrize(("option", "value"), pairs(ACCEPTED))
 def test_accepted_options(option: str, value: Any) -> None:
-    """PUSH-4: what is valid is written."""
+    """PUSH-4: valid options are written."""
     assert f'"{option}":'.encode() in text(make(**{option: value}))
 
 
@@ -129,7 +129,7 @@ def test_options_that_middleware_spoils(option: str, value: Any) -> None:
 
 @pytest.mark.parametrize("option", ["tags", "retry_for", "backtrace", "log_level", "dead"])
 def test_options_among_further_fields(option: str) -> None:
-    """PUSH-4: whichever way an option gets into the payload."""
+    """PUSH-4: options among the further fields are also checked."""
     with pytest.raises(InvalidJob) as caught:
         text(make(fields={option: {"no": "good"}}))
     assert caught.value.field == option
@@ -145,21 +145,21 @@ def test_unknown_options_get_a_hint(name: str, hint: str) -> None:
 
 @pytest.mark.parametrize("name", ["", " A", "A\n", None, 5, b"A", ["A"]])
 def test_class_has_to_be_a_name(name: Any) -> None:
-    """PAY-12: a non-empty string."""
+    """PAY-12: the class is a non-empty string."""
     with pytest.raises(InvalidJob, match=r"class: .* is not a class name"):
         make(class_name=name)
 
 
 @pytest.mark.parametrize("jid", ["", 5, None])
 def test_jid_has_to_be_a_text(jid: Any) -> None:
-    """PAY-9: every job has one."""
+    """PAY-9: every job has a jid."""
     with pytest.raises(InvalidJob, match="jid: "):
         make(jid=jid)
 
 
 @pytest.mark.parametrize("at", [-1, 1e11, math.nan, "60", True])
 def test_at_has_to_be_a_time(at: Any) -> None:
-    """SCHED-4, and PUSH-4: a boolean or a numeric string is no number."""
+    """SCHED-4, and PUSH-4: a boolean or a numeric string is not a number."""
     with pytest.raises(InvalidJob, match="SCHED-4"):
         make(at=at)
 
@@ -193,7 +193,7 @@ def put(field: Any, value: Any) -> Callable[[JobFields], None]:
     ],
 )
 def test_items_that_middleware_spoils(spoil: Callable[[JobFields], None], field: str) -> None:
-    """PUSH-4, PUSH-7, PAY-8 and PAY-12: nothing impossible gets through."""
+    """PUSH-4, PUSH-7, PAY-8 and PAY-12: an invalid item is refused."""
     item = make()
     spoil(item)
     with pytest.raises(InvalidJob) as caught:
@@ -214,7 +214,7 @@ def test_middleware_decides_queue_and_time() -> None:
 
 
 def test_enqueued_at_is_renewed_and_created_at_is_not() -> None:
-    """PUSH-3: a push replaces the one and keeps the other."""
+    """PUSH-3: a push replaces enqueued_at and keeps created_at."""
     item = make(fields={"created_at": 1.5})
     item["enqueued_at"] = 5
     assert b'"created_at":1.5,' in text(item)
@@ -222,14 +222,14 @@ def test_enqueued_at_is_renewed_and_created_at_is_not() -> None:
 
 
 def test_further_fields_are_written_as_they_are() -> None:
-    """KEY-5: extensions of ours begin with jw_; others' are carried."""
+    """KEY-5: our extensions begin with jw_; foreign ones are carried."""
     assert b'"jw_trace":{"id":[1,null]},"bid":"b1","args":' in text(
         make(fields={"jw_trace": {"id": [1, None]}, "bid": "b1"})
     )
 
 
 def test_depth_of_further_fields() -> None:
-    """PAY-3: the limit is the payload's, not that of args alone."""
+    """PAY-3: the limit is for the payload, not for args alone."""
     value: Any = 1
     for _ in range(99):
         value = [value]
@@ -239,7 +239,7 @@ def test_depth_of_further_fields() -> None:
 
 
 def test_integers_that_cannot_be_spelled_are_refused() -> None:
-    """PAY-5: exactly or not at all."""
+    """PAY-5: an integer is written exactly or refused."""
     text(make([10**4_299]))
     with pytest.raises(InvalidJob, match="PAY-5"):
         text(make([10**4_300]))
@@ -259,7 +259,7 @@ def test_the_callers_own_values_are_left_alone() -> None:
     ["retry_count", "failed_at", "retried_at", "error_message", "error_class", "error_backtrace"],
 )
 def test_a_new_job_cannot_look_like_a_failed_one(field: str) -> None:
-    """PAY-14: neither as a field nor in a bulk push."""
+    """PAY-14: fields of failures are refused, also in a bulk push."""
     producer = Producer(
         Keys(),
         generation=8,

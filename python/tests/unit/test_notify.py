@@ -1,4 +1,4 @@
-"""jobwire.worker.process.notify: what systemd, a supervisor or a file are told."""
+"""jobwire.worker.process.notify: reports to systemd, a supervisor or a file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def systemd(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[st
 
 
 def test_every_message_is_one_datagram(systemd: tuple[str, socket.socket]) -> None:
-    """Of NAME=value lines; a status is told again only if it is news."""
+    """A datagram has NAME=value lines; an unchanged status is not sent again."""
     name, listening = systemd
     notifier = Notifier({"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "6000000"})
     notifier.ready("0 of 5 busy")
@@ -67,7 +67,7 @@ def test_whose_watchdog_it_is(variables: dict[str, str], watchdog: float | None)
 
 
 def test_nobody_listens() -> None:
-    """Nothing is to be told, at no time."""
+    """Without a listener, nothing is sent at any time."""
     notifier = Notifier({})
     assert notifier.period is None
     notifier.ready("x")

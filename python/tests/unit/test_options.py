@@ -1,4 +1,4 @@
-"""jobwire.cli.options: which Redis, and what the worker's options mean."""
+"""jobwire.cli.options: the choice of Redis, and the worker's options."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _nothing_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_nearest_word_on_redis_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flag, application, three variables, the default; and the log says which it was."""
+    """The order is flag, application, three variables, default; the log names the source."""
     steps: list[tuple[dict[str, str], str, str]] = [
         ({}, DEFAULT_URL, "the default"),
         ({"REDIS_URL": "redis://r"}, "redis://r", "from REDIS_URL"),
@@ -50,7 +50,7 @@ def test_the_nearest_word_on_redis_counts(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_file_names_redis_where_nobody_else_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For every command, not only the worker."""
+    """The file counts for every command, not only for the worker."""
     (tmp_path / "jobwire.toml").write_text("redis = 'redis://file'\n")
     assert options.find_redis(None) == ("redis://file", "from jobwire.toml:1")
     monkeypatch.setenv("REDIS_URL", "redis://r")
@@ -69,7 +69,7 @@ def test_a_worker_prefers_its_application_to_variables(monkeypatch: pytest.Monke
 
 
 def settings(*arguments: str) -> Settings:
-    """Return what arguments of `jobwire worker` mean."""
+    """Return the settings that arguments of `jobwire worker` make."""
     context = worker.make_context("worker", [*arguments])
     return options.worker_settings(**context.params)
 
@@ -84,7 +84,7 @@ def test_the_defaults_are_sidekiqs() -> None:
 
 
 def test_every_setting_has_a_flag() -> None:
-    """Each reaches the worker."""
+    """Each flag reaches the worker."""
     long = {"queues": ("queue", "a,2"), "capsules": ("capsule", "x=1 y"), "labels": ("label", "l")}
     words = {"app": "a:b", "fetch": "basic", "log_format": "json", "log_level": "error"}
     for name, setting in SETTINGS.items():
@@ -92,26 +92,26 @@ def test_every_setting_has_a_flag() -> None:
         if name == "app":
             flag = "require"
         given = [f"--{flag}"] if name == "precise" else [f"--{flag}", value]
-        found = settings(*given).values[name]
-        assert (found.giver, found.source) == ("flag", f"--{flag}")
-        assert found.value != setting.default
+        reached = settings(*given).values[name]
+        assert (reached.giver, reached.source) == ("flag", f"--{flag}")
+        assert reached.value != setting.default
 
 
 def test_flags_are_sidekiqs() -> None:
-    """CLI-1 to CLI-8 of Sidekiq, as far as they mean something here."""
+    """CLI-1 to CLI-8 of Sidekiq, as far as they have a meaning for jobwire."""
     Path("x.toml").write_text("[staging]\npoison_limit = 9\n")
-    found = settings(
+    chosen = settings(
         *("-C", "x.toml", "-e", "staging", "-c", "3", "-g", "shop", "-q", "a,2", "-q", "b"),
         *("-t", "4", "-v", "-r", "shop.jobs:app"),
     )
-    assert (found["app"], found["log_level"]) == ("shop.jobs:app", "debug")
-    assert found.worker() == WorkerConfig(
+    assert (chosen["app"], chosen["log_level"]) == ("shop.jobs:app", "debug")
+    assert chosen.worker() == WorkerConfig(
         capsules={"default": CapsuleConfig(queues={"a": 2, "b": 0}, concurrency=3)},
         tag="shop",
         timeout=4,
         poison_limit=9,
     )
-    assert found.environment.source == "--environment"
+    assert chosen.environment.source == "--environment"
 
 
 def test_a_level_counts_more_than_v() -> None:
@@ -130,7 +130,7 @@ def test_an_application_named_twice_is_refused() -> None:
 
 
 def test_queues_keep_order_and_weight() -> None:
-    """FETCH-2, FETCH-4: and names may hold commas."""
+    """FETCH-2, FETCH-4: names may also contain commas."""
     queues = settings("-q", "b", "-q", "a,3", "-q", "x,y,2")["queues"]
     assert list(queues.items()) == [("b", 0), ("a", 3), ("x,y", 2)]
     with pytest.raises(ConfigError, match="weight"):
@@ -138,7 +138,7 @@ def test_queues_keep_order_and_weight() -> None:
 
 
 def test_capsules_are_added_to_the_one_of_q_and_c() -> None:
-    """BEAT-4: each with a name of its own."""
+    """BEAT-4: each capsule has its own name."""
     both = settings("-q", "a", "-c", "2", "--capsule", "slow=3 b c,2").worker()
     assert list(both.capsules) == ["default", "slow"]
     assert both.concurrency == 5
@@ -161,7 +161,7 @@ def test_capsules_are_added_to_the_one_of_q_and_c() -> None:
 def test_errors_are_one_line_and_have_a_status(
     error: Any, status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """PUSH-8: a push that may have been written is told apart."""
+    """PUSH-8: a push that may have been written has its own status."""
     assert report(error) == status
     err = capsys.readouterr().err
     assert err.startswith("jobwire: ")

@@ -1,4 +1,4 @@
-"""jobwire.protocol.ordering: in which order a fetch looks at its queues."""
+"""jobwire.protocol.ordering: the order in which a fetch reads its queues."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def reverse(names: list[str]) -> None:
 
 
 def never(names: list[str]) -> None:
-    raise AssertionError("strict order needs no dice")
+    raise AssertionError("strict order needs no random numbers")
 
 
 @pytest.mark.parametrize(
@@ -28,12 +28,12 @@ def never(names: list[str]) -> None:
     ],
 )
 def test_mode(weights: dict[str, int], mode: Mode) -> None:
-    """FETCH-4: all 0 strict, all 1 random, else weighted."""
+    """FETCH-4: all weights 0 are strict, all 1 random, others weighted."""
     assert QueueOrder(weights).mode == mode
 
 
 def test_strict_is_the_listed_order() -> None:
-    """FETCH-2: at every fetch."""
+    """FETCH-2: the order is the same at every fetch."""
     order = QueueOrder({"b": 0, "a": 0, "c": 0})
     assert [order.pick(never) for _ in range(3)] == [["b", "a", "c"]] * 3
 
@@ -51,7 +51,7 @@ def test_tickets() -> None:
 
 
 def test_each_pick_starts_anew() -> None:
-    """FETCH-3: drawn at every fetch, not from the last draw."""
+    """FETCH-3: each fetch draws a new order, independent of the last."""
     order = QueueOrder({"a": 2, "b": 1})
     assert order.pick(reverse) == ["b", "a"]
     assert order.pick(reverse) == ["b", "a"]

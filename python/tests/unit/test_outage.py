@@ -1,4 +1,4 @@
-"""jobwire.worker.fetch.outage: growing pauses, and a line at either end."""
+"""jobwire.worker.fetch.outage: growing pauses, and log lines at the begin and the end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jobwire.worker.fetch.outage import Outage, next_pause
 
 
 class Stop(threading.Event):
-    """An event that notes how long it was waited for, and returns at once."""
+    """An event that records the timeouts of its waits, and returns at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,13 +41,13 @@ def fail(trouble: Outage, error: Exception) -> None:
 def test_pauses_grow_with_the_outage_and_are_spread(
     lasted: float, least: float, most: float
 ) -> None:
-    """ENV-6: at once at first, then less often, never all together."""
+    """ENV-6: the first try is at once, later ones are rarer and spread."""
     assert next_pause(lasted, jitter=0.0) == pytest.approx(least)
     assert next_pause(lasted, jitter=1.0) == pytest.approx(most)
 
 
 def test_a_line_down_and_a_line_up(caplog: pytest.LogCaptureFixture, now: list[float]) -> None:
-    """ENV-6: whatever is refused and however often; the second says how long it was."""
+    """ENV-6: one line at the first error, and one at the end with the duration."""
     caplog.set_level(logging.INFO)
     stop = Stop()
     trouble = Outage("fetching", stop, clock=lambda: now[0])
@@ -80,7 +80,7 @@ def test_work_with_a_rhythm_of_its_own_does_not_pause() -> None:
 
 
 def test_what_interrupts_a_thread_is_let_through() -> None:
-    """SIG-5: a hard stop is no outage."""
+    """SIG-5: a hard stop is not an outage."""
     trouble: Any = Outage("fetching", Stop())
     with pytest.raises(KeyboardInterrupt), trouble:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""jobwire.protocol.payload: JSON text in, fields out, and back without losing a byte."""
+"""jobwire.protocol.payload: from JSON text to fields, and back without loss of a byte."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def test_encode(value: Any, text: bytes) -> None:
 
 
 def test_decode_keeps_the_bytes() -> None:
-    """EXEC-5 and PAY-7: what is stored later starts from the bytes that were fetched."""
-    found = decode(FULL, "critical")
-    assert found.text is FULL
-    assert found.fields == json.loads(FULL)
-    assert found.queue == "critical"
-    assert found["queue"] == "default"
+    """EXEC-5 and PAY-7: later changes start from the bytes that were fetched."""
+    read = decode(FULL, "critical")
+    assert read.text is FULL
+    assert read.fields == json.loads(FULL)
+    assert read.queue == "critical"
+    assert read["queue"] == "default"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ BAD = {
 
 @pytest.mark.parametrize("text", BAD.values(), ids=BAD)
 def test_what_is_not_json_is_malformed(text: bytes) -> None:
-    """EXEC-3 and SEC-1: it is no payload, and never another format."""
+    """EXEC-3 and SEC-1: it is not a payload, and is not read as another format."""
     with pytest.raises(MalformedPayload) as caught:
         job(text)
     assert caught.value.rule == "EXEC-3"
@@ -115,7 +115,7 @@ def test_what_is_not_json_is_malformed(text: bytes) -> None:
 
 @pytest.mark.parametrize("text", [b"[]", b"1", b'"x"', b"null", b"true", b'["HardJob",[1]]'])
 def test_json_that_is_no_object_is_malformed(text: bytes) -> None:
-    """EXEC-4: it can no more be run than broken text."""
+    """EXEC-4: such a payload cannot run, like broken text."""
     with pytest.raises(MalformedPayload) as caught:
         job(text)
     assert caught.value.rule == "EXEC-4"
@@ -141,7 +141,7 @@ def test_depth_is_not_the_number_of_brackets() -> None:
 
 
 def test_a_hundred_thousand_brackets_are_no_harm() -> None:
-    """PAY-3: refused, not a crash of the parser's stack."""
+    """PAY-3: the payload is refused, and the parser's stack does not overflow."""
     with pytest.raises(MalformedPayload):
         job(b'{"x":' + b"[" * 100_000)
 
@@ -156,16 +156,16 @@ def test_a_hundred_thousand_brackets_are_no_harm() -> None:
     ],
 )
 def test_args(text: bytes, args: list[Any]) -> None:
-    """EXEC-1: missing and null mean none."""
+    """EXEC-1: missing and null args mean no arguments."""
     assert job(text).args == args
 
 
 @pytest.mark.parametrize("args", [b'"x"', b"1", b'{"a":1}', b"true", b"0"])
 def test_args_of_another_type_fail_the_job(args: bytes) -> None:
-    """EXEC-7: an error that a job could have raised, not a malformed payload."""
-    found = job(b'{"class":"A","args":' + args + b"}")
+    """EXEC-7: the job fails like after its own error; the payload is not malformed."""
+    decoded = job(b'{"class":"A","args":' + args + b"}")
     with pytest.raises(TypeError, match=r"args of the payload is .*, not an array"):
-        _ = found.args
+        _ = decoded.args
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_args_of_another_type_fail_the_job(args: bytes) -> None:
     ],
 )
 def test_jid_is_opaque(text: bytes, jid: str | None) -> None:
-    """PAY-10: any form, or none."""
+    """PAY-10: a jid has any form, or is missing."""
     assert job(text).jid == jid
 
 
@@ -194,7 +194,7 @@ def test_jid_is_opaque(text: bytes, jid: str | None) -> None:
     ],
 )
 def test_class_names(text: bytes, names: tuple[str, str]) -> None:
-    """PAY-12: a foreign writer's class may be no text, which no job has for a name."""
+    """PAY-12: a class that is not text, from a foreign writer, is the name of no job."""
     assert (job(text).class_name, job(text).display_class) == names
 
 
@@ -210,15 +210,15 @@ def test_class_names(text: bytes, names: tuple[str, str]) -> None:
     ],
 )
 def test_retry_count(text: bytes, count: int | None) -> None:
-    """RETRY-2: presence decides, null is absence."""
+    """RETRY-2: only presence counts; null means absent."""
     assert job(text).retry_count == count
 
 
 def test_get_and_repr() -> None:
-    found = job(FULL)
-    assert found.get("bid") is None
-    assert found.get("bid", 5) == 5
-    assert repr(found) == "<Job HardJob jid=9f2c1b7a4d3e5f60718293a4 queue=default>"
+    decoded = job(FULL)
+    assert decoded.get("bid") is None
+    assert decoded.get("bid", 5) == 5
+    assert repr(decoded) == "<Job HardJob jid=9f2c1b7a4d3e5f60718293a4 queue=default>"
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_edit(before: bytes, changes: dict[str, Any], after: bytes | None) -> No
 
 
 def test_edit_puts_defaults_first_and_drops() -> None:
-    """SCHED-6: a missing retry or queue stands in front, `at` goes."""
+    """SCHED-6: a missing retry or queue is added in front, `at` is removed."""
     text = b'{"queue":"q","at":5,"x":1}'
     defaults = {"retry": True, "queue": "default"}
     after = edit(text, {"y": 2}, defaults=defaults, drop=("at", "absent"))
@@ -248,12 +248,12 @@ def test_edit_puts_defaults_first_and_drops() -> None:
 
 
 def test_edit_leaves_a_null_where_a_default_is_missing() -> None:
-    """PUSH-6: null is a value that somebody chose."""
+    """PUSH-6: null is a chosen value."""
     assert edit(b'{"retry":null}', {}, defaults={"retry": True}) == b'{"retry":null}'
 
 
 def test_a_lazy_job_reads_as_a_decoded_one() -> None:
-    """EXEC-5: the same fields and the same text, in whichever order it is asked."""
+    """EXEC-5: the same fields and the same text, in any order of access."""
     text = b'{"class":"A","args":[1.0],"big":12345678901234567890123,"retry_count":2}'
     whole = decode(text, "q")
     for lazy in (LazyJob(text, "q"), LazyJob(text, "q")):

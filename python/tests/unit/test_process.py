@@ -1,4 +1,4 @@
-"""jobwire.worker.process.process: what a signal does before anybody acts on it."""
+"""jobwire.worker.process.process: the signal handlers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def process() -> _Process:
 def test_a_signal_that_the_system_lacks_is_said(
     process: _Process, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SIG-3: a system without TTIN runs jobs all the same."""
+    """SIG-3: a system without TTIN still runs jobs."""
     caplog.set_level(logging.INFO)
     monkeypatch.delattr(signal, "SIGTTIN")
     process._trap("TTIN")
@@ -31,7 +31,7 @@ def test_a_signal_that_the_system_lacks_is_said(
 def test_a_handler_only_passes_the_signal_on(
     process: _Process, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SIG-2: it runs between any two bytecodes, so it takes no lock and logs nothing."""
+    """SIG-2: it can run between any two bytecodes, so it takes no lock and does not log."""
     caplog.set_level(logging.DEBUG)
     process._on_signal(signal.SIGTSTP, None)
     assert caplog.messages == []

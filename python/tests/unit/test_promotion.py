@@ -1,4 +1,4 @@
-"""jobwire.protocol.promotion: what a due payload becomes, and when to look for it."""
+"""jobwire.protocol.promotion: payloads of due jobs, and the times of the polls."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ RETRIED = (
     ],
 )
 def test_promoted(text: bytes, generation: Generation, queue: str, moved: bytes) -> None:
-    """SCHED-6 and PUSH-3: enqueued_at, the defaults of what is missing, no at; PAY-7: no more."""
+    """SCHED-6, PUSH-3: new enqueued_at, defaults for missing fields, no at; PAY-7: no more."""
     assert promoted(text, now=NOW, generation=generation) == (queue, moved)
 
 
@@ -71,7 +71,7 @@ def test_promoted(text: bytes, generation: Generation, queue: str, moved: bytes)
     ],
 )
 def test_what_has_no_queue_cannot_be_promoted(text: bytes, rule: str) -> None:
-    """SCHED-9: not decodable, no object, or no usable queue name."""
+    """SCHED-9: not decodable, not an object, or without a usable queue name."""
     with pytest.raises(MalformedPayload) as caught:
         promoted(text, now=NOW, generation=8)
     assert caught.value.rule == rule
@@ -122,9 +122,9 @@ def test_a_batch_moves_all_in_one_script() -> None:
 
 
 def test_a_bad_member_does_not_keep_the_others() -> None:
-    """SCHED-9: killed with its exact bytes, by a script of its own; reported only if this call did.
+    """SCHED-9: its own script kills it with its exact bytes; only the call that did it reports it.
 
-    EXEC-4: JSON that is not an object goes to a set of its own.
+    EXEC-4: JSON that is not an object goes to a separate set.
     """
     good = b'{"queue":"a"}'
     steps, result = run([b"\xff", good, b"{", b"[]"], [1, 0], [b"\xff"], [])

@@ -1,4 +1,4 @@
-"""jobwire.protocol: the branches that hardly ever happen; each other branch has its own module."""
+"""jobwire.protocol: rare branches; the other branches are in the module of their subject."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ def steps_of(op: Op[Any], *replies: Any) -> tuple[Any, list[Step]]:
     "args", [[[1], math.nan], [{"a": 1}, math.nan], [[[1], {"a": 1}], math.inf]]
 )
 def test_sound_arguments_before_the_unsound_one_are_passed(args: list[Any]) -> None:
-    """PAY-4: the one that is named is the one that is wrong."""
+    """PAY-4: the error names the wrong argument."""
     with pytest.raises(InvalidJob) as caught:
         check_args(args)
     assert caught.value.field == "args[1]"
 
 
 def test_a_number_that_cannot_be_written_is_refused() -> None:
-    """PAY-5: Python limits the digits of an integer that becomes text."""
+    """PAY-5: Python limits the digits of an integer that it converts to text."""
     template = Template(build("A", [], {}, now=1.0, jid="j", generation=8), now=1.0, generation=8)
     with pytest.raises(InvalidJob, match="cannot be written"):
         template.job([10**5000], "j", template.tail(1.0), at=None, strict="raise")
 
 
 def test_a_state_is_read_from_either_form_of_hgetall() -> None:
-    """ITER-1: RESP3 has a map where RESP2 has a list."""
+    """ITER-1: RESP3 returns a map, RESP2 a list."""
     (listed, _) = steps_of(load(KEYS, "j"), [b"ex", b"2", b"c", b"5"])
     (mapped, _) = steps_of(load(KEYS, "j"), {b"ex": b"2", b"c": b"5"})
     assert listed == mapped == State(executions=2, cursor=b"5")
@@ -73,7 +73,7 @@ def test_a_total_is_written_where_it_is_known() -> None:
 
 
 def test_an_iteration_without_a_state_fails_without_saving() -> None:
-    """ITER-10: `job.perform` in a test has no id, so nothing is asked of Redis."""
+    """ITER-10: `job.perform` in a test has no id, so it sends no command."""
     run = Run(None, clock=lambda: 0.0).steps()
     begin = next(run)
     assert isinstance(getattr(begin, "cursor", None), Cursor)
@@ -83,7 +83,7 @@ def test_an_iteration_without_a_state_fails_without_saving() -> None:
 
 
 def test_tallies_are_added_up() -> None:
-    """What another thread has counted, for the same class and for others."""
+    """Counts of another thread are added, for the same class and for others."""
     one_, other = ThreadMetrics(), ThreadMetrics()
     one_.record("A", 5.0, failed=False)
     other.record("A", 7.0, failed=True)
@@ -102,7 +102,7 @@ def test_the_attempt_counts_from_one(text: bytes, attempt: int) -> None:
 
 
 def test_a_failure_can_be_discarded_by_choice() -> None:
-    """RETRY-5: as the job's own handler decides; nothing is stored."""
+    """RETRY-5: the job's own handler decides; nothing is stored."""
     job = decode(json.dumps({"class": "A", "args": [], "jid": "j", "retry": True}).encode(), "q")
     failure = Failure("ValueError", "m", [])
     outcome = after_failure(
@@ -121,14 +121,14 @@ def test_a_fetch_without_an_answer_is_reclaimed_by_its_numbers() -> None:
 
 
 def test_who_resigns_with_jobs_left_gives_up_the_lease() -> None:
-    """REL-4: so that others need not wait for its end."""
+    """REL-4: other processes need not wait for the end of the lease."""
     left, steps = steps_of(resign(KEYS, "me", now=1.0), [], 2, 1)
     assert left == 2
     assert steps[-1] == command("UNLINK", KEYS.process("me"))
 
 
 def test_a_recovery_ends_where_the_owner_is_alive_again() -> None:
-    """REL-5: the script refuses, so the rest of the jobs stay held."""
+    """REL-5: the script refuses, so the owner keeps the other jobs."""
     answers: dict[str, Any] = {"SMEMBERS": [b"dead"], "HKEYS": [b"1:a"], "recover": -1}
     asked: list[str] = []
 

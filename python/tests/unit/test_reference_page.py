@@ -1,4 +1,4 @@
-"""docs/reference/jobs.md: its tables are complete, and name nothing that does not exist."""
+"""docs/reference/jobs.md: its tables are complete, and all names exist."""
 
 from __future__ import annotations
 

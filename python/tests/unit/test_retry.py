@@ -1,4 +1,4 @@
-"""jobwire.protocol.retry: what becomes of a job that failed."""
+"""jobwire.protocol.retry: the outcome of a job that failed."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ LIMITS: list[tuple[dict[str, Any], type]] = [
 
 @pytest.mark.parametrize(("fields", "kind"), LIMITS, ids=[json.dumps(f) for f, _ in LIMITS])
 def test_retry_and_count(fields: dict[str, Any], kind: type) -> None:
-    """RETRY-1: what the values mean. RETRY-5: `retry: n` is at most n + 1 runs."""
+    """RETRY-1: the meaning of the values. RETRY-5: `retry: n` is at most n + 1 runs."""
     assert type(fail(fields)) is kind
 
 
@@ -122,7 +122,7 @@ def test_retry_and_count(fields: dict[str, Any], kind: type) -> None:
 def test_without_retry_the_definition_decides(
     fields: dict[str, Any], definition: object, kind: type
 ) -> None:
-    """RETRY-1: null or missing is the job definition's option; without definition, as false."""
+    """RETRY-1: null or missing means the job definition's option, or false without one."""
     outcome = fail(fields, default_retry=definition)
     assert type(outcome) is kind
     if kind is not Discard:
@@ -130,13 +130,13 @@ def test_without_retry_the_definition_decides(
 
 
 def test_the_payloads_own_retry_goes_first() -> None:
-    """RETRY-1: the definition is for payloads without one."""
+    """RETRY-1: the definition only counts for payloads without `retry`."""
     assert type(fail({"retry": False}, default_retry=True)) is Discard
     assert stored(fail({"retry": 3}, default_retry=False))["retry"] == 3
 
 
 def test_the_default_limit_can_be_set() -> None:
-    """RETRY-1: of `true`, not of a number."""
+    """RETRY-1: the limit of `true`, not of a number."""
     assert type(fail({"retry": True, "retry_count": 0}, max_retries=1)) is Kill
     assert type(fail({"retry": 5, "retry_count": 0}, max_retries=1)) is Retry
     assert type(fail({"retry": True}, max_retries=0)) is Kill
@@ -166,7 +166,7 @@ TIME_LIMITS: list[tuple[dict[str, Any], type]] = [
     ("fields", "kind"), TIME_LIMITS, ids=[json.dumps(f)[:70] for f, _ in TIME_LIMITS]
 )
 def test_retry_for(fields: dict[str, Any], kind: type) -> None:
-    """RETRY-6: replaces the count when truthy; 0 is; failed_at of either generation (GEN-3)."""
+    """RETRY-6: replaces the count if truthy, as 0 is; failed_at of either generation (GEN-3)."""
     assert type(fail({"retry": True} | fields)) is kind
 
 
@@ -181,7 +181,7 @@ def test_retry_for(fields: dict[str, Any], kind: type) -> None:
     ],
 )
 def test_stored_queue(fields: dict[str, Any], queue: str) -> None:
-    """RETRY-7: retry_queue, else the queue it was fetched from, whatever the payload says."""
+    """RETRY-7: retry_queue, otherwise the queue of the fetch, not that of the payload."""
     assert stored(fail({"retry": True} | fields, queue="critical"))["queue"] == queue
 
 
@@ -198,7 +198,7 @@ def test_stored_queue(fields: dict[str, Any], queue: str) -> None:
     ],
 )
 def test_error_message(message: str, kept: str) -> None:
-    """RETRY-3: characters, not bytes; what UTF-8 cannot carry is replaced."""
+    """RETRY-3: characters, not bytes; text that UTF-8 cannot encode is replaced."""
     outcome = fail({"retry": True}, Failure("E", message))
     assert stored(outcome)["error_message"] == kept
     assert decode(outcome.text, "q").get("error_message") == kept
@@ -225,7 +225,7 @@ def test_backtrace(wanted: Any, lines: list[str] | None) -> None:
 
 
 def test_backtrace_form() -> None:
-    """RETRY-8: one line of strict base64, a zlib stream, whatever the lines hold."""
+    """RETRY-8: one line of strict base64 of a zlib stream, for any content of the lines."""
     lines = [f"file_{n}.py:{n}:in 'größe'" for n in range(500)] + ["\udc80"]
     field = encode_backtrace(lines)
     assert "\n" not in field
@@ -234,7 +234,7 @@ def test_backtrace_form() -> None:
 
 
 def test_what_the_job_did_to_its_arguments_is_not_stored() -> None:
-    """EXEC-5 and PAY-7: the payload as fetched, big integers and unknown fields included."""
+    """EXEC-5 and PAY-7: the payload is stored as fetched, with big integers and unknown fields."""
     text = (
         b'{"retry":true,"queue":"default","args":[[1],12345678901234567890],"bid":"b","x":1.0e+2}'
     )
@@ -251,13 +251,13 @@ def test_what_the_job_did_to_its_arguments_is_not_stored() -> None:
     [(False, Discard), (True, Kill), (None, Kill), (0, Kill), ("false", Kill)],
 )
 def test_dead(dead: Any, kind: type) -> None:
-    """DEAD-4: only the literal false counts. DEAD-1: else the exhausted job is buried."""
+    """DEAD-4: only the literal false counts. DEAD-1: otherwise the exhausted job is killed."""
     assert type(fail({"retry": 0, "dead": dead})) is kind
     assert type(fail({"retry": 1, "dead": dead})) is Retry
 
 
 def test_a_buried_job_tells_why() -> None:
-    """RETRY-3 and DEAD-1: the fields of the last failure are in it."""
+    """RETRY-3 and DEAD-1: the payload has the fields of the last failure."""
     fields = stored(fail({"retry": 1, "retry_count": 0, "failed_at": 5}))
     assert (fields["error_message"], fields["retry_count"], fields["failed_at"]) == ("boom", 1, 5)
     assert fields["retried_at"] == int(NOW * 1000)

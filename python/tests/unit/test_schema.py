@@ -15,10 +15,10 @@ from tests.schemas import GENERATIONS, ROOT, load, problems
 
 DATA = {"requirements"}  # made from the specification
 SCHEMAS = [p for p in sorted((ROOT / "schema").glob("*.json")) if p.stem not in DATA]
-# That one is about files of this repository; all others are versioned with the specification.
+# schema/fixture.json describes files of the repository; the others have the SPEC's version.
 VERSIONED = [path for path in SCHEMAS if path.stem != "fixture"]
-# These are about the conformance suite, not about Redis: only some of their fields are required
-# by the specification.
+# Schemas of the conformance suite, not of data in Redis: the specification requires only some
+# of their fields.
 SUITE = {"driver", "case", "kills", "mutant", "results", "summary"}
 ON_THE_WIRE = [path for path in VERSIONED if path.stem not in SUITE]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -27,7 +27,7 @@ CITED = re.compile(r"\[[A-Z]+-\d+\]")
 
 
 def property_schemas(schema: object, path: str = "#") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every schema of a property, with its place."""
+    """Yield every schema of a property, with its path."""
     if isinstance(schema, dict):
         for keyword in ("properties", "patternProperties"):
             for name, inner in schema.get(keyword, {}).items():
@@ -42,12 +42,12 @@ def property_schemas(schema: object, path: str = "#") -> Iterator[tuple[str, dic
 
 
 def described(field: Mapping[str, Any]) -> bool:
-    """Whether a field has a description, itself or where it is defined."""
+    """True if a field has a description, in place or in its definition."""
     return bool(field.get("description") or field.get("$ref"))
 
 
 def nodes(schema: object, path: str = "#") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every object below a schema, but for data, and parts that do not reject alone."""
+    """Yield every object in a schema, except data and parts that do not reject alone."""
     if isinstance(schema, dict):
         yield path, schema
         for name, inner in schema.items():
@@ -59,7 +59,7 @@ def nodes(schema: object, path: str = "#") -> Iterator[tuple[str, dict[str, Any]
 
 
 def constrains(node: Mapping[str, Any]) -> bool:
-    """Whether a schema rejects more than a wrong type."""
+    """True if a schema rejects more than a wrong type."""
     keywords = {"minimum", "maximum", "pattern", "enum", "minLength", "maxLength", "uniqueItems"}
     return bool(keywords & set(node)) or isinstance(node.get("required"), list)
 
@@ -93,7 +93,7 @@ class TestVersionedSchema:
 
 @pytest.mark.parametrize("path", ON_THE_WIRE, ids=lambda p: p.stem)
 def test_every_constraint_on_the_wire_names_a_requirement(path: Path) -> None:
-    """Those of a field in its own annotation, others in that of the schema they stand in."""
+    """A field names it in its own annotation, other constraints in that of their schema."""
     whole = load(path)
     assert [
         place
@@ -107,7 +107,7 @@ def test_every_constraint_on_the_wire_names_a_requirement(path: Path) -> None:
     ] == []
 
 
-# What Sidekiq stored as somebody else handed it over: no statement about what Sidekiq writes.
+# Entries that Sidekiq stored as they were passed to it; they do not show its own format.
 PLANTED = {
     "api-timestamp-forms": "pushed by hand, to see how readers take other units",
     "push-client-api/queue:default/2": "the caller gave created_at",
@@ -118,7 +118,7 @@ UNCHECKED = {
 
 
 def by_sidekiq(entry: Mapping[str, Any], version: str) -> bool:
-    """Return whether Sidekiq itself made this entry."""
+    """True if Sidekiq itself made this entry."""
     payload = json.loads(entry["payload"])
     hand_made = re.fullmatch(r"(\w)\1{23}", payload["jid"])  # as the capturing program writes them
     return (
@@ -135,7 +135,7 @@ def captured(version: str) -> list[dict[str, Any]]:
 
 
 def parts(entry: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a captured payload has to fit, by the place where it was found."""
+    """Yield the schema parts that a captured payload has to fit, by its place in Redis."""
     yield "generation"
     if entry["place"] in ("retry", "dead"):
         yield entry["place"]
@@ -176,7 +176,7 @@ class TestRealPayloads:
             assert problems("payload", "reader", json.loads(entry["payload"])) == [], entry["name"]
 
     def test_what_is_excepted_would_not_fit(self, version: str) -> None:
-        """An exception that is no longer needed has to go."""
+        """An exception that is no longer needed has to be removed."""
         part = f"generation-{GENERATIONS[version]}"
         bad = {
             entry["name"]
@@ -200,7 +200,7 @@ class TestRealProcesses:
         assert hashes
         for fields in hashes:
             assert problems("identity-hash", "sidekiq", fields) == []
-            # Only the newest writes all that is asked for today. [BEAT-3]
+            # Only the newest version writes all required fields. [BEAT-3]
             assert bool(problems("identity-hash", "written", fields)) == (version != "8.1.7")
 
     def test_info(self, version: str) -> None:
@@ -235,7 +235,7 @@ def keys_of(version: str) -> Iterator[tuple[str, Any]]:
 @pytest.mark.parametrize("version", GENERATIONS)
 class TestRealStates:
     def test_iteration_states(self, version: str) -> None:
-        """ITER-1, ITER-7: Sidekiq iterates from 7.3 on."""
+        """ITER-1, ITER-7: Sidekiq has iteration since 7.3."""
         states = [value for key, value in keys_of(version) if key.startswith("it-")]
         assert bool(states) == (version != "6.4.1")
         for state in states:
@@ -246,7 +246,7 @@ class TestRealStates:
                 assert problems("iteration-state", part, state) == []
 
     def test_metrics(self, version: str) -> None:
-        """MET-1, MET-2: the names of the keys are those of 8, the fields older."""
+        """MET-1, MET-2: the names of the keys are those of Sidekiq 8, the fields are older."""
         buckets = {key: value for key, value in keys_of(version) if key.startswith("j|")}
         histograms = [key for key, _ in keys_of(version) if key.startswith("h|")]
         assert bool(buckets) == (version != "6.4.1")
@@ -263,7 +263,7 @@ class TestRealStates:
             assert problems("metrics-bucket", "histogram-key", key) == []
 
     def test_identity_hashes(self, version: str) -> None:
-        """BEAT-3, in every state."""
+        """BEAT-3: the hashes fit in every captured state."""
         state = dict(keys_of(version))
         hashes = [value for value in state.values() if isinstance(value, dict) and "info" in value]
         assert hashes
@@ -273,7 +273,7 @@ class TestRealStates:
 
 
 def test_names_of_metrics_keys() -> None:
-    """MET-1, MET-2: no part of a name has a leading zero but the minute, the month and the day."""
+    """MET-1, MET-2: only minute, month and day have a leading zero in a name."""
     for part, key in [
         ("minute-key", "j|250214|8:04"),
         ("ten-minute-key", "j|250214|0:4"),

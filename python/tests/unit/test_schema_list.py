@@ -1,4 +1,4 @@
-"""Every object that has to have a schema has one, which is sound and refuses what is not one."""
+"""Every object that needs a schema has a sound one, which rejects other objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single-field mutants that a requirement forbids, and which schema rejects them in its name."""
+"""Payloads with one forbidden field: the schema rejects each and names the requirement."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FAILED: dict[str, Any] = {
 
 
 def in_seconds(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the same payload as a writer of generation 7 has it."""
+    """Return the same payload as a writer of generation 7 writes it."""
     return {k: v / 1000 if k in TIMES else v for k, v in payload.items()}
 
 
@@ -114,9 +114,9 @@ def test_mutant_is_rejected_in_the_name_of(
     generation: int, field: str, value: object, requirement: str
 ) -> None:
     changed = mutant(VALID[generation], field, value)
-    found = blames("payload", f"generation-{generation}", changed)
-    assert found, "accepted"
-    assert any(f"[{requirement}]" in blame for blame in found), found
+    rejected_by = blames("payload", f"generation-{generation}", changed)
+    assert rejected_by, "accepted"
+    assert any(f"[{requirement}]" in blame for blame in rejected_by), rejected_by
 
 
 @pytest.mark.parametrize(
@@ -191,8 +191,8 @@ def test_info_of_all_generations_is_valid() -> None:
 )
 def test_info_mutant_is_rejected(field: str, value: object, requirement: str) -> None:
     changed = mutant(INFO, field, value)
-    found = blames("process-info", "written", changed)
-    assert any(f"[{requirement}]" in blame for blame in found)
+    rejected_by = blames("process-info", "written", changed)
+    assert any(f"[{requirement}]" in blame for blame in rejected_by)
 
 
 @pytest.mark.parametrize(
@@ -208,8 +208,8 @@ def test_info_mutant_is_rejected(field: str, value: object, requirement: str) ->
 )
 def test_work_record_mutant_is_rejected(field: str, value: object, requirement: str) -> None:
     assert problems("work-record", "written", RECORD) == []
-    found = blames("work-record", "written", mutant(RECORD, field, value))
-    assert any(f"[{requirement}]" in blame for blame in found)
+    rejected_by = blames("work-record", "written", mutant(RECORD, field, value))
+    assert any(f"[{requirement}]" in blame for blame in rejected_by)
 
 
 IDENTITY: dict[str, Any] = {
@@ -251,8 +251,8 @@ def test_hash_mutant_is_rejected(
     name: str, original: dict[str, Any], field: str, value: object, requirement: str
 ) -> None:
     assert problems(name, "written", original) == []
-    found = blames(name, "written", mutant(original, field, value))
-    assert any(f"[{requirement}]" in blame for blame in found), found
+    rejected_by = blames(name, "written", mutant(original, field, value))
+    assert any(f"[{requirement}]" in blame for blame in rejected_by), rejected_by
 
 
 def test_a_cancel_has_its_time() -> None:
@@ -278,7 +278,7 @@ def test_a_cancel_has_its_time() -> None:
     ],
 )
 def test_another_key_is_rejected(part: str, key: str) -> None:
-    """MET-1 to MET-3: 7.3 has other names, which nobody may mix up with these."""
+    """MET-1 to MET-3: the names of Sidekiq 7.3 must not be accepted."""
     assert problems("metrics-bucket", part, key) != []
 
 
@@ -311,8 +311,8 @@ def test_mutant_of_a_stored_payload_is_rejected(
     scheduled = {k: v for k, v in PUSHED.items() if k != "enqueued_at"}
     original = {"pushed": PUSHED, "scheduled": scheduled, "retry": FAILED, "dead": FAILED}[part]
     assert problems("payload", f"{part}-8", original) == []
-    found = blames("payload", f"{part}-8", mutant(original, field, value))
-    assert any(f"[{requirement}]" in blame for blame in found), found
+    rejected_by = blames("payload", f"{part}-8", mutant(original, field, value))
+    assert any(f"[{requirement}]" in blame for blame in rejected_by), rejected_by
 
 
 def test_a_job_that_never_failed_is_no_retry() -> None:
@@ -328,7 +328,7 @@ RECORD = {"queue": "default", "payload": json.dumps(PUSHED), "run_at": 178696000
 
 
 def places(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the place of every value inside."""
+    """Yield the path of every value inside."""
     if path:
         yield path
     if isinstance(value, dict | list):
@@ -352,7 +352,7 @@ def places(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
     ],
 )
 def test_every_value_has_its_type(name: str, part: str | None, original: dict[str, Any]) -> None:
-    """And is rejected with another, at any depth, and so is a negative number."""
+    """A value of another type is rejected at any depth, and so is a negative number."""
     assert problems(name, part, original) == []
     assert problems(name, part, [original]) != []
     for path in places(original):
@@ -363,7 +363,7 @@ def test_every_value_has_its_type(name: str, part: str | None, original: dict[st
                 target = target[step]
             now = target[path[-1]]
             if isinstance(wrong, str) and isinstance(now, str):
-                continue  # a text is a text; which ones are wrong is in the tables above
+                continue  # any text has the right type; the tables above list wrong ones
             if isinstance(wrong, bool) and isinstance(now, bool):
                 continue
             target[path[-1]] = wrong

@@ -17,7 +17,7 @@ RESULTS = schema("results")["examples"][0]
 
 @pytest.mark.parametrize("message", schema("driver")["examples"])
 def test_a_message_goes_one_way(message: dict[str, Any]) -> None:
-    """A request is no answer, and the other way round."""
+    """A request is not valid as an answer, and an answer not as a request."""
     is_request = problems("driver", "request", message) == []
     is_response = problems("driver", "response", message) == []
     assert is_request != is_response == ("op" not in message)
@@ -25,7 +25,7 @@ def test_a_message_goes_one_way(message: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("message", schema("driver")["examples"])
 def test_every_message_is_closed(message: dict[str, Any]) -> None:
-    """A misspelt field is a fault of the adapter, not something to pass over."""
+    """A misspelt field is a fault of the adapter, and is not ignored."""
     assert problems("driver", None, message) == []
     assert problems("driver", None, [message]) != []
     for field, value in [("id", ABSENT), ("id", "1"), ("id", None), ("jbo", {}), ("op", 7)]:
@@ -92,7 +92,7 @@ def test_spoilt_message_is_rejected(message: dict[str, Any], field: str, value: 
     assert problems("driver", None, message) == []
     spoilt = mutant(message, field, value)
     if spoilt.get("ok") == {} and "op" not in spoilt:
-        # An empty result is right for some operation; which one, only the request knows.
+        # An empty result is right for some operations; only the request tells which one it is.
         assert problems("driver", "pushed", spoilt["ok"]) != []
     else:
         assert problems("driver", None, spoilt) != []

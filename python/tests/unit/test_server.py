@@ -1,4 +1,4 @@
-"""jobwire.protocol.server: what INFO says decides whether a worker starts."""
+"""jobwire.protocol.server: the reply to INFO decides if a worker starts."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def test_new_enough(version: str) -> None:
 
 @pytest.mark.parametrize("version", ["6.0.16", "6.1.9", "5.0", "4.0.9", "2.8.24", "0.1"])
 def test_too_old(version: str) -> None:
-    """ENV-1: the message names what was found, and what will do."""
+    """ENV-1: the message names the version found and the versions needed."""
     with pytest.raises(UnfitServer, match=rf"Redis {version} .*Redis 6\.2 or Valkey 7\.2"):
         check({"redis_version": version})
 
 
 def test_valkey_has_a_version_of_its_own() -> None:
-    """ENV-1: what it says of redis_version is for compatibility only."""
+    """ENV-1: its redis_version is for compatibility only."""
     fields = {"redis_version": "7.2.4", "valkey_version": "9.1.2"}
     assert check(fields) == ("Valkey", "9.1.2", 0)
 
 
 def test_a_server_that_tells_nothing_is_given_a_try() -> None:
-    """ENV-1, ENV-2: proxies and managed servers hide what they are."""
+    """ENV-1, ENV-2: proxies and managed servers hide their version."""
     assert check({}) == ("Redis", "?", 0)
 
 
@@ -43,11 +43,11 @@ def test_a_server_that_tells_nothing_is_given_a_try() -> None:
     ("policy", "warnings"), [("noeviction", 0), ("", 0), ("allkeys-lru", 1), ("volatile-ttl", 1)]
 )
 def test_eviction(policy: str, warnings: int) -> None:
-    """ENV-2: unknown is no error."""
+    """ENV-2: an unknown policy is not an error."""
     fields = {"redis_version": "7.0.0", "maxmemory_policy": policy}
     assert check(fields) == ("Redis", "7.0.0", warnings)
-    found = parse_info(fields, namespace="").warnings
-    assert all(policy in warning and "noeviction" in warning for warning in found)
+    texts = parse_info(fields, namespace="").warnings
+    assert all(policy in warning and "noeviction" in warning for warning in texts)
 
 
 @pytest.mark.parametrize(("namespace", "fits"), [("", False), ("app:", False), ("{s-1}:", True)])
@@ -75,7 +75,7 @@ def test_it_asks_once_and_reads_the_text() -> None:
 
 
 def test_a_refused_info_is_a_warning() -> None:
-    """ENV-2, ENV-9: an ACL may forbid it; the next command tells whether the rest works."""
+    """ENV-2, ENV-9: an ACL may forbid INFO; other commands may still work."""
     asking = check_server(Keys())
     next(asking)
     with pytest.raises(StopIteration) as ended:

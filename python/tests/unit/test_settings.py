@@ -1,4 +1,4 @@
-"""jobwire.settings: what counts, who said so, and what is wrong with it."""
+"""jobwire.settings: effective settings, their sources, and their faults."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Resolve = Callable[..., Settings]
 
 
 @pytest.fixture
-def settle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Resolve:
+def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Resolve:
     """Return `resolve` for a directory with the named file in it."""
     monkeypatch.chdir(tmp_path)
 
-    def settle(
+    def loaded(
         text: str = "",
         name: str = "jobwire.toml",
         *,
@@ -37,19 +37,19 @@ def settle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Resolve:
             file = name
         return resolve(flags or {}, environ, tmp_path, file=file, environment=environment)
 
-    return settle
+    return loaded
 
 
 def source(settings: Settings, name: str) -> tuple[Any, str]:
-    found = settings.values[name]
-    return found.value, found.source
+    given = settings.values[name]
+    return given.value, given.source
 
 
 # -- precedence
 
 
-def test_the_nearest_word_counts(settle: Resolve) -> None:
-    """Flag, variable, the file's section, the file, the default."""
+def test_the_nearest_word_counts(loaded: Resolve) -> None:
+    """The order is flag, variable, the file's section, the file, default."""
     text = "timeout = 1\n\n[production]\ntimeout = 2\n"
     production = {"JOBWIRE_ENV": "production"}
     steps: list[tuple[dict[str, Any], tuple[Any, str]]] = [
@@ -63,28 +63,28 @@ def test_the_nearest_word_counts(settle: Resolve) -> None:
         ),
     ]
     for given, expected in steps:
-        assert source(settle(**given), "timeout") == expected
+        assert source(loaded(**given), "timeout") == expected
 
 
-def test_without_anything_it_is_the_default_worker(settle: Resolve) -> None:
-    """FETCH-4, and whatever else `WorkerConfig` says."""
-    assert settle().worker() == WorkerConfig()
+def test_without_anything_it_is_the_default_worker(loaded: Resolve) -> None:
+    """FETCH-4, and all other defaults of `WorkerConfig`."""
+    assert loaded().worker() == WorkerConfig()
 
 
-def test_the_environment_is_the_nearest_named(settle: Resolve) -> None:
+def test_the_environment_is_the_nearest_named(loaded: Resolve) -> None:
     names = ["RACK_ENV", "RAILS_ENV", "APP_ENV", "JOBWIRE_ENV"]
-    assert settle().environment.value == "development"
+    assert loaded().environment.value == "development"
     environ: dict[str, str] = {}
     for name in names:
         environ[name] = name.lower()
-        assert settle(**environ).environment.value == name.lower()
-    assert settle(environment="x", **environ).environment.value == "x"
+        assert loaded(**environ).environment.value == name.lower()
+    assert loaded(environment="x", **environ).environment.value == "x"
 
 
-def test_a_named_environment_without_a_section_is_noted(settle: Resolve) -> None:
+def test_a_named_environment_without_a_section_is_noted(loaded: Resolve) -> None:
     text = "[production]\ntimeout = 2\n"
-    assert settle(text).notes == []
-    (note,) = settle(text, APP_ENV="prodution").notes
+    assert loaded(text).notes == []
+    (note,) = loaded(text, APP_ENV="prodution").notes
     assert "'prodution'" in note
     assert "its sections are production" in note
 
@@ -122,18 +122,18 @@ VARIABLES: dict[str, tuple[str, Any]] = {
 }
 
 
-def test_every_setting_has_a_variable(settle: Resolve) -> None:
-    """And every field of `WorkerConfig` is a setting."""
+def test_every_setting_has_a_variable(loaded: Resolve) -> None:
+    """Every field of `WorkerConfig` is also a setting."""
     assert {setting.variable for setting in SETTINGS.values()} == set(VARIABLES)
     assert set(WorkerConfig.__dataclass_fields__) <= set(SETTINGS)
-    settings = settle(**{name: text for name, (text, _) in VARIABLES.items()})
+    settings = loaded(**{name: text for name, (text, _) in VARIABLES.items()})
     for name, setting in SETTINGS.items():
         assert source(settings, name) == (VARIABLES[setting.variable][1], setting.variable)
     settings.worker()
 
 
-def test_an_empty_variable_is_none(settle: Resolve) -> None:
-    assert source(settle(JOBWIRE_CONCURRENCY=""), "concurrency") == (5, "default")
+def test_an_empty_variable_is_none(loaded: Resolve) -> None:
+    assert source(loaded(JOBWIRE_CONCURRENCY=""), "concurrency") == (5, "default")
 
 
 @pytest.mark.parametrize(
@@ -153,57 +153,57 @@ def test_an_empty_variable_is_none(settle: Resolve) -> None:
         ({"JOBWIRE_REDIS": "x"}, "JOBWIRE_REDIS: .*did you mean JOBWIRE_REDIS_URL"),
     ],
 )
-def test_a_wrong_variable_is_named(settle: Resolve, environ: dict[str, str], problem: str) -> None:
+def test_a_wrong_variable_is_named(loaded: Resolve, environ: dict[str, str], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
-        settle(**environ)
+        loaded(**environ)
 
 
-def test_other_peoples_variables_are_left_alone(settle: Resolve) -> None:
-    settle(JOBWIRE_CACHE="x", JOBWIRE_SEED="1", CONCURRENCY="many")
+def test_other_peoples_variables_are_left_alone(loaded: Resolve) -> None:
+    loaded(JOBWIRE_CACHE="x", JOBWIRE_SEED="1", CONCURRENCY="many")
 
 
-# -- which file
+# -- choice of the file
 
 
-def test_files_are_found_by_name(settle: Resolve) -> None:
+def test_files_are_found_by_name(loaded: Resolve) -> None:
     for name, text in {
         "jobwire.toml": "tag = 'x'",
         "jobwire.yml": "tag: x",
         "jobwire.yaml": "tag: x",
         "pyproject.toml": "[tool.jobwire]\ntag = 'x'",
     }.items():
-        assert settle(text, name).file.value == name
-        assert settle()["tag"] == "x"
+        assert loaded(text, name).file.value == name
+        assert loaded()["tag"] == "x"
         Path(name).unlink()
 
 
-def test_two_files_are_refused_unless_one_is_named(settle: Resolve) -> None:
+def test_two_files_are_refused_unless_one_is_named(loaded: Resolve) -> None:
     Path("pyproject.toml").write_text("[project]\nname = 'jobwire-shop'\n")
-    settle("tag: a", "jobwire.yml")
+    loaded("tag: a", "jobwire.yml")
     Path("jobwire.toml").write_text("tag = 'b'")
     with pytest.raises(ConfigError, match=r"jobwire.toml and jobwire.yml both have settings.*-C"):
-        settle()
-    assert settle(file="jobwire.yml")["tag"] == "a"
-    assert settle(JOBWIRE_CONFIG="jobwire.toml")["tag"] == "b"
-    assert settle(file="jobwire.yml", JOBWIRE_CONFIG="jobwire.toml")["tag"] == "a"
+        loaded()
+    assert loaded(file="jobwire.yml")["tag"] == "a"
+    assert loaded(JOBWIRE_CONFIG="jobwire.toml")["tag"] == "b"
+    assert loaded(file="jobwire.yml", JOBWIRE_CONFIG="jobwire.toml")["tag"] == "a"
 
 
-def test_the_conformance_suites_file_is_refused(settle: Resolve) -> None:
+def test_the_conformance_suites_file_is_refused(loaded: Resolve) -> None:
     """The suite's settings once had the same name as a worker's."""
-    settle('[implementation]\nname = "shop"', "conformance.toml")
-    assert settle().file.value is None
+    loaded('[implementation]\nname = "shop"', "conformance.toml")
+    assert loaded().file.value is None
     Path("conformance.toml").rename("jobwire.toml")
     for named in ({}, {"file": "jobwire.toml"}):
         with pytest.raises(ConfigError, match=r"jobwire.toml: .*rename it to conformance.toml"):
-            settle(**named)
+            loaded(**named)
 
 
-def test_rubys_file_is_used_only_if_named(settle: Resolve) -> None:
+def test_rubys_file_is_used_only_if_named(loaded: Resolve) -> None:
     """Its queues hold jobs that only Ruby can run."""
-    settle("concurrency: 3", "config/sidekiq.yml")
-    settle("concurrency: 3", "sidekiq.yml")
-    assert settle().file.value is None
-    assert settle(file="config/sidekiq.yml")["concurrency"] == 3
+    loaded("concurrency: 3", "config/sidekiq.yml")
+    loaded("concurrency: 3", "sidekiq.yml")
+    assert loaded().file.value is None
+    assert loaded(file="config/sidekiq.yml")["concurrency"] == 3
 
 
 @pytest.mark.parametrize(
@@ -224,28 +224,28 @@ def test_rubys_file_is_used_only_if_named(settle: Resolve) -> None:
     ],
 )
 def test_a_file_that_cannot_be_used(
-    settle: Resolve, name: str, text: str | None, problem: str
+    loaded: Resolve, name: str, text: str | None, problem: str
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
-        settle(text or "", name, file=name)
+        loaded(text or "", name, file=name)
 
 
-def test_a_file_that_is_not_utf_8(settle: Resolve) -> None:
+def test_a_file_that_is_not_utf_8(loaded: Resolve) -> None:
     Path("jobwire.yml").write_bytes(b"tag: caf\xe9\n")
     with pytest.raises(ConfigError, match=r"jobwire.yml: not UTF-8 at byte 8"):
-        settle()
+        loaded()
 
 
-def test_yaml_without_pyyaml(settle: Resolve, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One message with the fix; TOML goes on working."""
+def test_yaml_without_pyyaml(loaded: Resolve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One message names the fix; TOML still works."""
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(ConfigError, match=r"jobwire.yml: .*pip install 'jobwire\[yaml\]'"):
-        settle("tag: a", "jobwire.yml")
+        loaded("tag: a", "jobwire.yml")
     Path("jobwire.yml").unlink()
-    assert settle("tag = 'a'")["tag"] == "a"
+    assert loaded("tag = 'a'")["tag"] == "a"
 
 
-# -- what files say
+# -- contents of files
 
 FULL_TOML = """\
 app = "shop.jobs:app"
@@ -290,8 +290,8 @@ capsules:
         ("jobwire.yml", FULL_YAML),
     ],
 )
-def test_the_same_in_every_format(settle: Resolve, name: str, text: str) -> None:
-    settings = settle(text, name)
+def test_the_same_in_every_format(loaded: Resolve, name: str, text: str) -> None:
+    settings = loaded(text, name)
     assert settings.worker() == WorkerConfig(
         capsules={
             "default": CapsuleConfig(
@@ -329,9 +329,9 @@ def test_the_same_in_every_format(settle: Resolve, name: str, text: str) -> None
         ("${QS}", {"x": 1, "y": 0}),
     ],
 )
-def test_ways_to_write_queues(settle: Resolve, queues: str, expected: dict[str, int]) -> None:
-    """FETCH-4: a name that returns counts each time, as Sidekiq 7 and later do it."""
-    settings = settle(f"queues: {queues}\n", "jobwire.yml", Q="x,4", W="9", QS="x,1 y")
+def test_ways_to_write_queues(loaded: Resolve, queues: str, expected: dict[str, int]) -> None:
+    """FETCH-4: a repeated name counts each time, as in Sidekiq 7 and later."""
+    settings = loaded(f"queues: {queues}\n", "jobwire.yml", Q="x,4", W="9", QS="x,1 y")
     assert settings["queues"] == expected
     assert list(settings["queues"]) == list(expected)
 
@@ -387,9 +387,9 @@ WRONG: list[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize(("text", "problem"), WRONG, ids=[text for text, _ in WRONG])
-def test_what_is_wrong_is_said_with_file_and_line(settle: Resolve, text: str, problem: str) -> None:
+def test_what_is_wrong_is_said_with_file_and_line(loaded: Resolve, text: str, problem: str) -> None:
     with pytest.raises(ConfigError, match="^jobwire.yml" + problem):
-        settle(text, "jobwire.yml")
+        loaded(text, "jobwire.yml")
 
 
 @pytest.mark.parametrize(
@@ -403,16 +403,16 @@ def test_what_is_wrong_is_said_with_file_and_line(settle: Resolve, text: str, pr
         ("capsules.mail.concurrency = 0", ":1: capsule 'mail': concurrency: 0 is less"),
     ],
 )
-def test_toml_has_lines_too(settle: Resolve, text: str, problem: str) -> None:
+def test_toml_has_lines_too(loaded: Resolve, text: str, problem: str) -> None:
     with pytest.raises(ConfigError, match="^jobwire.toml" + problem):
-        settle(text)
+        loaded(text)
 
 
-def test_what_no_chosen_section_says_may_lack_its_variables(settle: Resolve) -> None:
+def test_what_no_chosen_section_says_may_lack_its_variables(loaded: Resolve) -> None:
     text = "production:\n  redis: ${SHOP_REDIS}\n"
-    assert settle(text, "jobwire.yml")["redis"] is None
+    assert loaded(text, "jobwire.yml")["redis"] is None
     with pytest.raises(ConfigError, match=r":2: \${SHOP_REDIS}: the variable is not set"):
-        settle(text, "jobwire.yml", APP_ENV="production")
+        loaded(text, "jobwire.yml", APP_ENV="production")
 
 
 @pytest.mark.parametrize(
@@ -439,34 +439,34 @@ def test_what_no_chosen_section_says_may_lack_its_variables(settle: Resolve) -> 
     ],
 )
 def test_variables_in_a_file(
-    settle: Resolve, value: str, environ: dict[str, str], expected: int
+    loaded: Resolve, value: str, environ: dict[str, str], expected: int
 ) -> None:
-    """What they hold is a value: it cannot add keys."""
-    assert settle(f"concurrency: {value}\n", "jobwire.yml", **environ)["concurrency"] == expected
+    """Their content is a value: it cannot add keys."""
+    assert loaded(f"concurrency: {value}\n", "jobwire.yml", **environ)["concurrency"] == expected
 
 
-def test_a_variable_cannot_write_yaml(settle: Resolve) -> None:
-    settings = settle("tag: ${T}\n", "jobwire.yml", T="x\nconcurrency: 99")
+def test_a_variable_cannot_write_yaml(loaded: Resolve) -> None:
+    settings = loaded("tag: ${T}\n", "jobwire.yml", T="x\nconcurrency: 99")
     assert (settings["tag"], settings["concurrency"]) == ("x\nconcurrency: 99", 5)
 
 
-def test_texts_with_variables_are_plain_texts(settle: Resolve) -> None:
-    """BEAT-4: they go into what the process says of itself, which is JSON."""
+def test_texts_with_variables_are_plain_texts(loaded: Resolve) -> None:
+    """BEAT-4: they become part of the process info, which is JSON."""
     text = "tag: ${A}\nlabels: ['${A}']\nqueues: ['${A}', ['${B}', 1], ['${C}']]\n"
-    settings = settle(text, "jobwire.yml", A="a", B="b", C="c")
-    found = [settings["tag"], *settings["labels"], *settings["queues"]]
-    assert found == ["a", "a", "a", "b", "c"]
-    assert {type(text) for text in found} == {str}
+    settings = loaded(text, "jobwire.yml", A="a", B="b", C="c")
+    values = [settings["tag"], *settings["labels"], *settings["queues"]]
+    assert values == ["a", "a", "a", "b", "c"]
+    assert {type(text) for text in values} == {str}
 
 
-def test_a_dollar_can_be_meant(settle: Resolve) -> None:
-    assert settle('tag = "$${HOME} $5"')["tag"] == "${HOME} $5"
+def test_a_dollar_can_be_meant(loaded: Resolve) -> None:
+    assert loaded('tag = "$${HOME} $5"')["tag"] == "${HOME} $5"
 
 
 # -- sidekiq.yml
 
 RUBYS = """\
-# Sample of what is usual
+# Sample of usual settings
 ---
 :verbose: false
 :concurrency: <%= ENV.fetch("RAILS_MAX_THREADS") { 5 } %>
@@ -506,9 +506,9 @@ production:
 """
 
 
-def test_sidekiqs_own_file(settle: Resolve) -> None:
-    """As Ruby people write it: symbols, tags, sections, keys of gems."""
-    settings = settle(RUBYS, "sidekiq.yml")
+def test_sidekiqs_own_file(loaded: Resolve) -> None:
+    """The file is written for Ruby: symbols, tags, sections, keys of gems."""
+    settings = loaded(RUBYS, "sidekiq.yml")
     assert settings.worker() == WorkerConfig(
         capsules={
             "default": CapsuleConfig(queues={"critical": 3, "default": 2, "low": 0}, concurrency=5),
@@ -529,56 +529,56 @@ def test_sidekiqs_own_file(settle: Resolve) -> None:
     assert len(settings.notes) == 4
     assert settings.values["timeout"].source == "sidekiq.yml:5"
 
-    production = settle(RUBYS, "sidekiq.yml", RAILS_ENV="production", RAILS_MAX_THREADS="7")
+    production = loaded(RUBYS, "sidekiq.yml", RAILS_ENV="production", RAILS_MAX_THREADS="7")
     default = production.worker().capsules["default"]
     assert default == CapsuleConfig(queues={"critical": 0, "default": 0}, concurrency=20)
-    staging = settle(RUBYS, "sidekiq.yml", environment="staging", RAILS_MAX_THREADS="7")
+    staging = loaded(RUBYS, "sidekiq.yml", environment="staging", RAILS_MAX_THREADS="7")
     assert (staging["concurrency"], staging["timeout"]) == (2, 8)
 
 
 @pytest.mark.parametrize(
     ("value", "tag"), [(":shop", "shop"), ("':shop'", ":shop"), (":5", ":5"), ("a:b", "a:b")]
 )
-def test_a_symbol_is_a_plain_word_behind_a_colon(settle: Resolve, value: str, tag: str) -> None:
-    assert settle(f"tag: {value}\n", "sidekiq.yml")["tag"] == tag
+def test_a_symbol_is_a_plain_word_behind_a_colon(loaded: Resolve, value: str, tag: str) -> None:
+    assert loaded(f"tag: {value}\n", "sidekiq.yml")["tag"] == tag
 
 
-def test_verbose_is_the_log_level(settle: Resolve) -> None:
-    assert settle(":verbose: true\n", "sidekiq.yml")["log_level"] == "debug"
+def test_verbose_is_the_log_level(loaded: Resolve) -> None:
+    assert loaded(":verbose: true\n", "sidekiq.yml")["log_level"] == "debug"
 
 
 @pytest.mark.parametrize("name", ["sidekiq.yml", "sidekiq.yml.erb", "sidekiq.yaml"])
-def test_a_misspelt_setting_is_refused_there_too(settle: Resolve, name: str) -> None:
+def test_a_misspelt_setting_is_refused_there_too(loaded: Resolve, name: str) -> None:
     with pytest.raises(ConfigError, match=r"yml|yaml.*:1: concurency: .*did you mean concurrency"):
-        settle(":concurency: 5\n", name)
+        loaded(":concurency: 5\n", name)
 
 
-def test_keys_of_gems_are_not(settle: Resolve) -> None:
-    (note,) = settle("web_password: x\n", "sidekiq.yml").notes
+def test_keys_of_gems_are_not(loaded: Resolve) -> None:
+    (note,) = loaded("web_password: x\n", "sidekiq.yml").notes
     assert note == "sidekiq.yml:1: web_password has no meaning for jobwire; ignored"
 
 
-# -- what the settings come to
+# -- the resulting configuration
 
 
-def test_the_default_capsule_is_made_once(settle: Resolve) -> None:
-    """BEAT-4: capsules have names of their own."""
+def test_the_default_capsule_is_made_once(loaded: Resolve) -> None:
+    """BEAT-4: each capsule has its own name."""
     text = "capsules:\n  default: {queues: [a], concurrency: 1}\n"
-    only = settle(text, "jobwire.yml").worker()
+    only = loaded(text, "jobwire.yml").worker()
     assert only.capsules == {"default": CapsuleConfig(queues={"a": 0}, concurrency=1)}
     with pytest.raises(ConfigError, match=r"--queue: queues and jobwire.yml:1 both define"):
-        settle(flags={"queues": ("a",)}).worker()
+        loaded(flags={"queues": ("a",)}).worker()
 
 
-def test_another_default_counts_only_if_nobody_spoke(settle: Resolve) -> None:
-    settings = settle().otherwise("poll_interval", 1.0, "jobwire dev")
+def test_another_default_counts_only_if_nobody_spoke(loaded: Resolve) -> None:
+    settings = loaded().otherwise("poll_interval", 1.0, "jobwire dev")
     assert source(settings, "poll_interval") == (1.0, "jobwire dev")
-    settings = settle(JOBWIRE_POLL_INTERVAL="2").otherwise("poll_interval", 1.0, "jobwire dev")
+    settings = loaded(JOBWIRE_POLL_INTERVAL="2").otherwise("poll_interval", 1.0, "jobwire dev")
     assert source(settings, "poll_interval") == (2, "JOBWIRE_POLL_INTERVAL")
 
 
-def test_flags_replace_lists(settle: Resolve) -> None:
-    settings = settle("queues: [a, b]", "jobwire.yml", flags={"queues": ("c,2",), "precise": True})
+def test_flags_replace_lists(loaded: Resolve) -> None:
+    settings = loaded("queues: [a, b]", "jobwire.yml", flags={"queues": ("c,2",), "precise": True})
     assert source(settings, "queues") == ({"c": 2}, "--queue")
     assert source(settings, "precise") == (True, "--precise")
-    assert settle(flags={"queues": ()})["queues"] == {"a": 0, "b": 0}
+    assert loaded(flags={"queues": ()})["queues"] == {"a": 0, "b": 0}

@@ -1,7 +1,7 @@
 """SPEC.md is well-formed, and every requirement that a black box can see has a test.
 
-The ids of the specification are permanent and cited everywhere. What `jobwire spec check` finds
-is judged here lint by lint; that the generated files are up to date is left to the command.
+The ids of the specification are permanent and cited everywhere. This module runs each lint of
+`jobwire spec check`; only the command checks that the generated files are up to date.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def test_the_document_is_well_formed() -> None:
 
 
 def test_the_text_is_not_empty() -> None:
-    """A reader that finds nothing would find nothing wrong."""
+    """A parser that finds no requirement would also find no fault."""
     assert len(SPEC.requirements) >= 143
     assert {requirement.area for requirement in SPEC.requirements} == set(document.AREAS)
     assert set(SPEC.profiles) == {"client", "worker", "scheduler", "inspector"}
@@ -51,7 +51,7 @@ def test_the_text_is_not_empty() -> None:
 
 
 def test_real_sidekiq_was_asked() -> None:
-    """A test or a recording of it, or the reason why not; and how its generations differ."""
+    """A test, a recording or a reason is there; differences of generations are stated."""
     assert list(lints.of_oracle(SPEC, CITATIONS)) == []
 
 
@@ -60,8 +60,8 @@ def test_cited_ids_exist() -> None:
 
 
 def test_citations_of_every_kind_are_found() -> None:
-    found = {kind for kinds in CITATIONS.values() for kind in kinds}
-    assert found == {"code", "schema", "script", "fixture", "test", "prose"}
+    present = {kind for kinds in CITATIONS.values() for kind in kinds}
+    assert present == {"code", "schema", "script", "fixture", "test", "prose"}
 
 
 def test_every_obligation_is_named_by_a_test() -> None:
@@ -106,8 +106,8 @@ def test_reader_sees_every_keyword_of_a_block() -> None:
     ],
 )
 def test_only_tests_name_ids(source: str, names: bool) -> None:
-    found = [i for _, text in named(ast.parse(source)) for i in CITATION.findall(text)]
-    assert found == (["KEY-1"] if names else [])
+    ids = [i for _, text in named(ast.parse(source)) for i in CITATION.findall(text)]
+    assert ids == (["KEY-1"] if names else [])
 
 
 def test_reader_ignores_blocks_in_code_fences() -> None:

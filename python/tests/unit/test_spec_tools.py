@@ -1,4 +1,4 @@
-"""The specification's tools: every lint finds a planted fault, and nothing where there is none."""
+"""The specification's tools: every lint finds a planted fault, and nothing in a sound document."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAYLOAD = (
 )
 SPEC = f"""# A protocol
 
-Version **1.0-draft.1**. Nobody else's.
+Version **1.0-draft.1**. A sample.
 
 | Role | Profiles |
 | --- | --- |
@@ -106,7 +106,7 @@ def test_a_block_is_read_whole() -> None:
 
 
 def test_the_hash_is_of_the_words() -> None:
-    """Lines may be broken anew; a word may not change unseen."""
+    """Lines may be wrapped again; a changed word changes the hash."""
 
     def of(text: str) -> str:
         return read(text).requirements[0].sha256
@@ -128,7 +128,7 @@ def test_nothing_is_wrong_with_a_good_document() -> None:
         ("keyword", "**MUST** push", "**OUGHT** to push"),
         ("keyword", "**MUST** push", "**MUST** push and SHOULD look"),
         ("keyword", "> A worker **SHOULD** fetch.\n", ""),
-        ("stray-keyword", "Nobody else's.", "Clients MUST obey."),
+        ("stray-keyword", "A sample.", "Clients MUST obey."),
         ("stray-keyword", "it is a worker.", "it is REQUIRED."),
         ("why", "Why: so KEY-2", "So KEY-2"),
         ("why", "Why: it is a worker.", ""),
@@ -155,7 +155,7 @@ def test_a_document_without_blocks_is_one_fault_not_none() -> None:
 
 
 def history(before: str, after: str) -> list[str]:
-    """Return what is wrong with going from one text to the other."""
+    """Return the faults of the step from one text to the other."""
     return [
         re.sub(r"^SPEC.md:\d+: ", "", str(fault))
         for fault in lints.of_history(read(after), record.build(read(before), None))
@@ -187,7 +187,7 @@ def test_a_released_text_changes_as_an_erratum_only() -> None:
     (fault,) = history(RELEASED, reworded)
     assert fault.startswith("KEY-1: differs from its released text: list it as an erratum of 1.1")
     assert history(RELEASED, reworded + "\n| 1.1 | KEY-1 | clearer |\n") == []
-    # One of another version excuses nothing, nor one of another block.
+    # An erratum of another version or of another block excuses nothing.
     assert history(RELEASED, reworded + "\n| 1.0 | KEY-1 | clearer |\n") != []
     assert history(RELEASED, reworded + "\n| 1.1 | KEY-2 | clearer |\n") != []
     assert history(RELEASED, edited(NEXT, text=RELEASED)) == []
@@ -207,7 +207,7 @@ def test_drafts_change_freely_and_say_so() -> None:
 
 
 def test_released_hashes_survive_the_drafts_after() -> None:
-    """Else two edits in one draft would hide the first."""
+    """Otherwise a second edit in a draft would hide the first."""
     released = record.build(read(RELEASED), None)
     build = record.build(read(edited(REWORDED, NEXT, text=RELEASED)), released)
     assert build["requirements"][0]["released"] == released["requirements"][0]["sha256"]
@@ -236,7 +236,7 @@ def test_the_record_is_json_and_complete() -> None:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A small checkout in which everything is in order."""
+    """Return a small checkout without faults."""
     for name, text in {
         "SPEC.md": SPEC,
         "python/jobwire/core.py": 'def push():\n    """[KEY-1]"""\n\n\nx = 1  # [KEY-2]\n',
@@ -304,8 +304,8 @@ def test_an_unknown_id_is_found_wherever_it_stands(checkout: Path, name: str, te
 def test_code_and_tests_do_not_stand_on_retired_ids(checkout: Path) -> None:
     (checkout / "lua/fetch.lua").write_text("-- [PAY-1]", "utf-8")
     (checkout / "docs/guide.md").write_text("PAY-1 was once.", "utf-8")
-    found = lints.of_citations(document_of(checkout), cited(checkout))
-    assert [(fault.place, fault.lint) for fault in found] == [("lua/fetch.lua", "retired-id")]
+    citing = lints.of_citations(document_of(checkout), cited(checkout))
+    assert [(fault.place, fault.lint) for fault in citing] == [("lua/fetch.lua", "retired-id")]
 
 
 INTEROP = "python/tests/interop/test_real.py"
@@ -314,7 +314,7 @@ EVERY = [RECORDED.format(version) for version in oracle.VERSIONS]
 
 
 def oracle_faults(text: str, **cited: dict[str, list[str]]) -> list[str]:
-    """Return id and lint of what is wrong; cited is by id, with an underscore."""
+    """Return id and lint of each fault; `cited` maps ids with an underscore to citations."""
     citations = {name.replace("_", "-"): kinds for name, kinds in cited.items()}
     return [
         f"{fault.problem.partition(':')[0]} {fault.lint}"
@@ -356,9 +356,9 @@ UNSEEN = ("Seen in: 6 and 7.\n", "")
         ([LISTED], {"KEY_2": {"test": [INTEROP]}}, []),
         ([LISTED], {"KEY_2": {"fixture": EVERY}}, []),
         ([LISTED, DIFFERING], {}, ["KEY-1 oracle", "KEY-2 oracle"]),
-        # Evidence, and the document denies it.
+        # There is evidence, but the document denies it.
         ([], {"KEY_2": {"test": [INTEROP]}}, ["KEY-2 oracle"]),
-        # Generations differ, and the block does not say how.
+        # Generations differ, but the block does not describe it.
         ([UNSEEN], {}, ["KEY-1 seen-in"]),
         ([UNSEEN, DIFFERING, LISTED], {"KEY_1": {"test": [INTEROP]}}, ["KEY-2 oracle"]),
         ([LISTED], {"KEY_2": {"fixture": EVERY[:1]}}, ["KEY-2 seen-in"]),
@@ -426,7 +426,7 @@ MISTAKES = "| Mistake | What happens | See |\n| --- | --- | --- |\n"
 
 
 def test_the_frequent_traps_are_copied_into_the_document(checkout: Path) -> None:
-    """No requirement: SPEC.md and docs/reference/traps.md must not drift apart."""
+    """This is not a requirement: SPEC.md and docs/reference/traps.md must agree."""
     spec = checkout / "SPEC.md"
     spec.write_text(f"{SPEC}\n{MISTAKES}| old | old | KEY-1 |\n\nAfter it.\n", "utf-8")
     made = make_records(checkout)
@@ -443,7 +443,7 @@ def test_the_frequent_traps_are_copied_into_the_document(checkout: Path) -> None
 
 
 def test_the_page_of_scripts_has_what_a_server_calls_them(checkout: Path) -> None:
-    """LUA-3: the SHA-1 of the exact bytes, with contract, condition and what a crash leaves."""
+    """LUA-3: the SHA-1 of the exact bytes, with contract, condition and effect of a crash."""
     (checkout / "lua/fetch.lua").write_text("-- fetch.lua: take a job. [KEY-2]\n", "utf-8")
     page = scripts.page(checkout, document_of(checkout))
     sha = "cadd0270f4d30def9fe98725d42cd52b2e488750"
@@ -473,9 +473,9 @@ def test_the_page_names_the_gaps(checkout: Path) -> None:
 
 
 def broken(text: str | bytes, part: payloads.Part) -> dict[str, str]:
-    """Return rule to path of all that is broken."""
-    found = verdicts.judge(text.encode() if isinstance(text, str) else text, part)
-    return {verdict.rule: verdict.path for verdict in found if verdict.broken}
+    """Map the broken rules to the paths of the faults."""
+    judged = verdicts.judge(text.encode() if isinstance(text, str) else text, part)
+    return {verdict.rule: verdict.path for verdict in judged if verdict.broken}
 
 
 IN_SECONDS = edited(("0123,", ".123,"), ("124}", ".0}"), text=PAYLOAD)
@@ -547,8 +547,8 @@ def test_what_no_reader_accepts(text: bytes, rule: str) -> None:
 
 @pytest.mark.parametrize("value", ["1e400", r'"\ud800"'])
 def test_what_jobwire_cannot_hold_is_a_note(value: str) -> None:
-    found = verdicts.judge(f'{{"class":"A","args":[{value}]}}'.encode(), "reader")
-    assert [(v.rule, v.is_note, v.broken) for v in found if v.problem] == [("EXEC-3", True, False)]
+    judged = verdicts.judge(f'{{"class":"A","args":[{value}]}}'.encode(), "reader")
+    assert [(v.rule, v.is_note, v.broken) for v in judged if v.problem] == [("EXEC-3", True, False)]
 
 
 def test_every_rule_exists() -> None:
@@ -583,7 +583,7 @@ def test_an_entry_that_is_not_what_it_says() -> None:
 
 
 def test_what_nothing_cites_is_a_gap(checkout: Path) -> None:
-    """A retired requirement needs nothing, and one that no black box can see no test."""
+    """A retired requirement needs no citation, and an invisible one needs no test."""
     document = document_of(checkout)
     kinds = {"code": ["a.py"], "test": ["test_a.py"]}
     whole = {requirement.id: dict(kinds) for requirement in document.requirements}

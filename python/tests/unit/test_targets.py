@@ -1,4 +1,4 @@
-"""The targets program: what it makes of its samples. No figure is judged here."""
+"""The targets program: its verdicts about made-up samples. No real figure is judged here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_page_is_made_from_the_results() -> None:
 
 
 def test_the_samples_come_back_from_the_file(tmp_path: Path) -> None:
-    """Samples with different figures too."""
+    """Samples with different figures are also kept."""
     report = measured("drain", jobwire=[{"rate": 1.0}, {"rate": 2.0}], rq=[{"boot_s": 3.0}])
     report.add("boot", NAMES["jobwire"], 10, {"rate": 4.0, "boot_s": 5.0}, CALM)
     write(tmp_path, report, {"cores": 2, "server": "", "python": "", "system": "", "date": ""})
@@ -61,7 +61,7 @@ def measured(kind: str, **teams: list[dict[str, float]]) -> Report:
 
 
 def verdict(kind: str, figure: str, **medians: float) -> TargetVerdict | None:
-    """Return the verdict on a figure of which there is one sample of each team."""
+    """Return the verdict about a figure with one sample of each competitor."""
     report = measured(kind, **{team: [{figure: value}] for team, value in medians.items()})
     [target] = [each for each in TARGETS if (each.kind, each.figure) == (kind, figure)]
     return report.verdict(target)
@@ -70,16 +70,16 @@ def verdict(kind: str, figure: str, **medians: float) -> TargetVerdict | None:
 @pytest.mark.parametrize(
     ("kind", "figure", "medians", "reached"),
     [
-        # With YJIT, if that was measured; else a drain is taken for twice as fast.
+        # With YJIT, if that was measured; otherwise YJIT counts as twice as fast.
         ("drain", "rate", {"jobwire": 200.0, "yjit": 100.0, "plain": 10.0}, True),
         ("drain", "rate", {"jobwire": 199.0, "yjit": 100.0, "plain": 10.0}, False),
         ("drain", "rate", {"jobwire": 400.0, "plain": 100.0}, True),
         ("drain", "rate", {"jobwire": 399.0, "plain": 100.0}, False),
         ("drain", "rate", {"jobwire": 400.0}, None),
-        # The better Sidekiq that there is, where the target does not say which Ruby.
+        # The faster Sidekiq counts if the target does not name a Ruby.
         ("logged", "rate", {"jobwire": 400.0, "plain": 100.0}, True),
         ("logged", "rate", {"jobwire": 400.0, "plain": 100.0, "yjit": 101.0}, False),
-        # All have to hold: one that does not settles it, one that is missing leaves it open.
+        # All have to hold: one failure decides, a missing figure leaves the target undecided.
         ("failing", "rate", {"jobwire": 400.0, "yjit": 100.0, "bee": 400.0}, True),
         ("failing", "rate", {"jobwire": 400.0, "yjit": 100.0, "bee": 401.0}, False),
         ("failing", "rate", {"jobwire": 400.0, "yjit": 100.0}, None),
@@ -87,7 +87,7 @@ def verdict(kind: str, figure: str, **medians: float) -> TargetVerdict | None:
         ("failing", "rate", {"jobwire": 900.0, "plain": 100.0, "bee": 100.0}, None),
         ("one", "rate", {"jobwire": 120.0, "huey": 100.0, "plain": 120.0, "yjit": 200.0}, True),
         ("one", "rate", {"jobwire": 119.0, "huey": 100.0, "plain": 100.0}, False),
-        # The best of several.
+        # The best of several competitors counts.
         ("async", "rate", {"jobwire": 40_000.0, "huey": 10_000.0, "rq": 1.0}, True),
         ("async", "rate", {"jobwire": 40_000.0, "huey": 1.0, "rq": 10_001.0}, False),
         ("async", "rate", {"jobwire": 29_999.0, "rq": 1.0}, False),
@@ -96,15 +96,15 @@ def verdict(kind: str, figure: str, **medians: float) -> TargetVerdict | None:
         ("lone", "p50_ms", {"jobwire": 0.4, "plain": 0.5, "yjit": 0.3}, False),
         ("bulk", "bytes", {"jobwire": 149.0, "plain": 149.0}, True),
         ("bulk", "bytes", {"jobwire": 148.0, "plain": 149.0}, False),
-        # Figures that stand for themselves.
+        # Figures without a competitor.
         ("boot", "boot_s", {"jobwire": 0.35}, True),
         ("boot", "boot_s", {"jobwire": 0.36}, False),
     ],
 )
 def test_a_verdict(kind: str, figure: str, medians: dict[str, float], reached: bool | None) -> None:
-    found = verdict(kind, figure, **medians)
-    assert found is not None
-    assert found.reached is reached
+    result = verdict(kind, figure, **medians)
+    assert result is not None
+    assert result.reached is reached
 
 
 def test_without_jobwire_there_is_no_verdict() -> None:

@@ -1,4 +1,4 @@
-"""jobwire.testing without Redis: jobs that are collected, and jobs that run where they are."""
+"""jobwire.testing without Redis: jobs that are collected, and jobs that run inline."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from jobwire.errors import JobTimeout, UnknownJob
 from jobwire.protocol.iteration import Cursor
 from jobwire.testing import Jobs
 
-NOWHERE = "redis://127.0.0.1:1/0"  # whoever asks it is told so at once
+NOWHERE = "redis://127.0.0.1:1/0"  # a connection to it fails at once
 
 
 class Shop:
-    """An application, and what its jobs did."""
+    """An application, and a record of its jobs' actions."""
 
     def __init__(self) -> None:
         self.app = app = App(NOWHERE)
@@ -115,7 +115,7 @@ def test_jobs_are_found_by_what_was_said(shop: Shop, jobs: Jobs) -> None:
 
 
 def test_everything_is_checked_as_ever(shop: Shop, jobs: Jobs) -> None:
-    """PUSH-4, PUSH-5: nothing that Redis would not get is collected."""
+    """PUSH-4, PUSH-5: a job that a push would refuse is not collected."""
     with pytest.raises(InvalidJob, match="datetime"):
         shop.hard.enqueue(datetime.now(UTC))
     with pytest.raises(TypeError, match="HardJob"):
@@ -128,7 +128,7 @@ def test_everything_is_checked_as_ever(shop: Shop, jobs: Jobs) -> None:
 
 
 def test_client_middleware_runs(shop: Shop, jobs: Jobs) -> None:
-    """PUSH-7: it changes a job, or stops it."""
+    """PUSH-7: middleware changes a job, or stops it."""
 
     def tag(item: Any, call_next: Any) -> Any:
         item["mark"] = len(item["args"])
@@ -198,7 +198,7 @@ def test_all_threads_are_collected_from(shop: Shop, jobs: Jobs) -> None:
 
 
 def test_clear_forgets(shop: Shop, jobs: Jobs) -> None:
-    """ITER-7: a cancellation is noted as well."""
+    """ITER-7: a recorded cancellation is also cleared."""
     shop.hard.enqueue_bulk([[1], [2]])
     jobs.perform_one()
     assert shop.app.client.cancel("a") > 1_000_000_000
@@ -250,7 +250,7 @@ def test_a_job_that_enqueues_itself_for_ever_is_told(shop: Shop, jobs: Jobs) -> 
 
 
 def test_an_error_comes_out_of_the_drain(shop: Shop, jobs: Jobs) -> None:
-    """The job is done with, the others wait; hooks and handlers hear nothing."""
+    """The job is removed, the others wait; hooks and handlers are not called."""
     shop.broken.retry_in(lambda *_: shop.did.append("hook"))
     shop.app.on_error(lambda *_: shop.did.append("handler"))
     shop.hard.enqueue(1)
@@ -264,7 +264,7 @@ def test_an_error_comes_out_of_the_drain(shop: Shop, jobs: Jobs) -> None:
 
 
 def test_jobs_run_as_in_a_worker(shop: Shop, jobs: Jobs) -> None:
-    """EXEC-6: middleware outside of wrappers outside of the job, which knows who it is."""
+    """EXEC-6: middleware wraps wrappers, which wrap the job; `current_job` is set."""
     current: list[Job | None] = []
 
     def middleware(job: Job, call_next: Callable[[], Any]) -> Any:
@@ -284,16 +284,16 @@ def test_jobs_run_as_in_a_worker(shop: Shop, jobs: Jobs) -> None:
         given.append(1)
 
     jid = who.enqueue([0])
-    shop.app.server_middleware.add(middleware)  # counts from the next job that runs
+    shop.app.server_middleware.add(middleware)  # takes effect for the next job that runs
     job = jobs.perform_one()
     assert shop.did == [("middleware", "who"), "in", "out"]
     assert [each and each.jid for each in current] == [jid]
-    assert job.args == [[0]]  # what the job does to its arguments stays with it
+    assert job.args == [[0]]  # the job's changes of its arguments are not stored
     assert current_job() is None
 
 
 def test_a_scheduled_job_looks_promoted_when_it_runs(shop: Shop, jobs: Jobs) -> None:
-    """SCHED-5: it has a time of enqueuing by then, in the writer's unit."""
+    """SCHED-5: it has an enqueued_at, in the writer's unit."""
     seen: list[Any] = []
 
     @shop.app.job
@@ -395,7 +395,7 @@ def test_async_tests_run_async_jobs_in_their_own_loop(
         with pytest.raises(LookupError):
             await jobs.aperform_one()
         shop.later.enqueue("b")
-        assert jobs.drain() == 1  # blocks the loop, so the job has another
+        assert jobs.drain() == 1  # blocks the loop, so the job runs in another
 
     asyncio.run(main())
     assert shop.threads != [threading.current_thread()]
@@ -444,7 +444,7 @@ def test_inline_errors_come_out_of_enqueue(shop: Shop) -> None:
 
 @pytest.mark.parametrize("middleware", ["none", "sync", "async"])
 def test_inline_runs_async_jobs_from_anywhere(shop: Shop, middleware: str) -> None:
-    """Also where a job blocks the loop in which it enqueues another."""
+    """It also works if a job blocks the loop in which it enqueues another."""
     _add_middleware(shop, middleware)
 
     async def main() -> asyncio.AbstractEventLoop:
@@ -528,7 +528,7 @@ def test_async_client_middleware_stops_jobs_and_raises(shop: Shop, jobs: Jobs) -
 
 
 def test_a_sync_client_refuses_async_middleware(shop: Shop, jobs: Jobs) -> None:
-    """PUSH-7: with its first push, whatever is around it."""
+    """PUSH-7: the first push raises, with any other middleware around it."""
     for chain in ([mark], [pass_on, mark], [mark, pass_on]):
         shop.app.client_middleware.clear()
         shop.app.client_middleware += chain
@@ -542,7 +542,7 @@ def test_a_sync_client_refuses_async_middleware(shop: Shop, jobs: Jobs) -> None:
 
 
 def test_sync_middleware_has_to_return_the_promise_of_an_async_one(shop: Shop, jobs: Jobs) -> None:
-    """PUSH-7: a job that was to be stopped would otherwise be written."""
+    """PUSH-7: otherwise a job that middleware stopped would be written."""
 
     def looks(item: Any, call_next: Callable[[], Any]) -> Any:
         call_next()
@@ -568,7 +568,7 @@ def test_sync_middleware_has_to_return_the_promise_of_an_async_one(shop: Shop, j
 
 
 def test_middleware_that_is_added_later_counts_from_the_next_push(shop: Shop, jobs: Jobs) -> None:
-    """PUSH-7: also for a client that has pushed, and remembers how."""
+    """PUSH-7: also for a client that has pushed and cached a template."""
     client = shop.app.client
     for _ in range(2):
         client.push("A")

@@ -1,4 +1,4 @@
-"""jobwire.worker.background.ticker: checks are called while they ask for it, and after a wake."""
+"""jobwire.worker.background.ticker: checks are called while they request it, and after a wake."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_it_sleeps_until_it_is_woken(ticker: Ticker) -> None:
     before = len(calls)
     ticker.wake()
     wait_until(lambda: len(calls) > before and not ticker.awake)
-    assert len(calls) <= before + 4  # two rounds of two calls at most: it went to sleep again
+    assert len(calls) <= before + 4  # at most two rounds of two calls: the ticker sleeps again
 
 
 def test_it_stays_awake_while_a_check_asks_for_it(ticker: Ticker) -> None:
@@ -59,7 +59,7 @@ def test_a_check_that_asks_for_later_is_called_then(ticker: Ticker) -> None:
 
 
 def test_what_is_written_before_a_wake_is_seen_by_a_check(ticker: Ticker) -> None:
-    """However often it is about to fall asleep: no wake gets lost."""
+    """No wake gets lost, also while the ticker is about to sleep."""
     seen = threading.Event()
     work: list[int] = []
 

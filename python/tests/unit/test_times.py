@@ -1,4 +1,4 @@
-"""jobwire.protocol.times: two generations of writers, readers that accept both."""
+"""jobwire.protocol.times: two generations of writers, and readers that accept both."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_stamp(now: float, generation: Generation, text: bytes) -> None:
     ],
 )
 def test_read_by_form_and_magnitude(value: float, seconds: float) -> None:
-    """GEN-3: where form and magnitude disagree, magnitude wins."""
+    """GEN-3: if form and magnitude disagree, the magnitude counts."""
     assert times.read(value) == seconds
 
 
@@ -58,7 +58,7 @@ def test_read_by_form_and_magnitude(value: float, seconds: float) -> None:
     "value", [None, True, "1795192067", [], {}, math.nan, math.inf, -math.inf, HUGE, -HUGE]
 )
 def test_read_takes_nothing_else_for_a_time(value: object) -> None:
-    """GEN-3: what is no time in a payload is no reason to fail."""
+    """GEN-3: an invalid time in a payload does not fail the reader."""
     assert times.read(value) is None
 
 
@@ -79,13 +79,13 @@ def test_read_takes_nothing_else_for_a_time(value: object) -> None:
     ],
 )
 def test_instant(when: Any, moment: float) -> None:
-    """SCHED-2: a number below 1,000,000,000 is from now, any other a time."""
+    """SCHED-2: a number below 1,000,000,000 is a delay from now, any other a time."""
     assert times.instant(when, now=NOW) == moment
 
 
 @pytest.mark.parametrize("when", [-1, -1e15, -HUGE])
 def test_a_delay_below_zero_is_in_the_past(when: float) -> None:
-    """SCHED-3: however far; the caller then pushes at once."""
+    """SCHED-3: at any distance; the caller then pushes at once."""
     assert 0 <= times.instant(when, now=NOW) < NOW
 
 
@@ -119,13 +119,13 @@ def test_impossible_times_are_refused(value: Any, problem: str) -> None:
 
 @pytest.mark.parametrize("value", [0, 0.0, 1795192067.5, 10**11 - 1])
 def test_a_possible_time_is_returned_as_it_is(value: float) -> None:
-    """SCHED-4: the limit itself is the first that is refused."""
+    """SCHED-4: the limit itself is the first refused time."""
     assert times.epoch(value) is value
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, True, "5", 10**11])
 def test_conveniences_refuse_what_is_no_time(value: Any) -> None:
-    """SCHED-4: also where a number may be a delay."""
+    """SCHED-4: also if a number may be a delay."""
     with pytest.raises(InvalidJob, match="SCHED-4"):
         times.instant(value, now=NOW)
 
@@ -154,7 +154,7 @@ def test_a_naive_datetime_is_refused(convert: Any) -> None:
     ],
 )
 def test_detect(infos: list[dict[str, Any]], generation: Generation) -> None:
-    """GEN-5: one Sidekiq below 8, or one that does not say, decides; ours have no say."""
+    """GEN-5: one Sidekiq below 8 or without a version decides; jobwire does not count."""
     assert times.detect(infos) == generation
 
 
@@ -168,5 +168,5 @@ def test_detect(infos: list[dict[str, Any]], generation: Generation) -> None:
     ],
 )
 def test_utc_day(now: float, day: str) -> None:
-    """STAT-2: the date is that of UTC."""
+    """STAT-2: the date is in UTC."""
     assert times.utc_day(now) == day

@@ -1,4 +1,4 @@
-"""tests.tools.twins: asyncio modules that follow from blocking ones."""
+"""tests.tools.twins: asyncio modules that are generated from blocking ones."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def made() -> Any:
 
 
 class Pages:
-    """Answers like a server, in the loop's next turn."""
+    """A stand-in for a server, which answers in the loop's next iteration."""
 
     def __init__(self, *pages: Any) -> None:
         self._pages = list(pages)

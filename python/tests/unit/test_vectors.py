@@ -1,4 +1,4 @@
-"""jobwire's rules against fixtures/vectors, and the vectors against what Sidekiq did."""
+"""jobwire's rules compared with fixtures/vectors, and the vectors with recordings of Sidekiq."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_retry_delay_spans_the_interval(vector: dict[str, Any]) -> None:
 
 
 def test_retry_delays_are_those_of_all_retries() -> None:
-    """[RETRY-4] 25 of them, three weeks in all; the dice of each formula add what they add."""
+    """[RETRY-4] 25 retries take three weeks; each formula adds its own jitter."""
     table = load("vectors/retry-delays.json")
     assert [vector["retry_count"] for vector in table] == list(range(25))
     for formula, mean_extra in (("4.0-6.2.1", 4712.5), ("6.2.2-7.3", 1462.5), (OURS, 1612.5)):
@@ -64,11 +64,11 @@ def test_retry_delays_are_those_of_all_retries() -> None:
 
 @pytest.mark.parametrize("version", FORMULAS)
 def test_recorded_retries_are_inside_their_intervals(version: str) -> None:
-    """[RETRY-4] Real Sidekiq's own scores, of jobs without a delay of their own."""
+    """[RETRY-4] The scores are Sidekiq's, of jobs without a custom delay."""
     table = [vector["delays"][FORMULAS[version]] for vector in load("vectors/retry-delays.json")]
     checked = 0
     for entry in load(f"sidekiq/{version}/payloads.json"):
-        # api-* moved some; a hook chose the delay of others, and retry_on is Active Job's own.
+        # api-* moved some; hooks chose the delay of others; retry_on is Active Job's own.
         if entry["place"] != "retry" or entry["scenario"].startswith(
             ("api-", "retry-in-", "wire-")
         ):
@@ -124,7 +124,7 @@ def test_order_of_a_shuffle(vector: dict[str, Any]) -> None:
     if vector["mode"] == "strict":
 
         def never(names: list[str]) -> None:
-            raise AssertionError("strict order needs no dice")
+            raise AssertionError("strict order needs no random numbers")
 
         assert order.pick(never) == [queue for queue, _ in vector["weights"]]
     else:
@@ -139,14 +139,14 @@ def test_mode_is_what_sidekiq_says_of_its_capsules() -> None:
             for capsule in process["capsules"].values():
                 assert QueueOrder(capsule["weights"]).mode == capsule["mode"]
                 modes.add(capsule["mode"])
-    assert modes == {"strict", "weighted"}  # nobody had all weights 1
+    assert modes == {"strict", "weighted"}  # no process had all weights 1
 
 
 # -- backtraces
 
 
 def read_backtrace(stored: Any) -> list[str] | None:
-    """Read a stored backtrace as SPEC.md says, with the standard library only."""
+    """Read a stored backtrace by the rules of SPEC.md, with the standard library only."""
     lines = stored
     if isinstance(stored, str):
         try:
@@ -160,7 +160,7 @@ def read_backtrace(stored: Any) -> list[str] | None:
 
 @vectors("backtraces")
 def test_backtrace_can_be_read(vector: dict[str, Any]) -> None:
-    """[RETRY-8] What the vectors say follows from a plain reader."""
+    """[RETRY-8] A plain reader gets the lines of the vectors."""
     assert read_backtrace(vector["stored"]) == vector["lines"]
     if vector["form"].startswith("base64"):
         assert ("\n" in vector["stored"]) == (vector["form"] == "base64-lines")
@@ -181,7 +181,7 @@ def test_written_backtrace_reads_back(vector: dict[str, Any]) -> None:
 
 @vectors("backtraces")
 def test_stored_backtrace_survives_whatever_it_is(vector: dict[str, Any]) -> None:
-    """[PAY-7] Nobody decodes what is only carried."""
+    """[PAY-7] A carried backtrace is not decoded."""
     text = encode({"class": "A", "args": [], "queue": "q", "error_backtrace": vector["stored"]})
     _, moved = promoted(text, now=1_795_192_067.25, generation=7)
     assert json.loads(moved)["error_backtrace"] == vector["stored"]
@@ -206,7 +206,7 @@ def test_time_is_read(vector: dict[str, Any]) -> None:
     try:
         value = decode(text, "default").get("created_at")
     except MalformedPayload:
-        assert vector["name"] == "beyond-every-double"  # not every JSON library reads it
+        assert vector["name"] == "beyond-every-double"  # some JSON libraries cannot read it
         value = json.loads(vector["json"])
     seconds = times.read(value)
     if vector["ms"] is None:
@@ -230,5 +230,5 @@ def test_wait_between_looks(vector: dict[str, Any]) -> None:
     wait = first_wait(configured, jitter=u)
     if configured is None:
         assert wait == vector["wait"]["6.5.7-"]
-    else:  # at most: nobody who asked for short intervals waits longer for the first
+    else:  # at most: with short intervals, the first wait is also short
         assert 0 <= wait <= vector["wait"]["6.5.7-"] <= 5

@@ -1,4 +1,4 @@
-"""jobwire.protocol.wire: how a conversation with Redis goes, without a socket."""
+"""jobwire.protocol.wire: dialogues with Redis, without a socket."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def scripts(name: str) -> LuaScript:
 
 
 def converse(op: Op[Any], *answers: Answer) -> tuple[Any, list[Message]]:
-    """Give these answers to the messages of an operation; return its result and them.
+    """Answer the messages of an operation; return its result and the messages.
 
-    The operation has to be over with the last of them. An exception is thrown in.
+    The operation has to end with the last answer. An exception is thrown into it.
     """
     sent: list[Message] = []
     waiting = list(answers)
@@ -91,7 +91,7 @@ def test_a_script_is_called_by_its_hash() -> None:
 
 
 def test_a_forgotten_script_is_loaded_and_called_again() -> None:
-    """LUA-3: once, in one write."""
+    """LUA-3: it is loaded once, and both commands go in one write."""
     reply, sent = converse(one(Script("done", [], [])), [NOSCRIPT], [b"sha", 5])
     assert reply == 5
     assert words(sent[1]) == [
@@ -101,13 +101,13 @@ def test_a_forgotten_script_is_loaded_and_called_again() -> None:
 
 
 def test_a_script_that_stays_unknown_is_an_error() -> None:
-    """LUA-3: once, not for ever."""
+    """LUA-3: the call is repeated only once."""
     with pytest.raises(RedisRefused, match="NOSCRIPT"):
         converse(one(Script("done", [], [])), [NOSCRIPT], [b"sha", NOSCRIPT])
 
 
 def test_of_a_batch_only_the_missing_scripts_are_repeated() -> None:
-    """LUA-3: the others were carried out already."""
+    """LUA-3: the other scripts already ran."""
     steps: list[Command | Script] = [
         Script("done", [], [1]),
         command("PING"),
@@ -148,7 +148,7 @@ def test_a_transaction_is_one_write() -> None:
     ],
 )
 def test_a_transaction_that_failed_says_why(replies: list[Any], code: str) -> None:
-    """PUSH-8: the first error, not that there was one."""
+    """PUSH-8: the error is the first one of the transaction."""
     with pytest.raises(RedisRefused) as caught:
         converse(one(Batch([command("LPUSH", "a", "b")], atomic=True)), replies)
     assert caught.value.code == code
@@ -180,14 +180,14 @@ def test_a_refusal_is_raised_into_the_operation() -> None:
     ],
 )
 def test_failover_errors_are_repeated_on_a_fresh_connection(error: ErrorReply) -> None:
-    """PUSH-9: the same words, wherever the code stands in the text."""
+    """PUSH-9: the same commands are sent again, at any position of the code in the text."""
     reply, sent = converse(one(command("LPUSH", "a", "b")), [error], [1])
     assert reply == 1
     assert sent == [Message([("LPUSH", "a", "b")]), Message([("LPUSH", "a", "b")], fresh=True)]
 
 
 def test_a_transaction_is_repeated_whole() -> None:
-    """PUSH-9: the refusal is among the replies before EXEC's."""
+    """PUSH-9: the refusal is among the replies before that of EXEC."""
     batch = Batch([command("LPUSH", "a", "b")], atomic=True)
     reply, sent = converse(one(batch), [b"OK", READONLY, ABORTED], [b"OK", b"QUEUED", [1]])
     assert reply == [1]
@@ -195,7 +195,7 @@ def test_a_transaction_is_repeated_whole() -> None:
 
 
 def test_of_a_batch_only_what_failed_is_repeated() -> None:
-    """PUSH-9 and REL-1: a fetch that was carried out must not be carried out again."""
+    """PUSH-9 and REL-1: a fetch that was executed must not be executed again."""
     batch = Batch([Script("done", [], []), Script("fetch", [], []), command("INCR", "n")])
     reply, sent = converse(one(batch), [READONLY, [b"jobs"], READONLY], [1, 2])
     assert reply == [1, [b"jobs"], 2]
@@ -205,7 +205,7 @@ def test_of_a_batch_only_what_failed_is_repeated() -> None:
 
 @pytest.mark.parametrize("error", [READONLY, NOSCRIPT])
 def test_nobody_is_told_that_a_half_done_batch_was_never_sent(error: ErrorReply) -> None:
-    """REL-8: who hears nothing of a fetch has to know that it may have been carried out."""
+    """REL-8: a caller without a reply has to know that its fetch may have been executed."""
     batch = Batch([Script("done", [], []), Script("fetch", [], [])])
     with pytest.raises(NoReply, match="no server"):
         converse(one(batch), [error, [b"jobs"]], RedisUnreachable("no server"))
@@ -214,13 +214,13 @@ def test_nobody_is_told_that_a_half_done_batch_was_never_sent(error: ErrorReply)
 
 
 def test_failover_errors_are_repeated_once() -> None:
-    """PUSH-9: and PUSH-8: the second refusal is the truth."""
+    """PUSH-9 and PUSH-8: the second refusal is final."""
     with pytest.raises(RedisRefused, match="READONLY"):
         converse(one(command("LPUSH", "a", "b")), [READONLY], [READONLY])
 
 
 def test_other_errors_are_not_repeated() -> None:
-    """PUSH-9: only after a failover does it help."""
+    """PUSH-9: a repeat only helps after a failover."""
     with pytest.raises(RedisRefused, match="OOM"):
         converse(one(command("LPUSH", "a", "b")), [OOM])
 
@@ -237,7 +237,7 @@ def ready(count: int, at: float | None = None) -> list[ReadyPayload]:
 
 
 def test_the_words_of_a_push() -> None:
-    """PUSH-1: LPUSH. PUSH-2 and KEY-1: registered in the same transaction."""
+    """PUSH-1: LPUSH. PUSH-2 and KEY-1: the queue is registered in the same transaction."""
     _, sent = converse(push(Keys("n:"), ready(2)), [b"OK", b"QUEUED", b"QUEUED", [1, 2]])
     assert words(sent[0]) == [
         ("MULTI",),
@@ -287,7 +287,7 @@ def test_silence_after_a_push_is_no_answer() -> None:
     ids=["no reply", "unreachable", "refused"],
 )
 def test_a_bulk_push_says_how_far_it_got(last: Answer, is_unsure: bool) -> None:
-    """BULK-6: earlier slices are written; of this one it depends; the rest is in neither list."""
+    """BULK-6: earlier slices are written, the current one may be, later ones are in no list."""
     first = [b"OK", b"QUEUED", b"QUEUED", [1, 1_000]]
     with pytest.raises(RedisTrouble) as caught:
         converse(push_bulk(Keys(), ready(2_500)), first, last)
