@@ -57,5 +57,5 @@ def has_effect(call: Call) -> bool:
     if call.transaction or call.reply is None or not (call.spec.may_write or call.name == b"EXEC"):
         return False
     reply = decode(call.reply)
-    nothing = (None, 0) if call.spec.kind == "script" else (None, 0, [])
+    nothing: tuple[object, ...] = (None, 0) if call.spec.kind == "script" else (None, 0, [])
     return not (isinstance(reply, Refusal) or reply in nothing)
