@@ -96,7 +96,7 @@ def test_a_thousand_jobs_of_one_processor(
             tasks=None,
             job_table=job_table,
             outcome_policy=OutcomePolicy(app, memory, lambda: 8, 25, 3),
-            tally=metrics.for_thread(),
+            counters=metrics.for_thread(),
             watch=lambda: None,
         )
         processor.start()
