@@ -1,4 +1,4 @@
-"""What one job, and one idle process, cost the server: the figures of docs/performance/scaling.md.
+"""Load on the server of one job and of one idle process: figures of docs/performance/scaling.md.
 
     .ci/bench scaling [--jobs N]
 
@@ -22,9 +22,9 @@ from harness.servers import wait_until
 from jobwire import Client
 
 ROOT = Path(__file__).resolve().parents[1]
-IDLE = 60.0  # seconds: six beats, and some looks for due jobs
+IDLE = 60.0  # seconds: six heartbeats, and some checks for due jobs
 PROCESSES = 10
-ALONE = 5.0  # seconds to see what a server does that nobody asks anything
+ALONE = 5.0  # seconds to measure a server without clients
 
 
 def counters(stage: SampleServer) -> dict[str, float]:
@@ -38,30 +38,30 @@ def counters(stage: SampleServer) -> dict[str, float]:
 
 
 class Meter:
-    """Counts what the server does for others, without what it does by itself."""
+    """Counts the work of the server for its clients, without its own background work."""
 
     def __init__(self, stage: SampleServer) -> None:
         self._stage = stage
         self._alone = 0.0  # CPU seconds in a second
-        with self.counted() as found:
+        with self.counted() as load:
             time.sleep(ALONE)
-        self._alone = found["cpu"] / ALONE
+        self._alone = load["cpu"] / ALONE
 
     @contextmanager
     def counted(self) -> Iterator[dict[str, float]]:
-        """What is asked of it meanwhile."""
-        found: dict[str, float] = {}
+        """Count the work during the `with` block; the result is filled at its end."""
+        load: dict[str, float] = {}
         before, started = counters(self._stage), time.perf_counter()
-        yield found
+        yield load
         seconds, after = time.perf_counter() - started, counters(self._stage)
-        found.update({name: after[name] - before[name] for name in before})
-        found["cpu"] = max(found["cpu"] - seconds * self._alone, 0.0)
+        load.update({name: after[name] - before[name] for name in before})
+        load["cpu"] = max(load["cpu"] - seconds * self._alone, 0.0)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog=".ci/bench scaling")
     parser.add_argument("--jobs", type=int, default=50_000)
-    parser.add_argument("--no-idle", action="store_true", help="leave out what takes a minute")
+    parser.add_argument("--no-idle", action="store_true", help="skip the idle processes (a minute)")
     options = parser.parse_args()
     if options.jobs < 1:
         parser.error("--jobs must be at least 1")

@@ -1,7 +1,7 @@
-"""Other job queues, each in an environment of its own, used as its documents say.
+"""Other job queues, each in an environment of its own, used as its documentation says.
 
-The modules beside this one run there. For Python, `<name>_jobs.py` has the jobs and `push.py`
-enqueues them; for Node.js, one file does both.
+The other modules of this package run there. For Python, `<name>_jobs.py` has the jobs and
+`push.py` enqueues them; for Node.js, one file does both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["PEERS", "Peer", "peers"]
 
 HERE = Path(__file__).parent
 DUE = 6.0  # seconds after which scheduled jobs are due: time to enqueue all, and to start a worker
-LONE = 15  # jobs at most: some look for new ones twice a second only
+LONE = 15  # jobs at most: some peers check for new ones only twice a second
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Peer:
 
     Args:
         package: Its name in the registry of its language.
-        requirements: What is installed.
+        requirements: The packages to install.
         worker: The command that runs jobs; `{slots}` is the concurrency.
         kinds: See `Team`.
         share: See `Team`.
@@ -50,7 +50,7 @@ class Peer:
     name: str = ""
 
     def missing(self) -> str | None:
-        """Say why it cannot take part."""
+        """Return the reason why the peer cannot be measured; None if it can."""
         return None
 
     def installation(self) -> list[list[str]]:
