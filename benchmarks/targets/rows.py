@@ -75,12 +75,12 @@ def _drain(kind: str = "Nothing", **options: Any) -> Callable[[SampleServer, Tea
             "idle_mib": drained.idle_mib,
             "after_mib": drained.after_mib,
         }
-        found = {name: value for name, value in figures.items() if value}  # 0: not measured
+        sample = {name: value for name, value in figures.items() if value}  # 0: not measured
         if drained.idle_mib:
-            found["grown"] = drained.after_mib / drained.idle_mib * 100 - 100
+            sample["grown"] = drained.after_mib / drained.idle_mib * 100 - 100
         if kind in ("Waiting", "AsyncWaiting"):
-            found["ideal"] = drained.rate / (options["concurrency"] / 0.01) * 100
-        return found
+            sample["ideal"] = drained.rate / (options["concurrency"] / 0.01) * 100
+        return sample
 
     return measure
 
@@ -88,10 +88,10 @@ def _drain(kind: str = "Nothing", **options: Any) -> Callable[[SampleServer, Tea
 def _enqueue(how: str) -> Callable[[SampleServer, Team, int], Sample]:
     def measure(stage: SampleServer, team: Team, jobs: int) -> Sample:
         seconds = team.enqueue(stage, how, jobs)
-        found = {"rate": jobs / seconds}
+        sample = {"rate": jobs / seconds}
         if stage.client.type("queue:default") == b"list":
-            found["bytes"] = float(len(stage.client.lindex("queue:default", -1)))
-        return found
+            sample["bytes"] = float(len(stage.client.lindex("queue:default", -1)))
+        return sample
 
     return measure
 

@@ -241,11 +241,11 @@ class Jobwire(WireTeam):
     )
 
     def _environment(self, stage: SampleServer, marks: Marks | None) -> dict[str, str]:
-        more = {"JOBWIRE_REDIS_URL": stage.url}
+        variables = {"JOBWIRE_REDIS_URL": stage.url}
         if marks is not None:
-            more["BENCH_MARKS"] = str(marks.path)
+            variables["BENCH_MARKS"] = str(marks.path)
         path = f"{self.checkout / 'python'}:{self.checkout / 'conformance'}"
-        return clean_environment(**more, PYTHONPATH=path)
+        return clean_environment(**variables, PYTHONPATH=path)
 
     @contextmanager
     def start(
@@ -276,8 +276,8 @@ class Jobwire(WireTeam):
 
                 def children() -> list[int]:
                     path = Path(f"/proc/{worker.pid}/task/{worker.pid}/children")
-                    found = [int(pid) for pid in path.read_text().split()]
-                    return found if len(found) >= processes else []
+                    pids = [int(pid) for pid in path.read_text().split()]
+                    return pids if len(pids) >= processes else []
 
                 wait_until(children, 30, "the processes")
                 wait_until(
@@ -315,7 +315,7 @@ class Sidekiq(WireTeam):
 
     name = f"Sidekiq {VERSION}"
     share = 0.25
-    counts_late = True  # with its beats, ten seconds apart
+    counts_late = True  # with its heartbeats, ten seconds apart
     settings: Mapping[str, str] = {}
 
     def missing(self) -> str | None:
@@ -402,13 +402,13 @@ class SidekiqYJIT(Sidekiq):
         if reason := super().missing():
             return reason
         if not (self.chroot() / ".made-from").exists():
-            return "there is no Ruby with it: run .ci/ruby-yjit"
+            return "there is no Ruby with YJIT: run .ci/ruby-yjit"
         return None
 
     def chroot(self) -> Path:
         return CHROOTS.with_name("sidekiq-yjit") / VERSION
 
     def ruby(self, stage: SampleServer) -> str:
-        found = super().ruby(stage)
-        assert "with YJIT" in found, f"{self.chroot()}: {found}"
-        return found
+        ruby = super().ruby(stage)
+        assert "with YJIT" in ruby, f"{self.chroot()}: {ruby}"
+        return ruby

@@ -1,9 +1,8 @@
 """The rules of prefetching, without I/O: number of jobs, the thread that runs them, their return.
 
 Taking more jobs than can run at once saves round trips, and makes jobs wait that other processes
-could run. Therefore no job is taken ahead before jobs have proved quick, then only as many as are
-expected to run within `Timings.prefetch_horizon`. Jobs that still wait after
-`Timings.prefetch_stale` go back.
+could run. So none is taken ahead before jobs have proved quick, then only as many as should run
+within `Timings.prefetch_horizon`. A job that waits longer than `Timings.prefetch_stale` goes back.
 """
 
 from __future__ import annotations

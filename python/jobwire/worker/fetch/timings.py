@@ -35,8 +35,7 @@ class Timings:
     fetch_safety_interval: float = 15.0
     """Between two fetches of an idle worker that gets no notice of a push."""
     buffer_lifetime: float = 5.0
-    """After which other processes may have recovered the jobs in the buffer, for example because
-    this process was suspended."""
+    """After which other processes may have recovered the jobs in the buffer."""
     reclaim_interval: float = 1.0
     """Between two checks for the jobs of a fetch whose reply was lost."""
     reclaim_for: float = LEASE_S
