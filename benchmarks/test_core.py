@@ -1,4 +1,4 @@
-"""Payloads and decisions: what a client does before it writes, a worker after it has read."""
+"""Payloads and decisions: the work of a client before it writes, of a worker after it reads."""
 
 from __future__ import annotations
 

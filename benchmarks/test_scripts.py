@@ -87,7 +87,7 @@ def test_fetch(measure: Bench, client: Client, redis: SyncRedis) -> None:
 
 def test_done(measure: Bench, client: Client, redis: SyncRedis) -> None:
     def done(jobs: Sequence[InFlightJob]) -> Any:
-        fields = [each.field for each in jobs]
+        fields = [job.field for job in jobs]
         return redis.run(once(script_done(KEYS, ME, fields, failed=False, day=DAY)))
 
     assert measure(lambda: held(client, redis), done) == []
@@ -95,7 +95,7 @@ def test_done(measure: Bench, client: Client, redis: SyncRedis) -> None:
 
 def test_retry(measure: Bench, client: Client, redis: SyncRedis) -> None:
     def retry(jobs: Sequence[InFlightJob]) -> Any:
-        moves = [(each.field, 1e9, each.text) for each in jobs]
+        moves = [(job.field, 1e9, job.text) for job in jobs]
         return redis.run(once(script_retry(KEYS, ME, moves, day=DAY)))
 
     assert measure(lambda: held(client, redis), retry) == []
@@ -128,8 +128,8 @@ def test_outcomes_and_fetch(measure: Bench, client: Client, redis: SyncRedis) ->
 
     def exchange(_: object) -> int:
         nonlocal jobs
-        for each in jobs:
-            outbox.add(Entry(each, DONE))
+        for job in jobs:
+            outbox.add(Entry(job, DONE))
         step = script_fetch(KEYS, ME, ["default"], count=JOBS, sequence=next(_numbers))
         jobs = read_fetched(outbox.send_with(step)()).jobs
         return len(jobs)

@@ -1,4 +1,4 @@
-"""A thread of the worker, without Redis: what a job costs besides its own code."""
+"""A thread of the worker, without Redis: the cost of a job besides its own code."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.execute.processor import Processor
 from jobwire.worker.fetch.source import Outcome
 
-JOBS = 1_000  # of one round: a figure is for so many
+JOBS = 1_000  # of one round: a figure is for this number of jobs
 
 
 class Memory:
-    """A `JobSource` of jobs that are there already, and the `OutcomeSink` for them."""
+    """A `JobSource` of jobs in memory, and the `OutcomeSink` for them."""
 
     max_threads = 1
     lead = None
@@ -96,7 +96,7 @@ def test_a_thousand_jobs_of_one_processor(
             tasks=None,
             job_table=job_table,
             outcome_policy=OutcomePolicy(app, memory, lambda: 8, 25, 3),
-            tally=metrics.for_thread(),
+            counters=metrics.for_thread(),
             watch=lambda: None,
         )
         processor.start()

@@ -28,7 +28,7 @@ if not fetched then
   return 0
 end
 redis.call("HDEL", KEYS[1], ARGV[2])
-redis.pcall("SADD", KEYS[10], ARGV[3]) -- pcall: what only helps must not undo the outcome
+redis.pcall("SADD", KEYS[10], ARGV[3]) -- pcall: a broken registry must not undo the outcome
 redis.call("LPUSH", KEYS[2], ARGV[4])
 if ARGV[5] == "1" then
   redis.pcall("INCR", KEYS[3])

@@ -1,1 +1,1 @@
-"""What jobwire aims at, measured beside real Sidekiq and other job queues."""
+"""The performance targets of jobwire, measured and compared with Sidekiq and other job queues."""

@@ -1,14 +1,13 @@
-"""Measure the targets of docs/performance/targets.md, beside real Sidekiq and other queues.
+"""Measure the targets of docs/performance/targets.md, also with real Sidekiq and other queues.
 
     .ci/bench targets [--quick] [--runs N] [--only NUMBER]... [--peers [NAME]...]
                       [--against CHECKOUT] [--no-sidekiq] [--out DIRECTORY]
 
-All on one server that nobody else uses, in turn, so that what disturbs, disturbs all. Needs what
-`make interop` needs, without which Sidekiq is left out, and for Sidekiq with YJIT what
-`.ci/ruby-yjit` builds. docs/explanation/performance.md explains the figures.
+All samples use one server without other clients, and are interleaved, so that a disturbance hits
+all teams. Sidekiq needs the chroots of `make interop`, else it is left out; Sidekiq with YJIT
+needs the build of `.ci/ruby-yjit`. docs/explanation/performance.md explains the figures.
 
-Exit status: 0 all was measured; 1 a sample failed, which was named, and the others are kept; 2
-wrong usage.
+Exit status: 0 all was measured; 1 a sample failed: it is named, the others are kept; 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="1 run, a fifth of the jobs")
     parser.add_argument("--only", type=int, action="append", help="a row's number; repeatable")
     parser.add_argument(
-        "--peers", nargs="*", metavar="NAME", help="other queues too, or only these"
+        "--peers", nargs="*", metavar="NAME", help="also other queues: all, or only these"
     )
-    parser.add_argument("--against", type=Path, help="another checkout of jobwire, in turn")
+    parser.add_argument("--against", type=Path, help="another checkout of jobwire, interleaved")
     parser.add_argument("--no-sidekiq", action="store_true", help="leave Sidekiq out")
     parser.add_argument("--out", type=Path, help="write results.json, targets.md and plots there")
     options = parser.parse_args()
@@ -65,7 +64,7 @@ def main() -> int:
         teams += sidekiqs
     if options.peers is not None:
         teams += peers(ROOT / "build" / "peers", options.peers or PEERS)
-    wanted = {each.kind for each in TARGETS if not options.only or each.number in options.only}
+    wanted = {row.kind for row in TARGETS if not options.only or row.number in options.only}
     out = Console(highlight=False, stderr=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and clean up on the way
     report = Report()
@@ -85,14 +84,14 @@ def main() -> int:
                         jobs = int(jobs * team.share * (QUICK if options.quick else 1)) or 1
                     try:
                         with stage.sample() as seen:
-                            found = run.measure(stage, team, jobs)
+                            figures = run.measure(stage, team, jobs)
                     except (AssertionError, OSError, subprocess.SubprocessError) as error:
                         out.print(f"{run.kind} {number + 1}: {team.name}: no figure: {error}")
                         failed = True
                         continue
-                    report.add(run.kind, team.name, jobs, found, seen)
-                    said = ", ".join(f"{name} {value:,.4g}" for name, value in found.items())
-                    out.print(f"{run.kind} {number + 1}: {team.name}: {said}; {seen}")
+                    report.add(run.kind, team.name, jobs, figures, seen)
+                    text = ", ".join(f"{name} {value:,.4g}" for name, value in figures.items())
+                    out.print(f"{run.kind} {number + 1}: {team.name}: {text}; {seen}")
         around = surroundings(stage, rubies, minutes=round((time.monotonic() - started) / 60))
     finally:
         stage.close()

@@ -1,4 +1,4 @@
-"""What jobwire runs here; `ruby/jobs.rb` is its twin."""
+"""The jobs that jobwire runs; `ruby/jobs.rb` has the same jobs for Sidekiq."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if "BENCH_MARKS" in os.environ:
 
 
 def mark(word: object) -> None:
-    """Say that a job has run."""
+    """Record that a job has run."""
     os.write(_marks, b"%b\n" % str(word).encode())
 
 

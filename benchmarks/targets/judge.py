@@ -1,4 +1,4 @@
-"""Whether a median reaches what is aimed at, and against whom that was judged."""
+"""The comparison of a median with its target, and with the teams that the target names."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Literal
 __all__ = ["JOBWIRE", "LABELS", "SIDEKIQ", "YJIT", "Bar", "Sense", "TargetVerdict", "judge"]
 
 JOBWIRE, SIDEKIQ, YJIT = "jobwire", "Sidekiq", "Sidekiq with YJIT"
-LABELS = {SIDEKIQ: "Sidekiq without YJIT"}  # which Ruby, wherever a figure is compared
+LABELS = {SIDEKIQ: "Sidekiq without YJIT"}  # for a comparison, which must name the kind of Ruby
 
 Sense = Literal["least", "most", "same"]
 
 
 @dataclass(frozen=True)
 class Bar:
-    """What a median is held against.
+    """A limit for a median: a figure, or a multiple of the best team's figure.
 
     Attributes:
-        times: How many times the best of those; the figure itself if there are none.
+        times: The factor for the best of `those`; the figure itself if there are none.
         those: Teams of the same run.
-        faster: How many times Sidekiq's figure stands for that with YJIT, if that was not measured.
+        faster: Factor that makes Sidekiq's figure that with YJIT, if the latter was not measured.
     """
 
     times: float
@@ -31,11 +31,11 @@ class Bar:
 
 @dataclass(frozen=True)
 class TargetVerdict:
-    """What came of it.
+    """The result of a comparison.
 
     Attributes:
-        reached: None if somebody to compare with was not measured.
-        grounds: How many times whose figure it is, for people.
+        reached: None if a team to compare with was not measured.
+        grounds: The factor to each team's figure, as text.
     """
 
     reached: bool | None
@@ -47,12 +47,12 @@ class TargetVerdict:
 
 
 def judge(bars: Sequence[Bar], sense: Sense, medians: Mapping[str, float]) -> TargetVerdict | None:
-    """Hold jobwire's median against all the bars.
+    """Compare jobwire's median with all the bars.
 
     Args:
-        bars: Of one target.
-        sense: Whether the median has to be that at least, at most, or the same.
-        medians: By teams, without their versions.
+        bars: Those of one target.
+        sense: The median must be at least, at most, or the same as each bar.
+        medians: Medians by team, without the teams' versions.
 
     Returns:
         None if jobwire was not measured.
@@ -66,12 +66,12 @@ def judge(bars: Sequence[Bar], sense: Sense, medians: Mapping[str, float]) -> Ta
         if not bar.those:
             held.append(_holds(ours, bar.times, sense))
             continue
-        found = _best(bar, sense, medians)
-        if found is None:
+        best = _best(bar, sense, medians)
+        if best is None:
             held.append(None)
             grounds.append(f"no figure of {' or '.join(bar.those)}")
             continue
-        label, theirs = found
+        label, theirs = best
         held.append(_holds(ours, bar.times * theirs, sense))
         grounds.append(f"{ours / theirs:.3f} times {label}")
     reached = False if False in held else None if None in held else True
@@ -85,7 +85,7 @@ def _holds(ours: float, wanted: float, sense: Sense) -> bool:
 
 
 def _best(bar: Bar, sense: Sense, medians: Mapping[str, float]) -> tuple[str, float] | None:
-    """Return who of those was best, and the figure."""
+    """Return the best of the bar's teams, and its figure."""
     there = [name for name in bar.those if name in medians]
     if there:
         name = (min if sense == "most" else max)(there, key=lambda name: medians[name])

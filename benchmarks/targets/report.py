@@ -68,7 +68,7 @@ class Report:
         return sum(others > DISTURBED for others in taken) / max(len(taken), 1)
 
     def repeats(self) -> str:
-        """Say of how many samples a median is."""
+        """Return the number of samples of a median, as text."""
         counts = Counter((sample["run"], sample["team"]) for sample in self.samples).values()
         least, most = min(counts, default=0), max(counts, default=0)
         if most == 1:
@@ -76,9 +76,9 @@ class Report:
         return f"{most} samples" if least == most else f"{least} to {most} samples"
 
     def verdict(self, target: Target) -> TargetVerdict | None:
-        """Say whether a target is reached; None if it was not measured."""
-        found = self.of(target.kind, target.figure)
-        medians = {unversioned(team): statistics.median(values) for team, values in found.items()}
+        """Return the verdict on a target; None if it was not measured."""
+        figures = self.of(target.kind, target.figure)
+        medians = {unversioned(team): statistics.median(values) for team, values in figures.items()}
         return judge(target.bars, target.sense, medians)
 
     def table(self) -> str:
@@ -89,10 +89,10 @@ class Report:
             f"| --- | --- |{' --- |' * len(shown)} --- | --- |",
         ]
         for target in TARGETS:
-            found = self.of(target.kind, target.figure)
-            if found:
+            figures = self.of(target.kind, target.figure)
+            if figures:
                 lines.append(
-                    f"| {target.number} | {title(target)} | {cells(found, shown, spread)} "
+                    f"| {target.number} | {title(target)} | {cells(figures, shown, spread)} "
                     f"| {target.aim} | {self.verdict(target) or ''} |"
                 )
         return "\n".join(lines) + "\n"
@@ -119,12 +119,12 @@ class Report:
             "scheduled": "scheduled jobs, promoted and run",
         }
         for kind, what in titles.items():
-            if found := self.of(kind, "cpu_us"):
-                lines.append(f"| {what} | {cells(found, shown, spread)} |")
+            if figures := self.of(kind, "cpu_us"):
+                lines.append(f"| {what} | {cells(figures, shown, spread)} |")
         return "\n".join(lines) + "\n" if len(lines) > 2 else ""
 
     def others(self) -> str:
-        """Return what all did, in Markdown, if there are others than Sidekiq."""
+        """Return the figures of all teams, in Markdown, if there are others than Sidekiq."""
         names = dict.fromkeys(sample["team"] for sample in self.samples)
         ours = self.columns()
         shown = {name: name for name in names if unversioned(name) != "other checkout"}
@@ -135,9 +135,9 @@ class Report:
             f"| --- | --- |{' --- |' * len(shown)}",
         ]
         for target in TARGETS:
-            found = self.of(target.kind, target.figure)
-            if found.keys() & (shown.keys() - ours.keys()) and len(found) > 1:
-                row = cells(found, shown, lambda values: spread(values, "<br>"))
+            figures = self.of(target.kind, target.figure)
+            if figures.keys() & (shown.keys() - ours.keys()) and len(figures) > 1:
+                row = cells(figures, shown, lambda values: spread(values, "<br>"))
                 lines.append(f"| {target.number} | {title(target)} | {row} |")
         return "\n".join(lines) + "\n"
 
@@ -253,13 +253,13 @@ def _rows(samples: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def samples_of(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the samples of the rows of results.json."""
-    found = []
+    samples = []
     for row in rows:
         figures = {name: values for name, values in row.items() if name not in ("run", "team")}
         for values in zip(*figures.values(), strict=True):
             sample = dict(zip(figures, values, strict=True))
-            found.append({"run": row["run"], "team": row["team"], **sample})
-    return found
+            samples.append({"run": row["run"], "team": row["team"], **sample})
+    return samples
 
 
 def _json(whole: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The targets: what is measured, of whom, and what is aimed at."""
+"""The targets: the figures, the teams that are measured, and the limits."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ __all__ = ["TARGETS", "Run", "Sample", "Target", "runs"]
 HUEY, BEE_QUEUE = ("huey",), ("bee-queue",)
 PYTHON = ("huey", "dramatiq", "rq", "arq", "taskiq")
 WITHOUT_YJIT, WITH_YJIT = (SIDEKIQ,), (YJIT,)
-FASTER = 2.0  # as a drain with YJIT is, about
-SIDEKIQS = (SIDEKIQ, YJIT)  # the better one: which Ruby is not said
+FASTER = 2.0  # about the factor by which YJIT makes a drain faster
+SIDEKIQS = (SIDEKIQ, YJIT)  # the better one counts
 
 Sample = dict[str, float]
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one sample takes.
+    """The parameters of one sample.
 
     Attributes:
-        kind: Who has no counterpart of this kind is left out.
-        jobs: Of jobwire; who has a smaller share gets fewer.
+        kind: A team without a counterpart of this kind is left out.
+        jobs: Number of jobs of jobwire; a team with a smaller share gets fewer.
         measure: Returns figures by their names.
-        whole: Whether all get as many.
+        whole: True if all teams get the same number.
     """
 
     kind: str
@@ -44,14 +44,14 @@ class Target:
     """One row of the table.
 
     Attributes:
-        number: Its place.
-        title: What is measured.
-        kind: Of the run that it is from.
-        figure: Which of that run's figures.
-        unit: What it is in.
-        aim: For people.
-        bars: What the median is held against; all have to hold.
-        sense: How.
+        number: Its place in the table.
+        title: The name of the figure in the table.
+        kind: The kind of the run that measures it.
+        figure: The name of the run's figure.
+        unit: The unit of the figure.
+        aim: The target as text.
+        bars: The limits of the median; all have to hold.
+        sense: The direction of the limits.
     """
 
     number: int
@@ -75,12 +75,12 @@ def _drain(kind: str = "Nothing", **options: Any) -> Callable[[SampleServer, Tea
             "idle_mib": drained.idle_mib,
             "after_mib": drained.after_mib,
         }
-        found = {name: value for name, value in figures.items() if value}  # 0: not looked at
+        sample = {name: value for name, value in figures.items() if value}  # 0: not measured
         if drained.idle_mib:
-            found["grown"] = drained.after_mib / drained.idle_mib * 100 - 100
+            sample["grown"] = drained.after_mib / drained.idle_mib * 100 - 100
         if kind in ("Waiting", "AsyncWaiting"):
-            found["ideal"] = drained.rate / (options["concurrency"] / 0.01) * 100
-        return found
+            sample["ideal"] = drained.rate / (options["concurrency"] / 0.01) * 100
+        return sample
 
     return measure
 
@@ -88,10 +88,10 @@ def _drain(kind: str = "Nothing", **options: Any) -> Callable[[SampleServer, Tea
 def _enqueue(how: str) -> Callable[[SampleServer, Team, int], Sample]:
     def measure(stage: SampleServer, team: Team, jobs: int) -> Sample:
         seconds = team.enqueue(stage, how, jobs)
-        found = {"rate": jobs / seconds}
+        sample = {"rate": jobs / seconds}
         if stage.client.type("queue:default") == b"list":
-            found["bytes"] = float(len(stage.client.lindex("queue:default", -1)))
-        return found
+            sample["bytes"] = float(len(stage.client.lindex("queue:default", -1)))
+        return sample
 
     return measure
 

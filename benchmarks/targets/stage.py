@@ -1,4 +1,4 @@
-"""A server of the benchmark's own, and what can be seen of processes from outside."""
+"""A server of the benchmark's own, and the CPU time and memory of processes."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def cpu(pid: int) -> float:
 
 
 def pss(pid: int) -> float:
-    """Return a process's memory in MiB; pages that others map too count in part."""
+    """Return a process's memory in MiB; a page that n processes map counts as 1/n."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("Pss:")).split()[1]) / 1024
 
 
 @contextmanager
 def pinned(core: int) -> Iterator[None]:
-    """Have what is started meanwhile run on one core."""
+    """Have processes that are started meanwhile run on one core."""
     everywhere = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
     try:
@@ -52,7 +52,7 @@ class Marks:
         self._rest = b""
 
     def read(self) -> list[str]:
-        """Return the lines that are new."""
+        """Return the new lines."""
         *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
         return [line.decode() for line in lines]
 
@@ -72,7 +72,7 @@ class Marks:
 
 
 class SampleServer:
-    """A server that nobody else uses, and a directory for one sample after the other."""
+    """A server without other clients, and a directory for one sample after the other."""
 
     def __init__(self) -> None:
         self._reaper = Reaper()
@@ -87,7 +87,7 @@ class SampleServer:
         return self._reaper
 
     def polls(self) -> dict[str, float]:
-        """Return what the server has done so far: CPU seconds, and reads from its sockets."""
+        """Return the server's counters so far: CPU seconds, and reads from its sockets."""
         info = self.client.info()
         return {
             "cpu": info["used_cpu_user"] + info["used_cpu_sys"],
@@ -104,7 +104,7 @@ class SampleServer:
 
     @contextmanager
     def sample(self) -> Iterator[dict[str, float]]:
-        """An empty server; afterwards, how many cores others have used meanwhile."""
+        """Empty the server; afterwards, fill in how many cores other processes used meanwhile."""
         self.client.flushall()
         seen: dict[str, float] = {}
         busy, ours, started = _busy(), self.ours(), time.perf_counter()
@@ -121,7 +121,7 @@ class SampleServer:
 
 
 def _busy() -> float:
-    """Return the seconds that all cores of this machine have worked."""
+    """Return the seconds for which the cores of this machine have been busy, as a sum."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     user, nice, system, _idle, _wait, irq, soft, *_ = map(int, fields)
     return (user + nice + system + irq + soft) * TICK

@@ -1,4 +1,4 @@
-"""Who takes part: how each is started, given jobs, and seen to be done."""
+"""The teams that are measured: their start, their jobs, and the check that all jobs have run."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from jobwire import Client
 __all__ = ["Drained", "Jobwire", "Sidekiq", "SidekiqYJIT", "Team", "WireTeam"]
 
 HERE = Path(__file__).parent
-WARM = 1_000  # jobs before those that count
+WARM = 1_000  # jobs before the measured ones
 VERSION = "8.1.7"
 
 
 @dataclass(frozen=True)
 class Drained:
-    """One queue that was worked off."""
+    """Figures of one queue that was drained."""
 
     rate: float  # jobs a second
     cpu_us: float  # of the workers, a job
@@ -41,12 +41,12 @@ class Drained:
 
 
 class Team(Protocol):
-    """One that takes part.
+    """An implementation that is measured.
 
     Attributes:
-        name: With its version.
-        share: How much of the jobs it gets: who is slow shall not take all the time.
-        kinds: What it has a counterpart of, by the measuring's name.
+        name: Its name with its version.
+        share: Its share of the jobs: a slow team must not take most of the time.
+        kinds: The kinds of runs that it has a counterpart of.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Team(Protocol):
         due: bool = False,
         marks: bool = False,
     ) -> Drained:
-        """Run jobs that are all there at the start."""
+        """Run jobs that are all enqueued at the start."""
 
     def enqueue(self, stage: SampleServer, how: str, jobs: int) -> float:
         """Return the seconds for so many jobs; `how` is one, async or bulk."""
@@ -81,11 +81,11 @@ Running = AbstractContextManager[list[int]]  # worker processes, by their pids
 
 
 class WireTeam:
-    """One that speaks Sidekiq's wire protocol: jobs are written, and counted, in the same way."""
+    """A team with Sidekiq's wire protocol: jobs are written, and counted, in the same way."""
 
     name = ""
     share = 1.0
-    counts_late = False  # which is written when it stops
+    counts_late = False  # True if the worker writes its counts only when it stops
     kinds = frozenset(
         [
             *("drain", "logged", "processes", "failing", "scheduled", "one", "bulk", "lone"),
@@ -140,9 +140,9 @@ class WireTeam:
 
         with worker as pids:
             wait_until(lambda: client.scard("processes") == processes, 60, "workers to register")
-            time.sleep(0.5)  # what they do at their start is no part of this
+            time.sleep(0.5)  # the work of their start is not measured
             idle = sum(map(pss, pids)) / len(pids)
-            # Jobs that fail too, if it is about those: YJIT compiles what has run some times.
+            # Failing jobs if those are measured: YJIT compiles only code that has run some times.
             warm = kind if kind == "Failing" else "Nothing"
             with Client(stage.url, generation=8) as pusher:
                 pusher.push_bulk(warm, [[number] for number in range(WARM)])
@@ -157,7 +157,7 @@ class WireTeam:
             started = time.perf_counter()
             if due:
                 client.rename("stock:schedule", "schedule")
-                # They look once a second: the clock starts when one has found them.
+                # Workers check once a second: the clock starts when one has found the jobs.
                 wait_until(lambda: client.zcard("schedule") < jobs, 60, "promotion")
                 started = time.perf_counter()
             else:
@@ -241,11 +241,11 @@ class Jobwire(WireTeam):
     )
 
     def _environment(self, stage: SampleServer, marks: Marks | None) -> dict[str, str]:
-        more = {"JOBWIRE_REDIS_URL": stage.url}
+        variables = {"JOBWIRE_REDIS_URL": stage.url}
         if marks is not None:
-            more["BENCH_MARKS"] = str(marks.path)
+            variables["BENCH_MARKS"] = str(marks.path)
         path = f"{self.checkout / 'python'}:{self.checkout / 'conformance'}"
-        return clean_environment(**more, PYTHONPATH=path)
+        return clean_environment(**variables, PYTHONPATH=path)
 
     @contextmanager
     def start(
@@ -276,8 +276,8 @@ class Jobwire(WireTeam):
 
                 def children() -> list[int]:
                     path = Path(f"/proc/{worker.pid}/task/{worker.pid}/children")
-                    found = [int(pid) for pid in path.read_text().split()]
-                    return found if len(found) >= processes else []
+                    pids = [int(pid) for pid in path.read_text().split()]
+                    return pids if len(pids) >= processes else []
 
                 wait_until(children, 30, "the processes")
                 wait_until(
@@ -315,7 +315,7 @@ class Sidekiq(WireTeam):
 
     name = f"Sidekiq {VERSION}"
     share = 0.25
-    counts_late = True  # with its beats, ten seconds apart
+    counts_late = True  # with its heartbeats, ten seconds apart
     settings: Mapping[str, str] = {}
 
     def missing(self) -> str | None:
@@ -402,13 +402,13 @@ class SidekiqYJIT(Sidekiq):
         if reason := super().missing():
             return reason
         if not (self.chroot() / ".made-from").exists():
-            return "there is no Ruby with it: run .ci/ruby-yjit"
+            return "there is no Ruby with YJIT: run .ci/ruby-yjit"
         return None
 
     def chroot(self) -> Path:
         return CHROOTS.with_name("sidekiq-yjit") / VERSION
 
     def ruby(self, stage: SampleServer) -> str:
-        found = super().ruby(stage)
-        assert "with YJIT" in found, f"{self.chroot()}: {found}"
-        return found
+        ruby = super().ruby(stage)
+        assert "with YJIT" in ruby, f"{self.chroot()}: {ruby}"
+        return ruby

@@ -1,6 +1,6 @@
-"""Start a server and a worker, push jobs of every kind, watch them, judge.
+"""Start a server and a worker, push jobs of every kind, watch them, check the outcomes.
 
-Exit status: 0 every job went as it must; 1 not.
+Exit status: 0 all outcomes are as expected; 1 not.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from examples.demo.stage import (
 from examples.demo_app import app
 from jobwire import JobwireError
 
-TICK = 0.1  # seconds between two looks
+TICK = 0.1  # seconds between two reads
 LINES = 20  # of the log, on failure
 
 NEXT = """\
-What to try next, in this directory:
+Next steps, in this directory:
   .venv/bin/jobwire dev examples.demo_app:app    [dim]a server and a worker; then,[/]
-  .venv/bin/jobwire enqueue EchoJob 1 '"two"'    [dim]elsewhere, a job for them[/]
+  .venv/bin/jobwire enqueue EchoJob 1 '"two"'    [dim]in another terminal, a job for them[/]
   examples/demo_app.py                           [dim]the application that just ran[/]
-  README.md, SPEC.md                             [dim]using it; the protocol[/]"""
+  README.md, SPEC.md                             [dim]its use; the protocol[/]"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; return the exit status."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__.split("\n")[0])
-    parser.add_argument("--app", default="examples.demo_app:app", help="what the worker runs")
+    parser.add_argument("--app", default="examples.demo_app:app", help="the worker's application")
     parser.add_argument(
         "--patience", type=float, default=45.0, metavar="SECONDS", help="for all jobs together"
     )
@@ -82,19 +82,19 @@ def _run(stage: DemoStage, console: Console, patience: float) -> int:
         return 1
     screen.result(seen)
     console.print(
-        "[dim]ran: went well. retried: put up for a retry after a failure.[/]", highlight=False
+        "[dim]ran: succeeded. retried: put into the retry set after a failure.[/]", highlight=False
     )
     wrong = [
-        Problem(found.jid, f"{kind.name}: {found.text}")
+        Problem(fault.jid, f"{kind.name}: {fault.text}")
         for kind in kinds
-        for found in kind.problems(seen)
+        for fault in kind.problems(seen)
     ]
     wrong += _bookkeeping(stage, seen, status)
     pushed = sum(len(kind.sent) for kind in kinds)
     if wrong:
         console.print(f"\n[red]✗ {len(wrong):,} things are not as expected:[/]")
-        _show(console, [found.text for found in wrong[:LINES]])
-        console.print("\nWhat the worker says about them:")
+        _show(console, [fault.text for fault in wrong[:LINES]])
+        console.print("\nThe worker's log about them:")
         _show(console, _about(wrong, _lines(stage.log))[-LINES:])
         return 1
     console.print(
@@ -116,20 +116,20 @@ def _push(stage: DemoStage, kinds: Sequence[Kind], seen: Seen, screen: Screen) -
 def _watch(
     stage: DemoStage, kinds: Sequence[Kind], seen: Seen, screen: Screen, patience: float
 ) -> None:
-    """Wait until every job is settled, or patience ends."""
-    hurried = {jid for kind in kinds for jid in kind.hurried}
+    """Wait until every job has its outcome, but not longer than `patience`."""
+    made_due = {jid for kind in kinds for jid in kind.made_due}
     deadline = time.monotonic() + patience
     while any(kind.left(seen) for kind in kinds) and time.monotonic() < deadline:
         time.sleep(TICK)
         stage.check_worker()
         seen.look(stage.redis)
-        if moved := seen.hurry(stage.redis, hurried):
+        if moved := seen.make_due(stage.redis, made_due):
             screen.say(f"time warp: {moved} retries that are due in 15 s or more are made due now")
         screen.progress(seen)
 
 
 def _bookkeeping(stage: DemoStage, seen: Seen, status: int) -> list[Problem]:
-    """Return what is wrong with the whole, after the worker has stopped."""
+    """Return wrong counters and leftovers in Redis, after the worker has stopped."""
     failed = sum(seen.failed.values())
     runs = sum(seen.done.values()) + failed
     expected = {
@@ -141,9 +141,9 @@ def _bookkeeping(stage: DemoStage, seen: Seen, status: int) -> list[Problem]:
         "stat:failed": (int(stage.redis.get("stat:failed") or 0), failed),
     }
     return [
-        Problem("", f"{name}: {found} instead of {right}")
-        for name, (found, right) in expected.items()
-        if found != right
+        Problem("", f"{name}: {actual} instead of {right}")
+        for name, (actual, right) in expected.items()
+        if actual != right
     ]
 
 
@@ -152,8 +152,8 @@ def _lines(log: Path) -> list[str]:
 
 
 def _about(wrong: Sequence[Problem], lines: Sequence[str]) -> list[str]:
-    """Return the lines that name one of the jobs, or all if none does."""
-    jids = {found.jid for found in wrong[:LINES] if found.jid}
+    """Return the lines that name one of the jobs, or all lines if none does."""
+    jids = {fault.jid for fault in wrong[:LINES] if fault.jid}
     return [line for line in lines if any(jid in line for jid in jids)] or list(lines)
 
 

@@ -13,7 +13,7 @@ from redis import Redis
 
 from examples import demo_app
 from examples.demo import recorded
-from examples.demo.ledger import Problem, Seen, Sent, problem, settled
+from examples.demo.ledger import Problem, Seen, Sent, has_outcome, problem
 
 __all__ = ["Kind", "all_kinds", "queues"]
 
@@ -23,11 +23,11 @@ class Kind:
     """A row of the table.
 
     Attributes:
-        name: Its title.
-        promise: What is to become of its jobs, in words.
-        push: Pushes them.
-        origin: Who makes the payloads.
-        sent: What was pushed.
+        name: The title of the row.
+        promise: The expected outcome of its jobs, in words.
+        push: Pushes the jobs.
+        origin: Language of the client that writes the payloads.
+        sent: The jobs that were pushed.
     """
 
     name: str
@@ -37,26 +37,26 @@ class Kind:
     sent: list[Sent] = field(default_factory=list)
 
     @property
-    def hurried(self) -> set[str]:
-        """The jobs whose retries are worth a time warp: they are to go on after those."""
+    def made_due(self) -> set[str]:
+        """Ids of the jobs whose retries the demo makes due early, because they must go on."""
         return {sent.jid for sent in self.sent if sent.retries and sent.fate != "waiting"}
 
     def left(self, seen: Seen) -> int:
-        """Return how many jobs are not settled."""
-        return sum(not settled(sent, seen) for sent in self.sent)
+        """Return the number of jobs without an outcome."""
+        return sum(not has_outcome(sent, seen) for sent in self.sent)
 
     def later(self, seen: Seen) -> int:
-        """Return how many of those wait for their time, or for a retry."""
+        """Return the number of those that are scheduled or wait for a retry."""
         return sum(
-            not settled(sent, seen) and (sent.due > 0 or sent.jid in seen.retries)
+            not has_outcome(sent, seen) and (sent.due > 0 or sent.jid in seen.retries)
             for sent in self.sent
         )
 
     def problems(self, seen: Seen) -> list[Problem]:
-        """Return what is wrong, one for each job."""
+        """Return the wrong outcomes, at most one for each job."""
         if not self.sent:
             return [Problem("", "nothing was pushed")]
-        return [found for sent in self.sent if (found := problem(sent, seen))]
+        return [fault for sent in self.sent if (fault := problem(sent, seen))]
 
 
 def all_kinds() -> list[Kind]:
@@ -76,18 +76,18 @@ def all_kinds() -> list[Kind]:
         Kind("bulk", "each ran once", _bulk),
         Kind("scheduled", "none ran early", _scheduled),
         Kind("failing, then fine", "fine after retries", _flaky),
-        Kind("failing for good", "retried once, then dead", _doomed),
+        Kind("always failing", "retried once, then dead", _doomed),
         Kind("async", "pushed and run by asyncio", _async),
-        Kind("unknown class", "kept for one that knows it", _unknown),
-        Kind("malformed JSON", "buried byte for byte", _malformed),
+        Kind("unknown class", "kept for a worker that has it", _unknown),
+        Kind("malformed JSON", "killed byte for byte", _malformed),
     ]
 
 
 def queues() -> list[str]:
     """Return the queues that the worker must serve."""
     places = {job.place for jobs in recorded.load(demo_app.app.jobs).values() for job in jobs}
-    found = {place.removeprefix("queue:") for place in places if place.startswith("queue:")}
-    return sorted(found | {"default"})
+    names = {place.removeprefix("queue:") for place in places if place.startswith("queue:")}
+    return sorted(names | {"default"})
 
 
 def _jid(jid: str | None) -> str:
@@ -100,7 +100,7 @@ def _plain(redis: Redis) -> Iterable[Sent]:
     yield Sent(_jid(demo_app.greet.enqueue("Grace 🚀", times=2)), args=["Grace 🚀", 2])
     odd = [2**70, -0.1, 1.0, None, True, {"a/b": [[], {}, 'é\u0000"\\']}]
     yield Sent(_jid(demo_app.echo.enqueue(*odd)), args=odd)
-    # By its wire class alone, as for a class that exists only in Ruby.
+    # By its wire class alone, as a class that exists only in Ruby would be pushed.
     yield Sent(_jid(demo_app.app.client.push("EchoJob", ["by name"])), args=["by name"])
 
 
@@ -160,4 +160,4 @@ def _malformed(redis: Redis) -> Iterable[Sent]:
         b'["no object"]',
     ):
         redis.lpush("queue:default", text)
-        yield Sent("", "buried", text=text)
+        yield Sent("", "killed", text=text)

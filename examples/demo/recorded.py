@@ -18,13 +18,13 @@ __all__ = ["Recorded", "load", "push"]
 VERSIONS = ("6.4.1", "7.3.2", "8.1.7")
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "sidekiq"
 FAILING = {"FailJob", "FailRetry0Job"}
-MAX_RETRIES = 25  # what `"retry":true` means
-LEAD = 1.0  # seconds until those that were scheduled become due
+MAX_RETRIES = 25  # of a job with `"retry":true`
+LEAD = 1.0  # seconds until the scheduled jobs become due
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A recorded payload: where it was found, its bytes, and what it says."""
+    """A recorded payload: its place in Redis, its bytes and some of its fields."""
 
     place: str
     text: bytes
@@ -34,14 +34,14 @@ class Recorded:
 
 
 def load(classes: Collection[str]) -> dict[str, list[Recorded]]:
-    """Return by version the payloads of these classes that waited in a queue or for their time."""
-    found = {version: _load(version, classes) for version in VERSIONS}
-    # Some were pushed with an id of the caller's choice, the same one to each version. The demo
-    # knows jobs by their ids, so it leaves them out.
-    versions = Counter(jid for jobs in found.values() for jid in jobs)
+    """Return by version the enqueued, scheduled and retried payloads of these classes."""
+    by_version = {version: _load(version, classes) for version in VERSIONS}
+    # Some were pushed to each version with the same id, chosen by the caller. The demo identifies
+    # jobs by their ids, so it leaves them out.
+    versions = Counter(jid for jobs in by_version.values() for jid in jobs)
     return {
         version: [job for jid, job in jobs.items() if versions[jid] == 1]
-        for version, jobs in found.items()
+        for version, jobs in by_version.items()
     }
 
 
@@ -70,7 +70,7 @@ def _load(version: str, classes: Collection[str]) -> dict[str, Recorded]:
 
 
 def push(redis: Redis, jobs: Sequence[Recorded]) -> Iterator[Sent]:
-    """Push them to where they were found."""
+    """Push the jobs to the places in which they were recorded."""
     due = time.time() + LEAD
     pipe = redis.pipeline(transaction=False)
     for job in jobs:

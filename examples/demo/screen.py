@@ -1,4 +1,4 @@
-"""What the demo shows: a table that fills on a terminal, plain lines elsewhere."""
+"""The output of the demo: a table that fills on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EVERY = 1.0  # seconds between two plain lines
 
 
 class Screen:
-    """The table of kinds while and after it fills."""
+    """The table of kinds, while it fills and afterwards."""
 
     def __init__(self, console: Console, kinds: Sequence[Kind]) -> None:
         self.console = console
@@ -56,7 +56,7 @@ class Screen:
         self.console.print(f"[dim]{self.seconds:5.1f} s[/]  {text}", highlight=False)
 
     def progress(self, seen: Seen) -> None:
-        """Show how far it is."""
+        """Show the progress."""
         if self._live:
             self._live.update(self._table(seen, final=False), refresh=True)
         elif time.monotonic() - self._said_at >= EVERY:
@@ -65,10 +65,10 @@ class Screen:
             left = sum(kind.left(seen) for kind in self._kinds)
             later = sum(kind.later(seen) for kind in self._kinds)
             waiting = f", {later:,} wait for their time" if later else ""
-            self.say(f"{pushed - left:,} of {pushed:,} jobs settled{waiting}")
+            self.say(f"{pushed - left:,} of {pushed:,} jobs have ended{waiting}")
 
     def result(self, seen: Seen) -> None:
-        """Print the table as it ended."""
+        """Print the final table."""
         self.console.print(self._table(seen, final=True))
 
     def _table(self, seen: Seen, *, final: bool) -> Table:
@@ -89,14 +89,14 @@ class Screen:
 
 
 def _counts(kind: Kind, seen: Seen) -> tuple[int, int, int, int]:
-    """Return how many were pushed, went well, were put up for a retry, and are dead."""
+    """Return the number of jobs that were pushed, succeeded, were retried, and are dead."""
     jids = [sent.jid for sent in kind.sent if sent.jid]
     return (
         len(kind.sent),
         sum(seen.done.get(jid, 0) for jid in jids),
         sum(len(seen.retries.get(jid, ())) for jid in jids),
         sum(jid in seen.dead for jid in jids)
-        + sum(seen.graves[sent.text or b""] for sent in kind.sent if sent.fate == "buried"),
+        + sum(seen.killed[sent.text or b""] for sent in kind.sent if sent.fate == "killed"),
     )
 
 

@@ -1,4 +1,4 @@
-"""A server and a worker process in a directory of their own, gone without a trace in the end."""
+"""A server and a worker process in a directory of their own, all removed at the end."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ __all__ = ["DemoStage", "Interrupted", "WorkerFailed", "end_in_good_order", "ope
 ROOT = Path(__file__).resolve().parents[2]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 START = 30.0  # seconds for the worker to start
-STOP = 10.0  # seconds for it to stop, its jobs being short
+STOP = 10.0  # seconds for it to stop; its jobs are short
 
-_heard: list[int] = []  # signals that ask for an end
+_received: list[int] = []  # signals that ask for an end
 
 
 class WorkerFailed(Exception):
-    """The worker process ended, or never began to work."""
+    """The worker process ended or did not start."""
 
 
 class Interrupted(SystemExit):
-    """Somebody wants the demo to end, with Ctrl-C or otherwise; `code` is the exit status."""
+    """A signal, for example from Ctrl-C, ends the demo; `code` is the exit status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class DemoStage:
     Attributes:
         url: The server's URL.
         redis: A connection to it.
-        product: What it is: `Valkey 9.1.2`.
-        worker: The process.
-        log: What the worker prints.
+        product: Name and version of the server: `Valkey 9.1.2`.
+        worker: The worker process.
+        log: The file with the worker's output.
     """
 
     url: str
@@ -54,9 +54,9 @@ class DemoStage:
     log: Path
 
     def check_worker(self) -> None:
-        """Raise if the worker has ended, or if the demo itself shall."""
-        if _heard:
-            raise Interrupted(128 + _heard[0])
+        """Raise if the worker has ended, or if a signal asks the demo to end."""
+        if _received:
+            raise Interrupted(128 + _received[0])
         if self.worker.poll() is not None:
             raise WorkerFailed(f"the worker ended with status {self.worker.returncode}")
 
@@ -66,7 +66,7 @@ class DemoStage:
         while not self.redis.scard("processes"):
             self.check_worker()
             if time.monotonic() > deadline:
-                raise WorkerFailed(f"the worker has not begun to work within {START:g} s")
+                raise WorkerFailed(f"the worker did not start within {START:g} s")
             time.sleep(0.02)
 
     def stop_worker(self) -> int:
@@ -75,16 +75,16 @@ class DemoStage:
         try:
             return self.worker.wait(STOP)
         except subprocess.TimeoutExpired:
-            raise WorkerFailed(f"the worker has not stopped within {STOP:g} s") from None
+            raise WorkerFailed(f"the worker did not stop within {STOP:g} s") from None
 
 
 @contextmanager
 def open_stage(app: str, queues: Sequence[str]) -> Iterator[DemoStage]:
-    """Start a server, and a worker with it, and end both.
+    """Start a server and a worker; at the end, stop both.
 
     Args:
         app: The application, as `jobwire worker` takes it.
-        queues: The queues to serve, all alike.
+        queues: The queues to serve, all with the same weight.
     """
     with ExitStack() as undo:
         directory = Path(undo.enter_context(TemporaryDirectory(prefix="jobwire-demo-")))
@@ -104,7 +104,7 @@ def open_stage(app: str, queues: Sequence[str]) -> Iterator[DemoStage]:
                 start_new_session=True,  # Ctrl-C is for the demo, which then stops the worker
             )
         undo.callback(_end, worker)
-        undo.callback(_be_deaf)  # comes first, so that nothing interrupts the others
+        undo.callback(_ignore_signals)  # called first, so that nothing interrupts the others
         info = redis.info("server")
         product = str(info.get("server_name", "redis")).capitalize()
         version = info.get("valkey_version", info.get("redis_version"))
@@ -112,10 +112,10 @@ def open_stage(app: str, queues: Sequence[str]) -> Iterator[DemoStage]:
 
 
 def end_in_good_order() -> None:
-    """Let the signals that ask for an end raise `Interrupted`, so that everything is undone.
+    """Have the signals that ask for an end raise `Interrupted`, so that everything is undone.
 
-    Python drops what a handler raises in the middle of a finalizer, with a traceback that says so
-    and helps nobody; so the signal is noted, too, and the traceback is left out.
+    Python drops an error that a handler raises inside of a finalizer, and prints a traceback.
+    Therefore the signal is also recorded, and the traceback is suppressed.
     """
     report = sys.unraisablehook
 
@@ -126,8 +126,8 @@ def end_in_good_order() -> None:
     sys.unraisablehook = unraisable
 
     def leave(number: int, frame: object) -> NoReturn:
-        _be_deaf()  # once is enough; again would disturb the clearing up
-        _heard.append(number)
+        _ignore_signals()  # a second signal would disturb the cleanup
+        _received.append(number)
         raise Interrupted(128 + number)
 
     for number in SIGNALS:
@@ -135,7 +135,7 @@ def end_in_good_order() -> None:
             signal.signal(number, leave)
 
 
-def _be_deaf() -> None:
+def _ignore_signals() -> None:
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 

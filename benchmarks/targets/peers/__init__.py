@@ -1,7 +1,7 @@
-"""Other job queues, each in an environment of its own, used as its documents say.
+"""Other job queues, each in an environment of its own, used as its documentation says.
 
-The modules beside this one run there. For Python, `<name>_jobs.py` has the jobs and `push.py`
-enqueues them; for Node.js, one file does both.
+The other modules of this package run there. For Python, `<name>_jobs.py` has the jobs and
+`push.py` enqueues them; for Node.js, one file does both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["PEERS", "Peer", "peers"]
 
 HERE = Path(__file__).parent
 DUE = 6.0  # seconds after which scheduled jobs are due: time to enqueue all, and to start a worker
-LONE = 15  # jobs at most: some look for new ones twice a second only
+LONE = 15  # jobs at most: some peers check for new ones only twice a second
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Peer:
 
     Args:
         package: Its name in the registry of its language.
-        requirements: What is installed.
+        requirements: The packages to install.
         worker: The command that runs jobs; `{slots}` is the concurrency.
         kinds: See `Team`.
         share: See `Team`.
@@ -50,7 +50,7 @@ class Peer:
     name: str = ""
 
     def missing(self) -> str | None:
-        """Say why it cannot take part."""
+        """Return the reason why the peer cannot be measured; None if it can."""
         return None
 
     def installation(self) -> list[list[str]]:
@@ -128,9 +128,9 @@ class Peer:
                     time.sleep(0.03)
                     pusher.stdin.write(f"{time.time()}\n")
                     pusher.stdin.flush()
-                    found = marks.wait(1)
-                    if number >= 0:  # the first one waits for the worker to start
-                        seconds += map(float, found)
+                    lines = marks.wait(1)
+                    if number >= 0:  # the first job waits for the worker to start
+                        seconds += map(float, lines)
         finally:
             pusher.stdin.close()
             pusher.wait(10)
@@ -305,22 +305,22 @@ def _all(directory: Path) -> list[Peer]:
     ]
 
 
-PEERS = tuple(each.package for each in _all(Path()))
+PEERS = tuple(peer.package for peer in _all(Path()))
 
 
 def peers(directory: Path, names: Sequence[str] = PEERS) -> list[Team]:
-    """Return those that can take part here, installed below `directory`; name the others."""
-    found: list[Team] = []
-    for each in _all(directory):
-        if each.package not in names:
+    """Install the peers below `directory` and return them; report those that cannot be used."""
+    installed: list[Team] = []
+    for peer in _all(directory):
+        if peer.package not in names:
             continue
-        if reason := each.missing():
-            sys.stderr.write(f"without {each.package}: {reason}\n")
+        if reason := peer.missing():
+            sys.stderr.write(f"without {peer.package}: {reason}\n")
             continue
         try:
-            each.install()
-        except subprocess.CalledProcessError as error:  # it has said why; the others go on
-            sys.stderr.write(f"without {each.package}: cannot be installed ({error})\n")
+            peer.install()
+        except subprocess.CalledProcessError as error:  # its own output gives the reason
+            sys.stderr.write(f"without {peer.package}: cannot be installed ({error})\n")
             continue
-        found.append(each)
-    return found
+        installed.append(peer)
+    return installed

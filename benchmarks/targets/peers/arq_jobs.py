@@ -1,7 +1,7 @@
 """arq: tasks of one event loop, no results kept, no line for each job."""
 
 # mypy: ignore-errors
-# It runs where that queue is installed, and mypy does not.
+# It runs in an environment with that queue, in which mypy does not run.
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def Nothing(ctx: Any, number: int) -> None:
 
 async def Failing(ctx: Any, number: int) -> None:
     marks.nothing(number)
-    raise Retry(defer=60)  # how a job asks to be tried again
+    raise Retry(defer=60)  # a job of arq is retried only after this error
 
 
 async def AsyncWaiting(ctx: Any, number: int) -> None:

@@ -1,7 +1,7 @@
 """dramatiq: threads of one process."""
 
 # mypy: ignore-errors
-# It runs where that queue is installed, and mypy does not.
+# It runs in an environment with that queue, in which mypy does not run.
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the jobs of all peers have in common; on the import path of each."""
+"""The code that the jobs of all peers share; on the import path of each."""
 
 from __future__ import annotations
 

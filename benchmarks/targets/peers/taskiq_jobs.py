@@ -1,7 +1,7 @@
 """taskiq: tasks of one event loop, a Redis list, no results kept."""
 
 # mypy: ignore-errors
-# It runs where that queue is installed, and mypy does not.
+# It runs in an environment with that queue, in which mypy does not run.
 
 from __future__ import annotations
 

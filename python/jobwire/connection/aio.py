@@ -112,7 +112,7 @@ class AsyncRedis:
                 return connection
             self._connection = None
             connection.retire()
-            self._old = [each for each in [*self._old, connection] if not each.closed]
+            self._old = [old for old in [*self._old, connection] if not old.closed]
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(self._opened)

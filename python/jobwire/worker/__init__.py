@@ -1,6 +1,6 @@
 """The worker: takes jobs from queues and runs them.
 
-In boot order: `Launcher` owns everything; the heartbeat keeps the lease and recovers orphans; a
+In boot order: `Launcher` owns all parts; the heartbeat keeps the lease and recovers orphans; a
 `Capsule` owns threads of `Processor`, which take jobs from a source and record their outcomes;
 `Poller` promotes due jobs.
 """

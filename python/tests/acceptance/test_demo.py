@@ -25,7 +25,7 @@ KINDS = [
     "bulk",
     "scheduled",
     "failing, then fine",
-    "failing for good",
+    "always failing",
     "async",
     "unknown class",
     "malformed JSON",
@@ -123,7 +123,7 @@ def test_jobs_that_go_wrong_are_noticed(tmp_path: Path) -> None:
     status, output = run(scratch, "--app", f"{app}:app", "--patience", "3")
     assert status == 1, output
     wrong = {kind for kind, row in rows(output).items() if "✗" in row}
-    assert {*KINDS[:3], "plain", "bulk", "failing for good"} <= wrong, output
+    assert {*KINDS[:3], "plain", "bulk", "always failing"} <= wrong, output
     assert not {"async", "unknown class", "malformed JSON"} & wrong, output
     assert "instead of" in output
     assert "INFO" in output, "the worker's log is not shown"
@@ -162,7 +162,7 @@ def test_interrupted_it_leaves_nothing(tmp_path: Path, how: signal.Signals) -> N
 DONE = Sent("j1", args=[1], due=100.0)
 WAITING = Sent("j1", "waiting", retries=(0,), text=b'{"jid":"j1","x":1.0}')
 FAILED = {"jid": "j1", "x": 1.0, "retry_count": 0, "error_class": "E", "error_message": ""}
-BURIED = Sent("", "buried", text=b"no JSON")
+KILLED = Sent("", "killed", text=b"no JSON")
 
 
 def done(seen: Seen) -> None:
@@ -175,13 +175,13 @@ def waiting(seen: Seen) -> None:
     seen.retries["j1"][0] = dict(FAILED)
 
 
-def buried(seen: Seen) -> None:
-    seen.graves[b"no JSON"] = 1
+def killed(seen: Seen) -> None:
+    seen.killed[b"no JSON"] = 1
 
 
 @pytest.mark.parametrize(
     ("sent", "happens"),
-    [(DONE, done), (WAITING, waiting), (BURIED, buried)],
+    [(DONE, done), (WAITING, waiting), (KILLED, killed)],
     ids=["done", "waiting", "buried"],
 )
 def test_nothing_is_wrong_with_what_must_be(sent: Sent, happens: Callable[[Seen], None]) -> None:
@@ -194,7 +194,7 @@ def test_nothing_is_wrong_with_what_must_be(sent: Sent, happens: Callable[[Seen]
 @pytest.mark.parametrize(
     ("sent", "happens", "spoil", "said"),
     [
-        (DONE, done, lambda seen: seen.done.update(j1=2), "went well 2 times"),
+        (DONE, done, lambda seen: seen.done.update(j1=2), "succeeded 2 times"),
         (DONE, done, lambda seen: seen.notes["j1"].append(Note([1], 101.0)), "left 2 notes"),
         (DONE, done, lambda seen: seen.notes.update(j1=[Note([1.0], 100.0)]), "[1.0] instead of"),
         (DONE, done, lambda seen: seen.notes.update(j1=[Note([True], 100.0)]), "[True] instead"),
@@ -211,7 +211,7 @@ def test_nothing_is_wrong_with_what_must_be(sent: Sent, happens: Callable[[Seen]
         (WAITING, waiting, lambda seen: seen.retries["j1"][0].pop("x"), "'x' was changed"),
         (WAITING, waiting, lambda seen: seen.retries["j1"][0].update(x=1), "'x' was changed"),
         (WAITING, waiting, lambda seen: seen.retries["j1"][0].pop("error_class"), "its error"),
-        (BURIED, buried, lambda seen: seen.graves.update([b"no JSON"]), "2 times buried"),
+        (KILLED, killed, lambda seen: seen.killed.update([b"no JSON"]), "was killed 2 times"),
     ],
 )
 def test_what_goes_wrong_is_named(

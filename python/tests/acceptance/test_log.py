@@ -69,9 +69,9 @@ def test_json_lines_are_objects_with_the_job(server: Server, workers: Workers) -
     assert re.search(r"ValueError: bo\n\x1b\[2Jom; retry 1 in \d\d s$", of["fails"][1]["msg"])
     assert "moved to the dead set" in of["dies"][1]["msg"]
     assert "dropped" in of["drops"][1]["msg"]
-    buried = [line["msg"] for line in lines if "buried" in line["msg"]]
-    assert len(buried) == 1
-    assert "queue default" in buried[0]
+    unreadable = [line["msg"] for line in lines if "unchanged" in line["msg"]]
+    assert len(unreadable) == 1
+    assert "queue default" in unreadable[0]
     levels = {line["msg"].split(":")[0]: line["lvl"] for line in lines}
     assert (levels["start"], levels["fail"]) == ("INFO", "WARNING")
 
@@ -99,7 +99,7 @@ def test_levels_choose_the_lines(server: Server, workers: Workers) -> None:
     server.client().flushall()
     text = run(server, workers, "--log-level", "error", "--log-format", "human")
     assert len(text.splitlines()) == 1
-    assert "buried" in text
+    assert "moved to the dead set unchanged" in text
 
 
 def test_the_first_lines_say_who_and_where_without_the_password(

@@ -103,7 +103,7 @@ def test_a_limit_of_threads_costs_no_job(
     server.client().rpush("queue:default", *(['{"class":"Slow","args":[]}'] * 10))
     with running(app, server, concurrency=5):
         wait_until(lambda: sorted(got) == [0, 1, 2, 3, 4])
-    assert "only 2 threads can be had" in caplog.text
+    assert "only 2 threads can be started" in caplog.text
 
 
 @pytest.mark.parametrize("seed", range(3))

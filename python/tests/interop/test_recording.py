@@ -96,7 +96,7 @@ def test_recording_all_of_it_again_changes_nothing_else(tmp_path: Path) -> None:
     """[BEAT-3] [FETCH-6] [INSP-4] [ITER-3] [MET-2] [SIG-4] So do those that take minutes."""
     if not all((CHROOTS / version / ".complete").exists() for version in GENERATIONS):
         pytest.skip("not every generation of Sidekiq is installed: run `make interop`")
-    record(tmp_path, "--lanes", "12", timeout=900)
+    record(tmp_path, "--sandboxes", "12", timeout=900)
     for version in GENERATIONS:
         assert_same(
             tmp_path,

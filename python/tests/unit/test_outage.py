@@ -58,7 +58,7 @@ def test_a_line_down_and_a_line_up(caplog: pytest.LogCaptureFixture, now: list[f
         with trouble:
             pass
     lines = [record.getMessage() for record in caplog.records]
-    assert lines == ["fetching failed and is tried again: gone", "fetching again, after 6.0 s"]
+    assert lines == ["fetching failed and is retried: gone", "fetching again, after 6.0 s"]
     assert stop.waited[0] <= 0.05
     assert 1 <= stop.waited[1] <= 2
     assert 2 <= stop.waited[2] <= 4

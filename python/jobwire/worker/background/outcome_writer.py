@@ -1,4 +1,4 @@
-"""The sink of reliable fetch: stores what no fetch takes along, and tries again. [REL-2] [ENV-6]"""
+"""The sink of reliable fetch: stores outcomes that no fetch carries. [REL-2] [ENV-6]"""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class OutcomeWriter:
     """The `OutcomeSink` of a process with reliable fetch. It has no thread: the ticker calls it.
 
     Args:
-        outbox: Where outcomes wait for a fetch, or for this.
-        ticker: Calls it.
+        outbox: Where outcomes wait for a fetch, or for this writer.
+        ticker: Calls this writer.
         timings: How long outcomes wait.
     """
 
@@ -49,16 +49,16 @@ class OutcomeWriter:
         self._ticker.wake()
 
     def close(self, timeout: float) -> int:
-        """Wait until everything is stored; return how many outcomes are not after so long."""
+        """Wait until everything is stored; return how many outcomes are not at the timeout."""
         self._ticker.wake()
         left = self._outbox.wait_stored(timeout)
         self._closed.set()
         return left
 
     def _check(self) -> float | None:
-        """Send what is overdue; return in how many seconds to look again."""
+        """Send overdue outcomes; return in how many seconds to check again."""
         try:
             delays = [self._outbox.send_overdue(self._tick), self._outbox.send_failed()]
         except RedisTrouble:
-            return self._tick  # the outbox keeps them and has reported it
+            return self._tick  # the outbox keeps the outcomes and has reported the error
         return min((delay for delay in delays if delay is not None), default=None)

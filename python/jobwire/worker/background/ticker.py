@@ -1,4 +1,4 @@
-"""The thread that calls periodic checks: what must not wait for a thread that runs jobs."""
+"""The thread that calls periodic checks, which must not wait for a thread that runs jobs."""
 
 from __future__ import annotations
 

@@ -16,11 +16,11 @@ class Execution(msgspec.Struct, eq=False, gc=False):  # quicker to make than a d
 
     Attributes:
         held: The job as it was fetched.
-        job: What the job's code gets, which it may change.
-        compiled: How it runs.
-        began_at: Epoch seconds; of a job that a task runs, when it went to the loop.
-        seconds: How long the job's code ran; 0 until it ended.
-        logged: Whether its start is in the log, so that its end will be.
+        job: The job as its own code sees it; that code may change it.
+        compiled: How to run the job.
+        began_at: Epoch seconds; for a job that a task runs, the time at which the loop got it.
+        seconds: Run time of the job's code; 0 until it ended.
+        logged: True if the start is in the log, so that the end is logged as well.
     """
 
     held: InFlightJob

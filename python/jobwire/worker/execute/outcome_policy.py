@@ -1,4 +1,4 @@
-"""The end of an execution: what it means, who is told, what is logged. [RETRY-1] to [RETRY-13]"""
+"""The end of an execution: its outcome, handlers and log line. [RETRY-1] to [RETRY-13]"""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class OutcomePolicy:
     """Turns what happened to a job into its outcome, and stores it.
 
     Args:
-        app: Whose handlers are called.
+        app: The application whose handlers are called.
         sink: Where outcomes go.
         generation: Returns how to write times.
-        max_retries: What `retry: true` means.
-        poison_limit: How often a job may have been recovered from a process that died.
+        max_retries: Number of retries of a job with `retry: true`.
+        poison_limit: How often a job may be recovered from a dead process before it is killed.
     """
 
     app: App
@@ -65,30 +65,32 @@ class OutcomePolicy:
             execution.logged = True
             event(_log, logging.INFO, "start", returned=execution.held.returned or None)
 
-    def end(self, execution: Execution, error: BaseException | None, tally: ThreadMetrics) -> None:
-        """The current job is over; `error` is what it raised. May block if `may_block` says so."""
+    def end(
+        self, execution: Execution, error: BaseException | None, counters: ThreadMetrics
+    ) -> None:
+        """Handle the end of the current job, which raised `error`. Blocks only if `may_block`."""
         job, compiled, seconds = execution.job, execution.compiled, execution.seconds
         after = compiled.finish(job) if compiled.finish is not None else None
         if error is None:
             if execution.logged:
                 ended(_log, logging.INFO, "done", elapsed=round(seconds, 3))
-            tally.record(job.display_class, seconds * 1000, False)
+            counters.record(job.display_class, seconds * 1000, False)
             self.sink.record(execution.held, DONE if after is None else Done(after))
         elif isinstance(error, Interrupted):
             ended(_log, logging.INFO, "gave way; it goes on later", elapsed=round(seconds, 3))
-            tally.record(job.display_class, seconds * 1000, False)
+            counters.record(job.display_class, seconds * 1000, False)
             text = edit(execution.held.text, {"enqueued_at": stamp(time.time(), self.generation())})
             self.sink.record(execution.held, Requeue(text))
         else:
-            self._fail(execution, error, tally)
+            self._fail(execution, error, counters)
 
     def unreadable(self, held: InFlightJob, error: MalformedPayload) -> None:
         """Store a payload that cannot be decoded as it is. [EXEC-3]"""
-        _log.error("payload in queue %s is buried as it is: %s", held.queue, error)
+        _log.error("payload in queue %s moved to the dead set unchanged: %s", held.queue, error)
         self.sink.record(held, Unreadable(error))
 
     def kills(self, held: InFlightJob, job: Job) -> bool:
-        """Bury a job that has taken too many processes down with it; say whether. [REL-10]"""
+        """Kill a job that has ended too many processes; return True if it was one. [REL-10]"""
         outcome = poisoned(
             job,
             held.recovered,
@@ -100,7 +102,7 @@ class OutcomePolicy:
             return False
         error = JobCrashed(decode(outcome.text, job.queue)["error_message"])
         with running(job):
-            _log.error("buried: %s", error)
+            _log.error("killed: %s", error)
         if not self.app.death_handlers:
             self.sink.record(held, outcome)
         elif self.sink.store(held, outcome):
@@ -108,16 +110,16 @@ class OutcomePolicy:
         return True
 
     def may_block(self, error: BaseException | None) -> bool:
-        """Whether `end` may wait for an outcome to be stored, because somebody is told of it."""
+        """True if `end` waits for an outcome to be stored, before death handlers are called."""
         return error is not None and bool(self.app.death_handlers)
 
-    def _fail(self, execution: Execution, error: BaseException, tally: ThreadMetrics) -> None:
+    def _fail(self, execution: Execution, error: BaseException, counters: ThreadMetrics) -> None:
         held, seconds = execution.held, execution.seconds
         definition = execution.compiled.definition
-        job = LazyJob(held.text, held.queue)  # as fetched, whatever was done to it [EXEC-5]
+        job = LazyJob(held.text, held.queue)  # as fetched, without changes by its code [EXEC-5]
         outcome = self._outcome(job, definition, error, seconds)
-        if definition is not None:  # names of unknown classes have no end
-            tally.record(job.display_class, seconds * 1000, True)
+        if definition is not None:  # the number of unknown class names has no limit
+            counters.record(job.display_class, seconds * 1000, True)
         if isinstance(outcome, Retry) or not self.app.death_handlers:
             self.sink.record(held, outcome)
         elif self.sink.store(held, outcome):
@@ -153,7 +155,7 @@ class OutcomePolicy:
         return outcome
 
     def _announce_death(self, job: Job, outcome: Kill | Discard, error: BaseException) -> None:
-        """Call the death handlers, once the job's place is stored. [RETRY-13]"""
+        """Call the death handlers, after the outcome was stored. [RETRY-13]"""
         text = outcome.text or job.text
         if isinstance(outcome, Discard) and outcome.text:
             text = edit(text, {"discarded_at": stamp(time.time(), self.generation())})
@@ -175,7 +177,9 @@ def _chooser(
             return choice
         if _is_seconds(choice):
             return choice
-        _log.error("retry_in: %.100r is no number of seconds, 'discard' or 'kill'; ignored", choice)
+        _log.error(
+            "retry_in returned %.100r; expected seconds, 'discard' or 'kill'; ignored", choice
+        )
         return None
 
     return choose
@@ -201,13 +205,13 @@ def _last_word(
 
 
 def _expected(error: BaseException, outcome: Retry | Kill | Discard) -> bool:
-    """Whether nobody has to hear of a failure: the job foresaw it, and is tried again."""
+    """True if a failure is not reported: the job foresaw it, and is retried."""
     foreseen = isinstance(error, TryAgain) or (isinstance(error, JobFailed) and error.expected)
     return foreseen and isinstance(outcome, Retry)
 
 
 def _contained(what: str, call: Callable[[], T]) -> T | None:
-    """Call somebody's hook; its error is logged, and means None."""
+    """Call a hook of the application; if it raises, log that and return None."""
     try:
         return call()
     except BaseException:  # noqa: BLE001 - a broken hook must cost neither job nor thread

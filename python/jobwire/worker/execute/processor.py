@@ -30,13 +30,13 @@ class Processor:
     """One thread of a capsule.
 
     Args:
-        tid: Its name in work records.
-        name: Its name in the log.
+        tid: The thread's name in work records.
+        name: The thread's name in the log.
         source: Where the jobs come from.
-        tasks: Where async jobs go that need no thread; None to run them here.
-        job_table: How to run them.
-        outcome_policy: What to do at their end.
-        tally: Counts them.
+        tasks: Runs async jobs that need no thread; None to run them here.
+        job_table: How to run the jobs.
+        outcome_policy: Handles the end of each job.
+        counters: Counts the jobs of this thread.
         watch: Called when a job with a time limit starts.
     """
 
@@ -49,7 +49,7 @@ class Processor:
         tasks: Tasks | None,
         job_table: JobTable,
         outcome_policy: OutcomePolicy,
-        tally: ThreadMetrics,
+        counters: ThreadMetrics,
         watch: Callable[[], None],
     ) -> None:
         self.tid = tid
@@ -58,7 +58,7 @@ class Processor:
         self._tasks = tasks
         self._job_table = job_table
         self._outcome_policy = outcome_policy
-        self._tally = tally
+        self._counters = counters
         self._watch = watch
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         # Written by this thread only, as a whole; read by any.
@@ -73,14 +73,14 @@ class Processor:
         self._thread.start()
 
     def join(self, timeout: float) -> bool:
-        """Wait for the thread to end; return whether it did, or has not even begun."""
+        """Wait for the thread to end; return True if it ended or was never started."""
         if self._thread.is_alive():
             self._thread.join(max(timeout, 0))
         return not self._thread.is_alive()
 
     @property
     def alive(self) -> bool:
-        """Whether the thread runs."""
+        """True if the thread runs."""
         return self._thread.is_alive()
 
     @property
@@ -91,7 +91,7 @@ class Processor:
 
     @property
     def work(self) -> Work | None:
-        """The job in progress, as others may see it. [BEAT-5]"""
+        """The work record of the job in progress. [BEAT-5]"""
         execution = self._execution
         if execution is None:
             return None
@@ -104,7 +104,7 @@ class Processor:
             now: Monotonic time.
 
         Returns:
-            Seconds until it will be; None for no limit.
+            Seconds until the limit; None if there is none.
         """
         with self._guard:
             if self._expires is None:
@@ -157,7 +157,7 @@ class Processor:
         if compiled.native is not None and self._tasks is not None:
             self._tasks.submit(execution, compiled.native)
             return None
-        # In a context of its own, as a task has one: what it sets is not for the next job.
+        # In a context of its own, as a task has: the next job must not see its variables.
         copy_context().run(self._perform, execution)
         return execution.seconds
 
@@ -173,7 +173,7 @@ class Processor:
             error = self._execute(job, compiled)
             execution.seconds = seconds = time.perf_counter() - started
             compiled.took(seconds)
-            self._outcome_policy.end(execution, error, self._tally)
+            self._outcome_policy.end(execution, error, self._counters)
         except Shutdown:
             with running(job):
                 _log.warning("interrupted; the job was put back and will run again")
@@ -201,8 +201,8 @@ class Processor:
                     if self._struck is not None:
                         cancel_raise(threading.get_ident())
         except BaseException as error:
-            # The one place that runs user code: SystemExit and its like come from the job too,
-            # and must not end the worker; a Shutdown that nobody sent is the job's own as well.
+            # User code runs only here. SystemExit and the like also come from the job and must
+            # not end the worker; a Shutdown that this process did not raise is the job's own.
             if self._struck is Shutdown:
                 raise Shutdown from error
             if self._struck is JobTimeout:
@@ -212,7 +212,7 @@ class Processor:
 
 
 def _timed_out(compiled: CompiledJob, error: BaseException) -> JobTimeout:
-    """Return the error with the words that an interruption cannot carry."""
+    """Return the error with a message, which an interruption cannot carry."""
     seconds = compiled.timeout or 0.0
     told = JobTimeout(f"ran longer than its time limit of {seconds:g} s")
     return told.with_traceback(error.__traceback__)

@@ -26,15 +26,15 @@ _Call = Callable[[Job], Coroutine[Any, Any, Any]]
 
 
 class Tasks:
-    """Takes jobs from the threads that fetch.
+    """Runs async jobs that the threads fetched.
 
     Args:
-        prefix: Of the names in work records.
-        loop: Where they run.
+        prefix: Begin of the names in work records.
+        loop: Where the jobs run.
         lead: Gets the slots back.
-        sink: Stores outcomes, which no fetch may come for.
-        outcome_policy: What to do at their end.
-        tally: Counts them.
+        sink: Told to store outcomes, because perhaps no fetch will carry them.
+        outcome_policy: Handles the end of each job.
+        counters: Counts the jobs of this capsule.
     """
 
     def __init__(
@@ -44,15 +44,15 @@ class Tasks:
         lead: SharedLead,
         sink: OutcomeSink,
         outcome_policy: OutcomePolicy,
-        tally: ThreadMetrics,
+        counters: ThreadMetrics,
     ) -> None:
         self._prefix = prefix
         self._loop = loop
         self._release = lead.release
         self._flush_soon = sink.flush_soon
         self._outcome_policy = outcome_policy
-        self._tally = tally
-        # Appended to by any thread, taken from in the loop: one step each.
+        self._counters = counters
+        # Any thread appends, only the loop takes; each is one atomic step.
         self._inbox: deque[tuple[Execution, _Call]] = deque()
         self._waking = False
         self._interrupted = False
@@ -68,13 +68,13 @@ class Tasks:
             self._loop.call(self._start)
 
     def works(self) -> dict[str, Work]:
-        """Return what runs, by name. [BEAT-5]"""
+        """Return the work records of the running jobs, by name. [BEAT-5]"""
         return self._works.copy()
 
     def held(self) -> list[InFlightJob]:
         """Return the jobs in progress, and those about to be."""
-        executions = [*self._executions.copy().values(), *(each for each, _ in self._inbox.copy())]
-        return [execution.held for execution in executions]
+        submitted = [execution for execution, _ in self._inbox.copy()]
+        return [execution.held for execution in (*self._executions.copy().values(), *submitted)]
 
     def wait(self, deadline: float) -> bool:
         """Wait for the running jobs until a monotonic time; return whether all ended."""
@@ -85,7 +85,7 @@ class Tasks:
         return True
 
     def interrupt(self) -> None:
-        """Cancel all jobs, put back before. [SIG-5] [RETRY-10]"""
+        """Cancel all jobs. The caller has put them back before. [SIG-5] [RETRY-10]"""
         if self._executions or self._inbox:
             self._loop.call(self._cancel)
 
@@ -105,7 +105,7 @@ class Tasks:
         self._flush_soon()
         if not task.cancelled() and (error := task.exception()) is not None:
             # A bug of ours. The job stays held.
-            _log.error("async job not settled, which is a bug", exc_info=error)
+            _log.error("outcome of an async job not recorded, which is a bug", exc_info=error)
 
     def _cancel(self, _: asyncio.AbstractEventLoop) -> None:
         self._interrupted = True
@@ -133,8 +133,8 @@ class Tasks:
             _log.warning("interrupted; the job was put back and will run again")
             return
         if self._outcome_policy.may_block(error):
-            tally = ThreadMetrics()  # one that only this thread writes
-            await asyncio.to_thread(self._outcome_policy.end, execution, error, tally)
-            self._tally.add(tally)
+            counters = ThreadMetrics()  # one that only this thread writes
+            await asyncio.to_thread(self._outcome_policy.end, execution, error, counters)
+            self._counters.add(counters)
         else:
-            self._outcome_policy.end(execution, error, self._tally)
+            self._outcome_policy.end(execution, error, self._counters)

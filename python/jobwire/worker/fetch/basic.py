@@ -30,11 +30,11 @@ class BasicFetcher:
     """The basic `JobSource` of one capsule. Every thread blocks on a connection of its own.
 
     Args:
-        redis: Where from.
+        redis: Where the queues are.
         keys: Key names.
         order: The capsule's queues.
         slots: How many jobs may run at a time.
-        timings: How long to wait for what.
+        timings: The lengths of the waits.
     """
 
     lead = None  # each slot is a thread
@@ -57,10 +57,10 @@ class BasicFetcher:
         self._put_back_timeout = timings.put_back_timeout
         self._closed = threading.Event()
         self._outage = Outage("fetching", self._closed, pause=timings.longest_outage_pause)
-        # Rebound as a whole by any thread, and never changed in place; the last look counts.
+        # Any thread rebinds it as a whole and never changes it in place; the last check counts.
         self._broken: frozenset[str] = frozenset()
         self._looked_at = -math.inf  # monotonic
-        self._asking = threading.Lock()  # Guards `_asked_at`, and that one thread asks for all.
+        self._asking = threading.Lock()  # Guards `_asked_at`; held by the thread that asks for all.
         self._paused: frozenset[str] = frozenset()  # rebound under `_asking`
         self._asked_at = -math.inf  # monotonic; guarded by `_asking`
         self._queues = {keys.queue(name).encode(): name for name in order.weights}
@@ -105,9 +105,9 @@ class BasicFetcher:
             return None
 
     def _find_paused(self) -> None:
-        """Leave out queues that somebody paused. [REL-9]
+        """Leave out paused queues. [REL-9]
 
-        One thread asks for all of them, every two seconds, so that a pause is honoured by all
+        One thread asks for all threads, every two seconds, so that all of them honour a pause
         within four: two until it is seen, and two for a BRPOP that is under way.
         """
         with self._asking:
@@ -119,7 +119,7 @@ class BasicFetcher:
             self._asked_at = time.monotonic()
 
     def _find_broken(self) -> None:
-        """Leave out queues that are no lists, for as long as they are none."""
+        """Leave out queues whose keys are not lists, for as long as that lasts."""
         self._looked_at = time.monotonic()
         keys = [self._keys.queue(name) for name in self._order.weights]
         kinds = self._redis.run(once(Batch([command("TYPE", key) for key in keys])))
@@ -127,13 +127,13 @@ class BasicFetcher:
             key for key, kind in zip(keys, kinds, strict=True) if kind not in (b"list", b"none")
         )
         for key in broken - self._broken:
-            _log.error("queue key %s is no list and is left out", key)
+            _log.error("queue key %s is not a list and is left out", key)
         self._broken = broken
 
     def put_back(self, jobs: Sequence[InFlightJob]) -> int:
-        """Return unfinished jobs to their queues, to run next; try for a while. [FETCH-6]
+        """Return unfinished jobs to their queues, to run next; retry for a while. [FETCH-6]
 
-        Redis has no other copy, so where an answer was lost the job is put back once more.
+        Redis has no other copy, so a job whose push got no reply is put back once more.
         """
         deadline = time.monotonic() + self._put_back_timeout
         for held in jobs:

@@ -11,11 +11,11 @@ __all__ = ["Buffer", "Slots"]
 
 
 class Slots:
-    """How many jobs may run at a time, and how many do. Not thread-safe: the caller holds a lock.
+    """Counts the jobs that run at a time, up to a limit. Not thread-safe: the caller holds a lock.
 
     Attributes:
-        total: How many there are.
-        in_use: How many jobs run.
+        total: The limit.
+        in_use: The number of running jobs.
     """
 
     __slots__ = ("in_use", "total")
@@ -26,14 +26,14 @@ class Slots:
 
     @property
     def free(self) -> bool:
-        """Whether one more job may run."""
+        """True if one more job may run."""
         return self.in_use < self.total
 
     def release(self) -> None:
-        """A job is over.
+        """Free the slot of a job that is over.
 
         Raises:
-            RuntimeError: None was running, which is a bug of the caller.
+            RuntimeError: No slot was in use, which is a bug of the caller.
         """
         if not self.in_use:
             raise RuntimeError(f"none of {self.total} slots is in use, so none can be released")
@@ -43,12 +43,12 @@ class Slots:
 class Buffer:
     """Jobs in the order in which they start. Not thread-safe: the caller holds a lock.
 
-    All times are of the caller's clock, in seconds.
+    All times are those of the caller's clock, in seconds.
 
     Args:
-        slots: Where its jobs run.
-        lifetime: Seconds after which its jobs may have been recovered by other processes, so that
-            none may start.
+        slots: The slots that its jobs occupy.
+        lifetime: Seconds after which other processes may have recovered its jobs, so that none
+            may start.
     """
 
     __slots__ = ("_filled_at", "_jobs", "_lifetime", "_slots")
@@ -77,7 +77,7 @@ class Buffer:
         self._jobs.extend(jobs)
 
     def age(self, now: float) -> float | None:
-        """Return for how long the oldest job has waited; None if there is none."""
+        """Return the waiting time of the oldest job; None if there is none."""
         return now - self._filled_at if self._jobs else None
 
     def clear(self) -> list[InFlightJob]:

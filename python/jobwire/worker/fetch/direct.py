@@ -61,7 +61,7 @@ class DirectSink(OutcomeSink):
     """Stores each outcome before it returns.
 
     Args:
-        redis: Where to.
+        redis: Where outcomes are stored.
         keys: Key names.
         counts: Shared by the process.
         dead_limits: Returns the limits of the dead set at this moment.
@@ -107,7 +107,7 @@ class DirectSink(OutcomeSink):
         insist(self._redis, step, "outcome of a job not stored yet")
 
     def store(self, held: InFlightJob, outcome: Outcome) -> bool:
-        """Store the outcome of a job; no other process could have had it."""
+        """Store the outcome of a job; always True, because no other process can have the job."""
         self.record(held, outcome)
         return True
 
@@ -116,13 +116,13 @@ def insist(redis: SyncRedis, step: Step, complaint: str, deadline: float = math.
     """Send a step until Redis takes it.
 
     Args:
-        redis: Where to.
-        step: What to send.
-        complaint: For the log, once.
+        redis: The server.
+        step: The step to send.
+        complaint: Text that is logged once, with the error.
         deadline: Monotonic time at which to give up.
 
     Raises:
-        RedisTrouble: Redis did not take it until then.
+        RedisTrouble: Redis did not take the step before the deadline.
     """
     began = time.monotonic()
     reported = False

@@ -28,13 +28,13 @@ class SequenceNumbers:
 
 @dataclass(frozen=True, slots=True)
 class PendingFetch:
-    """A fetch that was sent: its jobs are held, and not known yet.
+    """A fetch without a reply so far: its jobs are held and not known yet.
 
     Attributes:
         queues: Names, in the order in which the fetch looks at them.
-        numbers: As many as jobs were asked for.
+        numbers: One for each job that was asked for.
         sent_at: Seconds of the clock that also runs while the machine is suspended.
-        ahead: Whether it was sent while there were jobs to run, so that no thread waits for it.
+        ahead: True if it was sent while there were jobs to run, so that no thread waits for it.
         reply: Reads the reply. Must be called exactly once.
     """
 
@@ -46,7 +46,7 @@ class PendingFetch:
 
 
 class Unanswered(NamedTuple):
-    """A fetch whose reply was lost: what it took is held in our name and known to no thread."""
+    """A fetch whose reply was lost: its jobs are held by this process and known to no thread."""
 
     numbers: range
     since: float  # monotonic seconds
@@ -56,12 +56,12 @@ class FetchesInFlight:
     """The fetches of one capsule that are under way. Thread-safe.
 
     Args:
-        reclaim_interval: Seconds between two looks for what unanswered fetches took.
-        reclaim_for: Seconds for which that is looked for, since the server may carry out such a
-            fetch after a later command.
+        reclaim_interval: Seconds between two checks for the jobs of unanswered fetches.
+        reclaim_for: Seconds for which these checks go on, because the server may carry out such
+            a fetch after a later command.
 
     Attributes:
-        any_pending: Whether a reply is to be read. The leader reads it for every job, without the
+        any_pending: True if a reply is to be read. The leader reads this for every job, without the
             lock: it may still see a fetch that another thread has taken, and never misses one of
             its own, because no other thread adds any.
     """
@@ -90,34 +90,34 @@ class FetchesInFlight:
             return fetch
 
     def age(self, now: float) -> float | None:
-        """Return how long ago the first fetch was sent; None if there is none to be read."""
+        """Return the seconds since the first fetch was sent; None if none is to be read."""
         with self._lock:
             return now - self._pending[0].sent_at if self._pending else None
 
     def lost(self, numbers: Iterable[range], now: float) -> None:
-        """Remember entries whose fetch, or return, got no answer, at a monotonic time."""
-        fetches = [Unanswered(each, now) for each in numbers]
+        """Remember entries whose fetch, or return, got no reply, at a monotonic time."""
+        fetches = [Unanswered(reserved, now) for reserved in numbers]
         with self._lock:
             self._unanswered.extend(fetches)
 
     @property
     def any_unanswered(self) -> bool:
-        """Whether there may be entries to reclaim."""
+        """True if there may be entries to reclaim."""
         with self._lock:
             return bool(self._unanswered)
 
     def to_reclaim(self, now: float) -> list[range]:
-        """Return the numbers of unanswered fetches, if it is time to look for them again."""
+        """Return the numbers of unanswered fetches, if it is time to check for them again."""
         with self._lock:
             last = self._reclaimed_at
             if last is not None and now - last < self._reclaim_interval:
                 return []
-            return [each.numbers for each in self._unanswered]
+            return [fetch.numbers for fetch in self._unanswered]
 
     def reclaimed(self, now: float) -> None:
-        """Forget those that have been looked for long enough, as of when the look began."""
+        """Forget fetches that were checked for long enough when the check began, at `now`."""
         with self._lock:
             self._reclaimed_at = now
             self._unanswered = [
-                each for each in self._unanswered if now - each.since < self._reclaim_for
+                fetch for fetch in self._unanswered if now - fetch.since < self._reclaim_for
             ]

@@ -1,4 +1,4 @@
-"""The leader of a capsule: which thread fetches for all, and what it does now.
+"""The leader of a capsule: the thread that fetches for all, and its state.
 
 The threads of a capsule are one leader and its followers. The leader fetches for all of them and
 takes the first job itself; the others wait for the lead, or take jobs from the buffer. The table
@@ -15,12 +15,12 @@ __all__ = ["TRANSITIONS", "Event", "IllegalTransition", "Leader", "State"]
 
 
 class State(StrEnum):
-    """What the leader does, or why there is none."""
+    """The state of the leader, or the reason why there is none."""
 
     IDLE = "idle"
     """No thread leads."""
     DECIDING = "deciding"
-    """The leader looks at the buffer and the slots."""
+    """The leader checks the buffer and the slots."""
     FETCHING = "fetching"
     """The leader sends a fetch, or reads the reply to one."""
     WAITING = "waiting"
@@ -34,7 +34,7 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
-    """What makes the leader go from one state to another."""
+    """An event that makes the leader go from one state to another."""
 
     ELECT = "elect"
     """A thread takes the lead."""
@@ -43,14 +43,14 @@ class Event(StrEnum):
     """The fetch ended, with jobs, without, or with an error."""
     WAIT = "wait"
     NOTICED = "noticed"
-    """The wait for a push ended, for whatever reason."""
+    """The wait for a push ended, for any reason."""
     BLOCK = "block"
     UNBLOCK = "unblock"
-    """The wait for a slot ended, for whatever reason."""
+    """The wait for a slot ended, for any reason."""
     START = "start"
     """The leader takes a job from the buffer and runs it."""
     RETURN = "return"
-    """The leader's job is over, and the buffer has none for it."""
+    """The leader's job is over, and the buffer has no job for it."""
     RESIGN = "resign"
     """The leader's job is not short: another thread takes the lead."""
     CLOSE = "close"
@@ -86,7 +86,7 @@ TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
         Event.RESIGN: State.IDLE,
         Event.CLOSE: State.CLOSED,
     },
-    State.CLOSED: {  # what was under way when it closed ends
+    State.CLOSED: {  # a fetch or wait that was under way at the close ends
         Event.FETCHED: State.CLOSED,
         Event.NOTICED: State.CLOSED,
         Event.UNBLOCK: State.CLOSED,
@@ -108,11 +108,11 @@ class IllegalTransition(RuntimeError):
 
 
 class Leader:
-    """One leader's place. Not thread-safe: the caller holds a lock.
+    """The leader of one capsule. Not thread-safe: the caller holds a lock.
 
     Attributes:
-        state: What the leader does.
-        thread: Which thread leads; None if no thread does.
+        state: The leader's state.
+        thread: Identifier of the thread that leads; None if no thread does.
     """
 
     __slots__ = ("_started_at", "state", "thread")
@@ -139,19 +139,19 @@ class Leader:
         self.thread = thread
 
     def start(self, now: float) -> None:
-        """The leader starts a job, at a time of the caller's clock."""
+        """Record that the leader starts a job, at a time of the caller's clock."""
         self.step(_START)
         self._started_at = now
 
     def resign(self) -> None:
-        """Take the lead from the thread that runs a job with it."""
+        """Take the lead from a leader that runs a job."""
         self.step(Event.RESIGN)
         self.thread = None
 
     def close(self) -> bool:
-        """Close; return whether a thread is at work as the leader, outside of a job.
+        """Close; return True if a leader is active, which means that it runs no job.
 
-        That thread learns of the end when its fetch or its wait is over.
+        That thread notices the close when its fetch or its wait is over.
         """
         active = self.active
         self.step(Event.CLOSE)
@@ -160,9 +160,9 @@ class Leader:
 
     @property
     def active(self) -> bool:
-        """Whether a thread leads and runs no job: so followers may take jobs from the buffer."""
+        """True if a thread leads and runs no job, so that followers may take from the buffer."""
         return self.state in _ACTIVE
 
     def runs_since(self, now: float) -> float | None:
-        """Return for how long the leader has run its job; None if it runs none."""
+        """Return the seconds since the leader started its job; None if it runs none."""
         return now - self._started_at if self.state is _RUNNING_SHORT else None

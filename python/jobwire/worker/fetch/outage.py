@@ -1,4 +1,4 @@
-"""Background work that goes on whatever happens: one log line down, one line up. [ENV-6]"""
+"""Work that goes on after any error: a log line when trouble begins and when it ends. [ENV-6]"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jobwire.errors import RedisTrouble
 __all__ = ["Outage", "next_pause"]
 
 FIRST = 0.05  # seconds before the second try: most troubles are a connection that was cut
-LONGEST = 5.0  # seconds between tries, however long it lasts
+LONGEST = 5.0  # seconds between tries, at most
 
 _log = logging.getLogger("jobwire.worker")
 
@@ -22,8 +22,8 @@ _log = logging.getLogger("jobwire.worker")
 def next_pause(lasted: float, *, jitter: float) -> float:
     """Return how long to wait before the next try, in seconds. [ENV-6]
 
-    In step with the outage: what has lasted a second may well last another. Spread, so that a
-    server that is back does not meet all of its workers at once.
+    Pauses grow with the outage: one that has lasted a second may well last another. Jitter
+    spreads them, so that all workers do not reach a restarted server at once.
 
     Args:
         lasted: Seconds since the first failure.
@@ -33,16 +33,16 @@ def next_pause(lasted: float, *, jitter: float) -> float:
 
 
 class Outage:
-    """A context for one try of something that is tried again for as long as the process lives.
+    """A context for one try of work that is retried for as long as the process lives.
 
     Swallows any error, after a pause that `stop` cuts short and that grows while the trouble
-    lasts. `RedisTrouble` gets one line when it begins and one when it is over; anything else is a
-    bug, and gets its traceback each time. Threads may share one.
+    lasts. `RedisTrouble` gets one log line when it begins and one when it is over; any other error
+    is a bug, and gets its traceback each time. Threads may share one.
 
     Args:
-        doing: What fails, for the log.
+        doing: Name of the work, for the log.
         stop: Ends every pause.
-        pause: Seconds that a pause may take at most; 0 where the work has a rhythm of its own.
+        pause: Seconds that a pause takes at most; 0 if the work has intervals of its own.
         clock: Returns monotonic seconds.
     """
 
@@ -84,12 +84,12 @@ class Outage:
             _log.error("%s failed, which is a bug", self._doing, exc_info=error)
             lasted = 1.0
         elif self._begin(now):
-            _log.error("%s failed and is tried again: %s", self._doing, error)
+            _log.error("%s failed and is retried: %s", self._doing, error)
         self._stop.wait(min(next_pause(lasted, jitter=random.random()), self._longest))
         return True
 
     def _begin(self, now: float) -> bool:
-        """Note the first failure; return whether this is it."""
+        """Record the time of the first failure; return True if this is it."""
         with self._lock:
             first = self._since is None
             if first:
@@ -97,7 +97,7 @@ class Outage:
             return first
 
     def _end(self) -> float | None:
-        """Note that it is over; return since when it lasted, to the first thread that asks."""
+        """Return when the outage began, to the first thread that asks; None to all others."""
         with self._lock:
             since, self._since = self._since, None
             return since

@@ -1,7 +1,7 @@
 """Outcomes on their way to Redis, and the message that carries them with the next fetch. [REL-2]
 
-Outcomes wait here until a fetch takes them along: then a job costs its share of one round trip,
-and no thread is woken for it. Until an outcome is stored its job stays in the private hash, so
+Outcomes wait here until a fetch carries them: then a job costs its share of one round trip, and
+no thread is woken for it. Until an outcome is stored its job stays in the private hash, so that
 nothing is lost if this process dies before.
 """
 
@@ -45,8 +45,8 @@ class Entry(msgspec.Struct, eq=False):  # quicker to make than a dataclass
 
     Attributes:
         stored: Set when it is stored; None if no thread waits for that.
-        lost: Whether the job was no longer held.
-        repeated: Whether it was sent before, so that it may meet its own first try.
+        lost: True if the job was no longer held.
+        repeated: True if it was sent before, so that the first try may have stored it.
     """
 
     held: InFlightJob
@@ -60,9 +60,9 @@ class Outbox:
     """The outcomes of a process that are not stored yet. Thread-safe.
 
     Args:
-        redis: Where to.
+        redis: Where outcomes are stored.
         keys: Key names.
-        identity: Whose private hash.
+        identity: The process that owns the private hash.
         dead_limits: Returns the limits of the dead set at this moment.
         flush_log: Writes the log lines of finished jobs.
         retry_interval: Seconds before outcomes that were not stored are sent again.
@@ -90,24 +90,24 @@ class Outbox:
         self._lock = threading.Lock()  # Guards `_failed`, `_on_the_way`, `_retry_at`, `_reported`,
         # `_collected_at`, and that an entry moves between the three places in one step.
         self._all_stored = threading.Condition(self._lock)
-        # Appended to without the lock, which is safe: one append of a deque is one step.
-        self._pending: deque[Entry] = deque()  # not sent yet; taken from under `_lock`
+        # Threads append without the lock, which is safe: one append of a deque is one step.
+        self._pending: deque[Entry] = deque()  # not sent yet; removed under `_lock`
         self._failed: deque[Entry] = deque()  # sent and not stored; guarded by `_lock`
         self._on_the_way = 0  # entries sent and not answered; guarded by `_lock`
         self._retry_at = 0.0  # monotonic, when to send `_failed` again; guarded by `_lock`
         self._collected_at = 0.0  # monotonic, of the last message; guarded by `_lock`
         self._reported: str | None = None  # trouble in the log; guarded by `_lock`
         self.add = self._pending.append
-        """Add an `Entry`, to travel with the next message. Called for every job."""
+        """Add an `Entry`, to send with the next message. Called for every job."""
 
     @property
     def pending(self) -> bool:
-        """Whether there is an outcome that was not sent."""
+        """True if there is an outcome that was not sent."""
         return len(self._pending) > 0
 
     @property
     def unstored(self) -> int:
-        """How many outcomes are not stored."""
+        """Number of outcomes that are not stored."""
         with self._lock:
             return self._count()
 
@@ -118,13 +118,13 @@ class Outbox:
             return self._count()
 
     def send_with(self, script: Script) -> Callable[[], Any]:
-        """Send what is pending and `script` in one message; return a function for the reply.
+        """Send pending outcomes and `script` in one message; return a function for the reply.
 
-        Call the returned function exactly once. It returns the script's reply, and looks after
-        the outcomes itself.
+        Call the returned function exactly once. It returns the script's reply, and handles those
+        of the outcomes itself.
 
         Raises:
-            RedisTrouble: When the returned function is called, and of the script.
+            RedisTrouble: The script failed; raised when the returned function is called.
         """
         read = self._send(self._collect(), script)
 
@@ -137,13 +137,13 @@ class Outbox:
         return reply
 
     def send_overdue(self, limit: float) -> float | None:
-        """Send what has waited for a fetch for `limit` seconds.
+        """Send outcomes that have waited for a fetch for `limit` seconds.
 
         Returns:
             In how many seconds to call this again; None if nothing is pending.
 
         Raises:
-            RedisTrouble: They are kept, to be sent again.
+            RedisTrouble: The outcomes are kept, to be sent again.
         """
         while self._pending:
             with self._lock:
@@ -154,13 +154,13 @@ class Outbox:
         return None
 
     def send_failed(self) -> float | None:
-        """Send what was not stored once more, if it is time.
+        """Send outcomes that were not stored once more, if it is time.
 
         Returns:
             In how many seconds to call this again; None if there is nothing to send again.
 
         Raises:
-            RedisTrouble: They are kept, to be sent again.
+            RedisTrouble: The outcomes are kept, to be sent again.
         """
         while True:
             with self._lock:
@@ -195,13 +195,13 @@ class Outbox:
     def _send(self, entries: Sequence[Entry], extra: Script | None) -> Callable[[], Any]:
         """Send outcomes that were taken, and a script; return a function for the reply.
 
-        That returns the script's reply, which may be an error.
+        The function returns the script's reply, which may be an error.
 
         Raises:
-            RedisTrouble: When it is called: the message got no reply, or the script was sent
-                alone and was refused.
+            RedisTrouble: Raised by the function: the message got no reply, or the script was
+                sent alone and was refused.
         """
-        self._flush_log()  # first: a job that the log of a killed process lacks runs again
+        self._flush_log()  # first: a job that is missing in a killed process's log runs again
         if not entries and extra is not None:
             return self._redis.start(once(extra))
         groups = _group(entries)
@@ -260,19 +260,19 @@ class Outbox:
         self._on_failure()
 
     def _script(self, group: Sequence[Entry], day: str) -> Script:
-        """Return the call that stores outcomes of one kind."""
+        """Return the script call that stores outcomes of one type."""
         held, outcome, repeated = group[0].held, group[0].outcome, group[0].repeated
         keys, me = self._keys, self._identity
         match outcome:
             case Done() | Discard():
-                fields = [each.held.field for each in group]
+                fields = [entry.held.field for entry in group]
                 failed = isinstance(outcome, Discard)
                 return script_done(keys, me, fields, failed=failed, day=day, repeated=repeated)
             case Retry():
                 retries = [
-                    (each.held.field, each.outcome.at, each.outcome.text)
-                    for each in group
-                    if isinstance(each.outcome, Retry)
+                    (entry.held.field, entry.outcome.at, entry.outcome.text)
+                    for entry in group
+                    if isinstance(entry.outcome, Retry)
                 ]
                 return script_retry(keys, me, retries, day=day, repeated=repeated)
             case Kill(text, counted):
@@ -314,7 +314,7 @@ def _report_lost(group: Sequence[Entry], reply: object) -> None:
 
 
 def _group(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Return entries by script call: those of one kind in one, but kills and the like alone."""
+    """Return entries by script call: one call for all of a type in `_SHARED`, else one each."""
     groups: dict[object, list[Entry]] = {}
     for number, entry in enumerate(entries):
         outcome = type(entry.outcome)

@@ -9,8 +9,8 @@ more thread leads and fetches ahead, and a thread that finishes a job takes the 
 buffer. A leader that runs short jobs sends the next fetch before it needs the jobs, and reads the
 reply when it does. Outcomes travel with the next fetch.
 
-What the leader may do when is in `leader`, what is fetched and not started in `buffer`, what is
-sent and not read in `inflight`, how much to fetch in `prefetch`.
+The leader's states are in `leader`, jobs fetched and not started in `buffer`, fetches sent and not
+read in `inflight`, the rules of prefetching in `prefetch`.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ class ReliableFetcher:
     """The reliable `JobSource` of one capsule.
 
     Args:
-        redis: Where from.
+        redis: Where the queues are.
         keys: Key names.
-        identity: Whose private hash.
+        identity: The process that owns the private hash.
         order: The capsule's queues.
         slots: How many jobs may run at a time.
         numbers: Shared by all capsules of the process.
         outbox: Shared by all capsules of the process.
         ticker: Shared by all capsules of the process.
         renew_lease: Called when the process is found to have lost its lease. [REL-3]
-        timings: How long to wait for what.
+        timings: The lengths of the waits.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class ReliableFetcher:
         renew_lease: Callable[[], None],
         timings: Timings = DEFAULT_TIMINGS,
     ) -> None:
-        # A capsule for one job at a time gets one thread, so that its jobs may rely on that.
+        # A capsule for one job at a time gets one thread, and its jobs may rely on that.
         self.max_threads = slots + 1 if slots > 1 else 1
         self._redis = redis
         self._keys = keys
@@ -160,9 +160,9 @@ class ReliableFetcher:
         return held
 
     def starting(self, expected: float) -> None:
-        """The thread that just took a job expects to run it for so many seconds.
+        """Keep or give up the lead for a job that this thread expects to run for so many seconds.
 
-        A leader keeps the lead only where the ticker can take it away: `take` has started the job
+        A leader keeps the lead only while the ticker can take it away: `take` has started the job
         under the lock that `_check` takes, so a ticker that falls asleep now sees it.
         """
         if self._ticker.awake and self._prefetch.keeps_lead(expected):
@@ -173,7 +173,7 @@ class ReliableFetcher:
             self._start_thread()
 
     def release(self, ran: float) -> None:
-        """A job that ran for so many seconds is over, and its thread does not call `take`."""
+        """Free the slot of a job that ran for so many seconds outside of the fetching threads."""
         with self._lock:
             self._slots.release()
             self._prefetch.ran(ran)
@@ -181,7 +181,7 @@ class ReliableFetcher:
                 self._unblocked.notify()
 
     def put_back(self, jobs: Sequence[InFlightJob]) -> int:
-        """Return unfinished jobs to their queues; say how many were still ours. [SIG-5]"""
+        """Return unfinished jobs to their queues; return how many were still held. [SIG-5]"""
         fields = [held.field for held in jobs]
         return self._redis.run(
             put_back(self._keys, self._identity, fields, started=True, now=time.time())
@@ -203,7 +203,7 @@ class ReliableFetcher:
     def _take_as_follower(self) -> InFlightJob | None:
         """Take a job from the buffer while the leader fetches or waits.
 
-        Not while it runs short jobs: waiting is better than getting into its way.
+        Not while the leader runs short jobs: followers would only slow it down.
         """
         if not self._leader.active:
             return None
@@ -229,7 +229,7 @@ class ReliableFetcher:
         return True
 
     def _resign(self) -> bool:
-        """Take the lead from the thread that runs a job; return whether one more is wanted."""
+        """Take the lead from the thread that runs a job; return True if no follower waits."""
         self._leader.resign()
         self._lead_free.notify()
         return not self._followers
@@ -273,7 +273,7 @@ class ReliableFetcher:
         try:
             if pending is None:
                 if old:
-                    # Paused for long: these may be others' by now. What is still held goes back.
+                    # After a long pause other processes may own these jobs. The others go back.
                     self._give_back()
                 self._reclaim()
                 pending = self._send(wanted, ahead=False)
@@ -296,7 +296,7 @@ class ReliableFetcher:
     ) -> None:
         """Wait for a push to a queue that can be used, or for one to be resumed.
 
-        The next fetch is made ready before, so that it can go out right behind the notice.
+        The next fetch is prepared before, so that it can be sent right after the notice.
         """
         usable = [
             self._keys.queue(name) for name in queues if name not in broken and name not in paused
@@ -327,7 +327,7 @@ class ReliableFetcher:
                 self._leader.step(Event.NOTICED)
 
     def _send(self, count: int, *, ahead: bool) -> PendingFetch:
-        """Send a fetch, and with it what outcomes there are."""
+        """Send a fetch together with the pending outcomes."""
         numbers, queues, script = self._next_fetch(count)
         sent_at = _now(_CLOCK)
         return PendingFetch(queues, numbers, sent_at, ahead, self._outbox.send_with(script))
@@ -348,13 +348,13 @@ class ReliableFetcher:
             self._return_unstarted()
 
     def _reclaim(self) -> None:
-        """Return what unanswered fetches took: held in our name and known to no thread. [REL-8]"""
+        """Return the jobs of unanswered fetches, which are held and known to no thread. [REL-8]"""
         now = time.monotonic()
         numbers = self._in_flight.to_reclaim(now)
         if not numbers:
             return
         if count := self._redis.run(reclaim(self._keys, self._identity, numbers)):
-            _log.warning("put back %d jobs of a fetch that got no answer", count)
+            _log.warning("put back %d jobs of a fetch that got no reply", count)
         self._in_flight.reclaimed(now)
 
     # -- by any thread, without the lock
@@ -399,7 +399,7 @@ class ReliableFetcher:
             raise
         now = _now(_CLOCK)
         wanted, took = len(fetch.numbers), now - fetch.sent_at
-        # A reply that was read late is as old as the question.
+        # A reply that was read late is as old as its request.
         late = fetch.ahead or took >= self._timings.buffer_lifetime
         with self._lock:
             self._prefetch.got(len(fetched.jobs), wanted=wanted, seconds=took)
@@ -420,13 +420,13 @@ class ReliableFetcher:
         try:
             self._give_back()
         except RedisTrouble as error:
-            # They stay held, and are recovered when this process is gone.
+            # The jobs stay held, and are recovered when this process is gone.
             _log.warning("prefetched jobs not returned: %s", error)
 
     def _give_back(self) -> None:
         """Return all jobs that were fetched, or are being fetched, and never started. [FETCH-5]"""
         while (fetch := self._in_flight.take()) is not None:
-            with suppress(RedisTrouble):  # it took nothing, or what it took is reclaimed
+            with suppress(RedisTrouble):  # the fetch took no jobs, or they are reclaimed
                 self._collect(fetch)
         with self._lock:
             jobs = self._buffer.clear()
@@ -436,7 +436,7 @@ class ReliableFetcher:
         try:
             self._redis.run(put_back(self._keys, self._identity, fields, started=False))
         except RedisTrouble:
-            # Perhaps done, perhaps not. They are not run: what is still held is reclaimed.
+            # Perhaps done, perhaps not. The jobs are not run: those still held are reclaimed.
             numbers = [int(field.partition(":")[0]) for field in fields]
             self._in_flight.lost([range(n, n + 1) for n in numbers], time.monotonic())
             raise

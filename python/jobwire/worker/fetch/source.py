@@ -1,4 +1,4 @@
-"""Where jobs come from and where their outcomes go, as the code that runs jobs sees it."""
+"""Interfaces of the job source and the outcome sink, for the code that runs jobs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Done:
     """The job succeeded.
 
     Attributes:
-        after: Sent right after the outcome: deletes what the job leaves in Redis.
+        after: Sent right after the outcome: deletes the data that the job leaves in Redis.
     """
 
     after: Command | None = None
@@ -57,7 +57,7 @@ Outcome: TypeAlias = Done | Retry | Kill | Discard | Unreadable | Requeue
 
 
 class SharedLead(Protocol):
-    """What a source offers whose threads share one leader.
+    """The part of a source whose threads share one leader.
 
     A job occupies a slot from `take` to its end, in whichever thread or task it runs.
     """
@@ -66,18 +66,18 @@ class SharedLead(Protocol):
         """Have `start` called when jobs may wait for one more thread."""
 
     def starting(self, expected: float) -> None:
-        """The thread that just took a job expects to run it for so many seconds."""
+        """Tell that this thread took a job and expects to run it for so many seconds."""
 
     def release(self, ran: float) -> None:
-        """A job that ran for so many seconds is over, and its thread does not call `take`."""
+        """Free the slot of a job that ran for so many seconds outside of the fetching threads."""
 
 
 class JobSource(Protocol):
     """Gives jobs to one capsule.
 
     Attributes:
-        max_threads: How many threads it has work for.
-        lead: None where each slot is a thread that waits in `take`, from the start to the end.
+        max_threads: Number of threads that it can use.
+        lead: None if each slot is a thread that waits in `take`, from the start to the end.
     """
 
     max_threads: int
@@ -89,12 +89,12 @@ class JobSource(Protocol):
         """Return the next job, waiting for one; None once `close` was called. [FETCH-5]
 
         Args:
-            ran: Seconds that the job took that this thread ran since its last call; None if it
-                ran none, or gave it to a task.
+            ran: Run time of the job that this thread ran since its last call, in seconds; None if
+                it ran none, or gave it to a task.
         """
 
     def put_back(self, jobs: Sequence[InFlightJob]) -> int:
-        """Return unfinished jobs to their queues, to run next; say how many. [FETCH-6]"""
+        """Return unfinished jobs to their queues, to run next; return their number. [FETCH-6]"""
 
     def close(self) -> None:
         """Take no more jobs, and return those that have not started."""
@@ -107,7 +107,7 @@ class OutcomeSink(Protocol):
         """Store the outcome of a job, at once or soon."""
 
     def store(self, held: InFlightJob, outcome: Outcome) -> bool:
-        """Store an outcome, waiting for it; return whether the job was still ours."""
+        """Store an outcome and wait for that; return True if the job was still held."""
 
     def flush_soon(self) -> None:
         """Do not let recorded outcomes wait for a fetch.
@@ -125,7 +125,7 @@ class PeriodicChecks(Protocol):
     """The thread that calls periodic checks. One per process.
 
     Attributes:
-        awake: Whether all checks are called every few milliseconds now.
+        awake: True if all checks are called every few milliseconds now.
     """
 
     @property

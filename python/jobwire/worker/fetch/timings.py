@@ -12,35 +12,34 @@ __all__ = ["DEFAULT_TIMINGS", "Timings"]
 
 
 class FirstWait(Protocol):
-    """`jobwire.protocol.promotion.first_wait`, or what a test has in its place."""
+    """`jobwire.protocol.promotion.first_wait`, or the replacement of a test."""
 
     def __call__(self, interval: float | None, /, *, jitter: float) -> float: ...
 
 
 class NextWait(Protocol):
-    """`jobwire.protocol.promotion.next_wait`, or what a test has in its place."""
+    """`jobwire.protocol.promotion.next_wait`, or the replacement of a test."""
 
     def __call__(self, interval: float | None, /, *, processes: int, jitter: float) -> float: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """How long the parts of a worker wait for things. Every field is, or returns, seconds.
+    """Waiting times of the parts of a worker. Every field is, or returns, seconds.
 
-    They are not settings: the defaults hold together, and nothing but a test has a reason to
+    They are not settings: the defaults depend on each other, and only a test has a reason to
     pass others.
     """
 
     # Fetching
     fetch_safety_interval: float = 15.0
-    """Between two fetches of an idle worker, also if no notice of a push came."""
+    """Between two fetches of an idle worker that gets no notice of a push."""
     buffer_lifetime: float = 5.0
-    """After which the jobs in the buffer may have been recovered by other processes, as after a
-    pause of this one."""
+    """After which other processes may have recovered the jobs in the buffer."""
     reclaim_interval: float = 1.0
-    """Between two looks for the jobs of a fetch whose reply was lost."""
+    """Between two checks for the jobs of a fetch whose reply was lost."""
     reclaim_for: float = LEASE_S
-    """How long such looks go on, because the server may carry out the fetch late."""
+    """How long these checks go on, because the server may carry out the fetch late."""
     quick_job: float = 0.0005
     """A job that is expected to take less is not worth waking another thread."""
     prefetch_horizon: float = 0.005
@@ -50,12 +49,12 @@ class Timings:
     prefetch_stale: float = 0.05
     """After which a job that waits in the buffer goes back to its queue."""
     tick: float = 0.005
-    """Between two periodic checks while there is something to check; also how long an outcome
-    waits for a fetch to travel with."""
+    """Between two periodic checks while there is something to check; also the time for which an
+    outcome waits for a fetch."""
     stop_check_interval: float = 0.25
-    """Between two looks at the stop flag during the wait for a push."""
+    """Between two checks of the stop flag during the wait for a push."""
     untracked_poll_interval: float = 0.1
-    """Between two fetches where the server does not support key tracking."""
+    """Between two fetches if the server does not support key tracking."""
     longest_outage_pause: float = 5.0
     """Between two tries of a fetch or a promotion while Redis cannot be used."""
 
@@ -63,7 +62,7 @@ class Timings:
     brpop_timeout: float = 2
     """Of one BRPOP; less than `redis_timeout`. [ENV-3]"""
     unusable_queues_pause: float = 1.0
-    """Between two looks at queues that are paused or broken."""
+    """Between two checks of queues that are paused or broken."""
     put_back_timeout: float = 5.0
     """How long a stop tries to put jobs back."""
 
@@ -79,15 +78,15 @@ class Timings:
     heartbeat_stop_timeout: float = 1.0
     """How long a stop waits for the heartbeat thread."""
     first_poll_wait: FirstWait = first_wait
-    """Returns how long the poller waits before its first look for due jobs."""
+    """Returns how long the poller waits before its first check for due jobs."""
     next_poll_wait: NextWait = next_wait
-    """Returns how long it waits before each further look."""
+    """Returns how long the poller waits before each later check."""
     poll_safety_interval: float = 30.0
-    """Between two looks of a precise poller, also if no notice of a new member came."""
+    """Between two checks of a precise poller that gets no notice of a new member."""
     poll_outage_pause: float = 1.0
-    """Between its looks while the server cannot be asked."""
+    """Between its checks while the server cannot be reached."""
     poll_min_gap: float = 0.01
-    """Between its looks at least, on average, so that a busy set does not keep it busy."""
+    """Minimum between its checks, on average, so that a busy set does not keep it busy."""
 
     # Redis
     redis_timeout: float = 5.0

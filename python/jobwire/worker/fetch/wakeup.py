@@ -1,4 +1,4 @@
-"""The wait of an idle worker for a push, without taking anything and without asking again. [REL-1]
+"""The wait of an idle worker for a push, without taking jobs and without polling. [REL-1]
 
 A blocking pop would hold a job in a reply that may never arrive. Instead, one connection has the
 server track the queues. A server or proxy without tracking is polled.
@@ -41,8 +41,8 @@ class Wakeup:
     ) -> None:
         """Return when one of the lists may have jobs, or after `timeout` seconds.
 
-        Also when one of the keys in `changes` is written to, whatever it holds. The first wait
-        for a change returns at once: the write may have come since the caller looked. [REL-9]
+        Also return when one of the keys in `changes` is written to, with any value. The first wait
+        for a change returns at once: the write may have come since the caller read it. [REL-9]
 
         Args:
             queue_keys: The lists.
@@ -74,7 +74,7 @@ class Wakeup:
         self._watch.close()
 
     def _something(self, queue_keys: Sequence[str], changes: Sequence[str]) -> bool:
-        """Have notices sent; return whether there are jobs, or what nobody has looked at yet."""
+        """Have notices sent; return True if there are jobs, or changes that were not seen yet."""
         asked = frozenset(key.encode() for key in changes)
         # The queues come last, so that all earlier notices about them are old.
         replies = self._watch.ask([("EXISTS", *keys) for keys in (changes, queue_keys) if keys])

@@ -1,4 +1,4 @@
-"""A capsule: some queues, and threads and tasks of their own that serve them."""
+"""A capsule: some queues, and the threads and tasks that serve only them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _log = logging.getLogger("jobwire.worker")
 
 
 class Capsule:
-    """Owns what runs the jobs of some queues.
+    """Owns the threads and tasks that run the jobs of some queues.
 
     Args:
-        name: Shown to others.
+        name: Shown by `jobwire inspect` and by Sidekiq's Web UI.
         order: Its queues.
         concurrency: Jobs at a time.
         source: Where the jobs come from.
@@ -75,7 +75,7 @@ class Capsule:
                 tasks=self._tasks,
                 job_table=job_table,
                 outcome_policy=outcome_policy,
-                tally=metrics.for_thread(),
+                counters=metrics.for_thread(),
                 watch=ticker.wake,
             )
 
@@ -89,16 +89,16 @@ class Capsule:
 
     @property
     def alive(self) -> bool:
-        """Whether any thread runs."""
+        """True if any thread runs."""
         return any(processor.alive for processor in self._processors)
 
     @property
     def busy(self) -> bool:
-        """Whether any job runs, or somebody is being told of its end."""
+        """True if any job runs, or a handler of its end does."""
         return bool(self._held())
 
     def works(self) -> dict[str, Work]:
-        """Return what runs, by thread or task. [BEAT-5]"""
+        """Return the work records of the running jobs, by thread or task. [BEAT-5]"""
         works = ((processor.tid, processor.work) for processor in self._processors)
         in_threads = {tid: work for tid, work in works if work is not None}
         return in_threads if self._tasks is None else in_threads | self._tasks.works()
@@ -115,7 +115,7 @@ class Capsule:
         return all(ended)
 
     def put_back(self) -> int:
-        """Return the jobs in progress to their queues; say how many. They still run. [SIG-5]"""
+        """Return the jobs in progress, which go on, to their queues; return how many. [SIG-5]"""
         held = self._held()
         return self._source.put_back(held) if held else 0
 
@@ -128,7 +128,7 @@ class Capsule:
 
     def _held(self) -> list[InFlightJob]:
         """Return the jobs in progress."""
-        held = [each for each in (processor.held for processor in self._processors) if each]
+        held = [job for processor in self._processors if (job := processor.held)]
         return held if self._tasks is None else held + self._tasks.held()
 
     def _add_thread(self) -> None:
@@ -137,18 +137,18 @@ class Capsule:
             if number >= self._source.max_threads:
                 return
             processor = self._make(number)
-            # First: it may have a job, with a time limit, before this goes on.
+            # Must come before the start: the thread may take a job with a time limit at once.
             self._processors.append(processor)
             try:
                 processor.start()
-            except RuntimeError as error:  # a limit of the system; those that there are go on
+            except RuntimeError as error:  # a limit of the system; the other threads go on
                 self._processors.pop()
                 if not self._processors:
                     raise
-                _log.error("only %d threads can be had: %s", number, error)
+                _log.error("only %d threads can be started: %s", number, error)
 
     def _enforce_time_limits(self) -> float | None:
-        """Interrupt the jobs that are over their limit; return when the next one will be."""
+        """Interrupt the jobs that are over their limit; return in how many seconds the next is."""
         now = time.monotonic()
         waits = [processor.enforce_time_limit(now) for processor in self._processors]
         return min((wait for wait in waits if wait is not None), default=None)

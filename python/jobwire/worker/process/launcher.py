@@ -61,9 +61,9 @@ class Launcher:
 
     Args:
         app: The jobs that can be run, and the Redis to use.
-        config: How.
-        on_signal: Called with the name of a signal that somebody sent through Redis. [SIG-4]
-        timings: How long its parts wait; tests pass shorter ones.
+        config: Settings of the worker.
+        on_signal: Called with the name of a signal that arrived through Redis. [SIG-4]
+        timings: Waiting times of its parts; tests pass shorter ones.
 
     Attributes:
         identity: `<host>:<pid>:<12 hex digits>`, its name in Redis. [BEAT-6]
@@ -108,13 +108,13 @@ class Launcher:
             app, sink, lambda: self._generation, config.max_retries, config.poison_limit
         )
         self._capsules = []
-        for name, each in config.capsules.items():
-            order = QueueOrder(each.queues)
+        for name, capsule_config in config.capsules.items():
+            order = QueueOrder(capsule_config.queues)
             capsule = Capsule(
                 name,
                 order,
-                each.concurrency,
-                make_source(order, each.concurrency),
+                capsule_config.concurrency,
+                make_source(order, capsule_config.concurrency),
                 sink=sink,
                 job_table=job_table,
                 outcome_policy=outcome_policy,
@@ -158,33 +158,33 @@ class Launcher:
 
     @property
     def url(self) -> str:
-        """Which Redis."""
+        """URL of the Redis server."""
         return self._redis.url
 
     @property
     def turned(self) -> float:
-        """When the heart's thread last came round, monotonic seconds."""
+        """Time at which the heartbeat thread last began a round, monotonic seconds."""
         return self._heartbeat.turned
 
     @property
     def busy(self) -> bool:
-        """Whether any job runs here, handlers of its end included."""
+        """True if any job runs, or a handler of its end does."""
         return any(capsule.busy for capsule in self._capsules)
 
     def works(self) -> Mapping[str, Work]:
-        """Return what runs now, by thread id."""
-        return {tid: work for each in self._capsules for tid, work in each.works().items()}
+        """Return the work records of the running jobs, by thread id."""
+        return {tid: work for capsule in self._capsules for tid, work in capsule.works().items()}
 
     def start(self) -> ServerInfo:
-        """Check the server, then start; returns when jobs are being fetched.
+        """Check the server, then start; return when jobs are being fetched.
 
         Raises:
-            UnfitServer: It is too old, for example. [ENV-1]
-            RedisTrouble: It cannot be used.
+            UnfitServer: The server is too old, for example. [ENV-1]
+            RedisTrouble: The server cannot be used.
             ConfigError: Isolated jobs cannot be run.
-            Exception: What a callback for `startup` raised.
+            Exception: The error that a callback for `startup` raised.
         """
-        with ExitStack() as undo:  # half a start is none
+        with ExitStack() as undo:  # a start that fails halfway is undone
             undo.callback(self._redis.close)
             info = self._redis.run(check_server(self._keys))
             for warning in info.warnings:
@@ -205,21 +205,21 @@ class Launcher:
         return info
 
     def quiet(self) -> None:
-        """Start no more jobs, and promote none; what runs goes on. Not to be undone. [SIG-2]"""
+        """Start and promote no more jobs; running jobs go on. Cannot be undone. [SIG-2]"""
         if self._quiet.is_set():
             return
         self._quiet.set()
         self._poller.close(timeout=0)
         for capsule in self._capsules:
             capsule.quiet()
-        _log.info("quiet: no more jobs are started")  # now it is true
+        _log.info("quiet: no more jobs are started")
         self._fire("quiet")
 
     def stop(self) -> int:
         """Stop within `config.timeout` plus a few seconds; return how many jobs were put back.
 
         Jobs that do not end in time are put back first, to run next, and then interrupted, so
-        that no instant exists at which one is nowhere. [SIG-5]
+        that each of them is in Redis at any time. [SIG-5]
         """
         deadline = time.monotonic() + self.config.timeout
         self.quiet()
@@ -245,13 +245,13 @@ class Launcher:
         self._loop.close(self.app.aclose)
         self._redis.close()
         if not any(capsule.alive for capsule in self._capsules):
-            # An interruption may have struck a job inside of logging, whose lock it then keeps
-            # for ever: with such threads left, who logs may never return.
+            # An interruption may have hit a job inside of logging, whose lock is then never
+            # released: with such threads left, a call of the log may never return.
             _log.info("stopped")
         return put_back
 
     def dump(self) -> None:
-        """Write where every thread and task is to the log. [SIG-3]"""
+        """Write the stack of every thread and task to the log. [SIG-3]"""
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         for ident, frame in sys._current_frames().items():
             stack = "".join(traceback.format_stack(frame)).rstrip()
@@ -277,7 +277,7 @@ class Launcher:
     def _on_beat(self) -> None:
         now = time.monotonic()
         if not self._beaten_at or now - self._beaten_at > LEASE_S:
-            self._fire("heartbeat")  # new in Redis, or there again
+            self._fire("heartbeat")  # this process is new in Redis, or its entry had expired
         self._beaten_at = now
         self._fire("beat")
         self._generation = self._redis.run(self._producer.generation())
@@ -288,7 +288,7 @@ class Launcher:
         )
 
     def _fire(self, event: Event) -> None:
-        """Call what the application has for an event; errors are logged."""
+        """Call the application's callbacks for an event; errors are logged."""
         for callback in self.app.events.callbacks(event):
             try:
                 self._call(callback)
@@ -348,7 +348,7 @@ class Launcher:
 
 
 def _isolation(app: App, config: WorkerConfig) -> Isolation | None:
-    """Return where isolated jobs run, if there are any; who has none does not load it."""
+    """Return the pool of isolated jobs; None, without the import, if there are no such jobs."""
     isolated = [job for job in app.jobs.values() if job.isolated]
     if not isolated:
         return None
