@@ -1,8 +1,7 @@
 """Lint of the language: plain English in docs, docstrings, comments and messages.
 
-    python -m tests.tools.words                 judge the paths that are clean already (make lint)
+    python -m tests.tools.words                 judge every file (make lint)
     python -m tests.tools.words PATH...         judge these files and directories
-    python -m tests.tools.words --all           judge every file
     python -m tests.tools.words --count [...]   print the number of hits for each file
 
 A comment "words: ok, REASON" excuses a hit that is right. It stands on a line of the passage or
@@ -23,74 +22,6 @@ from tests.tools.passages import FENCE, passages
 from tests.tools.word_rules import Hit, hits
 
 ROOT = Path(__file__).resolve().parents[3]
-
-# Files and directories (with a final slash) that `make lint` keeps clean.
-CLEAN: tuple[str, ...] = (
-    "Makefile",
-    "README.md",
-    "changelog.d/",
-    "conformance/drivers/",
-    "conformance/jobwire_conformance/",
-    "docs/CONTRIBUTING.md",
-    "docs/README.md",
-    "docs/SECURITY.md",
-    "docs/explanation/",
-    "docs/glossary.md",
-    "docs/how-to/clients/",
-    "docs/how-to/conformance.md",
-    "docs/how-to/deploy.md",
-    "docs/how-to/implementing.md",
-    "docs/how-to/inspect.md",
-    "docs/how-to/iteration.md",
-    "docs/how-to/jobs.md",
-    "docs/how-to/redis.md",
-    "docs/how-to/testing.md",
-    "docs/internals.md",
-    "docs/reference/behaviours.md",
-    "docs/reference/configuration.md",
-    "docs/reference/faq.md",
-    "docs/reference/jobs.md",
-    "docs/reference/traps.md",
-    "docs/tutorial/",
-    "examples/README.md",
-    "fixtures/README.md",
-    "lua/",
-    "python/tests/acceptance/test_docs_lesson.py",
-    "python/jobwire/__init__.py",
-    "python/jobwire/__main__.py",
-    "python/jobwire/application/",
-    "python/jobwire/bench/",
-    "python/jobwire/cli/",
-    "python/jobwire/connection/",
-    "python/jobwire/errors.py",
-    "python/jobwire/inspect/",
-    "python/jobwire/iterables.py",
-    "python/jobwire/protocol/",
-    "python/jobwire/pytest_plugin.py",
-    "python/jobwire/settings/",
-    "python/jobwire/spec/",
-    "python/jobwire/testing/",
-    "python/jobwire/worker/background/heartbeat.py",
-    "python/jobwire/worker/background/lifelock.py",
-    "python/jobwire/worker/background/poller.py",
-    "python/jobwire/worker/execute/compiled_job.py",
-    "python/jobwire/worker/execute/event_loop.py",
-    "python/jobwire/worker/execute/failure.py",
-    "python/jobwire/worker/execute/interruption.py",
-    "python/jobwire/worker/execute/isolated.py",
-    "python/jobwire/worker/execute/isolation.py",
-    "python/jobwire/worker/execute/iterating.py",
-    "python/jobwire/worker/execute/joblog.py",
-    "python/jobwire/worker/process/notify.py",
-    "python/jobwire/worker/process/process.py",
-    "python/jobwire/worker/process/supervisor.py",
-    "python/tests/tools/",
-    "python/tests/unit/test_changelog.py",
-    "python/tests/unit/test_glossary.py",
-    "python/tests/unit/test_internals.py",
-    "python/tests/unit/test_reference_page.py",
-    "schema/README.md",
-)
 
 SUFFIXES = frozenset({".md", ".py", ".lua", ".sh", ".toml", ".yml"})
 NAMES = frozenset({"Makefile", ".gitignore"})
@@ -114,10 +45,9 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
     """Print the hits of a checkout, or their number for each file; return the exit status."""
     parser = argparse.ArgumentParser(prog="words", description=__doc__.splitlines()[0])
     parser.add_argument("paths", nargs="*", metavar="PATH", help="file or directory to judge")
-    parser.add_argument("--all", action="store_true", help="judge every file")
     parser.add_argument("--count", action="store_true", help="print numbers of hits, not the hits")
     chosen = parser.parse_args(arguments)
-    prefixes = tuple(chosen.paths) or (("",) if chosen.all else CLEAN)
+    prefixes = tuple(chosen.paths) or ("",)
     names = [name for name in tracked(root) if is_under(name, prefixes)]
     if not names:
         parser.error(f"no file to judge under {', '.join(prefixes)}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.words import CLEAN, EXCUSE, ROOT, SKIPPED, is_under, judge, main, tracked
+from tests.tools.words import EXCUSE, ROOT, SKIPPED, is_under, judge, main, tracked
 
 # Each sentence breaks the rule once.
 PLANTED = {
@@ -197,7 +197,7 @@ def test_the_command_says_what_is_wrong_by_its_exit_status(
     printed = capsys.readouterr()
     assert printed.out.startswith('b/c.md:2: is-no: "well. This is no text." -> write ')
     assert printed.err == "words: 1 hits in 1 files\n"
-    assert main(["--all", "--count"], tmp_path) == 1
+    assert main(["--count"], tmp_path) == 1
     assert capsys.readouterr().out == "     1 b/c.md\n"
 
 
@@ -213,7 +213,7 @@ def test_the_files_to_judge_are_those_of_the_project() -> None:
     assert not any(is_under(name, SKIPPED) for name in names)
 
 
-@pytest.mark.parametrize("prefix", [*CLEAN, *SKIPPED])
+@pytest.mark.parametrize("prefix", SKIPPED)
 def test_the_lists_name_no_path_in_vain(prefix: str) -> None:
     assert (ROOT / prefix).is_dir() if prefix.endswith("/") else (ROOT / prefix).is_file()
 
