@@ -165,6 +165,7 @@ class Processor:
         self._execution = execution
         job, compiled = execution.job, execution.compiled
         current.set(job)
+        error: BaseException | None = None
         try:
             if self._starting is not None:
                 self._starting(compiled.seconds)
@@ -180,6 +181,8 @@ class Processor:
             raise
         finally:
             self._execution = None
+            # The error's traceback has this frame. Without the cycle, the collector has no work.
+            error = None
 
     def _execute(self, job: Job, compiled: CompiledJob) -> BaseException | None:
         """Run the job; return what it raised."""
