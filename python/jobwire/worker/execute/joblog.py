@@ -96,13 +96,13 @@ class _Lines(logging.StreamHandler[TextIO]):
 
     def write(self, level: int, message: str, extra: Mapping[str, Any]) -> None:
         """Write the kept lines, then a line without a `LogRecord`."""
-        line = self._line(time.time(), _name(level), _thread(), message, extra)
+        line = self._line(time.time(), _name(level), _thread.name, message, extra)
         with self.lock or nullcontext():
             self._put(line + "\n")
 
     def keep(self, level: int, message: str, extra: Mapping[str, Any]) -> None:
         """Keep a line, to be written before the next one."""
-        line = self._line(time.time(), _name(level), _thread(), message, extra)
+        line = self._line(time.time(), _name(level), _thread.name, message, extra)
         self._kept.append(line + "\n")
 
     def write_kept(self) -> None:
@@ -264,8 +264,14 @@ def _moment(milliseconds: int) -> str:
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{fraction:03d}Z"
 
 
-def _thread() -> str:
-    return threading.current_thread().name
+class _Thread(threading.local):
+    """The name of the current thread, which takes long to look up for every line."""
+
+    def __init__(self) -> None:
+        self.name = threading.current_thread().name
+
+
+_thread = _Thread()
 
 
 _name = lru_cache(maxsize=16)(logging.getLevelName)
