@@ -32,8 +32,7 @@ def config(as_json: bool, **options: Any) -> int:
     settings.worker()
     app = app_of(settings) if settings["app"] else None
     url, source = redis_of(app, settings) or unnamed_redis()
-    check_url(url)
-    redis = Value(url, "default", source.removeprefix("from "))
+    redis = Value(check_url(url), "default", source.removeprefix("from "))
     values = {**settings.values, "redis": redis}
     if as_json:
         click.echo(json.dumps(_object(settings, values), ensure_ascii=False))

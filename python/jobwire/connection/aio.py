@@ -39,7 +39,7 @@ class AsyncRedis:
         max_connections: int = 50,
         role: str = "client",
     ) -> None:
-        self.url = connect.check_url(url)
+        self.url = url = connect.check_url(url)
         self._role = role
         self._timeout = timeout
         self._most = max_connections

@@ -7,7 +7,7 @@ import re
 import socket
 from collections.abc import Callable, Sequence
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
 
 import redis
 import redis.asyncio
@@ -52,6 +52,12 @@ _OPTIONS = frozenset(
     ]
 )
 _SENTINEL_OPTIONS = frozenset(["sentinel_username", "sentinel_password"])
+_ENCODE = (
+    "in user and password, write %23 for #, %3F for ?, %2F for /, %40 for @, %5B for [, %25 for %"
+)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+# In a URL that cannot be split: the begin of options, or a colon without a port after it.
+_OPTION = re.compile(r"([?#]|:(?!\d+(?:[/,]|$)|//)).*", re.DOTALL)
 # With these, a dead peer is noticed within a minute even on an idle connection.
 _KEEPALIVE = {
     getattr(socket, name): value
@@ -63,22 +69,18 @@ _KEEPALIVE = {
 def check_url(url: str) -> str:
     """Return the URL if it can name a Redis server. [ENV-7]
 
-    User and password in it are percent-encoded; redis-py decodes them.
+    User and password in it are percent-encoded; redis-py decodes them. Blanks around it are left
+    out.
 
     Raises:
         ConfigError: Unknown scheme or unusable parts.
     """
-    try:
-        parts = urlsplit(url)
-        hosts = _hosts(parts.netloc) if parts.scheme in _SENTINEL else [("", parts.port)]
-    except ValueError as error:
-        raise ConfigError(f"Redis URL {safe_url(url)!r}: {error}") from None
+    url = url.strip()
     shown = f"Redis URL {safe_url(url)!r}"
-    if parts.scheme not in _SCHEMES:
-        raise ConfigError(
-            f"{shown} must begin with redis://, rediss:// or unix://, like "
-            "redis://localhost:6379/0; with Sentinel: redis+sentinel://host1,host2/mymaster/0"
-        )
+    try:
+        parts, hosts = _split(url)
+    except ValueError as error:
+        raise ConfigError(f"{shown} {error}") from None
     if parts.scheme == "unix":
         if not parts.path:
             raise ConfigError(f"{shown} names no socket; write unix:///path/to/redis.sock")
@@ -120,6 +122,42 @@ def _check_options(shown: str, scheme: str, query: str) -> None:
         raise ConfigError(f"{shown}: {error}") from None
 
 
+def _split(url: str) -> tuple[SplitResult, list[tuple[str, int | None]]]:
+    """Return the parts of a URL, and the hosts; the parts have a secret in its known places only.
+
+    Raises:
+        ValueError: It has no such parts. The text is the rule, and holds nothing of the URL.
+    """
+    if url[:1] in ("'", '"'):
+        raise ValueError(
+            "is in quotes; remove them (docker run --env-file keeps those of its file)"
+        )
+    if not url.startswith(tuple(f"{scheme}://" for scheme in _SCHEMES)):
+        raise ValueError(
+            "must begin with redis://, rediss:// or unix://, like redis://localhost:6379/0; "
+            "with Sentinel: redis+sentinel://host1,host2/mymaster/0"
+        )
+    if _CONTROL.search(url):  # `urlsplit` would remove some of them
+        raise ValueError("has a line break or a control character; percent-encode it, like %0A")
+    try:
+        parts = urlsplit(url)
+        hosts = _hosts(parts.netloc) if parts.scheme in _SENTINEL else [("", parts.port)]
+    except ValueError:
+        raise ValueError(
+            f"has no readable host and port; a port is a number up to 65535; {_ENCODE}"
+        ) from None
+    is_unix = parts.scheme == "unix"
+    if is_unix and parts.netloc and not parts.netloc.endswith("@"):
+        raise ValueError(f"must have /// before the path, unix:///path/to/redis.sock; {_ENCODE}")
+    if "#" in url or ("@" in parts.path and not is_unix):
+        raise ValueError(f"has a # or an @ after the host; {_ENCODE}")
+    for option in filter(None, parts.query.split("&")):
+        name, has_value, value = option.partition("=")
+        if not has_value or ("@" in value and name not in _OPTIONS | _SENTINEL_OPTIONS):
+            raise ValueError(f"must have options like db=1 after the ?, joined by &; {_ENCODE}")
+    return parts, hosts
+
+
 def _parsed(url: str) -> dict[str, Any]:
     options: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call,unused-ignore]
     return options
@@ -135,19 +173,32 @@ def _hosts(netloc: str) -> list[tuple[str, int | None]]:
 
 
 def safe_url(url: str) -> str:
-    """Return the URL without its passwords, for messages. [SEC-2]"""
+    """Return the URL without its passwords, for messages. [SEC-2]
+
+    If its parts cannot be told apart, the result has nothing from before the last `@`, and no
+    options.
+    """
+    url = url.strip()
     try:
-        parts = urlsplit(url)
+        parts, _ = _split(url)
     except ValueError:
-        return "(unreadable)"
+        scheme = next((f"{name}://" for name in _SCHEMES if url.startswith(f"{name}://")), "")
+        _, secret, host = url.removeprefix(scheme).rpartition("@")
+        return scheme + ("***@" if secret else "") + _OPTION.sub(r"\1***", host)
     netloc = parts.netloc
     if "@" in netloc:
         user, _, host = netloc.rpartition("@")
         netloc = f"{user.partition(':')[0]}:***@{host}"
-    query = re.sub(r"((?:^|&)(?:\w+_)?password=)[^&]*", r"\1***", parts.query)
+    query = "&".join(_safe_option(option) for option in parts.query.split("&"))
     if (netloc, query) == (parts.netloc, parts.query):
         return url
     return urlunsplit(parts._replace(netloc=netloc, query=query))
+
+
+def _safe_option(option: str) -> str:
+    name, _, value = option.partition("=")
+    is_plain = name in _OPTIONS and not name.endswith("password")
+    return option if is_plain or not value else f"{name}=***"
 
 
 def greeting(url: str, role: str) -> list[tuple[str, ...]]:

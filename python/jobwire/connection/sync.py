@@ -39,7 +39,7 @@ class SyncRedis:
         max_connections: int = 2**31,
         role: str = "client",
     ) -> None:
-        self.url = connect.check_url(url)
+        self.url = url = connect.check_url(url)
         # Nothing below refers to this object, so it closes its connections when it is collected.
         opener = connect.opener(url, timeout=timeout)
         self._pool = ConnectionPool(partial(_open, url, role, opener), max_connections, timeout)

@@ -15,6 +15,7 @@ from typing import Any
 from jobwire.application.app import App
 from jobwire.application.config import CapsuleConfig, WorkerConfig
 from jobwire.connection import embedded
+from jobwire.connection.connect import safe_url
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import ConfigError
 from jobwire.inspect import Inspector
@@ -55,7 +56,7 @@ class RealServer:
         count = self._redis.run(once(command("DBSIZE")))
         if count:
             raise ConfigError(
-                f"the database {_without_secret(self.url)} is not empty ({count} keys), and tests "
+                f"the database {safe_url(self.url)} is not empty ({count} keys), and tests "
                 "delete all its data; name an unused database, like redis://127.0.0.1/15"
             )
 
@@ -287,7 +288,3 @@ def _queues(app: App) -> list[str]:
     for job in app.jobs.values():
         names += (job.defaults.get(option) or "default" for option in ("queue", "retry_queue"))
     return list(dict.fromkeys(names))
-
-
-def _without_secret(url: str) -> str:
-    return url.rpartition("@")[2] if "@" in url else url

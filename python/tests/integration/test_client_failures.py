@@ -100,6 +100,12 @@ def test_a_question_without_answer_leaves_nothing_in_doubt(
     assert jids(server) == []
 
 
+def test_blanks_around_a_url(server: Server, connect: Connect) -> None:
+    """ENV-7: they are left out, in each client."""
+    connect(f" {server.url}\n").push("A")
+    assert len(jids(server)) == 1
+
+
 def test_a_wrong_password(server_factory: ServerFactory, connect: Connect) -> None:
     """PUSH-8: nothing was sent."""
     server = server_factory(password="right")

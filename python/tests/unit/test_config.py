@@ -178,17 +178,20 @@ def test_urls_of_a_server(url: str) -> None:
         ("localhost:6379", "must begin with redis://"),
         ("http://localhost", "must begin with redis://"),
         ("", "must begin with redis://"),
-        ("redis://localhost:99999", "Port out of range"),
+        ("redis://localhost:99999", "a port is a number up to 65535"),
         ("redis://localhost:0", "port 0 cannot be connected to"),
-        ("redis://localhost:x", "Port could not be cast"),
+        ("redis://localhost:x", "a port is a number up to 65535"),
         ("redis://localhost/cache", "'/cache' is not a database number"),
         ("unix://", "names no socket"),
-        ("redis://[::1", "unreadable"),
+        ("redis://[::1", "no readable host"),
+        ("unix://run/redis.sock", "must have /// before the path"),
+        ("redis://host#1", "has a # or an @ after the host"),
+        ("redis://ho\tst", "control character"),
         ("redis+sentinel:///mymaster", "must name sentinels"),
         ("redis+sentinel://one,two", "must name sentinels"),
         ("redis+sentinel://one,,two/mymaster", "must name sentinels"),
         ("redis+sentinel://one:0/mymaster", "port 0 cannot be connected to"),
-        ("redis+sentinel://one:99999/mymaster", "Port out of range"),
+        ("redis+sentinel://one:99999/mymaster", "a port is a number up to 65535"),
         ("redis+sentinel://one/mymaster/cache", "is not a database number"),
         ("redis://host?max_conections=5", "unknown option 'max_conections'; known: client_name"),
         ("redis://host?decode_responses=true", "unknown option 'decode_responses'"),
@@ -217,8 +220,9 @@ def test_other_urls_are_refused(url: str, problem: str) -> None:
             "redis+sentinel://me:secret@one,two/m/0?sentinel_password=secret&db=1",
             "redis+sentinel://me:***@one,two/m/0?sentinel_password=***&db=1",
         ),
-        ("redis://host/0?db=1&password=secret&x=2", "redis://host/0?db=1&password=***&x=2"),
-        ("redis://[::1", "(unreadable)"),
+        ("redis://host/0?db=1&password=secret&x=2", "redis://host/0?db=1&password=***&x=***"),
+        ("unix:///run/a@b/redis.sock", "unix:///run/a@b/redis.sock"),
+        ("redis://[::1", "redis://[:***"),
     ],
 )
 def test_passwords_are_not_shown(url: str, shown: str) -> None:
@@ -226,11 +230,40 @@ def test_passwords_are_not_shown(url: str, shown: str) -> None:
     assert safe_url(url) == shown
 
 
+ENCODE, SCHEME, QUOTES = "%23 for #", "must begin with redis://", "is in quotes; remove them"
+
+
 @pytest.mark.parametrize(
-    "url", ["http://me:secret@host", "redis://me:secret@host/x", "unix://me:secret@"]
+    ("url", "rule"),
+    [
+        ("http://me:secret@host", SCHEME),
+        ("redis://me:secret@host/x", "is not a database number"),
+        ("unix://me:secret@", "names no socket"),
+        *((f"redis://:{begin}{mark}secret@host", ENCODE) for begin in ("a", "1") for mark in "#?/"),
+        ("redis://:secret#1@host", ENCODE),
+        ("redis://:se[cret@host", ENCODE),
+        ("redis://:1?x=secret@host", ENCODE),
+        ("redis://:secret", ENCODE),
+        ("unix://:secret/x@/run/redis.sock", ENCODE),
+        ("redis+sentinel://:a#secret@one,two/m", ENCODE),
+        ('"redis://:secret@host"', QUOTES),
+        ("'redis://:secret@host'", QUOTES),
+        *((f"{begin}:secret@host", SCHEME) for begin in ("REDIS_URL=redis://", "", "://")),
+        *((f"{begin}:secret@host", SCHEME) for begin in ("redis//", "redis:://", "REDIS://")),
+        ("redis://host?passwort=secret", "unknown option 'passwort'"),
+        ("redis://host?secret", "must have options like db=1"),
+        ("redis://:secret\n@host", "control character"),
+    ],
 )
-def test_passwords_are_not_in_errors(url: str) -> None:
-    """SEC-2."""
+def test_passwords_are_not_in_errors(url: str, rule: str) -> None:
+    """SEC-2: of URLs as people type them, with passwords as programs make them."""
     with pytest.raises(ConfigError) as caught:
         check_url(url)
-    assert "secret" not in str(caught.value)
+    assert "secret" not in str(caught.value) + safe_url(url)
+    assert rule in str(caught.value)
+
+
+def test_blanks_around_a_url_are_left_out() -> None:
+    """ENV-7."""
+    assert check_url(" redis://:x@host\n") == "redis://:x@host"
+    assert safe_url(" redis://:x@host\n") == "redis://:***@host"
