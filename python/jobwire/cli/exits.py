@@ -7,6 +7,7 @@ import click
 from jobwire.connection.embedded import EmbeddedError
 from jobwire.errors import JobwireError, MaybeWritten, RedisTrouble, RedisUnreachable
 from jobwire.protocol.server import UnfitServer
+from jobwire.visible import visible
 
 __all__ = ["AppNotLoaded", "report"]
 
@@ -24,7 +25,7 @@ class AppNotLoaded(Exception):
 def report(error: click.ClickException | AppNotLoaded | JobwireError) -> int:
     """Print an error as one line and return its exit status."""
     text, status = _explained(error)
-    click.echo("jobwire: " + " ".join(text.split()), err=True)
+    click.echo("jobwire: " + visible(" ".join(text.split())), err=True)
     return status
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from jobwire.cli.options import find_redis, redis_option
+from jobwire.visible import visible
 
 if TYPE_CHECKING:
     from jobwire.cli.inspect_output import Sheet
@@ -502,7 +503,7 @@ def _signal_command(command: str, text: str) -> None:
             for identity in known if every else identities:
                 if identity not in missing:
                     getattr(inspector, command)(identity)
-                    click.echo(f"told {identity}; it acts at its next heartbeat")
+                    click.echo(f"told {visible(identity)}; it acts at its next heartbeat")
         return _missing(missing, "registered, or is embedded in another program")
 
 

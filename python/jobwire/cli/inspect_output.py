@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jobwire.inspect.reading import text
+from jobwire.visible import visible, visible_json
 
 __all__ = [
     "Column",
@@ -206,17 +207,12 @@ def plain(value: Any) -> Any:
 
 def to_json(value: Any) -> str:
     """Return a value as one line of JSON."""
-    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False, default=str)
+    return visible_json(json.dumps(plain(value), ensure_ascii=False, allow_nan=False, default=str))
 
 
 def clean(value: str) -> str:
-    """Return text that cannot control a terminal: unprintable characters become escapes."""
-    shown = text(value)
-    if shown.isprintable():
-        return shown
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in shown
-    )
+    """Return a text or a `name` as text that cannot control a terminal."""
+    return visible(text(value))
 
 
 def cut(value: str, length: int) -> str:

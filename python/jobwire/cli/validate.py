@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jobwire.visible import visible, visible_json
+
 if TYPE_CHECKING:
     from jobwire.spec.verdicts import PayloadVerdict
     from jobwire_conformance.judge.payloads import Part
@@ -139,7 +141,7 @@ def _report(
             for verdict in verdicts
         ]
         record = {"name": name, "valid": not broken, **details, "verdicts": listed}
-        click.echo(json.dumps(record, ensure_ascii=False))
+        click.echo(visible_json(json.dumps(record, ensure_ascii=False)))
         return
     result = "valid" if not broken else "invalid"
     click.echo(f"{name}: {result}" if name else result)
@@ -155,7 +157,9 @@ def _lines(verdicts: list[PayloadVerdict], indent: str) -> None:
                 verdict.rule
             )
     for (word, path, problem), rules in problems.items():
-        click.echo(f"{indent}{word:7}{', '.join(dict.fromkeys(rules)):9} {path}  {problem}")
+        click.echo(
+            f"{indent}{word:7}{', '.join(dict.fromkeys(rules)):9} {visible(f'{path}  {problem}')}"
+        )
     if kept := list(dict.fromkeys(verdict.rule for verdict in verdicts if not verdict.problem)):
         click.echo(f"{indent}{'kept':7}{' '.join(kept)}")
 

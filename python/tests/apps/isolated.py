@@ -143,6 +143,19 @@ def slow() -> None:
     time.sleep(60)
 
 
+@app.job(name="Print", isolated=True)
+def print_it(text: str) -> None:
+    print("out", text)  # noqa: T201
+    print("err", text, file=sys.stderr)  # noqa: T201
+    subprocess.run(["printf", r"\033[2Jprogram \377\n\nno end of line"], check=True)
+
+
+@app.job(name="PrintAndDie", isolated=True)
+def print_and_die(text: str) -> None:
+    print(text)  # noqa: T201
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 @app.job(name="Say", isolated=True)
 def say(text: str) -> None:
     logging.getLogger("shop").warning("%s", text)

@@ -270,6 +270,8 @@ def test_closing_ends_running_jobs_too(tmp_path: Path) -> None:
 
 PROGRAM = """
 import os, sys, threading
+from contextlib import suppress
+from jobwire.errors import JobCrashed
 from jobwire.protocol.payload import decode
 from jobwire.worker.execute.isolation import Isolation
 from jobwire.worker.execute.joblog import set_up
@@ -282,6 +284,10 @@ def run(name, path):
     text = '{"class":"%s","jid":"j1","args":["%s"]}' % (name, path)
     isolation.run(decode(text.encode(), "low"), app.jobs[name], None)
 run("Say", "hello")
+if sys.argv[1:] == ["json"]:
+    run("Print", "aloud")
+    with suppress(JobCrashed):
+        run("PrintAndDie", "last")
 if len(sys.argv) > 2:
     thread = threading.Thread(target=run, args=["Hang", sys.argv[2]])
     thread.start()
@@ -319,11 +325,19 @@ def test_a_jobs_log_lines_are_the_workers(tmp_path: Path) -> None:
     """Format, level, thread and job are those of the worker; the pid is that of the process."""
     with program("json") as worker:
         _, said = worker.communicate(timeout=60)
-    line = json.loads(said.splitlines()[-1])
+    line, *printed = map(json.loads, said.splitlines())
     assert line["msg"] == "hello"
     assert line["pid"] != worker.pid
     assert line["tid"] == "MainThread"  # this program calls it there
     assert line["ctx"] == {"class": "Say", "jid": "j1", "queue": "low"}
+    # The output of a job and of its programs is in lines of the log, with the job.
+    assert [(line["msg"], line["ctx"]["class"]) for line in printed] == [
+        ("out aloud", "Print"),
+        ("err aloud", "Print"),
+        ("\x1b[2Jprogram \\xff", "Print"),
+        ("no end of line", "Print"),
+        ("last", "PrintAndDie"),
+    ]
 
 
 # -- jobs that another process cannot find

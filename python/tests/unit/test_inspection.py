@@ -165,12 +165,22 @@ def test_what_steers_a_terminal_is_spelled_out() -> None:
     """SEC-2: arguments and messages can contain control characters."""
     assert clean("a\x1b[31m\nb\udcff") == "a\\x1b[31m\\nb\ufffd"
     assert clean("grün 😀") == "grün 😀"
+    assert clean("\x7f\x9b\u2028\u202e\u200b") == r"\x7f\x9b\u2028\u202e\u200b"
 
 
 def test_json_has_only_what_json_has() -> None:
     assert to_json({"a": float("inf"), "b": b"x", "c": "\udcff", 1.5: (1,)}) == (
         '{"a": "inf", "b": "x", "c": "\ufffd", "1.5": [1]}'
     )
+
+
+def test_json_holds_nothing_that_steers() -> None:
+    """SEC-2: and has the same value."""
+    value = {"\u202e": "\x1b\x7f\x9b\u2028\u200b\U000e0041 grün 😀"}
+    line = to_json(value)
+    assert line.isprintable()
+    assert "grün 😀" in line
+    assert json.loads(line) == value
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 200])

@@ -18,6 +18,16 @@ from jobwire.protocol.payload import Job
 from jobwire.worker.execute.joblog import HumanFormatter, JsonFormatter, ended, event, flush, set_up
 
 JOB = Job(b"{}", {"class": "Hard", "jid": "j1", "tags": ["a", "b"], "bid": "b1"}, "low")
+# DEL, CSI, end of line, separators, marks of direction, no width, a tag outside of the BMP.
+STEERING = [
+    "a\x7f",
+    "\x9b2J",
+    "\x85",
+    "\u2028\u2029",
+    "\u202eabc\u2066",
+    "\u200b\ufeff",
+    "\U000e0041",
+]
 BOTH = pytest.mark.parametrize("formatter", [HumanFormatter(), JsonFormatter()])
 
 
@@ -71,19 +81,18 @@ def test_the_job_is_in_the_line_and_how_often_it_was_put_back() -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("text", ["a\nb", "\x1b[2J", "\r\0\x7f", "\ud800", "é\U0001f600"])
+@pytest.mark.parametrize(
+    "text", ["a\nb", "\x1b[2J", "\r\0\x7f", "\ud800", "é\U0001f600", *STEERING]
+)
 def test_no_text_breaks_the_line(formatter: logging.Formatter, text: str) -> None:
     """RETRY-3: an error message can contain any text."""
     job = Job(b"{}", {"class": text.replace("\ud800", ""), "jid": "j", "tags": [5, "x\ny"]}, "q")
     with running(job):
         line = formatter.format(record("%s", text))
     assert len(line.splitlines()) == 1
-    assert not any(ord(char) < 32 for char in line)
-    if isinstance(formatter, HumanFormatter):
-        assert "\x7f" not in line
-    else:
-        json.loads(line)
-        line.encode()
+    assert line.replace("\ud800", "").isprintable()
+    if isinstance(formatter, JsonFormatter) and text != "\ud800":
+        assert json.loads(line)["msg"] == json.loads(line)["ctx"]["class"] == text
 
 
 @BOTH
@@ -100,8 +109,26 @@ def test_a_traceback_follows(formatter: logging.Formatter) -> None:
         assert "Traceback" in json.loads(text)["error"]
         assert json.loads(stack)["error"] == "  File one\n  File two"
     else:
-        assert text.splitlines()[1].startswith("Traceback")
-        assert stack.splitlines()[1:] == ["  File one", "  File two"]
+        assert text.splitlines()[1].startswith("  Traceback")
+        assert stack.splitlines()[1:] == ["    File one", "    File two"]
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "text", ["\n2026-11-20T16:27:47.500Z INFO    x forged", "\x1b[2J", *STEERING]
+)
+def test_a_traceback_forges_no_line(formatter: logging.Formatter, text: str) -> None:
+    """SEC-2: an error may hold any text of an argument."""
+    made = record("oops")
+    try:
+        raise ValueError(text)
+    except ValueError:
+        made.exc_info = sys.exc_info()
+    first, *below = formatter.format(made).split("\n")
+    assert all(line.isprintable() for line in [first, *below])
+    assert all(line.startswith("  ") for line in below)
+    if isinstance(formatter, JsonFormatter):
+        assert text in json.loads(first)["error"]
 
 
 def test_set_up_replaces_what_was_there(capsys: pytest.CaptureFixture[str]) -> None:

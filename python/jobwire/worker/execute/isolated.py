@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import copy_context
+from io import TextIOWrapper
 from queue import SimpleQueue
 from types import FrameType, ModuleType
 from typing import Any
@@ -65,6 +66,7 @@ class Boot(msgspec.Struct, tag=True):
     url: str
     log_format: LogFormat
     log_level: str
+    log: int | None  # descriptor of the log; None for standard error
 
 
 class Task(msgspec.Struct, tag=True):
@@ -183,7 +185,7 @@ class _JobRunner:
         if not isinstance(boot, Boot):
             return
         _die_with(boot.worker)
-        set_up(boot.log_format, boot.log_level, pid=True)
+        _set_up_log(boot)
         try:
             jobs = _load(boot)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - importing runs the user's code
@@ -279,6 +281,18 @@ def _around(app: App, job: Job) -> Iterator[None]:
         for around in app.around:
             stack.enter_context(around(job))
         yield
+
+
+def _set_up_log(boot: Boot) -> None:
+    """Write to the log of the worker, which turns all other output into lines of the log."""
+    if boot.log is None:
+        set_up(boot.log_format, boot.log_level, pid=True)
+        return
+    os.set_inheritable(boot.log, False)
+    log = open(boot.log, "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
+    set_up(boot.log_format, boot.log_level, pid=True, stream=log)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # so that a crash loses no line
 
 
 def _encodable(text: str) -> str:

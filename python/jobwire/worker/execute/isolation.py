@@ -23,8 +23,10 @@ import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from typing import Any, Self
+
+import msgspec
 
 from jobwire.application.config import url_or_default
 from jobwire.application.jobtype import JobType
@@ -42,7 +44,8 @@ from jobwire.worker.execute.isolated import (
     receive,
     send,
 )
-from jobwire.worker.execute.joblog import JsonFormatter, LogFormat
+from jobwire.worker.execute.joblog import JsonFormatter, LogFormat, is_set_up
+from jobwire.worker.execute.output import Output
 
 __all__ = ["Isolation"]
 
@@ -144,7 +147,8 @@ class Isolation:
         child = None
         try:
             child = self._acquire(run)
-            child.run(task, run, timeout)
+            with child.output_of(job):
+                child.run(task, run, timeout)
         except JobwireError:
             if self._closed or run.kill_at is not None:
                 raise Shutdown from None  # the interruption killed its child
@@ -293,18 +297,31 @@ class _ChildProcess:
     def __init__(self, boot: Boot) -> None:
         self.idle_since = 0.0
         ours, theirs = socket.socketpair()
-        with theirs:
+        with theirs, ExitStack() as opened:
             self._channel = ours
+            captured: dict[str, Any] = {}
+            if boot.log is not None:
+                log = os.dup(boot.log)
+                opened.callback(os.close, log)
+                boot = msgspec.structs.replace(boot, log=log)
+                captured = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "bufsize": 0}
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _SCRIPT, str(theirs.fileno()), json.dumps(sys.path)],
                 stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), *([] if boot.log is None else [boot.log])],
                 # Its own group: programs that it starts can be killed with it, and Ctrl-C in a
                 # terminal reaches only the worker.
                 process_group=0,
+                **captured,
             )
+        pipe, pid = self._process.stdout, self._process.pid
+        self._output = None if pipe is None else Output(pipe, pid)
         with suppress(OSError):  # it has already died
             send(ours, boot)
+
+    def output_of(self, job: Job) -> AbstractContextManager[None]:
+        """Log the lines that it prints with the job."""
+        return nullcontext() if self._output is None else self._output.of(job)
 
     @property
     def alive(self) -> bool:
@@ -391,6 +408,8 @@ class _ChildProcess:
         except subprocess.TimeoutExpired:
             self.kill()
             self._process.wait()
+        if self._output is not None:
+            self._output.finish()
 
     def _cause_of_end(self) -> str:
         self.wait(EXIT_TIMEOUT_S)
@@ -444,6 +463,8 @@ def _boot(jobs: list[JobType[..., Any]]) -> Boot:
         url=url_or_default(jobs[0].app.url if jobs else None),
         log_format=log_format,
         log_level=logging.getLevelName(root.level),
+        # In a process that has set up its own log, output goes where that of the process goes.
+        log=2 if is_set_up() else None,
     )
 
 

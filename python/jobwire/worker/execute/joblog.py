@@ -20,28 +20,45 @@ from typing import Any, Literal, TextIO
 
 from jobwire.application.current import current_job
 from jobwire.protocol.payload import Job, encode
+from jobwire.visible import visible, visible_json
 
-__all__ = ["HumanFormatter", "JsonFormatter", "LogFormat", "ended", "event", "flush", "set_up"]
+__all__ = [
+    "HumanFormatter",
+    "JsonFormatter",
+    "LogFormat",
+    "ended",
+    "event",
+    "flush",
+    "is_set_up",
+    "printed",
+    "set_up",
+]
 
 LogFormat = Literal["human", "json"]
 _OPTIONAL = ("bid", "tags")
 _EXTRAS = ("elapsed", "returned")
-_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
-_CONTROL |= {ord(char): repr(char)[1:-1] for char in "\t\n\r"}
 
 
-def set_up(log_format: LogFormat, level: str, *, pid: bool = False) -> None:
+def set_up(
+    log_format: LogFormat, level: str, *, pid: bool = False, stream: TextIO | None = None
+) -> None:
     """Write all log records of this process to standard error.
 
     Args:
         log_format: Selects one of the two formatters.
         level: Lowest level to write.
         pid: True if lines for humans show the process id, because several processes share the log.
+        stream: Where to write instead of standard error.
     """
     formatter = JsonFormatter() if log_format == "json" else HumanFormatter(pid=pid)
     root = logging.getLogger()
-    root.handlers[:] = [_Lines(formatter)]
+    root.handlers[:] = [_Lines(formatter, stream or sys.stderr)]
     root.setLevel(level.upper())
+
+
+def is_set_up() -> bool:
+    """True if the log of this process is that of `set_up`."""
+    return any(isinstance(handler, _Lines) for handler in logging.root.handlers)
 
 
 def event(logger: logging.Logger, level: int, message: str, **extra: Any) -> None:
@@ -67,6 +84,11 @@ def ended(logger: logging.Logger, level: int, message: str, **extra: Any) -> Non
             logger.log(level, "%s", message, extra=extra)
 
 
+def printed(logger: logging.Logger, line: str) -> None:
+    """Log a line that the code of a job printed, at every level of the log."""
+    logger.handle(logger.makeRecord(logger.name, logging.INFO, "", 0, "%s", (line,), None))
+
+
 def flush() -> None:
     """Write the lines of `ended`, because the outcomes of their jobs are about to be stored."""
     for handler in logging.root.handlers:
@@ -86,8 +108,8 @@ def _direct(logger: logging.Logger) -> _Lines | None:
 class _Lines(logging.StreamHandler[TextIO]):
     """Writes lines to standard error."""
 
-    def __init__(self, formatter: _Formatter) -> None:
-        super().__init__(sys.stderr)
+    def __init__(self, formatter: _Formatter, stream: TextIO) -> None:
+        super().__init__(stream)
         self.setFormatter(formatter)
         self._line = formatter.line
         self._kept: list[str] = []
@@ -188,18 +210,21 @@ class HumanFormatter(_Formatter):
         extra: Mapping[str, Any],
         trace: str = "",
     ) -> str:
-        """Return one line; a traceback follows it."""
+        """Return one line; the indented lines of a traceback follow it."""
         job = current_job()
         words = "" if job is None else _words(job)
         for name in _EXTRAS:
             value = extra.get(name)
             if value is not None:
-                words += f" {name}={_visible(str(value))}"
-        head = f"{_timestamp(created)} {self._origin(level, thread)} {_visible(message)}{words}"
-        return f"{head}\n{trace}" if trace else head
+                words += f" {name}={visible(str(value))}"
+        head = f"{_timestamp(created)} {self._origin(level, thread)} {visible(message)}{words}"
+        if trace:
+            # Indented, so that no text in it can be taken for the next line of the log.
+            head += "".join(f"\n  {visible(below)}" for below in trace.split("\n"))
+        return head
 
     def _level_and_thread(self, level: str, thread: str) -> str:
-        return _visible(f"{level:<7} {self._prefix}{_tid(thread)}")
+        return visible(f"{level:<7} {self._prefix}{_tid(thread)}")
 
 
 class JsonFormatter(_Formatter):
@@ -232,7 +257,7 @@ class JsonFormatter(_Formatter):
             entry["ctx"] = context
         if trace:
             entry["error"] = _encodable(trace)
-        return encode(entry).decode()
+        return visible_json(encode(entry).decode())
 
 
 def _context(job: Job) -> dict[str, Any]:
@@ -251,7 +276,7 @@ def _words(job: Job) -> str:
     for field in _OPTIONAL:
         if value := job.get(field):
             words += f" {field}={_word(value)}"
-    return _visible(words)
+    return visible(words)
 
 
 def _timestamp(created: float) -> str:
@@ -283,11 +308,6 @@ def _tid(thread: str) -> str:
 
 def _word(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _visible(text: str) -> str:
-    """Return text that stays on one line and cannot control a terminal."""
-    return text if text.isprintable() else text.translate(_CONTROL)
 
 
 def _encodable(text: str) -> str:
