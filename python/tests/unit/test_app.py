@@ -33,7 +33,7 @@ def test_a_bare_decorator_takes_the_functions_name() -> None:
     job = app.job(sample)
     assert (job.name, job.defaults, job.is_async) == ("sample", {}, False)
     assert app.jobs == {"sample": job}
-    assert job.__doc__ == "Say what it got."
+    assert job.__doc__ == "Return the arguments."
     assert repr(job) == "<JobType sample>"
 
 
