@@ -7,7 +7,7 @@ import click
 from jobwire.connection.embedded import EmbeddedError
 from jobwire.errors import JobwireError, MaybeWritten, RedisTrouble, RedisUnreachable
 from jobwire.protocol.server import UnfitServer
-from jobwire.visible import visible
+from jobwire.protocol.visible import visible
 
 __all__ = ["AppNotLoaded", "report"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from jobwire.cli.options import find_redis, redis_option
-from jobwire.visible import visible
+from jobwire.protocol.visible import visible
 
 if TYPE_CHECKING:
     from jobwire.cli.inspect_output import Sheet

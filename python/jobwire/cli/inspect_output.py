@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jobwire.inspect.reading import text
-from jobwire.visible import visible, visible_json
+from jobwire.protocol.visible import visible, visible_json
 
 __all__ = [
     "Column",

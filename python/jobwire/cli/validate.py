@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobwire.visible import visible, visible_json
+from jobwire.protocol.visible import visible, visible_json
 
 if TYPE_CHECKING:
     from jobwire.spec.verdicts import PayloadVerdict

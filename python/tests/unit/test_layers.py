@@ -14,7 +14,6 @@ import jobwire_conformance
 # "*" is everything below in this table; a folder may always import itself.
 JOBWIRE = {
     "errors": "",
-    "visible": "",
     "protocol": "errors",
     "connection": "errors protocol",
     "application": "errors protocol connection",
@@ -22,7 +21,7 @@ JOBWIRE = {
     "inspect": "errors protocol connection application",
     "settings": "errors application",
     "worker/fetch": "errors protocol connection",
-    "worker/execute": "errors visible protocol connection application worker/fetch",
+    "worker/execute": "errors protocol connection application worker/fetch",
     "worker/background": "errors protocol connection worker/fetch",
     "worker/process": "*",
     "worker": "worker/process worker/fetch application",

@@ -20,7 +20,7 @@ from typing import Any, Literal, TextIO
 
 from jobwire.application.current import current_job
 from jobwire.protocol.payload import Job, encode
-from jobwire.visible import visible, visible_json
+from jobwire.protocol.visible import visible, visible_json
 
 __all__ = [
     "HumanFormatter",
