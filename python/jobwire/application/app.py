@@ -14,7 +14,7 @@ from jobwire.application.iterabletype import IterableOptions, define_iterable
 from jobwire.application.jobtype import JobType, place
 from jobwire.application.lifecycle import Callback, Event, Events
 from jobwire.application.middleware import MiddlewareChain
-from jobwire.application.producer import GenerationSetting
+from jobwire.application.producer import MAX_PAYLOAD_BYTES, GenerationSetting
 from jobwire.application.propagation import Propagation
 from jobwire.errors import ConfigError, PayloadError
 from jobwire.protocol.arguments import StrictArgs
@@ -79,6 +79,7 @@ class App(Clients):
         client_middleware: Runs around each push, outermost first. [PUSH-7]
         server_middleware: Runs around each execution, outermost first. [EXEC-6]
         wait_replicas: Number of replicas that must confirm an enqueued job; see `Client`.
+        max_payload_bytes: Refuse jobs whose payload is larger; None for no limit. [PUSH-10]
 
     Attributes:
         jobs: Wire class to definition.
@@ -101,6 +102,7 @@ class App(Clients):
         client_middleware: Iterable[ClientMiddleware | AsyncClientMiddleware | type] = (),
         server_middleware: Iterable[ServerMiddleware | type] = (),
         wait_replicas: int = 0,
+        max_payload_bytes: int | None = MAX_PAYLOAD_BYTES,
     ) -> None:
         self.client_middleware: MiddlewareChain[ClientMiddleware | AsyncClientMiddleware] = (
             MiddlewareChain(client_middleware)
@@ -112,6 +114,7 @@ class App(Clients):
             strict_args=strict_args,
             middleware=self.client_middleware,
             wait_replicas=wait_replicas,
+            max_payload_bytes=max_payload_bytes,
         )
         self.server_middleware: MiddlewareChain[ServerMiddleware] = MiddlewareChain(
             server_middleware

@@ -8,9 +8,15 @@ from typing import Any, Self, Unpack
 
 from jobwire.application.config import url_or_default
 from jobwire.application.delivery import Transport
-from jobwire.application.producer import GenerationSetting, make_confirm, make_producer
+from jobwire.application.producer import (
+    MAX_PAYLOAD_BYTES,
+    GenerationSetting,
+    make_confirm,
+    make_producer,
+)
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.arguments import StrictArgs
+from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.normalize import AsyncClientMiddleware, ClientMiddleware, Options
 from jobwire.protocol.times import When
 
@@ -38,6 +44,7 @@ class Client:
         wait_replicas: Number of replicas that must confirm a job before a push returns, so that a
             failover does not lose it. They have half of `timeout`; after that the push raises
             `MaybeWritten`.
+        max_payload_bytes: Refuse jobs whose payload is larger; None for no limit. [PUSH-10]
         transport: Destination of the jobs, shared with other clients; tests override it.
     """
 
@@ -51,11 +58,18 @@ class Client:
         middleware: Sequence[ClientMiddleware | AsyncClientMiddleware] = (),
         timeout: float = 5.0,
         wait_replicas: int = 0,
+        max_payload_bytes: int | None = MAX_PAYLOAD_BYTES,
         transport: Transport | None = None,
     ) -> None:
         confirm = make_confirm(wait_replicas, timeout)
         self._producer = make_producer(
-            namespace, generation, strict_args, middleware, confirm, transport
+            namespace,
+            generation,
+            strict_args,
+            middleware,
+            confirm,
+            transport,
+            max_payload_bytes,
         )
         self.redis = SyncRedis(
             url_or_default(url), timeout=timeout, max_connections=MAX_CONNECTIONS
@@ -167,11 +181,12 @@ class Client:
             )
         )
 
-    def cancel(self, jid: str) -> int:
-        """Cancel an iterable job: it ends within seconds, or at its next start. [ITER-7]
+    def cancel(self, jid: str) -> Cancellation:
+        """Ask an iterable job to end: within seconds, or at its next start. [ITER-7]
 
-        Returns:
-            The epoch second of the first cancellation.
+        Other jobs do not read the request, and it can end no job that is complete. An id does not
+        tell the kind of its job; `started` of the answer says whether a state of it exists.
+        `JobType.cancel` refuses a job that is not iterable.
         """
         return self.redis.run(self._producer.cancel(jid))
 

@@ -13,7 +13,7 @@ from typing import Any
 from jobwire.application.aio import AsyncClient
 from jobwire.application.client import Client
 from jobwire.application.delivery import Transport
-from jobwire.application.producer import GenerationSetting
+from jobwire.application.producer import MAX_PAYLOAD_BYTES, GenerationSetting
 from jobwire.protocol.arguments import StrictArgs
 from jobwire.protocol.normalize import AsyncClientMiddleware, ClientMiddleware
 
@@ -32,6 +32,7 @@ class Clients:
         strict_args: Treatment of arguments for which JSON has no type.
         middleware: Client middleware, outermost first. [PUSH-7]
         wait_replicas: Number of replicas that must confirm a job; see `Client`.
+        max_payload_bytes: Size of the largest payload to write; None for no limit. [PUSH-10]
     """
 
     def __init__(
@@ -43,12 +44,14 @@ class Clients:
         strict_args: StrictArgs,
         middleware: Sequence[ClientMiddleware | AsyncClientMiddleware],
         wait_replicas: int,
+        max_payload_bytes: int | None = MAX_PAYLOAD_BYTES,
     ) -> None:
         self.url = url
         self.namespace = namespace
         self.generation: GenerationSetting = generation
         self.strict_args: StrictArgs = strict_args
         self.wait_replicas = wait_replicas
+        self.max_payload_bytes = max_payload_bytes
         self.transport = Transport()
         self._middleware = middleware
         self._lock = threading.Lock()  # guards `_clients` and `_async_clients`
@@ -86,6 +89,7 @@ class Clients:
             "strict_args": self.strict_args,
             "middleware": self._middleware,
             "wait_replicas": self.wait_replicas,
+            "max_payload_bytes": self.max_payload_bytes,
             "transport": self.transport,
         }
 

@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, Unpack
 from jobwire.application.clients import Clients
 from jobwire.application.iterabletype import IterableSpec
 from jobwire.errors import ConfigError
+from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.normalize import Options, check_options
 from jobwire.protocol.payload import Job
 from jobwire.protocol.retry import Choice
@@ -143,6 +144,27 @@ class JobType(Generic[P, R]):
             spread_interval=spread_interval,
             **self._options(),
         )
+
+    def cancel(self, jid: str) -> Cancellation:
+        """Ask a job of this iterable type to end; see `Client.cancel`. [ITER-7]
+
+        Raises:
+            TypeError: The job type is not iterable, so its jobs cannot be cancelled.
+        """
+        self._check_iterable()
+        return self.app.client.cancel(jid)
+
+    async def acancel(self, jid: str) -> Cancellation:
+        """Ask a job of this iterable type to end; see `cancel`."""
+        self._check_iterable()
+        return await self.app.aclient.cancel(jid)
+
+    def _check_iterable(self) -> None:
+        if self.iterable is None:
+            raise TypeError(
+                f"{self.name} is not an iterable job, so it cannot be cancelled; "
+                "define it with @app.iterable, or delete the job while it waits"
+            )
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Push a job to run now; see `enqueue`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import random
 import time
@@ -15,6 +16,7 @@ from jobwire.application.delivery import Transport, deliver
 from jobwire.errors import ConfigError, InvalidJob, NoReply, RedisUnreachable
 from jobwire.protocol import iteration, times
 from jobwire.protocol.arguments import StrictArgs, check_args
+from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import (
     AsyncClientMiddleware,
@@ -29,10 +31,11 @@ from jobwire.protocol.template import Template
 from jobwire.protocol.times import Generation, When
 from jobwire.protocol.wire import Confirm, Local, Op
 
-__all__ = ["GenerationSetting", "Producer", "make_confirm", "make_producer"]
+__all__ = ["MAX_PAYLOAD_BYTES", "GenerationSetting", "Producer", "make_confirm", "make_producer"]
 
 GenerationSetting = Literal["auto", 7, 8]
 DETECT_INTERVAL_S = 60.0  # during which the generation of the fleet is assumed not to change
+MAX_PAYLOAD_BYTES = 8 * 1024 * 1024  # [PUSH-10]
 MOST_TEMPLATES = 1_000
 _REMEMBERED = frozenset([str, int, bool, float, type(None)])
 
@@ -52,6 +55,7 @@ class Producer:
         draw: Returns a uniform number in [0, 1).
         new_jids: Returns a given number of new job ids.
         confirm: Replicas that must confirm a job before a push counts as done. [PUSH-8]
+        max_payload_bytes: Size of the largest payload to write; None for no limit. [PUSH-10]
         transport: Destination of the jobs; Redis by default.
         warn: Called with the warnings of `strict_args="warn"`.
     """
@@ -68,6 +72,7 @@ class Producer:
         draw: Callable[[], float],
         new_jids: Callable[[int], Sequence[str]] | None = None,
         confirm: Confirm | None = None,
+        max_payload_bytes: int | None = MAX_PAYLOAD_BYTES,
         transport: Transport | None = None,
         warn: Callable[[str], object] = lambda _: None,
     ) -> None:
@@ -75,6 +80,13 @@ class Producer:
             raise ConfigError(f"generation: {generation!r} is not one of 'auto', 7, 8")
         if strict_args not in ("raise", "warn", "off"):
             raise ConfigError(f"strict_args: {strict_args!r} is not one of 'raise', 'warn', 'off'")
+        if max_payload_bytes is not None and (
+            type(max_payload_bytes) is not int or max_payload_bytes < 1
+        ):
+            raise ConfigError(
+                f"max_payload_bytes: {max_payload_bytes!r} is not a number of bytes "
+                "(1 or more), or None for no limit"
+            )
         self.keys = keys
         self.middleware = middleware
         self._strict = strict_args
@@ -82,6 +94,7 @@ class Producer:
         self._new_jid = new_jid
         self._new_jids = new_jids or (lambda count: [new_jid() for _ in range(count)])
         self._confirm = confirm
+        self._max_bytes = math.inf if max_payload_bytes is None else max_payload_bytes
         self._transport = Transport() if transport is None else transport
         self._warn = warn
         self._templates: dict[tuple[object, ...], Template] = {}
@@ -167,6 +180,8 @@ class Producer:
             ready = yield from self._pass(item, now=now, generation=generation)
         if ready is None:
             return None
+        if len(ready.text) > self._max_bytes:
+            raise self._too_large(class_name, "", ready)
         if self._transport.overrides:
             yield from deliver(self._transport, [ready])
         else:
@@ -230,6 +245,9 @@ class Producer:
             if not self.middleware:
                 template = Template(item, now=now, generation=generation)
                 tail = template.tail(now)
+        for index, job in enumerate(jobs):
+            if job is not None and len(job.text) > self._max_bytes:
+                raise self._too_large(class_name, f"job {index}", job)
         accepted = [job for job in jobs if job is not None]
         if self._transport.overrides:
             yield from deliver(self._transport, accepted)
@@ -237,13 +255,20 @@ class Producer:
             yield from push_bulk(self.keys, accepted, self._confirm)
         return [None if job is None else job.jid for job in jobs]
 
-    def cancel(self, jid: str) -> Op[int]:
-        """Cancel an iterable job; return the epoch second of the first cancellation. [ITER-7]"""
+    def cancel(self, jid: str) -> Op[Cancellation]:
+        """Ask an iterable job to end. [ITER-7]"""
         now = self._clock()
         if self._transport.overrides:
             self._transport.overrides[-1].cancel(jid)
-            return int(now)
+            return Cancellation(int(now), started=False)
         return (yield from iteration.cancel(self.keys, jid, now=now))
+
+    def _too_large(self, class_name: str, field: str, job: ReadyPayload) -> InvalidJob:
+        problem = (
+            f"the payload has {len(job.text):,} bytes, the limit is {self._max_bytes:,} "
+            "(max_payload_bytes); store the data elsewhere and pass a reference to it"
+        )
+        return _with_class(class_name, InvalidJob("PUSH-10", field, problem))
 
     def _accept(self, class_name: str, args: Sequence[Any]) -> list[Any]:
         """Return the arguments, with a warning if a value had to be converted. [PUSH-5]"""
@@ -329,12 +354,14 @@ def _with_class(class_name: str, error: InvalidJob) -> InvalidJob:
 
 
 def _moment(at: When | None, *, now: float, soon: bool) -> float | None:
-    if at is None:
-        return None
-    if not soon:
-        return times.absolute(at, now=now)
-    moment = times.instant(at, now=now)
-    return moment if moment > now else None
+    if soon:
+        if at is None:  # a deadline that a caller failed to fill in, not a wish to run now
+            raise InvalidJob(
+                "SCHED-4", "at", "None is not a time; give one, or push the job without a time"
+            )
+        moment = times.instant(at, now=now)
+        return moment if moment > now else None
+    return None if at is None else times.absolute(at, now=now)
 
 
 def _absolute(at: When | Sequence[When] | None, *, now: float) -> float | Sequence[float] | None:
@@ -365,6 +392,7 @@ def make_producer(
     middleware: Sequence[ClientMiddleware | AsyncClientMiddleware],
     confirm: Confirm | None = None,
     transport: Transport | None = None,
+    max_payload_bytes: int | None = MAX_PAYLOAD_BYTES,
 ) -> Producer:
     """Return a producer with the system's clock and random source, for either client."""
     return Producer(
@@ -377,6 +405,7 @@ def make_producer(
         draw=random.random,
         new_jids=new_jids,
         confirm=confirm,
+        max_payload_bytes=max_payload_bytes,
         transport=transport,
         warn=_log.warning,
     )

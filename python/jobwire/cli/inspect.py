@@ -519,8 +519,13 @@ def cancel(jids: tuple[str, ...], url: str | None, namespace: str) -> int:
     """Cancel iterable jobs; they stop within seconds, or at their next start."""
     with _inspector(url, namespace) as inspector:
         for jid in jids:
-            inspector.cancel(jid)
-            click.echo(f"cancelled {jid}")
+            if inspector.cancel(jid).started:
+                click.echo(f"cancelled {jid}")
+            else:
+                click.echo(
+                    f"{jid} has no saved state; if it is an iterable job, it ends when it starts "
+                    "or next saves its state, and any other job ignores this"
+                )
     return EXIT_OK
 
 

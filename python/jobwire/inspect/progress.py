@@ -1,4 +1,4 @@
-"""States of iterable jobs, and their cancellation. [ITER-1] [ITER-2] [ITER-7] [ITER-9]"""
+"""States of iterable jobs. [ITER-1]"""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import Any
 
 from jobwire.inspect.reading import ask, decode_json, items, name, number, text, whole
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.wire import Batch, Op, command
+from jobwire.protocol.wire import Op, command
 
-__all__ = ["IterationState", "cancel", "find_states", "states"]
-
-STATE_TTL_S = 2_592_000  # [ITER-2]
+__all__ = ["IterationState", "find_states", "states"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +73,3 @@ def find_states(keys: Keys, cursor: bytes) -> Op[tuple[list[IterationState], byt
     jids = [name(key).removeprefix(prefix) for key in state_keys]
     readable = [jid for jid in jids if jid.isprintable()]
     return (yield from states(keys, readable)), next_cursor if whole(next_cursor) else None
-
-
-def cancel(keys: Keys, jid: str, *, now: float) -> Op[float]:
-    """Cancel an iterable job; return the epoch second of its first cancellation.
-
-    [ITER-7] [ITER-9]
-    """
-    key = keys.iteration(jid)
-    ttl: int = yield command("TTL", key)
-    _, _, since, _ = yield Batch(
-        [
-            # Sidekiq 8.1 cannot start a job whose state has no cursor.
-            command("HSETNX", key, "c", "null"),
-            command("HSETNX", key, "cancelled", int(now)),
-            command("HGET", key, "cancelled"),
-            command("EXPIRE", key, ttl if ttl > 0 else STATE_TTL_S),
-        ],
-        atomic=True,
-    )
-    return number(since) or now

@@ -18,8 +18,9 @@ from jobwire.inspect.progress import IterationState
 from jobwire.inspect.sets import Action, Progress, Swept
 from jobwire.inspect.summary import Day, QueueSummary, Stats
 from jobwire.inspect.walking import ListWalk, Scan, Walk
-from jobwire.protocol import heartbeat, metrics
+from jobwire.protocol import heartbeat, iteration, metrics
 from jobwire.protocol.dead_set import DeadSetLimits
+from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.times import Generation, When, instant
 from jobwire.protocol.wire import Op
@@ -250,9 +251,9 @@ class Inspector:
             states, cursor = self._run(progress.find_states(self._keys, cursor))
             yield from states
 
-    def cancel(self, jid: str) -> float:
-        """Cancel an iterable job; return the epoch second of its first cancellation. [ITER-7]"""
-        return self._run(progress.cancel(self._keys, jid, now=self._clock()))
+    def cancel(self, jid: str) -> Cancellation:
+        """Ask an iterable job to end; see `Client.cancel`. [ITER-7]"""
+        return self._run(iteration.cancel(self._keys, jid, now=self._clock()))
 
     # -- activity
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -28,6 +28,7 @@ __all__ = [
     "Ask",
     "Begin",
     "Call",
+    "Cancellation",
     "Cursor",
     "Interrupted",
     "Moment",
@@ -134,15 +135,30 @@ def save(keys: Keys, jid: str, state: State) -> Op[int | None]:
     return None if cancelled is None else int(_number(cancelled) or 0)
 
 
-def cancel(keys: Keys, jid: str, *, now: float) -> Op[int]:
+class Cancellation(NamedTuple):
+    """The answer to a request to cancel a job.
+
+    Attributes:
+        at: Epoch second of the first request.
+        started: True if the job has a saved state: it is iterable, and its worker reads the
+            request. False if there is no state, so it is unknown whether anything reads it. The
+            job has not saved a state yet, is complete, is not iterable, or does not exist.
+    """
+
+    at: int
+    started: bool
+
+
+def cancel(keys: Keys, jid: str, *, now: float) -> Op[Cancellation]:
     """Cancel an iterable job: it ends soon, or at its start if it does not run. [ITER-7] [ITER-9]
 
-    Returns:
-        The epoch second of the first cancellation.
+    The request waits for a job that has not started, and expires after 30 days.
     """
     key = keys.iteration(jid)
-    *_, first, _ = yield Batch(
+    started, *_, first, _ = yield Batch(
         [
+            command("HEXISTS", key, "ex"),  # only a worker writes this field
+            # Sidekiq 8.1 cannot start a job whose state has no cursor.
             command("HSETNX", key, "c", "null"),
             command("HSETNX", key, "cancelled", int(now)),
             command("HGET", key, "cancelled"),
@@ -150,7 +166,7 @@ def cancel(keys: Keys, jid: str, *, now: float) -> Op[int]:
         ],
         atomic=True,
     )
-    return int(_number(first) or 0)
+    return Cancellation(int(_number(first) or 0), bool(started))
 
 
 def forget(keys: Keys, jid: str) -> Command:

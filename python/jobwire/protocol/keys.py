@@ -59,6 +59,15 @@ class Keys:
         ):
             object.__setattr__(self, name, self.namespace + key)
 
+    @property
+    def one_slot(self) -> bool:
+        """True if a hash tag in the namespace puts all keys into one slot of a cluster. [KEY-4]
+
+        The server's rule: the tag is the text between the first `{` and the next `}`, and an empty
+        one is none.
+        """
+        return self.namespace.partition("{")[2].find("}") > 0
+
     def queue(self, name: str) -> str:
         """LIST of payloads; the one at the tail runs next. [KEY-2]"""
         return f"{self.namespace}queue:{name}"

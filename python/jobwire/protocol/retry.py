@@ -128,7 +128,9 @@ def after_failure(
     """
     changes: dict[str, Any] = {}
     retry = job.get("retry")
-    if retry is None:
+    if retry is None and not job.class_name:
+        retry = 0  # no definition can decide, and no worker can ever run it [EXEC-8]
+    elif retry is None:
         retry = default_retry
         changes["retry"] = retry
     if retry is None or retry is False:
@@ -146,6 +148,8 @@ def after_failure(
         count = job.retry_count + 1
         changes["retry_count"] = count
         changes["retried_at"] = stamp(now, generation)
+        if _has_time_limit(job) and not _is_past(job.get("failed_at"), now):
+            changes["failed_at"] = changes["retried_at"]  # so that the time limit ends [RETRY-14]
     if wants_backtrace(job):
         wanted = job["backtrace"]
         lines = failure.backtrace if wanted is True else failure.backtrace[: _whole(wanted)]
@@ -176,16 +180,25 @@ def encode_backtrace(lines: Sequence[str]) -> str:
 
 
 def _exhausted(job: Job, count: int, retry: object, *, now: float, max_retries: int) -> bool:
-    retry_for = job.get("retry_for")
-    if retry_for is not None and retry_for is not False:  # 0 counts, because it is true in Ruby
+    if _has_time_limit(job):
         # A first failure happens now, even if the payload holds a `failed_at`. [RETRY-2]
         failed_at = None if job.retry_count is None else read(job.get("failed_at"))
-        since = now if failed_at is None else failed_at
+        since = now if failed_at is None else min(failed_at, now)
         # Sidekiq compares with "<". Here "<=" makes 0 kill the job at its first failure, even if
         # the clock has not advanced.
-        return since + _whole(retry_for) <= now  # [RETRY-6]
+        return since + _whole(job["retry_for"]) <= now  # [RETRY-6]
     limit = retry if type(retry) is int else max_retries
     return count >= limit  # [RETRY-5]
+
+
+def _has_time_limit(job: Job) -> bool:
+    retry_for = job.get("retry_for")
+    return retry_for is not None and retry_for is not False  # 0 counts, because it is true in Ruby
+
+
+def _is_past(value: object, now: float) -> bool:
+    time = read(value)
+    return time is not None and time <= now
 
 
 def _whole(value: object) -> int:

@@ -37,10 +37,10 @@ def check_server(keys: Keys) -> Op[ServerInfo]:
         text: bytes = yield command("INFO")
     except RedisRefused as error:
         return ServerInfo("Redis", "?", (f"cannot check the server, INFO was refused: {error}",))
-    return parse_info(_fields(text.decode("utf-8", "replace")), namespace=keys.namespace)
+    return parse_info(_fields(text.decode("utf-8", "replace")), keys)
 
 
-def parse_info(fields: Mapping[str, str], *, namespace: str) -> ServerInfo:
+def parse_info(fields: Mapping[str, str], keys: Keys) -> ServerInfo:
     """Check the fields of INFO; see `check_server`."""
     version = fields.get("redis_version", "")
     valkey = fields.get("valkey_version")
@@ -49,10 +49,10 @@ def parse_info(fields: Mapping[str, str], *, namespace: str) -> ServerInfo:
         raise UnfitServer(
             f"{product} {version} is too old: jobwire needs Redis 6.2 or Valkey 7.2, or newer"
         )
-    if fields.get("cluster_enabled") == "1" and not ("{" in namespace and "}" in namespace):
+    if fields.get("cluster_enabled") == "1" and not keys.one_slot:
         raise UnfitServer(
-            "the server is a cluster, and Sidekiq's key names would fall into different slots; "
-            "use a namespace with a hash tag, like '{shard-01}:'"
+            "the server is a cluster, and keys would fall into different slots: namespace "
+            f"{keys.namespace!r} has no hash tag; use one like '{{shard-01}}:'"
         )
     warnings = []
     policy = fields.get("maxmemory_policy", "")

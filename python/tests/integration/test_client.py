@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from harness.servers import Server
-from jobwire import App, AsyncClient, Client, InvalidJob
+from jobwire import App, AsyncClient, Client, ConfigError, InvalidJob
 from jobwire.connection import data
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import JobFields
@@ -185,6 +185,7 @@ INVALID: dict[str, Callable[[Any], Any]] = {
     "at as text": lambda c: c.push("A", at="60"),
     "at as boolean": lambda c: c.push("A", at=True),
     "at in milliseconds": lambda c: c.push("A", at=1795192067250),
+    "push_in None": lambda c: c.push_in(None, "A"),
     "at is naive": lambda c: c.push("A", at=datetime(2099, 1, 1)),
     "date": lambda c: c.push("A", [datetime(2026, 1, 1, tzinfo=UTC)]),
     "tuple": lambda c: c.push("A", [(1, 2)]),
@@ -570,6 +571,47 @@ def test_a_closed_client_opens_again(server: Server, connect: Connect) -> None:
     client.disconnect()
     client.push("A")
     assert server.client().llen("queue:default") == 2
+
+
+LIMIT = 1_000
+
+
+@pytest.mark.parametrize("options", [{}, {"middleware": [lambda _item, call_next: call_next()]}])
+def test_a_payload_that_is_too_large_is_refused(
+    server: Server, connect: Connect, options: dict[str, Any]
+) -> None:
+    """PUSH-10: the bytes of the whole payload count; nothing is written."""
+    client = connect(server.url, generation=8, max_payload_bytes=LIMIT, **options)
+    client.push("A", [""])
+    spare = LIMIT - len(server.client().lindex("queue:default", 0))
+    for fits in ("x" * spare, "é" * (spare // 2)):
+        client.push("A", [fits])
+    server.client().flushall()
+    for args in (["x" * (spare + 1)], ["é" * spare]):
+        with pytest.raises(
+            InvalidJob, match=r"^A: the payload has 1,\d{3} bytes, the limit is 1,000 .* reference"
+        ):
+            client.push("A", args)
+        with pytest.raises(InvalidJob, match=r"^A: job 1: the payload"):
+            client.push_bulk("A", [[1], args])
+    assert server.client().dbsize() == 0
+
+
+def test_the_size_limit_is_a_setting(server: Server) -> None:
+    """PUSH-10: 8 MiB unless it is set; None means no limit."""
+    large = "x" * (8 * 1024 * 1024)
+    app = App(server.url, generation=8)
+    job = app.job(double)
+    with pytest.raises(InvalidJob, match="max_payload_bytes"):
+        job.enqueue(1, large)
+    free = App(server.url, generation=8, max_payload_bytes=None)
+    free.job(double).enqueue(1, large)
+    assert server.client().llen("queue:default") == 1
+    app.close()
+    free.close()
+    for wrong in (0, -1, True, 1.5, "8MB"):
+        with pytest.raises(ConfigError, match=f"max_payload_bytes: {wrong!r} is not a number"):
+            Client(server.url, max_payload_bytes=wrong)
 
 
 def double(a: int, b: str = "x") -> None: ...

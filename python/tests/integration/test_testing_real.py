@@ -20,7 +20,7 @@ from harness.servers import Server, wait_until
 from jobwire import App, AsyncClient, Client, ConfigError, testing
 from jobwire.application.config import CapsuleConfig
 from jobwire.inspect import Inspector
-from jobwire.protocol.iteration import Cursor
+from jobwire.protocol.iteration import Cancellation, Cursor
 from jobwire.testing import RealWorker
 from tests.workers import environment
 
@@ -313,15 +313,16 @@ async def _push(app: App) -> None:
 def test_cancelling_by_id(server: Server) -> None:
     """ITER-7: by either client; the first wish counts."""
 
-    async def main() -> int:
+    async def main() -> Cancellation:
         async with AsyncClient(server.url) as client:
             return await client.cancel("a")
 
     with Client(server.url) as client, patch("time.time", lambda: 1_700_000_000.5):
         client._producer._clock = time.time
         first = client.cancel("a")
-    assert first == 1_700_000_000 == asyncio.run(main())
     redis = server.client()
+    redis.hset("it-a", "ex", 1)
+    assert (first, asyncio.run(main())) == ((1_700_000_000, False), (1_700_000_000, True))
     assert redis.hget("it-a", "cancelled") == b"1700000000"
     assert redis.ttl("it-a") > 2_500_000
 
@@ -337,10 +338,24 @@ def test_a_cancelled_job_ends(server: Server) -> None:
         did.append(0)
 
     with testing.worker(app, server.url, concurrency=1) as worker:
-        app.client.cancel("b" * 24)
+        items.cancel("b" * 24)
         app.client.push("items", jid="b" * 24)
         assert worker.drain() == 1
     assert did == ["cancelled"]
+
+
+def test_a_job_that_cannot_be_cancelled(server: Server) -> None:
+    """ITER-7: only iterable jobs read the request, so none is stored for a type that is not."""
+    app = App(server.url)
+    plain = app.job(name="Plain")(lambda: None)
+
+    async def main() -> None:
+        await plain.acancel("a")
+
+    for attempt in (lambda: plain.cancel("a"), lambda: asyncio.run(main())):
+        with pytest.raises(TypeError, match="Plain is not an iterable job, so it cannot be cancel"):
+            attempt()
+    assert server.client().dbsize() == 0
 
 
 def test_async_middleware_of_an_async_client(server: Server) -> None:

@@ -137,8 +137,9 @@ def test_what_is_no_payload_is_buried_as_its_exact_bytes(server: Server, fetch: 
     assert (stat(server, "processed"), stat(server, "failed")) == (4, 0)
 
 
-def test_objects_that_are_no_jobs_fail_or_go_as_their_retry_says(server: Server) -> None:
-    """EXEC-2, PAY-12: a payload without a usable class is a job of an unknown class."""
+@FETCH
+def test_objects_that_are_no_jobs_do_not_vanish(server: Server, fetch: FetchMode) -> None:
+    """EXEC-8, EXEC-2, PAY-12: a payload without a usable class is a job of an unknown class."""
     push(
         server,
         "{}",
@@ -146,11 +147,13 @@ def test_objects_that_are_no_jobs_fail_or_go_as_their_retry_says(server: Server)
         '{"class":"","retry":0,"jid":"empty"}',
         '{"class":null,"retry":true,"jid":{"odd":[1]}}',
     )
-    with running(App(), server):
+    with running(App(), server, fetch=fetch):
         wait_until(lambda: stat(server, "processed") == 4)
     found = [json.loads(text) for text in members(server, "retry")]
     assert sorted(str(each["jid"]) for each in found) == ["number", "{'odd': [1]}"]
-    assert [json.loads(text)["jid"] for text in members(server, "dead")] == ["empty"]
+    dead = [json.loads(text) for text in members(server, "dead")]
+    assert [each.get("jid") for each in sorted(dead, key=len)] == [None, "empty"]
+    assert {each["error_class"] for each in dead} == {"jobwire.errors.UnknownJob"}
 
 
 def test_nothing_is_imported_or_evaluated(server: Server) -> None:

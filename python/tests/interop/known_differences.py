@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from jobwire.protocol.times import read
 from tests.interop.fates import KEPT, Fate, Round
 from tests.interop.scenarios import ABSENT, FUTURE, PAST, Scenario
 from tests.interop.shapes import exact
@@ -186,6 +187,18 @@ def _of_no_array(case: Case) -> bool:
     return args not in (ABSENT, None) and not isinstance(args, list) and ruby_ran
 
 
+def _vanished(case: Case) -> bool:
+    name, retry = case.scenario.get("class"), case.scenario.get("retry")
+    classless = name == "" or not isinstance(name, str)
+    return classless and retry in (ABSENT, None) and "in dead" in case.python and not case.promoted
+
+
+def _no_past(case: Case) -> bool:
+    failed = read(case.scenario.get("failed_at"))
+    later = case.scenario.get("retry_count") not in (ABSENT, None)
+    return _limited(case) and later and (failed is None or failed >= FUTURE)
+
+
 def _wrapped(case: Case) -> bool:
     return case.scenario.has("wrapped") and ("retry_in" in case.hooks or "exhausted" in case.hooks)
 
@@ -275,7 +288,17 @@ KNOWN_DIFFERENCES = [
         _all_if(_trips),
         parts=True,
     ),
+    Known(
+        "EXEC-8: Sidekiq loses a job that has neither `class` nor `retry`",
+        _all_if(_vanished),
+        parts=True,
+    ),
     # Fields that Sidekiq reads in another way.
+    Known(
+        "RETRY-14: with a time limit we repair a `failed_at` that is not a past time",
+        _words("failed_at", _no_past),
+        parts=True,
+    ),
     Known(
         "SCHED-6: Sidekiq schedules a member with `at` again",
         _all_if(lambda case: case.scenario.has("at", FUTURE) and "in schedule" in case.ruby),

@@ -177,6 +177,8 @@ class _Maker:
                 self._add_text(text, route)
         while len(self._made) < count:
             self._add(self._mixture())
+        self._add({"class": ABSENT, "retry": ABSENT}, "queue")
+        self._add({"retry_for": 3600, "retry_count": 1, "failed_at": FUTURE}, "queue")
         return self._made
 
     def _mixture(self) -> dict[str, Any]:
@@ -194,7 +196,7 @@ class _Maker:
             mixture |= self._shapes.fields(2)
         return mixture
 
-    def _add(self, changes: dict[str, Any]) -> None:
+    def _add(self, changes: dict[str, Any], route: Route | None = None) -> None:
         number = len(self._made)
         fields: dict[str, Any] = {
             "retry": True,
@@ -210,7 +212,7 @@ class _Maker:
         if self._rng.random() < 0.3:
             fields = dict(self._rng.sample(list(fields.items()), k=len(fields)))
         text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
-        route: Route = self._rng.choice(("queue", "queue", "schedule", "later", "retry"))
+        route = route or self._rng.choice(("queue", "queue", "schedule", "later", "retry"))
         self._made.append(Scenario(number, route, self._queue(), text, fields))
 
     def _add_text(self, text: bytes, route: Route) -> None:

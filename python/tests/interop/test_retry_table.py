@@ -106,6 +106,37 @@ def outcomes(client: redis.Redis) -> dict[str, Any]:
     return found
 
 
+def test_a_promotion_makes_a_missing_retry_true(
+    sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, server: Server
+) -> None:
+    """SCHED-6, RETRY-1: in both languages, also where the definition of the class says false."""
+
+    def fail_two() -> None:
+        for number, route in enumerate(("queue", "schedule")):
+            text = payload(number, {"class": "FailWithoutRetryJob", "retry": ABSENT})
+            if route == "queue":
+                client.lpush("queue:default", text)
+            else:
+                client.zadd("schedule", {text: 1.0})
+
+    def kept() -> dict[str, Any]:
+        return {jid: item["retry"] for jid, (_, item) in outcomes(client).items()}
+
+    def ran() -> bool:
+        return bool(client.zcard("retry")) and not client.llen("queue:default")
+
+    fail_two()
+    with sidekiq.worker(poll=0.5, concurrency=1) as worker:
+        wait_until(ran, 60, "the run in Ruby")
+        worker.stop()
+    assert kept() == {f"{1:024x}": True}
+    driver.flush()
+    fail_two()
+    with worker_threads(server.url, poll=0.5, concurrency=1):
+        wait_until(ran, 60, "the run in Python")
+    assert kept() == {f"{1:024x}": True}
+
+
 def test_same_outcome(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, server: Server
 ) -> None:

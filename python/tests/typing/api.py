@@ -24,6 +24,7 @@ from jobwire import (
     current_job,
     testing,
 )
+from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.normalize import JobFields
 
 app = App("redis://localhost:6379/0", generation="auto", strict_args="raise")
@@ -157,7 +158,7 @@ def clients() -> None:
         client.push("HardJob", 5)  # type: ignore[arg-type]
         client.push("HardJob", queu="low")  # type: ignore[call-arg]
         client.push("HardJob", at="now")  # type: ignore[arg-type]
-        assert_type(client.cancel("abc"), int)
+        assert_type(client.cancel("abc"), Cancellation)
     Client(middleware=[not_middleware])  # type: ignore[list-item]
     Client(generation="8")  # type: ignore[arg-type]
 
@@ -166,7 +167,7 @@ async def async_clients() -> None:
     async with AsyncClient("redis://localhost:6379/0") as client:
         assert_type(client, AsyncClient)
         assert_type(await client.push("HardJob", [1]), str | None)
-        assert_type(await client.cancel("abc"), int)
+        assert_type(await client.cancel("abc"), Cancellation)
         await client.push_in(timedelta(1), "HardJob")
         assert_type(await client.push_bulk("HardJob", [[1]]), list[str | None])
         await client.push(None)  # type: ignore[arg-type]

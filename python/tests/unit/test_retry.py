@@ -19,9 +19,10 @@ from jobwire.protocol.retry import (
     encode_backtrace,
     retry_delay,
 )
-from jobwire.protocol.times import Generation
+from jobwire.protocol.times import Generation, stamp
 
 NOW = 1_795_192_067.25
+ABSENT = object()
 BOOM = Failure("ValueError", "boom", ["line 1", "line 2", "line 3"])
 
 
@@ -123,10 +124,19 @@ def test_without_retry_the_definition_decides(
     fields: dict[str, Any], definition: object, kind: type
 ) -> None:
     """RETRY-1: null or missing means the job definition's option, or false without one."""
-    outcome = fail(fields, default_retry=definition)
+    outcome = fail({"class": "A"} | fields, default_retry=definition)
     assert type(outcome) is kind
     if kind is not Discard:
         assert stored(outcome)["retry"] == definition
+
+
+@pytest.mark.parametrize("fields", [{}, {"class": ""}, {"class": 5, "retry": None}])
+@pytest.mark.parametrize("default", [None, True])
+def test_a_payload_without_class_and_retry_dies(fields: dict[str, Any], default: object) -> None:
+    """EXEC-8: it does not vanish, whatever the worker does with unknown classes."""
+    outcome = fail(fields, default_retry=default)
+    assert isinstance(outcome, Kill)
+    assert stored(outcome).items() >= {**fields, "error_message": "boom", "retry_count": 0}.items()
 
 
 def test_the_payloads_own_retry_goes_first() -> None:
@@ -168,6 +178,24 @@ TIME_LIMITS: list[tuple[dict[str, Any], type]] = [
 def test_retry_for(fields: dict[str, Any], kind: type) -> None:
     """RETRY-6: replaces the count if truthy, as 0 is; failed_at of either generation (GEN-3)."""
     assert type(fail({"retry": True} | fields)) is kind
+
+
+@pytest.mark.parametrize("generation", [7, 8])
+@pytest.mark.parametrize("failed_at", [ABSENT, None, "yesterday", True, NOW + 90, 10**30])
+def test_a_time_limit_ends_without_a_time(failed_at: Any, generation: Generation) -> None:
+    """RETRY-14: the limit then counts from the failure that finds no past `failed_at`."""
+    fields = {"retry": True, "retry_for": 60, "retry_count": 3, "failed_at": failed_at}
+    fields = {name: value for name, value in fields.items() if value is not ABSENT}
+    repaired = stored(outcome := fail(fields, generation=generation))
+    assert isinstance(outcome, Retry)
+    assert repaired["failed_at"] == repaired["retried_at"] == stamp(NOW, generation)
+    later = after_failure(
+        decode(outcome.text, "default"), BOOM, now=NOW + 61, jitter=0.0, generation=generation
+    )
+    assert isinstance(later, Kill)
+    assert stored(later)["failed_at"] == repaired["failed_at"]
+    without = {name: value for name, value in fields.items() if name != "retry_for"}
+    assert stored(fail(without)).get("failed_at", ABSENT) == failed_at  # PAY-7: nothing needs it
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from jobwire.protocol.wire import command
 
 
 def check(fields: dict[str, str], namespace: str = "") -> tuple[str, str, int]:
-    info = parse_info(fields, namespace=namespace)
+    info = parse_info(fields, Keys(namespace))
     return info.product, info.version, len(info.warnings)
 
 
@@ -46,11 +46,17 @@ def test_eviction(policy: str, warnings: int) -> None:
     """ENV-2: an unknown policy is not an error."""
     fields = {"redis_version": "7.0.0", "maxmemory_policy": policy}
     assert check(fields) == ("Redis", "7.0.0", warnings)
-    texts = parse_info(fields, namespace="").warnings
+    texts = parse_info(fields, Keys()).warnings
     assert all(policy in warning and "noeviction" in warning for warning in texts)
 
 
-@pytest.mark.parametrize(("namespace", "fits"), [("", False), ("app:", False), ("{s-1}:", True)])
+@pytest.mark.parametrize(
+    ("namespace", "fits"),
+    [
+        *((name, False) for name in ("", "app:", "{}:", "}x{", "{}{a}:", "{a", "a}")),
+        *((name, True) for name in ("{s-1}:", "a{b}{}:", "}{a}", "{{}")),
+    ],
+)
 def test_a_cluster_needs_a_hash_tag(namespace: str, fits: bool) -> None:
     """ENV-8, KEY-4, LUA-2: all keys have to be in one slot."""
     fields = {"redis_version": "7.0.0", "cluster_enabled": "1"}
