@@ -611,7 +611,7 @@ def test_the_size_limit_is_a_setting(server: Server) -> None:
     free.close()
     for wrong in (0, -1, True, 1.5, "8MB"):
         with pytest.raises(ConfigError, match=f"max_payload_bytes: {wrong!r} is not a number"):
-            Client(server.url, max_payload_bytes=wrong)
+            Client(server.url, max_payload_bytes=wrong)  # type: ignore[arg-type]
 
 
 def double(a: int, b: str = "x") -> None: ...

@@ -18,6 +18,7 @@ from jobwire.errors import NoReply, RedisRefused, RedisUnreachable, Shutdown
 from jobwire.iterables import over_sequence
 from jobwire.protocol.iteration import (
     STATE_TTL_S,
+    Cancellation,
     Cursor,
     Interrupted,
     State,
@@ -258,22 +259,22 @@ def test_a_hard_stop_saves_nothing(world: World) -> None:
 
 def test_cancelled_while_it_runs(world: World) -> None:
     """ITER-7: the next save reads the cancellation; the job ends as done."""
-    answers: list[int] = []
+    answers: list[Cancellation] = []
     world.at[2] = lambda: answers.append(world.shell.run(cancel(KEYS, JID, now=1_786_960_000.9)))
     world.run()
     assert world.log == [
         *("on_start", 0, 1, 2, 3, 4, "closed"),
         *("on_cancel", "on_stop", "on_complete"),
     ]
-    assert answers == [1_786_960_000]
+    assert answers == [(1_786_960_000, False)]  # no state is saved yet
     assert world.cursors[0].cancelled
     assert world.redis.keys("*") == []
 
 
 def test_cancelled_before_it_starts(world: World) -> None:
     """ITER-7, ITER-9: no item is done; any reader can decode the state."""
-    assert world.shell.run(cancel(KEYS, JID, now=1_786_960_000)) == 1_786_960_000
-    assert world.shell.run(cancel(KEYS, JID, now=1_786_960_009)) == 1_786_960_000
+    assert world.shell.run(cancel(KEYS, JID, now=1_786_960_000)).at == 1_786_960_000
+    assert world.shell.run(cancel(KEYS, JID, now=1_786_960_009)).at == 1_786_960_000
     assert world.state() == {"c": "null", "cancelled": "1786960000"}
     assert STATE_TTL_S - 100 < world.redis.ttl(KEY) <= STATE_TTL_S
     world.run()

@@ -212,8 +212,9 @@ class _Maker:
         if self._rng.random() < 0.3:
             fields = dict(self._rng.sample(list(fields.items()), k=len(fields)))
         text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
-        route = route or self._rng.choice(("queue", "queue", "schedule", "later", "retry"))
-        self._made.append(Scenario(number, route, self._queue(), text, fields))
+        routes: tuple[Route, ...] = ("queue", "queue", "schedule", "later", "retry")
+        way = route or self._rng.choice(routes)
+        self._made.append(Scenario(number, way, self._queue(), text, fields))
 
     def _add_text(self, text: bytes, route: Route) -> None:
         number = len(self._made)
