@@ -333,7 +333,11 @@ class JobRules:
         self._judge("RETRY-2", count == wanted, step, f"retry_count {wanted}", f"{count!r}")
         if isinstance(last, int) and before.get("failed_at") is not None:
             first, now = before["failed_at"], job.get("failed_at")
-            self._judge("RETRY-2", first == now, step, f"failed_at {first!r}", f"{now!r}")
+            limit = job.get("retry_for")
+            if first == now or limit is None or limit is False or self._is_past(first):
+                self._judge("RETRY-2", first == now, step, f"failed_at {first!r}", f"{now!r}")
+            else:
+                self._now(step, job, "failed_at", "RETRY-14")
             self._now(step, job, "retried_at", "RETRY-2")
         elif not isinstance(last, int):
             self._now(step, job, "failed_at", "RETRY-2")
@@ -493,6 +497,10 @@ class JobRules:
             number = payloads.generation(job[field]) or 8
             self._breach(step, f"GEN-{number - 6}", payloads.time_breach(field, job[field]))
             self._mixed(step, number)
+
+    def _is_past(self, time: Any) -> bool:
+        number = payloads.generation(time)
+        return number is not None and (time / 1000 if number == 8 else time) <= self._context.now
 
     def _now(self, step: Step, job: dict[str, Any], field: str, rule: str) -> None:
         time = job.get(field)
