@@ -366,7 +366,7 @@ WRONG: list[tuple[str, str, list[Line]]] = [
         fetch(text(FAILED, retry_for=60, failed_at=1795192000000)),
         say("ZADD", "retry", NOW + 20,
             text(FAILED, retry_count=1, retry_for=60, retried_at=1795192067251), reply=1)]),
-    ("RETRY-14", "violation", [
+    ("RETRY-14", "note", [
         fetch(text(FAILED, retry_for=60, failed_at="yesterday")),
         say("ZADD", "retry", NOW + 20,
             text(FAILED, retry_count=1, retry_for=60, failed_at=1795000000000,

@@ -213,7 +213,7 @@ class _Maker:
             fields = dict(self._rng.sample(list(fields.items()), k=len(fields)))
         text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
         routes: tuple[Route, ...] = ("queue", "queue", "schedule", "later", "retry")
-        way = route or self._rng.choice(routes)
+        way: Route = self._rng.choice(routes) if route is None else route
         self._made.append(Scenario(number, way, self._queue(), text, fields))
 
     def _add_text(self, text: bytes, route: Route) -> None:

@@ -133,7 +133,7 @@ def test_without_retry_the_definition_decides(
 @pytest.mark.parametrize("fields", [{}, {"class": ""}, {"class": 5, "retry": None}])
 @pytest.mark.parametrize("default", [None, True])
 def test_a_payload_without_class_and_retry_dies(fields: dict[str, Any], default: object) -> None:
-    """EXEC-8: it does not vanish, whatever the worker does with unknown classes."""
+    """EXEC-8: it does not vanish, even if the worker drops jobs of unknown classes."""
     outcome = fail(fields, default_retry=default)
     assert isinstance(outcome, Kill)
     assert stored(outcome).items() >= {**fields, "error_message": "boom", "retry_count": 0}.items()
