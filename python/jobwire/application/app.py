@@ -86,6 +86,7 @@ class App(Clients):
         client_middleware: The chain of client middleware, which may be changed.
         server_middleware: The chain of server middleware, which may be changed.
         around: Context managers for each execution, outermost first; inside the middleware.
+        outermost: The same, outside of the middleware.
         death_handlers: Called for each job that will not be tried again.
         error_handlers: Called for each execution that fails.
         events: Callbacks for the events of a worker; see `on`.
@@ -120,6 +121,7 @@ class App(Clients):
             server_middleware
         )
         self.around: list[Around] = []
+        self.outermost: list[Around] = []
         self.death_handlers: list[DeathHandler] = []
         self.error_handlers: list[ErrorHandler] = []
         self.events = Events()
@@ -205,14 +207,30 @@ class App(Clients):
         self.error_handlers.append(handler)
         return handler
 
-    def wrap(self, around: H) -> H:
+    @overload
+    def wrap(self, around: H, /) -> H: ...
+
+    @overload
+    def wrap(self, around: None = None, /, *, outermost: bool) -> Callable[[H], H]: ...
+
+    def wrap(self, around: H | None = None, /, *, outermost: bool = False) -> H | Callable[[H], H]:
         """Register a context manager `around(job)` to enter around each execution. A decorator.
 
         It is for the needs of frameworks: new database connections, reloaded code, a request
         context. It works for sync and async jobs.
+
+        Args:
+            around: The context manager.
+            outermost: True to enter it outside of the server middleware. For an isolated job it is
+                then entered in the worker, not in the process of the job.
         """
-        self.around.append(around)
-        return around
+        wrappers = self.outermost if outermost else self.around
+
+        def add(around: H) -> H:
+            wrappers.append(around)
+            return around
+
+        return add if around is None else add(around)
 
     def propagate(self, field: str = "jw_context", /, **variables: ContextVar[Any]) -> None:
         """Carry context variables from the code that enqueues a job to the job.

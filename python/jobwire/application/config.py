@@ -13,6 +13,7 @@ __all__ = [
     "DEFAULT_URL",
     "CapsuleConfig",
     "FetchMode",
+    "UnknownJobs",
     "WorkerConfig",
     "check",
     "parse_capsule",
@@ -24,6 +25,7 @@ __all__ = [
 DEFAULT_URL = "redis://localhost:6379/0"
 LONGEST_S = 1e9  # the operating system cannot wait much longer
 FetchMode = Literal["reliable", "basic"]
+UnknownJobs = Literal["retry", "sidekiq"]
 
 
 def redis_url(explicit: str | None, environ: Mapping[str, str]) -> tuple[str, str] | None:
@@ -144,6 +146,9 @@ class WorkerConfig:
     """MiB of memory above which a new process replaces a worker process; None: no limit."""
     poison_limit: int = 3
     """Number of times that a job may crash its process before it goes to the dead set."""
+    unknown_jobs: UnknownJobs = "retry"
+    """Fate of a job of an unknown class without `retry`: `retry` retries it like a job of a known
+    class; `sidekiq` drops it, as Sidekiq does. [RETRY-1]"""
     precise: bool = False
     """Run due jobs at their time, not at the next poll."""
     max_iteration_runtime: float | None = None
@@ -253,6 +258,7 @@ _RULES: Mapping[str, Rule] = {
     "processes": _whole(1),
     "memory_limit": _or_none(_whole(1)),
     "poison_limit": _whole(1),
+    "unknown_jobs": _one_of("retry", "sidekiq"),
     "precise": _boolean,
     "max_iteration_runtime": _or_none(_seconds(above=True)),
     # Settings of the command, not of the worker:

@@ -101,13 +101,31 @@ def _import(place: str) -> ModuleType:
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise AppNotLoaded(f"no file {str(path)!r} in {os.getcwd()}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    name = f"jobwire_app_{path.stem}" if _is_taken(path) else path.stem
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise AppNotLoaded(f"{str(path)!r} cannot be imported as Python")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def _is_taken(path: Path) -> bool:
+    """True if another module has the name of this file, which must not replace it."""
+    name = path.stem
+    if name in sys.stdlib_module_names:
+        # Other code may import that module later, and would find the file instead.
+        search, sys.path = sys.path, [entry for entry in sys.path if entry not in ("", os.getcwd())]
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            pass  # not on this system
+        finally:
+            sys.path = search
+        return True
+    file = getattr(sys.modules.get(name), "__file__", "") if name in sys.modules else path
+    return not file or Path(file).resolve() != path.resolve()
 
 
 def _failed(place: str, error: Exception) -> AppNotLoaded:

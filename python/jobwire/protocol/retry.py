@@ -120,8 +120,8 @@ def after_failure(
         now: Epoch seconds.
         jitter: Uniform draw in [0, 1).
         generation: Generation of the times to write.
-        default_retry: The `retry` of the job's definition, for a payload without one; None for an
-            undefined class. [RETRY-1]
+        default_retry: The `retry` of the job's definition, for a payload without one; None to
+            drop such a job. [RETRY-1]
         max_retries: Number of retries that `retry: true` stands for.
         choose: The job's own hook. Gets the number of retries counted so far. Not called for an
             exhausted job. [RETRY-11] [RETRY-12]
@@ -139,7 +139,7 @@ def after_failure(
     retry_queue = job.get("retry_queue")
     changes["queue"] = retry_queue if isinstance(retry_queue, str) and retry_queue else job.queue
     changes["error_message"] = scrub(failure.message)
-    changes["error_class"] = failure.error_class
+    changes["error_class"] = scrub(failure.error_class)
     if job.retry_count is None:
         count = 0
         changes["failed_at"] = stamp(now, generation)

@@ -131,6 +131,15 @@ SETTINGS: dict[str, Setting] = {
             "Times that a job may end its process before it moves to the dead set.",
         ),
         _worker(
+            "unknown_jobs",
+            types.TEXT,
+            "--unknown-jobs",
+            "For a job of an unknown class that has no retry option: retry retries it; sidekiq "
+            "drops it, as Sidekiq does.",
+            "",
+            *("retry", "sidekiq"),
+        ),
+        _worker(
             "max_iteration_runtime",
             types.SECONDS_OR_NONE,
             "--max-iteration-runtime",

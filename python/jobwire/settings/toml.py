@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jobwire.errors import ConfigError
-from jobwire.settings.types import Entry
+from jobwire.settings.types import TOO_DEEP, Entry
 
 __all__ = ["read"]
 
@@ -20,17 +20,19 @@ def read(text: str, file: str, table: tuple[str, ...] = ()) -> dict[str, Entry] 
     """Return the entries of a table; None if the file does not have the table.
 
     Raises:
-        ConfigError: The text is not TOML.
+        ConfigError: The text is not TOML, or is nested too deeply.
     """
     try:
         values: Any = tomllib.loads(text)
+        for name in table:
+            values = values.get(name)
+            if not isinstance(values, dict):
+                return None
+        return _entries(values, table, _lines(text))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file}: not TOML: {error}") from None
-    for name in table:
-        values = values.get(name)
-        if not isinstance(values, dict):
-            return None
-    return _entries(values, table, _lines(text))
+    except RecursionError:
+        raise ConfigError(f"{file}: {TOO_DEEP}") from None
 
 
 def _entries(

@@ -15,7 +15,9 @@ from typing import Any
 from jobwire.application.config import CapsuleConfig, check, parse_capsule, parse_queues
 from jobwire.errors import ConfigError
 
-__all__ = ["Entry", "Kind", "MisplacedError", "Text", "did_you_mean"]
+__all__ = ["TOO_DEEP", "Entry", "Kind", "MisplacedError", "Text", "did_you_mean"]
+
+TOO_DEEP = "its values are nested too deeply; write fewer brackets"
 
 
 class Text(str):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from jobwire.errors import ConfigError
-from jobwire.settings.types import Entry
+from jobwire.settings.types import TOO_DEEP, Entry
 
 __all__ = ["read"]
+
+MAX_VALUES = 100_000
 
 
 def read(text: str, file: str) -> dict[str, Entry]:
@@ -16,7 +18,8 @@ def read(text: str, file: str) -> dict[str, Entry]:
     An unquoted word with a colon in front is a symbol in Ruby. Keys and values lose that colon.
 
     Raises:
-        ConfigError: PyYAML is missing, the text is not YAML, or the document is not a mapping.
+        ConfigError: PyYAML is missing, the text is not YAML, is nested too deeply or expands to
+            too many values, or the document is not a mapping.
     """
     try:
         import yaml
@@ -29,6 +32,10 @@ def read(text: str, file: str) -> dict[str, Entry]:
         node = loader.get_single_node()
         if node is None:
             return {}
+        if _size(yaml, node, {}) > MAX_VALUES:
+            raise ConfigError(
+                f"{file}: its aliases expand to more than {MAX_VALUES:,} values; write fewer"
+            )
         entry = _Reader(yaml, loader, file).entry(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -36,6 +43,8 @@ def read(text: str, file: str) -> dict[str, Entry]:
         raise ConfigError(f"{file}{line}: not YAML: {error.problem}") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{file}: not YAML: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{file}: {TOO_DEEP}") from None
     if entry.value is None:
         return {}
     if not isinstance(entry.value, dict):
@@ -43,6 +52,17 @@ def read(text: str, file: str) -> dict[str, Entry]:
             f"{file}:{entry.line}: the file is not a mapping; write lines like concurrency: 5"
         )
     return entry.value
+
+
+def _size(yaml: Any, node: Any, sizes: dict[int, int]) -> int:
+    """Return the number of values of a node after its aliases are expanded."""
+    if id(node) not in sizes:
+        sizes[id(node)] = 0  # while it is counted, because an alias may name its own parent
+        inner = node.value if isinstance(node, yaml.CollectionNode) else []
+        if isinstance(node, yaml.MappingNode):
+            inner = [each for pair in inner for each in pair]
+        sizes[id(node)] = 1 + sum(_size(yaml, each, sizes) for each in inner)
+    return sizes[id(node)]
 
 
 class _Reader:

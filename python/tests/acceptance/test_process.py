@@ -44,6 +44,11 @@ def crash():
     import os
     os.abort()
 
+@app.job(name="BreakLoop")
+async def break_loop():
+    import asyncio
+    asyncio.get_running_loop()._selector.close()
+
 @app.job(name="Fine", isolated=True)
 def fine(path):
     open(path, "w").write("fine")
@@ -221,6 +226,18 @@ def test_a_worker_survives_what_an_isolated_job_does(
     assert b"jobwire.errors.JobCrashed" in redis.zrange("dead", 0, -1)[0]
     fleet.send(signal.SIGTERM)
     assert fleet.wait() == 0
+
+
+def test_a_process_whose_event_loop_cannot_run_ends(server: Server, fleet: Fleet) -> None:
+    """REL-4: with status 1, so that others take over; its jobs are in their queue or done."""
+    fleet.start("shop:app", "--redis", server.url, "-c", "4", "-t", "1")
+    with Client(server.url) as client:
+        client.push_bulk("BreakLoop", [[]] * 3)
+    assert fleet.wait() == 1
+    assert fleet.logged("the event loop of async jobs cannot run")[0]["lvl"] == "CRITICAL"
+    redis = server.client()
+    assert redis.keys("jobwire:private:*") == []
+    assert redis.llen("queue:default") + int(redis.get("stat:processed") or 0) == 3
 
 
 @pytest.mark.parametrize("name", ["Wait", "AsyncWait"])

@@ -159,3 +159,13 @@ def print_and_die(text: str) -> None:
 @app.job(name="Say", isolated=True)
 def say(text: str) -> None:
     logging.getLogger("shop").warning("%s", text)
+
+
+@app.job(name="Channel", isolated=True)
+def channel(data: str) -> None:
+    """Write bytes to the channel to the worker, or close it."""
+    number = int(sys.argv[1])
+    if data:
+        os.write(number, bytes.fromhex(data))
+    else:
+        os.close(number)

@@ -20,6 +20,7 @@ from jobwire import App, Job, Shutdown
 from jobwire.cli.loading import load_app
 from jobwire.errors import ConfigError, JobCrashed, JobFailed, JobTimeout
 from jobwire.protocol.payload import decode, encode
+from jobwire.worker.execute import isolation as module
 from jobwire.worker.execute.failure import describe
 from jobwire.worker.execute.isolation import Isolation
 from tests.apps.isolated import app
@@ -151,6 +152,29 @@ def test_a_crash_fails_its_job_and_no_other(
         run(isolation, name, *args)
     run(isolation, "Who", tmp_path / "out")
     assert lines(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ("ffffffff", "its process sent a frame of 4294967295 bytes; the limit is 67108864"),
+        ("00000100", "its process sent only a part of a frame"),
+        ("", "its process ended with exit status 1"),
+    ],
+    ids=["too long", "partial", "closed"],
+)
+def test_a_job_that_breaks_the_channel_fails(
+    isolation: Isolation,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    data: str,
+    says: str,
+) -> None:
+    """RETRY-1: it keeps its slot no longer, and its process ends."""
+    monkeypatch.setattr(module, "FRAME_TIMEOUT_S", 0.5, raising=False)
+    with pytest.raises(JobCrashed, match=says):
+        run(isolation, "Channel", data)
+    run(isolation, "Who", tmp_path / "out")
 
 
 def test_a_crash_is_noticed_while_a_forked_process_lives(

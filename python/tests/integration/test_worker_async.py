@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import json
+import sys
 import threading
+from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from harness.servers import Server, wait_until
 from jobwire import App, current_job
@@ -104,3 +109,122 @@ def test_a_hard_stop_puts_the_job_back_and_cancels_it(server: Server) -> None:
         assert client.lrange("queue:default", 0, -1) == [text]
     assert client.zcard("retry") == client.zcard("dead") == 0
     assert client.get("stat:processed") is None
+
+
+def _exit() -> None:
+    sys.exit("a library gave up")
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def _stop() -> None:
+    asyncio.get_running_loop().stop()
+
+
+@pytest.mark.parametrize(
+    ("end", "cause"),
+    [
+        (_exit, "SystemExit('a library gave up') of a task or callback"),
+        (_interrupt, "KeyboardInterrupt() of a task or callback"),
+        (_stop, "loop.stop()"),
+    ],
+    ids=["exit", "interrupt", "stop"],
+)
+def test_the_loop_runs_again_if_a_job_ends_it(
+    server: Server, caplog: pytest.LogCaptureFixture, end: Callable[[], None], cause: str
+) -> None:
+    """EXEC-1, RETRY-2: by a task that the job left behind, by a callback, or by itself."""
+    app = App()
+    ran: list[int] = []
+
+    @app.job(name="End")
+    async def ends(kind: str) -> None:
+        async def background() -> None:
+            end()
+
+        if kind == "task":
+            task = asyncio.create_task(background())
+            with contextlib.suppress(BaseException):
+                await asyncio.wait([task])
+        elif kind == "callback":
+            asyncio.get_running_loop().call_soon(end)
+        else:
+            end()
+
+    @app.job(name="Take")
+    async def take(number: int) -> None:
+        await asyncio.sleep(0)
+        ran.append(number)
+
+    app.job(name="Sync")(ran.append)
+    push(
+        server,
+        *({"class": "End", "args": [kind], "retry": 0} for kind in ("itself", "task", "callback")),
+        *({"class": name, "args": [n]} for n in range(4) for name in ("Take", "Sync")),
+    )
+    with running(app, server, concurrency=2) as launcher:
+        wait_until(lambda: len(ran) == 8)
+        wait_until(lambda: not launcher.busy)
+        wait_until(lambda: server.client().get("stat:processed") == b"11")
+    lines = [each.getMessage() for each in caplog.records if each.levelname == "CRITICAL"]
+    assert {f"{cause} ended the event loop of async jobs; it runs again"} == set(lines)
+
+
+def test_a_job_that_cancels_all_tasks_takes_no_outcome_from_them(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """REL-7, RETRY-10: those that it cancelled run again, also if they had not begun."""
+    app = App()
+    starts: list[int] = []
+    ends: list[int] = []
+    release = threading.Event()
+
+    @app.job(name="Take")
+    async def take(number: int) -> None:
+        starts.append(number)
+        while not release.is_set():
+            await asyncio.sleep(0.005)
+        ends.append(number)
+
+    @app.job(name="CancelAll")
+    async def cancel_all() -> None:
+        while len(starts) < 4:
+            await asyncio.sleep(0.005)
+        release.set()
+        for task in asyncio.all_tasks():
+            task.cancel()
+
+    push(
+        server,
+        {"class": "CancelAll", "retry": True},
+        *({"class": "Take", "args": [n]} for n in range(20)),
+    )
+    with running(app, server, concurrency=8) as launcher:
+        wait_until(lambda: set(ends) == set(range(20)))
+        wait_until(lambda: not launcher.busy)
+        wait_until(lambda: not server.client().hlen(f"jobwire:private:{launcher.identity}"))
+        assert not server.client().llen("queue:default")
+    assert sorted(ends) == list(range(20))
+    assert not server.client().exists("retry", "dead")
+    assert "cancelled by other code; the job is put back and will run again" in caplog.text
+
+
+def test_a_job_that_is_cancelled_every_time_fails(server: Server) -> None:
+    """REL-7, REL-10: so that it doesn't run for ever."""
+    app = App()
+    starts: list[int] = []
+
+    @app.job(name="CancelLater")
+    async def cancel_later() -> None:
+        starts.append(1)
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().call_soon(task.cancel)
+        await asyncio.sleep(60)
+
+    push(server, {"class": "CancelLater", "retry": True})
+    with running(app, server, poison_limit=2):
+        wait_until(lambda: server.client().zcard("retry") == 1)
+    assert len(starts) == 3

@@ -126,6 +126,9 @@ def test_what_is_no_payload_is_buried_as_its_exact_bytes(server: Server, fetch: 
     """EXEC-3, EXEC-4: not retried, not counted, without delay to other jobs; every thread lives."""
     app = App()
     ran: list[Any] = []
+    heard: list[Any] = []
+    app.on_error(lambda *args: heard.append(args))
+    app.on_death(lambda *args: heard.append(args))
     app.job(name="Take")(lambda *args: ran.append(args))
     push(server, *UNREADABLE.values(), *NO_OBJECT.values(), *['{"class":"Take","args":[1]}'] * 4)
     with running(app, server, fetch=fetch):
@@ -135,6 +138,20 @@ def test_what_is_no_payload_is_buried_as_its_exact_bytes(server: Server, fetch: 
     assert sorted(members(server, "jobwire:unreadable")) == sorted(NO_OBJECT.values())
     assert members(server, "retry") == []
     assert (stat(server, "processed"), stat(server, "failed")) == (4, 0)
+    assert heard == []
+
+
+@FETCH
+def test_a_payload_that_cannot_be_set_aside_is_put_back(server: Server, fetch: FetchMode) -> None:
+    """EXEC-3, FETCH-6, SIG-5: at a stop, if the dead set refuses it."""
+    client = server.client()
+    client.set("dead", "not a sorted set")
+    push(server, "not JSON")
+    before = threading.active_count()
+    with running(App(), server, fetch=fetch, timeout=0.2):
+        wait_until(lambda: not client.exists("queue:default"))
+    assert client.lrange("queue:default", 0, -1) == [b"not JSON"]
+    wait_until(lambda: threading.active_count() <= before)  # no thread tries it again
 
 
 @FETCH

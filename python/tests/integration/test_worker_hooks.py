@@ -61,7 +61,11 @@ def members(server: Server, key: str) -> list[tuple[dict[str, Any], float]]:
 @FETCH
 @pytest.mark.parametrize(
     ("choice", "least"),
-    [(100, 100), (100.5, 100.5), (0, 15), (-5, 15), (None, 15), ("soon", 15), (float("nan"), 15)],
+    [
+        *[(100, 100), (100.5, 100.5), (0, 15), (-5, 15), (None, 15), ("soon", 15)],
+        *[(float("nan"), 15), (2**1024, 15), (2**20_000, 15)],
+    ],
+    ids=lambda value: f"{value!r:.20}" if not isinstance(value, int) or value < 1000 else "huge",
 )
 def test_a_hook_chooses_the_delay(
     server: Server, fetch: FetchMode, choice: Any, least: float
@@ -422,6 +426,46 @@ def test_a_wrapper_surrounds_each_execution(server: Server, is_async: bool) -> N
     with running(app, server):
         wait_until(lambda: server.client().get("stat:failed"))
     assert steps == ["in boom", "raised boom", "out"]
+
+
+@KIND
+@pytest.mark.parametrize("middleware", ["none", "sync", "async"])
+def test_a_wrapper_may_stand_outside_of_middleware(
+    server: Server, is_async: bool, middleware: str
+) -> None:
+    """EXEC-6: also outside of other wrappers, however the job and the middleware run."""
+    app = App()
+    steps: list[str] = []
+
+    def named(name: str) -> Any:
+        @contextmanager
+        def around(job: Job) -> Iterator[None]:
+            steps.append(f"{name} in")
+            try:
+                yield
+            finally:
+                steps.append(f"{name} out")
+
+        return around
+
+    def layer(job: Job, call_next: Any) -> Any:
+        steps.append("middleware")
+        return call_next()
+
+    async def alayer(job: Job, call_next: Any) -> Any:
+        steps.append("middleware")
+        return await call_next()
+
+    app.wrap(named("inner"))
+    app.wrap(outermost=True)(named("outer"))
+    if middleware != "none":
+        app.server_middleware.add(layer if middleware == "sync" else alayer)
+    failing(app, is_async)
+    push(server, "boom", retry=False)
+    with running(app, server):
+        wait_until(lambda: server.client().get("stat:failed"))
+    between = [] if middleware == "none" else ["middleware"]
+    assert steps == ["outer in", *between, "inner in", "inner out", "outer out"]
 
 
 @KIND

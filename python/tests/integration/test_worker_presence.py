@@ -16,7 +16,9 @@ import pytest
 from harness.servers import Server, wait_until
 from jobwire import App
 from jobwire.application.config import FetchMode
+from jobwire.errors import RedisRefused
 from jobwire.protocol.heartbeat import BEAT_INTERVAL_S
+from tests.conftest import ServerFactory
 from tests.workers import brisk, running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
@@ -45,6 +47,33 @@ def test_a_beat_is_registration_hash_and_expiry_in_one_transaction(server: Serve
     assert seen[-1].endswith(" 60")
     assert not any("EVALSHA" in line for line in seen)
     assert BEAT_INTERVAL_S <= 10.0  # BEAT-2
+
+
+@FETCH
+def test_a_start_outlasts_lost_connections(
+    server_factory: ServerFactory, fetch: FetchMode, caplog: pytest.LogCaptureFixture
+) -> None:
+    """ENV-6: once the server has answered; the process is registered already."""
+    server = server_factory()
+    app = App()
+
+    @app.on("heartbeat")
+    def lose() -> None:
+        server.stop()
+        threading.Timer(0.5, server.start).start()
+
+    with running(app, server, fetch=fetch) as launcher:
+        assert server.client().smembers("processes") == {launcher.identity.encode()}
+    assert "connection lost during the start, which goes on" in caplog.text
+    assert server.client().smembers("processes") == set()
+
+
+def test_a_start_that_fails_leaves_nothing(server: Server) -> None:
+    """BEAT-7: also if the process was registered before."""
+    server.client().set("jobwire:owners", "not a set")
+    with pytest.raises(RedisRefused, match="WRONGTYPE"), running(App(), server):
+        pass
+    assert server.client().smembers("processes") == set()
 
 
 @FETCH

@@ -48,8 +48,9 @@ OUTCOMES: dict[str, tuple[dict[str, Any], tuple[str, int | None]]] = {
     "missing, definition says 0": ({"class": "Zero"}, DEAD),
     "missing, definition says false": ({"class": "Never"}, GONE),
     "the payload has the last word": ({"class": "Never", "retry": True}, RETRY),
-    "missing, unknown class": ({"class": "Nobody"}, GONE),
-    "null, unknown class": ({"class": "Nobody", "retry": None}, GONE),
+    "missing, unknown class": ({"class": "Nobody"}, RETRY),
+    "null, unknown class": ({"class": "Nobody", "retry": None}, RETRY),
+    "false, unknown class": ({"class": "Nobody", "retry": False}, GONE),
     "true, unknown class": ({"class": "Nobody", "retry": True}, RETRY),
     "text": ({"retry": "yes"}, RETRY),
     "text of a number": ({"retry": "3", "retry_count": 24}, ("dead", 25)),
@@ -201,6 +202,28 @@ class NotEvenThat(Exception):
         raise SystemExit(3)
 
 
+class OddText(str):
+    __slots__ = ()
+
+    def __getitem__(self, index: Any) -> str:
+        raise RuntimeError("not a part of it")
+
+
+class OddError(Exception):
+    def __str__(self) -> str:
+        return OddText("odd")
+
+
+class Unnamed(type):
+    @property
+    def __module__(cls) -> str:  # type: ignore[override]
+        raise RuntimeError("it has no module")
+
+
+class UnnamedError(Exception, metaclass=Unnamed):
+    pass
+
+
 ERRORS: dict[str, tuple[BaseException, str]] = {
     "plain": (ValueError("boom"), "boom"),
     "empty": (ValueError(), ""),
@@ -210,6 +233,8 @@ ERRORS: dict[str, tuple[BaseException, str]] = {
     "NUL and newline": (ValueError("a\0b\nc"), "a\0b\nc"),
     "raising str": (NoText(), "!!! ERROR MESSAGE THREW AN ERROR !!!"),
     "exiting str": (NotEvenThat(), "!!! ERROR MESSAGE THREW AN ERROR !!!"),
+    "odd str": (OddError(), "odd"),
+    "odd class": (type("Odd", (Exception,), {"__module__": "a\ud800b"})("boom"), "boom"),
 }
 
 
@@ -228,6 +253,36 @@ def test_any_error_message_fits_into_the_payload(server: Server) -> None:
     assert messages == {name: message for name, (_, message) in ERRORS.items()}
     assert found["plain"][0]["error_class"] == "ValueError"
     assert found["raising str"][0]["error_class"] == f"{__name__}.NoText"
+    assert found["odd class"][0]["error_class"] == "a\ufffdb.Odd"
+
+
+@FETCH
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_failure_that_cannot_be_recorded_kills_the_job(
+    server: Server, fetch: FetchMode, is_async: bool
+) -> None:
+    """RETRY-3, REL-2: with the error of that, and death handlers hear of it."""
+    app = App()
+    heard: list[str] = []
+
+    def throw() -> None:
+        raise UnnamedError
+
+    async def athrow() -> None:
+        raise UnnamedError
+
+    app.job(name="Raise")(athrow if is_async else throw)
+    app.on_death(lambda job, error: heard.append(f"{job.jid} {error}"))
+    push(server, {"class": "Raise", "jid": "j", "retry": True, "args": []})
+    with running(app, server, concurrency=1, fetch=fetch) as launcher:
+        wait_until(lambda: heard)
+        wait_until(lambda: not launcher.busy)
+        assert not server.client().keys("jobwire:private:*")
+    assert heard == ["j it has no module"]
+    ((dead, _),) = stored(server, "dead").values()
+    assert dead["error_class"] == "RuntimeError"
+    assert dead["error_message"] == "its outcome cannot be recorded: it has no module"
+    assert not server.client().exists("retry", "queue:default")
 
 
 def test_backtrace_keeps_as_many_lines_as_asked(server: Server) -> None:
@@ -305,3 +360,42 @@ def test_a_job_runs_once_more_than_its_retries(server: Server) -> None:
     assert b'"x":1.50' in member
     assert b'"jw_y":"\\u00e4"' in member
     assert json.loads(member)["retry_count"] == 2
+
+
+@FETCH
+def test_a_worker_may_drop_unknown_classes_as_sidekiq_does(
+    server: Server, fetch: FetchMode, caplog: pytest.LogCaptureFixture
+) -> None:
+    """RETRY-1: only without `retry`; the log does not blame the job."""
+    app = failing_app()
+    push(
+        server,
+        {"class": "Nobody", "jid": "missing"},
+        {"class": "Nobody", "jid": "null", "retry": None},
+        {"class": "Nobody", "jid": "true", "retry": True},
+        {"class": "Fail", "jid": "known", "args": []},
+    )
+    run_all(app, server, 4, fetch=fetch, unknown_jobs="sidekiq")
+    assert set(stored(server, "retry")) == {"true", "known"}
+    assert "dropped, because its class is unknown and unknown_jobs is sidekiq" in caplog.text
+    assert "as the job asks for" not in caplog.text
+
+
+def test_the_error_of_an_unknown_class_names_only_that_class(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """EXEC-2, PAY-16: the wrapped class for ActiveJob; the registered ones are in the log."""
+    caplog.set_level("DEBUG")
+    wrapper = "Sidekiq::ActiveJob::Wrapper"
+    push(
+        server,
+        {"class": wrapper, "wrapped": "WelcomeJob", "jid": "wrapped"},
+        {"class": "Absent", "jid": "plain"},
+    )
+    run_all(failing_app(), server, 2)
+    errors = {jid: each["error_message"] for jid, (each, _) in stored(server, "retry").items()}
+    assert errors == {
+        "wrapped": f"no job is registered for class 'WelcomeJob', which {wrapper} wraps",
+        "plain": "no job is registered for class 'Absent'",
+    }
+    assert "registered classes: Fail, Never, Three, Zero" in caplog.text

@@ -50,7 +50,11 @@ def worker_threads(
     app.connect(url)
     capsule = CapsuleConfig(queues=parse_queues(queues), concurrency=concurrency)
     config = WorkerConfig(
-        capsules={"default": capsule}, poll_interval=poll, timeout=10, fetch=fetch
+        capsules={"default": capsule},
+        poll_interval=poll,
+        timeout=10,
+        fetch=fetch,
+        unknown_jobs="sidekiq",
     )
     launcher = Launcher(app, config, timings=timings)
     launcher.start()
@@ -100,7 +104,7 @@ def worker_process(
     """Run `jobwire worker APP OPTIONS`; it is killed when the block ends."""
     # If the tests die, the kernel also ends this process.
     command = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "jobwire"]
-    command += ["worker", app, "--redis", url, *options]
+    command += ["worker", app, "--redis", url, "--unknown-jobs", "sidekiq", *options]
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "log"
         with log.open("wb") as output:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
+from jobwire import App
 from jobwire.cli.exits import AppNotLoaded
 from jobwire.cli.loading import app_of, load_app
 from jobwire.settings import resolve
@@ -39,6 +41,16 @@ def test_beside_a_directory_of_the_same_name() -> None:
     Path("shop_f").mkdir()
     Path("shop_f.py").write_text(GOOD)
     assert load_app("shop_f:app") is sys.modules["shop_f"].app
+
+
+@pytest.mark.parametrize("name", ["logging", "colorsys", "jobwire"])
+def test_a_file_does_not_replace_another_module(name: str) -> None:
+    """Of the standard library, loaded before or not, or any that is loaded."""
+    Path(f"{name}.py").write_text(GOOD)
+    assert isinstance(load_app(f"{name}.py:app"), App)
+    file = importlib.import_module(name).__file__
+    assert file is not None
+    assert Path(file).parent != Path.cwd()
 
 
 def test_in_a_package() -> None:

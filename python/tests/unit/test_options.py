@@ -86,7 +86,8 @@ def test_the_defaults_are_sidekiqs() -> None:
 def test_every_setting_has_a_flag() -> None:
     """Each flag reaches the worker."""
     long = {"queues": ("queue", "a,2"), "capsules": ("capsule", "x=1 y"), "labels": ("label", "l")}
-    words = {"app": "a:b", "fetch": "basic", "log_format": "json", "log_level": "error"}
+    words = {"app": "a:b", "fetch": "basic", "unknown_jobs": "sidekiq"}
+    words |= {"log_format": "json", "log_level": "error"}
     for name, setting in SETTINGS.items():
         flag, value = long.get(name, (name.replace("_", "-"), words.get(name, "7")))
         if name == "app":

@@ -111,6 +111,7 @@ VARIABLES: dict[str, tuple[str, Any]] = {
     "JOBWIRE_PRECISE": ("yes", True),
     "JOBWIRE_MAX_RETRIES": ("3", 3),
     "JOBWIRE_POISON_LIMIT": ("1", 1),
+    "JOBWIRE_UNKNOWN_JOBS": ("sidekiq", "sidekiq"),
     "JOBWIRE_MAX_ITERATION_RUNTIME": ("300", 300),
     "JOBWIRE_MEMORY_LIMIT": ("512", 512),
     "JOBWIRE_DEAD_LIMIT": ("100", 100),
@@ -206,6 +207,12 @@ def test_rubys_file_is_used_only_if_named(loaded: Resolve) -> None:
     assert loaded(file="config/sidekiq.yml")["concurrency"] == 3
 
 
+DEEP = "[" * 3000 + "]" * 3000
+BOMB = "a0: &a0 [1]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30)
+)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "problem"),
     [
@@ -220,8 +227,12 @@ def test_rubys_file_is_used_only_if_named(loaded: Resolve) -> None:
         ("jobwire.yml", "tag: a\ntimeout: 1\ntag: b\n", "jobwire.yml:3: tag is already on line 1"),
         ("jobwire.yml", "5: a\n", "jobwire.yml:1: the key '5' is not a string"),
         ("jobwire.yml", "labels: &a [*a]\n", "jobwire.yml:1: an alias contains itself"),
+        ("jobwire.yml", f"tag: {DEEP}", "jobwire.yml: its values are nested too deeply"),
+        ("jobwire.toml", f"tag = {DEEP}", "jobwire.toml: its values are nested too deeply"),
+        ("jobwire.yml", BOMB, "jobwire.yml: its aliases expand to more than 100,000 values"),
         ("pyproject.toml", "[project]\nname = 'x'\n", r"has no table \[tool.jobwire\]"),
     ],
+    ids=lambda value: str(value)[:20],
 )
 def test_a_file_that_cannot_be_used(
     loaded: Resolve, name: str, text: str | None, problem: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["CompiledJob", "JobTable"]
 
 _UNKNOWN = math.inf
+_log = logging.getLogger("jobwire.worker")
 _Call = Callable[[Job], Any]
 _AsyncCall = Callable[[Job], Coroutine[Any, Any, Any]]
 
@@ -86,6 +88,7 @@ class JobTable:
     ) -> None:
         self._jobs = app.jobs
         self._middleware: Sequence[ServerMiddleware] = tuple(app.server_middleware)
+        self._outermost: Sequence[Around] = tuple(app.outermost)
         self._around: Sequence[Around] = tuple(app.around)
         self._loop = loop
         self._isolation = isolation
@@ -156,18 +159,19 @@ class JobTable:
         return CompiledJob(definition, call, finish=finish)
 
     def _refuse(self, job: Job) -> None:
-        known = ", ".join(sorted(self._jobs)) or "none"
-        raise UnknownJob(
-            f"no job is registered for class {job.get('class')!r}; registered classes: {known}"
-        )
+        if _log.isEnabledFor(logging.DEBUG):  # not in the error, which is stored for all to read
+            _log.debug("registered classes: %s", ", ".join(sorted(self._jobs)) or "none")
+        name, shown = job.class_name, job.display_class
+        words = f"{job.get('class')!r}" if shown == name else f"{shown!r}, which {name} wraps"
+        raise UnknownJob(f"no job is registered for class {words}")
 
     def _in_thread(self, core: _Call) -> _Call:
-        return self._through(self._wrapped(core))
+        return self._through(_wrapped(self._around, core))
 
     def _through(self, inside: _Call) -> _Call:
-        """Return `inside` with the middleware around it, to run in a thread."""
+        """Return `inside` with the middleware and the outermost wrappers, to run in a thread."""
         if not self._middleware:
-            return inside
+            return _wrapped(self._outermost, inside)
 
         def layer(index: int, job: Job) -> Any:
             if index == len(self._middleware):
@@ -177,43 +181,45 @@ class JobTable:
                 return self._loop.run_around(partial(middleware, job), call_next)
             return middleware(job, call_next)
 
-        return partial(layer, 0)
+        return _wrapped(self._outermost, partial(layer, 0))
 
     def _in_loop(self, core: _AsyncCall) -> _AsyncCall:
-        inside = self._awrapped(core)
+        inside = _awrapped(self._around, core)
         if not self._middleware:
-            return inside
+            return _awrapped(self._outermost, inside)
 
         async def layer(index: int, job: Job) -> Any:
             if index == len(self._middleware):
                 return await inside(job)
             return await self._middleware[index](job, partial(layer, index + 1, job))
 
-        return partial(layer, 0)
+        return _awrapped(self._outermost, partial(layer, 0))
 
-    def _wrapped(self, core: _Call) -> _Call:
-        if not self._around:
-            return core
 
-        def wrapped(job: Job) -> Any:
-            with ExitStack() as stack:
-                for around in self._around:
-                    stack.enter_context(around(job))
-                return core(job)
+def _wrapped(wrappers: Sequence[Around], core: _Call) -> _Call:
+    if not wrappers:
+        return core
 
-        return wrapped
+    def wrapped(job: Job) -> Any:
+        with ExitStack() as stack:
+            for around in wrappers:
+                stack.enter_context(around(job))
+            return core(job)
 
-    def _awrapped(self, core: _AsyncCall) -> _AsyncCall:
-        if not self._around:
-            return core
+    return wrapped
 
-        async def wrapped(job: Job) -> Any:
-            with ExitStack() as stack:
-                for around in self._around:
-                    stack.enter_context(around(job))
-                return await core(job)
 
-        return wrapped
+def _awrapped(wrappers: Sequence[Around], core: _AsyncCall) -> _AsyncCall:
+    if not wrappers:
+        return core
+
+    async def wrapped(job: Job) -> Any:
+        with ExitStack() as stack:
+            for around in wrappers:
+                stack.enter_context(around(job))
+            return await core(job)
+
+    return wrapped
 
 
 def _isolated(isolation: Isolation, definition: JobType[..., Any], job: Job) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import logging
 import threading
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
@@ -17,14 +18,25 @@ __all__ = ["AsyncLoop"]
 CLOSE_TIMEOUT_S = 1.0  # for tasks that jobs have left behind
 CLEANUP_TIMEOUT_S = 3.0  # for the finally blocks of a cancelled job
 
+_log = logging.getLogger("jobwire.worker")
+
 
 class AsyncLoop:
-    """An event loop in its own thread, which starts with the first job that needs it."""
+    """An event loop in its own thread, which starts with the first job that needs it.
 
-    def __init__(self) -> None:
+    The loop runs again if a job's task or callback ends it.
+
+    Args:
+        on_broken: Called if the loop cannot run again.
+    """
+
+    def __init__(self, on_broken: Callable[[], None] = lambda: None) -> None:
+        self._on_broken = on_broken
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._finished = threading.Event()  # set when `_loop` may end
+        self._broken = False
 
     def call(self, callback: Callable[[asyncio.AbstractEventLoop], object]) -> None:
         """Make the loop call `callback(loop)` soon."""
@@ -95,9 +107,9 @@ class AsyncLoop:
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
-        if loop is None or thread is None:
+        if loop is None or thread is None or self._broken:
             return
-        asyncio.run_coroutine_threadsafe(_wind_up(loop, last), loop)
+        asyncio.run_coroutine_threadsafe(_wind_up(loop, last, self._finished), loop)
         thread.join(2 * CLOSE_TIMEOUT_S)
         if not thread.is_alive():  # a task that blocks the loop keeps the thread alive
             loop.close()
@@ -106,17 +118,49 @@ class AsyncLoop:
         return asyncio.run_coroutine_threadsafe(coroutine, self._started())
 
     def _started(self) -> asyncio.AbstractEventLoop:
+        if self._broken:
+            raise RuntimeError("the event loop of async jobs is broken")
         loop = self._loop
         if loop is not None:
             return loop
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
+                self._finished = threading.Event()
                 self._thread = threading.Thread(
-                    target=self._loop.run_forever, name="jobwire-asyncio", daemon=True
+                    target=self._run,
+                    args=(self._loop, self._finished),
+                    name="jobwire-asyncio",
+                    daemon=True,
                 )
-                self._thread.start()
+                try:
+                    self._thread.start()
+                except RuntimeError as error:  # a limit of the system
+                    self._break(error)
+                    raise
             return self._loop
+
+    def _run(self, loop: asyncio.AbstractEventLoop, finished: threading.Event) -> None:
+        """Run the loop until `finished`, also if the code of a job ends it."""
+        while not finished.is_set():
+            problem: BaseException | None = None
+            try:
+                loop.run_forever()
+            except (SystemExit, KeyboardInterrupt) as error:  # of a task or a callback
+                problem = error
+            except BaseException as error:  # noqa: BLE001 - of the loop itself
+                self._break(error)
+                return
+            if not finished.is_set():
+                cause = "loop.stop()" if problem is None else f"{problem!r} of a task or callback"
+                _log.critical(
+                    "%s ended the event loop of async jobs; it runs again", cause, exc_info=problem
+                )
+
+    def _break(self, error: BaseException) -> None:
+        self._broken = True
+        _log.critical("the event loop of async jobs cannot run", exc_info=error)
+        self._on_broken()
 
 
 def _answer(request: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
@@ -140,7 +184,11 @@ def _stack(task: asyncio.Task[Any]) -> str:
     return "".join(traceback.StackSummary.extract(frames).format()).rstrip()
 
 
-async def _wind_up(loop: asyncio.AbstractEventLoop, last: Callable[[], Awaitable[None]]) -> None:
+async def _wind_up(
+    loop: asyncio.AbstractEventLoop,
+    last: Callable[[], Awaitable[None]],
+    finished: threading.Event,
+) -> None:
     try:
         if remaining := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in remaining:
@@ -148,4 +196,5 @@ async def _wind_up(loop: asyncio.AbstractEventLoop, last: Callable[[], Awaitable
             await asyncio.wait(remaining, timeout=CLOSE_TIMEOUT_S)
         await last()
     finally:
+        finished.set()
         loop.stop()

@@ -21,6 +21,7 @@ class Execution(msgspec.Struct, eq=False, gc=False):  # quicker to make than a d
         began_at: Epoch seconds; for a job that a task runs, the time at which the loop got it.
         seconds: Run time of the job's code; 0 until it ended.
         logged: True if the start is in the log, so that the end is logged as well.
+        recorded: True if the outcome of a job that a task runs is recorded.
     """
 
     held: InFlightJob
@@ -29,3 +30,4 @@ class Execution(msgspec.Struct, eq=False, gc=False):  # quicker to make than a d
     began_at: float
     seconds: float = 0.0
     logged: bool = False
+    recorded: bool = False

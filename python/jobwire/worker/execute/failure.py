@@ -20,7 +20,7 @@ def describe(error: BaseException, *, backtrace: bool = True) -> Failure:
     if isinstance(error, JobFailed):
         return Failure(error.error_class, error.message, error.backtrace)
     try:
-        message = str(error)
+        message = str.__str__(str(error))  # a subclass of str may do anything
     except BaseException:  # noqa: BLE001 - the application's __str__ may raise anything
         message = "!!! ERROR MESSAGE THREW AN ERROR !!!"
     kind = type(error)

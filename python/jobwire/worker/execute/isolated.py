@@ -13,6 +13,7 @@ import asyncio
 import ctypes
 import importlib
 import importlib.util
+import math
 import os
 import signal
 import socket
@@ -32,7 +33,7 @@ import msgspec
 from jobwire.application.app import App
 from jobwire.application.current import running
 from jobwire.application.jobtype import JobType
-from jobwire.errors import Shutdown, TryAgain
+from jobwire.errors import JobCrashed, Shutdown, TryAgain
 from jobwire.protocol.payload import Job
 from jobwire.worker.execute.failure import describe
 from jobwire.worker.execute.joblog import LogFormat, set_up
@@ -130,11 +131,22 @@ def send(channel: socket.socket, message: ToChild | FromChild) -> None:
     channel.sendall(len(body).to_bytes(_LENGTH, "big") + body)
 
 
-def receive(channel: socket.socket) -> Any:
-    """Return the next message; None if the other process has ended."""
+def receive(channel: socket.socket, *, limit: float = math.inf) -> Any:
+    """Return the next message; None if the other process has ended.
+
+    Raises:
+        JobCrashed: The frame has more than `limit` bytes, or does not arrive whole before the
+            channel's timeout.
+    """
     with suppress(ConnectionError):
-        head = _exactly(channel, _LENGTH)
-        body = head and _exactly(channel, int.from_bytes(head, "big"))
+        try:
+            head = _exactly(channel, _LENGTH)
+            size = int.from_bytes(head, "big")
+            if size > limit:
+                raise JobCrashed(f"its process sent a frame of {size} bytes; the limit is {limit}")
+            body = head and _exactly(channel, size)
+        except TimeoutError:
+            raise JobCrashed("its process sent only a part of a frame") from None
         return _decode(body) if body else None
     return None
 
@@ -206,8 +218,10 @@ class _JobRunner:
             self._runner.close()
 
     def _answer(self, message: FromChild) -> None:
-        with suppress(OSError):  # `_listen` notices it
+        try:
             send(self._channel, message)
+        except OSError:  # the worker has ended, or the job has closed the channel
+            os._exit(1)
 
     def _listen(self) -> None:
         while (message := receive(self._channel)) is not None:

@@ -50,6 +50,8 @@ from jobwire.worker.execute.output import Output
 __all__ = ["Isolation"]
 
 EXIT_TIMEOUT_S = 1.0  # in which idle children must end by themselves at `close`
+MAX_FRAME = 64 * 2**20  # bytes of the answer of a child
+FRAME_TIMEOUT_S = 5.0  # between two parts of a frame, which the child sends at once
 CHECK_INTERVAL_S = 0.2  # between checks for an interruption or a dead child
 
 _SCRIPT = (
@@ -296,6 +298,7 @@ class _ChildProcess:
 
     def __init__(self, boot: Boot) -> None:
         self.idle_since = 0.0
+        self._is_killed = False  # a killed process may look alive for a moment
         ours, theirs = socket.socketpair()
         with theirs, ExitStack() as opened:
             self._channel = ours
@@ -325,8 +328,8 @@ class _ChildProcess:
 
     @property
     def alive(self) -> bool:
-        """True if the process has not ended."""
-        return self._process.poll() is None
+        """True if the process has not ended, and was not killed."""
+        return not self._is_killed and self._process.poll() is None
 
     def wait_ready(self) -> None:
         """Wait until it has imported the jobs.
@@ -334,7 +337,13 @@ class _ChildProcess:
         Raises:
             JobCrashed: It ended, or cannot import the jobs.
         """
-        answer = receive(self._channel)
+        poll = select.poll()
+        poll.register(self._channel, select.POLLIN)
+        poll.poll()
+        try:
+            answer = self._receive()
+        except JobCrashed:  # importing runs the user's code
+            answer = None
         if isinstance(answer, Ready):
             return
         reason = answer.reason if isinstance(answer, Unfit) else self._cause_of_end()
@@ -387,10 +396,18 @@ class _ChildProcess:
                     return None
                 raise JobTimeout(f"still running after {timeout:g} s; its process was killed")
             if poll.poll(left * 1000 + 1):
-                answer = receive(self._channel)
+                answer = self._receive()
                 return answer if isinstance(answer, Done | Raised) else None
             if not self.alive:
                 return None  # a process that it forked keeps the channel open
+
+    def _receive(self) -> Any:
+        """Return a message of which a part has arrived; see `receive`."""
+        self._channel.settimeout(FRAME_TIMEOUT_S)
+        try:
+            return receive(self._channel, limit=MAX_FRAME)
+        finally:
+            self._channel.settimeout(None)
 
     def hang_up(self) -> None:
         """Close the channel, so that the idle child ends by itself."""
@@ -398,6 +415,7 @@ class _ChildProcess:
 
     def kill(self) -> None:
         """Kill it, with all programs that it has started."""
+        self._is_killed = True
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
 

@@ -7,6 +7,7 @@ import math
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeGuard, TypeVar
@@ -51,6 +52,7 @@ class OutcomePolicy:
         generation: Returns how to write times.
         max_retries: Number of retries of a job with `retry: true`.
         poison_limit: How often a job may be recovered from a dead process before it is killed.
+        retries_unknown: True to retry a job of an unknown class without the option `retry`.
     """
 
     app: App
@@ -58,6 +60,7 @@ class OutcomePolicy:
     generation: Callable[[], Generation]
     max_retries: int
     poison_limit: int
+    retries_unknown: bool
 
     def began(self, execution: Execution) -> None:
         """Log that the current job starts."""
@@ -69,20 +72,41 @@ class OutcomePolicy:
         self, execution: Execution, error: BaseException | None, counters: ThreadMetrics
     ) -> None:
         """Handle the end of the current job, which raised `error`. Blocks only if `may_block`."""
-        job, compiled, seconds = execution.job, execution.compiled, execution.seconds
-        after = compiled.finish(job) if compiled.finish is not None else None
-        if error is None:
-            if execution.logged:
-                ended(_log, logging.INFO, "done", elapsed=round(seconds, 3))
-            counters.record(job.display_class, seconds * 1000, False)
-            self.sink.record(execution.held, DONE if after is None else Done(after))
-        elif isinstance(error, Interrupted):
-            ended(_log, logging.INFO, "gave way; it goes on later", elapsed=round(seconds, 3))
-            counters.record(job.display_class, seconds * 1000, False)
-            text = edit(execution.held.text, {"enqueued_at": stamp(time.time(), self.generation())})
-            self.sink.record(execution.held, Requeue(text))
-        else:
-            self._fail(execution, error, counters)
+        try:
+            job, compiled, seconds = execution.job, execution.compiled, execution.seconds
+            after = compiled.finish(job) if compiled.finish is not None else None
+            if error is None:
+                if execution.logged:
+                    ended(_log, logging.INFO, "done", elapsed=round(seconds, 3))
+                counters.record(job.display_class, seconds * 1000, False)
+                self.sink.record(execution.held, DONE if after is None else Done(after))
+            elif isinstance(error, Interrupted):
+                ended(_log, logging.INFO, "gave way; it goes on later", elapsed=round(seconds, 3))
+                counters.record(job.display_class, seconds * 1000, False)
+                text = edit(
+                    execution.held.text, {"enqueued_at": stamp(time.time(), self.generation())}
+                )
+                self.sink.record(execution.held, Requeue(text))
+            else:
+                self._fail(execution, error, counters)
+        except Exception as problem:  # noqa: BLE001 - the job must not stay in flight
+            self.unrecorded(execution.held, problem)
+
+    def unrecorded(self, held: InFlightJob, problem: BaseException) -> None:
+        """Kill a job whose outcome cannot be recorded because of `problem`."""
+        text, job = held.text, LazyJob(held.text, held.queue)
+        with suppress(Exception):  # otherwise it is killed unchanged
+            failure = describe(problem, backtrace=False)
+            changes = {
+                "error_message": scrub(f"its outcome cannot be recorded: {failure.message}"),
+                "error_class": scrub(failure.error_class),
+                "failed_at" if job.get("failed_at") is None else "retried_at": stamp(
+                    time.time(), self.generation()
+                ),
+            }
+            text = edit(held.text, changes)
+        _contained("killing it", partial(self._record_death, held, job, Kill(text), problem))
+        _log.error("killed a job whose outcome cannot be recorded", exc_info=problem)
 
     def unreadable(self, held: InFlightJob, error: MalformedPayload) -> None:
         """Store a payload that cannot be decoded as it is. [EXEC-3]"""
@@ -103,10 +127,7 @@ class OutcomePolicy:
         error = JobCrashed(decode(outcome.text, job.queue)["error_message"])
         with running(job):
             _log.error("killed: %s", error)
-        if not self.app.death_handlers:
-            self.sink.record(held, outcome)
-        elif self.sink.store(held, outcome):
-            self._announce_death(job, outcome, error)
+        self._record_death(held, job, outcome, error)
         return True
 
     def may_block(self, error: BaseException | None) -> bool:
@@ -120,10 +141,10 @@ class OutcomePolicy:
         outcome = self._outcome(job, definition, error, seconds)
         if definition is not None:  # the number of unknown class names has no limit
             counters.record(job.display_class, seconds * 1000, True)
-        if isinstance(outcome, Retry) or not self.app.death_handlers:
+        if isinstance(outcome, Retry):
             self.sink.record(held, outcome)
-        elif self.sink.store(held, outcome):
-            self._announce_death(job, outcome, error)
+        else:
+            self._record_death(held, job, outcome, error)
         if _expected(error, outcome):
             return
         if self.app.error_handlers:
@@ -135,27 +156,39 @@ class OutcomePolicy:
         self, job: Job, definition: JobType[..., Any] | None, error: BaseException, seconds: float
     ) -> Retry | Kill | Discard:
         failure = describe(error, backtrace=wants_backtrace(job))
-        default_retry = None if definition is None else definition.defaults.get("retry")
+        default_retry: object = True if definition is not None or self.retries_unknown else None
+        if definition is not None and definition.defaults.get("retry") is not None:
+            default_retry = definition.defaults["retry"]
         outcome = after_failure(
             job,
             failure,
             now=time.time(),
             jitter=random.random(),
             generation=self.generation(),
-            default_retry=True if default_retry is None and definition else default_retry,
+            default_retry=default_retry,
             max_retries=self.max_retries,
             choose=_chooser(definition, error, job),
         )
         if isinstance(outcome, Kill) or (isinstance(outcome, Discard) and outcome.exhausted):
             outcome = _last_word(outcome, definition, error, job)
-        problem = f"fail: {failure.error_class}: {scrub(failure.message):.1000s}"
+        problem = f"fail: {scrub(failure.error_class)}: {scrub(failure.message):.1000s}"
         level = logging.INFO if _expected(error, outcome) else logging.WARNING
-        ended(_log, level, f"{problem}; {_fate(outcome)}", elapsed=round(seconds, 3))
+        fate = _fate(outcome)
+        if isinstance(outcome, Discard) and default_retry is None and job.get("retry") is None:
+            fate = "dropped, because its class is unknown and unknown_jobs is sidekiq"
+        ended(_log, level, f"{problem}; {fate}", elapsed=round(seconds, 3))
         _log.debug("traceback", exc_info=error)
         return outcome
 
-    def _announce_death(self, job: Job, outcome: Kill | Discard, error: BaseException) -> None:
-        """Call the death handlers, after the outcome was stored. [RETRY-13]"""
+    def _record_death(
+        self, held: InFlightJob, job: Job, outcome: Kill | Discard, error: BaseException
+    ) -> None:
+        """Record the end of a job, then call the death handlers. [RETRY-13]"""
+        if not self.app.death_handlers:
+            self.sink.record(held, outcome)
+            return
+        if not self.sink.store(held, outcome):
+            return
         text = outcome.text or job.text
         if isinstance(outcome, Discard) and outcome.text:
             text = edit(text, {"discarded_at": stamp(time.time(), self.generation())})
@@ -172,23 +205,35 @@ def _chooser(
         return None
 
     def choose(count: int) -> Choice:
-        choice = _contained("retry_in", lambda: hook(count, error, job))
-        if choice is None or choice in ("discard", "kill"):
-            return choice
-        if _is_seconds(choice):
-            return choice
-        _log.error(
-            "retry_in returned %.100r; expected seconds, 'discard' or 'kill'; ignored", choice
-        )
-        return None
+        return _contained("retry_in", lambda: _checked(hook(count, error, job)))
 
     return choose
+
+
+def _checked(choice: Choice) -> Choice:
+    """Return what a `retry_in` hook chose; None if it is not a choice."""
+    if choice is None or choice == "discard" or choice == "kill" or _is_seconds(choice):
+        return choice
+    _log.error(
+        "retry_in returned %.100s; expected seconds, 'discard' or 'kill'; ignored", _shown(choice)
+    )
+    return None
 
 
 def _is_seconds(value: object) -> TypeGuard[float]:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return math.isfinite(value)
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int that no float can hold
+        return False
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # an int of more than 4,300 digits
+        return f"an {type(value).__name__} that is too long"
 
 
 def _last_word(
@@ -199,7 +244,7 @@ def _last_word(
     if hook is None:
         return outcome
     seen = LazyJob(outcome.text, job.queue)
-    if _contained("exhausted", lambda: hook(seen, error)) == "discard":
+    if _contained("exhausted", lambda: hook(seen, error) == "discard"):
         return Discard(outcome.text)
     return outcome
 

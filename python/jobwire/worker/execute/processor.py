@@ -62,6 +62,7 @@ class Processor:
         self._watch = watch
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         # Written by this thread only, as a whole; read by any.
+        self._held: InFlightJob | None = None
         self._execution: Execution | None = None
         self._guard = threading.Lock()  # Guards `_inside`, `_struck`, `_expires`.
         self._inside = False  # in the job's own code, where an interruption may strike
@@ -86,8 +87,7 @@ class Processor:
     @property
     def held(self) -> InFlightJob | None:
         """The job in progress."""
-        execution = self._execution
-        return None if execution is None else execution.held
+        return self._held
 
     @property
     def work(self) -> Work | None:
@@ -136,12 +136,17 @@ class Processor:
                 if held is None:
                     return
                 ran = 0.0  # also if this fails
+                self._held = held
                 ran = self._process(held)
+                self._held = None
             except Shutdown:
+                self._held = None
                 return  # the job was put back; this thread is not needed any more
-            except Exception:  # noqa: BLE001 - ours, and the thread must live
-                # A bug of ours must not cost the process a thread. The job stays held.
+            except Exception as error:  # noqa: BLE001 - ours, and the thread must live
                 _log.exception("processor failed, which is a bug; it goes on")
+                if self._held is not None:
+                    self._outcome_policy.unrecorded(self._held, error)
+                    self._held = None
 
     def _process(self, held: InFlightJob) -> float | None:
         """Return for how many seconds the job ran; None if a task runs it now."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jobwire.connection.sync import SyncRedis
-from jobwire.errors import RedisRefused
+from jobwire.errors import RedisRefused, RedisTrouble
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.reliable import InFlightJob
@@ -136,9 +136,15 @@ class BasicFetcher:
         Redis has no other copy, so a job whose push got no reply is put back once more.
         """
         deadline = time.monotonic() + self._put_back_timeout
+        trouble = []
         for held in jobs:
             step = command("RPUSH", self._keys.queue(held.queue), held.text)
-            insist(self._redis, step, "job not put back yet", deadline)
+            try:
+                insist(self._redis, step, "job not put back yet", deadline)
+            except RedisTrouble as error:  # the queue of the next job may be usable
+                trouble.append(error)
+        if trouble:
+            raise trouble[0]
         return len(jobs)
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from jobwire.connection.sync import SyncRedis
-from jobwire.errors import RedisTrouble
+from jobwire.errors import RedisTrouble, Shutdown
 from jobwire.protocol.dead_set import DeadSetLimits, dead_key, kill
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.reliable import InFlightJob
@@ -82,6 +82,11 @@ class DirectSink(OutcomeSink):
         self._counts = counts
         self._dead_limits = dead_limits
         self._flush_log = flush_log
+        self._given_up = threading.Event()
+
+    def give_up(self) -> None:
+        """End all tries, because the jobs were put back. Their threads get `Shutdown`."""
+        self._given_up.set()
 
     def record(self, held: InFlightJob, outcome: Outcome) -> None:
         """Store the outcome of a job, trying until Redis takes it or the process stops."""
@@ -104,7 +109,7 @@ class DirectSink(OutcomeSink):
                 step = command("LPUSH", self._keys.queue(held.queue), text)
             case Unreadable(problem):
                 step = kill(dead_key(self._keys, problem), held.text, self._dead_limits())
-        insist(self._redis, step, "outcome of a job not stored yet")
+        insist(self._redis, step, "outcome of a job not stored yet", given_up=self._given_up)
 
     def store(self, held: InFlightJob, outcome: Outcome) -> bool:
         """Store the outcome of a job; always True, because no other process can have the job."""
@@ -112,7 +117,13 @@ class DirectSink(OutcomeSink):
         return True
 
 
-def insist(redis: SyncRedis, step: Step, complaint: str, deadline: float = math.inf) -> None:
+def insist(
+    redis: SyncRedis,
+    step: Step,
+    complaint: str,
+    deadline: float = math.inf,
+    given_up: threading.Event | None = None,
+) -> None:
     """Send a step until Redis takes it.
 
     Args:
@@ -120,8 +131,10 @@ def insist(redis: SyncRedis, step: Step, complaint: str, deadline: float = math.
         step: The step to send.
         complaint: Text that is logged once, with the error.
         deadline: Monotonic time at which to give up.
+        given_up: Ends the tries when it is set.
 
     Raises:
+        Shutdown: `given_up` is set.
         RedisTrouble: Redis did not take the step before the deadline.
     """
     began = time.monotonic()
@@ -137,4 +150,8 @@ def insist(redis: SyncRedis, step: Step, complaint: str, deadline: float = math.
             if not reported:
                 _log.error("%s: %s", complaint, error)
                 reported = True
-            time.sleep(next_pause(now - began, jitter=random.random()))
+            pause = next_pause(now - began, jitter=random.random())
+            if given_up is None:
+                time.sleep(pause)
+            elif given_up.wait(pause):
+                raise Shutdown from error

@@ -63,8 +63,15 @@ class Capsule:
         self._tasks: Tasks | None = None
         if source.lead is not None:
             self._tasks = Tasks(
-                f"{prefix}a", loop, source.lead, sink, outcome_policy, metrics.for_thread()
+                f"{prefix}a",
+                loop,
+                source.lead,
+                source.put_back,
+                sink,
+                outcome_policy,
+                metrics.for_thread(),
             )
+            ticker.add_periodic_check(self._tasks.return_cancelled)
             source.lead.on_thread_wanted(self._add_thread)
 
         def make(number: int) -> Processor:
@@ -129,7 +136,10 @@ class Capsule:
     def _held(self) -> list[InFlightJob]:
         """Return the jobs in progress."""
         held = [job for processor in self._processors if (job := processor.held)]
-        return held if self._tasks is None else held + self._tasks.held()
+        if self._tasks is not None:
+            held += self._tasks.held()
+        # A thread may be handing a job to a task, so that both have it.
+        return list({id(job): job for job in held}.values())
 
     def _add_thread(self) -> None:
         with self._lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import os
+import random
 import secrets
 import socket
 import sys
@@ -13,7 +14,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import jobwire
 from jobwire.application.app import App
@@ -21,7 +22,7 @@ from jobwire.application.config import WorkerConfig, url_or_default
 from jobwire.application.lifecycle import Callback, Event
 from jobwire.application.producer import make_producer
 from jobwire.connection.sync import SyncRedis
-from jobwire.errors import RedisTrouble
+from jobwire.errors import NoReply, RedisTrouble, RedisUnreachable
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.heartbeat import LEASE_S, Work, process_info
 from jobwire.protocol.metrics import Metrics
@@ -40,6 +41,7 @@ from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.fetch.basic import BasicFetcher
 from jobwire.worker.fetch.direct import DirectSink, ExecutionCounts
 from jobwire.worker.fetch.inflight import SequenceNumbers
+from jobwire.worker.fetch.outage import next_pause
 from jobwire.worker.fetch.outbox import Outbox
 from jobwire.worker.fetch.reliable import ReliableFetcher
 from jobwire.worker.fetch.source import JobSource, OutcomeSink
@@ -51,6 +53,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Launcher"]
 
+START_PATIENCE_S = 10.0  # for lost connections, once the server has answered
+
+T = TypeVar("T")
 _MakeSource = Callable[[QueueOrder, int], JobSource]
 
 _log = logging.getLogger("jobwire.worker")
@@ -63,6 +68,7 @@ class Launcher:
         app: The jobs that can be run, and the Redis to use.
         config: Settings of the worker.
         on_signal: Called with the name of a signal that arrived through Redis. [SIG-4]
+        on_broken: Called when async jobs cannot run any more, so that the process must end.
         timings: Waiting times of its parts; tests pass shorter ones.
 
     Attributes:
@@ -75,6 +81,7 @@ class Launcher:
         config: WorkerConfig,
         *,
         on_signal: Callable[[str], None] = lambda _: None,
+        on_broken: Callable[[], None] = lambda: None,
         timings: Timings = DEFAULT_TIMINGS,
     ) -> None:
         self.app = app
@@ -92,10 +99,11 @@ class Launcher:
         self._ticker = Ticker(tick=timings.tick)
         # One of the two pairs, by the kind of fetch.
         self._counts: ExecutionCounts | None = None
+        self._direct_sink: DirectSink | None = None
         self._outcome_writer: OutcomeWriter | None = None
         sink, make_source = self._basic() if config.fetch == "basic" else self._reliable()
         self._metrics = Metrics()
-        self._loop = AsyncLoop()
+        self._loop = AsyncLoop(on_broken)
         self._isolation = _isolation(app, config)
         iterations = Iterations(
             self._redis,
@@ -105,7 +113,12 @@ class Launcher:
         )
         job_table = JobTable(app, self._loop, self._isolation, iterations)
         outcome_policy = OutcomePolicy(
-            app, sink, lambda: self._generation, config.max_retries, config.poison_limit
+            app,
+            sink,
+            lambda: self._generation,
+            max_retries=config.max_retries,
+            poison_limit=config.poison_limit,
+            retries_unknown=config.unknown_jobs == "retry",
         )
         self._capsules = []
         for name, capsule_config in config.capsules.items():
@@ -186,10 +199,11 @@ class Launcher:
         """
         with ExitStack() as undo:  # a start that fails halfway is undone
             undo.callback(self._redis.close)
-            info = self._redis.run(check_server(self._keys))
+            # A server that cannot be reached at all is an error now.
+            info = _patiently(lambda: self._redis.run(check_server(self._keys)), (NoReply,))
             for warning in info.warnings:
                 _log.warning(warning)
-            self._generation = self._redis.run(self._producer.generation())
+            self._generation = _patiently(lambda: self._redis.run(self._producer.generation()))
             for callback in self.app.events.callbacks("startup"):
                 self._call(callback)
             if self._isolation is not None:
@@ -197,7 +211,8 @@ class Launcher:
                 self._isolation.start()
             self._ticker.start()
             undo.callback(self._ticker.close)
-            self._heartbeat.start()  # before the first fetch: a fetch needs a lease [REL-3]
+            undo.callback(self._heartbeat.leave_quietly)
+            _patiently(self._heartbeat.start)  # before the first fetch, which needs a lease [REL-3]
             undo.pop_all()
         for capsule in self._capsules:
             capsule.start()
@@ -267,6 +282,8 @@ class Launcher:
             except RedisTrouble as error:
                 _log.error("unfinished jobs were not put back: %s", error)
         _log.warning("time is up: %d unfinished jobs were put back", count)
+        if self._direct_sink is not None:
+            self._direct_sink.give_up()
         for capsule in self._capsules:
             capsule.interrupt()
         cleanup = time.monotonic() + CLEANUP_TIMEOUT_S
@@ -306,7 +323,7 @@ class Launcher:
     def _basic(self) -> tuple[OutcomeSink, _MakeSource]:
         """Return the sink of basic fetch, and how to make the source of a capsule."""
         self._counts = ExecutionCounts()
-        sink = DirectSink(
+        self._direct_sink = sink = DirectSink(
             self._redis,
             self._keys,
             counts=self._counts,
@@ -345,6 +362,22 @@ class Launcher:
             )
 
         return self._outcome_writer, make_source
+
+
+def _patiently(
+    step: Callable[[], T], lost: tuple[type[RedisTrouble], ...] = (NoReply, RedisUnreachable)
+) -> T:
+    """Return the result of a step of the start, which is repeated if the connection is lost."""
+    began = time.monotonic()
+    while True:
+        try:
+            return step()
+        except lost as error:
+            lasted = time.monotonic() - began
+            if lasted > START_PATIENCE_S or getattr(error, "login_refused", False):
+                raise
+            _log.warning("connection lost during the start, which goes on: %s", error)
+            time.sleep(next_pause(lasted, jitter=random.random()))
 
 
 def _isolation(app: App, config: WorkerConfig) -> Isolation | None:

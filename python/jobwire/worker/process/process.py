@@ -82,12 +82,14 @@ class _Process:
             app,
             config,
             on_signal=lambda name: self._signals.put(_Signal(name)),
+            on_broken=self._on_broken,
             timings=timings,
         )
         self._earlier: dict[str, Callable[[int, FrameType | None], Any]] = {}
         self._state = ""  # first word of the status, if any
         self._stopping = False
         self._is_stuck = False
+        self._is_broken = False
         self._status = EXIT_CRASHED
 
     def run(self, source: str) -> int:
@@ -140,6 +142,10 @@ class _Process:
             os._exit(EXIT_FORCED)
         self._signals.put(_Signal(name, number, frame))
 
+    def _on_broken(self) -> None:
+        self._is_broken = True
+        self._signals.put(_Signal("TERM"))
+
     def _act(self, name: str) -> None:
         match name:
             case "HUP" | "USR2" if self._notifier.supervised:
@@ -182,7 +188,7 @@ class _Process:
     def _stop_launcher(self) -> None:
         try:
             self._launcher.stop()
-            self._status = 0
+            self._status = EXIT_CRASHED if self._is_broken else 0
         finally:
             self._signals.put(None)
 
