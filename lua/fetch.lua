@@ -15,9 +15,17 @@
 if redis.call("EXISTS", KEYS[2]) == 0 then
   return false
 end
--- After the first RPOP no command may fail, because a script is not rolled back. So detect a
--- private key of another type now.
-redis.call("HLEN", KEYS[1])
+-- After the first RPOP no command may fail, because a script is not rolled back. So detect keys of
+-- another type now.
+local private, owners = redis.call("TYPE", KEYS[1]).ok, redis.call("TYPE", KEYS[3]).ok
+if private ~= "hash" and private ~= "none" then
+  local problem = " is a " .. private .. ", not a hash: delete or rename it"
+  return redis.error_reply("WRONGTYPE " .. KEYS[1] .. problem)
+end
+if owners ~= "set" and owners ~= "none" then
+  local problem = " is a " .. owners .. ", not a set: delete or rename it"
+  return redis.error_reply("WRONGTYPE " .. KEYS[3] .. problem)
+end
 local wanted = tonumber(ARGV[2])
 local sequence = tonumber(ARGV[3])
 local taken, broken, paused = {}, {}, {}
@@ -73,6 +81,6 @@ for i = 6, #KEYS do
   end
 end
 if #taken > 0 then
-  redis.pcall("SADD", KEYS[3], ARGV[1]) -- pcall: see above
+  redis.call("SADD", KEYS[3], ARGV[1])
 end
 return { taken, broken, paused }

@@ -237,6 +237,14 @@ class Play:
     def _flush_scripts(self, step: Mapping[str, Any]) -> None:
         self._sandbox.link.call("SCRIPT", "FLUSH")
 
+    def _snapshot(self, _: Mapping[str, Any]) -> None:
+        self._state.snapshot()
+
+    def _rollback(self, _: Mapping[str, Any]) -> None:
+        self._state.rollback()
+        for worker in self._sandbox.workers.values():
+            worker.proxy.cut()
+
     def _fault(self, step: Mapping[str, Any]) -> None:
         name = step["fault"]
         worker = None if name == "driver" else self._sandbox.workers[name]
@@ -311,6 +319,8 @@ class Play:
         "warp": _warp,
         "release": _release,
         "flush_scripts": _flush_scripts,
+        "snapshot": _snapshot,
+        "rollback": _rollback,
         "fault": _fault,
         "heal": _heal,
         "await": _await,

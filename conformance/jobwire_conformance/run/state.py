@@ -42,6 +42,7 @@ class State:
     def __init__(self, sandbox: Sandbox, scope: Scope) -> None:
         self.sandbox = sandbox
         self.scope = scope
+        self._copy: list[tuple[bytes, int, bytes]] = []
 
     # -- names
 
@@ -154,6 +155,18 @@ class State:
             left = link.call("PTTL", raw)
             if left >= 0:
                 link.call("PEXPIRE", raw, max(1, left - int(seconds * 1000)))
+
+    def snapshot(self) -> None:
+        """Remember all data of the server."""
+        link = self.sandbox.link
+        keys = link.call("KEYS", "*")
+        self._copy = [(key, max(link.call("PTTL", key), 0), link.call("DUMP", key)) for key in keys]
+
+    def rollback(self) -> None:
+        """Have the server forget all writes since the snapshot, in one step."""
+        keys = self.sandbox.link.call("KEYS", "*")
+        restored = [("RESTORE", key, ttl, copy) for key, ttl, copy in self._copy]
+        self.sandbox.link.calls([("MULTI",), ("DEL", "", *keys), *restored, ("EXEC",)])
 
     # -- reading
 

@@ -559,7 +559,8 @@ def _anywhere(inspector: Inspector, jid: str) -> Entry | None:
     for queue_info in inspector.queues():
         if entry := inspector.find_job(queue_info.name, jid):
             return entry
-    return None
+    held = (job for holder in inspector.holdings(most=10_000) for _, job in holder.jobs)
+    return next((job for job in held if job.jid == jid), None)
 
 
 def _size(inspector: Inspector, place: str) -> int:

@@ -15,7 +15,7 @@ from jobwire.inspect.reading import ask, decode_json, items, name, number, raw, 
 from jobwire.inspect.summary import members
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import encode
-from jobwire.protocol.reliable import private_queue
+from jobwire.protocol.reliable import private_queue, scan_private
 from jobwire.protocol.wire import Batch, Op, command
 
 __all__ = [
@@ -208,7 +208,7 @@ def holdings(keys: Keys, *, most: int) -> Op[list[InFlightSummary]]:
     """
     names, _ = yield from members(keys.owners)
     summaries = []
-    for identity in sorted(names):
+    for identity in sorted({*names, *(yield from _private_hashes(keys))}):
         key = raw(keys.private(identity))
         alive, size = yield from ask(
             [command("EXISTS", raw(keys.process(identity))), command("HLEN", key)]
@@ -226,6 +226,18 @@ def holdings(keys: Keys, *, most: int) -> Op[list[InFlightSummary]]:
                 break
         summaries.append(InFlightSummary(identity, alive == 1, whole(size), jobs[:most]))
     return summaries
+
+
+def _private_hashes(keys: Keys) -> Op[set[str]]:
+    """Return the identities that have a private hash, also those that are missing in `owners`."""
+    identities: set[str] = set()
+    cursor: Any = b"0"
+    while True:
+        (reply,) = yield from ask([scan_private(keys, cursor, 10_000)])
+        cursor, private = items(reply) or (b"0", [])
+        identities.update(name(key).removeprefix(keys.private("")) for key in private)
+        if not whole(cursor):
+            return identities
 
 
 def recoveries(keys: Keys) -> Op[Recoveries]:

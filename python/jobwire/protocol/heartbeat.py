@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.ordering import QueueOrder
@@ -14,6 +14,7 @@ from jobwire.protocol.wire import Arg, Batch, Command, Op, command
 __all__ = [
     "BEAT_INTERVAL_S",
     "LEASE_S",
+    "Answer",
     "CapsuleShape",
     "HeartbeatSample",
     "Work",
@@ -75,6 +76,13 @@ class HeartbeatSample:
     rtt_us: int
 
 
+class Answer(NamedTuple):
+    """The reply to a beat: a signal for this process, if any, and the size of its private hash."""
+
+    signal: str | None
+    held: int
+
+
 def process_info(
     *,
     identity: str,
@@ -118,11 +126,17 @@ def process_info(
 
 
 def beat(
-    keys: Keys, identity: str, info: bytes, concurrency: int, sample: HeartbeatSample
-) -> Op[str | None]:
-    """Renew the lease and write the work records; return a signal for this process, if any.
+    keys: Keys,
+    identity: str,
+    info: bytes,
+    concurrency: int,
+    sample: HeartbeatSample,
+    *,
+    owner: bool = False,
+) -> Op[Answer]:
+    """Renew the lease and write the work records. [BEAT-1] [BEAT-3] [SIG-4]
 
-    [BEAT-1] [BEAT-3] [SIG-4]
+    The beat of an `owner` of private entries also names the owner and counts the entries. [REL-8]
     """
     names = (keys.work(identity), keys.old_work(identity))
     work: list[Command] = [command("UNLINK", *names)]
@@ -142,17 +156,21 @@ def beat(
         "quiet": "true" if sample.quiet else "false",
         "rss": sample.rss,
     }
+    owning = command("SADD", keys.owners, identity), command("HLEN", keys.private(identity))
     replies = yield Batch(
         [
             command("SADD", keys.processes, identity),
             command("HSET", process, *(part for pair in fields.items() for part in pair)),
             command("EXPIRE", process, LEASE_S),
             command("RPOP", keys.signals(identity)),
+            *(owning if owner else ()),
         ],
         atomic=True,
     )
-    signal = replies[-1]
-    return None if signal is None else signal.decode("utf-8", "replace")
+    signal = replies[3]
+    return Answer(
+        None if signal is None else signal.decode("utf-8", "replace"), replies[-1] if owner else 0
+    )
 
 
 def retire(keys: Keys, identity: str) -> Op[None]:

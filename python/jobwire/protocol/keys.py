@@ -34,6 +34,7 @@ class Keys:
     returned: str = field(init=False)  # HASH payload digest -> times put back [REL-7]
     returned_at: str = field(init=False)  # ZSET payload digest -> time of last return [REL-7]
     paused: str = field(init=False)  # SET of bare queue names not to fetch from [REL-9]
+    recovery: str = field(init=False)  # STRING held by the process that recovers for all [REL-5]
     recovered: str = field(init=False)  # STRING counter of recovered jobs [REL-12]
     lost: str = field(init=False)  # STRING counter of outcomes that came too late [REL-12]
 
@@ -54,6 +55,7 @@ class Keys:
             ("returned", "jobwire:returned"),
             ("returned_at", "jobwire:returned_at"),
             ("paused", "jobwire:paused"),
+            ("recovery", "jobwire:recovery"),
             ("recovered", "jobwire:stat:recovered"),
             ("lost", "jobwire:stat:lost"),
         ):

@@ -9,6 +9,7 @@ to a recovery and must not touch the job again. [REL-2]
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -19,28 +20,35 @@ from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.heartbeat import retire
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.stats import DAY_TTL_S, stat_keys
-from jobwire.protocol.wire import Arg, ErrorReply, Op, Script, command
+from jobwire.protocol.wire import Arg, Batch, Command, ErrorReply, Op, Script, command
 
 __all__ = [
     "Fetched",
     "InFlightJob",
     "fetch",
+    "held_fields",
+    "name_owners",
     "private_queue",
     "put_back",
     "read_fetched",
     "reclaim",
     "recover",
     "resign",
+    "scan_private",
     "script_done",
     "script_fetch",
     "script_kill",
     "script_requeue",
     "script_retry",
+    "sequence_number",
 ]
 
 REMEMBER_RETURNED_S = 72 * 3600  # [REL-7]
 MOVES_PER_CALL = 500  # entries in one call of a script, so that other clients do not wait long
 DIGESTS_PER_CALL = 1000
+LEASES_PER_BATCH = 1000
+SCANS_PER_CALL = 10
+KEYS_PER_SCAN = 1000
 
 
 # Structs are quicker to make than dataclasses; every job and every fetch needs one.
@@ -84,6 +92,11 @@ class Fetched(msgspec.Struct, frozen=True):
 def private_queue(field: str) -> str:
     """Return the queue that a private entry came from. [REL-6]"""
     return field.partition(":")[2]
+
+
+def sequence_number(field: str) -> int:
+    """Return the number of a private entry, which no other entry of its process has."""
+    return int(field.partition(":")[0])
 
 
 def fetch(
@@ -274,7 +287,10 @@ def put_back(
     for queue_keys, moves in _moves(keys, fields):
         total += yield Script(
             "put_back",
-            [keys.private(identity), keys.returned, keys.returned_at, keys.lost, *queue_keys],
+            [
+                *(keys.private(identity), keys.returned, keys.returned_at, keys.lost, keys.queues),
+                *queue_keys,
+            ],
             [REMEMBER_RETURNED_S if started else 0, now, *moves],
         )
     return total
@@ -288,14 +304,26 @@ def reclaim(keys: Keys, identity: str, numbers: Collection[range]) -> Op[int]:
     Returns:
         Number of jobs that were put back.
     """
-    held: Sequence[bytes] = yield command("HKEYS", keys.private(identity))
-    fields = [
-        field for field in _readable(held) if any(_sequence(field) in span for span in numbers)
-    ]
+    held = yield from held_fields(keys, identity)
+    fields = [field for field in held if any(sequence_number(field) in span for span in numbers)]
     return (yield from put_back(keys, identity, fields, started=False))
 
 
-def recover(keys: Keys, *, own: str, now: float, ended: Collection[str] = ()) -> Op[dict[str, int]]:
+def held_fields(keys: Keys, identity: str) -> Op[list[str]]:
+    """Return the private entries of a process; other fields of the hash stay untouched."""
+    fields: Sequence[bytes] = yield command("HKEYS", keys.private(identity))
+    texts = (field.decode("utf-8", "replace") for field in fields)
+    return [text for text in texts if text.partition(":")[0].isdecimal()]
+
+
+def recover(
+    keys: Keys,
+    *,
+    own: str,
+    now: float,
+    ended: Collection[str] = (),
+    every: float | None = None,
+) -> Op[dict[str, int | str]]:
     """Return the jobs of processes without a lease to their queues. [REL-4] [REL-5]
 
     Args:
@@ -304,23 +332,79 @@ def recover(keys: Keys, *, own: str, now: float, ended: Collection[str] = ()) ->
         now: Epoch seconds.
         ended: Identities of processes that have certainly ended, so that their leases do not
             count. [REL-11]
+        every: Seconds in which only one process looks at all owners; None to look in any case.
 
     Returns:
-        Identity of each dead process to the number of its jobs that this call put back.
+        Identity of each dead process to the number of its jobs that this call put back, or to the
+        error that prevented it.
     """
-    for identity in sorted(set(ended) - {own}):
+    ended = set(ended) - {own}
+    for identity in sorted(ended):
         yield from retire(keys, identity)
         yield command("UNLINK", keys.process(identity))
-    recovered: dict[str, int] = {}
-    owners: Sequence[bytes] = yield command("SMEMBERS", keys.owners)
-    # Members that are not UTF-8 belong to no process: every identity and queue name is a string.
-    for identity in sorted(owner.decode("utf-8", "replace") for owner in owners):
-        if identity == own or (yield command("EXISTS", keys.process(identity))):
-            continue
-        if count := (yield from _recover_from(keys, identity, now)):
-            recovered[identity] = count
-    yield from _forget(keys, now - REMEMBER_RETURNED_S)
+    looks = every is None or (yield from _may_look(keys, every))
+    if looks:
+        owners: Sequence[bytes] = yield command("SMEMBERS", keys.owners)
+        # Members that are not UTF-8 belong to no process: every identity is a string.
+        ended |= {owner.decode("utf-8", "replace") for owner in owners} - {own}
+    recovered: dict[str, int | str] = {}
+    for identity in (yield from _without_lease(keys, sorted(ended))):
+        try:
+            count = yield from _recover_from(keys, identity, now)
+        except RedisRefused as error:
+            recovered[identity] = f"{keys.private(identity)}: {error}"
+        else:
+            recovered |= {identity: count} if count else {}
+    if looks:
+        yield from _forget(keys, now - REMEMBER_RETURNED_S)
     return recovered
+
+
+def name_owners(keys: Keys, cursor: bytes) -> Op[bytes]:
+    """Add the owners of private hashes to the set of owners, in case it was deleted. [REL-5]
+
+    One call looks at a limited number of keys.
+
+    Args:
+        keys: Key names.
+        cursor: `b"0"` at first, then the result of the last call.
+
+    Returns:
+        The cursor of the next call; `b"0"` if this was the last.
+    """
+    prefix = keys.private("")
+    for _ in range(SCANS_PER_CALL):
+        cursor, private = yield scan_private(keys, cursor, KEYS_PER_SCAN)
+        if private:
+            owners = [key.removeprefix(prefix.encode()) for key in private]
+            yield command("SADD", keys.owners, *owners)
+        if cursor == b"0":
+            break
+    return cursor
+
+
+def scan_private(keys: Keys, cursor: bytes, count: int) -> Command:
+    """Return the step that looks for private hashes among `count` keys."""
+    pattern = re.sub(r"([*?[\]\\^])", r"\\\1", keys.private("")) + "*"
+    return command("SCAN", cursor, "MATCH", pattern, "COUNT", count)
+
+
+def _may_look(keys: Keys, every: float) -> Op[bool]:
+    """Return whether no other process has looked in the last `every` seconds."""
+    try:
+        reply = yield command("SET", keys.recovery, "1", "NX", "PX", max(int(every * 1000), 1))
+    except RedisRefused:  # for example, the server has no memory left; recovery needs none
+        return True
+    return reply is not None
+
+
+def _without_lease(keys: Keys, identities: Sequence[str]) -> Op[list[str]]:
+    dead: list[str] = []
+    for start in range(0, len(identities), LEASES_PER_BATCH):
+        part = identities[start : start + LEASES_PER_BATCH]
+        leases = yield Batch([command("EXISTS", keys.process(identity)) for identity in part])
+        dead += (identity for identity, lease in zip(part, leases, strict=True) if lease == 0)
+    return dead
 
 
 def resign(keys: Keys, identity: str, *, now: float) -> Op[int]:
@@ -332,8 +416,8 @@ def resign(keys: Keys, identity: str, *, now: float) -> Op[int]:
     Returns:
         Number of jobs that are still held.
     """
-    fields: Sequence[bytes] = yield command("HKEYS", keys.private(identity))
-    yield from put_back(keys, identity, _readable(fields), started=True, now=now)
+    fields = yield from held_fields(keys, identity)
+    yield from put_back(keys, identity, fields, started=True, now=now)
     held: int = yield command("HLEN", keys.private(identity))
     if held:
         yield command("UNLINK", keys.process(identity))
@@ -344,10 +428,10 @@ def resign(keys: Keys, identity: str, *, now: float) -> Op[int]:
 
 def _recover_from(keys: Keys, identity: str, now: float) -> Op[int]:
     """Return the jobs of one process, a limited number in each step."""
-    held: Sequence[bytes] = yield command("HKEYS", keys.private(identity))
+    held = yield from held_fields(keys, identity)
     total = 0
     # With no jobs to move, one call is still needed to remove the owner.
-    for queue_keys, moves in _moves(keys, _readable(held)) or [((), ())]:
+    for queue_keys, moves in _moves(keys, held) or [((), ())]:
         count = yield Script(
             "recover",
             [
@@ -357,6 +441,7 @@ def _recover_from(keys: Keys, identity: str, now: float) -> Op[int]:
                 keys.returned,
                 keys.returned_at,
                 keys.recovered,
+                keys.queues,
                 *queue_keys,
             ],
             [identity, REMEMBER_RETURNED_S, now, *moves],
@@ -388,7 +473,7 @@ def _moves(keys: Keys, fields: Iterable[str]) -> list[tuple[Sequence[str], Seque
     The job that was fetched last comes first. So the job that was fetched first ends nearest to
     the tail and runs first again.
     """
-    ordered = sorted(fields, key=_sequence, reverse=True)
+    ordered = sorted(fields, key=sequence_number, reverse=True)
     calls: list[tuple[Sequence[str], Sequence[Arg]]] = []
     for start in range(0, len(ordered), MOVES_PER_CALL):
         index: dict[str, int] = {}
@@ -398,13 +483,3 @@ def _moves(keys: Keys, fields: Iterable[str]) -> list[tuple[Sequence[str], Seque
             moves += (field, index.setdefault(key, len(index) + 1))
         calls.append((list(index), moves))
     return calls
-
-
-def _readable(fields: Iterable[bytes]) -> list[str]:
-    """Return the fields that are entries of jobs; other fields of the hash stay untouched."""
-    texts = (field.decode("utf-8", "replace") for field in fields)
-    return [text for text in texts if text.partition(":")[0].isdecimal()]
-
-
-def _sequence(field: str) -> int:
-    return int(field.partition(":")[0])

@@ -461,17 +461,17 @@ from jobwire.worker.process import notify, process
 from tests.apps.recording import app
 
 process.HEARTBEAT_STUCK_S, notify.STATUS_INTERVAL_S = 1.0, 0.1
-look_after, begun = heartbeat.HeartbeatThread._look_after, []
+beat, begun = heartbeat.HeartbeatThread.beat, []
 
 def hang(self):
     self._timings = dataclasses.replace(self._timings, heartbeat_interval=0.1)
-    look_after(self)
+    beat(self)
     begun.append(1)
     if len(begun) > 5:
         open("stuck", "w").close()
         threading.Event().wait()
 
-heartbeat.HeartbeatThread._look_after = hang
+heartbeat.HeartbeatThread.beat = hang
 """
 
 

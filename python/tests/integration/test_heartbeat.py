@@ -106,7 +106,7 @@ def test_one_signal_a_beat(any_server: Server, shell: SyncRedis) -> None:
     client.lpush(f"{ME}-signals", "TTIN")
     client.lpush(f"{ME}-signals", "TERM")
     client.lpush(f"{ME}-signals", b"\xff")
-    said = [shell.run(beat(KEYS, ME, b"{}", 5, sample())) for _ in range(4)]
+    said = [shell.run(beat(KEYS, ME, b"{}", 5, sample())).signal for _ in range(4)]
     assert said == ["TTIN", "TERM", "\ufffd", None]
 
 
@@ -156,7 +156,7 @@ def test_a_namespace_is_kept_to(any_server: Server, shell: SyncRedis) -> None:
     """KEY-4: in a beat, an exit and pruning."""
     keys = Keys("app:")
     any_server.client().lpush(f"app:{ME}-signals", "TSTP")
-    assert shell.run(beat(keys, ME, b"{}", 5, sample("t1"))) == "TSTP"
+    assert shell.run(beat(keys, ME, b"{}", 5, sample("t1"))).signal == "TSTP"
     shell.run(prune(keys))
     assert set(everything(any_server)) == {
         b"app:processes",

@@ -29,6 +29,7 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.reliable import (
     REMEMBER_RETURNED_S,
     fetch,
+    held_fields,
     put_back,
     recover,
     resign,
@@ -37,8 +38,10 @@ from jobwire.protocol.reliable import (
     script_requeue,
     script_retry,
 )
+from jobwire.protocol.reliable import sequence_number as sequence
 from jobwire.protocol.stats import Deliveries, deliveries
 from jobwire.protocol.wire import Script, once
+from jobwire.worker.background.audit import Known, Suspects
 
 KEYS = Keys()
 DAY = "2026-11-20"
@@ -192,6 +195,25 @@ class Fleet(RuleBasedStateMachine):
             job.place = f"queue {job.origin}"
             job.returned += started
 
+    @precondition(jobs_begun)
+    @rule(data=st.data())
+    def lose_track(self, data: st.DataObject) -> None:
+        """A reply is lost, or the server forgets an outcome: the process does not know the job."""
+        self.draw(data)
+
+    @rule(name=owners)
+    def audit(self, name: str) -> None:
+        suspects, known = Suspects(), Known([], self.processes[name].known)
+        looks = [suspects.look(self.run(held_fields(KEYS, name)), known) for _ in range(2)]
+        held = self.client.hgetall(KEYS.private(name))
+        assert looks == [[], sorted({f.decode() for f in held} - {*known.fields}, key=sequence)]
+        assert self.run(put_back(KEYS, name, looks[1], started=True, now=self.now)) == len(looks[1])
+        texts = [held[field.encode()] for field in looks[1]]
+        for job in self.jobs:
+            if job.place == f"held {name}" and job.text in texts:
+                job.place = f"queue {job.origin}"
+                job.returned += 1
+
     @rule(name=owners, ended=st.sets(owners))
     def recover(self, name: str, ended: set[str]) -> None:
         """A process reported as ended has no lease to lose."""
@@ -268,7 +290,7 @@ class Fleet(RuleBasedStateMachine):
 
 
 def test_no_job_is_lost_whatever_happens(server: Server, shell: SyncRedis) -> None:
-    """REL-1, REL-2, REL-3, REL-4, REL-7, REL-9, REL-10 and REL-12."""
+    """REL-1, REL-2, REL-3, REL-4, REL-7 to REL-10 and REL-12."""
     client = server.client()
     make: Any = lambda: Fleet(shell, client)  # noqa: E731
     run_state_machine_as_test(

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from jobwire.protocol.reliable import (
     MOVES_PER_CALL,
     REMEMBER_RETURNED_S,
     fetch,
+    name_owners,
     put_back,
     read_fetched,
     recover,
@@ -180,6 +182,7 @@ def test_payloads_and_names_keep_their_bytes(shell: Shell) -> None:
     assert shell.run(put_back(KEYS, ME, fields, started=False)) == len(fields)
     after = everything(shell.server)
     assert after.pop(b"jobwire:owners") == {ME.encode()}
+    assert after.pop(b"queues") == {name.encode() for name in ODD_NAMES}  # KEY-1
     assert after == before
 
 
@@ -207,17 +210,19 @@ def test_large_sequence_numbers(shell: Shell) -> None:
     assert shell.hold(b"a", b"b", first=10**15) == ["1000000000000000:q", "1000000000000001:q"]
 
 
-def test_fetch_loses_nothing_when_it_cannot_hold(shell: Shell) -> None:
-    """REL-1: a private key of another type is noticed before anything is taken."""
+@pytest.mark.parametrize(("key", "kind"), [(PRIVATE, "hash"), (KEYS.owners, "set")])
+def test_fetch_loses_nothing_when_it_cannot_hold(shell: Shell, key: str, kind: str) -> None:
+    """REL-1: a key of another type is noticed before anything is taken, and the error names it."""
     shell.live()
-    shell.plain.set(PRIVATE, "in the way")
+    shell.plain.set(key, "in the way")
     shell.push("q", b"{}")
-    with pytest.raises(RedisRefused, match="WRONGTYPE"):
+    problem = f"{key} is a string, not a {kind}: delete or rename it"
+    with pytest.raises(RedisRefused, match=problem):
         shell.run(fetch(KEYS, ME, ["q"], count=1, sequence=1))
     assert shell.queue("q") == [b"{}"]
 
 
-@pytest.mark.parametrize("key", [KEYS.owners, KEYS.returned, KEYS.paused])
+@pytest.mark.parametrize("key", [KEYS.returned, KEYS.paused])
 def test_fetch_does_without_broken_helpers(shell: Shell, key: str) -> None:
     """REL-1: a script is not rolled back, so a broken auxiliary key must not make it fail."""
     shell.plain.set(key, "in the way")
@@ -732,7 +737,8 @@ def test_recovery_leaves_the_living_alone(shell: Shell) -> None:
 def recovery(field: str) -> Script:
     """Return the step that recovers one entry of queue `q`."""
     keys = [PRIVATE, KEYS.process(ME), KEYS.owners, KEYS.returned, KEYS.returned_at]
-    return Script("recover", [*keys, KEYS.recovered, KEYS.queue("q")], [ME, 60, NOW, field, 1])
+    keys += [KEYS.recovered, KEYS.queues, KEYS.queue("q")]
+    return Script("recover", keys, [ME, 60, NOW, field, 1])
 
 
 def test_a_lease_that_returns_stops_the_recovery(shell: Shell) -> None:
@@ -773,6 +779,80 @@ def test_recovery_keeps_what_has_no_queue_to_go_to(shell: Shell) -> None:
     assert shell.queue("bad") == [b"1"]
 
 
+@pytest.mark.parametrize("queues", ["", "in the way"])
+def test_a_job_that_returns_registers_its_queue(shell: Shell, queues: str) -> None:
+    """KEY-1: also if an operator has cleared the queue meanwhile; a broken set stops nothing."""
+    names = ["q", "a:b", "line\nbreak"]
+    for first, name in enumerate(names, 1):
+        shell.hold(b"1", queue=name, first=first)
+    if queues:
+        shell.plain.set(KEYS.queues, queues)
+    assert shell.run(put_back(KEYS, ME, ["1:q"], started=True)) == 1
+    shell.plain.delete(ME)
+    assert shell.run(recover(KEYS, own="other", now=NOW)) == {ME: 2}
+    assert [shell.queue(name) for name in names] == [[b"1"]] * 3
+    if not queues:
+        assert shell.plain.smembers(KEYS.queues) == {name.encode() for name in names}
+
+
+def test_a_look_at_many_owners_takes_few_round_trips(shell: Shell) -> None:
+    """REL-5: one process looks for all, with one command a lease; others ask one question."""
+    owners = [f"h:{number}:x" for number in range(1_000)]
+    shell.plain.sadd(KEYS.owners, *owners)
+    for owner in owners:
+        shell.live(owner)
+    counts = []
+    for _ in range(2):
+        op = recover(KEYS, own=ME, now=NOW, every=60.0)
+        step = next(op)
+        sent = [step]
+        with suppress(StopIteration):
+            while True:
+                step = op.send(shell.run(one(step)))
+                sent.append(step)
+        counts.append((len(sent), sum(len(getattr(each, "steps", [0])) for each in sent)))
+    assert counts == [(4, 1_003), (1, 1)]
+    assert 0 < shell.plain.pttl(KEYS.recovery) <= 60_000
+    shell.plain.delete(owners[7])
+    assert shell.run(recover(KEYS, own=ME, now=NOW, every=60.0)) == {}
+    assert shell.plain.scard(KEYS.owners) == 1_000
+    shell.run(recover(KEYS, own=ME, now=NOW, ended=[owners[8]], every=60.0))  # REL-11: at once
+    shell.run(recover(KEYS, own=ME, now=NOW))
+    assert shell.plain.scard(KEYS.owners) == 998
+
+
+def test_recovery_goes_on_after_an_owner_that_it_cannot_read(shell: Shell) -> None:
+    """REL-5: and names the key; without memory for the lock it looks nevertheless."""
+    shell.hold(b"1")
+    shell.plain.set(KEYS.private("a:1:x"), "in the way")
+    shell.plain.sadd(KEYS.owners, "a:1:x")
+    shell.plain.delete(ME)
+    shell.plain.config_set("maxmemory", 1)
+    recovered = shell.run(recover(KEYS, own="other", now=NOW, every=60.0))
+    shell.plain.config_set("maxmemory", 0)
+    assert recovered.pop(ME) == 1
+    assert f"{KEYS.private('a:1:x')}: WRONGTYPE" in str(recovered.pop("a:1:x"))
+    assert recovered == {}
+
+
+@pytest.mark.parametrize("namespace", ["", "a[b]*?\\:"])
+def test_owners_that_the_set_does_not_name_are_found(shell: Shell, namespace: str) -> None:
+    """REL-5: by the names of their private hashes, in calls of limited size."""
+    keys = Keys(namespace)
+    pipe = shell.plain.pipeline()
+    for number in range(15_000):
+        pipe.set(f"other:{number}", "x")
+    pipe.hset(keys.private("h:1:x"), "1:q", "text")
+    pipe.hset(f"x{keys.private('h:2:x')}", "1:q", "text")
+    pipe.execute()
+    cursor, calls = b"0", 0
+    while not calls or cursor != b"0":
+        cursor, calls = shell.run(name_owners(keys, cursor)), calls + 1
+    assert 2 <= calls <= 3
+    assert shell.plain.smembers(keys.owners) == {b"h:1:x"}
+    assert shell.run(recover(keys, own=ME, now=NOW)) == {"h:1:x": 1}
+
+
 def test_recoveries_race_harmlessly(shell: Shell) -> None:
     """REL-4: at most once for each entry, with any number of recoveries at the same time."""
     texts = [b"%d" % number for number in range(200)]
@@ -784,7 +864,7 @@ def test_recoveries_race_harmlessly(shell: Shell) -> None:
                 lambda n: shell.run(recover(KEYS, own=f"{n}", now=NOW)).get(ME, 0), range(8)
             )
         )
-    assert sum(counts) == 200
+    assert sum(map(int, counts)) == 200
     assert sorted(shell.queue("q")) == sorted(texts)
 
 

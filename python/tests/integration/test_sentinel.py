@@ -17,7 +17,7 @@ from jobwire import App, Client, MaybeWritten, RedisTrouble, RedisUnreachable
 from tests.conftest import ServerFactory
 from tests.integration.clients import KINDS, Kind, connecting
 from tests.sentinels import NAME, watched
-from tests.workers import running
+from tests.workers import brisk, running
 
 pytestmark = pytest.mark.thorough
 
@@ -87,7 +87,7 @@ def test_a_failover_loses_no_job(
     server_factory: ServerFactory,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """PUSH-8, PUSH-9, REL-1, ENV-6: `kill -9` of the primary while jobs are pushed and run.
+    """PUSH-8, PUSH-9, REL-1, REL-8, ENV-6: `kill -9` of the primary while jobs are pushed and run.
 
     Every job whose push was confirmed runs. A job that no replica had confirmed is pushed again, so
     some run twice, and none is lost.
@@ -106,7 +106,7 @@ def test_a_failover_loses_no_job(
         place: Any = SimpleNamespace(url=group.url)
         with (
             Client(group.url, generation=8, wait_replicas=1, timeout=2.0) as client,
-            running(app, place, concurrency=4),
+            running(app, place, concurrency=4, timings=brisk(heartbeat_interval=0.5)) as worker,
         ):
             failing = threading.Thread(target=group.fail_over)
             unsure = 0
@@ -118,6 +118,8 @@ def test_a_failover_loses_no_job(
             assert not failing.is_alive()
             wait_until(lambda: len(ran) == JOBS, 120, "all jobs to have run")
             wait_until(lambda: "again, after" in caplog.text, 60, "the line that it is over")
+            private = f"jobwire:private:{worker.identity}"
+            wait_until(lambda: not group.primary().client().exists(private), 60, "no job in flight")
     lost, twice = JOBS - len(ran), sum(ran.values()) - JOBS
     logging.getLogger(__name__).info(
         "pushed %d, pushed again %d, lost %d, run more than once %d", JOBS, unsure, lost, twice

@@ -113,14 +113,14 @@ def test_work_record() -> None:
     Draft202012Validator(schema).validate(json.loads(record))
 
 
-def steps(sample: HeartbeatSample) -> list[Batch]:
-    op = beat(Keys("n:"), IDENTITY, b"{info}", 6, sample)
+def steps(sample: HeartbeatSample, *, owner: bool = False) -> list[Batch]:
+    op = beat(Keys("n:"), IDENTITY, b"{info}", 6, sample, owner=owner)
     first, second = next(op), op.send([1])
     assert isinstance(first, Batch)
     assert isinstance(second, Batch)
     with pytest.raises(StopIteration) as done:
-        op.send([0, 0, 1, None])
-    assert done.value.value is None
+        op.send([0, 0, 1, None, *([1, 7] if owner else ())])
+    assert done.value.value == (None, 7 if owner else 0)
     return [first, second]
 
 
@@ -145,6 +145,15 @@ def test_the_words_of_a_beat() -> None:
         Command(("HSET", f"n:{IDENTITY}", *fields, *rest)),
         Command(("EXPIRE", f"n:{IDENTITY}", 60)),
         Command(("RPOP", f"n:{IDENTITY}-signals")),
+    ]
+
+
+def test_the_beat_of_an_owner() -> None:
+    """REL-5, REL-8: it names itself, in case the set was deleted, and counts what it holds."""
+    sample = HeartbeatSample(NOW, {}, quiet=False, rss=0, rtt_us=0)
+    assert steps(sample, owner=True)[1].steps[4:] == [
+        Command(("SADD", "n:jobwire:owners", IDENTITY)),
+        Command(("HLEN", f"n:jobwire:private:{IDENTITY}")),
     ]
 
 

@@ -49,6 +49,7 @@ PLAIN = {
     "owners": "jobwire:owners",
     "returned": "jobwire:returned",
     "returned_at": "jobwire:returned_at",
+    "recovery": "jobwire:recovery",
     "paused": "jobwire:paused",
     "recovered": "jobwire:stat:recovered",
     "lost": "jobwire:stat:lost",

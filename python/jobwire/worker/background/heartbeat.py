@@ -12,17 +12,20 @@ from pathlib import Path
 
 from jobwire.connection.connect import safe_url
 from jobwire.connection.sync import SyncRedis
-from jobwire.errors import RedisTrouble
+from jobwire.errors import RedisRefused, RedisTrouble
 from jobwire.protocol.heartbeat import HeartbeatSample, Work, beat, prune, retire
+from jobwire.protocol.key_types import explained
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.reliable import recover, resign
+from jobwire.protocol.reliable import name_owners, recover, resign
 from jobwire.protocol.wire import command, once
+from jobwire.worker.background.audit import Audit
 from jobwire.worker.background.lifelock import LifeLock
 from jobwire.worker.fetch.outage import Outage
 from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
 
 __all__ = ["HeartbeatThread", "rss"]
 
+_KEY_ERRORS = ("WRONGTYPE", "NOPERM", "OOM")  # of a command; others concern the whole server
 _log = logging.getLogger("jobwire.worker")
 
 
@@ -39,7 +42,8 @@ class HeartbeatThread:
         quiet: Returns True if fetching has stopped.
         on_signal: Called with the name of a signal that came through Redis. [SIG-4]
         on_beat: Called with every beat, for other regular work.
-        recovers: True to put back jobs of dead processes. [REL-4]
+        audit: Looks at the private entries of this process; None if it has none. With an audit,
+            the thread also puts back jobs of dead processes. [REL-4] [REL-8]
         timings: Intervals and timeouts.
 
     Attributes:
@@ -59,7 +63,7 @@ class HeartbeatThread:
         quiet: Callable[[], bool],
         on_signal: Callable[[str], None],
         on_beat: Callable[[], None],
-        recovers: bool,
+        audit: Audit | None,
         timings: Timings = DEFAULT_TIMINGS,
     ) -> None:
         self._timings = timings
@@ -72,11 +76,29 @@ class HeartbeatThread:
         self._quiet = quiet
         self._on_signal = on_signal
         self._on_beat = on_beat
-        self._recovers = recovers
+        self._audit = audit
+        self._recovers = audit is not None
+        self._held = 0  # private entries, as of the last beat
         self._life = LifeLock(identity, scope=f"{safe_url(redis.url)} {keys.namespace}")
         self._stop = threading.Event()
         self._one_at_a_time = threading.Lock()
-        self._outage = Outage("heartbeat", self._stop, pause=0.0)
+        self._scanned: bytes | None = b"0"  # cursor; None at the end
+        self._recovered_once = False
+        self._stranded: set[str] = set()  # dead processes in the log
+        duties = {
+            "heartbeat": self.beat,
+            "statistics": lambda: self._on_beat(),
+            "pruning": self._prune,
+        }
+        if self._recovers:
+            duties |= {
+                "audit of jobs in flight": self._look_at_own,
+                "search for owners": self._name_owners,
+                "recovery": self._recover,
+            }
+        self._duties = [
+            (Outage(name, self._stop, pause=0.0), duty) for name, duty in duties.items()
+        ]
         self.turned = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="jobwire-heart", daemon=True)
 
@@ -85,8 +107,11 @@ class HeartbeatThread:
         if self._recovers:
             self._life.hold()  # before the process holds jobs that others could recover
         try:
-            self.beat()
-            self._look_after()
+            for outage, duty in self._duties:
+                if duty == self._name_owners:
+                    self._goes_on(outage, duty)  # the server may forbid SCAN
+                else:
+                    self._do(duty)
         except BaseException:
             self._life.release()
             raise
@@ -106,11 +131,16 @@ class HeartbeatThread:
                 rss=rss(),
                 rtt_us=int((time.perf_counter() - sent_at) * 1e6),
             )
-            signal = self._redis.run(
-                beat(self._keys, self._identity, self._info, self._concurrency, sample)
+            self._held = 1  # have the audit look, in case this fails
+            answer = self._redis.run(
+                beat(
+                    *(self._keys, self._identity, self._info, self._concurrency, sample),
+                    owner=self._recovers,
+                )
             )
-        if signal is not None:
-            self._on_signal(signal)
+            self._held = answer.held
+        if answer.signal is not None:
+            self._on_signal(answer.signal)
 
     def close(self) -> None:
         """Stop beating and leave the set of processes. [BEAT-7]"""
@@ -129,26 +159,60 @@ class HeartbeatThread:
     def _run(self) -> None:
         while not self._stop.wait(self._timings.heartbeat_interval):
             self.turned = time.monotonic()
-            with self._outage:
-                self.beat()
-                self._look_after()
+            for outage, duty in self._duties:
+                if self._stop.is_set() or not self._goes_on(outage, duty):
+                    break
 
-    def _look_after(self) -> None:
-        self._on_beat()
-        if self._stop.is_set():
-            return
+    def _goes_on(self, outage: Outage, duty: Callable[[], None]) -> bool:
+        """Do a duty; return whether the next ones can be done, also if it failed."""
+        goes_on = True
+        with outage:
+            try:
+                self._do(duty)
+            except RedisTrouble as error:
+                goes_on = any(code in str(error) for code in _KEY_ERRORS)
+                raise
+        return goes_on
+
+    def _do(self, duty: Callable[[], None]) -> None:
+        """Do a duty; an error about the type of a key names the key."""
+        try:
+            duty()
+        except RedisRefused as error:
+            raise self._redis.run(explained(error, self._keys, self._identity)) from None
+
+    def _prune(self) -> None:
         if forgotten := self._redis.run(prune(self._keys)):
             _log.info("removed %d processes whose heartbeat expired", forgotten)
-        if self._recovers:
-            self._recover()
+
+    def _look_at_own(self) -> None:
+        if self._audit is not None:
+            self._audit.look(self._held)
+
+    def _name_owners(self) -> None:
+        if self._scanned is not None:
+            cursor = self._redis.run(name_owners(self._keys, self._scanned))
+            self._scanned = None if cursor == b"0" else cursor
 
     def _recover(self) -> None:
         ended = self._life.ended()
         recovered = self._redis.run(
-            recover(self._keys, own=self._identity, now=time.time(), ended=ended)
+            recover(
+                self._keys,
+                own=self._identity,
+                now=time.time(),
+                ended=ended,
+                every=self._timings.heartbeat_interval / 2 if self._recovered_once else None,
+            )
         )
+        self._recovered_once = True
         for identity, count in recovered.items():
-            _log.warning("put back %d jobs of dead process %s", count, identity)
+            if isinstance(count, int):
+                _log.warning("put back %d jobs of dead process %s", count, identity)
+                self._stranded.discard(identity)
+            elif identity not in self._stranded:
+                _log.error("jobs of dead process %s cannot be put back: %s", identity, count)
+                self._stranded.add(identity)
         for identity in ended:
             self._life.forget(identity)
 

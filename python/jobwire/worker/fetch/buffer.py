@@ -80,8 +80,12 @@ class Buffer:
         """Return the waiting time of the oldest job; None if there is none."""
         return now - self._filled_at if self._jobs else None
 
+    def jobs(self) -> list[InFlightJob]:
+        """Return all jobs."""
+        return list(self._jobs)
+
     def clear(self) -> list[InFlightJob]:
         """Return all jobs and keep none."""
-        jobs = list(self._jobs)
+        jobs = self.jobs()
         self._jobs.clear()
         return jobs

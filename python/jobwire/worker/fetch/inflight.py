@@ -70,11 +70,27 @@ class FetchesInFlight:
         self._reclaim_interval = reclaim_interval
         self._reclaim_for = reclaim_for
         self._lock = threading.Lock()
-        # Guards `_pending`, `any_pending` (writes), `_unanswered`, `_reclaimed_at`.
+        # Guards `_pending`, `any_pending` (writes), `_unanswered`, `_reclaimed_at`, `_open`.
         self._pending: deque[PendingFetch] = deque()  # guarded by `_lock`
         self.any_pending = False
         self._unanswered: list[Unanswered] = []  # guarded by `_lock`
         self._reclaimed_at: float | None = None  # guarded by `_lock`
+        self._open: dict[int, range] = {}  # guarded by `_lock`
+
+    def begin(self, numbers: range) -> None:
+        """Note that jobs may arrive under these numbers, until `end`."""
+        with self._lock:
+            self._open[numbers.start] = numbers
+
+    def end(self, numbers: range) -> None:
+        """Note that no more jobs arrive under these numbers: those that did are in the buffer."""
+        with self._lock:
+            self._open.pop(numbers.start, None)
+
+    def open_numbers(self) -> list[range]:
+        """Return the numbers under which jobs may still arrive."""
+        with self._lock:
+            return list(self._open.values())
 
     def add(self, fetch: PendingFetch) -> None:
         """Have a reply read later, by the thread that needs it first."""

@@ -87,13 +87,14 @@ class Outbox:
         self._flush_log = flush_log
         self._retry_interval = retry_interval
         self._on_failure = on_failure
-        self._lock = threading.Lock()  # Guards `_failed`, `_on_the_way`, `_retry_at`, `_reported`,
-        # `_collected_at`, and that an entry moves between the three places in one step.
+        self._lock = threading.Lock()  # Guards `_failed`, `_on_the_way`, `_sent`, `_retry_at`,
+        # `_reported`, `_collected_at`, and that an entry moves from place to place in one step.
         self._all_stored = threading.Condition(self._lock)
         # Threads append without the lock, which is safe: one append of a deque is one step.
         self._pending: deque[Entry] = deque()  # not sent yet; removed under `_lock`
         self._failed: deque[Entry] = deque()  # sent and not stored; guarded by `_lock`
         self._on_the_way = 0  # entries sent and not answered; guarded by `_lock`
+        self._sent: dict[int, list[Entry]] = {}  # the same, by message; guarded by `_lock`
         self._retry_at = 0.0  # monotonic, when to send `_failed` again; guarded by `_lock`
         self._collected_at = 0.0  # monotonic, of the last message; guarded by `_lock`
         self._reported: str | None = None  # trouble in the log; guarded by `_lock`
@@ -110,6 +111,12 @@ class Outbox:
         """Number of outcomes that are not stored."""
         with self._lock:
             return self._count()
+
+    def fields(self) -> list[str]:
+        """Return the private entries whose outcomes are not stored. [REL-8]"""
+        with self._lock:
+            places = [self._pending.copy(), self._failed, *self._sent.values()]
+            return [entry.held.field for place in places for entry in place]
 
     def wait_stored(self, timeout: float) -> int:
         """Wait until all outcomes are stored; return how many are not after so many seconds."""
@@ -190,6 +197,8 @@ class Outbox:
         """Take entries to send them. With the lock held."""
         entries = [waiting.popleft() for _ in range(min(len(waiting), MAX_BATCH))]
         self._on_the_way += len(entries)
+        if entries:
+            self._sent[id(entries)] = entries
         return entries
 
     def _send(self, entries: Sequence[Entry], extra: Script | None) -> Callable[[], Any]:
@@ -222,12 +231,16 @@ class Outbox:
             except Exception as error:
                 self._keep(entries, str(error))
                 raise
-            for group, reply in zip(groups, replies, strict=False):
-                if isinstance(reply, ErrorReply):
-                    self._keep(group, reply.message)
-                else:
-                    _report_lost(group, reply)
-                    self._stored(group)
+            else:
+                for group, reply in zip(groups, replies, strict=False):
+                    if isinstance(reply, ErrorReply):
+                        self._keep(group, reply.message)
+                    else:
+                        _report_lost(group, reply)
+                        self._stored(group)
+            finally:
+                with self._lock:  # after all of them are stored, or kept
+                    self._sent.pop(id(entries), None)
             return replies[-1] if extra is not None else None
 
         return read

@@ -103,6 +103,9 @@ class ReliableFetcher:
         self._request_thread: Callable[[], None] | None = None  # set before the first `take`
 
         # Guards `_leader`, `_slots`, `_buffer`, `_followers`, `_prefetch`, `_broken`.
+        self._in_hand: set[str] = (
+            set()
+        )  # fields of jobs between buffer and thread, or on their way back
         self._lock = threading.Lock()
         self._lead_free = threading.Condition(self._lock)  # for followers
         self._unblocked = threading.Condition(self._lock)  # for a blocked leader
@@ -156,7 +159,11 @@ class ReliableFetcher:
             if held is None:
                 self._ticker.wake()  # no fetch will come for the last outcomes
         elif ahead:
-            self._send_prefetch(ahead)
+            self._in_hand.add(held.field)
+            try:
+                self._send_prefetch(ahead)
+            finally:
+                self._in_hand.discard(held.field)
         return held
 
     def starting(self, expected: float) -> None:
@@ -179,6 +186,15 @@ class ReliableFetcher:
             self._prefetch.ran(ran)
             if self._leader.state is State.BLOCKED:
                 self._unblocked.notify()
+
+    def open_numbers(self) -> list[range]:
+        """Return the numbers of jobs that may still arrive here. To be called before `waiting`."""
+        return self._in_flight.open_numbers()
+
+    def waiting(self) -> list[str]:
+        """Return the fields of the jobs that `take` has not returned yet."""
+        with self._lock:
+            return [*(held.field for held in self._buffer.jobs()), *self._in_hand.copy()]
 
     def put_back(self, jobs: Sequence[InFlightJob]) -> int:
         """Return unfinished jobs to their queues; return how many were still held. [SIG-5]"""
@@ -313,6 +329,7 @@ class ReliableFetcher:
         def noticed() -> None:
             if self._stopping.is_set():
                 return  # a job that is pushed after `close` stays in its queue
+            self._in_flight.begin(numbers)
             self._in_flight.add(PendingFetch(order, numbers, _now(_CLOCK), False, send()))
 
         changes = [self._keys.paused] if paused else ()
@@ -330,7 +347,13 @@ class ReliableFetcher:
         """Send a fetch together with the pending outcomes."""
         numbers, queues, script = self._next_fetch(count)
         sent_at = _now(_CLOCK)
-        return PendingFetch(queues, numbers, sent_at, ahead, self._outbox.send_with(script))
+        self._in_flight.begin(numbers)
+        try:
+            reply = self._outbox.send_with(script)
+        except BaseException:
+            self._in_flight.end(numbers)
+            raise
+        return PendingFetch(queues, numbers, sent_at, ahead, reply)
 
     def _next_fetch(self, count: int) -> tuple[range, Sequence[str], Script]:
         """Return the numbers that its jobs will have, the queues it looks at, and the call."""
@@ -393,10 +416,15 @@ class ReliableFetcher:
     def _collect(self, fetch: PendingFetch) -> Fetched:
         """Read the reply to a fetch, and put its jobs into the buffer."""
         try:
-            fetched = read_fetched(fetch.reply())
+            return self._put_into_buffer(fetch)
         except NoReply:
             self._in_flight.lost([fetch.numbers], time.monotonic())
             raise
+        finally:
+            self._in_flight.end(fetch.numbers)
+
+    def _put_into_buffer(self, fetch: PendingFetch) -> Fetched:
+        fetched = read_fetched(fetch.reply())
         now = _now(_CLOCK)
         wanted, took = len(fetch.numbers), now - fetch.sent_at
         # A reply that was read late is as old as its request.
@@ -429,10 +457,10 @@ class ReliableFetcher:
             with suppress(RedisTrouble):  # the fetch took no jobs, or they are reclaimed
                 self._collect(fetch)
         with self._lock:
-            jobs = self._buffer.clear()
-        if not jobs:
+            fields = [held.field for held in self._buffer.clear()]
+            self._in_hand.update(fields)
+        if not fields:
             return
-        fields = [held.field for held in jobs]
         try:
             self._redis.run(put_back(self._keys, self._identity, fields, started=False))
         except RedisTrouble:
@@ -440,3 +468,5 @@ class ReliableFetcher:
             numbers = [int(field.partition(":")[0]) for field in fields]
             self._in_flight.lost([range(n, n + 1) for n in numbers], time.monotonic())
             raise
+        finally:
+            self._in_hand.difference_update(fields)

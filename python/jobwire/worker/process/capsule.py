@@ -110,6 +110,10 @@ class Capsule:
         in_threads = {tid: work for tid, work in works if work is not None}
         return in_threads if self._tasks is None else in_threads | self._tasks.works()
 
+    def known_fields(self) -> list[str]:
+        """Return the private entries of all jobs that this capsule has taken. [REL-8]"""
+        return [held.field for held in self._held()]
+
     def quiet(self) -> None:
         """Start no more jobs. [SIG-2] [FETCH-5]"""
         self._source.close()

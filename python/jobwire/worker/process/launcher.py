@@ -22,13 +22,15 @@ from jobwire.application.config import WorkerConfig, url_or_default
 from jobwire.application.lifecycle import Callback, Event
 from jobwire.application.producer import make_producer
 from jobwire.connection.sync import SyncRedis
-from jobwire.errors import NoReply, RedisTrouble, RedisUnreachable
+from jobwire.errors import NoReply, RedisRefused, RedisTrouble, RedisUnreachable
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.heartbeat import LEASE_S, Work, process_info
+from jobwire.protocol.key_types import explained
 from jobwire.protocol.metrics import Metrics
 from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.server import ServerInfo, check_server
 from jobwire.protocol.times import Generation
+from jobwire.worker.background.audit import Audit, gather
 from jobwire.worker.background.heartbeat import HeartbeatThread
 from jobwire.worker.background.outcome_writer import OutcomeWriter
 from jobwire.worker.background.poller import Poller
@@ -97,10 +99,11 @@ class Launcher:
         self._generation: Generation = 8
         self._quiet = threading.Event()
         self._ticker = Ticker(tick=timings.tick)
-        # One of the two pairs, by the kind of fetch.
+        # The first is for basic fetch, the others for reliable fetch.
         self._counts: ExecutionCounts | None = None
         self._direct_sink: DirectSink | None = None
         self._outcome_writer: OutcomeWriter | None = None
+        self._audit: Audit | None = None
         sink, make_source = self._basic() if config.fetch == "basic" else self._reliable()
         self._metrics = Metrics()
         self._loop = AsyncLoop(on_broken)
@@ -156,7 +159,7 @@ class Launcher:
             quiet=self._quiet.is_set,
             on_signal=on_signal,
             on_beat=self._on_beat,
-            recovers=config.fetch == "reliable",
+            audit=self._audit,
             timings=timings,
         )
         self._poller = Poller(
@@ -203,7 +206,7 @@ class Launcher:
             info = _patiently(lambda: self._redis.run(check_server(self._keys)), (NoReply,))
             for warning in info.warnings:
                 _log.warning(warning)
-            self._generation = _patiently(lambda: self._redis.run(self._producer.generation()))
+            self._generation = _patiently(self._find_generation)
             for callback in self.app.events.callbacks("startup"):
                 self._call(callback)
             if self._isolation is not None:
@@ -218,6 +221,12 @@ class Launcher:
             capsule.start()
         self._poller.start()
         return info
+
+    def _find_generation(self) -> Generation:
+        try:
+            return self._redis.run(self._producer.generation())
+        except RedisRefused as error:
+            raise self._redis.run(explained(error, self._keys, self.identity)) from None
 
     def quiet(self) -> None:
         """Start and promote no more jobs; running jobs go on. Cannot be undone. [SIG-2]"""
@@ -349,9 +358,17 @@ class Launcher:
             on_failure=self._ticker.wake,
         )
         self._outcome_writer = OutcomeWriter(outbox, self._ticker, self._timings)
+        fetchers: list[ReliableFetcher] = []
+
+        def taken() -> list[str]:
+            return [field for capsule in self._capsules for field in capsule.known_fields()]
+
+        self._audit = Audit(
+            self._redis, self._keys, self.identity, lambda: gather(fetchers, taken, outbox)
+        )
 
         def make_source(order: QueueOrder, slots: int) -> JobSource:
-            return ReliableFetcher(
+            fetcher = ReliableFetcher(
                 *(self._redis, self._keys, self.identity, order),
                 slots=slots,
                 numbers=numbers,
@@ -360,6 +377,8 @@ class Launcher:
                 renew_lease=lambda: self._heartbeat.beat(),
                 timings=self._timings,
             )
+            fetchers.append(fetcher)
+            return fetcher
 
         return self._outcome_writer, make_source
 

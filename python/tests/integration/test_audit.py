@@ -1,0 +1,228 @@
+"""The audit: no job stays in flight in a process that lives and does not know of it. [REL-8]"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any, Self
+
+import pytest
+
+from harness.servers import Server, wait_until
+from jobwire import App
+from jobwire.connection.scripts import script
+from tests.conftest import ServerFactory
+from tests.workers import brisk, running
+
+JOBS = 5
+OFTEN = brisk(heartbeat_interval=0.3)
+
+
+class Gate:
+    """Jobs that run until the gate opens; then `Fail` fails and `Fine` ends."""
+
+    def __init__(self) -> None:
+        self.app = App()
+        self.entered: list[str] = []
+        self.open = threading.Event()
+        self.app.job(name="Fail")(self._fail)
+        self.app.job(name="Fine")(lambda: self._wait("Fine"))
+
+    def _wait(self, name: str) -> None:
+        self.entered.append(name)
+        while not self.open.wait(0.01):
+            pass
+
+    def _fail(self) -> None:
+        self._wait("Fail")
+        raise ValueError
+
+
+def push(server: Server, *names: str) -> None:
+    texts = [f'{{"class":"{name}","args":[],"retry":true,"n":{n}}}' for n, name in enumerate(names)]
+    server.client().lpush("queue:default", *texts)
+
+
+def forget_by_snapshot(primary: Server, _: Server) -> Callable[[], None]:
+    """Save; return a function that restarts the server with the saved data."""
+    primary.client().save()
+
+    def forget() -> None:
+        primary.kill()
+        primary.start()
+
+    return forget
+
+
+def forget_by_promotion(primary: Server, replica: Server) -> Callable[[], None]:
+    """Promote a replica, which gets no more writes; return a function that gives it the address."""
+    promoted: Any = replica.client()
+    promoted.replicaof("127.0.0.1", primary.port)
+    wait_until(lambda: promoted.exists("processes") and primary.client().wait(1, 100))
+    promoted.replicaof("NO", "ONE")
+    promoted.save()
+
+    def forget() -> None:
+        primary.kill()
+        replica.kill()
+        replica.port = primary.port
+        replica.start()
+
+    return forget
+
+
+@pytest.mark.parametrize(
+    "lapse",
+    [forget_by_snapshot, pytest.param(forget_by_promotion, marks=pytest.mark.thorough)],
+)
+def test_outcomes_that_the_server_forgets(
+    server_factory: ServerFactory,
+    lapse: Callable[[Server, Server], Callable[[], None]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """REL-8: acknowledged, then lost by a restart or a failover: the jobs run again."""
+    server, replica = server_factory(), server_factory()
+    gate = Gate()
+    with running(gate.app, server, concurrency=JOBS + 1, timings=OFTEN) as worker:
+        push(server, *["Fail"] * JOBS, "Fine")
+        wait_until(lambda: len(gate.entered) == JOBS + 1)
+        wait_until(lambda: server.client().hlen(f"jobwire:private:{worker.identity}") == JOBS + 1)
+        forget = lapse(server, replica)
+        gate.open.set()
+        wait_until(lambda: server.client().zcard("retry") == JOBS)
+        wait_until(lambda: server.client().get("stat:processed") == b"%d" % (JOBS + 1))
+        gate.entered.clear()
+        forget()
+        wait_until(lambda: sorted(gate.entered) == ["Fail"] * JOBS + ["Fine"])
+        client = (replica if lapse is forget_by_promotion else server).client()
+        wait_until(lambda: client.zcard("retry") == JOBS)
+        wait_until(lambda: not client.exists(f"jobwire:private:{worker.identity}"))
+    assert not client.exists("queue:default", "jobwire:returned")
+    warnings = [r.getMessage() for r in caplog.records if "unknown to every thread" in r.message]
+    assert f"put back {JOBS + 1} of {JOBS + 1} jobs" in " ".join(warnings)
+
+
+class Relay:
+    """A way to the server that can hold a fetch, also after the client has closed.
+
+    Attributes:
+        holds: Set to hold the next message with a fetch.
+        held: Set when it is held.
+        release: Set to send it at last.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self.holds, self.held, self.release = (threading.Event() for _ in range(3))
+        self._server = server
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client = self._listener.accept()[0]
+                server = socket.create_connection(("127.0.0.1", self._server.port))
+                for ends in ((client, server), (server, client)):
+                    threading.Thread(target=self._pump, args=ends, daemon=True).start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        with source, suppress(OSError):
+            while data := source.recv(1 << 16):
+                if self.holds.is_set() and script("fetch").sha.encode() in data:
+                    self.holds.clear()
+                    self.held.set()
+                    self.release.wait(120)
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+
+
+def test_a_fetch_that_arrives_after_the_search_for_it_has_ended(server: Server) -> None:
+    """REL-8: something on the way held it for longer than a lease, and the beats took others."""
+    gate = Gate()
+    gate.app.job(name="First")(lambda: gate.entered.append("First"))
+    timings = brisk(
+        heartbeat_interval=0.3, redis_timeout=0.5, reclaim_interval=0.05, reclaim_for=0.2
+    )
+    client: Any = server.client()
+    with Relay(server) as way:
+        place: Any = SimpleNamespace(url=way.url)
+        with running(gate.app, place, concurrency=1, timings=timings) as worker:
+            fetches: Any = worker._capsules[0]._source
+            way.holds.set()
+            push(server, "First")
+            assert way.held.wait(60)
+            wait_until(lambda: gate.entered == ["First"])
+            wait_until(lambda: not fetches._in_flight.any_unanswered)
+            push(server, "Fine")
+            wait_until(lambda: gate.entered == ["First", "Fine"])
+            push(server, "Fine")  # the only slot is in use, so no new fetch takes it
+            way.release.set()
+            wait_until(lambda: client.hlen(f"jobwire:private:{worker.identity}") == 2)
+            gate.open.set()
+            wait_until(lambda: gate.entered == ["First", "Fine", "Fine"])
+            wait_until(lambda: not client.exists(f"jobwire:private:{worker.identity}"))
+    assert client.get("stat:processed") == b"3"
+
+
+def test_tasks_that_are_cancelled_before_their_first_step(server: Server) -> None:
+    """REL-8: such a task runs nothing of ours, so it stores no outcome."""
+    app = App()
+    ran: set[int] = set()
+    cancelled = threading.Event()
+
+    @app.job(name="Cancel")
+    async def cancel(number: int) -> None:
+        if not cancelled.is_set():
+            cancelled.set()
+            for task in asyncio.all_tasks():
+                task.cancel()
+        ran.add(number)
+
+    texts = [f'{{"class":"Cancel","args":[{n}],"retry":true,"retry_for":1}}' for n in range(60)]
+    client: Any = server.client()
+    client.lpush("queue:default", *texts)
+    with running(app, server, concurrency=20, timings=OFTEN) as worker:
+        wait_until(lambda: len(ran) + client.zcard("retry") >= 60)
+        wait_until(lambda: not client.exists(f"jobwire:private:{worker.identity}"))
+    assert client.llen("queue:default") == 0
+
+
+def test_nothing_is_put_back_while_all_is_well(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """REL-8: threads, tasks, prefetched jobs and outcomes under way, looked at all the time."""
+    app = App()
+    ran: list[int] = []
+    app.job(name="Sync")(ran.append)
+
+    @app.job(name="Async")
+    async def task(number: int) -> None:
+        await asyncio.sleep(0)
+        ran.append(number)
+
+    texts = [
+        f'{{"class":"{("Sync", "Async")[n % 3 == 0]}","args":[{n}],"retry":true}}'
+        for n in range(6_000)
+    ]
+    timings = brisk(heartbeat_interval=0.01)
+    with running(app, server, concurrency=8, timings=timings):
+        for start in range(0, 6_000, 200):
+            server.client().lpush("queue:default", *texts[start : start + 200])
+        wait_until(lambda: len(ran) >= 6_000)
+        wait_until(lambda: server.client().get("stat:processed") == b"6000")
+    assert sorted(ran) == list(range(6_000))
+    assert not server.client().exists("jobwire:returned", "jobwire:stat:lost")
+    assert caplog.records == []

@@ -1,0 +1,74 @@
+"""Owners of private hashes: they stay known although operators and other programs make mistakes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.servers import Server, wait_until
+from jobwire import App, RedisRefused
+from jobwire.inspect import Inspector
+from tests.workers import brisk, running
+
+OFTEN = brisk(heartbeat_interval=0.1)
+
+
+def orphan(client: Any, identity: str, *, named: bool = True) -> None:
+    """Leave a job of a dead process."""
+    client.hset(f"jobwire:private:{identity}", "1:lost", '{"class":"A","args":[],"jid":"j"}')
+    if named:
+        client.sadd("jobwire:owners", identity)
+
+
+def test_each_beat_names_the_owner(server: Server) -> None:
+    """REL-5: also one that has taken nothing since the set was deleted."""
+    client = server.client()
+    with running(App(), server, timings=OFTEN) as worker:
+        client.delete("jobwire:owners")
+        wait_until(lambda: client.smembers("jobwire:owners") == {worker.identity.encode()})
+    assert not client.exists("jobwire:owners")
+    with running(App(), server, timings=OFTEN, fetch="basic") as worker:
+        beat = client.hget(worker.identity, "beat")
+        wait_until(lambda: client.hget(worker.identity, "beat") != beat)
+    assert not client.exists("jobwire:owners")
+
+
+def test_jobs_of_an_owner_without_a_name(server: Server) -> None:
+    """REL-5: inspection shows them, and a worker that starts puts them back."""
+    client = server.client()
+    orphan(client, "h:1:x", named=False)
+    with Inspector(server.url) as inspector:
+        (holder,) = inspector.holdings()
+    assert (holder.identity, holder.alive, holder.size) == ("h:1:x", False, 1)
+    with running(App(), server):
+        wait_until(lambda: client.llen("queue:lost") == 1)
+    assert client.smembers("queues") == {b"lost"}
+
+
+@pytest.mark.parametrize("key", ["processes", "jobwire:owners"])
+def test_a_worker_does_not_start_with_a_key_of_another_type(server: Server, key: str) -> None:
+    """REL-1, BEAT-1: the error names the key."""
+    server.client().set(key, "in the way")
+    problem = f"{key} is a string, not a set: delete or rename it"
+    with pytest.raises(RedisRefused, match=problem), running(App(), server):
+        pass
+
+
+def test_recovery_goes_on_while_other_duties_fail(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """REL-5: without the set of processes, and with callbacks and statistics that fail."""
+    client = server.client()
+    app = App()
+    with running(app, server, timings=OFTEN) as worker:
+        client.delete("processes")
+        client.set("processes", "in the way")
+        client.set("process_cleanup", "free")
+        orphan(client, "h:1:x")
+        wait_until(lambda: client.llen("queue:lost") == 1)
+        wait_until(lambda: "processes is a string, not a set: delete or rename it" in caplog.text)
+        assert client.ttl(worker.identity) > 50  # the lease is renewed
+        client.delete("processes", "process_cleanup")
+        wait_until(lambda: client.exists("processes"))
+    assert "bug" not in caplog.text
