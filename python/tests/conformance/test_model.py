@@ -106,7 +106,7 @@ def test_awkward_values_are_at_least_three_in_ten() -> None:
     known = {key(value) for value in BOUNDARIES}
     drawn: list[str] = []
 
-    @settings(max_examples=150, derandomize=True, database=None, phases=[Phase.generate])
+    @settings(max_examples=600, derandomize=True, database=None, phases=[Phase.generate])
     @given(st.lists(values(), min_size=10, max_size=10))
     def draw(chosen: list[Any]) -> None:
         drawn.extend(map(key, chosen))

@@ -25,7 +25,7 @@ import redis
 from harness.servers import Reaper, Server, valkey_program, wait_until
 from jobwire.application.config import FetchMode
 from jobwire_conformance.judge.stream import canonical
-from jobwire_conformance.wire.call import name_of
+from jobwire_conformance.wire.call import Call, name_of
 from jobwire_conformance.wire.faults import FAULTS, action_of
 from jobwire_conformance.wire.points import Point, has_effect, points_of
 from jobwire_conformance.wire.proxy import Switchboard
@@ -50,6 +50,12 @@ def label(words: Sequence[bytes]) -> str:
     if name in ("CLIENT", "SCRIPT") and len(words) > 1:
         return f"{name} {words[1].decode().upper()}"
     return name
+
+
+def _may_change(call: Call) -> bool:
+    """Return whether a command has changed data, or is a script that was carried out."""
+    carried_out = call.reply is not None and not call.reply.startswith(b"-")
+    return has_effect(call) or (call.label.endswith(".lua") and carried_out)
 
 
 @dataclass
@@ -291,7 +297,7 @@ class Run:
             result.reached = any(rule.struck for rule in rules)
             passed = [*points_of(proxy.calls)]
             result.points = [point for point, _ in passed]
-            result.effects = [point for point, call in passed if has_effect(call)]
+            result.effects = [point for point, call in passed if _may_change(call)]
             result.log = self._first.log.read_text()
             return result
 
