@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
+import sys
 import threading
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
@@ -97,10 +98,10 @@ class AsyncLoop:
 
     def stacks(self) -> dict[str, str]:
         """Return the stack of each task, by its name, for the log."""
-        loop = self._loop
-        if loop is None:
+        loop, thread = self._loop, self._thread
+        if loop is None or thread is None:
             return {}
-        return {task.get_name(): _stack(task) for task in asyncio.all_tasks(loop)}
+        return {task.get_name(): _stack(task, thread) for task in asyncio.all_tasks(loop)}
 
     def close(self, last: Callable[[], Awaitable[None]]) -> None:
         """Cancel the remaining tasks of the loop, await `last` there, and end the loop."""
@@ -174,10 +175,16 @@ def _answer(request: asyncio.Future[Any], result: Any, error: BaseException | No
         request.set_exception(error)
 
 
-def _stack(task: asyncio.Task[Any]) -> str:
-    """Return the stack of a waiting task. (`Task.get_stack` gives only its outermost frame.)"""
+def _stack(task: asyncio.Task[Any], thread: threading.Thread) -> str:
+    """Return the stack of a task. (`Task.get_stack` gives only its outermost frame.)"""
+    outermost: Any = task.get_coro()
+    # While the task runs, its inner frames are on the stack of the loop's thread only.
+    while getattr(outermost, "cr_running", False) and thread.is_alive():
+        frame = sys._current_frames().get(thread.ident or 0)
+        if frame is not None and outermost.cr_running:
+            return "".join(traceback.format_stack(frame)).rstrip()
     frames = []
-    waiting: Any = task.get_coro()
+    waiting = outermost
     while (frame := getattr(waiting, "cr_frame", None)) is not None:
         frames.append((frame, frame.f_lineno))
         waiting = waiting.cr_await
