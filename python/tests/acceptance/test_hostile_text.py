@@ -77,7 +77,8 @@ def test_500_strings(server: Server, workers: Workers, log_format: str) -> None:
         "hostile:app", "--redis", server.url, "--log-format", log_format, "--log-level", "debug"
     )
     unreadable = sum(bool(re.search(r"[\ud800-\udfff]", text)) for text in STRINGS)
-    wait_until(lambda: int(client.get("stat:processed") or 0) == len(texts) - unreadable, 120)
+    # A slow machine also runs the first retries.
+    wait_until(lambda: int(client.get("stat:processed") or 0) >= len(texts) - unreadable, 120)
     worker.send(signal.SIGTERM)
     assert worker.wait(60) == 0
     lines = worker.log.read_bytes().decode().removesuffix("\n").split("\n")
