@@ -103,7 +103,7 @@ def test_requirements_as_json() -> None:
     ("name", "hint"),
     [
         ("RETRY-99", "; that area has RETRY-1 to RETRY-"),
-        ("retry4", "; did you mean RETRY-4?"),
+        ("retry4", "; did you mean RETRY-4 or RETRY-14?"),
         ("PUSSH-4", "; did you mean PUSH-4"),
         ("chekc", "; did you mean check?"),
         ("zzz", "; 'jobwire spec' shows all requirements"),
