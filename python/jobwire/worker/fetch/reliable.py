@@ -103,9 +103,8 @@ class ReliableFetcher:
         self._request_thread: Callable[[], None] | None = None  # set before the first `take`
 
         # Guards `_leader`, `_slots`, `_buffer`, `_followers`, `_prefetch`, `_broken`.
-        self._in_hand: set[str] = (
-            set()
-        )  # fields of jobs between buffer and thread, or on their way back
+        # Fields of jobs between buffer and thread, or on their way back.
+        self._in_hand: set[str] = set()
         self._lock = threading.Lock()
         self._lead_free = threading.Condition(self._lock)  # for followers
         self._unblocked = threading.Condition(self._lock)  # for a blocked leader
