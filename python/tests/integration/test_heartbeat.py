@@ -10,7 +10,9 @@ import pytest
 
 from harness.servers import Server
 from jobwire.connection.sync import SyncRedis
+from jobwire.errors import RedisRefused
 from jobwire.protocol.heartbeat import LEASE_S, HeartbeatSample, Work, beat, prune, retire
+from jobwire.protocol.key_types import explained
 from jobwire.protocol.keys import Keys
 from tests.conftest import ServerFactory
 from tests.integration.clients import PROGRAMS, everything, listening
@@ -167,3 +169,15 @@ def test_a_namespace_is_kept_to(any_server: Server, shell: SyncRedis) -> None:
     }
     shell.run(retire(keys, ME))
     assert set(everything(any_server)) == {b"app:process_cleanup", f"app:{ME}".encode()}
+
+
+def test_an_error_about_a_type_names_the_keys(any_server: Server, shell: SyncRedis) -> None:
+    """REL-1: the error of the server does not name them, which leaves the mistake unfound."""
+    wrong, other = RedisRefused("WRONGTYPE Operation"), RedisRefused("OOM command not allowed")
+    assert shell.run(explained(wrong, KEYS, ME)) is wrong
+    any_server.client().mset({"processes": 1, ME: 2})
+    assert str(shell.run(explained(wrong, KEYS, ME))) == (
+        f"WRONGTYPE processes is a string, not a set: delete or rename it; "
+        f"{ME} is a string, not a hash: delete or rename it"
+    )
+    assert shell.run(explained(other, KEYS, ME)) is other
