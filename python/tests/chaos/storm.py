@@ -119,6 +119,7 @@ class Storm:
         self._restore_at: float | None = None  # on the monotonic clock, as is the next one
         self._repair_at: float | None = None
         self._outages = 0
+        self._restoring = False
         self._calm = False
         self._board = board
         self.proxies: list[Proxy] = []
@@ -285,7 +286,7 @@ class Storm:
         proxy = slot.proxy
         proxy.refuse(True)
         proxy.cut()
-        threading.Timer(jitter.uniform(0.2, 2.0), proxy.refuse, [False]).start()
+        threading.Timer(jitter.uniform(0.2, 2.0), lambda: proxy.refuse(self._restoring)).start()
 
     def _flush_scripts(self, slot: Slot, jitter: random.Random) -> None:
         with self._redis() as client:
@@ -315,6 +316,7 @@ class Storm:
     def _restore(self) -> None:
         """Kill the server, and start it from the snapshot: it forgets all later writes."""
         self._restore_at = None
+        self._restoring = True
         self._outages += 1
         proxies = [self.enqueuing, *(slot.proxy for slot in self.slots)]
         for proxy in proxies:  # so that no process changes a job's place during the two looks
@@ -327,6 +329,7 @@ class Storm:
         with self._redis() as client:
             self.restored |= moved(places(client), left)
         self._repair_at = time.monotonic()  # the snapshot may have a key of the wrong type
+        self._restoring = False
         for proxy in proxies:
             proxy.refuse(False)
         self.gate.open()

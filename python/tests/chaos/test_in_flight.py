@@ -7,7 +7,6 @@ from collections.abc import Iterable
 import pytest
 
 from tests.chaos.in_flight import SLACK, InFlight, Process
-from tests.chaos.snapshots import moved
 
 ENTRY = ("host:11:nonce", "7:low")
 
@@ -63,9 +62,3 @@ def test_an_entry_that_leaves_begins_again() -> None:
 def test_a_beat_that_a_snapshot_forgets_counts_once() -> None:
     beats = [0.0, 10.0, 0.0, 10.0, 0.0, 10.0]
     assert watch((10.0 * n, Process(beat, 0)) for n, beat in enumerate(beats)) == {}
-
-
-def test_a_snapshot_excuses_jobs_that_had_left_their_place() -> None:
-    snapshot = {(b"queue:low", 1), (b"queue:low", 2), (b"retry", 3), (b"private 7:low", 4)}
-    later = {(b"queue:low", 1), (b"queue:low", 3), (b"private 7:low", 4), (b"retry", 5)}
-    assert moved(snapshot, later) == {2, 3}
