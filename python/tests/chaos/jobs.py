@@ -103,7 +103,7 @@ ODD_FAILURES: dict[str, Callable[[], BaseException]] = {
     "no text": _Silent,
     "odd text": _Odd,
     "surrogates": lambda: ValueError("\ud800\x1b[2J\u2028\0"),
-    "odd class": type("Odd\udc80", (Exception,), {"__module__": "\udfff"}),
+    "odd class": type("Odd\u2028", (Exception,), {"__module__": "\udfff"}),
     "huge delay": lambda: ValueError(HUGE_DELAY),
 }
 

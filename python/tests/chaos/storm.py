@@ -252,7 +252,8 @@ class Storm:
         )
 
     def _target(self, slot: Slot, jitter: random.Random) -> Slot | Proxy:
-        return jitter.choice([slot, slot, self.enqueuing])
+        targets: list[Slot | Proxy] = [slot, slot, self.enqueuing]
+        return jitter.choice(targets)
 
     def _delay(self, slot: Slot, jitter: random.Random) -> None:
         side: Side = "before" if jitter.random() < 0.5 else "after"
