@@ -101,6 +101,4 @@ def test_a_seed_says_all() -> None:
 def test_a_lull_disturbs_no_process() -> None:
     found = plan.disturbances(seed=1, seconds=3000)
     lull = {what for at, what, _ in found if plan.phase(at, 3000) == "lull"}
-    assert lull == {
-        name for name, (_, weight) in plan.DISTURBANCES.items() if weight
-    }
+    assert lull == {name for name, (_, weight) in plan.DISTURBANCES.items() if weight}
