@@ -147,7 +147,7 @@ class Storm:
         return redis.Redis.from_url(self.server.url)
 
     def look_after(self) -> None:
-        """Do whatever is due; call it often."""
+        """Do the steps that are due. Call it often."""
         now = time.monotonic()
         for slot in self.slots:
             slot.look_after()
@@ -261,7 +261,7 @@ class Storm:
         self._target(slot, jitter).add(rule)
 
     def _late_script(self, slot: Slot, jitter: random.Random) -> None:
-        """Cut a connection, and have the script arrive later all the same."""
+        """Cut a connection, and have the script arrive later."""
         countdown = jitter.randint(1, 20)
         seconds = jitter.uniform(1.0, self._longest_delay)
 
