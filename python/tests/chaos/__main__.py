@@ -1,9 +1,12 @@
 """Workers under fire: processes killed, connections cut, Redis restarted, and no job is lost.
 
+Storms alternate with lulls, in which no process is disturbed for longer than an audit takes.
+
     python -m tests.chaos [--seconds N] [--seed N] [--jobs N] [--workers N]
 
 The last line printed is the account. Exit status: 0 every job finished, or is dead for its own
-reason; 1 not; 2 wrong usage.
+reason, and no entry stayed in flight for more than two heartbeats of an idle process; 1 not;
+2 wrong usage.
 """
 
 from __future__ import annotations
@@ -36,14 +39,16 @@ from tests.chaos import jobs as kinds
 from tests.chaos import plan
 from tests.chaos.audit import Account, audit
 from tests.chaos.plan import Job
+from tests.chaos.snapshots import PRIVATE, Gate, SnapshotServer
 from tests.chaos.storm import Storm
 from tests.workers import Workers
 
 JOBS_A_SECOND = 20_000 / 180
 BULK = 25
 PUSHERS = 4  # threads
+PUSHING = 0.9  # share of the run
 PATIENCE = 60.0  # seconds without any progress after which a job counts as stuck
-PRIVATE = "jobwire:private:"
+LONGEST_DELAY = 120.0  # seconds that a script may be late in a long run: two leases
 NOBODY = -1  # a doomed job that is dead for a reason that is not its own
 
 
@@ -54,8 +59,9 @@ class Enqueuer:
         repeated: Numbers of jobs that were pushed again because the first outcome was unknown.
     """
 
-    def __init__(self, url: str, jobs: Sequence[Job], *, seconds: float) -> None:
+    def __init__(self, url: str, jobs: Sequence[Job], gate: Gate, *, seconds: float) -> None:
         self.repeated: set[int] = set()
+        self._gate = gate
         self._client = Client(url)
         self._jobs = jobs
         self._seconds = seconds
@@ -85,11 +91,12 @@ class Enqueuer:
         while True:
             at = None if first.after is None else time.time() + first.after
             try:
-                if len(batch) == 1:
-                    self._client.push(first.kind, first.args, at=at, **_options(first))
-                else:
-                    args = [job.args for job in batch]
-                    self._client.push_bulk(first.kind, args, at=at, **_options(first))
+                with self._gate.passing():
+                    if len(batch) == 1:
+                        self._client.push(first.kind, first.args, at=at, **_options(first))
+                    else:
+                        args = [job.args for job in batch]
+                        self._client.push_bulk(first.kind, args, at=at, **_options(first))
                 return
             except RedisTrouble as error:
                 if isinstance(error, MaybeWritten):
@@ -171,19 +178,22 @@ class Run:
             opened.callback(reaper.close)
             calm = Server(reaper, valkey_program())
             opened.callback(calm.close)
-            server = Server(
-                reaper, valkey_program(), "--appendonly", "yes", "--appendfsync", "always"
-            )
+            server = SnapshotServer(reaper)
             opened.callback(server.close)
             os.environ[kinds.RECORD] = calm.url
             board = opened.enter_context(Switchboard())
             workers = opened.enter_context(Workers(reaper, directory))
             self._record: Any = calm.client()
             self._client: Any = server.client()
-            self._storm = Storm(server, workers, board, size=self._size)
+            self._storm = Storm(
+                *(server, workers, board),
+                size=self._size,
+                longest_delay=min(max(self._seconds / 6, 2.0), LONGEST_DELAY),
+            )
             self._status = opened.enter_context(self._out.status("starting"))
             enqueuer = Enqueuer(
-                self._storm.enqueuing.url(), self._jobs, seconds=self._seconds * 0.6
+                *(self._storm.enqueuing.url(), self._jobs, self._storm.gate),
+                seconds=self._seconds * PUSHING,
             )
             opened.callback(enqueuer.close)
             self._rage(enqueuer)
@@ -204,7 +214,8 @@ class Run:
                     hurried_at = time.monotonic()
                     with suppress(redis.RedisError):
                         hurry(self._client, within=2)
-                    self._say("storm", enqueuer)
+                    elapsed = time.monotonic() - started
+                    self._say(plan.phase(elapsed, self._seconds), enqueuer)
             self._storm.happen(what, how)
 
     def _drain(self, enqueuer: Enqueuer) -> None:
@@ -241,6 +252,7 @@ class Run:
             places=places,
             poisoned=poisoned,
             repeated=enqueuer.repeated,
+            restored=self._storm.restored,
             disturbed=self._storm.disturbed,
         )
 
@@ -263,25 +275,32 @@ class Run:
         storm = self._storm
         happened = ", ".join(f"{count} {what}" for what, count in sorted(storm.counts.items()))
         say(f"happened: {happened.replace('_', ' ')}", highlight=False, soft_wrap=True)
-        again = enqueuer.repeated
-        twice = len([number for number in account.duplicates if number in again])
-        say(
-            f"of the duplicates, {twice} are of jobs that were pushed again for want of an answer",
-            highlight=False,
-            soft_wrap=True,
-        )
+        for why, numbers in {
+            "were pushed again, because no reply came": enqueuer.repeated,
+            "a snapshot brought back": storm.restored,
+        }.items():
+            count = len([number for number in account.duplicates if number in numbers])
+            say(
+                f"of the duplicates, {count} are of jobs that {why}",
+                highlight=False,
+                soft_wrap=True,
+            )
+        overdue = storm.in_flight.overdue
+        for (identity, field), age in overdue.items():
+            say(f"in flight for {age:.0f} s: {field} of {identity}", highlight=False)
         for name in ("lost", "stuck", "invented", "unexcused"):
             if numbers := getattr(account, name):
                 say(f"{name}: {numbers[:20]}", highlight=False, soft_wrap=True)
         say(
             f"enqueued {enqueuer.pushed}, finished {len(account.finished)}, "
             f"dead {len(account.dead)}, lost {len(account.lost)}, stuck {len(account.stuck)}, "
+            f"overdue {len(overdue)}, "
             f"invented {len(account.invented)}, duplicates {len(account.duplicates)}, "
             f"kills {storm.kills}, restarts {storm.restarts}, cuts {storm.cuts}",
             highlight=False,
             soft_wrap=True,
         )
-        return account.balanced and enqueuer.pushed == len(self._jobs)
+        return account.balanced and not overdue and enqueuer.pushed == len(self._jobs)
 
 
 def main() -> int:

@@ -10,6 +10,8 @@ from tests.chaos.plan import Job
 
 __all__ = ["Account", "audit"]
 
+FAILING = ("Flaky", "Doomed", "Odd")  # kinds of jobs that record a failure
+
 
 @dataclass
 class Account:
@@ -22,8 +24,8 @@ class Account:
         stuck: Waiting or held at the end.
         invented: Succeeded, failed or dead although never pushed, or not in that way.
         duplicates: Succeeded or died more than once; listed once for each surplus time.
-        unexcused: Duplicates whose earlier process was not killed, paused or told to stop, and
-            that were not pushed again because no answer came.
+        unexcused: Duplicates whose earlier process was not killed, paused or told to stop, that
+            were not pushed again because no answer came, and that no snapshot brought back.
     """
 
     finished: list[int] = field(default_factory=list)
@@ -49,6 +51,7 @@ def audit(
     places: Collection[int],
     poisoned: Collection[int] = (),
     repeated: Collection[int] = (),
+    restored: Collection[int] = (),
     disturbed: Collection[int] = (),
 ) -> Account:
     """Account for every job.
@@ -61,6 +64,7 @@ def audit(
         places: Numbers of those that wait or are held.
         poisoned: Numbers of jobs that are dead because too many processes died with them.
         repeated: Numbers of those that were pushed again because no answer came.
+        restored: Numbers of those that a snapshot brought back to a place that they had left.
         disturbed: Pids of the processes that were killed, paused or told to stop.
     """
     account = Account()
@@ -75,10 +79,11 @@ def audit(
         else:
             (account.dead if job.dies else account.finished).append(number)
         account.duplicates += [number] * (ends - 1)
-        if ends > 1 and number not in repeated and not {*processes[:-1]} <= {*disturbed}:
+        excused = number in repeated or number in restored
+        if ends > 1 and not excused and not {*processes[:-1]} <= {*disturbed}:
             account.unexcused.append(number)
     known = {job.number: job for job in pushed}
-    may_fail = {number for number, job in known.items() if job.kind in ("Flaky", "Doomed")}
+    may_fail = {number for number, job in known.items() if job.kind in FAILING}
     account.invented = sorted(
         ({*finished, *failed, *dead, *places} - known.keys())
         | {number for number in finished if number in known and known[number].dies}

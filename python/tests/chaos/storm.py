@@ -8,20 +8,25 @@ import signal
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 import redis
 
-from harness.servers import Server
-from jobwire_conformance.wire.faults import ERRORS, Cut, Kill, Refuse, Rule
+from jobwire_conformance.wire.faults import ERRORS, Cut, Delay, Kill, Refuse, Rule, Side
 from jobwire_conformance.wire.proxy import Proxy, Switchboard
 from tests.chaos import jobs
+from tests.chaos.in_flight import InFlight, Process
 from tests.chaos.plan import LONG_PAUSE
+from tests.chaos.snapshots import PRIVATE, Gate, SnapshotServer, moved, places
 from tests.workers import WorkerProcess, Workers
 
 __all__ = ["Slot", "Storm"]
 
+OWNERS = "jobwire:owners"
+SCRIPTS = (b"EVALSHA", b"EVAL")
+LOOK_INTERVAL = 1.0  # seconds between two looks at the private entries
 REFUSALS = [ERRORS[code] for code in ("READONLY", "OOM", "LOADING", "NOREPLICAS")]
 
 
@@ -34,6 +39,7 @@ class Slot:
 
     def start(self) -> None:
         self.proxy = self._storm.open_proxy()
+        self._rules: list[Rule] = []
         self.worker: WorkerProcess = self._storm.workers.start(
             *(f"{jobs.__name__}:app", "--redis", self.proxy.url()),
             *("-q", "high,3", "-q", "low,1", "-c", "10", "-t", "2", "--poll-interval", "1"),
@@ -46,6 +52,16 @@ class Slot:
 
     def alive(self) -> bool:
         return self.worker.process.poll() is None
+
+    @property
+    def faults(self) -> int:
+        """Number of faults of its connections."""
+        return self.proxy.cuts + sum(rule.struck for rule in self._rules)
+
+    def add(self, rule: Rule) -> None:
+        """Add a rule to the proxy."""
+        self._rules.append(rule)
+        self.proxy.add(rule)
 
     def send(self, number: signal.Signals) -> None:
         if self.alive():
@@ -74,13 +90,37 @@ class Storm:
         workers: Launcher of the workers.
         board: Launcher of the proxies.
         size: Number of workers.
+        longest_delay: Seconds after which a late script arrives at the latest.
+
+    Attributes:
+        gate: Every push passes through it.
+        restored: Numbers of the jobs that a snapshot brought back to a place that they had left.
+        in_flight: Watches the private entries.
     """
 
-    def __init__(self, server: Server, workers: Workers, board: Switchboard, *, size: int) -> None:
+    def __init__(
+        self,
+        server: SnapshotServer,
+        workers: Workers,
+        board: Switchboard,
+        *,
+        size: int,
+        longest_delay: float,
+    ) -> None:
         self.server = server
         self.workers = workers
         self.counts: Counter[str] = Counter()
         self.disturbed: set[int] = set()  # pids of workers that got a signal
+        self.gate = Gate()
+        self.restored: set[int] = set()
+        self.in_flight = InFlight()
+        self._longest_delay = longest_delay
+        self._looked_at = 0.0  # at the private entries
+        self._restore_at: float | None = None  # on the monotonic clock, as is the next one
+        self._repair_at: float | None = None
+        self._outages = 0
+        self._restoring = False
+        self._calm = False
         self._board = board
         self.proxies: list[Proxy] = []
         self.enqueuing = self.open_proxy()
@@ -101,11 +141,40 @@ class Storm:
 
     @property
     def restarts(self) -> int:
-        return self.counts["restart_redis"] + self.counts["crash_redis"]
+        return sum(self.counts[name] for name in ("restart_redis", "crash_redis", "snapshot"))
+
+    def _redis(self) -> Any:
+        return redis.Redis.from_url(self.server.url)
 
     def look_after(self) -> None:
+        """Do the steps that are due. Call it often."""
+        now = time.monotonic()
         for slot in self.slots:
             slot.look_after()
+        if self._restore_at is not None and now > self._restore_at:
+            self._restore()
+        if self._repair_at is not None and now > self._repair_at:
+            self._repair()
+        if now - self._looked_at > LOOK_INTERVAL:
+            self._looked_at = now
+            with suppress(redis.RedisError):
+                self._look_at_entries()
+
+    def _look_at_entries(self) -> None:
+        with self._redis() as client:
+            entries = [
+                (key.decode().removeprefix(PRIVATE), field.decode())
+                for key in client.keys(PRIVATE + "*")
+                for field in client.hkeys(key)
+            ]
+            slots = {str(slot.pid): slot for slot in self.slots if not slot.wakes_at}
+            processes = {}
+            for identity in {identity for identity, _ in entries}:
+                slot = slots.get(identity.split(":")[-2])
+                beat = client.hget(identity, "beat")
+                if slot is not None and slot.alive() and beat is not None:
+                    processes[identity] = Process(float(beat), slot.faults + self._outages)
+        self.in_flight.look(entries, processes, now=time.monotonic())
 
     def happen(self, what: str, jitter: random.Random) -> None:
         """Disturb one worker or the server."""
@@ -115,6 +184,11 @@ class Storm:
 
     def calm(self) -> None:
         """Resume all workers and the server."""
+        self._calm = True
+        if self._restore_at is not None:
+            self._restore()
+        if self._repair_at is not None:
+            self._repair_at = 0.0
         for slot in self.slots:
             slot.proxy.refuse(False)
             slot.proxy.clear()
@@ -127,7 +201,7 @@ class Storm:
         """End the leases of processes that have ended, as an operator could."""
         living = {str(slot.pid).encode() for slot in self.slots if slot.alive()}
         identities: set[bytes] = set()
-        for key in ("processes", "jobwire:owners"):
+        for key in ("processes", OWNERS):
             members: Any = client.smembers(key)
             identities |= members
         for identity in identities:
@@ -149,7 +223,7 @@ class Storm:
                 os.kill(process.pid, signal.SIGKILL)
 
         action = Kill("before", end) if jitter.random() < 0.5 else Kill("after", end)
-        slot.proxy.add(Rule(action, nth=jitter.randint(1, 60)))
+        slot.add(Rule(action, nth=jitter.randint(1, 60)))
 
     def _terminate(self, slot: Slot, jitter: random.Random) -> None:
         slot.send(signal.SIGTERM)
@@ -169,30 +243,116 @@ class Storm:
 
     def _cut_at_command(self, slot: Slot, jitter: random.Random) -> None:
         action = Cut("before") if jitter.random() < 0.5 else Cut("after")
-        proxy = jitter.choice([slot.proxy, slot.proxy, self.enqueuing])
-        proxy.add(Rule(action, nth=jitter.randint(1, 60)))
+        self._target(slot, jitter).add(Rule(action, nth=jitter.randint(1, 60)))
 
     def _refuse_command(self, slot: Slot, jitter: random.Random) -> None:
         refusal = Refuse(jitter.choice(REFUSALS))
-        proxy = jitter.choice([slot.proxy, slot.proxy, self.enqueuing])
-        proxy.add(Rule(refusal, nth=jitter.randint(1, 60), times=jitter.randint(1, 5)))
+        self._target(slot, jitter).add(
+            Rule(refusal, nth=jitter.randint(1, 60), times=jitter.randint(1, 5))
+        )
+
+    def _target(self, slot: Slot, jitter: random.Random) -> Slot | Proxy:
+        targets: list[Slot | Proxy] = [slot, slot, self.enqueuing]
+        return jitter.choice(targets)
+
+    def _delay(self, slot: Slot, jitter: random.Random) -> None:
+        side: Side = "before" if jitter.random() < 0.5 else "after"
+        rule = Rule(Delay(side, jitter.uniform(0.5, 8.0)), nth=jitter.randint(1, 60))
+        self._target(slot, jitter).add(rule)
+
+    def _late_script(self, slot: Slot, jitter: random.Random) -> None:
+        """Cut a connection, and have the script arrive later."""
+        countdown = jitter.randint(1, 20)
+        seconds = jitter.uniform(1.0, self._longest_delay)
+
+        def strikes(words: Sequence[bytes]) -> bool:
+            nonlocal countdown
+            countdown -= words[0].upper() in SCRIPTS
+            if countdown or words[0].upper() not in SCRIPTS:
+                return False
+            timer = threading.Timer(seconds, self._deliver, [words])
+            timer.daemon = True
+            timer.start()
+            return True
+
+        slot.add(Rule(Cut("before"), fits=strikes))
+
+    def _deliver(self, words: Sequence[bytes]) -> None:
+        with suppress(redis.RedisError), self._redis() as client:
+            if not self._calm:
+                self.counts["late script arrived"] += 1
+                client.execute_command(*words)
 
     def _refuse_connections(self, slot: Slot, jitter: random.Random) -> None:
         proxy = slot.proxy
         proxy.refuse(True)
         proxy.cut()
-        threading.Timer(jitter.uniform(0.2, 2.0), proxy.refuse, [False]).start()
+        threading.Timer(jitter.uniform(0.2, 2.0), lambda: proxy.refuse(self._restoring)).start()
 
     def _flush_scripts(self, slot: Slot, jitter: random.Random) -> None:
-        with redis.Redis.from_url(self.server.url) as client:
+        with self._redis() as client:
             client.script_flush()
 
     def _restart_redis(self, slot: Slot, jitter: random.Random) -> None:
+        self._outages += 1
         self.server.stop()
         time.sleep(jitter.uniform(0, 1.0))
         self.server.start()
 
     def _crash_redis(self, slot: Slot, jitter: random.Random) -> None:
+        self._outages += 1
         self.server.kill()
         time.sleep(jitter.uniform(0, 1.0))
         self.server.start()
+
+    def _snapshot(self, slot: Slot, jitter: random.Random) -> None:
+        """Save a snapshot, from which the server starts some seconds later."""
+        if self._restore_at is not None:
+            self._restore()
+        self.gate.close()
+        with self._redis() as client:
+            client.save()
+        self._restore_at = time.monotonic() + jitter.uniform(0.5, 4.0)
+
+    def _restore(self) -> None:
+        """Kill the server, and start it from the snapshot: it forgets all later writes."""
+        self._restore_at = None
+        self._restoring = True
+        self._outages += 1
+        proxies = [self.enqueuing, *(slot.proxy for slot in self.slots)]
+        for proxy in proxies:  # so that no process changes a job's place during the two looks
+            proxy.refuse(True)
+            proxy.cut()
+        with self._redis() as client:
+            left = places(client)
+        self.server.kill()
+        self.server.start_from_snapshot()
+        with self._redis() as client:
+            self.restored |= moved(places(client), left)
+        self._repair_at = time.monotonic()  # the snapshot may have a key of the wrong type
+        self._restoring = False
+        for proxy in proxies:
+            proxy.refuse(False)
+        self.gate.open()
+
+    def _delete_owners(self, slot: Slot, jitter: random.Random) -> None:
+        self._set_owners(None)
+
+    def _retype_owners(self, slot: Slot, jitter: random.Random) -> None:
+        """Make the key of the owners a string, until an operator repairs it."""
+        self._set_owners("not a set")
+        self._repair_at = time.monotonic() + jitter.uniform(1.0, 4.0)
+
+    def _repair(self) -> None:
+        with self._redis() as client:
+            if client.type(OWNERS) == b"string":
+                self._set_owners(None)
+        self._repair_at = None
+
+    def _set_owners(self, value: str | None) -> None:
+        self._outages += 1
+        with self._redis() as client:
+            if value is None:
+                client.delete(OWNERS)
+            else:
+                client.set(OWNERS, value)

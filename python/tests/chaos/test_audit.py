@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.chaos import jobs as kinds
 from tests.chaos import plan
 from tests.chaos.audit import Account, audit
 from tests.chaos.plan import Job
@@ -72,6 +73,7 @@ def test_a_poison_pill_has_a_reason_to_be_dead() -> None:
     [
         ({}, False),
         ({"repeated": {QUICK}}, True),
+        ({"restored": {QUICK}}, True),
         ({"disturbed": {11}}, True),
         ({"disturbed": {12}}, False),
     ],
@@ -91,5 +93,12 @@ def test_a_seed_says_all() -> None:
     assert one == other
     assert {what for _, what in one} == {*plan.DISTURBANCES, "long_pause"}
     assert all(hasattr(Storm, f"_{what}") for _, what in one)
-    kinds = {job.kind for job in plan.jobs(1000, seed=1, seconds=10)}
-    assert kinds == {"Quick", "Slow", "Async", "Flaky", "Doomed", "Walk"}
+    assert {job.kind for job in plan.jobs(1000, seed=1, seconds=10)} == {*kinds.app.jobs}
+    assert {*kinds.ROGUES} == {*plan.ROGUES}
+    assert {*kinds.ODD_FAILURES} == {*plan.ODD_FAILURES}
+
+
+def test_a_lull_disturbs_no_process() -> None:
+    found = plan.disturbances(seed=1, seconds=3000)
+    lull = {what for at, what, _ in found if plan.phase(at, 3000) == "lull"}
+    assert lull == {name for name, (_, weight) in plan.DISTURBANCES.items() if weight}
