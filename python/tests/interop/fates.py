@@ -2,6 +2,9 @@
 
 A round lasts until nothing is due. Between two rounds the clock is warped through the
 data: every member of `schedule` and `retry` is made due.
+
+Nothing becomes due before its round begins, because a worker reads its clock before it asks
+Redis. It may read it long before, and its stamps would be of no round.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ KEPT = "kept"
 MOMENTS = ("enqueued_at", "failed_at", "retried_at", "created_at", "discarded_at")
 SENTINEL = {"class": "Fate::Sentinel", "args": [], "queue": "last", "retry": False, "jid": "end"}
 SHORTEST_DELAY = 14.0  # seconds, before the first retry
+STEP = 1e-6  # seconds, between two members that become due
+LAST = 1000 * STEP  # seconds, after which the last member of a round becomes due
 _PLACES = ("schedule", "retry", "dead", "jobwire:unreadable", "app:calls")
 _NUMBER = re.compile(rb'"n"\s*:\s*(\d+)')
 
@@ -84,7 +89,7 @@ class Side:
         """Put every scenario into its first place."""
         self._since = now = time.time()
         pipe = self._client.pipeline()
-        for scenario in part:
+        for rank, scenario in enumerate(part, 1):
             match scenario.route:
                 case "queue":
                     pipe.sadd("queues", scenario.queue)
@@ -92,7 +97,7 @@ class Side:
                 case "later":
                     pipe.zadd("schedule", {scenario.text: 4e9 + scenario.number})
                 case name:
-                    pipe.zadd(name, {scenario.text: now - 1000 + scenario.number / 1000})
+                    pipe.zadd(name, {scenario.text: now + rank * STEP})
         pipe.execute()
 
     def _warp(self) -> None:
@@ -101,8 +106,8 @@ class Side:
         pipe = self._client.pipeline()
         for name in ("schedule", "retry"):
             members = cast("list[bytes]", self._client.zrange(name, 0, -1))
-            for rank, member in enumerate(members):
-                pipe.zadd(name, {member: now - 1000 + rank / 1000}, xx=True)
+            for rank, member in enumerate(members, 1):
+                pipe.zadd(name, {member: now + rank * STEP}, xx=True)
         pipe.execute()
 
     def _round(self) -> Round:
@@ -113,12 +118,12 @@ class Side:
         """
         wait_until(
             # The worker might be between `retry` and `schedule`.
-            lambda: self._client.zcount("retry", "-inf", self._since) == 0,
+            lambda: self._client.zcount("retry", "-inf", self._since + LAST) == 0,
             60,
             "a look at `retry`",
         )
         sentinel = json.dumps({**SENTINEL, "round": self._rounds})
-        self._client.zadd("schedule", {sentinel: self._since - 1})
+        self._client.zadd("schedule", {sentinel: self._since + LAST})
         self._rounds += 1
 
         def over() -> bool:
