@@ -51,7 +51,8 @@ class Scenario:
         start: `worker`, or the push of `pushes.PUSHES` that a client does.
         settings: Settings of the worker.
         drive: Called after the start of the worker, to send signals for example.
-        boot: True if faults hit the commands before the first fetch, False if those after it.
+        boot: True if faults hit the commands before the first fetch, False if those after it. They
+            hit the `certain` ones in any case.
         ends: True if the process ends by itself or because of `drive`.
         basic: True if basic fetch has such a scenario.
         certain: The writing commands that every run without a fault sends, on a fast and on a slow
