@@ -24,6 +24,7 @@ from jobwire_conformance.reports.drift import drift
 from jobwire_conformance.reports.matrix import Column, find, required
 from jobwire_conformance.reports.results import (
     Check,
+    Fate,
     Results,
     TraceLine,
     dump,
@@ -484,6 +485,26 @@ def test_every_difference_of_two_runs_is_told() -> None:
     ]
     later = cast(Results, {**now, "started": "2027-01-01T00:00:00Z", "seconds": 9.0})
     assert [*drift(now, later)] == []
+
+
+def test_the_number_of_polls_before_a_cut_is_no_difference() -> None:
+    def cuts(*points: tuple[str, Fate]) -> Results:
+        run = results("client/core")
+        run["loss_map"] = [
+            {"case": "a", "point": point, "side": "after", "outcome": fate}
+            for point, fate in points
+        ]
+        return run
+
+    before = cuts(("EVALSHA#3", "kept"), ("EVALSHA#10", "lost"))
+    assert [*drift(before, cuts(("EVALSHA#5", "kept"), ("EVALSHA#11", "lost")))] == []
+    assert [*drift(before, cuts(("EVALSHA#10", "kept"), ("EVALSHA#3", "lost")))] == [
+        "a, cut off after EVALSHA, number 1: was kept, is lost",
+        "a, cut off after EVALSHA, number 2: was lost, is kept",
+    ]
+    assert [*drift(before, cuts(("EVALSHA#3", "kept")))] == [
+        "a, cut off after EVALSHA, number 2: was lost, is missing"
+    ]
 
 
 def test_the_pages_in_docs_are_made_from_what_is_kept() -> None:
