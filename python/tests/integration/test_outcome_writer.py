@@ -18,7 +18,7 @@ from jobwire.protocol.reliable import InFlightJob, read_fetched, script_fetch
 from jobwire.protocol.retry import Discard, Kill, Retry
 from jobwire.worker.background.outcome_writer import OutcomeWriter
 from jobwire.worker.background.ticker import Ticker
-from jobwire.worker.fetch.outbox import Outbox
+from jobwire.worker.fetch.outbox import Entry, Outbox
 from jobwire.worker.fetch.source import Done, Outcome, Unreadable
 from jobwire.worker.fetch.timings import DEFAULT_TIMINGS
 
@@ -112,6 +112,35 @@ def test_many_go_in_one_round_trip(server: Server, writer: Writing) -> None:
     assert count(server, "processed") == 2000
     calls: Any = client.info("commandstats")
     assert calls["cmdstat_evalsha"]["calls"] < 200
+
+
+def test_outcomes_of_a_message_that_could_not_be_sent_are_sent_later(
+    server: Server, redis: SyncRedis
+) -> None:
+    """REL-2: also if the reason is in this process, like a log that cannot be written."""
+    troubles = [OSError("no space left")]
+
+    def flush_log() -> None:
+        if troubles:
+            raise troubles.pop()
+
+    outbox = Outbox(
+        *(redis, KEYS, ME),
+        dead_limits=lambda: DeadSetLimits(time.time()),
+        flush_log=flush_log,
+        retry_interval=0,
+        on_failure=lambda: None,
+    )
+    (held,) = hold(server, 1)
+    outbox.add(Entry(held, Done()))
+    with pytest.raises(OSError, match="no space left"):
+        outbox.send_overdue(0)
+    assert outbox.fields() == [held.field]
+    assert outbox.unstored == 1
+    assert outbox.send_failed() is None
+    assert outbox.fields() == []
+    assert outbox.unstored == left(server) == 0
+    assert count(server, "processed") == 1
 
 
 def test_what_is_not_held_any_more_is_dropped(

@@ -210,20 +210,16 @@ class Outbox:
             RedisTrouble: Raised by the function: the message got no reply, or the script was
                 sent alone and was refused.
         """
-        self._flush_log()  # first: a job that is missing in a killed process's log runs again
-        if not entries and extra is not None:
-            return self._redis.start(once(extra))
-        groups = _group(entries)
-        day = utc_day(time.time())
-        steps: list[Command | Script] = [self._script(group, day) for group in groups]
-        steps += (
-            entry.outcome.after
-            for entry in entries
-            if type(entry.outcome) is Done and entry.outcome.after is not None
-        )
-        if extra is not None:
-            steps.append(extra)
-        answer = self._redis.start(once(Batch(steps)))
+        try:
+            self._flush_log()  # first: a job that is missing in a killed process's log runs again
+            if not entries and extra is not None:
+                return self._redis.start(once(extra))
+            groups = _group(entries)
+            answer = self._redis.start(once(Batch(self._steps(groups, extra))))
+        except BaseException as error:  # nothing was sent
+            self._keep(entries, str(error))
+            self._forget(entries)
+            raise
 
         def read() -> Any:
             try:
@@ -239,11 +235,31 @@ class Outbox:
                         _report_lost(group, reply)
                         self._stored(group)
             finally:
-                with self._lock:  # after all of them are stored, or kept
-                    self._sent.pop(id(entries), None)
+                self._forget(entries)  # after all of them are stored, or kept
             return replies[-1] if extra is not None else None
 
         return read
+
+    def _steps(
+        self, groups: Sequence[Sequence[Entry]], extra: Script | None
+    ) -> list[Command | Script]:
+        """Return the calls of a message."""
+        day = utc_day(time.time())
+        steps: list[Command | Script] = [self._script(group, day) for group in groups]
+        steps += (
+            entry.outcome.after
+            for group in groups
+            for entry in group
+            if type(entry.outcome) is Done and entry.outcome.after is not None
+        )
+        if extra is not None:
+            steps.append(extra)
+        return steps
+
+    def _forget(self, entries: Sequence[Entry]) -> None:
+        """End the message of these entries."""
+        with self._lock:
+            self._sent.pop(id(entries), None)
 
     def _stored(self, entries: Sequence[Entry]) -> None:
         """Entries are no longer on the way: they are stored."""
