@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import gc
 import json
 import time
+import weakref
 import zlib
 from typing import Any
 
@@ -254,6 +256,37 @@ def test_any_error_message_fits_into_the_payload(server: Server) -> None:
     assert found["plain"][0]["error_class"] == "ValueError"
     assert found["raising str"][0]["error_class"] == f"{__name__}.NoText"
     assert found["odd class"][0]["error_class"] == "a\ufffdb.Odd"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_failed_job_leaves_no_work_for_the_garbage_collector(
+    server: Server, is_async: bool
+) -> None:
+    """An error and the frame that handled it must not hold each other."""
+    app = App()
+    errors: list[weakref.ref[BaseException]] = []
+
+    def throw() -> None:
+        error = NoText()  # can have weak references, unlike the built-in ones
+        errors.append(weakref.ref(error))
+        try:
+            raise error
+        finally:
+            del error
+
+    async def athrow() -> None:
+        throw()
+
+    app.job(name="Raise")(athrow if is_async else throw)
+    push(server, {"class": "Raise", "jid": "j", "retry": True, "args": []})
+    gc.collect()
+    gc.disable()
+    try:
+        with running(app, server, concurrency=1):
+            wait_until(lambda: server.client().zcard("retry"))
+            wait_until(lambda: errors[0]() is None, 10)
+    finally:
+        gc.enable()
 
 
 @FETCH

@@ -183,18 +183,21 @@ class Tasks:
             del self._works[name]
             self._names.append(name)
         execution.seconds = time.perf_counter() - started
-        if error is not None and self._interrupted:
-            _log.warning("interrupted; the job was put back and will run again")
-            return
-        if isinstance(error, asyncio.CancelledError) and self._is_returned(held):
-            return
-        if self._outcome_policy.may_block(error):
-            counters = ThreadMetrics()  # one that only this thread writes
-            await _in_thread(partial(self._outcome_policy.end, execution, error, counters))
-            self._counters.add(counters)
-        else:
-            self._outcome_policy.end(execution, error, self._counters)
-        execution.recorded = True
+        try:
+            if error is not None and self._interrupted:
+                _log.warning("interrupted; the job was put back and will run again")
+                return
+            if isinstance(error, asyncio.CancelledError) and self._is_returned(held):
+                return
+            if self._outcome_policy.may_block(error):
+                counters = ThreadMetrics()  # one that only this thread writes
+                await _in_thread(partial(self._outcome_policy.end, execution, error, counters))
+                self._counters.add(counters)
+            else:
+                self._outcome_policy.end(execution, error, self._counters)
+            execution.recorded = True
+        finally:
+            error = None  # its traceback has this frame, and only the collector frees a cycle
 
     def _is_returned(self, held: InFlightJob) -> bool:
         """True if a cancelled job did not fail by itself, and was not returned too often."""
