@@ -158,7 +158,7 @@ def test_quiet_shows_in_the_next_beat_and_beats_go_on(server: Server) -> None:
 def test_a_clean_end_leaves_the_list_after_the_last_counters(
     server: Server, fetch: FetchMode
 ) -> None:
-    """BEAT-7, STAT-1, STAT-2: only the hash is left, and it expires."""
+    """BEAT-7, STAT-1, STAT-2: only the hash is left of the process, and it expires."""
     app = App()
     ran: list[bool] = []
 
@@ -169,6 +169,7 @@ def test_a_clean_end_leaves_the_list_after_the_last_counters(
             raise ValueError
 
     client = server.client()
+    client.sadd("queues", "default")
     client.lpush("queue:default", *(['{"class":"Take","args":[false]}'] * 3))
     client.lpush("queue:default", *(['{"class":"Take","args":[true],"retry":false}'] * 2))
     day = time.strftime("%Y-%m-%d", time.gmtime())
@@ -186,7 +187,7 @@ def test_a_clean_end_leaves_the_list_after_the_last_counters(
     assert metrics
     assert all(0 < client.ttl(name) <= 3 * 86_400 for name in metrics)
     others = {n.decode() for n in set(names) - metrics if not n.startswith(b"stat:")}
-    assert others - {"process_cleanup"} == {launcher.identity}
+    assert others - {"process_cleanup"} == {launcher.identity, "queues"}
 
 
 def test_basic_counters_are_written_with_the_beat(server: Server) -> None:
