@@ -25,8 +25,16 @@ __all__ = [
 T = TypeVar("T")
 
 
-def wait_until(predicate: Callable[[], T], timeout: float = 60, what: str = "the condition") -> T:
-    """Return the predicate's first true result; fail if there is none within `timeout` seconds."""
+def wait_until(
+    predicate: Callable[[], T], timeout: float = 60, what: object = "the condition"
+) -> T:
+    """Return the predicate's first true result; fail if there is none within `timeout` seconds.
+
+    Args:
+        predicate: The condition.
+        timeout: Seconds to wait.
+        what: Named in the error. Its text is made at that moment, so it may show the state.
+    """
     deadline = time.monotonic() + timeout
     while not (result := predicate()):
         assert time.monotonic() < deadline, f"waited {timeout} s for {what}; now {result!r}"

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any, Self
 
 import pytest
 
 from harness.servers import Server, wait_until
 from jobwire import App
+from jobwire.connection.scripts import script
 from tests.conftest import ServerFactory
 from tests.workers import brisk, running
 
@@ -36,6 +40,31 @@ class Gate:
     def _fail(self) -> None:
         self._wait("Fail")
         raise ValueError
+
+
+class Contents:
+    """As text, the contents of a server at the moment when the text is made.
+
+    Args:
+        server: The server.
+        about: Objects to show as well.
+    """
+
+    def __init__(self, server: Server, *about: object) -> None:
+        self._server = server
+        self._about = about
+
+    def __str__(self) -> str:
+        client: Any = self._server.client()
+        readers = {
+            b"hash": client.hgetall,
+            b"list": lambda key: client.lrange(key, 0, -1),
+            b"set": client.smembers,
+            b"string": client.get,
+            b"zset": lambda key: client.zrange(key, 0, -1, withscores=True),
+        }
+        found = {key: readers[client.type(key)](key) for key in client.keys("*")}
+        return f"{found}, {[repr(each) for each in self._about]}, {client.client_list()}"
 
 
 def push(server: Server, *names: str) -> None:
@@ -100,6 +129,79 @@ def test_outcomes_that_the_server_forgets(
     assert not client.exists("queue:default", "jobwire:returned")
     warnings = [r.getMessage() for r in caplog.records if "unknown to every thread" in r.message]
     assert f"put back {JOBS + 1} of {JOBS + 1} jobs" in " ".join(warnings)
+
+
+class Relay:
+    """A way to the server that can hold a fetch, also after the client has closed.
+
+    Attributes:
+        holds: Set to hold the next message with a fetch.
+        held: Set when it is held.
+        release: Set to send it at last.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self.holds, self.held, self.release = (threading.Event() for _ in range(3))
+        self._server = server
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client = self._listener.accept()[0]
+                server = socket.create_connection(("127.0.0.1", self._server.port))
+                for ends in ((client, server), (server, client)):
+                    threading.Thread(target=self._pump, args=ends, daemon=True).start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        with source, suppress(OSError):
+            while data := source.recv(1 << 16):
+                if self.holds.is_set() and script("fetch").sha.encode() in data:
+                    self.holds.clear()
+                    self.held.set()
+                    self.release.wait(120)
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+
+
+def test_a_fetch_that_arrives_after_the_search_for_it_has_ended(server: Server) -> None:
+    """REL-8: something on the way held it for longer than a lease, and the beats took others."""
+    gate = Gate()
+    gate.app.job(name="First")(lambda: gate.entered.append("First"))
+    timings = brisk(
+        heartbeat_interval=0.3, redis_timeout=0.5, reclaim_interval=0.05, reclaim_for=0.2
+    )
+    client: Any = server.client()
+    with Relay(server) as way:
+        place: Any = SimpleNamespace(url=way.url)
+        with running(gate.app, place, concurrency=1, timings=timings) as worker:
+            fetches: Any = worker._capsules[0]._source
+            way.holds.set()
+            push(server, "First")
+            assert way.held.wait(60)
+            wait_until(lambda: gate.entered == ["First"])
+            wait_until(lambda: not fetches._in_flight.any_unanswered)
+            push(server, "Fine")
+            wait_until(lambda: gate.entered == ["First", "Fine"])
+            push(server, "Fine")  # the only slot is in use, so no new fetch takes it
+            way.release.set()
+            # The late fetch takes it, and the audit returns it.
+            state = Contents(server, fetches._in_flight.__dict__, way.__dict__)
+            wait_until(lambda: client.hlen("jobwire:returned") == 1, 60, state)
+            gate.open.set()
+            wait_until(lambda: gate.entered == ["First", "Fine", "Fine"])
+            wait_until(lambda: not client.exists(f"jobwire:private:{worker.identity}"))
+    assert client.get("stat:processed") == b"3"
 
 
 def test_tasks_that_are_cancelled_before_their_first_step(server: Server) -> None:
