@@ -64,7 +64,8 @@ class Processor:
         # Written by this thread only, as a whole; read by any.
         self._held: InFlightJob | None = None
         self._execution: Execution | None = None
-        self._guard = threading.Lock()  # Guards `_inside`, `_struck`, `_expires`.
+        # Guards `_inside`, `_struck`, `_expires`, except where this thread enters a job's code.
+        self._guard = threading.Lock()
         self._inside = False  # in the job's own code, where an interruption may strike
         self._struck: type[BaseException] | None = None
         self._expires: float | None = None  # monotonic
@@ -191,19 +192,18 @@ class Processor:
 
     def _execute(self, job: Job, compiled: CompiledJob) -> BaseException | None:
         """Run the job; return what it raised."""
-        timeout, guard = compiled.timeout, self._guard
+        timeout = compiled.timeout
         try:
-            with guard:
-                self._inside = True
+            try:
+                # Without the guard: an interruption strikes only after the second step.
                 self._struck = None
+                self._inside = True
                 if timeout is not None:
                     self._expires = time.monotonic() + timeout
-            if timeout is not None:
-                self._watch()
-            try:
+                    self._watch()
                 compiled.call(job)
             finally:
-                with guard:
+                with self._guard:
                     self._inside = False
                     self._expires = None
                     if self._struck is not None:
