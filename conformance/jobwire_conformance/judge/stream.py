@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from jobwire_conformance.judge.ledger import Finding, Ledger
 from jobwire_conformance.judge.memory import Memory
 from jobwire_conformance.judge.record import Record
-from jobwire_conformance.wire.call import script_sha
+from jobwire_conformance.wire.call import name_of, script_sha
 from jobwire_conformance.wire.resp import Refusal
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "canonical",
     "effects",
     "script_call",
+    "script_or_command",
 ]
 
 
@@ -152,6 +153,13 @@ def _known() -> dict[str, str]:
 def canonical(sha: str) -> str | None:
     """Return the name of a script of the specification; None for other scripts."""
     return _known().get(sha)
+
+
+def script_or_command(words: Sequence[bytes]) -> str:
+    """Return the file of the script of the specification that is called, else the command."""
+    sha = script_sha(words)
+    script = None if sha is None else canonical(sha)
+    return f"{script}.lua" if script else name_of(words)
 
 
 def effects(record: Record, script: Script) -> list[Step]:

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from jobwire_conformance.cases.case import Case
+from jobwire_conformance.judge.stream import script_or_command
 from jobwire_conformance.run.checks import CheckResult
 from jobwire_conformance.run.play import Play
 from jobwire_conformance.sandbox.sandbox import Sandbox
 from jobwire_conformance.wire.call import Call
-from jobwire_conformance.wire.faults import Kill, Side
+from jobwire_conformance.wire.faults import Kill, Rule, Side
 from jobwire_conformance.wire.points import Point, has_effect, points_of
+from jobwire_conformance.wire.resp import decode
 
 __all__ = ["CrashOutcome", "run"]
 
@@ -66,7 +68,7 @@ def run(
         for side in crash["side"]:
             sandbox.reset()
             waits(f"{name} to be cut off {side} {point}")
-            rule = point.rule(Kill(side, lambda: sandbox.workers[name].end()))
+            rule = _cut(point, Kill(side, lambda: sandbox.workers[name].end()))
             play = Play(sandbox, case, patience=patience, waits=waits, cuts={name: [rule]})
             play.run(crash.get("then", ()))
             where = f"{name} cut off {side} {point}"
@@ -91,6 +93,11 @@ def run(
     return list(findings.values()), losses
 
 
+def _cut(point: Point, action: Kill) -> Rule:
+    """Return the rule that cuts a process off at a point."""
+    return Rule(action, nth=point.nth, fits=lambda words: script_or_command(words) == point.label)
+
+
 def _jids(case: Case) -> list[bytes]:
     """Return the ids of the jobs in the checks of a case."""
     assert case.crash is not None
@@ -101,8 +108,15 @@ def _jids(case: Case) -> list[bytes]:
 def _effects(calls: Sequence[Call], jids: Sequence[bytes]) -> Iterator[Point]:
     """Yield the points that changed data, beginning with the first that concerns a job."""
     met = False
-    for point, call in points_of(calls):
+    # By script: how often a process polls before with another one depends on the machine.
+    for point, call in points_of(calls, lambda call: script_or_command(call.words)):
         texts = [*call.words, call.reply or b""]
         met = met or any(jid in text for jid in jids for text in texts)
-        if met and has_effect(call):
+        if met and has_effect(call) and not (point.label == "fetch.lua" and _took_nothing(call)):
             yield point
+
+
+def _took_nothing(call: Call) -> bool:
+    """Return whether a fetch took no job. Its reply then is not empty: it has empty lists."""
+    reply = None if call.reply is None else decode(call.reply)
+    return not (isinstance(reply, list) and reply and reply[0])

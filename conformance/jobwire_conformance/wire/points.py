@@ -7,7 +7,7 @@ point and fault, with `Point.rule` in its proxy.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -39,12 +39,15 @@ class Point:
         return f"{self.label}#{self.nth}"
 
 
-def points_of(calls: Iterable[Call]) -> Iterator[tuple[Point, Call]]:
+def points_of(
+    calls: Iterable[Call], label: Callable[[Call], str] = lambda call: call.label
+) -> Iterator[tuple[Point, Call]]:
     """Return every command with its point; the calls are all of one process, in order."""
     seen: Counter[str] = Counter()
     for call in calls:
-        seen[call.label] += 1
-        yield Point(call.label, seen[call.label]), call
+        name = label(call)
+        seen[name] += 1
+        yield Point(name, seen[name]), call
 
 
 def has_effect(call: Call) -> bool:

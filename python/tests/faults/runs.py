@@ -24,8 +24,8 @@ import redis
 
 from harness.servers import Reaper, Server, valkey_program, wait_until
 from jobwire.application.config import FetchMode
-from jobwire_conformance.judge.stream import canonical
-from jobwire_conformance.wire.call import Call, name_of
+from jobwire_conformance.judge.stream import script_or_command
+from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.faults import FAULTS, action_of
 from jobwire_conformance.wire.points import Point, has_effect, points_of
 from jobwire_conformance.wire.proxy import Switchboard
@@ -44,9 +44,7 @@ _FETCHES = ("fetch.lua", "BRPOP")
 
 def label(words: Sequence[bytes]) -> str:
     """Name a command: a script by its file, CLIENT and SCRIPT with their subcommands."""
-    name = name_of(words)
-    if name == "EVALSHA" and (script := canonical(words[1].decode())):
-        return f"{script}.lua"
+    name = script_or_command(words)
     if name in ("CLIENT", "SCRIPT") and len(words) > 1:
         return f"{name} {words[1].decode().upper()}"
     return name
