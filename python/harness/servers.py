@@ -33,7 +33,8 @@ def wait_until(
     Args:
         predicate: The condition.
         timeout: Seconds to wait.
-        what: Named in the error. Its text is made at that moment, so it may show the state.
+        what: Name of the condition, for the error. Its text is made at that moment, so an object
+            may show the state.
     """
     deadline = time.monotonic() + timeout
     while not (result := predicate()):

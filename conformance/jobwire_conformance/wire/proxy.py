@@ -158,6 +158,10 @@ class Proxy:
         """Forget the calls so far."""
         self._call(self.calls.clear)
 
+    def lead_to(self, host: str, port: int) -> None:
+        """Connect new connections to another server."""
+        self._upstream = (host, port)
+
     def cut(self) -> int:
         """Cut all connections now; return how many there were."""
         return self._call(self._cut_all)

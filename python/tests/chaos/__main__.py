@@ -39,7 +39,8 @@ from tests.chaos import jobs as kinds
 from tests.chaos import plan
 from tests.chaos.audit import Account, audit
 from tests.chaos.plan import Job
-from tests.chaos.snapshots import PRIVATE, Gate, SnapshotServer
+from tests.chaos.replica import Pair
+from tests.chaos.snapshots import PRIVATE, Gate
 from tests.chaos.storm import Storm
 from tests.workers import Workers
 
@@ -170,6 +171,7 @@ class Run:
         self._size: int = options.workers
         self._said_at = time.monotonic()
         self._started = time.monotonic()
+        self._connected: tuple[Server, Any] | None = None
 
     def __call__(self, directory: Path) -> bool:
         """Execute the run; return whether all is well."""
@@ -178,17 +180,16 @@ class Run:
             opened.callback(reaper.close)
             calm = Server(reaper, valkey_program())
             opened.callback(calm.close)
-            server = SnapshotServer(reaper)
-            opened.callback(server.close)
+            servers = Pair(reaper)
+            opened.callback(servers.close)
             os.environ[kinds.RECORD] = calm.url
             board = opened.enter_context(Switchboard())
             workers = opened.enter_context(Workers(reaper, directory))
             self._record: Any = calm.client()
-            self._client: Any = server.client()
             self._storm = Storm(
-                *(server, workers, board),
+                *(servers, workers, board),
                 size=self._size,
-                longest_delay=min(max(self._seconds / 6, 2.0), LONGEST_DELAY),
+                longest_delay=min(max(self._seconds / 5, 2.0), LONGEST_DELAY),
             )
             self._status = opened.enter_context(self._out.status("starting"))
             enqueuer = Enqueuer(
@@ -202,6 +203,14 @@ class Run:
             account = self._account(enqueuer)
 
         return self._report(account, enqueuer)
+
+    @property
+    def _client(self) -> Any:
+        """A connection to the server that is the primary now."""
+        server = self._storm.servers.primary
+        if self._connected is None or self._connected[0] is not server:
+            self._connected = (server, server.client())
+        return self._connected[1]
 
     def _rage(self, enqueuer: Enqueuer) -> None:
         started = time.monotonic()
@@ -277,7 +286,7 @@ class Run:
         say(f"happened: {happened.replace('_', ' ')}", highlight=False, soft_wrap=True)
         for why, numbers in {
             "were pushed again, because no reply came": enqueuer.repeated,
-            "a snapshot brought back": storm.restored,
+            "a snapshot or a replica brought back": storm.restored,
         }.items():
             count = len([number for number in account.duplicates if number in numbers])
             say(

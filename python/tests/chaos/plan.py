@@ -28,6 +28,7 @@ DISTURBANCES = {
     "restart_redis": (4, 0),
     "crash_redis": (4, 0),
     "snapshot": (3, 1),
+    "promote": (3, 1),
     "delete_owners": (4, 2),
     "retype_owners": (3, 2),
     "delay": (6, 2),

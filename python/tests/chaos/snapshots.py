@@ -1,4 +1,4 @@
-"""A server that can start from a snapshot, and the jobs that it brings back."""
+"""A server that can start from a snapshot, and the jobs that old data brings back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from harness.servers import Reaper, Server, valkey_program
+import redis
+
+from harness.servers import Reaper, Server, valkey_program, wait_until
 
 __all__ = ["PRIVATE", "Gate", "SnapshotServer", "moved", "places"]
 
@@ -20,8 +22,14 @@ _BASE = "appendonly.aof.1.base.rdb"
 class SnapshotServer(Server):
     """A server that stores every write, and can forget those that follow a snapshot."""
 
-    def __init__(self, reaper: Reaper) -> None:
-        super().__init__(reaper, valkey_program(), "--appendonly", "yes", "--appendfsync", "always")
+    def __init__(self, reaper: Reaper, *options: str) -> None:
+        safe = ("--appendonly", "yes", "--appendfsync", "always")
+        super().__init__(reaper, valkey_program(), *safe, *options)
+
+    def save(self) -> None:
+        """Save a snapshot."""
+        with self.client() as client:
+            wait_until(lambda: _saves(client), what="the end of the copy for a replica")
 
     def start_from_snapshot(self) -> None:
         """Start with the data of the last SAVE. Its file becomes the base of a new log."""
@@ -33,8 +41,18 @@ class SnapshotServer(Server):
         self.start()
 
 
+def _saves(client: Any) -> bool:
+    """Save a snapshot; return False if another one is being saved."""
+    try:
+        return bool(client.save())
+    except redis.ResponseError as error:
+        if "already in progress" not in str(error):
+            raise
+        return False
+
+
 class Gate:
-    """Keeps pushes out of the time that a snapshot forgets."""
+    """Keeps pushes out of the time that a server forgets."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -78,7 +96,7 @@ def places(client: Any) -> set[tuple[bytes, int]]:
 
 
 def moved(snapshot: set[tuple[bytes, int]], later: set[tuple[bytes, int]]) -> set[int]:
-    """Return the jobs that a snapshot brings back to a place that they had left.
+    """Return the jobs that old data brings back to a place that they had left.
 
     Such a job may have run, or a process may still run it, so it may run a second time.
     """

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -19,13 +19,15 @@ from jobwire_conformance.wire.proxy import Proxy, Switchboard
 from tests.chaos import jobs
 from tests.chaos.in_flight import InFlight, Process
 from tests.chaos.plan import LONG_PAUSE
-from tests.chaos.snapshots import PRIVATE, Gate, SnapshotServer, moved, places
+from tests.chaos.replica import Pair
+from tests.chaos.snapshots import PRIVATE, Gate, moved, places
 from tests.workers import WorkerProcess, Workers
 
 __all__ = ["Slot", "Storm"]
 
 OWNERS = "jobwire:owners"
 SCRIPTS = (b"EVALSHA", b"EVAL")
+STALE = 1.0  # seconds for which some workers still talk to a server that was replaced
 LOOK_INTERVAL = 1.0  # seconds between two looks at the private entries
 REFUSALS = [ERRORS[code] for code in ("READONLY", "OOM", "LOADING", "NOREPLICAS")]
 
@@ -86,7 +88,7 @@ class Storm:
     """The disturbances; `counts` counts them by kind.
 
     Args:
-        server: The Redis that is disturbed.
+        servers: The Redis that is disturbed, and its replica.
         workers: Launcher of the workers.
         board: Launcher of the proxies.
         size: Number of workers.
@@ -94,20 +96,21 @@ class Storm:
 
     Attributes:
         gate: Every push passes through it.
-        restored: Numbers of the jobs that a snapshot brought back to a place that they had left.
+        restored: Numbers of the jobs that a snapshot, or a replica that lags, brought back to a
+            place that they had left.
         in_flight: Watches the private entries.
     """
 
     def __init__(
         self,
-        server: SnapshotServer,
+        servers: Pair,
         workers: Workers,
         board: Switchboard,
         *,
         size: int,
         longest_delay: float,
     ) -> None:
-        self.server = server
+        self.servers = servers
         self.workers = workers
         self.counts: Counter[str] = Counter()
         self.disturbed: set[int] = set()  # pids of workers that got a signal
@@ -116,10 +119,11 @@ class Storm:
         self.in_flight = InFlight()
         self._longest_delay = longest_delay
         self._looked_at = 0.0  # at the private entries
-        self._restore_at: float | None = None  # on the monotonic clock, as is the next one
+        self._forget: Callable[[], None] | None = None  # has the server forget writes
+        self._forget_at = 0.0  # on the monotonic clock, as is the next one
         self._repair_at: float | None = None
         self._outages = 0
-        self._restoring = False
+        self._forgetting = False
         self._calm = False
         self._board = board
         self.proxies: list[Proxy] = []
@@ -127,7 +131,7 @@ class Storm:
         self.slots = [Slot(self) for _ in range(size)]
 
     def open_proxy(self) -> Proxy:
-        proxy = self._board.open("127.0.0.1", self.server.port, keep=100)
+        proxy = self._board.open("127.0.0.1", self.servers.primary.port, keep=100)
         self.proxies.append(proxy)
         return proxy
 
@@ -141,18 +145,19 @@ class Storm:
 
     @property
     def restarts(self) -> int:
-        return sum(self.counts[name] for name in ("restart_redis", "crash_redis", "snapshot"))
+        kinds = ("restart_redis", "crash_redis", "snapshot", "promote")
+        return sum(self.counts[kind] for kind in kinds)
 
     def _redis(self) -> Any:
-        return redis.Redis.from_url(self.server.url)
+        return redis.Redis.from_url(self.servers.primary.url)
 
     def look_after(self) -> None:
         """Do the steps that are due. Call it often."""
         now = time.monotonic()
         for slot in self.slots:
             slot.look_after()
-        if self._restore_at is not None and now > self._restore_at:
-            self._restore()
+        if self._forget is not None and now > self._forget_at:
+            self._forget_writes()
         if self._repair_at is not None and now > self._repair_at:
             self._repair()
         if now - self._looked_at > LOOK_INTERVAL:
@@ -185,10 +190,10 @@ class Storm:
     def calm(self) -> None:
         """Resume all workers and the server."""
         self._calm = True
-        if self._restore_at is not None:
-            self._restore()
+        self._forget_writes()
         if self._repair_at is not None:
             self._repair_at = 0.0
+        self._lead_all(*(slot.proxy for slot in self.slots))
         for slot in self.slots:
             slot.proxy.refuse(False)
             slot.proxy.clear()
@@ -287,7 +292,7 @@ class Storm:
         proxy = slot.proxy
         proxy.refuse(True)
         proxy.cut()
-        threading.Timer(jitter.uniform(0.2, 2.0), lambda: proxy.refuse(self._restoring)).start()
+        threading.Timer(jitter.uniform(0.2, 2.0), lambda: proxy.refuse(self._forgetting)).start()
 
     def _flush_scripts(self, slot: Slot, jitter: random.Random) -> None:
         with self._redis() as client:
@@ -295,29 +300,43 @@ class Storm:
 
     def _restart_redis(self, slot: Slot, jitter: random.Random) -> None:
         self._outages += 1
-        self.server.stop()
+        self.servers.primary.stop()
         time.sleep(jitter.uniform(0, 1.0))
-        self.server.start()
+        self.servers.primary.start()
 
     def _crash_redis(self, slot: Slot, jitter: random.Random) -> None:
         self._outages += 1
-        self.server.kill()
+        self.servers.primary.kill()
         time.sleep(jitter.uniform(0, 1.0))
-        self.server.start()
+        self.servers.primary.start()
 
     def _snapshot(self, slot: Slot, jitter: random.Random) -> None:
         """Save a snapshot, from which the server starts some seconds later."""
-        if self._restore_at is not None:
-            self._restore()
+        self._forget_writes()
         self.gate.close()
-        with self._redis() as client:
-            client.save()
-        self._restore_at = time.monotonic() + jitter.uniform(0.5, 4.0)
+        self.servers.primary.save()
+        self._forget_soon(self._start_from_snapshot, jitter)
 
-    def _restore(self) -> None:
-        """Kill the server, and start it from the snapshot: it forgets all later writes."""
-        self._restore_at = None
-        self._restoring = True
+    def _promote(self, slot: Slot, jitter: random.Random) -> None:
+        """Have the replica lag, and put it in the primary's place some seconds later."""
+        self._forget_writes()
+        self.gate.close()
+        if self.servers.stop_following():
+            self._forget_soon(self._switch, jitter)
+        else:
+            self.counts["replica was not ready"] += 1
+            self.gate.open()
+
+    def _forget_soon(self, forget: Callable[[], None], jitter: random.Random) -> None:
+        self._forget = forget
+        self._forget_at = time.monotonic() + jitter.uniform(0.5, 4.0)
+
+    def _forget_writes(self) -> None:
+        """Have the server forget all writes since the gate was closed, if that is planned."""
+        forget, self._forget = self._forget, None
+        if forget is None:
+            return
+        self._forgetting = True
         self._outages += 1
         proxies = [self.enqueuing, *(slot.proxy for slot in self.slots)]
         for proxy in proxies:  # so that no process changes a job's place during the two looks
@@ -325,15 +344,35 @@ class Storm:
             proxy.cut()
         with self._redis() as client:
             left = places(client)
-        self.server.kill()
-        self.server.start_from_snapshot()
+        forget()
         with self._redis() as client:
             self.restored |= moved(places(client), left)
-        self._repair_at = time.monotonic()  # the snapshot may have a key of the wrong type
-        self._restoring = False
+        self._repair_at = time.monotonic()  # the old data may have a key of the wrong type
+        self._forgetting = False
         for proxy in proxies:
             proxy.refuse(False)
         self.gate.open()
+
+    def _start_from_snapshot(self) -> None:
+        self.servers.primary.kill()
+        self.servers.primary.start_from_snapshot()
+
+    def _switch(self) -> None:
+        """Promote the replica. Half of the workers talk to the old primary for some time."""
+        self.servers.switch()
+        self._lead_all(self.enqueuing, *(slot.proxy for slot in self.slots[::2]))
+        proxies = [slot.proxy for slot in self.slots]
+        late = threading.Timer(STALE, self._lead_all, proxies)
+        late.daemon = True
+        late.start()
+
+    def _lead_all(self, *proxies: Proxy) -> None:
+        """Connect them to the primary, and end connections to the server that no longer is."""
+        port = self.servers.primary.port
+        for proxy in proxies:
+            if proxy.upstream[1] != port:
+                proxy.lead_to("127.0.0.1", port)
+                proxy.cut()
 
     def _delete_owners(self, slot: Slot, jitter: random.Random) -> None:
         self._set_owners(None)

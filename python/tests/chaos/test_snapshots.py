@@ -25,7 +25,7 @@ def test_a_snapshot_forgets_later_writes_once() -> None:
         with server.client() as client:
             client.sadd("queues", "low")
             push(1)
-            client.save()
+            server.save()
         push(2)
         server.kill()
         server.start_from_snapshot()
