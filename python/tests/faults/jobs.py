@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import redis
@@ -18,7 +19,8 @@ ITEMS = "items"  # hash: <jid>:<item> -> times that Walk did it
 RELEASE = "release"  # as soon as this key exists, Hold ends and Walk continues
 STOPPING = "stopping"  # this key exists as soon as a worker starts no more jobs
 
-LASTING = ("Hold", "Walk")  # the jobs that wait for RELEASE
+LASTING = ("Hold", "Patient", "Walk")  # the jobs that wait for RELEASE
+ROGUES = ("Exit", "StopLoop", "CancelOthers")  # the jobs that disturb the event loop
 
 STEPS = range(12)  # the items of Walk
 HALFWAY = 6  # at this item Walk waits for RELEASE
@@ -43,17 +45,22 @@ def _wait_for_release() -> None:
         time.sleep(0.01)
 
 
-def _say(key: str) -> None:
+def _say(key: str) -> int:
+    """Count an event of the current job; return how many there were."""
     job = current_job()
     assert job is not None
-    _record.hincrby(key, job.jid, 1)
+    return int(_record.hincrby(key, job.jid, 1))
+
+
+def _finish() -> None:
+    _say(FINISHED)
+    _say(ENDED)
 
 
 @app.job(name="Quick")
 def quick() -> None:
     _say(STARTED)
-    _say(FINISHED)
-    _say(ENDED)
+    _finish()
 
 
 @app.job(name="Async")
@@ -87,8 +94,7 @@ def hold() -> None:
     """Run until the test releases the job."""
     _say(STARTED)
     _wait_for_release()
-    _say(FINISHED)
-    _say(ENDED)
+    _finish()
 
 
 @app.iterable(name="Walk")
@@ -102,5 +108,46 @@ def walk(cursor: Cursor) -> Iterator[object]:
         if item == HALFWAY:
             _wait_for_release()
         _record.hincrby(ITEMS, f"{job.jid}:{item}", 1)
-    _say(FINISHED)
-    _say(ENDED)
+    _finish()
+
+
+async def _disturb(deed: Callable[[], object]) -> None:
+    """Disturb the event loop in the first run of the current job; end normally in the others."""
+    if _say(STARTED) == 1:
+        kept = deed()
+        await asyncio.sleep(0.05)
+        del kept
+    _finish()
+
+
+async def _exit() -> None:
+    raise SystemExit(1)
+
+
+def _cancel_others() -> None:
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+
+
+@app.job(name="Exit")
+async def leave() -> None:
+    await _disturb(lambda: asyncio.create_task(_exit()))
+
+
+@app.job(name="StopLoop")
+async def stop_loop() -> None:
+    await _disturb(asyncio.get_running_loop().stop)
+
+
+@app.job(name="CancelOthers")
+async def cancel_others() -> None:
+    await _disturb(_cancel_others)
+
+
+@app.job(name="Patient")
+async def patient() -> None:
+    """Wait until the test releases the job, without a thread."""
+    _say(STARTED)
+    while not _record.exists(RELEASE):
+        await asyncio.sleep(0.01)
+    _finish()

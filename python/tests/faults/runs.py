@@ -30,13 +30,15 @@ from jobwire_conformance.wire.faults import FAULTS, action_of
 from jobwire_conformance.wire.points import Point, has_effect, points_of
 from jobwire_conformance.wire.proxy import Switchboard
 from tests.faults import jobs, pushes
-from tests.faults.scenarios import Scenario
+from tests.faults.scenarios import OWNERS, Scenario
 
 __all__ = ["FEW", "ROOT", "Bench", "Result", "Run", "faulty_runs"]
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 60.0  # seconds limit for steps that normally take milliseconds
 CALM = 1.5  # seconds without an event after which basic fetch has no more jobs to run
+ELSEWHERE = "elsewhere:1:0123456789ab"  # identity of a process that died
+LATE = 10**9  # a sequence number that no process under test comes to
 FEW = 3  # occurrences of a command that is repeated for as long as the worker runs
 
 _FETCHES = ("fetch.lua", "BRPOP")
@@ -314,6 +316,29 @@ class Run:
             self._seen, self._seen_at = events, time.monotonic()
         return time.monotonic() - self._seen_at > CALM
 
+    def finished(self, kinds: Sequence[str]) -> bool:
+        """True if all jobs of these classes have finished."""
+        done = self._count(jobs.FINISHED)
+        return all(done[jid] for jid, kind in self._jobs.items() if kind in kinds)
+
+    def log(self) -> str:
+        """Return the log of the process under test so far."""
+        return self._first.log.read_text()
+
+    def identity(self) -> str | None:
+        """Return the identity of the process under test; None before its first heartbeat."""
+        return next((name.decode() for name in self.client.smembers("processes")), None)
+
+    def hold_unknown(self) -> None:
+        """Put the unknown jobs into the hash of the process, or of another one if it is gone."""
+        owner = self.identity() or ELSEWHERE
+        self.client.sadd(OWNERS, owner)
+        for number, (seed, jid) in enumerate(zip(self.scenario.seeds, self._jobs, strict=True)):
+            if seed.place == "unknown":
+                name = "ab"[number % 2]
+                text = _payload(seed.kind or "", jid, name)
+                self.client.hset(f"{PRIVATE}{owner}", f"{LATE + number}:{name}", text)
+
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process under test."""
         self._first.send(number)
@@ -395,9 +420,8 @@ class Run:
                 case "schedule":
                     self.client.zadd("schedule", {text: now - 1})
                 case "orphan":
-                    owner = "elsewhere:1:0123456789ab"
-                    self.client.sadd(OWNERS, owner)
-                    self.client.hset(f"{PRIVATE}{owner}", f"{number + 1}:{name}", text)
+                    self.client.sadd(OWNERS, ELSEWHERE)
+                    self.client.hset(f"{PRIVATE}{ELSEWHERE}", f"{number + 1}:{name}", text)
 
     def _places(self) -> Counter[str]:
         """Return how often each job waits or is held in any place; make retries due soon."""
@@ -499,7 +523,6 @@ class Run:
         result.excused = sorted(jid for jid in result.duplicates if killed and jid in held)
 
 
-OWNERS = "jobwire:owners"
 PRIVATE = "jobwire:private:"
 
 

@@ -14,11 +14,12 @@ from tests.faults import jobs
 if TYPE_CHECKING:
     from tests.faults.runs import Run
 
-__all__ = ["SCENARIOS", "Scenario", "Seed"]
+__all__ = ["OWNERS", "SCENARIOS", "Scenario", "Seed"]
 
+OWNERS = "jobwire:owners"
 AMPLE = 60.0  # seconds for steps of milliseconds, or of seconds on a busy machine
 
-Place = Literal["queue", "schedule", "orphan"]
+Place = Literal["queue", "schedule", "orphan", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class Seed:
 
     Attributes:
         kind: Its class, one of `jobs`; None for a payload that is not a job.
-        place: Its place; an orphan is held by a process that died.
+        place: Its place. An orphan is held by a process that died. An unknown one is put into the
+            private hash of the process under test, as by a fetch that the server carried out late.
         raw: The payload, if it is not a job.
     """
 
@@ -49,7 +51,7 @@ class Scenario:
         title: One sentence for readers, without capital and full stop.
         seeds: Jobs at the beginning.
         start: `worker`, or the push of `pushes.PUSHES` that a client does.
-        settings: Settings of the worker.
+        settings: Settings of the worker, and `heartbeat_interval` in seconds.
         drive: Called after the start of the worker, to send signals for example.
         boot: True if faults hit the commands before the first fetch, False if those after it. They
             hit the `certain` ones in any case.
@@ -96,6 +98,27 @@ def _term_while_running(run: Run) -> None:
     """TERM while both executors are busy with lasting jobs."""
     wait_until(lambda: run.busy() or not run.alive(), AMPLE)
     run.send(signal.SIGTERM)
+
+
+def _end_after_the_rogues(run: Run) -> None:
+    """Release the patient jobs as soon as no job disturbs them any more."""
+    wait_until(lambda: run.finished(jobs.ROGUES) or not run.alive(), AMPLE)
+    run.record.set(jobs.RELEASE, 1)
+
+
+def _hold_unknown(run: Run) -> None:
+    """Put the unknown jobs into the hash of the process as soon as it has a name."""
+    wait_until(lambda: run.identity() or not run.alive(), AMPLE)
+    run.hold_unknown()
+
+
+def _damage_owners(run: Run) -> None:
+    """Make the set of owners a string while jobs run, and delete it as an operator would."""
+    wait_until(lambda: run.busy() or not run.alive(), AMPLE)
+    run.client.set(OWNERS, "not a set")
+    wait_until(lambda: OWNERS in run.log() or not run.alive(), AMPLE)
+    run.client.delete(OWNERS)
+    run.record.set(jobs.RELEASE, 1)
 
 
 SCENARIOS: dict[str, Scenario] = {
@@ -182,6 +205,33 @@ SCENARIOS: dict[str, Scenario] = {
             drive=_stop_gracefully,
             ends=True,
             certain=("fetch.lua", "requeue.lua"),
+        ),
+        Scenario(
+            "rogue jobs",
+            "jobs end the event loop or cancel all tasks, while other jobs wait in it",
+            [*(Seed(kind) for kind in jobs.ROGUES), Seed("Patient"), Seed("Patient")],
+            settings={"concurrency": 5},
+            drive=_end_after_the_rogues,
+            basic=False,
+            certain=("fetch.lua", "put_back.lua", "done.lua"),
+        ),
+        Scenario(
+            "audit",
+            "a worker holds jobs that it does not know, and puts them back",
+            [Seed(place="unknown"), Seed(), Seed(place="unknown")],
+            settings={"heartbeat_interval": 0.3},
+            drive=_hold_unknown,
+            basic=False,
+            certain=("fetch.lua", "put_back.lua", "done.lua"),
+        ),
+        Scenario(
+            "damaged owners",
+            "the set of owners is no set for some time, then it is deleted, while jobs run",
+            [Seed("Hold")] * 2 + [Seed()] * 2,
+            settings={"heartbeat_interval": 0.3},
+            drive=_damage_owners,
+            basic=False,
+            certain=("fetch.lua", "done.lua"),
         ),
     )
 }

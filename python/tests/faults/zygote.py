@@ -18,6 +18,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import redis
@@ -53,12 +54,13 @@ def work(request: dict[str, Any]) -> int:
     set_up("json", "info")
     jobs.app.connect(request["url"])
     settings = dict(request["settings"])
+    beat = settings.pop("heartbeat_interval", TIMINGS.heartbeat_interval)
     capsule = CapsuleConfig(
         queues=dict.fromkeys(settings.pop("queues"), 0),
         concurrency=settings.pop("concurrency"),
     )
     config = WorkerConfig(capsules={"default": capsule}, **settings)
-    return process.run(jobs.app, config, timings=TIMINGS)
+    return process.run(jobs.app, config, timings=replace(TIMINGS, heartbeat_interval=beat))
 
 
 def push(request: dict[str, Any]) -> int:
