@@ -79,9 +79,10 @@ command that a worker repeats all the time has faults at its first {FEW} calls. 
 the first call of each script belong together, because the servers are new and know no scripts.
 Pauses between two tries are shortened. `make chaos` goes further than these tables: it combines
 faults at random for any length of time, pauses processes, restarts or kills Redis, restarts it from
-a snapshot that forgets acknowledged writes, delays single messages, damages the set of owners, and
-runs jobs that end the event loop or cancel all tasks. It fails if a job stays in flight for more
-than two heartbeats of a process that lives and does not run it.
+a snapshot or promotes a replica, which forget acknowledged writes, delays single messages by up to
+two leases, damages the set of owners, and runs jobs that end the event loop or cancel all tasks. It
+fails if a job stays in flight for more than two heartbeats of a process that lives and does not run
+it.
 """
 
 
