@@ -30,11 +30,7 @@ def wait_until(
 ) -> T:
     """Return the predicate's first true result; fail if there is none within `timeout` seconds.
 
-    Args:
-        predicate: The condition.
-        timeout: Seconds to wait.
-        what: Name of the condition, for the error. Its text is made at that moment, so an object
-            may show the state.
+    The text of `what` is in the error. It is made at that moment, so an object may show the state.
     """
     deadline = time.monotonic() + timeout
     while not (result := predicate()):

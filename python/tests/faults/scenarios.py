@@ -226,7 +226,7 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         Scenario(
             "damaged owners",
-            "the set of owners is no set for some time, then it is deleted, while jobs run",
+            "the set of owners is a string for some time, then it is deleted, while jobs run",
             [Seed("Hold")] * 2 + [Seed()] * 2,
             settings={"heartbeat_interval": 0.3},
             drive=_damage_owners,
