@@ -1,7 +1,7 @@
 """Points: the commands of a process, numbered by label, at which a fault can be injected.
 
 A process runs once in lockstep without faults, which gives its points. Then it runs again for each
-point and fault, with `Point.rule` in its proxy.
+point and fault, with a rule for it in its proxy.
 """
 
 from __future__ import annotations
