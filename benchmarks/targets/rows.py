@@ -14,7 +14,7 @@ from benchmarks.targets.teams import Team
 __all__ = ["TARGETS", "Run", "Sample", "Target", "runs"]
 
 HUEY, BEE_QUEUE = ("huey",), ("bee-queue",)
-PYTHON = ("huey", "dramatiq", "rq", "arq", "taskiq")
+PYTHON = ("huey", "dramatiq", "celery", "rq", "arq", "taskiq")
 WITHOUT_YJIT, WITH_YJIT = (SIDEKIQ,), (YJIT,)
 FASTER = 2.0  # about the factor by which YJIT makes a drain faster
 SIDEKIQS = (SIDEKIQ, YJIT)  # the better one counts

@@ -276,6 +276,14 @@ def _all(directory: Path) -> list[Peer]:
             directory / "rq",
         ),
         PythonPeer(
+            "celery",
+            ["celery[redis]==5.7.0"],
+            ["celery", "-A", "celery_jobs", "worker", "-c", "{slots}", "-l", "WARNING"],
+            frozenset(threads),
+            0.03,
+            directory / "celery",
+        ),
+        PythonPeer(
             "arq",
             ["arq==0.28.0"],
             ["arq", "arq_jobs.WorkerSettings"],
