@@ -2,7 +2,7 @@
 
 Storms alternate with lulls, in which no process is disturbed for longer than an audit takes.
 
-    python -m tests.chaos [--seconds N] [--seed N] [--jobs N] [--workers N]
+    python -m tests.chaos [--seconds N] [--seed N] [--jobs N] [--workers N] [--write]
 
 The last line printed is the account. Exit status: 0 every job finished, or is dead for its own
 reason, and no entry stayed in flight for more than two heartbeats of an idle process; 1 not;
@@ -42,6 +42,7 @@ from tests.chaos.plan import Job
 from tests.chaos.replica import Pair
 from tests.chaos.snapshots import PRIVATE, Gate
 from tests.chaos.storm import Storm
+from tests.faults import guarantees
 from tests.workers import Workers
 
 JOBS_A_SECOND = 20_000 / 180
@@ -169,6 +170,7 @@ class Run:
         self._seed: int = options.seed
         self._jobs = plan.jobs(options.jobs, seed=options.seed, seconds=options.seconds)
         self._size: int = options.workers
+        self._writes: bool = options.write
         self._said_at = time.monotonic()
         self._started = time.monotonic()
         self._connected: tuple[Server, Any] | None = None
@@ -309,7 +311,40 @@ class Run:
             highlight=False,
             soft_wrap=True,
         )
+        if self._writes:
+            page = guarantees.PAGE.read_text(encoding="utf-8")
+            page = guarantees.with_chaos(page, self._seed, self._figures(account, enqueuer))
+            guarantees.PAGE.write_text(page, encoding="utf-8")
         return account.balanced and not overdue and enqueuer.pushed == len(self._jobs)
+
+    def _figures(self, account: Account, enqueuer: Enqueuer) -> dict[str, object]:
+        """Return the figures of this run for the page of guarantees."""
+        storm, twice = self._storm, account.duplicates
+        again = [number for number in twice if number in enqueuer.repeated]
+        restored = [number for number in twice if number in storm.restored.difference(again)]
+        return {
+            "seconds of disturbances": f"{self._seconds:g}",
+            "jobs": f"{enqueuer.pushed:,}",
+            "finished": f"{len(account.finished):,}",
+            "dead for their own reason": f"{len(account.dead):,}",
+            "lost": len(account.lost),
+            "stuck": len(account.stuck),
+            "overdue": len(storm.in_flight.overdue),
+            "invented": len(account.invented),
+            "second runs": len(twice),
+            "of these, pushed again": len(again),
+            "of these, brought back": len(restored),
+            "of these, first process killed, paused or stopped": len(twice)
+            - len(again)
+            - len(restored)
+            - len(account.unexcused),
+            "of these, without a reason": len(account.unexcused),
+            "kills": storm.kills,
+            "cuts": storm.cuts,
+            "restarts of Redis": storm.restarts,
+            "promoted replicas": storm.counts["promote"],
+            "late scripts": storm.counts["late script arrived"],
+        }
 
 
 def main() -> int:
@@ -318,6 +353,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="repeats the jobs and disturbances of a run")
     parser.add_argument("--jobs", type=int, help="default: 20,000 for 180 seconds")
     parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument(
+        "--write", action="store_true", help=f"write the figures into {guarantees.PAGE.name}"
+    )
     options = parser.parse_args()
     if options.seconds <= 0 or options.workers < 1 or (options.jobs or 1) < 1:
         parser.error("--seconds, --jobs and --workers must be above 0")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from jobwire.application.config import FetchMode
@@ -11,7 +11,7 @@ from jobwire_conformance.wire.faults import FAULTS
 from tests.faults.runs import FEW, Result
 from tests.faults.scenarios import SCENARIOS, Scenario
 
-__all__ = ["CELLS", "PAGE", "introduction", "render", "rows"]
+__all__ = ["CELLS", "PAGE", "introduction", "render", "rows", "with_chaos"]
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "explanation" / "guarantees.md"
 
@@ -44,6 +44,15 @@ Promotion and pushes work as they do with reliable fetch. A retry whose ZADD too
 reply is stored again, and so is a job that a stopping worker puts back with RPUSH. Such a job may
 run twice.""",
 }
+CHAOS = "## Chaos"
+_CHAOS_TEXT = """\
+Made by `make chaos SECONDS=600 SEED=1 ARGS='--jobs 100000 --write'`, a column for each seed.
+
+Four workers run jobs while the faults of the introduction happen at random. `overdue` counts jobs
+that stayed in flight for more than two heartbeats of a process that lived and did not run them.
+Every second run has a reason: the job was pushed again because no reply came, a snapshot or a
+replica brought the job back, or the process that ran it first was killed, paused or stopped.
+"""
 
 
 def introduction() -> str:
@@ -87,7 +96,7 @@ it.
 
 
 def render(results: Iterable[Result]) -> str:
-    """Return the page."""
+    """Return the page. The section about chaos is that of the page as it was."""
     every = list(results)
     parts = [introduction()]
     for fetch, heading in _MODES.items():
@@ -97,7 +106,37 @@ def render(results: Iterable[Result]) -> str:
             found = [result for result in mine if result.scenario == scenario.name]
             if found:
                 parts += [*_table(scenario, found), ""]
-    return "\n".join(parts).rstrip() + "\n"
+    chaos = _chaos_section(PAGE.read_text(encoding="utf-8"))
+    return "\n".join([*parts, chaos]).rstrip() + "\n"
+
+
+def with_chaos(page: str, seed: int, figures: Mapping[str, object]) -> str:
+    """Return the page with the figures of one run of chaos, which replace those of its seed.
+
+    Args:
+        page: The page as it was.
+        seed: Head of the column.
+        figures: Title of the row to value.
+    """
+    section = _chaos_section(page)
+    lines = [line.strip("| ").split(" | ") for line in section.splitlines() if line[:1] == "|"]
+    columns = {}
+    if lines and [line[0] for line in lines[2:]] == [*figures]:  # otherwise an older form
+        for number, head in enumerate(lines[0][1:], 1):
+            columns[int(head.removeprefix("seed "))] = [line[number] for line in lines[2:]]
+    columns[seed] = [str(value) for value in figures.values()]
+    seeds = sorted(columns)
+    table = [["figure", *(f"seed {seed}" for seed in seeds)], ["---"] * (len(seeds) + 1)]
+    for number, title in enumerate(figures):
+        table.append([title, *(columns[seed][number] for seed in seeds)])
+    rows = [f"| {' | '.join(cells)} |" for cells in table]
+    before = page.removesuffix(section).rstrip()
+    return "\n".join([before, "", CHAOS, "", _CHAOS_TEXT, *rows]) + "\n"
+
+
+def _chaos_section(page: str) -> str:
+    start = page.find(f"{CHAOS}\n")
+    return page[start:] if start >= 0 else ""
 
 
 def rows(page: str) -> dict[tuple[FetchMode, str], dict[str, list[str]]]:

@@ -97,3 +97,20 @@ def test_the_page_tells_of_every_script() -> None:
         for command in table
     }
     assert {path.name for path in (ROOT / "lua").glob("*.lua")} <= told
+
+
+def test_chaos_has_one_column_for_each_seed() -> None:
+    page = "# Guarantees\n\ntext\n"
+    for seed, lost in ((2, 5), (1, 7), (2, 0)):
+        page = guarantees.with_chaos(page, seed, {"jobs": "1,000", "lost": lost})
+    assert page.startswith("# Guarantees\n\ntext\n\n## Chaos\n")
+    assert page.endswith(
+        "\n\n| figure | seed 1 | seed 2 |\n| --- | --- | --- |\n"
+        "| jobs | 1,000 | 1,000 |\n| lost | 7 | 0 |\n"
+    )
+
+
+def test_the_page_tells_of_three_runs_of_chaos_without_a_loss() -> None:
+    section = PAGE[PAGE.index(guarantees.CHAOS) :]
+    for title in ("lost", "stuck", "overdue", "invented", "of these, without a reason"):
+        assert f"\n| {title} | 0 | 0 | 0 |\n" in section
