@@ -1,41 +1,118 @@
-"""Client and worker for the Redis wire protocol that Sidekiq speaks."""
+"""Client and worker for the Redis wire protocol that Sidekiq speaks.
 
-from jobwire.application.aio import AsyncClient
-from jobwire.application.app import App
-from jobwire.application.client import Client
-from jobwire.application.current import current_job
-from jobwire.application.jobtype import JobType
-from jobwire.errors import (
-    ConfigError,
-    InvalidJob,
-    JobwireError,
-    MaybeWritten,
-    RedisRefused,
-    RedisTrouble,
-    RedisUnreachable,
-    Shutdown,
-    TryAgain,
-)
-from jobwire.protocol.iteration import Cursor
-from jobwire.protocol.payload import Job
+A name is imported at its first use, so `import jobwire` costs nothing, and a program that only
+enqueues jobs does not load the worker.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jobwire import iterables, testing
+    from jobwire.application.aio import AsyncClient
+    from jobwire.application.app import App
+    from jobwire.application.client import Client
+    from jobwire.application.config import CapsuleConfig, WorkerConfig
+    from jobwire.application.current import current_job
+    from jobwire.application.iterabletype import IterableOptions
+    from jobwire.application.jobtype import JobType
+    from jobwire.errors import (
+        ConfigError,
+        InvalidJob,
+        JobCrashed,
+        JobFailed,
+        JobTimeout,
+        JobwireError,
+        MalformedPayload,
+        MaybeWritten,
+        NoReply,
+        PayloadError,
+        PoisonPill,
+        RedisRefused,
+        RedisTrouble,
+        RedisUnreachable,
+        Shutdown,
+        TryAgain,
+        UnknownJob,
+    )
+    from jobwire.inspect.aio import AsyncInspector
+    from jobwire.inspect.filters import Filter
+    from jobwire.inspect.sync import Inspector
+    from jobwire.protocol.iteration import Cursor
+    from jobwire.protocol.normalize import Options
+    from jobwire.protocol.payload import Job
+    from jobwire.worker.process.launcher import Launcher
 
 __all__ = [
     "App",
     "AsyncClient",
+    "AsyncInspector",
+    "CapsuleConfig",
     "Client",
     "ConfigError",
     "Cursor",
+    "Filter",
+    "Inspector",
     "InvalidJob",
+    "IterableOptions",
     "Job",
+    "JobCrashed",
+    "JobFailed",
+    "JobTimeout",
     "JobType",
     "JobwireError",
+    "Launcher",
+    "MalformedPayload",
     "MaybeWritten",
+    "NoReply",
+    "Options",
+    "PayloadError",
+    "PoisonPill",
     "RedisRefused",
     "RedisTrouble",
     "RedisUnreachable",
     "Shutdown",
     "TryAgain",
+    "UnknownJob",
+    "WorkerConfig",
     "current_job",
+    "iterables",
+    "testing",
 ]
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "App": "application.app",
+    "AsyncClient": "application.aio",
+    "AsyncInspector": "inspect.aio",
+    "CapsuleConfig": "application.config",
+    "Client": "application.client",
+    "Cursor": "protocol.iteration",
+    "Filter": "inspect.filters",
+    "Inspector": "inspect.sync",
+    "IterableOptions": "application.iterabletype",
+    "Job": "protocol.payload",
+    "JobType": "application.jobtype",
+    "Launcher": "worker.process.launcher",
+    "Options": "protocol.normalize",
+    "WorkerConfig": "application.config",
+    "current_job": "application.current",
+}
+"""Name to module, for the names that are neither errors nor modules of their own."""
+
+if not TYPE_CHECKING:  # otherwise every unknown name would have a type
+
+    def __getattr__(name: str) -> Any:
+        if name in ("iterables", "testing"):
+            return import_module(f"jobwire.{name}")
+        if name not in __all__:
+            raise AttributeError(f"module 'jobwire' has no attribute {name!r}")
+        value = getattr(import_module(f"jobwire.{_HOMES.get(name, 'errors')}"), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -9,6 +9,7 @@
     ├── JobFailed              an isolated job raised an exception in its own process
     ├── JobTimeout             a job ran longer than its time limit
     ├── JobCrashed             the process of an isolated job died while the job ran
+    │   └── PoisonPill         a job was in several processes that died, and runs no more
     └── RedisTrouble           an operation on Redis failed
         ├── RedisUnreachable   no usable connection; nothing was sent
         ├── RedisRefused       the server answered with an error; nothing was done
@@ -35,6 +36,7 @@ __all__ = [
     "MaybeWritten",
     "NoReply",
     "PayloadError",
+    "PoisonPill",
     "RedisRefused",
     "RedisTrouble",
     "RedisUnreachable",
@@ -127,6 +129,13 @@ class JobCrashed(JobwireError):
     """The process of an isolated job died: killed by a signal, out of memory, `os._exit`.
 
     Counts as a failure of the job.
+    """
+
+
+class PoisonPill(JobCrashed):
+    """Too many worker processes died while they held the job, so it goes to the dead set.
+
+    Death handlers get it. The dead job has the `error_class` `jobwire.PoisonPill`. [REL-10]
     """
 
 

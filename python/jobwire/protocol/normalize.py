@@ -6,7 +6,6 @@ dict of wire fields that middleware may change. `finalize` checks the item again
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
 
@@ -87,6 +86,8 @@ def check_options(options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         check = _CHECKS.get(name)
         if check is None:
+            import difflib  # slow to load, and only for a mistake
+
             near = difflib.get_close_matches(name, _CHECKS, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(_CHECKS)}"
             raise InvalidJob("PUSH-4", name, f"no such option{hint}")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.servers import Server, wait_until
-from jobwire import App
+from jobwire import App, PoisonPill
 from jobwire.protocol.payload import Job
 from tests.workers import running
 
@@ -28,6 +28,7 @@ def test_a_job_that_ended_too_many_processes_is_buried(
 
     @app.on_death
     def _(job: Job, error: BaseException) -> None:
+        assert isinstance(error, PoisonPill)
         deaths.append((job["error_class"], str(error), server.client().zcard("dead")))
 
     client = server.client()

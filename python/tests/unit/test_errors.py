@@ -18,6 +18,7 @@ TREE = {
     "JobFailed": errors.JobwireError,
     "JobTimeout": errors.JobwireError,
     "JobCrashed": errors.JobwireError,
+    "PoisonPill": errors.JobCrashed,
     "RedisTrouble": errors.JobwireError,
     "RedisUnreachable": errors.RedisTrouble,
     "RedisRefused": errors.RedisTrouble,

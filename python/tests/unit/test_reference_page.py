@@ -69,8 +69,7 @@ def test_the_chain_is_complete() -> None:
 def test_the_events_and_errors_are_complete() -> None:
     assert column("Events") == set(get_args(Event))
     assert column("Errors") == set(errors.__all__)
-    starred = set(re.findall(r"^\| `(\w+)`\* ", PAGE, re.MULTILINE))
-    assert starred == {name for name in errors.__all__ if hasattr(jobwire, name)}
+    assert set(errors.__all__) <= set(jobwire.__all__)
 
 
 def test_the_worker_is_complete() -> None:

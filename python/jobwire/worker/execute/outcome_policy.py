@@ -15,7 +15,7 @@ from typing import Any, TypeGuard, TypeVar
 from jobwire.application.app import App
 from jobwire.application.current import running
 from jobwire.application.jobtype import JobType
-from jobwire.errors import JobCrashed, JobFailed, MalformedPayload, TryAgain
+from jobwire.errors import JobFailed, MalformedPayload, PoisonPill, TryAgain
 from jobwire.protocol.iteration import Interrupted
 from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.payload import Job, LazyJob, decode, edit
@@ -124,7 +124,7 @@ class OutcomePolicy:
         )
         if outcome is None:
             return False
-        error = JobCrashed(decode(outcome.text, job.queue)["error_message"])
+        error = PoisonPill(decode(outcome.text, job.queue)["error_message"])
         with running(job):
             _log.error("killed: %s", error)
         self._record_death(held, job, outcome, error)
