@@ -6,12 +6,14 @@ A module is imported when its command is called, and imports most of its own mod
 from __future__ import annotations
 
 import traceback
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
 import click
 
-from jobwire_conformance.errors import ConformError, SuiteFault
+import jobwire_conformance
+from jobwire_conformance.errors import ConformError, SuiteFault, Usage
 
 __all__ = ["COMMANDS", "conform"]
 
@@ -32,8 +34,6 @@ COMMANDS = {
 }
 """Name to module and function, in the order of the help."""
 
-_USAGE = 64
-
 
 class _Conform(click.Group):
     """A group with its own exit statuses, which do not depend on its caller."""
@@ -49,34 +49,58 @@ class _Conform(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if not args[0].startswith("-") and args[0] not in COMMANDS:
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **extra)
+        except click.exceptions.NoArgsIsHelpError:
+            raise
+        except click.ClickException as error:
+            raise click.exceptions.Exit(_report(error)) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except ConformError as error:
-            click.echo(f"Error: {error}", err=True)
-            return error.status
-        except click.ClickException as error:
-            error.show()
-            return _USAGE
+        except (ConformError, click.ClickException) as error:
+            return _report(error)
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
             if package not in ("hypothesis", "jsonschema"):
                 raise
-            click.echo(
-                f"Error: the suite needs the package {package}; "
-                "install it with: pip install 'jobwire[conformance]'",
-                err=True,
-            )
-            return _USAGE
+            advice = "install it with: pip install 'jobwire[conformance]'"
+            return _report(Usage(f"the suite needs the package {package}; {advice}"))
         except (click.Abort, click.exceptions.Exit):
             raise
         except Exception:  # noqa: BLE001  Python's status 1 would mean that a claim is not met
             click.echo(traceback.format_exc(), err=True, nl=False)
-            click.echo("Error: defect of the suite; please report it", err=True)
-            return SuiteFault.status
+            return _report(SuiteFault("defect of the suite; please report it"))
+
+
+def _report(error: ConformError | click.ClickException) -> int:
+    """Print an error in the form of all commands of jobwire; return its exit status."""
+    text, status = str(error), Usage.status
+    if isinstance(error, ConformError):
+        status = error.status
+    elif isinstance(error, click.UsageError) and error.ctx is not None:
+        text = f"{error.format_message()} (see {error.ctx.command_path} --help)"
+    else:
+        text = error.format_message()
+    click.echo(f"jobwire: {text}", err=True)
+    return status
 
 
 @click.group(cls=_Conform)
+@click.version_option(
+    jobwire_conformance.__version__, "-V", "--version", prog_name="jobwire conform"
+)
 def conform() -> None:
     """Check an implementation of the protocol, in any language.
 

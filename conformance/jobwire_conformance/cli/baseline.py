@@ -87,7 +87,7 @@ def baseline(
     )
     terminal.close()
     for error in outcome.errors:
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"jobwire: {error}", err=True)
     if outcome.errors:
         click.echo("Nothing was written, because some cases could not be run.", err=True)
         return outcome.status

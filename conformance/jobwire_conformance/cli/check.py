@@ -110,7 +110,7 @@ def check(
     deviations = verdicts.load_deviations(config.path.with_name(DEVIATIONS))
     known_cases = cases.load()
     if unknown := verdicts.unknown_ids(deviations, known_cases):
-        click.echo(f"Error: {DEVIATIONS} names unknown checks:", err=True)
+        click.echo(f"jobwire: {DEVIATIONS} names unknown checks:", err=True)
         for id_ in unknown:
             click.echo(f"  {verdicts.unknown_id_message(id_, known_cases)}", err=True)
         return 2
@@ -173,12 +173,12 @@ def check(
     if outcome.unexplained:
         ids = ", ".join(deviation.id for deviation in outcome.unexplained)
         click.echo(
-            f"Error: {DEVIATIONS}: the reasons of {ids} are still TODO; "
+            f"jobwire: {DEVIATIONS}: the reasons of {ids} are still TODO; "
             "write the reasons of the failures",
             err=True,
         )
     for problem in errors(results):
-        click.echo(f"Error: {problem}", err=True)
+        click.echo(f"jobwire: {problem}", err=True)
     return outcome.status
 
 

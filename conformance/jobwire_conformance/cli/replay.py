@@ -84,7 +84,7 @@ def replay(
         1,
     ):
         for error in replayed.outcome.errors:
-            click.echo(f"Error: run {number}: {error}", err=True)
+            click.echo(f"jobwire: run {number}: {error}", err=True)
             return error.status
         passed += replayed.passed
         for verdict in replayed.verdicts:

@@ -11,10 +11,10 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
 
+import jobwire_conformance
 from jobwire_conformance import data
 from jobwire_conformance.cases.case import Case, load
 from jobwire_conformance.config import Config
@@ -131,11 +131,8 @@ def every_case() -> Sequence[Case]:
 
 
 def suite_version() -> str:
-    """Return the version of the suite, which comes with jobwire."""
-    try:
-        return version("jobwire")
-    except PackageNotFoundError:
-        return "unknown"
+    """Return the version of the suite."""
+    return jobwire_conformance.__version__
 
 
 def check_data(verdict: CaseVerdict) -> dict[str, Any]:

@@ -9,47 +9,38 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from importlib import import_module
 from typing import NoReturn
 
 import click
 
 import jobwire
 from jobwire.cli.exits import AppNotLoaded, report
+from jobwire.cli.groups import LazyGroup, Place
 from jobwire.errors import JobwireError
 
 __all__ = ["main"]
 
-# A command is imported when it is called, so that a worker does not hold the code of the others.
 _COMMANDS = {
-    "worker": "jobwire.cli.worker",
-    "config": "jobwire.cli.config",
-    "enqueue": "jobwire.cli.enqueue",
-    "dev": "jobwire.cli.dev",
-    "inspect": "jobwire.cli.inspect",
-    "spec": "jobwire.cli.spec",
-    "validate": "jobwire.cli.validate",
-    "bench": "jobwire.cli.bench",
-    "conform": "jobwire_conformance.cli",
+    "bench": Place("jobwire.cli.bench:bench", "Measure the speed of your Redis and machine."),
+    "config": Place("jobwire.cli.config:config", "Show the settings that a worker would use."),
+    "conform": Place("jobwire_conformance.cli:conform", "Check an implementation of the protocol."),
+    "dev": Place("jobwire.cli.dev:dev", "Run an application with its own Valkey server."),
+    "enqueue": Place("jobwire.cli.enqueue:enqueue", "Push one job and print its id."),
+    "inspect": Place("jobwire.cli.inspect:inspect", "Show and change queues, sets and processes."),
+    "spec": Place("jobwire.cli.spec:spec", "Read the specification."),
+    "validate": Place(
+        "jobwire.cli.validate:validate", "Check a payload against the specification."
+    ),
+    "worker": Place("jobwire.cli.worker:worker", "Run the jobs of an application."),
 }
 
 
-class _Commands(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in _COMMANDS:
-            return None
-        command: click.Command = getattr(import_module(_COMMANDS[name]), name)
-        return command
-
-
 @click.group(
-    cls=_Commands,
+    cls=LazyGroup,
+    places=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(jobwire.__version__, prog_name="jobwire")
+@click.version_option(jobwire.__version__, "-V", "--version", prog_name="jobwire")
 def cli() -> None:
     """Client and worker for the Redis wire protocol that Sidekiq speaks.
 
@@ -57,8 +48,9 @@ def cli() -> None:
     variable that REDIS_PROVIDER names, REDIS_URL, the settings file (see `jobwire config`), the
     server that `jobwire dev` runs in this directory. The default is redis://localhost:6379/0.
 
-    Exit status: 0 done; 2 wrong usage or an invalid job; 3 the application cannot be loaded;
-    4 Redis cannot be used; 5 a push that may have been written.
+    Exit status: 0 done; 1 a named item does not exist; 2 wrong usage or an invalid job; 3 the
+    application cannot be loaded; 4 Redis cannot be used; 5 a push that may have been written.
+    `jobwire conform` has its own; see `jobwire conform --help`.
     """
 
 

@@ -12,12 +12,13 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import click
-from rich.console import Console
 
 import jobwire
 from jobwire.cli.exits import EXIT_UNEXPECTED
-from jobwire.cli.inspect_output import Column, Sheet, show
 from jobwire.cli.options import find_redis, redis_option
+from jobwire.cli.output import show
+from jobwire.cli.sheet import Column, Sheet
+from jobwire.cli.terminal import pretty
 from jobwire.connection.connect import safe_url
 
 __all__ = ["bench"]
@@ -121,7 +122,7 @@ def _print(results: list[Any], surroundings: Any, redis: str) -> None:
             result.limit,
         ]
 
-    def summary() -> str:
+    def summary() -> list[str]:
         others = surroundings.other_clients
         load = "?" if surroundings.load is None else surroundings.load
         lines = [
@@ -132,7 +133,7 @@ def _print(results: list[Any], surroundings: Any, redis: str) -> None:
         ]
         if others:
             lines.append(f"{others} connections of other clients: the server's share includes them")
-        return "\n".join(lines)
+        return ["\n".join(lines)]
 
     show(Sheet("bench", columns, results, row, summary=summary), as_json=False)
 
@@ -144,12 +145,12 @@ def _percent(share: float | None) -> str:
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
     """Show the name of the running measurement, on a terminal."""
-    console = Console(stderr=True, highlight=False, markup=False)
-    if not console.is_terminal:
+    drawing = pretty(sys.stderr)
+    if drawing is None:
         yield lambda _: None
         return
-    with console.status("bench") as status:
-        yield lambda title: status.update(f"{title} ... (Ctrl-C stops and removes all keys)")
+    with drawing.status("bench") as update:
+        yield lambda title: update(f"{title} ... (Ctrl-C stops and removes all keys)")
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from jobwire.connection.connect import safe_url
 from jobwire.protocol.normalize import Options
 from jobwire.protocol.times import When
 
-__all__ = ["enqueue"]
+__all__ = ["enqueue", "time_of"]
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
@@ -52,7 +52,7 @@ def enqueue(
         options["queue"] = queue
     if retry is not None:
         options["retry"] = _retry(retry)
-    when: When | None = delay if at is None else _time(at)
+    when: When | None = delay if at is None else time_of(at)
 
     redis, source = find_redis(url)
     with Client(redis, namespace=namespace) as client:
@@ -88,7 +88,7 @@ def _retry(text: str) -> bool | int:
         raise click.UsageError(f"--retry {text!r} is not true, false or a number") from None
 
 
-def _time(text: str) -> When:
+def time_of(text: str) -> When:
     try:
         return float(text)
     except ValueError:

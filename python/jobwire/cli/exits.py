@@ -9,9 +9,11 @@ from jobwire.errors import JobwireError, MaybeWritten, RedisTrouble, RedisUnreac
 from jobwire.protocol.server import UnfitServer
 from jobwire.protocol.visible import visible
 
-__all__ = ["AppNotLoaded", "report"]
+__all__ = ["AppNotLoaded", "NotFound", "report"]
 
+EXIT_OK = 0
 EXIT_UNEXPECTED = 1
+EXIT_NOT_FOUND = 1
 EXIT_USAGE = 2
 EXIT_APP = 3
 EXIT_REDIS = 4
@@ -20,6 +22,10 @@ EXIT_UNSURE = 5
 
 class AppNotLoaded(Exception):
     """The application named on the command line cannot be loaded."""
+
+
+class NotFound(click.ClickException):
+    """An item that the command line names does not exist."""
 
 
 def report(error: click.ClickException | AppNotLoaded | JobwireError) -> int:
@@ -33,6 +39,8 @@ def _explained(error: Exception) -> tuple[str, int]:
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx else "jobwire"
         return f"{error.format_message()} (see {command} --help)", EXIT_USAGE
+    if isinstance(error, NotFound):
+        return error.format_message(), EXIT_NOT_FOUND
     if isinstance(error, click.ClickException):
         return error.format_message(), EXIT_USAGE
     if isinstance(error, AppNotLoaded):

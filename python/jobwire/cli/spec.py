@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jobwire.cli.terminal import pretty
+
 if TYPE_CHECKING:
     from jobwire.spec.document import Document, Requirement
     from jobwire.spec.lints import Fault
@@ -184,14 +186,10 @@ def _read_all(as_json: bool) -> None:
     if not sys.stdout.isatty():
         click.echo(text, nl=False)
         return
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    console = Console(width=min(Console().width, 120))
-    with console.capture() as capture:
-        # Links are useless on a terminal: keep only their text.
-        console.print(Markdown(re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text)))
-    click.echo_via_pager(capture.get())
+    # Links are useless on a terminal: keep only their text.
+    text = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text)
+    drawing = pretty(sys.stdout)
+    click.echo_via_pager(drawing.markdown(text) if drawing else text)
 
 
 def _citations() -> Mapping[str, Mapping[str, list[str]]]:
@@ -288,9 +286,6 @@ def _as_data(requirement: Requirement, index: Mapping[str, Any]) -> dict[str, An
 
 
 def _print(requirement: Requirement, kinds: Mapping[str, list[str]]) -> None:
-    from rich.console import Console
-    from rich.markdown import Markdown
-
     retired = f" · retired {requirement.retired}" if requirement.retired else ""
     click.secho(requirement.id, bold=True, nl=False)
     click.echo(
@@ -300,10 +295,9 @@ def _print(requirement: Requirement, kinds: Mapping[str, list[str]]) -> None:
     parts = [requirement.text]
     parts += [f"Why: {requirement.why}"] if requirement.why else []
     parts += [f"Seen in: {requirement.seen}"] if requirement.seen else []
-    if sys.stdout.isatty():
-        Console().print(Markdown("\n\n".join(parts)))
-    else:
-        click.echo("\n\n".join(parts))
+    text = "\n\n".join(parts)
+    drawing = pretty(sys.stdout)
+    click.echo(drawing.markdown(text) if drawing else text, nl=not drawing)
     if kinds:
         click.echo()
     for kind, places in kinds.items():

@@ -34,7 +34,7 @@ def validate(file: str, generation: str | None, as_json: bool) -> int:
 
     FILE, or standard input for -, holds one payload, several payloads with one on each line, or a
     fixture file. Each rule gets a verdict, with the path in the JSON and the requirement's id; see
-    `jobwire spec ID`. Needs: pip install 'jobwire[spec]'.
+    `jobwire spec ID`. Needs: pip install 'jobwire[conformance]'.
 
     Exit status: 0 valid; 1 invalid; 2 wrong usage.
     """

@@ -83,9 +83,9 @@ def set_key(keys: Keys, name: SetName) -> str:
     return key
 
 
-def walk(keys: Keys, name: SetName) -> SetWalk:
-    """Return a walk through a set, highest score first."""
-    return SetWalk(set_key(keys, name), name)
+def walk(keys: Keys, name: SetName, *, rising: bool = False) -> SetWalk:
+    """Return a walk through a set, highest score first unless `rising`."""
+    return SetWalk(set_key(keys, name), name, rising=rising)
 
 
 def escape(text: str) -> str:

@@ -110,12 +110,19 @@ class Inspector:
 
     # -- sets
 
-    def entries(self, name: SetName, *, only: Filter | None = None) -> Iterator[Entry]:
-        """Go through a set, highest score first, a page at a time.
+    def entries(
+        self, name: SetName, *, only: Filter | None = None, rising: bool = False
+    ) -> Iterator[Entry]:
+        """Go through a set, a page at a time.
 
         Entries may be deleted, retried or killed on the way without others being left out.
+
+        Args:
+            name: The set.
+            only: Which entries; all of them by default.
+            rising: True to begin with the lowest score, such as the job that is due next.
         """
-        return self._each(sets.walk(self._keys, name), only)
+        return self._each(sets.walk(self._keys, name, rising=rising), only)
 
     def scan(self, name: SetName, pattern: str) -> Iterator[Entry]:
         """Go through the entries whose text matches a pattern of Redis's, in no order.

@@ -36,7 +36,8 @@ def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
 def test_help_and_version() -> None:
     """The help of every command, on standard output, with the names of the README."""
     assert "worker" in jobwire("--help").stdout
-    assert jobwire("--version").stdout == f"jobwire, version {package.__version__}\n"
+    for flag in ("--version", "-V"):
+        assert jobwire(flag).stdout == f"jobwire, version {package.__version__}\n"
     for command, words in {
         "worker": ["MODULE:APP", "--queue", "--concurrency", "--timeout", "--redis", "TSTP"],
         "enqueue": ["CLASS", "--queue", "--in", "--at", "--retry", "JSON"],
@@ -50,6 +51,24 @@ def test_help_and_version() -> None:
     assert bare.returncode == 2
     assert "Commands:" in bare.stderr
     assert len(bare.stderr.splitlines()) > 10
+
+
+@pytest.mark.parametrize(
+    ("words", "meant", "group"),
+    [
+        ("wroker", "worker", "jobwire"),
+        ("inspect qeues", "queues", "jobwire inspect"),
+        ("conform chek", "check", "jobwire conform"),
+        ("spec chekc", "check", "jobwire spec"),
+    ],
+)
+def test_a_wrong_command_gets_a_suggestion(words: str, meant: str, group: str) -> None:
+    ended = jobwire(*words.split())
+    assert ended.returncode == (64 if "conform" in words else 2)
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("jobwire: ")
+    assert f"did you mean {meant}?" in line.replace("'", "")
+    assert line.endswith(f"(see {group} --help)")
 
 
 def enqueue(url: str, *arguments: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from unittest.mock import patch
 import pytest
 
 from harness.servers import Server, wait_until
-from jobwire.cli import main
+from jobwire.cli import main, terminal
 from tests.workers import environment, jobwire
 
 
@@ -53,9 +54,15 @@ def payload(jid: str, class_name: str = "HardJob", **fields: Any) -> bytes:
     return json.dumps(made | {"retry": True, "created_at": time.time()} | fields).encode()
 
 
-def run(server: Server, *words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+def run(
+    server: Server,
+    *words: str,
+    status: int = 0,
+    out: StringIO | None = None,
+    err: StringIO | None = None,
+) -> subprocess.CompletedProcess[str]:
     """Run the command in this process, because starting Python many times is slow."""
-    out, err = StringIO(), StringIO()
+    out, err = out or StringIO(), err or StringIO()
     arguments = ["jobwire", "inspect", *words, "--redis", server.url]
     with (
         patch.object(sys, "argv", arguments),
@@ -82,8 +89,9 @@ def test_looking(server: Server, client: Any) -> None:
     assert [each["jid"] for each in records(server, "queue", "default")] == ["q2", "q1", "q0"]
     retries = records(server, "retries")
     assert len(retries) == 121  # a pipe gets all rows
-    assert retries[0]["problem"]
-    assert retries[0]["payload"] == "{broken"
+    assert [retries[0]["jid"], retries[1]["jid"]] == ["r000", "r001"]  # the next one due first
+    assert retries[-1]["problem"]
+    assert retries[-1]["payload"] == "{broken"
     assert len(records(server, "retries", "--class", "Hard*", "--error", "boom")) == 60
     assert len(records(server, "retries", "--scan", "SoftJob", "-n", "5")) == 5
     assert records(server, "dead", "--older-than", "1h") == []
@@ -95,11 +103,85 @@ def test_looking(server: Server, client: Any) -> None:
     assert records(server, "job", "r001")[0]["place"] == "retry"
     lines = run(server, "retries", "-n", "2").stdout.splitlines()
     assert lines[0].split("\t") == ["due", "class", "arguments", "job id", "queue", "error"]
-    assert lines[2].split("\t")[3] == "r119"
+    assert lines[1].split("\t")[3] == "r000"
     assert len(lines) == 3
     for view in ("stats", "history", "scheduled", "unreadable", "metrics", "holdings"):
         run(server, view)
     assert client.info("persistence")["rdb_changes_since_last_save"] == before
+
+
+def test_orders(server: Server, client: Any) -> None:
+    """What happens next comes first; of what is dead, the last."""
+    now = time.time()
+    client.zadd("schedule", {payload("later"): now + 900, payload("soon"): now + 5})
+    client.zadd("dead", {payload("old"): now - 9000})
+    assert [each["jid"] for each in records(server, "scheduled")] == ["soon", "s", "later"]
+    assert [each["jid"] for each in records(server, "dead")] == ["d", "old"]
+
+
+def test_a_pipe_gets_times_that_stay_true(server: Server, client: Any) -> None:
+    """INSP-1: absolute times, and no drawings."""
+    for number in range(9):
+        client.lpush("queue:low", payload(f"l{number}"))
+        client.set(f"stat:processed:{time.strftime('%Y-%m-%d', time.gmtime())}", 7)
+    at = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+    for view in ("scheduled", "retries", "dead", "works", "processes", "job s", "queue default"):
+        text = run(server, *view.split()).stdout
+        assert view == "queue default" or at.search(text), text
+        assert " ago" not in text
+        assert not re.search(r"\bin \d", text)
+    for view in ("queues", "history", "metrics"):
+        header, *lines = run(server, view).stdout.splitlines()
+        assert header.split("\t")[-1] not in ("", "over time")
+        assert {len(line.split("\t")) for line in lines} <= {len(header.split("\t"))}
+        assert not re.search("[\u2500-\u25ff]", "".join(lines))
+
+
+def test_a_queue_that_does_not_exist(server: Server, client: Any) -> None:
+    for words in (["queue", "defualt"], ["clear", "queue:defualt", "-y"]):
+        ended = run(server, *words, status=1)
+        assert ended.stdout == ""
+        assert ended.stderr == ("jobwire: there is no queue 'defualt'; did you mean 'default'?\n")
+    assert run(server, "queue", "low").stdout.splitlines()[1:] == []  # registered, and empty
+    client.lpush("queue:unregistered", payload("u"))
+    assert [each["jid"] for each in records(server, "queue", "unregistered")] == ["u"]
+
+
+def test_a_queue_without_a_worker(server: Server, client: Any) -> None:
+    """INSP-1: jobs in it would wait for ever."""
+    assert [each["served"] for each in records(server, "queues")] == [True, False]
+    states = [line.split("\t")[3] for line in run(server, "queues").stdout.splitlines()]
+    assert states == ["state", "", "no worker"]
+    client.sadd("jobwire:paused", "low")
+    assert run(server, "queues").stdout.splitlines()[2].endswith("\tpaused, no worker")
+
+
+class Screen(StringIO):
+    """Standard output that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_without_rich(
+    server: Server, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """INSP-1: every view has aligned columns of plain text."""
+    monkeypatch.setattr(terminal, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "rich", None)  # an import would fail
+    client.hset("j|26", "x", 1)
+    for view in (
+        *("stats", "history", "queues", "queue default", "scheduled", "retries -n 3", "dead"),
+        *("unreadable", "job s", "processes", "works", "holdings", "iterations", "metrics"),
+    ):
+        text = run(server, *view.split(), out=Screen()).stdout
+        assert "\x1b" not in text, view
+        assert len(text.splitlines()) >= 2, view
+    lines = run(server, "retries", "-n", "3", out=Screen()).stdout.splitlines()
+    assert lines[0] == "Jobs to be retried"
+    assert lines[1].index("job id") == lines[2].index("r000") == lines[3].index("r001")
+    assert lines[-1] == "the first 3; --limit 0 shows all"
+    assert run(server, "kill", "--all", "-y", err=Screen()).stdout == "killed 121\n"
 
 
 def test_changing(server: Server, client: Any) -> None:
@@ -221,34 +303,34 @@ class Terminal:
 
 def test_a_table_on_a_terminal(server: Server, client: Any) -> None:
     """SEC-2: in colours, cut to the width, and without control characters of the data."""
-    terminal = Terminal(server, "retries")
-    assert terminal.end() == 0
-    assert "Jobs to be retried" in terminal.seen
-    assert "the first 50; --limit 0 shows all" in terminal.seen
-    assert "\x1b[1;36m" in terminal.seen
-    assert "boom\\x1b" in terminal.seen
-    terminal = Terminal(server, "job", "r001", columns=60)
-    assert terminal.end() == 0, terminal.seen
+    screen = Terminal(server, "retries")
+    assert screen.end() == 0
+    assert "Jobs to be retried" in screen.seen
+    assert "the first 50; --limit 0 shows all" in screen.seen
+    assert "\x1b[1;36m" in screen.seen
+    assert "boom\\x1b" in screen.seen
+    screen = Terminal(server, "job", "r001", columns=60)
+    assert screen.end() == 0, screen.seen
 
 
 @pytest.mark.parametrize(("answer", "status", "left"), [("y", 0, 0), ("n", 1, 121)])
 def test_being_asked(server: Server, client: Any, answer: str, status: int, left: int) -> None:
     """INSP-4: the command asks a person before it changes many jobs."""
-    terminal = Terminal(server, "kill", "--all")
-    terminal.until("Kill all 121 jobs of retry? [y/N]:")
+    screen = Terminal(server, "kill", "--all")
+    screen.until("Kill all 121 jobs of retry? [y/N]:")
     assert client.zcard("retry") == 121
-    terminal.type(f"{answer}\n")
-    assert terminal.end() == status
+    screen.type(f"{answer}\n")
+    assert screen.end() == status
     assert client.zcard("retry") == left
-    assert ("killed 121" in terminal.seen) is (status == 0)
-    assert ("nothing was changed" in terminal.seen) is (status == 1)
+    assert ("killed 121" in screen.seen) is (status == 0)
+    assert ("nothing was changed" in screen.seen) is (status == 1)
 
 
 def test_watching(server: Server, client: Any) -> None:
     """INSP-1: the same view again and again, until Ctrl-C."""
-    terminal = Terminal(server, "queues", "--watch", "0.1")
-    terminal.until("every 0.1 s; Ctrl-C ends")
+    screen = Terminal(server, "queues", "--watch", "0.1")
+    screen.until("every 0.1 s; Ctrl-C ends")
     client.sadd("queues", "brandnew")
-    terminal.until("brandnew")
-    terminal.process.send_signal(signal.SIGINT)
-    assert terminal.end() == 0
+    screen.until("brandnew")
+    screen.process.send_signal(signal.SIGINT)
+    assert screen.end() == 0

@@ -229,7 +229,7 @@ def main() -> int:
             for name, content in made.items():
                 reports.put(directory / name, content)
     except ConformError as error:
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"jobwire: {error}", err=True)
         return error.status
     return 0
 

@@ -150,7 +150,7 @@ def test_a_fault_in_one_case_ends_that_case_only(
         env=marked.environment,
     )
     assert said.status == 3, said.err
-    assert "Error: in case push-plain: the driver of the implementation is at fault: " in said.err
+    assert "jobwire: in case push-plain: the driver of the implementation is at fault: " in said.err
     assert says in said.err
     results = json.loads((there / "results.json").read_text())
     ended = [check for check in results["checks"] if check["case"] == "push-plain"]
@@ -214,7 +214,7 @@ def test_a_driver_that_always_dies_ends_the_run_after_three_cases(tmp_path: Path
     assert stopped["message"] in said.err
     # A message that all of them have is printed once.
     assert said.err.count("exit status 9") == 1
-    assert f"Error: in case {', '.join(names)}: the driver" in said.err
+    assert f"jobwire: in case {', '.join(names)}: the driver" in said.err
 
 
 def test_faults_that_are_not_in_a_row_do_not_end_the_run(tmp_path: Path) -> None:

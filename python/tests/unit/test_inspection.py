@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from jobwire import inspect
-from jobwire.cli.inspect_output import Column, Sheet, _table, ago, clean, console, duration, to_json
+from jobwire.cli.formats import ago, clean, duration, to_json
+from jobwire.cli.pretty import console, table
+from jobwire.cli.sheet import Column, Sheet
 from jobwire.connection import data
 from jobwire.inspect import Filter, aio, sync
 from jobwire.inspect.display import display_args, display_class
@@ -197,7 +199,7 @@ def test_a_table_fits(width: int) -> None:
     out = console()
     out.width = width
     with out.capture() as capture:
-        out.print(_table(sheet, None, width))
+        out.print(table(sheet, None, width))
     lines = capture.get().splitlines()
     assert max(map(len, lines)) <= width
     assert any("j" * min(10, width // 4) in line for line in lines)

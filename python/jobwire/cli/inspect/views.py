@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any
 
-from rich.text import Text
-
-from jobwire.cli.inspect_output import Column, Sheet, ago, clean, cut, duration
-from jobwire.inspect import Entry, Filter, InFlightSummary, Inspector, IterationState, SetName
+from jobwire.cli.formats import clean, cut, duration, iso, plain
+from jobwire.cli.sheet import Cell, Column, Moment, Sheet, Styled
+from jobwire.inspect import (
+    Entry,
+    Filter,
+    InFlightSummary,
+    Inspector,
+    IterationState,
+    QueueSummary,
+    SetName,
+)
 from jobwire.protocol.metrics import BOUNDS
 from jobwire.protocol.times import Generation
 
@@ -58,7 +64,7 @@ def stats(inspector: Inspector) -> Sheet:
         "Totals",
         [Column("what"), Column("number", "right")],
         numbers,
-        lambda line: (line[0], Text(line[1], style=line[2])),
+        lambda line: (line[0], Styled(line[1], line[2])),
         problems=totals.problems,
     )
 
@@ -69,13 +75,18 @@ def history(inspector: Inspector, days: int) -> Sheet:
     most = max((day.processed for day in history), default=0)
     return Sheet(
         f"Executions of the last {days} days (UTC)",
-        [Column("date"), Column("processed", "right"), Column("failed", "right"), Column("")],
+        [
+            Column("date"),
+            Column("processed", "right"),
+            Column("failed", "right"),
+            Column("", chart=True),
+        ],
         history,
         lambda day: (
             day.date,
             f"{day.processed:,}",
-            Text(f"{day.failed:,}", style="red" if day.failed else ""),
-            Text(_bar(day.processed, most), style="green"),
+            Styled(f"{day.failed:,}", "red" if day.failed else ""),
+            Styled(_bar(day.processed, most), "green"),
         ),
     )
 
@@ -83,6 +94,7 @@ def history(inspector: Inspector, days: int) -> Sheet:
 def queues(inspector: Inspector) -> Sheet:
     """Show all queues."""
     queues = inspector.queues()
+    served = {queue for process in inspector.processes() for queue in process.queues}
     most = max((queue.size for queue in queues), default=0)
     return Sheet(
         "Queues",
@@ -91,16 +103,17 @@ def queues(inspector: Inspector) -> Sheet:
             Column("size", "right"),
             Column("latency", "right"),
             Column("state"),
-            Column(""),
+            Column("", chart=True),
         ],
         queues,
         lambda queue: (
             clean(queue.name),
             f"{queue.size:,}",
             duration(queue.latency),
-            Text("paused" if queue.paused else "", style="yellow"),
-            Text(_bar(queue.size, most), style="green"),
+            Styled(", ".join(_state(queue, served)), "yellow"),
+            Styled(_bar(queue.size, most), "green"),
         ),
+        lambda queue: {**plain(queue), "served": queue.name in served},
         problems=[queue.problem for queue in queues if queue.problem],
         empty="no queue is registered",
     )
@@ -115,7 +128,7 @@ def queue(inspector: Inspector, name: str, only: Filter, now: float) -> Sheet:
         title,
         [Column("enqueued", "right"), *_JOB],
         inspector.jobs(name, only=only),
-        lambda entry: (ago(entry.enqueued_at, now), *_job(entry)),
+        lambda entry: (Moment(entry.enqueued_at, now), *_job(entry)),
         entry_record,
         problems=[info.problem] if info.problem else [],
         empty="no job",
@@ -128,7 +141,7 @@ def jobs(
     """Show the entries of a set."""
     entries: Iterable[Entry]
     if pattern is None:
-        entries = inspector.entries(name, only=only)
+        entries = inspector.entries(name, only=only, rising=name in ("schedule", "retry"))
     else:
         scanned = inspector.scan(name, pattern)
         entries = (entry for entry in scanned if only.matches(entry, now=now))
@@ -139,7 +152,11 @@ def jobs(
         _TITLES[name],
         columns,
         entries,
-        lambda entry: (ago(entry.score, now), *_job(entry), *([_error(entry)] if failed else [])),
+        lambda entry: (
+            Moment(entry.score, now),
+            *_job(entry),
+            *([_error(entry)] if failed else []),
+        ),
         entry_record,
         empty="none",
     )
@@ -147,24 +164,26 @@ def jobs(
 
 def one_job(entry: Entry, state: IterationState | None, now: float) -> Sheet:
     """Show all details of one job."""
-    facts: list[tuple[str, str | Text]] = [
+    facts: list[tuple[str, Cell]] = [
         ("job id", clean(entry.jid or "-")),
         ("class", clean(entry.display_class or "-")),
         ("arguments", clean(_args(entry.display_args))),
         ("in", clean(entry.place)),
         ("queue", clean(entry.queue or "-")),
         ("tags", clean(", ".join(entry.tags)) or "-"),
-        ("created", _moment(entry.created_at, now)),
-        ("enqueued", _moment(entry.enqueued_at, now)),
+        ("created", Moment(entry.created_at, now, both=True)),
+        ("enqueued", Moment(entry.enqueued_at, now, both=True)),
     ]
     if entry.score is not None:
-        facts.append(("died" if entry.place == "dead" else "due", _moment(entry.score, now)))
+        facts.append(
+            ("died" if entry.place == "dead" else "due", Moment(entry.score, now, both=True))
+        )
     if entry.error_class or entry.failed_at is not None:
         facts += [
             ("retries counted", "-" if entry.retry_count is None else str(entry.retry_count)),
-            ("failed first", _moment(entry.failed_at, now)),
-            ("failed last", _moment(entry.retried_at, now)),
-            ("error", Text(clean(f"{entry.error_class}: {entry.error_message}"), style="red")),
+            ("failed first", Moment(entry.failed_at, now, both=True)),
+            ("failed last", Moment(entry.retried_at, now, both=True)),
+            ("error", Styled(clean(f"{entry.error_class}: {entry.error_message}"), "red")),
         ]
         facts += [("", clean(line)) for line in entry.error_backtrace or ()]
     if state:
@@ -173,9 +192,9 @@ def one_job(entry: Entry, state: IterationState | None, now: float) -> Sheet:
             ("cursor", clean(_spell(state.cursor))),
         ]
         if state.cancelled_at is not None:
-            facts.append(("cancelled", _moment(state.cancelled_at, now)))
+            facts.append(("cancelled", Moment(state.cancelled_at, now, both=True)))
     if entry.problem:
-        facts.append(("problem", Text(clean(entry.problem), style="red")))
+        facts.append(("problem", Styled(clean(entry.problem), "red")))
     facts.append(("payload", clean(entry.text)))
     return Sheet("Job", [Column("what", style="dim"), Column("", fold=True)], facts, tuple)
 
@@ -206,9 +225,9 @@ def processes(inspector: Inspector, now: float) -> Sheet:
             clean(process.version),
             f"{process.busy}/{process.concurrency}",
             clean(", ".join(process.queues)),
-            ago(process.started_at, now),
-            Text("quiet" if process.quiet else "running", style="yellow" if process.quiet else ""),
-            ago(process.beat, now),
+            Moment(process.started_at, now),
+            Styled("quiet" if process.quiet else "running", "yellow" if process.quiet else ""),
+            Moment(process.beat, now),
             f"{process.rss / 1024:,.0f} MiB" if process.rss else "-",
             f"{process.rtt_us / 1000:,.1f} ms" if process.rtt_us else "-",
         ),
@@ -225,14 +244,14 @@ def works(inspector: Inspector, only: Filter, now: float) -> Sheet:
     return Sheet(
         f"{len(works)} jobs in execution",
         [
-            Column("for", "right"),
+            Column("started", "right"),
             *_JOB,
             Column("process", grow=True, spare=True),
             Column("thread", spare=True),
         ],
         works,
         lambda work: (
-            "-" if work.run_at is None else duration(now - work.run_at),
+            Moment(work.run_at, now),
             *_job(work.job)[:3],
             clean(work.queue),
             clean(work.identity),
@@ -272,7 +291,7 @@ def holdings(inspector: Inspector, now: float) -> Sheet:
         pairs,
         lambda pair: (
             clean(pair[0].identity),
-            Text("alive") if pair[0].alive else Text("dead", style="red"),
+            "alive" if pair[0].alive else Styled("dead", "red"),
             f"{pair[0].size:,}",
             *((clean(pair[1][0]), *_job(pair[1][1])[:3]) if pair[1] else ("", "", "", "")),
         ),
@@ -305,7 +324,7 @@ def iterations(inspector: Inspector, jids: tuple[str, ...], now: float) -> Sheet
             str(state.starts),
             duration(state.runtime),
             clean(_spell(state.cursor)),
-            "" if state.cancelled_at is None else ago(state.cancelled_at, now),
+            "" if state.cancelled_at is None else Moment(state.cancelled_at, now),
         ),
         empty="no iterable job has started",
     )
@@ -335,17 +354,17 @@ def metrics(
     by_time = sorted(activity.jobs.values(), key=lambda job: (-job.total.ms, job.class_name))
     executed = [job for job in by_time if job.series]
 
-    def summary() -> Text:
-        shown = Text()
-        for mark in activity.marks:
-            shown.append(f"\n  {_clock(mark.at)}  {clean(mark.label)}", style="magenta")
+    def summary() -> list[str | Styled]:
+        shown: list[str | Styled] = []
         if activity.marks:
-            shown = Text.assemble(("\nDeployments (UTC)", "bold cyan"), shown)
+            shown.append(Styled("\nDeployments", "bold cyan"))
+        for mark in activity.marks:
+            shown.append(Styled(f"\n  {iso(mark.at)}  {clean(mark.label)}", "magenta"))
         for job in by_time:
             totals = [sum(counts) for counts in zip(*job.histograms.values(), strict=True)]
             if any(totals):
-                shown.append("\n\nDurations of executions that did not fail", style="bold cyan")
-                shown.append(_durations(totals))
+                shown.append(Styled("\n\nDurations of executions that did not fail", "bold cyan"))
+                shown += _durations(totals)
         return shown
 
     span = f"{hours} hours" if hours else f"{minutes or 60} minutes"
@@ -357,13 +376,13 @@ def metrics(
             Column("failed", "right"),
             Column("average", "right"),
             Column("total", "right"),
-            Column("over time"),
+            Column("over time", chart=True),
         ],
         executed,
         lambda job: (
             clean(job.class_name),
             f"{job.total.count:,}",
-            Text(f"{job.total.failed:,}", style="red" if job.total.failed else ""),
+            Styled(f"{job.total.failed:,}", "red" if job.total.failed else ""),
             f"{job.total.average_ms:,.0f} ms",
             duration(job.total.ms / 1000),
             _spark([job.series[at].count if at in job.series else 0 for at in buckets]),
@@ -404,10 +423,17 @@ _JOB = (
 )
 
 
-def _job(entry: Entry) -> tuple[str | Text, ...]:
-    shown: str | Text = clean(entry.display_class)
+def _state(queue: QueueSummary, served: set[str]) -> Iterable[str]:
+    if queue.paused:
+        yield "paused"
+    if queue.name not in served:
+        yield "no worker"
+
+
+def _job(entry: Entry) -> tuple[Cell, ...]:
+    shown: Cell = clean(entry.display_class)
     if entry.problem:
-        shown = Text("unreadable", style="red")
+        shown = Styled("unreadable", "red")
     return (
         shown or "?",
         clean(_args(entry.display_args)),
@@ -416,11 +442,11 @@ def _job(entry: Entry) -> tuple[str | Text, ...]:
     )
 
 
-def _error(entry: Entry) -> Text:
+def _error(entry: Entry) -> Styled:
     if entry.problem:
-        return Text(clean(entry.problem), style="red")
+        return Styled(clean(entry.problem), "red")
     retries = "" if entry.retry_count is None else f"#{entry.retry_count + 1} "
-    return Text(clean(f"{retries}{entry.error_class}: {entry.error_message}"), style="red")
+    return Styled(clean(f"{retries}{entry.error_class}: {entry.error_message}"), "red")
 
 
 def _args(args: list[Any]) -> str:
@@ -429,17 +455,6 @@ def _args(args: list[Any]) -> str:
 
 def _spell(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _moment(at: float | None, now: float) -> str:
-    return "-" if at is None else f"{_clock(at)} UTC, {ago(at, now)}"
-
-
-def _clock(at: float) -> str:
-    try:
-        return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}"
-    except (ValueError, OverflowError, OSError):
-        return f"{at:g}"
 
 
 def _bar(value: int, most: int) -> str:
@@ -455,14 +470,14 @@ def _spark(values: list[int], most_columns: int = 36) -> str:
     return "".join(_BARS[min(value * 8 // (top + 1), 7)] if value else "·" for value in sums)
 
 
-def _durations(totals: list[int]) -> Text:
+def _durations(totals: list[int]) -> list[str | Styled]:
     names = [f"< {_ms(bound)}" for bound in BOUNDS] + [f"≥ {_ms(BOUNDS[-1])}"]
     most = max(totals)
     used = [index for index, total in enumerate(totals) if total]
-    shown = Text()
+    shown: list[str | Styled] = []
     for index in range(used[0], used[-1] + 1):
         shown.append(f"\n  {names[index]:>10} {totals[index]:>8,} ")
-        shown.append(_bar(totals[index], most), style="green")
+        shown.append(Styled(_bar(totals[index], most), "green"))
     return shown
 
 

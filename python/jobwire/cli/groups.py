@@ -1,0 +1,78 @@
+"""Groups of commands: suggestions for wrong names, and commands that are imported when called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+
+from jobwire.cli.extras import missing
+
+__all__ = ["Group", "LazyGroup", "Place", "did_you_mean"]
+
+
+def did_you_mean(word: str, known: list[str]) -> str:
+    """Return `; did you mean 'worker'?`, or "" if no known word is similar."""
+    near = get_close_matches(word, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+class Group(click.Group):
+    """A group that suggests a command for a wrong name."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first argument names."""
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            hint = did_you_mean(name, self.list_commands(ctx))
+            raise click.UsageError(f"there is no command {name!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+class Place(NamedTuple):
+    """The place of a command, `module:name`, and its line in the help of the group."""
+
+    target: str
+    help: str
+
+
+class LazyGroup(Group):
+    """A group that imports a command when it is called.
+
+    So a worker does not hold the code of the other commands, and the help is quick.
+
+    Args:
+        places: Name to place, in the order of the help.
+        **options: Options of `click.Group`.
+    """
+
+    def __init__(self, *, places: Mapping[str, Place], **options: Any) -> None:
+        super().__init__(**options)
+        self.places = places
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return [*self.places]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Import and return a command; None if there is none with this name."""
+        if name not in self.places:
+            return None
+        module, _, attribute = self.places[name].target.partition(":")
+        try:
+            command: click.Command = getattr(import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            if error.name != "jobwire_conformance":
+                raise
+            raise missing(f"jobwire {name}", "conformance") from None
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, place.help) for name, place in self.places.items()])

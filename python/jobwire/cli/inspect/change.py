@@ -1,0 +1,334 @@
+"""The commands of `jobwire inspect` that change data."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from jobwire.cli.enqueue import time_of
+from jobwire.cli.exits import EXIT_NOT_FOUND, EXIT_OK
+from jobwire.cli.inspect.options import (
+    SETS,
+    change_options,
+    filter_of,
+    filter_options,
+    not_found,
+    opened,
+    require_queue,
+    seconds,
+    yes_option,
+)
+from jobwire.cli.terminal import pretty
+from jobwire.inspect import Action, Entry, Filter, Inspector, Swept
+from jobwire.protocol.visible import visible
+
+__all__ = ["COMMANDS"]
+
+
+def _place(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    if value in SETS:
+        return SETS[value]
+    if value.startswith("queue:") and value != "queue:":
+        return value
+    raise click.BadParameter(f"{value!r} is not one of {', '.join(SETS)} or queue:NAME")
+
+
+def _bulk(action: Action, *, source: str, doc: str, done: str) -> click.Command:
+    @click.command("add-to-queue" if action == "add_to_queue" else action, help=doc)
+    @click.argument("jids", metavar="[JID]...", nargs=-1)
+    @click.option(
+        "--from",
+        "place",
+        callback=_place,
+        default=source,
+        show_default=True,
+        metavar="PLACE",
+        help="scheduled, retries, dead, unreadable" + (", queue:NAME" * (action == "delete")),
+    )
+    @click.option("--all", "every", is_flag=True, help="All jobs of the place.")
+    @filter_options
+    @yes_option
+    @change_options
+    def change(jids: tuple[str, ...], place: str, every: bool, yes: bool, **given: Any) -> int:
+        only = filter_of(given)
+        if place.startswith("queue:") and action != "delete":
+            raise click.UsageError(f"{action} is for sets; jobs in {place} run anyway")
+        if bool(jids) + (every or bool(only)) != 1:
+            raise click.UsageError("give ids of jobs, or --all, or a filter like --class")
+        with opened(given["url"], given["namespace"]) as inspector:
+            if jids:
+                return _change_each(inspector, action, place, jids, done)
+            return _change_all(inspector, action, place, only, yes, done)
+
+    return change
+
+
+_BULK_COMMANDS = [
+    _bulk(
+        "retry",
+        source="retries",
+        done="enqueued",
+        doc="Push failed, dead or scheduled jobs to their queues now; the retry is not counted.",
+    ),
+    _bulk(
+        "add_to_queue",
+        source="scheduled",
+        done="enqueued",
+        doc="Push jobs to their queues now; the attempt counts as a retry.",
+    ),
+    _bulk("kill", source="retries", done="killed", doc="Move jobs to the dead set."),
+    _bulk("delete", source="retries", done="deleted", doc="Delete jobs permanently."),
+]
+
+
+@click.command()
+@click.argument("jids", metavar="JID...", nargs=-1, required=True)
+@click.option(
+    "--from", "place", callback=_place, default="scheduled", show_default=True, metavar="PLACE"
+)
+@click.option(
+    "--in", "delay", callback=seconds, metavar="SPAN", help="Due after this time: 90, 2h."
+)
+@click.option(
+    "--at", metavar="TIME", help="Due at this time: 2026-12-24T18:00:00Z or epoch seconds."
+)
+@change_options
+def reschedule(
+    jids: tuple[str, ...],
+    place: str,
+    delay: float | None,
+    at: str | None,
+    url: str | None,
+    namespace: str,
+) -> int:
+    """Change the time at which jobs are due."""
+    if place not in ("schedule", "retry"):
+        raise click.UsageError("--from: only scheduled jobs and retries become due")
+    if (delay is None) == (at is None):
+        raise click.UsageError("give either --in or --at")
+    when = time_of(at) if at is not None else timedelta(seconds=delay or 0)
+    with opened(url, namespace) as inspector:
+        return _each_of(
+            inspector,
+            place,
+            jids,
+            "rescheduled",
+            lambda entry: inspector.reschedule(entry, when),
+        )
+
+
+@click.command()
+@click.argument("place", callback=_place, metavar="PLACE")
+@yes_option
+@change_options
+def clear(place: str, yes: bool, url: str | None, namespace: str) -> int:
+    """Delete all jobs of a PLACE in one step.
+
+    PLACE is scheduled, retries, dead, unreadable or queue:NAME.
+    """
+    with opened(url, namespace) as inspector:
+        size = _size(inspector, place)
+        if not _agreed(f"Delete all {size:,} jobs of {place}?", yes):
+            return EXIT_NOT_FOUND
+        name = place.removeprefix("queue:")
+        count = inspector.clear_queue(name) if name != place else inspector.clear(SETS[place])
+    click.echo(f"deleted {count:,}")
+    return EXIT_OK
+
+
+@click.command()
+@click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
+@change_options
+def pause(names: tuple[str, ...], url: str | None, namespace: str) -> int:
+    """Pause queues: jobwire's workers fetch no jobs from them. Sidekiq's workers do not stop."""
+    with opened(url, namespace) as inspector:
+        for name in names:
+            inspector.pause(name)
+            click.echo(f"paused {name}")
+    return EXIT_OK
+
+
+@click.command()
+@click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
+@change_options
+def unpause(names: tuple[str, ...], url: str | None, namespace: str) -> int:
+    """Unpause queues: workers fetch jobs from them again."""
+    missing = []
+    with opened(url, namespace) as inspector:
+        for name in names:
+            if inspector.unpause(name):
+                click.echo(f"unpaused {name}")
+            else:
+                missing.append(name)
+    return not_found(missing, "paused")
+
+
+def _signal_command(command: str, text: str) -> click.Command:
+    @click.command(command, help=text)
+    @click.argument("identities", metavar="[PROCESS]...", nargs=-1)
+    @click.option("--all", "every", is_flag=True, help="All processes.")
+    @yes_option
+    @change_options
+    def send(
+        identities: tuple[str, ...], every: bool, yes: bool, url: str | None, namespace: str
+    ) -> int:
+        if bool(identities) == every:
+            raise click.UsageError(
+                "give processes as 'inspect processes' shows them, or --all for all of them"
+            )
+        with opened(url, namespace) as inspector:
+            known = [
+                process.identity
+                for process in inspector.processes()
+                if not process.embedded or command == "dump"
+            ]
+            if every and not _agreed(f"Tell all {len(known)} processes to {command}?", yes):
+                return EXIT_NOT_FOUND
+            missing = [identity for identity in identities if identity not in known]
+            for identity in known if every else identities:
+                if identity not in missing:
+                    getattr(inspector, command)(identity)
+                    click.echo(f"told {visible(identity)}; it acts at its next heartbeat")
+        return not_found(missing, "registered, or is embedded in another program")
+
+    return send
+
+
+_SIGNAL_COMMANDS = [
+    _signal_command("quiet", "Tell processes to fetch no more jobs."),
+    _signal_command("stop", "Tell processes to stop."),
+    _signal_command("dump", "Tell processes to log the stacks of their threads."),
+]
+
+
+@click.command()
+@click.argument("jids", metavar="JID...", nargs=-1, required=True)
+@change_options
+def cancel(jids: tuple[str, ...], url: str | None, namespace: str) -> int:
+    """Cancel iterable jobs; they stop within seconds, or at their next start."""
+    with opened(url, namespace) as inspector:
+        for jid in jids:
+            if inspector.cancel(jid).started:
+                click.echo(f"cancelled {jid}")
+            else:
+                click.echo(
+                    f"{jid} has no saved state; if it is an iterable job, it ends when it starts "
+                    "or next saves its state, and any other job ignores this"
+                )
+    return EXIT_OK
+
+
+@click.command("mark-deploy")
+@click.argument("label")
+@change_options
+def mark_deploy(label: str, url: str | None, namespace: str) -> int:
+    """Mark a deployment in the metrics charts, with a LABEL such as v1.2."""
+    with opened(url, namespace) as inspector:
+        made = inspector.mark_deploy(label)
+    click.echo(f"marked {label}" if made else f"{label} was already marked in this minute")
+    return EXIT_OK
+
+
+COMMANDS = [
+    *_BULK_COMMANDS,
+    reschedule,
+    clear,
+    pause,
+    unpause,
+    *_SIGNAL_COMMANDS,
+    cancel,
+    mark_deploy,
+]
+
+
+def _size(inspector: Inspector, place: str) -> int:
+    if place.startswith("queue:"):
+        require_queue(inspector, place.removeprefix("queue:"))
+        return inspector.queue(place.removeprefix("queue:")).size
+    totals = inspector.stats()
+    sizes = {
+        "schedule": totals.scheduled,
+        "retry": totals.retries,
+        "dead": totals.dead,
+        "unreadable": totals.unreadable,
+    }
+    return sizes[place]
+
+
+def _agreed(question: str, yes: bool) -> bool:
+    """Ask on standard error; return True if the answer is yes."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{question} Standard input is not a terminal: add --yes to confirm")
+    if click.confirm(question, err=True):
+        return True
+    click.echo("nothing was changed", err=True)
+    return False
+
+
+def _each_of(
+    inspector: Inspector,
+    place: str,
+    jids: Sequence[str],
+    done: str,
+    change: Callable[[Entry], bool],
+) -> int:
+    missing = []
+    for jid in jids:
+        if place.startswith("queue:"):
+            entry = inspector.find_job(place.removeprefix("queue:"), jid)
+        else:
+            entry = inspector.find(SETS[place], jid)
+        if entry is not None and change(entry):
+            click.echo(f"{done} {jid}")
+        else:
+            missing.append(jid)
+    return not_found(missing, f"in {place}")
+
+
+def _change_each(
+    inspector: Inspector, action: Action, place: str, jids: Sequence[str], done: str
+) -> int:
+    return _each_of(inspector, place, jids, done, getattr(inspector, action))
+
+
+def _change_all(
+    inspector: Inspector, action: Action, place: str, only: Filter, yes: bool, done: str
+) -> int:
+    size = _size(inspector, place)
+    verb = action.replace("_", " ")
+    which = f"those of the {size:,} jobs in {place} that match" if only else f"all {size:,} jobs of"
+    question = f"{verb.capitalize()} {which}{'' if only else ' ' + place}?"
+    if not _agreed(question, yes):
+        return EXIT_NOT_FOUND
+    with _progress(verb, size) as progress:
+        if place.startswith("queue:"):
+            queue_name = place.removeprefix("queue:")
+            swept = inspector.delete_jobs(queue_name, only=only, progress=progress)
+        else:
+            swept = inspector.sweep(SETS[place], action, only=only, progress=progress)
+    click.echo(f"{done} {swept.done:,}")
+    if swept.left:
+        click.echo(
+            f"jobwire: {swept.left:,} stay in {place}: they name no queue, "
+            "or the key of their queue is not a list",
+            err=True,
+        )
+    return EXIT_OK
+
+
+@contextmanager
+def _progress(verb: str, size: int) -> Iterator[Callable[[Swept], None] | None]:
+    """Draw a bar on standard error while many entries are changed, if it is a terminal."""
+    drawing = pretty(sys.stderr)
+    if drawing is None:
+        yield None
+        return
+    with drawing.progress(verb, size) as update:
+        yield lambda swept: update(swept.seen, swept.total)

@@ -1,0 +1,181 @@
+"""Options and helpers that the commands of `jobwire inspect` share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+
+from jobwire.cli import output
+from jobwire.cli.exits import EXIT_NOT_FOUND, EXIT_OK, NotFound
+from jobwire.cli.groups import did_you_mean
+from jobwire.cli.options import find_redis, redis_option
+from jobwire.cli.sheet import Sheet
+from jobwire.inspect import Filter, Inspector, SetName
+
+__all__ = [
+    "SETS",
+    "change_options",
+    "filter_of",
+    "filter_options",
+    "json_option",
+    "limit_option",
+    "namespace_option",
+    "not_found",
+    "opened",
+    "options",
+    "require_queue",
+    "seconds",
+    "view",
+    "view_options",
+    "yes_option",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SETS: dict[str, SetName] = {
+    "scheduled": "schedule",
+    "schedule": "schedule",
+    "retries": "retry",
+    "retry": "retry",
+    "dead": "dead",
+    "unreadable": "unreadable",
+}
+
+
+def options(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Return a decorator that adds several options to a command."""
+
+    def add(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+namespace_option = click.option("--namespace", default="", help="Prefix of every key.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object per line."
+)
+yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+view_options = options(
+    redis_option,
+    namespace_option,
+    json_option,
+    click.option(
+        "-w",
+        "--watch",
+        type=click.FloatRange(min=0.1),
+        metavar="SECONDS",
+        help="Update the output every SECONDS, until Ctrl-C.",
+    ),
+)
+change_options = options(redis_option, namespace_option)
+limit_option = click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(min=0),
+    help="Show at most this many; 0 for all.  [default: 50 on a terminal, otherwise all]",
+)
+
+
+def seconds(_context: click.Context, _option: click.Parameter, value: str | None) -> float | None:
+    """Return the seconds of a time span like `90`, `15m`, `2h` or `30d`."""
+    if value is None:
+        return None
+    units = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+    number, unit = (value[:-1], units[value[-1]]) if value[-1:] in units else (value, 1)
+    try:
+        span = float(number) * unit
+    except ValueError:
+        span = -1.0
+    if not 0 <= span < 1e11:
+        raise click.BadParameter(f"{value!r} is not a time span; write 90, 15m, 2h or 30d")
+    return span
+
+
+filter_options = options(
+    click.option(
+        "--class", "class_name", metavar="NAME", help="Only jobs of this class; * matches."
+    ),
+    click.option("--queue", "queue_name", metavar="NAME", help="Only of this queue; * matches."),
+    click.option("--jid", help="Only the job with this id."),
+    click.option("--error", metavar="TEXT", help="Only with TEXT in the error class or message."),
+    click.option("--tag", help="Only with this tag."),
+    click.option("--text", metavar="TEXT", help="Only with TEXT anywhere in the payload."),
+    click.option(
+        "--older-than",
+        metavar="SPAN",
+        callback=seconds,
+        help="Only older than 90 (seconds), 15m, 2h or 30d. The age of a dead or failed job "
+        "counts from its death or failure.",
+    ),
+)
+
+
+def filter_of(given: dict[str, Any]) -> Filter:
+    """Return the filter that the options give."""
+    return Filter(
+        class_name=given["class_name"],
+        queue=given["queue_name"],
+        jid=given["jid"],
+        error=given["error"],
+        tag=given["tag"],
+        text=given["text"],
+        older_than=given["older_than"],
+    )
+
+
+@contextmanager
+def opened(url: str | None, namespace: str) -> Iterator[Inspector]:
+    """Open an inspector."""
+    redis, _ = find_redis(url)
+    with Inspector(redis, namespace=namespace) as inspector:
+        yield inspector
+
+
+def view(
+    make: Callable[[Inspector], Sheet],
+    *,
+    url: str | None,
+    namespace: str,
+    as_json: bool,
+    watch: float | None,
+    limit: int | None = 0,
+) -> int:
+    """Print the sheet that `make` returns, once or repeatedly."""
+    if watch is not None and as_json:
+        raise click.UsageError("--watch and --json cannot be combined")
+    if limit is None:
+        limit = 50 if sys.stdout.isatty() and not as_json else 0
+    with opened(url, namespace) as inspector:
+        if watch is not None:
+            output.watch(lambda: (make(inspector), limit or None), watch)
+        else:
+            output.show(make(inspector), as_json=as_json, limit=limit or None)
+    return EXIT_OK
+
+
+def require_queue(inspector: Inspector, name: str) -> None:
+    """Check that a queue is registered, or has jobs.
+
+    Raises:
+        NotFound: There is no such queue.
+    """
+    queue = inspector.queue(name)
+    if queue.size or queue.problem:
+        return
+    known = [each.name for each in inspector.queues()]
+    if name not in known:
+        raise NotFound(f"there is no queue {name!r}{did_you_mean(name, known)}")
+
+
+def not_found(names: Sequence[str], where: str) -> int:
+    """Report the items that are not `where`; return the exit status."""
+    for name in names:
+        click.echo(f"jobwire: {name} is not {where}", err=True)
+    return EXIT_NOT_FOUND if names else EXIT_OK

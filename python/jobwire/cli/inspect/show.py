@@ -1,0 +1,215 @@
+"""The commands of `jobwire inspect` that show data."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from jobwire.cli import formats, output
+from jobwire.cli.exits import EXIT_OK
+from jobwire.cli.inspect import views
+from jobwire.cli.inspect.options import (
+    SETS,
+    filter_of,
+    filter_options,
+    limit_option,
+    not_found,
+    opened,
+    require_queue,
+    view,
+    view_options,
+)
+from jobwire.cli.sheet import Sheet
+from jobwire.inspect import Entry, Inspector, SetName
+
+__all__ = ["COMMANDS"]
+
+
+@click.command()
+@view_options
+def stats(as_json: bool, **how: Any) -> int:
+    """Show totals and sizes."""
+    if as_json:
+        if how.pop("watch") is not None:
+            raise click.UsageError("--watch and --json cannot be combined")
+        with opened(**how) as inspector:
+            click.echo(formats.to_json(inspector.stats()))
+        return EXIT_OK
+    return view(views.stats, as_json=False, **how)
+
+
+@click.command()
+@click.option("--days", type=click.IntRange(1, 1825), default=30, show_default=True)
+@view_options
+def history(days: int, **how: Any) -> int:
+    """Show executions by day."""
+    return view(lambda inspector: views.history(inspector, days), **how)
+
+
+@click.command()
+@view_options
+def queues(**how: Any) -> int:
+    """Show all queues with their size, latency and state."""
+    return view(views.queues, **how)
+
+
+@click.command()
+@click.argument("name")
+@filter_options
+@limit_option
+@view_options
+def queue(name: str, **given: Any) -> int:
+    """Show the jobs of a queue, newest first."""
+    only = filter_of(given)
+
+    def sheet(inspector: Inspector) -> Sheet:
+        require_queue(inspector, name)
+        return views.queue(inspector, name, only, time.time())
+
+    return view(sheet, **_how(given))
+
+
+def _set_command(command: str, name: SetName, text: str) -> click.Command:
+    @click.command(command, help=text)
+    @click.option(
+        "--scan",
+        "pattern",
+        metavar="PATTERN",
+        help="Let the server search the payload texts; * and ? match. Gives no order.",
+    )
+    @filter_options
+    @limit_option
+    @view_options
+    def show_set(pattern: str | None, **given: Any) -> int:
+        only = filter_of(given)
+        return view(
+            lambda inspector: views.jobs(inspector, name, only, time.time(), pattern),
+            **_how(given),
+        )
+
+    return show_set
+
+
+_SET_COMMANDS = [
+    _set_command("scheduled", "schedule", "Show scheduled jobs, the next one due first."),
+    _set_command("retries", "retry", "Show failed jobs that will be retried, the next one first."),
+    _set_command("dead", "dead", "Show dead jobs, the last one to die first."),
+    _set_command("unreadable", "unreadable", "Show entries of queues and sets that are not jobs."),
+]
+
+
+@click.command()
+@click.argument("jid")
+@view_options
+def job(jid: str, watch: float | None, as_json: bool, url: str | None, namespace: str) -> int:
+    """Show all details of one job. Searches all queues and sets."""
+    if watch is not None:
+        raise click.UsageError("--watch does not work for a single job")
+    with opened(url, namespace) as inspector:
+        entry = _anywhere(inspector, jid)
+        if entry is None:
+            return not_found([jid], "anywhere; it may be done, or between two places")
+        if as_json:
+            click.echo(formats.to_json(views.entry_record(entry)))
+            return EXIT_OK
+        states = inspector.iterations([jid])
+        state = states[0] if states else None
+        output.show(views.one_job(entry, state, time.time()), as_json=False)
+    return EXIT_OK
+
+
+@click.command()
+@view_options
+def processes(**how: Any) -> int:
+    """Show the processes that run jobs."""
+    return view(lambda inspector: views.processes(inspector, time.time()), **how)
+
+
+@click.command()
+@filter_options
+@view_options
+def works(**given: Any) -> int:
+    """Show the jobs in execution, as of the last heartbeats."""
+    only = filter_of(given)
+    return view(lambda inspector: views.works(inspector, only, time.time()), **_how(given))
+
+
+@click.command()
+@view_options
+def holdings(**how: Any) -> int:
+    """Show the jobs in the private hashes of jobwire's processes."""
+    return view(lambda inspector: views.holdings(inspector, time.time()), **how)
+
+
+@click.command()
+@click.argument("jids", metavar="[JID]...", nargs=-1)
+@limit_option
+@view_options
+def iterations(jids: tuple[str, ...], **how: Any) -> int:
+    """Show the progress of iterable jobs: the named ones, or all (which scans every key)."""
+    return view(lambda inspector: views.iterations(inspector, jids, time.time()), **how)
+
+
+@click.command()
+@click.argument("class_name", metavar="[CLASS]", required=False)
+@click.option("--minutes", type=click.IntRange(1, 480), help="Period to show.  [default: 60]")
+@click.option("--hours", type=click.IntRange(1, 72), help="Period to show, in hours.")
+@click.option(
+    "--generation",
+    type=click.Choice(["7", "8"]),
+    default="8",
+    show_default=True,
+    help="7: the counters of Sidekiq 7, which has minutes only.",
+)
+@view_options
+def metrics(
+    class_name: str | None, minutes: int | None, hours: int | None, generation: str, **how: Any
+) -> int:
+    """Show executions by class, longest total time first; for one CLASS also their durations."""
+    return view(
+        lambda inspector: views.metrics(
+            inspector,
+            class_name,
+            minutes=minutes,
+            hours=hours,
+            generation=7 if generation == "7" else 8,
+        ),
+        **how,
+    )
+
+
+COMMANDS = [
+    stats,
+    history,
+    queues,
+    queue,
+    *_SET_COMMANDS,
+    job,
+    processes,
+    works,
+    holdings,
+    iterations,
+    metrics,
+]
+
+
+def _how(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a view that control its output."""
+    names = ("url", "namespace", "as_json", "watch", "limit")
+    return {name: given[name] for name in names if name in given}
+
+
+def _anywhere(inspector: Inspector, jid: str) -> Entry | None:
+    for work in inspector.works():
+        if work.job.jid == jid:
+            return work.job
+    for name in dict.fromkeys(SETS.values()):
+        if entry := inspector.find(name, jid):
+            return entry
+    for queue_info in inspector.queues():
+        if entry := inspector.find_job(queue_info.name, jid):
+            return entry
+    held = (job for holder in inspector.holdings(most=10_000) for _, job in holder.jobs)
+    return next((job for job in held if job.jid == jid), None)

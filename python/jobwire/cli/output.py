@@ -1,0 +1,86 @@
+"""Output of a sheet: a table for a terminal, tabs for a pipe, JSON for programs."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+import click
+
+from jobwire.cli.formats import clean, to_json
+from jobwire.cli.sheet import Sheet, Styled, exact, readable
+from jobwire.cli.terminal import pretty
+
+__all__ = ["show", "watch"]
+
+
+def show(sheet: Sheet, *, as_json: bool, limit: int | None = None) -> None:
+    """Print a sheet: as JSON, as a table on a terminal, or with tabs into a pipe."""
+    if as_json:
+        for item in islice(sheet.items, limit):
+            click.echo(to_json(sheet.record(item)))
+    elif drawing := pretty(sys.stdout):
+        drawing.show(sheet, limit)
+    elif sys.stdout.isatty():
+        _print_aligned(sheet, limit)
+    else:
+        kept = [index for index, column in enumerate(sheet.columns) if not column.chart]
+        click.echo("\t".join(sheet.columns[index].name for index in kept))
+        for item in islice(sheet.items, limit):
+            cells = sheet.row(item)
+            click.echo("\t".join(exact(cells[index]) for index in kept))
+    for problem in sheet.problems:
+        click.echo(f"jobwire: {clean(problem)}", err=True)
+
+
+def watch(make: Callable[[], tuple[Sheet, int | None]], every: float) -> None:
+    """Show a sheet and update it every `every` seconds, until Ctrl-C.
+
+    Raises:
+        click.UsageError: Standard output is not a terminal.
+    """
+    if not sys.stdout.isatty():
+        raise click.UsageError("--watch needs a terminal; leave it out, or call again with --json")
+    if drawing := pretty(sys.stdout):
+        drawing.watch(make, every)
+        return
+    pause = threading.Event()
+    try:
+        while True:
+            sheet, limit = make()
+            click.clear()
+            _print_aligned(sheet, limit)
+            click.echo(f"every {every:g} s; Ctrl-C ends")
+            pause.wait(every)
+    except KeyboardInterrupt:
+        return
+
+
+def _print_aligned(sheet: Sheet, limit: int | None) -> None:
+    """Print a sheet as plain text in aligned columns, without a limit to their width."""
+    items = iter(sheet.items)
+    rows = [[readable(cell) for cell in sheet.row(item)] for item in islice(items, limit)]
+    is_cut = limit is not None and len(rows) == limit and next(items, None) is not None
+    click.echo(sheet.title)
+    if not rows:
+        click.echo(f"  {sheet.empty}")
+    for line in _aligned(sheet, rows) if rows else ():
+        click.echo(line)
+    if is_cut:
+        click.echo(f"the first {len(rows)}; --limit 0 shows all")
+    if sheet.summary:
+        parts = (part.text if isinstance(part, Styled) else part for part in sheet.summary())
+        click.echo("".join(parts))
+
+
+def _aligned(sheet: Sheet, rows: list[list[str]]) -> Iterator[str]:
+    lines = [[column.name for column in sheet.columns], *rows]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    for line in lines:
+        cells = [
+            cell.rjust(width) if column.justify == "right" else cell.ljust(width)
+            for cell, width, column in zip(line, widths, sheet.columns, strict=True)
+        ]
+        yield "  ".join(cells).rstrip()
