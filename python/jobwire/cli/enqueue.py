@@ -2,51 +2,78 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import os
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import click
 
+from jobwire.application.app import App
 from jobwire.application.client import Client
-from jobwire.cli.options import find_redis, redis_option
+from jobwire.application.jobtype import JobType
+from jobwire.cli.exits import EXIT_NOT_FOUND, EXIT_OK
+from jobwire.cli.groups import did_you_mean
+from jobwire.cli.loading import app_of
+from jobwire.cli.options import redis_of, redis_option, unnamed_redis
 from jobwire.connection.connect import safe_url
 from jobwire.protocol.normalize import Options
 from jobwire.protocol.times import When
+from jobwire.settings import resolve
 
 __all__ = ["enqueue", "time_of"]
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
 @click.argument("class_name", metavar="CLASS")
-@click.argument("args", nargs=-1, metavar="[--] [JSON]...")
+@click.argument("args", nargs=-1, metavar="[--] [ARGUMENT]...")
+@click.option(
+    "-r",
+    "--require",
+    "target",
+    metavar="MODULE:APP",
+    help="Application that defines the job, like shop.jobs:app. [env: JOBWIRE_APP] "
+    "[default: app in jobwire.toml]",
+)
+@click.option(
+    "--any-class", is_flag=True, help="Push a class that the application does not define."
+)
 @redis_option
-@click.option("-q", "--queue", help="Bare queue name. [default: default]")
-@click.option("--retry", metavar="true|false|N", help="Number of retries. [default: true]")
+@click.option("-q", "--queue", help="Bare queue name. [default: the definition's, or default]")
+@click.option(
+    "--retry",
+    metavar="true|false|N",
+    help="Number of retries. [default: the definition's, or true]",
+)
 @click.option("--in", "delay", type=float, metavar="SECONDS", help="Run the job after this delay.")
 @click.option(
     "--at", metavar="TIME", help="Run the job at this time: 2026-12-24T18:00:00Z or epoch seconds."
 )
-@click.option("--namespace", default="", help="Prefix of every key.")
+@click.option("--namespace", help="Prefix of every key. [default: the application's, or none]")
 def enqueue(
     class_name: str,
     args: Sequence[str],
+    target: str | None,
+    any_class: bool,
     url: str | None,
     queue: str | None,
     retry: str | None,
     delay: float | None,
     at: str | None,
-    namespace: str,
+    namespace: str | None,
 ) -> int:
     """Push one job, for a Ruby or a Python worker, and print its id.
 
-    Each argument is JSON: 42, true, null, '"text"', '{"a": [1, 2]}'. Put -- before arguments
-    that begin with a dash.
+    If an application is configured, the job gets the options of its definition, and the arguments
+    must fit the function. Each ARGUMENT is JSON, or a text: 42, true, null, Ada, '{"a": [1, 2]}'.
+    A text that looks like other JSON needs its own quotes: '"42"'. Put -- before arguments that
+    begin with a dash.
     """
     if delay is not None and at is not None:
         raise click.UsageError("--in and --at cannot be combined")
-    values = [_value(number, text) for number, text in enumerate(args, start=1)]
     options: Options = {}
     if queue is not None:
         options["queue"] = queue
@@ -54,15 +81,67 @@ def enqueue(
         options["retry"] = _retry(retry)
     when: When | None = delay if at is None else time_of(at)
 
-    redis, source = find_redis(url)
-    with Client(redis, namespace=namespace) as client:
-        if when is None:
+    settings = resolve(
+        {"app": target, "redis": url}, os.environ, Path.cwd(), names=["app", "redis"]
+    )
+    app = app_of(settings) if settings["app"] else None
+    job = _definition(app, class_name, any_class) if app else None
+    values = _values(args, job)
+    redis, source = redis_of(app, settings) or unnamed_redis()
+    if app:
+        app.namespace = app.namespace if namespace is None else namespace
+        app.connect(redis)
+    with app.client if app else Client(redis, namespace=namespace or "") as client:
+        if job:
+            jid = _push(job.options(**options), values, when)
+        elif when is None:
             jid = client.push(class_name, values, **options)
         else:
             jid = client.push_in(when, class_name, values, **options)
+    if jid is None:
+        click.echo("jobwire: client middleware stopped the job", err=True)
+        return EXIT_NOT_FOUND
     click.echo(f"pushed to {safe_url(redis)} ({source})", err=True)
     click.echo(jid)
-    return 0
+    return EXIT_OK
+
+
+def _definition(app: App, class_name: str, any_class: bool) -> JobType[..., Any] | None:
+    job = app.jobs.get(class_name)
+    if job is None and not any_class:
+        hint = did_you_mean(class_name, [*app.jobs]) or ";"
+        raise click.UsageError(
+            f"the application defines no job {class_name!r}{hint} --any-class pushes it anyway"
+        )
+    return job
+
+
+def _push(job: JobType[..., Any], values: list[Any], when: When | None) -> str | None:
+    try:
+        return job.enqueue(*values) if when is None else job.enqueue_in(when, *values)
+    except TypeError as error:
+        raise click.UsageError(f"{error}; it is {job.name}{_signature(job)}") from None
+
+
+def _signature(job: JobType[..., Any]) -> inspect.Signature:
+    """Return the parameters of a job, without what it returns."""
+    try:
+        signature = inspect.signature(job, eval_str=True)
+    except Exception:  # noqa: BLE001 - an annotation may be any code
+        signature = inspect.signature(job)
+    return signature.replace(return_annotation=inspect.Signature.empty)
+
+
+def _values(args: Sequence[str], job: JobType[..., Any] | None) -> list[Any]:
+    """Return the values of the arguments. A parameter that is a `str` takes any text."""
+    parameters = list(_signature(job).parameters.values()) if job else []
+    values = []
+    for number, text in enumerate(args, start=1):
+        value = _value(number, text)
+        if number <= len(parameters) and parameters[number - 1].annotation in (str, "str"):
+            value = value if isinstance(value, str) else text
+        values.append(value)
+    return values
 
 
 def _value(number: int, text: str) -> Any:
@@ -72,9 +151,11 @@ def _value(number: int, text: str) -> Any:
     try:
         return json.loads(text, parse_constant=refuse)
     except (ValueError, RecursionError) as error:
+        if not text.lstrip().startswith(("{", "[", '"', "NaN", "Infinity", "-Infinity")):
+            return text
         raise click.UsageError(
-            f"argument {number}: {text!r} is not JSON: {error}; a string needs quotes: "
-            f"'{json.dumps(text, ensure_ascii=False)}'"
+            f"argument {number}: {text!r} looks like JSON and is not: {error}; a text that looks "
+            f"like that needs quotes: '{json.dumps(text, ensure_ascii=False)}'"
         ) from None
 
 

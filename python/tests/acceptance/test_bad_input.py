@@ -150,7 +150,7 @@ def test_worker(
 
 ENQUEUE: dict[str, tuple[list[str], list[str]]] = {
     "flag": (["X", "--bogus"], ["--bogus"]),
-    "text": (["X", "hello"], ["argument 1", "'hello'", "quotes", "'\"hello\"'"]),
+    "text": (["X", "[hello"], ["argument 1", "'[hello'", "quotes", "'\"[hello\"'"]),
     "second": (["X", "1", "{'a':1}"], ["argument 2", "{'a':1}"]),
     "NaN": (["X", "NaN"], ["argument 1", "NaN"]),
     "Infinity": (["X", "--", "-Infinity"], ["argument 1", "Infinity"]),

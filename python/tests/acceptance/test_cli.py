@@ -101,6 +101,92 @@ def test_enqueue_writes_what_it_says(server: Server) -> None:
     assert client.llen("shop:queue:default") == 1
 
 
+def test_a_bare_word_is_a_text(server: Server) -> None:
+    enqueue(server.url, "X", "Ada", "007", "it's", "2", '"2"', "")
+    (text,) = server.client().lrange("queue:default", 0, -1)
+    assert json.loads(text)["args"] == ["Ada", "007", "it's", 2, "2", ""]
+
+
+DEFINITIONS = """
+from __future__ import annotations
+import jobwire
+
+app = jobwire.App(namespace="shop:")
+
+@app.job(queue="mail", retry=3, tags=["t"])
+def greet(name: str, times: int = 1) -> None: ...
+
+@app.job
+def send(name: Unknown) -> None: ...
+
+@app.iterable()
+def walk(cursor: jobwire.Cursor, shop: int):
+    yield shop
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "shop.py").write_text(DEFINITIONS)
+    (tmp_path / "jobwire.toml").write_text('app = "shop:app"')
+    return tmp_path
+
+
+def test_enqueue_uses_the_definition(server: Server, project: Path) -> None:
+    """PUSH-1: its options, which flags override; a parameter that is a text takes any word."""
+    client = server.client()
+
+    def pushed(queue: str, *words: str, **variables: str) -> dict[str, Any]:
+        ended = jobwire("enqueue", *words, REDIS_URL=server.url, cwd=project, **variables)
+        assert ended.returncode == 0, ended.stderr
+        payload: Any = client.rpop(f"queue:{queue}")
+        return dict(json.loads(payload))
+
+    job = pushed("mail", "greet", "Ada", "2", "--namespace", "")
+    assert (job["args"], job["retry"], job["tags"]) == (["Ada", 2], 3, ["t"])
+    payload = pushed("low", "greet", "10115", "-q", "low", "--retry", "false", "--namespace", "")
+    assert (payload["args"], payload["retry"], payload["tags"]) == (["10115"], False, ["t"])
+    assert jobwire("enqueue", "walk", "7", REDIS_URL=server.url, cwd=project).returncode == 0
+    assert client.llen("shop:queue:default") == 1
+    assert jobwire("enqueue", "send", "x", REDIS_URL=server.url, cwd=project).returncode == 0
+    ended = jobwire("enqueue", "greet", "A", "--in", "60", REDIS_URL=server.url, cwd=project)
+    assert ended.returncode == 0
+    assert client.zcard("shop:schedule") == 1
+    (project / "jobwire.toml").unlink()
+    assert pushed("mail", "greet", "A", "-r", "shop:app", "--namespace", "")["retry"] == 3
+    variables = {"JOBWIRE_APP": "shop.py"}
+    assert pushed("mail", "greet", "A", "--namespace", "", **variables)["retry"] == 3
+    assert pushed("default", "greet", "A")["retry"] is True  # no application is configured
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["gret", "Ada"], "no job 'gret'; did you mean 'greet'? --any-class pushes it anyway"),
+        (["Shop::Mail"], "no job 'Shop::Mail'; --any-class pushes it anyway"),
+        (["greet"], "missing a required argument: 'name'; it is greet(name: str, times: int = 1)"),
+        (["greet", "a", "1", "2"], "too many positional arguments; it is greet(name: str, "),
+        (["walk", "1", "2"], "too many positional arguments; it is walk(shop: "),
+        (["greet", "[1"], "'[1' looks like JSON and is not"),
+    ],
+)
+def test_enqueue_refuses_what_would_fail(
+    server: Server, project: Path, words: list[str], reason: str
+) -> None:
+    """PUSH-4: before anything is written."""
+    ended = jobwire("enqueue", *words, REDIS_URL=server.url, cwd=project)
+    assert ended.returncode == 2, ended.stderr
+    (line,) = ended.stderr.splitlines()
+    assert reason in line
+    assert server.client().dbsize() == 0
+
+
+def test_enqueue_pushes_any_class_on_request(server: Server, project: Path) -> None:
+    ended = jobwire("enqueue", "Shop::Mail", "1", "--any-class", REDIS_URL=server.url, cwd=project)
+    assert ended.returncode == 0, ended.stderr
+    assert server.client().llen("shop:queue:default") == 1
+
+
 def test_enqueue_schedules(server: Server) -> None:
     """SCHED-1, SCHED-2, SCHED-3: a delay, a date with its zone, epoch seconds; the past is now."""
     before = time.time()
