@@ -22,7 +22,10 @@ __all__ = [
     "named_files",
     "requirements",
     "schema",
+    "scripts",
     "sets_directory",
+    "spec_version",
+    "specification",
 ]
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -38,15 +41,19 @@ OFFERS = ("auto", "cancel", "delays", "endings", "hooks", "middleware", "natives
 """Features that are optional for an implementation and belong to no claim."""
 
 
+def _packed(name: str, place: Path) -> Path:
+    """Return the path of a file of the installed wheel, or its place in a checkout."""
+    packed = _PACKAGE / "_data"
+    return (packed if packed.is_dir() else place) / name
+
+
 def _shared(name: str) -> Path:
-    """Return the path of a file of the specification, in a checkout or in an installed wheel."""
-    packed = _PACKAGE.parent / "jobwire" / "_data" / name
-    return packed if packed.exists() else _PACKAGE.parents[1] / name
+    """Return the path of a file of the specification."""
+    return _packed(name, _PACKAGE.parents[1])
 
 
 def _own(name: str) -> Path:
-    packed = _PACKAGE / "_data" / name
-    return packed if packed.exists() else _PACKAGE.parent / name
+    return _packed(name, _PACKAGE.parent)
 
 
 def cases_directory() -> Path:

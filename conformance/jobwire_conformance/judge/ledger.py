@@ -7,10 +7,9 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Literal, TypeAlias
 
-from jobwire_conformance.data import requirements
+from jobwire_conformance.data import requirements, specification
 from jobwire_conformance.judge.record import Record
 
 __all__ = ["Finding", "Grade", "Ledger", "RuleTally", "documented_deviations"]
@@ -161,7 +160,7 @@ class Ledger:
 @cache
 def documented_deviations() -> dict[str, frozenset[int]]:
     """Return the deviations of Sidekiq in SPEC.md's appendix A: id to major releases."""
-    text = _specification()
+    text = specification()
     start = text.find("## Appendix A")
     table = text[start : text.find("\n## ", start + 1)].partition("Not run against Sidekiq")[0]
     majors_of: dict[str, set[int]] = {}
@@ -172,13 +171,6 @@ def documented_deviations() -> dict[str, frozenset[int]]:
         for rule in _ids(row[0]):
             majors_of.setdefault(rule, set()).update(majors)
     return {rule: frozenset(majors) for rule, majors in majors_of.items()}
-
-
-def _specification() -> str:
-    package = Path(__file__).resolve().parents[1]
-    packed = package.parent / "jobwire" / "_data" / "SPEC.md"
-    path = packed if packed.exists() else package.parents[1] / "SPEC.md"
-    return path.read_text("utf-8")
 
 
 def _ids(cell: str) -> list[str]:

@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from jobwire_conformance.data import scripts
 from jobwire_conformance.judge.ledger import Finding, Ledger
 from jobwire_conformance.judge.memory import Memory
 from jobwire_conformance.judge.record import Record
@@ -141,12 +141,9 @@ def script_call(words: Sequence[bytes]) -> Script | None:
 
 @cache
 def _known() -> dict[str, str]:
-    package = Path(__file__).resolve().parents[1]
-    packed = package.parent / "jobwire" / "_data" / "lua"
-    directory = packed if packed.exists() else package.parents[1] / "lua"
     return {
-        hashlib.sha1(path.read_bytes(), usedforsecurity=False).hexdigest(): path.stem
-        for path in directory.glob("*.lua")
+        hashlib.sha1(text, usedforsecurity=False).hexdigest(): name
+        for name, text in scripts().items()
     }
 
 

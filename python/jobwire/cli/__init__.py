@@ -35,6 +35,9 @@ _COMMANDS = {
 }
 
 
+_NO_SUITE = "this command needs the conformance suite: pip install 'jobwire[conformance]'"
+
+
 @click.group(
     cls=LazyGroup,
     places=_COMMANDS,
@@ -63,6 +66,10 @@ def main() -> None:
         status = error.exit_code
     except (click.ClickException, AppNotLoaded, JobwireError) as error:
         status = report(error)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "jobwire_conformance":
+            raise
+        status = report(click.ClickException(_NO_SUITE))
     except (click.Abort, KeyboardInterrupt):
         status = 130
     _leave(status if isinstance(status, int) else 0)

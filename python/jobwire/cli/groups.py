@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 import click
 
-from jobwire.cli.extras import missing
-
 __all__ = ["Group", "LazyGroup", "Place", "did_you_mean"]
 
 
@@ -64,12 +62,7 @@ class LazyGroup(Group):
         if name not in self.places:
             return None
         module, _, attribute = self.places[name].target.partition(":")
-        try:
-            command: click.Command = getattr(import_module(module), attribute)
-        except ModuleNotFoundError as error:
-            if error.name != "jobwire_conformance":
-                raise
-            raise missing(f"jobwire {name}", "conformance") from None
+        command: click.Command = getattr(import_module(module), attribute)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

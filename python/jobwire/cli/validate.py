@@ -42,7 +42,7 @@ def validate(file: str, generation: str | None, as_json: bool) -> int:
     from jobwire_conformance.judge.payloads import can_judge
 
     if not can_judge():
-        raise click.UsageError("needs jsonschema: pip install 'jobwire[spec]'")
+        raise click.UsageError("needs jsonschema: pip install 'jobwire[conformance]'")
     text = _content(file)
     part = _PARTS.get(generation or "")
     entries = fixture_files.entries(text)

@@ -1,7 +1,8 @@
-"""Paths of SPEC.md, schema/, lua/ and fixtures/, in a wheel or a checkout."""
+"""Paths of SPEC.md, schema/, lua/ and fixtures/, in installed wheels or a checkout."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 from jobwire.errors import JobwireError
@@ -20,13 +21,28 @@ def checkout() -> Path | None:
 def path(name: str) -> Path:
     """Return the path of a data file or directory, such as `"lua"` or `"SPEC.md"`.
 
-    A wheel has these files inside the package. In a checkout they are in the top directory, and an
-    editable install and the tests use them there, so that an edit takes effect at once.
+    The wheel of jobwire has the scripts, because workers need them, and the wheel of the suite has
+    all files. In a checkout they are in the top directory, and an editable install and the tests
+    use them there, so that an edit takes effect at once.
 
     Raises:
-        JobwireError: The file is missing, because the installation is damaged.
+        JobwireError: The file is missing, because the suite is not installed, or the installation
+            is damaged.
     """
-    file = (checkout() or _PACKED) / name
+    top = checkout()
+    if top is None:
+        top = _PACKED if (_PACKED / name).exists() else _suite(name)
+    file = top / name
     if not file.exists():
         raise JobwireError(f"{file} is missing: install jobwire again, from a wheel or a checkout")
     return file
+
+
+def _suite(name: str) -> Path:
+    """Return the directory of the suite's data."""
+    found = find_spec("jobwire_conformance")
+    if found is None or found.origin is None:
+        raise JobwireError(
+            f"{name} is not part of the base install: pip install 'jobwire[conformance]'"
+        )
+    return Path(found.origin).parent / "_data"

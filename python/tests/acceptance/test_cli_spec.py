@@ -315,10 +315,18 @@ def test_wrong_usage_is_one_line(arguments: list[str], words: str) -> None:
     assert words in line
 
 
-def test_without_the_extra_it_says_what_to_install() -> None:
+@pytest.mark.parametrize(
+    ("absent", "words"),
+    [
+        ("jsonschema", ["validate", "-"]),
+        ("jobwire_conformance", ["validate", "-"]),
+        ("jobwire_conformance", ["conform", "--help"]),
+    ],
+)
+def test_without_the_extra_it_says_what_to_install(absent: str, words: list[str]) -> None:
     program = (
-        "import sys; sys.modules['jsonschema'] = None\n"
-        "from jobwire.cli import main; sys.argv = ['jobwire', 'validate', '-']; main()"
+        f"import sys; sys.modules[{absent!r}] = None\n"
+        f"from jobwire.cli import main; sys.argv = ['jobwire', *{words}]; main()"
     )
     ended = subprocess.run(
         [sys.executable, "-c", program],
@@ -330,4 +338,4 @@ def test_without_the_extra_it_says_what_to_install() -> None:
     )
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
-    assert "pip install 'jobwire[spec]'" in line
+    assert "pip install 'jobwire[conformance]'" in line

@@ -25,6 +25,16 @@ def test_a_wheel_uses_the_files_packed_into_it(
     assert data.path("lua") == tmp_path / "_data" / "lua"
 
 
+def test_without_the_suite_a_file_of_it_has_advice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "_data" / "lua").mkdir(parents=True)
+    monkeypatch.setattr(data, "_PACKED", tmp_path / "_data")
+    monkeypatch.setattr(data, "find_spec", lambda name: None)
+    with pytest.raises(JobwireError, match=r"SPEC.md .*pip install 'jobwire\[conformance\]'"):
+        data.path("SPEC.md")
+
+
 def test_a_missing_file_is_named() -> None:
     with pytest.raises(JobwireError, match=r"nonsense\.lua is missing: install jobwire again"):
         data.path("lua/nonsense.lua")

@@ -20,13 +20,13 @@ class CitationsHook(BuildHookInterface):
     _directory: TemporaryDirectory[str] | None = None  # two builds at a time share no file
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Write the index to a file, and have it packed beside the specification."""
+        """Write the index to a file, and have it packed with the specification."""
         if version == "editable":  # an editable install reads the files of its checkout
             return
         self._directory = TemporaryDirectory()
         index = Path(self._directory.name) / _INDEX
-        index.write_text(_citations(Path(self.root)), "utf-8")
-        build_data["force_include"][str(index)] = f"jobwire/_data/{_INDEX}"
+        index.write_text(_citations(Path(self.root).parent), "utf-8")
+        build_data["force_include"][str(index)] = f"jobwire_conformance/_data/{_INDEX}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove the file, which is in the wheel now."""
