@@ -282,3 +282,24 @@ def test_who_leaves_waits_for_what_its_heart_is_doing(
         leaving.join(60)
         assert not leaving.is_alive()
         assert not beating._thread.is_alive()
+
+
+@FETCH
+def test_a_job_that_takes_long_is_shown_before_the_next_heartbeat(
+    server: Server, fetch: FetchMode
+) -> None:
+    """BEAT-3, BEAT-5: `busy` of a process that works is not 0 for ten seconds."""
+    app = App()
+    release = threading.Event()
+    app.job(name="Hold")(lambda: release.wait(60) and None)
+    client = server.client()
+    for jid in "ab":
+        client.lpush("queue:default", f'{{"class":"Hold","args":[],"jid":"{jid}","retry":false}}')
+    late = brisk(heartbeat_interval=3_600.0, early_beat=0.1)
+    with running(app, server, fetch=fetch, timings=late) as launcher:
+        identity = launcher.identity
+        wait_until(lambda: client.hget(identity, "busy") == b"2", timeout=60)
+        assert client.hlen(f"{identity}:work") == 2
+        release.set()
+        wait_until(lambda: client.hget(identity, "busy") == b"0", timeout=60)
+        assert not client.exists(f"{identity}:work")

@@ -13,6 +13,7 @@ from jobwire.protocol.heartbeat import CapsuleShape, HeartbeatSample, Work, beat
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.wire import Batch, Command
+from jobwire.worker.background.heartbeat import misleads
 
 NOW = 1_795_192_067.25
 IDENTITY = "web-1:42:0123456789ab"
@@ -165,3 +166,21 @@ def test_an_idle_beat_has_no_work() -> None:
     hset = process.steps[1]
     assert isinstance(hset, Command)
     assert hset.args[hset.args.index("quiet") + 1] == "false"
+
+
+@pytest.mark.parametrize(
+    ("shown", "ages", "expected"),
+    [
+        (0, [], False),
+        (0, [0.0, 0.5], False),  # quick jobs are not worth a beat
+        (0, [0.5, 1.0], True),
+        (2, [1.0, 3.0, 0.1], False),  # a steady load
+        (2, [1.0, 3.0, 2.0], True),
+        (2, [0.5], False),
+        (2, [], True),
+    ],
+)
+def test_a_beat_that_misleads_people(shown: int, ages: list[float], expected: bool) -> None:
+    """BEAT-2: an early beat shows jobs that take long, and costs quick jobs nothing."""
+    works = {str(index): Work("default", b"{}", NOW - age) for index, age in enumerate(ages)}
+    assert misleads(shown, works, NOW - 1.0) is expected

@@ -23,14 +23,14 @@ from jobwire.worker.background.lifelock import LifeLock
 from jobwire.worker.fetch.outage import Outage
 from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
 
-__all__ = ["HeartbeatThread", "rss"]
+__all__ = ["HeartbeatThread", "misleads", "rss"]
 
 _KEY_ERRORS = ("WRONGTYPE", "NOPERM", "OOM")  # of a command; others concern the whole server
 _log = logging.getLogger("jobwire.worker")
 
 
 class HeartbeatThread:
-    """Beats once at its start, then every ten seconds.
+    """Beats once at its start, then every ten seconds, and early if the last beat misleads people.
 
     Args:
         redis: The Redis to use.
@@ -79,6 +79,7 @@ class HeartbeatThread:
         self._audit = audit
         self._recovers = audit is not None
         self._held = 0  # private entries, as of the last beat
+        self._shown = 0  # running jobs, as of the last beat
         self._life = LifeLock(identity, scope=f"{safe_url(redis.url)} {keys.namespace}")
         self._stop = threading.Event()
         self._one_at_a_time = threading.Lock()
@@ -139,6 +140,7 @@ class HeartbeatThread:
                 )
             )
             self._held = answer.held
+            self._shown = len(sample.works)
         if answer.signal is not None:
             self._on_signal(answer.signal)
 
@@ -157,11 +159,22 @@ class HeartbeatThread:
                 self._thread.join(self._timings.heartbeat_stop_timeout)
 
     def _run(self) -> None:
-        while not self._stop.wait(self._timings.heartbeat_interval):
-            self.turned = time.monotonic()
-            for outage, duty in self._duties:
-                if self._stop.is_set() or not self._goes_on(outage, duty):
-                    break
+        due = time.monotonic() + self._timings.heartbeat_interval
+        while True:
+            pause = min(due - time.monotonic(), self._timings.early_beat)
+            if self._stop.wait(max(pause, 0.0)):
+                return
+            if time.monotonic() >= due:
+                self._round()
+                due = time.monotonic() + self._timings.heartbeat_interval
+            elif misleads(self._shown, self._works(), time.time() - self._timings.early_beat):
+                self._goes_on(*self._duties[0])
+
+    def _round(self) -> None:
+        self.turned = time.monotonic()
+        for outage, duty in self._duties:
+            if self._stop.is_set() or not self._goes_on(outage, duty):
+                break
 
     def _goes_on(self, outage: Outage, duty: Callable[[], None]) -> bool:
         """Do a duty; return whether the next ones can be done, also if it failed."""
@@ -222,6 +235,17 @@ class HeartbeatThread:
             self.close()
         except RedisTrouble as error:
             _log.warning("cannot leave the set of processes: %s", error)
+
+
+def misleads(shown: int, works: Mapping[str, Work], since: float) -> bool:
+    """Return whether the last beat, which showed so many jobs, is worth another one now.
+
+    It is if more jobs run since that time, or if none runs any more. Quick jobs alone do not make
+    it so, and under a steady load the number stays right.
+    """
+    if not works:
+        return shown > 0
+    return sum(work.run_at <= since for work in works.values()) > shown
 
 
 def rss() -> int:

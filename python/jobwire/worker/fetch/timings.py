@@ -75,6 +75,8 @@ class Timings:
     # Background
     heartbeat_interval: float = BEAT_INTERVAL_S
     """Between two heartbeats. [BEAT-2]"""
+    early_beat: float = 1.0
+    """After which a job that the last heartbeat does not show is worth another heartbeat."""
     heartbeat_stop_timeout: float = 1.0
     """How long a stop waits for the heartbeat thread."""
     first_poll_wait: FirstWait = first_wait
