@@ -124,7 +124,7 @@ def _push(job: JobType[..., Any], values: list[Any], when: When | None) -> str |
 
 
 def _signature(job: JobType[..., Any]) -> inspect.Signature:
-    """Return the parameters of a job, without what it returns."""
+    """Return the parameters of a job, without its return type."""
     try:
         signature = inspect.signature(job, eval_str=True)
     except Exception:  # noqa: BLE001 - an annotation may be any code

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import click
 
-from jobwire.connection.embedded import EmbeddedError
 from jobwire.errors import JobwireError, MaybeWritten, RedisTrouble, RedisUnreachable
-from jobwire.protocol.server import UnfitServer
 from jobwire.protocol.visible import visible
 
 __all__ = ["AppNotLoaded", "NotFound", "report"]
@@ -36,6 +34,10 @@ def report(error: click.ClickException | AppNotLoaded | JobwireError) -> int:
 
 
 def _explained(error: Exception) -> tuple[str, int]:
+    # They load redis-py, which most commands without an error do not need.
+    from jobwire.connection.embedded import EmbeddedError
+    from jobwire.protocol.server import UnfitServer
+
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx else "jobwire"
         return f"{error.format_message()} (see {command} --help)", EXIT_USAGE

@@ -111,7 +111,7 @@ def test_looking(server: Server, client: Any) -> None:
 
 
 def test_orders(server: Server, client: Any) -> None:
-    """What happens next comes first; of what is dead, the last."""
+    """The job that is due next comes first, and the job that died last."""
     now = time.time()
     client.zadd("schedule", {payload("later"): now + 900, payload("soon"): now + 5})
     client.zadd("dead", {payload("old"): now - 9000})
