@@ -132,31 +132,35 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def pushed(server: Server, project: Path, *words: str, **variables: str) -> dict[str, Any]:
+    """Enqueue without a namespace; return the payload and remove it."""
+    words = (*words, "--namespace", "")
+    ended = jobwire("enqueue", *words, REDIS_URL=server.url, cwd=project, **variables)
+    assert ended.returncode == 0, ended.stderr
+    client = server.client()
+    (queue,) = client.keys("queue:*")
+    payload: Any = client.rpop(queue)
+    return dict(json.loads(payload))
+
+
 def test_enqueue_uses_the_definition(server: Server, project: Path) -> None:
     """PUSH-1: its options, which flags override; a parameter that is a text takes any word."""
+    job = pushed(server, project, "greet", "Ada", "2")
+    assert (job["args"], job["queue"], job["retry"], job["tags"]) == (["Ada", 2], "mail", 3, ["t"])
+    job = pushed(server, project, "greet", "10115", "-q", "low", "--retry", "false")
+    assert (job["args"], job["queue"], job["retry"]) == (["10115"], "low", False)
+    assert pushed(server, project, "send", "x")["args"] == ["x"]  # an annotation without a meaning
+    for words in (["walk", "7"], ["greet", "A", "--in", "60"]):
+        assert jobwire("enqueue", *words, REDIS_URL=server.url, cwd=project).returncode == 0
     client = server.client()
+    assert (client.llen("shop:queue:default"), client.zcard("shop:schedule")) == (1, 1)
 
-    def pushed(queue: str, *words: str, **variables: str) -> dict[str, Any]:
-        ended = jobwire("enqueue", *words, REDIS_URL=server.url, cwd=project, **variables)
-        assert ended.returncode == 0, ended.stderr
-        payload: Any = client.rpop(f"queue:{queue}")
-        return dict(json.loads(payload))
 
-    job = pushed("mail", "greet", "Ada", "2", "--namespace", "")
-    assert (job["args"], job["retry"], job["tags"]) == (["Ada", 2], 3, ["t"])
-    payload = pushed("low", "greet", "10115", "-q", "low", "--retry", "false", "--namespace", "")
-    assert (payload["args"], payload["retry"], payload["tags"]) == (["10115"], False, ["t"])
-    assert jobwire("enqueue", "walk", "7", REDIS_URL=server.url, cwd=project).returncode == 0
-    assert client.llen("shop:queue:default") == 1
-    assert jobwire("enqueue", "send", "x", REDIS_URL=server.url, cwd=project).returncode == 0
-    ended = jobwire("enqueue", "greet", "A", "--in", "60", REDIS_URL=server.url, cwd=project)
-    assert ended.returncode == 0
-    assert client.zcard("shop:schedule") == 1
+def test_ways_to_name_the_application(server: Server, project: Path) -> None:
     (project / "jobwire.toml").unlink()
-    assert pushed("mail", "greet", "A", "-r", "shop:app", "--namespace", "")["retry"] == 3
-    variables = {"JOBWIRE_APP": "shop.py"}
-    assert pushed("mail", "greet", "A", "--namespace", "", **variables)["retry"] == 3
-    assert pushed("default", "greet", "A")["retry"] is True  # no application is configured
+    assert pushed(server, project, "greet", "A", "-r", "shop:app")["queue"] == "mail"
+    assert pushed(server, project, "greet", "A", JOBWIRE_APP="shop.py")["queue"] == "mail"
+    assert pushed(server, project, "greet", "A")["queue"] == "default"  # none is named
 
 
 @pytest.mark.parametrize(
