@@ -36,7 +36,7 @@ app = App(server_middleware=[count])
 
 
 @app.on_error
-def count_failure(error: BaseException, job: Job) -> None:
+def count_failure(job: Job, error: BaseException) -> None:
     """Count, by job id, how often a job fails, also a job of an unknown class."""
     results().hincrby("demo:failed", str(job.jid), 1)
 

@@ -117,7 +117,7 @@ def delay(wish: Any) -> None:
 
 
 @delay.retry_in
-def chosen(count: int, error: BaseException, job: Any) -> Any:
+def chosen(job: Any, error: BaseException, count: int) -> Any:
     """Return the argument of the job, or raise an error."""
     if job.args[0] == "raise":
         raise RuntimeError("a broken hook")

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, Unpack, overload
 
 from jobwire.application.clients import Clients
 from jobwire.application.config import LONGEST_S
+from jobwire.application.hooks import (
+    Around,
+    DeathHandler,
+    ErrorHandler,
+    ServerMiddleware,
+    check_around,
+    check_hook,
+)
 from jobwire.application.iterabletype import IterableOptions, define_iterable
 from jobwire.application.jobtype import JobType, place
 from jobwire.application.lifecycle import Callback, Event, Events
@@ -25,37 +32,17 @@ from jobwire.protocol.normalize import (
     Options,
     check_options,
 )
-from jobwire.protocol.payload import Job
 
-__all__ = [
-    "App",
-    "Around",
-    "DeathHandler",
-    "ErrorHandler",
-    "ServerMiddleware",
-]
+__all__ = ["App"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-ServerMiddleware: TypeAlias = Callable[[Job, Callable[[], Any]], Any]
-"""`(job, call_next) -> result`: wraps each execution. To skip the job, do not call `call_next`.
-[EXEC-6]
-
-`async def` middleware awaits `call_next()`.
-"""
-
-Around: TypeAlias = Callable[[Job], AbstractContextManager[Any]]
-"""`(job) -> context manager`, entered around each execution, in the thread or task of the job."""
-
-DeathHandler: TypeAlias = Callable[[Job, BaseException], object]
-"""`(job, error)`: called for a job that will not be tried again. [RETRY-13]"""
-
-ErrorHandler: TypeAlias = Callable[[BaseException, Job], object]
-"""`(error, job)`: called for an execution that failed, even if the job is tried again."""
-
 _Items: TypeAlias = Iterable[Any] | AsyncIterable[Any]
-H = TypeVar("H", bound=Callable[..., Any])
+A = TypeVar("A", bound=Around)
+C = TypeVar("C", bound=Callback)
+D = TypeVar("D", bound=DeathHandler)
+E = TypeVar("E", bound=ErrorHandler)
 
 
 class App(Clients):
@@ -176,7 +163,7 @@ class App(Clients):
 
         return define if function is None else define(function)
 
-    def on(self, event: Event) -> Callable[[Callback], Callback]:
+    def on(self, event: Event) -> Callable[[C], C]:
         """Register a function that is called, without arguments, at an event. A decorator.
 
             @app.on("startup")
@@ -190,30 +177,30 @@ class App(Clients):
         """
         return self.events.adder(event)
 
-    def on_death(self, handler: H) -> H:
+    def on_death(self, handler: D) -> D:
         """Register `handler(job, error)` for each job that will not be tried again. A decorator.
 
         It is called after the job is stored in the dead set, or when it is discarded. A discarded
         job has `discarded_at`. [RETRY-13]
         """
-        self.death_handlers.append(handler)
+        self.death_handlers.append(check_hook("app.on_death", handler, "job", "error"))
         return handler
 
-    def on_error(self, handler: H) -> H:
-        """Register `handler(error, job)` for each execution that fails. A decorator.
+    def on_error(self, handler: E) -> E:
+        """Register `handler(job, error)` for each execution that fails. A decorator.
 
         It is not called for a `TryAgain` of a job that is tried again.
         """
-        self.error_handlers.append(handler)
+        self.error_handlers.append(check_hook("app.on_error", handler, "job", "error"))
         return handler
 
     @overload
-    def wrap(self, around: H, /) -> H: ...
+    def wrap(self, around: A, /) -> A: ...
 
     @overload
-    def wrap(self, around: None = None, /, *, outermost: bool) -> Callable[[H], H]: ...
+    def wrap(self, around: None = None, /, *, outermost: bool) -> Callable[[A], A]: ...
 
-    def wrap(self, around: H | None = None, /, *, outermost: bool = False) -> H | Callable[[H], H]:
+    def wrap(self, around: A | None = None, /, *, outermost: bool = False) -> A | Callable[[A], A]:
         """Register a context manager `around(job)` to enter around each execution. A decorator.
 
         It is for the needs of frameworks: new database connections, reloaded code, a request
@@ -226,8 +213,8 @@ class App(Clients):
         """
         wrappers = self.outermost if outermost else self.around
 
-        def add(around: H) -> H:
-            wrappers.append(around)
+        def add(around: A) -> A:
+            wrappers.append(check_around(around))
             return around
 
         return add if around is None else add(around)

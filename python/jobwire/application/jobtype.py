@@ -5,28 +5,23 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, Unpack
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack
 
 from jobwire.application.clients import Clients
+from jobwire.application.hooks import ExhaustedHook, RetryHook, check_hook
 from jobwire.application.iterabletype import IterableSpec
 from jobwire.errors import ConfigError
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.normalize import Options, check_options
-from jobwire.protocol.payload import Job
-from jobwire.protocol.retry import Choice
 from jobwire.protocol.times import When
 
-__all__ = ["ExhaustedHook", "JobType", "RetryHook", "place"]
+__all__ = ["JobType", "place"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-RetryHook: TypeAlias = Callable[[int, BaseException, Job], Choice]
-"""`(retries counted, error, job) -> seconds, "discard", "kill" or None`. [RETRY-11] [RETRY-12]"""
-
-ExhaustedHook: TypeAlias = Callable[[Job, BaseException], Literal["discard"] | None]
-"""`(job, error)`, called before the job goes to the dead set; "discard" prevents that. [RETRY-13]
-"""
+RH = TypeVar("RH", bound=RetryHook)
+EH = TypeVar("EH", bound=ExhaustedHook)
 
 
 class JobType(Generic[P, R]):
@@ -87,27 +82,29 @@ class JobType(Generic[P, R]):
         changed.defaults = {**self.defaults, **options}
         return changed
 
-    def retry_in(self, hook: RetryHook) -> RetryHook:
-        """Register the hook that decides what follows a failure, except the last. A decorator.
+    def retry_in(self, hook: RH) -> RH:
+        """Register `hook(job, error, count)`, which decides what follows a failure. A decorator.
 
             @fetch_page.retry_in
-            def _(count, error, job):
+            def _(job, error, count):
                 return 60 * (count + 1) if isinstance(error, TooManyRequests) else None
+
+        It is not called after the last failure. `count` is 0 after the first one.
 
         It returns the seconds to wait (the worker adds a random part, so that jobs spread),
         "discard" to drop the job, "kill" to put it into the dead set, or None for the default
         delay. An error in it is logged and counts as None. [RETRY-11] [RETRY-12]
         """
-        self.retry_hook = hook
+        self.retry_hook = check_hook("job.retry_in", hook, "job", "error", "count")
         return hook
 
-    def exhausted(self, hook: ExhaustedHook) -> ExhaustedHook:
-        """Register the hook for a job whose retries are used up, before its death. A decorator.
+    def exhausted(self, hook: EH) -> EH:
+        """Register `hook(job, error)` for a job whose retries are used up. A decorator.
 
-        It may return "discard" to keep the job out of the dead set. An error in it is logged and
-        has no other effect. [RETRY-13]
+        It is called before the job's death, and may return "discard" to keep the job out of the
+        dead set. An error in it is logged and has no other effect. [RETRY-13]
         """
-        self.exhausted_hook = hook
+        self.exhausted_hook = check_hook("job.exhausted", hook, "job", "error")
         return hook
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> str | None:

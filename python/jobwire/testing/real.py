@@ -199,7 +199,7 @@ class RealWorker:
         # A BaseException such as SystemExit would end the test run.
         raise RuntimeError(f"{job!r} raised {error!r}") from error
 
-    def _failed(self, error: BaseException, job: Job) -> None:
+    def _failed(self, job: Job, error: BaseException) -> None:
         self.errors.append((job, error))
 
     def _start(self) -> None:

@@ -117,7 +117,7 @@ def odd(number: int, failure: str) -> None:
 
 
 @odd.retry_in
-def _(count: int, error: BaseException, job: Job) -> int | None:
+def _(job: Job, error: BaseException, count: int) -> int | None:
     return 2**1024 if error.args == (HUGE_DELAY,) else None
 
 

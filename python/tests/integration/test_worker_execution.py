@@ -230,7 +230,7 @@ def test_what_a_shutdown_leads_to_is_no_failure(
     app = App()
     started = threading.Event()
     heard: list[Any] = []
-    app.on_error(lambda error, job: heard.append(error))
+    app.on_error(lambda job, error: heard.append(error))
 
     def end(error: BaseException) -> None:
         if ends == "raises":

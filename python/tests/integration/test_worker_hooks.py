@@ -76,7 +76,7 @@ def test_a_hook_chooses_the_delay(
     seen: list[Any] = []
 
     @fail.retry_in
-    def _(count: int, error: BaseException, job: Job) -> Any:
+    def _(job: Job, error: BaseException, count: int) -> Any:
         seen.append((count, str(error), job.jid))
         return choice
 
@@ -92,7 +92,7 @@ def test_true_is_no_number_of_seconds(server: Server) -> None:
     """RETRY-11: although Python counts with it."""
     app = App()
     fail = failing(app)
-    fail.retry_in(lambda count, error, job: True)
+    fail.retry_in(lambda job, error, count: True)
     push(server, "boom", retry=True)
     with running(app, server):
         ((payload, score),) = wait_until(lambda: members(server, "retry"))
@@ -103,7 +103,7 @@ def test_a_broken_hook_costs_nothing(server: Server, caplog: pytest.LogCaptureFi
     """RETRY-11: an error in it means the default delay."""
     app = App()
     fail = failing(app)
-    fail.retry_in(lambda count, error, job: 1 / 0)
+    fail.retry_in(lambda job, error, count: 1 / 0)
     push(server, "boom", retry=True)
     with running(app, server):
         ((payload, score),) = wait_until(lambda: members(server, "retry"))
@@ -117,7 +117,7 @@ def test_a_hook_discards(server: Server, fetch: FetchMode, is_async: bool) -> No
     """RETRY-12: nothing is stored, and death handlers are called."""
     app = App()
     fail = failing(app, is_async)
-    fail.retry_in(lambda count, error, job: "discard")
+    fail.retry_in(lambda job, error, count: "discard")
     fail.exhausted(lambda job, error: deaths.append("exhausted"))
     deaths: list[Any] = []
     app.on_death(lambda job, error: deaths.append((job["discarded_at"] > 10**12, str(error))))
@@ -134,7 +134,7 @@ def test_a_hook_kills(server: Server, fetch: FetchMode, is_async: bool) -> None:
     """RETRY-12, RETRY-13: as if exhausted."""
     app = App()
     fail = failing(app, is_async)
-    fail.retry_in(lambda count, error, job: "kill")
+    fail.retry_in(lambda job, error, count: "kill")
     calls: list[str] = []
     fail.exhausted(lambda job, error: calls.append("exhausted"))
     app.on_death(lambda job, error: calls.append("death"))
@@ -210,7 +210,7 @@ def test_death_handlers_hear_of_every_end(
     deaths: list[Any] = []
     failures: list[Any] = []
     app.on_death(lambda job, error: deaths.append(job.args))
-    app.on_error(lambda error, job: failures.append(job.args))
+    app.on_error(lambda job, error: failures.append(job.args))
     push(server, "kept", retry=5)
     push(server, "gone", **fields)
     with running(app, server):
@@ -234,7 +234,7 @@ def test_an_error_that_the_job_foresaw_is_nobodys_business(
 
     app = App()
     heard: list[Any] = []
-    app.on_error(lambda error, job: heard.append((job.jid, str(error))))
+    app.on_error(lambda job, error: heard.append((job.jid, str(error))))
     app.on_death(lambda job, error: heard.append((job.jid, "dead")))
 
     def work(text: str) -> None:
@@ -268,7 +268,7 @@ def test_what_an_isolated_job_foresaw(
     """RETRY-2: the process of the job reports whether the error is a TryAgain."""
     caplog.set_level(logging.INFO)
     app, heard = isolated.app, []
-    monkeypatch.setattr(app, "error_handlers", [lambda error, job: heard.append(str(error))])
+    monkeypatch.setattr(app, "error_handlers", [lambda job, error: heard.append(str(error))])
     for name in ("Later", "Raise"):
         push(server, "boom", **{"class": name}, retry=True)
     with running(app, server):
@@ -292,10 +292,10 @@ def test_a_hook_that_exits_costs_neither_job_nor_thread(
         heard.append(what)
         sys.exit(what)
 
-    fail.retry_in(lambda count, error, job: leave("retry_in"))
+    fail.retry_in(lambda job, error, count: leave("retry_in"))
     fail.exhausted(lambda job, error: leave("exhausted"))
     app.on_death(lambda job, error: leave("death"))
-    app.on_error(lambda error, job: leave("error"))
+    app.on_error(lambda job, error: leave("error"))
     app.on("beat")(lambda: leave("beat"))
     for number in range(3):  # more jobs than threads
         push(server, number, retry=5)
@@ -341,7 +341,7 @@ def test_a_slow_error_handler_holds_up_no_outcome(server: Server) -> None:
     failing(app)
     stored = threading.Event()
     told: list[bool] = []
-    app.on_error(lambda error, job: told.append(stored.wait(60)))
+    app.on_error(lambda job, error: told.append(stored.wait(60)))
     push(server, "boom", retry=True)
     with running(app, server):
         wait_until(lambda: members(server, "retry"), timeout=60)

@@ -81,7 +81,7 @@ def answer(wish: Any) -> Any:
 
 
 @app.on_error
-def _(error: BaseException, job: Job) -> None:
+def _(job: Job, error: BaseException) -> None:
     told("error", job, error=said(error))
 
 
@@ -129,7 +129,7 @@ def two(one: Any, two: Any) -> None:
 
 
 @hooked.retry_in
-def _(count: int, error: BaseException, job: Job) -> Any:
+def _(job: Job, error: BaseException, count: int) -> Any:
     told("retry_in", job, count=count, error=said(error))
     return answer(job.get("hook"))
 

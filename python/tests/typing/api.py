@@ -7,8 +7,9 @@ error the checker has to find; an unused comment is also an error.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
 
 from jobwire import (
     App,
@@ -196,6 +197,61 @@ def time_it(job: Job, call_next: Callable[[], Any]) -> Any:
 
 App(server_middleware=[time_it], client_middleware=[stop_fours, later])
 App(server_middleware=[not_middleware])  # type: ignore[list-item]
+
+
+@plain.retry_in
+def wait(job: Job, error: BaseException, count: int) -> float | None:
+    return 60.0 * count if isinstance(error, Busy) else None
+
+
+@plain.retry_in
+def give_up(job: Job, error: BaseException, count: int) -> Literal["discard", "kill"]:
+    return "discard" if count else "kill"
+
+
+@plain.exhausted
+def forget(job: Job, error: BaseException) -> Literal["discard"] | None:
+    return "discard" if job.args == [4] else None
+
+
+@app.on_death
+@app.on_error
+def report_failure(job: Job, error: BaseException) -> None: ...
+
+
+@app.wrap
+@contextmanager
+def fresh(job: Job) -> Iterator[None]:
+    yield
+
+
+@app.on("startup")
+def open_pool() -> None: ...
+
+
+@app.on("exit")
+async def close_pool() -> None: ...
+
+
+def hooks() -> None:
+    assert_type(wait(Job(b"{}", {}, "q"), ValueError(), 0), float | None)
+    assert_type(open_pool(), None)
+
+    def swapped(error: BaseException, job: Job) -> None: ...
+    def alone(job: Job) -> None: ...
+    def generator(job: Job) -> Iterator[None]:
+        yield
+
+    app.on_error(swapped)  # type: ignore[type-var]
+    app.on_error(alone)  # type: ignore[type-var]
+    app.on_death(swapped)  # type: ignore[type-var]
+    app.wrap(generator)  # type: ignore[type-var]
+    app.wrap(outermost=True)(generator)  # type: ignore[type-var]
+    app.on("startup")(alone)  # type: ignore[type-var]
+    app.on("start")  # type: ignore[arg-type]
+    plain.retry_in(report_failure)  # type: ignore[type-var]
+    plain.exhausted(report_failure)
+    plain.exhausted(wait)  # type: ignore[type-var]
 
 
 def tests(app: App, hard: JobType[[int], None]) -> None:

@@ -11,7 +11,8 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jobwire.application.app import App, Around, ServerMiddleware
+from jobwire.application.app import App
+from jobwire.application.hooks import Around, ServerMiddleware
 from jobwire.application.iterabletype import IterableSpec
 from jobwire.application.jobtype import JobType
 from jobwire.application.middleware import is_async

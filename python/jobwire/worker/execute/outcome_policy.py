@@ -150,7 +150,7 @@ class OutcomePolicy:
         if self.app.error_handlers:
             self.sink.flush_soon()  # the outcome must not wait for an error tracker
         for handler in self.app.error_handlers:
-            _contained("error handler", partial(handler, error, job))
+            _contained("error handler", partial(handler, job, error))
 
     def _outcome(
         self, job: Job, definition: JobType[..., Any] | None, error: BaseException, seconds: float
@@ -205,7 +205,7 @@ def _chooser(
         return None
 
     def choose(count: int) -> Choice:
-        return _contained("retry_in", lambda: _checked(hook(count, error, job)))
+        return _contained("retry_in", lambda: _checked(hook(job, error, count)))
 
     return choose
 
