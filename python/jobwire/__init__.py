@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jobwire.application.current import current_job
     from jobwire.application.iterabletype import IterableOptions
     from jobwire.application.jobtype import JobType
+    from jobwire.application.logs import JobFilter
     from jobwire.errors import (
         ConfigError,
         InvalidJob,
@@ -60,6 +61,7 @@ __all__ = [
     "Job",
     "JobCrashed",
     "JobFailed",
+    "JobFilter",
     "JobTimeout",
     "JobType",
     "JobwireError",
@@ -95,6 +97,7 @@ _HOMES = {
     "Inspector": "inspect.sync",
     "IterableOptions": "application.iterabletype",
     "Job": "protocol.payload",
+    "JobFilter": "application.logs",
     "JobType": "application.jobtype",
     "Launcher": "worker.process.launcher",
     "Options": "protocol.normalize",

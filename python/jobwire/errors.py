@@ -102,6 +102,7 @@ class JobFailed(JobwireError):
         message: Its text.
         backtrace: Its backtrace, innermost call first.
         expected: True if it was a `TryAgain`.
+        traceback: Its traceback as Python prints it.
     """
 
     def __init__(
@@ -110,15 +111,20 @@ class JobFailed(JobwireError):
         message: str,
         backtrace: Sequence[str] = (),
         expected: bool = False,
+        traceback: str = "",
     ) -> None:
         super().__init__(f"{error_class}: {message}")
         self.error_class = error_class
         self.message = message
         self.backtrace = backtrace
         self.expected = expected
+        self.traceback = traceback
+        if traceback:
+            self.add_note(f"in the process of the job:\n{traceback}")
 
-    def __reduce__(self) -> tuple[type, tuple[str, str, Sequence[str], bool]]:
-        return type(self), (self.error_class, self.message, self.backtrace, self.expected)
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        arguments = (self.error_class, self.message, self.backtrace, self.expected, self.traceback)
+        return type(self), arguments
 
 
 class JobTimeout(JobwireError, TimeoutError):

@@ -86,10 +86,17 @@ def jobwire(
 
 
 class WorkerProcess:
-    """`jobwire worker` as a process; its log is JSON, in a file."""
+    """`jobwire worker` as a process; its log is in a file, as JSON if the log format is given."""
 
     def __init__(
-        self, reaper: Reaper, log: Path, app: str, *arguments: str, cwd: Path, command: str
+        self,
+        reaper: Reaper,
+        log: Path,
+        app: str,
+        *arguments: str,
+        cwd: Path,
+        command: str,
+        log_format: str | None,
     ) -> None:
         self.log = log
         self._reaper = reaper
@@ -97,7 +104,8 @@ class WorkerProcess:
             self.process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "jobwire", command, app),
-                    *("--log-format", "json", *arguments),
+                    *(() if log_format is None else ("--log-format", log_format)),
+                    *arguments,
                 ],
                 cwd=cwd,
                 env=environment(),
@@ -159,12 +167,24 @@ class Workers:
         self._count = 0
         self._running = ExitStack()
 
-    def start(self, app: str, *arguments: str, command: str = "worker") -> WorkerProcess:
+    def start(
+        self,
+        app: str,
+        *arguments: str,
+        command: str = "worker",
+        log_format: str | None = "json",
+    ) -> WorkerProcess:
         """Start a worker in the test's directory; another one may still run."""
         self._count += 1
         log = self._directory / f"worker-{self._count}.log"
         started = WorkerProcess(
-            self._reaper, log, app, *arguments, cwd=self._directory, command=command
+            self._reaper,
+            log,
+            app,
+            *arguments,
+            cwd=self._directory,
+            command=command,
+            log_format=log_format,
         )
         self._running.callback(started.close)
         return started

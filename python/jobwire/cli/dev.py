@@ -11,7 +11,13 @@ import click
 from jobwire.application.app import App
 from jobwire.cli.banner import greet
 from jobwire.cli.loading import app_of
-from jobwire.cli.options import redis_of, set_up_log, worker_options, worker_settings
+from jobwire.cli.options import (
+    insist_on_log,
+    redis_of,
+    set_up_log,
+    worker_options,
+    worker_settings,
+)
 
 __all__ = ["dev"]
 
@@ -34,6 +40,7 @@ def dev(**options: Any) -> int:
     greet(settings)
     set_up_log(settings)
     app = app_of(settings)
+    insist_on_log(app, settings)
     if "default" not in settings["capsules"]:
         settings = settings.otherwise("queues", _queues(app), SOURCE)
     from jobwire.worker.process import process

@@ -14,11 +14,12 @@ import jobwire
 from jobwire.application.app import App
 from jobwire.application.config import DEFAULT_URL, redis_url
 from jobwire.settings import SETTINGS, Setting, Settings, resolve
-from jobwire.worker.execute.joblog import set_up
+from jobwire.worker.execute.joblog import insist, set_up
 from jobwire.worker.process.notify import SUPERVISOR
 
 __all__ = [
     "find_redis",
+    "insist_on_log",
     "redis_of",
     "redis_option",
     "set_up_log",
@@ -65,10 +66,31 @@ def unnamed_redis() -> tuple[str, str]:
 
 def set_up_log(settings: Settings) -> None:
     """Set up the log as configured, and log the warnings about the settings."""
-    has_siblings = settings["processes"] > 1 or SUPERVISOR in os.environ
-    set_up(settings["log_format"], settings["log_level"], pid=has_siblings)
+    set_up(settings["log_format"], settings["log_level"], pid=_has_siblings(settings))
     for note in settings.notes:
         logging.getLogger("jobwire.settings").warning("%s", note)
+
+
+def insist_on_log(app: App, settings: Settings) -> None:
+    """Keep to the settings of the log, now and after the application's own start.
+
+    An application that sets up its own log keeps it, except for the format and the level if the
+    settings name them.
+    """
+
+    @app.on("startup")
+    def again() -> None:
+        insist(
+            settings["log_format"] if settings.given("log_format") else None,
+            settings["log_level"] if settings.given("log_level") else None,
+            pid=_has_siblings(settings),
+        )
+
+    again()
+
+
+def _has_siblings(settings: Settings) -> bool:
+    return settings["processes"] > 1 or SUPERVISOR in os.environ
 
 
 def worker_options(command: F) -> F:

@@ -8,7 +8,14 @@ import click
 
 from jobwire.cli.banner import greet
 from jobwire.cli.loading import app_of
-from jobwire.cli.options import redis_of, set_up_log, unnamed_redis, worker_options, worker_settings
+from jobwire.cli.options import (
+    insist_on_log,
+    redis_of,
+    set_up_log,
+    unnamed_redis,
+    worker_options,
+    worker_settings,
+)
 
 __all__ = ["worker"]
 
@@ -34,6 +41,7 @@ def worker(**options: Any) -> int:
     if supervisor.wanted(config):
         return supervisor.run(config)
     app = app_of(settings)
+    insist_on_log(app, settings)
     url, source = redis_of(app, settings) or unnamed_redis()
     app.connect(url)
     return process.run(app, config, source=source)

@@ -72,8 +72,17 @@ def test_json_lines_are_objects_with_the_job(server: Server, workers: Workers) -
     unreadable = [line["msg"] for line in lines if "unchanged" in line["msg"]]
     assert len(unreadable) == 1
     assert "queue default" in unreadable[0]
-    levels = {line["msg"].split(":")[0]: line["lvl"] for line in lines}
-    assert (levels["start"], levels["fail"]) == ("INFO", "WARNING")
+    levels = {jid: (found[0]["lvl"], found[1]["lvl"]) for jid, found in of.items()}
+    assert levels["ok"] == ("INFO", "INFO")
+    assert levels["fails"] == levels["un\nknown"] == ("INFO", "WARNING")
+    assert levels["dies"] == levels["drops"] == ("INFO", "ERROR")
+    assert {jid for jid, found in of.items() if "exc" in found[1]} == {
+        *("fails", "dies", "drops", "un\nknown")
+    }
+    trace = of["fails"][1]["exc"].splitlines()
+    assert trace[0] == "Traceback (most recent call last):"
+    assert re.fullmatch(r'  File ".*recording.py", line \d+, in fail', trace[1])
+    assert trace[2:] == ["    raise ValueError(text)", "ValueError: bo", "\x1b[2Jom"]
 
 
 def test_human_lines_stay_on_their_line(server: Server, workers: Workers) -> None:
@@ -81,7 +90,10 @@ def test_human_lines_stay_on_their_line(server: Server, workers: Workers) -> Non
     text = run(server, workers, "--log-format", "human")
     lines = text.splitlines()
     head = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (INFO |WARNING|ERROR) +\S+ ")
-    assert [line for line in lines if not head.match(line)] == []
+    others = [line for line in lines if not head.match(line)]
+    assert all(line.startswith("  ") for line in others)
+    assert sum(line.startswith("  Traceback") for line in others) == 3
+    assert others.count("  ValueError: x") == 2
     assert "\x1b" not in text
     assert [line for line in lines if r"bo\n\x1b[2Jom" in line]
     assert [line for line in lines if r"class=No\nbody jid=un\nknown" in line]
@@ -90,15 +102,110 @@ def test_human_lines_stay_on_their_line(server: Server, workers: Workers) -> Non
     ]
 
 
+OWN_LOG = """
+import logging.config
+from jobwire import App
+
+CONFIG = {
+    "version": 1,
+    %s
+    "filters": {"job": {"()": "jobwire.JobFilter"}},
+    "formatters": {"line": {"format": "own %%(levelname)s [%%(job_class)s/%%(jid)s] %%(message)s"}},
+    "handlers": {
+        "console": {"class": "logging.StreamHandler", "filters": ["job"], "formatter": "line"}
+    },
+    "loggers": {%r: {"handlers": ["console"], "level": "INFO", "propagate": False}},
+}
+app = App()
+%s
+
+@app.job(name="Hello", isolated=%r)
+def hello(name):
+    logging.getLogger("shop").warning("hello %%s", name)
+    raise ValueError("no " + name)
+"""
+AT_ONCE = "logging.config.dictConfig(CONFIG)"
+AT_STARTUP = 'app.on("startup")(lambda: logging.config.dictConfig(CONFIG))'
+
+
+def own_log(
+    server: Server,
+    workers: Workers,
+    directory: Path,
+    *,
+    loggers: str = "",
+    keep: str = "",
+    when: str = AT_ONCE,
+    isolated: bool = False,
+    log_format: str | None = None,
+) -> str:
+    """Return the log of a worker whose application sets up a log of its own."""
+    (directory / "own.py").write_text(OWN_LOG % (keep, loggers, when, isolated))
+    payload = {"class": "Hello", "args": ["Ada"], "jid": "j1", "queue": "default", "retry": True}
+    server.client().lpush("queue:default", json.dumps(payload))
+    worker = workers.start("own:app", "--redis", server.url, log_format=log_format)
+    wait_until(lambda: server.client().zcard("retry"))
+    worker.send(signal.SIGTERM)
+    assert worker.wait() == 0
+    return worker.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("loggers", "keep"), [("", ""), ("jobwire", '"disable_existing_loggers": False,')]
+)
+def test_an_application_s_own_log_has_the_job(
+    server: Server, workers: Workers, tmp_path: Path, loggers: str, keep: str
+) -> None:
+    """SEC-2: also if its set-up disables the loggers that exist, which is Python's default."""
+    lines = own_log(server, workers, tmp_path, loggers=loggers, keep=keep).splitlines()
+    assert "own INFO [Hello/j1] start class=Hello jid=j1 queue=default" in lines
+    (fail,) = (line for line in lines if "fail: ValueError: no Ada; retry 1 in " in line)
+    assert re.search(r"^own WARNING \[Hello/j1\] fail.* class=Hello jid=j1 .*elapsed=\d", fail)
+    at = lines.index(fail)
+    assert lines[at + 1] == "Traceback (most recent call last):"
+    assert re.fullmatch(r'  File ".*own.py", line \d+, in hello', lines[at + 2])
+    if loggers == "":
+        assert "own WARNING [Hello/j1] hello Ada" in lines
+
+
+@pytest.mark.parametrize(
+    ("loggers", "when", "isolated"),
+    [
+        ("", AT_ONCE, False),
+        pytest.param("", AT_ONCE, True, marks=pytest.mark.thorough),
+        pytest.param("jobwire", AT_STARTUP, False, marks=pytest.mark.thorough),
+    ],
+)
+def test_the_format_of_a_flag_replaces_an_application_s_own_log(
+    server: Server, workers: Workers, tmp_path: Path, loggers: str, when: str, isolated: bool
+) -> None:
+    """REL-7: every line is JSON with the job."""
+    text = own_log(
+        *(server, workers, tmp_path),
+        loggers=loggers,
+        when=when,
+        isolated=isolated,
+        log_format="json",
+    )
+    lines = [json.loads(line) for line in text.splitlines()]
+    of_job = [line for line in lines if line.get("ctx", {}).get("jid") == "j1"]
+    assert [line["msg"].split(";")[0] for line in of_job] == [
+        *("start", "hello Ada", "fail: ValueError: no Ada")
+    ]
+    assert "in hello\n" in of_job[-1]["exc"]
+
+
 @pytest.mark.thorough
 def test_levels_choose_the_lines(server: Server, workers: Workers) -> None:
-    """EXEC-2: `debug` adds tracebacks of failures, `error` omits failures."""
+    """EXEC-2: `debug` names the registered classes, `error` omits what is tried again."""
     text = run(server, workers, "--log-level", "debug")
-    errors = [json.loads(line).get("error", "") for line in text.splitlines()]
-    assert any("in fail\n" in error and "Traceback" in error for error in errors)
+    assert any("registered classes" in json.loads(line)["msg"] for line in text.splitlines())
     server.client().flushall()
     text = run(server, workers, "--log-level", "error", "--log-format", "human")
-    assert len(text.splitlines()) == 1
+    lines = [line for line in text.splitlines() if not line.startswith("  ")]
+    assert len(lines) == 3
+    assert "no retry left; moved to the dead set class=Fail jid=dies" in text
+    assert "no retry, because retry is false; dropped class=Fail jid=drops" in text
     assert "moved to the dead set unchanged" in text
 
 

@@ -258,8 +258,10 @@ def test_an_error_that_the_job_foresaw_is_nobodys_business(
     assert payloads["first"]["error_class"].endswith("RateLimited")
     assert payloads["first"]["error_message"] == "later"
     assert server.client().get("stat:failed") == b"4"
-    levels = [record.levelname for record in caplog.records if "fail: " in record.getMessage()]
-    assert levels == ["INFO", "WARNING", "WARNING", "WARNING"]
+    fails = [record for record in caplog.records if "fail: " in record.getMessage()]
+    levels = [record.levelname for record in fails]
+    assert sorted(levels) == ["ERROR", "ERROR", "INFO", "WARNING"]
+    assert [record.exc_info is None for record in fails] == [name == "INFO" for name in levels]
 
 
 def test_what_an_isolated_job_foresaw(
@@ -361,7 +363,7 @@ def test_events_come_in_order_and_the_last_ones_backwards(
     heard: list[str] = []
     for event in ("startup", "heartbeat", "beat", "quiet", "shutdown", "exit"):
         for number in (1, 2):
-            app.on(event)(lambda event=event, number=number: heard.append(f"{event} {number}"))  # type: ignore[misc]
+            app.on(event)(lambda event=event, number=number: heard.append(f"{event} {number}"))
 
     @app.on("beat")
     def _() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import gc
+import io
 import json
+import logging
 import time
 import weakref
 import zlib
@@ -15,6 +17,7 @@ import pytest
 from harness.servers import Server, wait_until
 from jobwire import App
 from jobwire.application.config import FetchMode
+from jobwire.worker.execute.joblog import set_up
 from tests.workers import brisk, running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
@@ -260,9 +263,12 @@ def test_any_error_message_fits_into_the_payload(server: Server) -> None:
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_failed_job_leaves_no_work_for_the_garbage_collector(
-    server: Server, is_async: bool
+    server: Server, is_async: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error and the frame that handled it must not hold each other."""
+    monkeypatch.setattr(logging.root, "handlers", [])  # pytest's keep the records
+    monkeypatch.setattr(logging.root, "level", logging.root.level)
+    set_up("human", "info", stream=(log := io.StringIO()))
     app = App()
     errors: list[weakref.ref[BaseException]] = []
 
@@ -287,6 +293,7 @@ def test_a_failed_job_leaves_no_work_for_the_garbage_collector(
             wait_until(lambda: errors[0]() is None, 10)
     finally:
         gc.enable()
+    assert "    raise error\n" in log.getvalue()
 
 
 @FETCH

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import traceback
+from typing import Any
+from unittest.mock import Mock
+
 import pytest
 
-from jobwire.worker.execute.failure import describe
+import jobwire
+from jobwire import App, Job
+from jobwire.errors import JobFailed
+from jobwire.worker.execute import failure
+from jobwire.worker.execute.compiled_job import JobTable
+from jobwire.worker.execute.event_loop import AsyncLoop
+from jobwire.worker.execute.failure import MAX_TRACE, MAX_TRACES, describe, trace_of, user_trace
+from jobwire.worker.execute.iterating import Iterations
 
 
 class Odd(Exception):
@@ -77,3 +89,146 @@ def test_the_backtrace_begins_where_it_was_raised() -> None:
 def test_an_error_that_was_never_raised_has_none() -> None:
     """RETRY-8."""
     assert list(describe(ValueError("x")).backtrace) == []
+
+
+def run(function: Any, *middleware: Any) -> BaseException:
+    """Return the error of a job, as a worker gets it; of an unknown one if there is no function."""
+    app = App(server_middleware=middleware)
+    if function is not None:
+        app.job(name="Fail")(function)
+    loop = AsyncLoop()
+    try:
+        job = Job(b"{}", {"class": "Fail", "args": []}, "default")
+        JobTable(app, loop, None, Mock(Iterations)).find(job).call(job)
+    except BaseException as error:  # noqa: BLE001 - for the caller
+        trace = error.__traceback__
+        return error.with_traceback(trace.tb_next if trace else None)  # without this function
+    finally:
+        loop.close(app.aclose)
+    raise AssertionError("no error")
+
+
+def fail() -> None:
+    raise ValueError("no")
+
+
+async def afail() -> None:
+    fail()
+
+
+def around(job: Job, call_next: Any) -> Any:
+    return call_next()
+
+
+async def aaround(job: Job, call_next: Any) -> Any:
+    return await call_next()
+
+
+def calls(text: str) -> list[str]:
+    return [line.rpartition(" in ")[2] for line in text.splitlines() if line.startswith("  File")]
+
+
+@pytest.mark.parametrize("function", [fail, afail])
+def test_a_traceback_begins_at_the_application_s_code(function: Any) -> None:
+    error = run(function)
+    text = trace_of(error)
+    assert calls(text) == (["fail"] if function is fail else ["afail", "fail"])
+    assert text.startswith("Traceback (most recent call last):\n  File ")
+    assert text.endswith('    raise ValueError("no")\nValueError: no\n')
+    middleware = aaround if function is afail else around
+    inner = calls(trace_of(run(function, middleware)))
+    assert inner[0] == middleware.__name__
+    assert inner[-1] == "fail"
+
+
+def test_a_traceback_is_python_s_own() -> None:
+    """With causes, contexts, groups and notes."""
+
+    def nested() -> None:
+        try:
+            fail()
+        except ValueError as error:
+            raise TypeError("outer") from error
+
+    def handled() -> None:
+        try:
+            fail()
+        except ValueError:
+            raise TypeError("outer")  # noqa: B904 - the context is shown
+
+    def hidden() -> None:
+        try:
+            fail()
+        except ValueError:
+            raise TypeError("outer") from None
+
+    def grouped() -> None:
+        raise ExceptionGroup("both", [ValueError("a"), ValueError("b")])
+
+    def noted() -> None:
+        error = ValueError("no")
+        error.add_note("because")
+        raise error
+
+    def misspelt() -> None:
+        ast.parse("a b", "file.py")
+
+    def deep(depth: int = 50) -> None:
+        deep(depth - 1) if depth else fail()
+
+    for function in (nested, handled, hidden, grouped, noted, misspelt, deep, fail):
+        error = run(function)
+        for _ in range(2):
+            assert trace_of(error) == "".join(
+                traceback.format_exception(type(error), error, user_trace(error))
+            )
+
+
+def test_equal_failures_at_other_places_are_other_tracebacks() -> None:
+    """The calls of a traceback are kept for the next failure at the same place."""
+    source = "def fail(): 1 / 0"
+    texts = []
+    for file in ("one.py", "two.py"):
+        scope: dict[str, Any] = {}
+        exec(compile(source, file, "exec"), scope)
+        texts += [trace_of(run(scope["fail"])) for _ in range(2)]
+    assert texts[0] == texts[1] != texts[2] == texts[3]
+    assert 'File "two.py", line 1, in fail' in texts[2]
+    for number in range(MAX_TRACES + 5):
+        scope = {}
+        exec(compile(source, f"{number}.py", "exec"), scope)
+        trace_of(run(scope["fail"]))
+    assert 0 < len(failure._traces) <= MAX_TRACES
+
+
+def test_an_error_of_jobwire_has_no_calls_of_its_own() -> None:
+    def needs_one(one: object) -> None: ...
+
+    unknown = run(None)
+    assert trace_of(unknown) == f"jobwire.errors.UnknownJob: {unknown}\n"
+    missing = trace_of(run(needs_one))
+    assert jobwire.__file__.removesuffix("__init__.py") in missing
+    assert "missing 1 required positional argument: 'one'" in missing
+
+
+def test_the_traceback_of_an_isolated_job_is_that_of_its_process() -> None:
+    error = raised(JobFailed("ValueError", "no", traceback="Traceback...\nValueError: no\n"))
+    assert trace_of(error) == "Traceback...\nValueError: no\n"
+    assert "ValueError: no\nin the process of the job:\nTraceback..." in "".join(
+        traceback.format_exception(error)
+    )
+
+
+def test_a_traceback_can_always_be_had() -> None:
+    huge = trace_of(raised(ValueError("x" * 10_000_000)))
+    assert len(huge) < MAX_TRACE + 100
+    assert huge.startswith("Traceback (most recent call last):\n")
+    assert huge.endswith("x\n")
+    assert "<exception str() failed>" in trace_of(raised(Mute(SystemExit(1))))
+
+    class Broken(Exception):
+        @property
+        def __cause__(self) -> None:  # type: ignore[override]
+            raise KeyboardInterrupt
+
+    assert trace_of(Broken()) == "(no traceback, because of KeyboardInterrupt)"

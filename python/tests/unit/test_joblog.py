@@ -8,14 +8,17 @@ import logging
 import os
 import re
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jobwire import JobFilter
 from jobwire.application.current import running
 from jobwire.protocol.payload import Job
-from jobwire.worker.execute.joblog import HumanFormatter, JsonFormatter, ended, event, flush, set_up
+from jobwire.worker.execute.joblog import ended, event, flush, printed, set_up
+from jobwire.worker.execute.log_format import HumanFormatter, JsonFormatter
 
 JOB = Job(b"{}", {"class": "Hard", "jid": "j1", "tags": ["a", "b"], "bid": "b1"}, "low")
 # DEL, CSI, end of line, separators, marks of direction, no width, a tag outside of the BMP.
@@ -59,6 +62,117 @@ def test_a_json_line() -> None:
         "lvl": "INFO",
         "msg": "hello there",
     }
+
+
+def test_a_line_on_a_terminal_is_short() -> None:
+    """Local time; no date, thread or queue. It fits 80 columns for most jobs."""
+    formatter = HumanFormatter(short=True)
+    clock = time.strftime("%H:%M:%S", time.localtime(1_795_192_067))
+    assert formatter.format(record("hello %s", "there")) == f"{clock} INFO    hello there"
+    job = Job(b"{}", {"class": "HardJob", "jid": "ea8dd9c66002e492ad476a12"}, "low")
+    with running(job):
+        line = formatter.format(record("done", elapsed=0.012))
+    assert line == (
+        f"{clock} INFO    done class=HardJob jid=ea8dd9c66002e492ad476a12 elapsed=0.012"
+    )
+    assert len(line) <= 80
+    several = HumanFormatter(pid=True, short=True).format(record("hello"))
+    assert several == f"{clock} INFO    {os.getpid()} hello"
+
+
+def test_a_terminal_gets_short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file or a pipe gets lines with everything."""
+    monkeypatch.setattr(logging.root, "handlers", [])
+    monkeypatch.setattr(logging.root, "level", logging.root.level)
+    ours, theirs = os.openpty()
+    os.set_blocking(ours, False)
+    with open(theirs, "w") as terminal:
+        set_up("human", "info", stream=terminal)
+        with running(JOB):
+            event(logging.getLogger("jobwire.worker"), logging.INFO, "start")
+        assert re.fullmatch(
+            r"\d\d:\d\d:\d\d INFO    start class=Hard jid=j1 bid=b1 tags=a,b\r\n",
+            os.read(ours, 1000).decode(),
+        )
+        set_up("json", "info", stream=terminal)
+        event(logging.getLogger("jobwire.worker"), logging.INFO, "start")
+        assert json.loads(os.read(ours, 1000))["msg"] == "start"
+    os.close(ours)
+
+
+def test_handlers_of_the_application_get_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the attributes of the record, in its message, and the error in `exc_info`."""
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    monkeypatch.setattr(handler, "emit", records.append)
+    monkeypatch.setattr(logging.root, "handlers", [handler])
+    monkeypatch.setattr(logging.root, "level", logging.INFO)
+    logger = logging.getLogger("jobwire.worker")
+    error = ValueError("no")
+    with running(JOB):
+        event(logger, logging.INFO, "start", returned=2)
+        ended(logger, logging.ERROR, "fail: a\nb", error=error, elapsed=0.5)
+        printed(logger, "a line")
+    event(logger, logging.INFO, "outside")
+    start, fail, line, outside = records
+    words = " class=Hard jid=j1 queue=low bid=b1 tags=a,b"
+    assert start.getMessage() == f"start{words} returned=2"
+    assert fail.getMessage() == f"fail: a\\nb{words} elapsed=0.5"
+    assert fail.exc_info == (ValueError, error, None)
+    assert line.getMessage() == "a line"
+    assert outside.getMessage() == "outside"
+    fields = [(r.job_class, r.jid, r.queue) for r in records]  # type: ignore[attr-defined]
+    assert fields == [("Hard", "j1", "low")] * 3 + [("", "", "")]
+    assert (start.returned, fail.elapsed) == (2, 0.5)  # type: ignore[attr-defined]
+
+
+def test_a_record_may_have_the_attributes_of_the_job_already(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From a factory of the application, or from `extra`, which must not fail the job."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.addFilter(JobFilter())
+    monkeypatch.setattr(
+        handler, "emit", lambda record: lines.append(f"{record.jid} {record.queue}")
+    )
+    monkeypatch.setattr(logging.root, "handlers", [handler])
+    monkeypatch.setattr(logging.root, "level", logging.INFO)
+    logger = logging.getLogger("somebody.else")
+    made = logging.getLogRecordFactory()
+
+    def factory(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = made(*args, **kwargs)
+        record.jid = "of the factory"
+        return record
+
+    with running(JOB):
+        logger.info("x")
+        logger.info("x", extra={"queue": "theirs"})
+        logging.setLogRecordFactory(factory)
+        try:
+            logger.info("x")
+            event(logging.getLogger("jobwire.worker"), logging.INFO, "start")
+        finally:
+            logging.setLogRecordFactory(made)
+    logger.info("x")
+    assert lines == ["j1 low", "j1 theirs", "of the factory low", "j1 low", " "]
+
+
+def test_handlers_of_the_logger_jobwire_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the shortcut to our own handler."""
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    monkeypatch.setattr(handler, "emit", records.append)
+    monkeypatch.setattr(logging.root, "handlers", [])
+    monkeypatch.setattr(logging.root, "level", logging.root.level)
+    set_up("human", "info", stream=io.StringIO())
+    logging.getLogger("jobwire").addHandler(handler)
+    try:
+        event(logging.getLogger("jobwire.worker"), logging.INFO, "start")
+    finally:
+        logging.getLogger("jobwire").removeHandler(handler)
+    assert [record.getMessage() for record in records] == ["start"]
 
 
 def test_the_job_is_in_the_line_and_how_often_it_was_put_back() -> None:
@@ -106,8 +220,8 @@ def test_a_traceback_follows(formatter: logging.Formatter) -> None:
     text = formatter.format(made)
     stack = formatter.format(record("thread x", stack="  File one\n  File two"))
     if isinstance(formatter, JsonFormatter):
-        assert "Traceback" in json.loads(text)["error"]
-        assert json.loads(stack)["error"] == "  File one\n  File two"
+        assert "Traceback" in json.loads(text)["exc"]
+        assert json.loads(stack)["exc"] == "  File one\n  File two"
     else:
         assert text.splitlines()[1].startswith("  Traceback")
         assert stack.splitlines()[1:] == ["    File one", "    File two"]
@@ -128,7 +242,7 @@ def test_a_traceback_forges_no_line(formatter: logging.Formatter, text: str) -> 
     assert all(line.isprintable() for line in [first, *below])
     assert all(line.startswith("  ") for line in below)
     if isinstance(formatter, JsonFormatter):
-        assert text in json.loads(first)["error"]
+        assert text in json.loads(first)["exc"]
 
 
 def test_set_up_replaces_what_was_there(capsys: pytest.CaptureFixture[str]) -> None:

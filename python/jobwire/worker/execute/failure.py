@@ -1,13 +1,30 @@
-"""Conversion of an exception to the strings that a payload stores. [RETRY-3] [RETRY-8]"""
+"""Conversion of an exception to the text that a payload stores or the log shows.
+
+[RETRY-3] [RETRY-8]
+"""
 
 from __future__ import annotations
 
+import concurrent.futures
+import os
+import traceback
 from types import TracebackType
+from typing import Any
 
-from jobwire.errors import JobFailed
+import jobwire
+from jobwire.errors import JobFailed, JobwireError
 from jobwire.protocol.retry import Failure
 
-__all__ = ["describe"]
+__all__ = ["describe", "trace_of", "user_trace"]
+
+MAX_TRACE = 20_000  # characters of a traceback in the log
+MAX_TRACES = 200  # kept in memory
+# Files whose calls come before those of the application.
+_OURS = (
+    os.path.dirname(jobwire.__file__) + os.sep,
+    os.path.dirname(concurrent.futures.__file__) + os.sep,
+)
+_traces: dict[object, str] = {}
 
 
 def describe(error: BaseException, *, backtrace: bool = True) -> Failure:
@@ -37,3 +54,67 @@ def _lines(trace: TracebackType | None) -> list[str]:
         lines.append(f"{code.co_filename}:{trace.tb_lineno}:in '{code.co_name}'")
         trace = trace.tb_next
     return lines[::-1]
+
+
+def trace_of(error: BaseException) -> str:
+    """Return the traceback of an error for the log, from the first call of the application on."""
+    if isinstance(error, JobFailed) and error.traceback:
+        return error.traceback
+    try:
+        trace = user_trace(error)
+        if _is_chained(error):
+            text = "".join(traceback.format_exception(type(error), error, trace))
+        else:
+            text = _calls(trace) + "".join(traceback.format_exception_only(error))
+    except BaseException as problem:  # noqa: BLE001 - it calls code of the error
+        return f"(no traceback, because of {type(problem).__name__})"
+    if len(text) > MAX_TRACE:
+        left = len(text) - MAX_TRACE
+        text = f"{text[: MAX_TRACE // 2]}\n[{left} characters]\n{text[-MAX_TRACE // 2 :]}"
+    return text
+
+
+def user_trace(error: BaseException) -> TracebackType | None:
+    """Return the calls that led to an error, without those of jobwire before the application's.
+
+    If there are only calls of jobwire: all of them, or none for an error that it raised on purpose.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
+        trace = trace.tb_next
+    if trace is None and not isinstance(error, JobwireError):
+        return error.__traceback__
+    return trace
+
+
+def _is_chained(error: BaseException) -> bool:
+    """True if the traceback contains more than one exception."""
+    return (
+        error.__cause__ is not None
+        or (error.__context__ is not None and not error.__suppress_context__)
+        or isinstance(error, BaseExceptionGroup)
+    )
+
+
+def _calls(trace: TracebackType | None) -> str:
+    """Return the part of a traceback above the error.
+
+    It is the same for each failure at the same place, and dearer than all other work for a failed
+    job, so it is made once for each place.
+    """
+    if trace is None:
+        return ""
+    place: list[Any] = []
+    call: TracebackType | None = trace
+    while call is not None:
+        code = call.tb_frame.f_code  # equal for equal functions in different files
+        place += (code, code.co_filename, call.tb_lasti)
+        call = call.tb_next
+    key = tuple(place)
+    text = _traces.get(key)
+    if text is None:
+        if len(_traces) >= MAX_TRACES:
+            _traces.clear()
+        text = "Traceback (most recent call last):\n" + "".join(traceback.format_tb(trace))
+        _traces[key] = text
+    return text

@@ -26,7 +26,7 @@ from contextvars import copy_context
 from io import TextIOWrapper
 from queue import SimpleQueue
 from types import FrameType, ModuleType
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 
@@ -35,7 +35,7 @@ from jobwire.application.current import running
 from jobwire.application.jobtype import JobType
 from jobwire.errors import JobCrashed, Shutdown, TryAgain
 from jobwire.protocol.payload import Job
-from jobwire.worker.execute.failure import describe
+from jobwire.worker.execute.failure import describe, trace_of
 from jobwire.worker.execute.joblog import LogFormat, set_up
 
 __all__ = [
@@ -113,6 +113,7 @@ class Raised(msgspec.Struct, tag=True):
     message: str
     backtrace: list[str]
     expected: bool
+    traceback: str
 
 
 ToChild = Boot | Task | Interrupt
@@ -197,12 +198,15 @@ class _JobRunner:
         if not isinstance(boot, Boot):
             return
         _die_with(boot.worker)
-        _set_up_log(boot)
+        log = _open_log(boot)
+        set_up(boot.log_format, boot.log_level, pid=True, stream=log)
         try:
             jobs = _load(boot)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - importing runs the user's code
             self._answer(Unfit(f"{type(error).__name__}: {error}"))
             return
+        if log is not None:  # the application may have set up its own
+            set_up(boot.log_format, boot.log_level, pid=True, stream=log)
         self._answer(Ready())
         threading.Thread(target=self._listen, name="jobwire-listen", daemon=True).start()
         while (task := self._tasks.get()) is not None:
@@ -275,6 +279,7 @@ class _JobRunner:
                     _encodable(failure.message),
                     lines,
                     expected=isinstance(error, TryAgain),
+                    traceback=_encodable(trace_of(error)),
                 )
         return Done()
 
@@ -297,16 +302,14 @@ def _around(app: App, job: Job) -> Iterator[None]:
         yield
 
 
-def _set_up_log(boot: Boot) -> None:
-    """Write to the log of the worker, which turns all other output into lines of the log."""
+def _open_log(boot: Boot) -> TextIO | None:
+    """Return the log of the worker, which turns all other output into lines of the log."""
     if boot.log is None:
-        set_up(boot.log_format, boot.log_level, pid=True)
-        return
+        return None
     os.set_inheritable(boot.log, False)
-    log = open(boot.log, "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
-    set_up(boot.log_format, boot.log_level, pid=True, stream=log)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # so that a crash loses no line
+    return open(boot.log, "w", encoding="utf-8", errors="backslashreplace")
 
 
 def _encodable(text: str) -> str:

@@ -44,7 +44,8 @@ from jobwire.worker.execute.isolated import (
     receive,
     send,
 )
-from jobwire.worker.execute.joblog import JsonFormatter, LogFormat, is_set_up
+from jobwire.worker.execute.joblog import LogFormat, is_set_up
+from jobwire.worker.execute.log_format import JsonFormatter
 from jobwire.worker.execute.output import Output
 
 __all__ = ["Isolation"]
@@ -369,7 +370,9 @@ class _ChildProcess:
             raise JobCrashed(f"its process {cause}")
         if isinstance(answer, Raised):
             raise JobFailed(
-                answer.error_class, answer.message, answer.backtrace, expected=answer.expected
+                *(answer.error_class, answer.message, answer.backtrace),
+                expected=answer.expected,
+                traceback=answer.traceback,
             )
 
     def _answer(self, run: _Run, timeout: float | None) -> Done | Raised | None:

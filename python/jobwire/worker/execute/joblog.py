@@ -13,30 +13,21 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any, Literal, TextIO
 
 from jobwire.application.current import current_job
-from jobwire.protocol.payload import Job, encode
-from jobwire.protocol.visible import visible, visible_json
+from jobwire.application.logs import job_fields
+from jobwire.protocol.visible import visible
+from jobwire.worker.execute.failure import trace_of, user_trace
+from jobwire.worker.execute.log_format import HumanFormatter, JsonFormatter, LineFormatter, words
 
-__all__ = [
-    "HumanFormatter",
-    "JsonFormatter",
-    "LogFormat",
-    "ended",
-    "event",
-    "flush",
-    "is_set_up",
-    "printed",
-    "set_up",
-]
+__all__ = ["LogFormat", "ended", "event", "flush", "insist", "is_set_up", "printed", "set_up"]
 
 LogFormat = Literal["human", "json"]
-_OPTIONAL = ("bid", "tags")
-_EXTRAS = ("elapsed", "returned")
+_log = logging.getLogger("jobwire.worker")
 
 
 def set_up(
@@ -45,15 +36,46 @@ def set_up(
     """Write all log records of this process to standard error.
 
     Args:
-        log_format: Selects one of the two formatters.
+        log_format: Selects one of the two formatters. Lines for humans are shorter on a terminal.
         level: Lowest level to write.
         pid: True if lines for humans show the process id, because several processes share the log.
         stream: Where to write instead of standard error.
     """
-    formatter = JsonFormatter() if log_format == "json" else HumanFormatter(pid=pid)
+    stream = stream or sys.stderr
+    formatter = (
+        JsonFormatter() if log_format == "json" else HumanFormatter(pid=pid, short=stream.isatty())
+    )
+    for logger in _own_loggers():
+        logger.handlers.clear()
+        logger.propagate, logger.disabled = True, False
     root = logging.getLogger()
-    root.handlers[:] = [_Lines(formatter, stream or sys.stderr)]
+    root.handlers[:] = [_Lines(formatter, stream)]
     root.setLevel(level.upper())
+
+
+def insist(log_format: LogFormat | None, level: str | None, *, pid: bool = False) -> None:
+    """Repair what an application that has its own log has changed since `set_up`.
+
+    Its handlers stay, but the loggers of jobwire are not disabled: `logging.config.dictConfig`
+    disables all loggers that it does not name.
+
+    Args:
+        log_format: The format that the operator has asked for, which replaces the handlers.
+        level: The level that the operator has asked for.
+        pid: See `set_up`.
+    """
+    root = logging.getLogger()
+    if log_format is not None:
+        replaces = not is_set_up()
+        set_up(log_format, level or logging.getLevelName(root.level), pid=pid)
+        if replaces:
+            _log.info("log_format %s replaces the log handlers of the application", log_format)
+    for logger in _own_loggers():
+        logger.disabled = False
+        if level is not None:
+            logger.setLevel(logging.NOTSET)
+    if level is not None:
+        root.setLevel(level.upper())
 
 
 def is_set_up() -> bool:
@@ -64,29 +86,45 @@ def is_set_up() -> bool:
 def event(logger: logging.Logger, level: int, message: str, **extra: Any) -> None:
     """Log a line about the current job, like `logger.log` but quicker.
 
-    If the application has not changed the set-up of logging, no `LogRecord` is made.
+    If the application has not changed the set-up of logging, no `LogRecord` is made. Otherwise the
+    record has the job in its attributes, and in its message, because few formatters show those.
     """
     if logger.isEnabledFor(level):
         lines = _direct(logger)
         if lines is not None:
             lines.write(level, message, extra)
         else:
-            logger.log(level, "%s", message, extra=extra)
+            _handle(logger, level, message, extra)
 
 
-def ended(logger: logging.Logger, level: int, message: str, **extra: Any) -> None:
-    """Log a line about the end of the current job; `flush` or another line writes it."""
+def ended(
+    logger: logging.Logger,
+    level: int,
+    message: str,
+    *,
+    error: BaseException | None = None,
+    **extra: Any,
+) -> None:
+    """Log a line about the end of the current job; `flush` or another line writes it.
+
+    Args:
+        logger: The logger.
+        level: The level.
+        message: The text.
+        error: An exception whose traceback follows.
+        **extra: See `event`.
+    """
     if logger.isEnabledFor(level):
         lines = _direct(logger)
         if lines is not None:
-            lines.keep(level, message, extra)
+            lines.keep(level, message, extra, "" if error is None else trace_of(error))
         else:
-            logger.log(level, "%s", message, extra=extra)
+            _handle(logger, level, message, extra, error)
 
 
 def printed(logger: logging.Logger, line: str) -> None:
     """Log a line that the code of a job printed, at every level of the log."""
-    logger.handle(logger.makeRecord(logger.name, logging.INFO, "", 0, "%s", (line,), None))
+    logger.handle(_record(logger, logging.INFO, line, {}))
 
 
 def flush() -> None:
@@ -100,15 +138,49 @@ def _direct(logger: logging.Logger) -> _Lines | None:
     """Return the handler if it is the only one and made by `set_up`, otherwise None."""
     handlers = logging.root.handlers
     if len(handlers) == 1 and not logger.handlers and not logger.filters:
+        parent = logger.parent
+        if parent is not logging.root and parent is not None and parent.handlers:
+            return None  # of the logger `jobwire`
         [handler] = handlers
         return handler if type(handler) is _Lines else None
     return None
 
 
+def _handle(
+    logger: logging.Logger,
+    level: int,
+    message: str,
+    extra: Mapping[str, Any],
+    error: BaseException | None = None,
+) -> None:
+    record = _record(logger, level, visible(message) + words(extra), extra)
+    if error is not None:
+        record.exc_info = (type(error), error, user_trace(error))
+    logger.handle(record)
+
+
+def _record(
+    logger: logging.Logger, level: int, message: str, extra: Mapping[str, Any]
+) -> logging.LogRecord:
+    """Return a record with the attributes of the current job.
+
+    Unlike those of `extra`, they may be there already, from a factory of the application.
+    """
+    record = logger.makeRecord(logger.name, level, __file__, 0, "%s", (message,), None)
+    record.__dict__.update({**job_fields(current_job()), **extra})
+    return record
+
+
+def _own_loggers() -> Iterator[logging.Logger]:
+    for name, logger in [*logging.root.manager.loggerDict.items()]:
+        if isinstance(logger, logging.Logger) and f"{name}.".startswith("jobwire."):
+            yield logger
+
+
 class _Lines(logging.StreamHandler[TextIO]):
     """Writes lines to standard error."""
 
-    def __init__(self, formatter: _Formatter, stream: TextIO) -> None:
+    def __init__(self, formatter: LineFormatter, stream: TextIO) -> None:
         super().__init__(stream)
         self.setFormatter(formatter)
         self._line = formatter.line
@@ -122,9 +194,9 @@ class _Lines(logging.StreamHandler[TextIO]):
         with self.lock or nullcontext():
             self._put(line + "\n")
 
-    def keep(self, level: int, message: str, extra: Mapping[str, Any]) -> None:
+    def keep(self, level: int, message: str, extra: Mapping[str, Any], trace: str) -> None:
         """Keep a line, to be written before the next one."""
-        line = self._line(time.time(), _name(level), _thread.name, message, extra)
+        line = self._line(time.time(), _name(level), _thread.name, message, extra, trace)
         self._kept.append(line + "\n")
 
     def write_kept(self) -> None:
@@ -153,142 +225,6 @@ class _Lines(logging.StreamHandler[TextIO]):
             pass
 
 
-class _Formatter(logging.Formatter):
-    """Formats one event as one line; the formats differ, the content does not."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return one line; a traceback may follow it."""
-        return self.line(
-            record.created,
-            record.levelname,
-            record.threadName or "",
-            record.getMessage(),
-            record.__dict__,
-            _trace(self, record),
-        )
-
-    def line(
-        self,
-        created: float,
-        level: str,
-        thread: str,
-        message: str,
-        extra: Mapping[str, Any],
-        trace: str = "",
-    ) -> str:
-        """Return one line.
-
-        Args:
-            created: Epoch seconds.
-            level: Name of the level.
-            thread: Name of the thread.
-            message: Text of the event.
-            extra: Attributes of the event; those in `_EXTRAS` become part of the line.
-            trace: A traceback or a stack.
-        """
-        raise NotImplementedError
-
-
-class HumanFormatter(_Formatter):
-    """`2026-11-20T18:12:51.872Z INFO    default-3 done class=HardJob jid=... elapsed=0.012`
-
-    Args:
-        pid: True to put the process id before the thread: `4711/default-3`.
-    """
-
-    def __init__(self, *, pid: bool = False) -> None:
-        super().__init__()
-        self._prefix = f"{os.getpid()}/" if pid else ""
-        self._origin = lru_cache(maxsize=256)(self._level_and_thread)
-
-    def line(
-        self,
-        created: float,
-        level: str,
-        thread: str,
-        message: str,
-        extra: Mapping[str, Any],
-        trace: str = "",
-    ) -> str:
-        """Return one line; the indented lines of a traceback follow it."""
-        job = current_job()
-        words = "" if job is None else _words(job)
-        for name in _EXTRAS:
-            value = extra.get(name)
-            if value is not None:
-                words += f" {name}={visible(str(value))}"
-        head = f"{_timestamp(created)} {self._origin(level, thread)} {visible(message)}{words}"
-        if trace:
-            # Indented, so that no text in it can be taken for the next line of the log.
-            head += "".join(f"\n  {visible(below)}" for below in trace.split("\n"))
-        return head
-
-    def _level_and_thread(self, level: str, thread: str) -> str:
-        return visible(f"{level:<7} {self._prefix}{_tid(thread)}")
-
-
-class JsonFormatter(_Formatter):
-    """One JSON object per line: ts, pid, tid, lvl, msg, ctx, as in Sidekiq's JSON log."""
-
-    def line(
-        self,
-        created: float,
-        level: str,
-        thread: str,
-        message: str,
-        extra: Mapping[str, Any],
-        trace: str = "",
-    ) -> str:
-        """Return one line."""
-        entry: dict[str, Any] = {
-            "ts": _timestamp(created),
-            "pid": os.getpid(),
-            "tid": _tid(thread),
-            "lvl": level,
-            "msg": _encodable(message),
-        }
-        job = current_job()
-        context = {} if job is None else _context(job)
-        for name in _EXTRAS:
-            value = extra.get(name)
-            if value is not None:
-                context[name] = value
-        if context:
-            entry["ctx"] = context
-        if trace:
-            entry["error"] = _encodable(trace)
-        return visible_json(encode(entry).decode())
-
-
-def _context(job: Job) -> dict[str, Any]:
-    """Return the fields of a line about its job."""
-    context: dict[str, Any] = {"class": job.display_class, "jid": job.jid, "queue": job.queue}
-    for field in _OPTIONAL:
-        if value := job.get(field):
-            context[field] = value
-    return context
-
-
-@lru_cache(maxsize=1)  # most lines are about the same job as the line before
-def _words(job: Job) -> str:
-    """Return the fields of a line about its job, for humans."""
-    words = f" class={job.display_class} jid={job.jid} queue={job.queue}"
-    for field in _OPTIONAL:
-        if value := job.get(field):
-            words += f" {field}={_word(value)}"
-    return visible(words)
-
-
-def _timestamp(created: float) -> str:
-    return _moment(int(created * 1000))
-
-
-@lru_cache(maxsize=4)  # a busy worker writes many lines in a millisecond
-def _moment(milliseconds: int) -> str:
-    seconds, fraction = divmod(milliseconds, 1000)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{fraction:03d}Z"
-
-
 class _Thread(threading.local):
     """The name of the current thread, which takes long to look up for every line."""
 
@@ -300,21 +236,3 @@ _thread = _Thread()
 
 
 _name = lru_cache(maxsize=16)(logging.getLevelName)
-
-
-def _tid(thread: str) -> str:
-    return thread.removeprefix("jobwire-")
-
-
-def _word(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _encodable(text: str) -> str:
-    """Return text that JSON can hold; the message of an error may have lone surrogates."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    stack: str = getattr(record, "stack", "")
-    return stack or (formatter.formatException(record.exc_info) if record.exc_info else "")

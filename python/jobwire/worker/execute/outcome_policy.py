@@ -6,7 +6,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -159,6 +159,7 @@ class OutcomePolicy:
         default_retry: object = True if definition is not None or self.retries_unknown else None
         if definition is not None and definition.defaults.get("retry") is not None:
             default_retry = definition.defaults["retry"]
+        choices: list[Choice] = []
         outcome = after_failure(
             job,
             failure,
@@ -167,17 +168,24 @@ class OutcomePolicy:
             generation=self.generation(),
             default_retry=default_retry,
             max_retries=self.max_retries,
-            choose=_chooser(definition, error, job),
+            choose=_chooser(definition, error, job, choices),
         )
+        fate = _fate(outcome, choices)
         if isinstance(outcome, Kill) or (isinstance(outcome, Discard) and outcome.exhausted):
-            outcome = _last_word(outcome, definition, error, job)
-        problem = f"fail: {scrub(failure.error_class)}: {scrub(failure.message):.1000s}"
-        level = logging.INFO if _expected(error, outcome) else logging.WARNING
-        fate = _fate(outcome)
+            asked, outcome = outcome, _last_word(outcome, definition, error, job)
+            if outcome is not asked:
+                fate = "no retry left; dropped, as its exhausted hook decides"
         if isinstance(outcome, Discard) and default_retry is None and job.get("retry") is None:
             fate = "dropped, because its class is unknown and unknown_jobs is sidekiq"
-        ended(_log, level, f"{problem}; {fate}", elapsed=round(seconds, 3))
-        _log.debug("traceback", exc_info=error)
+        expected = _expected(error, outcome)
+        level = logging.WARNING if isinstance(outcome, Retry) else logging.ERROR
+        ended(
+            _log,
+            logging.INFO if expected else level,
+            f"fail: {scrub(failure.error_class)}: {scrub(failure.message):.1000s}; {fate}",
+            error=None if expected else error,
+            elapsed=round(seconds, 3),
+        )
         return outcome
 
     def _record_death(
@@ -198,14 +206,20 @@ class OutcomePolicy:
 
 
 def _chooser(
-    definition: JobType[..., Any] | None, error: BaseException, job: Job
+    definition: JobType[..., Any] | None,
+    error: BaseException,
+    job: Job,
+    choices: list[Choice],
 ) -> Callable[[int], Choice] | None:
+    """Return a function that asks the retry_in hook, and adds its answer to `choices`."""
     hook = None if definition is None else definition.retry_hook
     if hook is None:
         return None
 
     def choose(count: int) -> Choice:
-        return _contained("retry_in", lambda: _checked(hook(job, error, count)))
+        choice = _contained("retry_in", lambda: _checked(hook(job, error, count)))
+        choices.append(choice)
+        return choice
 
     return choose
 
@@ -264,11 +278,17 @@ def _contained(what: str, call: Callable[[], T]) -> T | None:
         return None
 
 
-def _fate(outcome: Retry | Kill | Discard) -> str:
+def _fate(outcome: Retry | Kill | Discard, choices: Sequence[Choice]) -> str:
+    chosen = "kill" in choices or "discard" in choices
+    left = "its retry_in hook decides" if chosen else "no retry left"
     match outcome:
         case Retry(at=at, count=count):
             return f"retry {count + 1} in {at - time.time():.0f} s"
         case Kill():
-            return "no retry left, moved to the dead set"
+            return f"{left}; moved to the dead set"
+        case Discard(text=b""):
+            return "no retry, because retry is false; dropped"
+        case Discard(exhausted=True):
+            return f"{left}; dropped, because dead is false"
         case Discard():
-            return "dropped, as the job asks for"
+            return f"{left}; dropped"
