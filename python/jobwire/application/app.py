@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, Unpack, over
 
 from jobwire.application.clients import Clients
 from jobwire.application.config import LONGEST_S
+from jobwire.application.functions import check_function, place
 from jobwire.application.hooks import (
     Around,
     DeathHandler,
@@ -18,7 +19,7 @@ from jobwire.application.hooks import (
     check_hook,
 )
 from jobwire.application.iterabletype import IterableOptions, define_iterable
-from jobwire.application.jobtype import JobType, place
+from jobwire.application.jobtype import JobType
 from jobwire.application.lifecycle import Callback, Event, Events
 from jobwire.application.middleware import MiddlewareChain
 from jobwire.application.producer import MAX_PAYLOAD_BYTES, GenerationSetting
@@ -38,6 +39,7 @@ __all__ = ["App"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_RETRIES = ("retry", "retry_for")
 _Items: TypeAlias = Iterable[Any] | AsyncIterable[Any]
 A = TypeVar("A", bound=Around)
 C = TypeVar("C", bound=Callback)
@@ -67,9 +69,15 @@ class App(Clients):
         server_middleware: Runs around each execution, outermost first. [EXEC-6]
         wait_replicas: Number of replicas that must confirm an enqueued job; see `Client`.
         max_payload_bytes: Refuse jobs whose payload is larger; None for no limit. [PUSH-10]
+        **options: Options of every job that this application defines, such as `retry=5`; see
+            `Options`. An option of the job itself wins.
+
+    Raises:
+        ConfigError: An option is invalid.
 
     Attributes:
         jobs: Wire class to definition.
+        defaults: Options of every job that this application defines.
         client_middleware: The chain of client middleware, which may be changed.
         server_middleware: The chain of server middleware, which may be changed.
         around: Context managers for each execution, outermost first; inside the middleware.
@@ -91,7 +99,10 @@ class App(Clients):
         server_middleware: Iterable[ServerMiddleware | type] = (),
         wait_replicas: int = 0,
         max_payload_bytes: int | None = MAX_PAYLOAD_BYTES,
+        **options: Unpack[Options],
     ) -> None:
+        _check_options("App", options)
+        self.defaults = options
         self.client_middleware: MiddlewareChain[ClientMiddleware | AsyncClientMiddleware] = (
             MiddlewareChain(client_middleware)
         )
@@ -158,6 +169,7 @@ class App(Clients):
             raise ConfigError(f"job {name!r}: timeout {timeout!r} is not above 0 seconds")
 
         def define(function: Callable[P, R]) -> JobType[P, R]:
+            check_function(function, name, iterable=False)
             make = partial(JobType[P, R], timeout=timeout, isolated=isolated)
             return self._define(make, function, name, options)
 
@@ -261,6 +273,7 @@ class App(Clients):
         def define(
             function: Callable[Concatenate[Cursor, P], _Items],
         ) -> JobType[P, None]:
+            check_function(function, name, iterable=True)
             spec, common_options = define_iterable(function, options)
             make = partial(JobType[P, None], iterable=spec)
             return self._define(make, spec.here(), name, common_options)
@@ -285,9 +298,20 @@ class App(Clients):
                 f"job {wire_name!r} is defined twice, by {place(other)} and "
                 f"{place(function)}; give one of them another name='...'"
             )
-        try:
-            check_options(options)
-        except PayloadError as error:
-            raise ConfigError(f"job {wire_name!r}: {error}") from None
-        defined = self.jobs[wire_name] = make(self, wire_name, function, options)
+        _check_options(f"job {wire_name!r}", options)
+        own = self._with_defaults(options)
+        defined = self.jobs[wire_name] = make(self, wire_name, function, own)
         return defined
+
+    def _with_defaults(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        defaults: dict[str, Any] = {**self.defaults}
+        if not options.keys().isdisjoint(_RETRIES):  # two ways to say how often to retry
+            defaults = {name: value for name, value in defaults.items() if name not in _RETRIES}
+        return {**defaults, **options}
+
+
+def _check_options(subject: str, options: Mapping[str, Any]) -> None:
+    try:
+        check_options(options)
+    except PayloadError as error:
+        raise ConfigError(f"{subject}: {error}") from None

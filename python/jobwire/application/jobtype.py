@@ -10,12 +10,13 @@ from typing import Any, Generic, ParamSpec, TypeVar, Unpack
 from jobwire.application.clients import Clients
 from jobwire.application.hooks import ExhaustedHook, RetryHook, check_hook
 from jobwire.application.iterabletype import IterableSpec
+from jobwire.application.middleware import is_async
 from jobwire.errors import ConfigError
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.normalize import Options, check_options
 from jobwire.protocol.times import When
 
-__all__ = ["JobType", "place"]
+__all__ = ["JobType"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -63,7 +64,7 @@ class JobType(Generic[P, R]):
         self.iterable = iterable
         self.retry_hook: RetryHook | None = None
         self.exhausted_hook: ExhaustedHook | None = None
-        self.is_async = inspect.iscoroutinefunction(function)
+        self.is_async = is_async(function)
         self._signature = inspect.signature(function)
         self._counts = _check_signature(name, self._signature)
         self.__doc__ = function.__doc__
@@ -244,9 +245,3 @@ def _check_signature(name: str, signature: inspect.Signature) -> range:
             most += 1
             least += required
     return range(least, most + 1)
-
-
-def place(function: Callable[..., Any]) -> str:
-    """Return module and name of a function, for messages."""
-    module = getattr(function, "__module__", "?")
-    return f"{module}.{getattr(function, '__qualname__', repr(function))}"

@@ -32,6 +32,9 @@ app = App("redis://localhost:6379/0", generation="auto", strict_args="raise")
 App(generation=6)  # type: ignore[arg-type]
 App(strict_args="warn")
 App(strict_args="yes")  # type: ignore[arg-type]
+App(backtrace=20, retry=5, queue="shop", tags=["shop"], dead=False)
+App(backtrace="all")  # type: ignore[arg-type]
+App(qeue="shop")  # type: ignore[call-arg]
 
 
 @app.job

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+from collections.abc import Iterator
 from datetime import date
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from jobwire import App, ConfigError, InvalidJob, current_job, testing
+from jobwire import App, ConfigError, Cursor, InvalidJob, current_job, testing
 from jobwire.application.current import running
 from jobwire.application.jobtype import JobType
 from jobwire.protocol.payload import decode
@@ -42,6 +43,44 @@ def test_a_name_and_options() -> None:
     job = app.job(name="Reports::Monthly", queue="low", retry=3)(sample)
     assert (job.name, job.defaults) == ("Reports::Monthly", {"queue": "low", "retry": 3})
     assert list(app.jobs) == ["Reports::Monthly"]
+
+
+def test_options_of_the_application_are_those_of_every_job() -> None:
+    """The job's own win. `retry` and `retry_for` are two ways to say one thing."""
+    app = App(backtrace=True, retry=5, queue="shop", tags=["shop"])
+    assert app.job(sample).defaults == {
+        "backtrace": True, "retry": 5, "queue": "shop", "tags": ["shop"],
+    }  # fmt: skip
+    own = app.job(name="Own", retry=False, queue="low", backtrace=10)(sample)
+    assert own.defaults == {"backtrace": 10, "retry": False, "queue": "low", "tags": ["shop"]}
+    limited = app.job(name="Limited", retry_for=60)(sample)
+    assert limited.defaults == {
+        "backtrace": True,
+        "retry_for": 60,
+        "queue": "shop",
+        "tags": ["shop"],
+    }
+
+    @app.iterable(name="Touch", max_runtime=5)
+    def touch(cursor: Cursor) -> Iterator[object]:
+        yield cursor.value
+
+    assert touch.defaults == app.defaults
+    other = App(retry_for=60).job(name="Other", retry=3)(sample)
+    assert other.defaults == {"retry": 3}
+    with testing.fake(app) as jobs:
+        app.jobs["sample"].enqueue(1)
+        app.client.push("Foreign", [1])
+        mine, foreign = jobs.enqueued()
+    assert (mine["backtrace"], mine["retry"], mine.queue) == (True, 5, "shop")
+    assert (foreign["retry"], foreign.queue, foreign.get("backtrace")) == (True, "default", None)
+
+
+def test_an_invalid_option_of_the_application_is_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match="App: qeue: no such option; did you mean 'queue'"):
+        App(qeue="low")  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match="App: retry: 'often'"):
+        App(retry="often")  # type: ignore[arg-type]
 
 
 def test_calling_a_job_runs_the_function() -> None:

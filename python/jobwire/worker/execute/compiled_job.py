@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jobwire.application.app import App
+from jobwire.application.functions import check_result
 from jobwire.application.hooks import Around, ServerMiddleware
 from jobwire.application.iterabletype import IterableSpec
 from jobwire.application.jobtype import JobType
@@ -119,8 +120,14 @@ class JobTable:
         if definition.iterable is not None:
             return self._make_iterable(definition, definition.iterable)
         if not definition.is_async:
-            call = self._in_thread(lambda job: function(*job.args))
-            return CompiledJob(definition, call, timeout=timeout)
+
+            def run(job: Job) -> Any:
+                result = function(*job.args)
+                if result is not None:
+                    check_result(definition.name, result)
+                return result
+
+            return CompiledJob(definition, self._in_thread(run), timeout=timeout)
 
         def coroutine(job: Job) -> Any:
             awaitable = function(*job.args)

@@ -32,6 +32,7 @@ import msgspec
 
 from jobwire.application.app import App
 from jobwire.application.current import running
+from jobwire.application.functions import check_result
 from jobwire.application.jobtype import JobType
 from jobwire.errors import JobCrashed, Shutdown, TryAgain
 from jobwire.protocol.payload import Job
@@ -268,7 +269,8 @@ class _JobRunner:
                         self._runner.run(coroutine, context=copy_context())
                     else:
                         with _around(app, job):
-                            definition.function(*job.args)
+                            result = definition.function(*job.args)
+                        check_result(definition.name, result)
                 finally:
                     self._inside = False
             except BaseException as error:  # noqa: BLE001 - a job may raise anything
