@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobwire import App
+from jobwire import App, Job
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import Metrics
@@ -60,8 +60,15 @@ def with_middleware(app: App) -> None:
     app.server_middleware.add(lambda job, call_next: call_next())
 
 
+def with_async_middleware(app: App) -> None:
+    async def around(job: Job, call_next: Callable[[], Any]) -> Any:
+        return await call_next()
+
+    app.server_middleware.add(around)
+
+
 @pytest.mark.parametrize("class_name", ["Nothing", "Failing"])
-@pytest.mark.parametrize("furnish", [plain, with_middleware])
+@pytest.mark.parametrize("furnish", [plain, with_middleware, with_async_middleware])
 def test_a_thousand_jobs_of_one_processor(
     benchmark: Any,
     caplog: pytest.LogCaptureFixture,

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from jobwire.application.app import App
@@ -110,6 +111,18 @@ class JobTable:
             compiled = self._known[name] = self._make(definition)
         return compiled
 
+    def announce(self) -> None:
+        """Log how many jobs pay for middleware of the other kind, sync or async."""
+        for is_kind, words in (
+            (False, "%d sync jobs run inside async middleware (%s): each makes a detour through "
+             "the event loop"),
+            (True, "%d async jobs run inside sync middleware (%s): each occupies a thread"),
+        ):  # fmt: skip
+            jobs = [j for j in self._jobs.values() if j.is_async is is_kind and not j.isolated]
+            others = [m for m in self._middleware if is_async(m) is not is_kind]
+            if jobs and others:
+                _log.info(words, len(jobs), ", ".join(map(_name_of, others)))
+
     def _make(self, definition: JobType[..., Any]) -> CompiledJob:
         function, timeout = definition.function, definition.timeout
         if definition.isolated and self._isolation is not None:
@@ -181,13 +194,17 @@ class JobTable:
         if not self._middleware:
             return _wrapped(self._outermost, inside)
 
+        # Neighbours that are async share one way to the loop and back.
+        groups = [(flag, tuple(group)) for flag, group in groupby(self._middleware, is_async)]
+
         def layer(index: int, job: Job) -> Any:
-            if index == len(self._middleware):
+            if index == len(groups):
                 return inside(job)
-            middleware, call_next = self._middleware[index], partial(layer, index + 1, job)
-            if is_async(middleware):
-                return self._loop.run_around(partial(middleware, job), call_next)
-            return middleware(job, call_next)
+            in_loop, group = groups[index]
+            call_next = partial(layer, index + 1, job)
+            if in_loop:
+                return self._loop.run_around(partial(_asurrounded, group, job), call_next)
+            return _surrounded(group, job, call_next)
 
         return _wrapped(self._outermost, partial(layer, 0))
 
@@ -202,6 +219,22 @@ class JobTable:
             return await self._middleware[index](job, partial(layer, index + 1, job))
 
         return _awrapped(self._outermost, partial(layer, 0))
+
+
+def _name_of(middleware: ServerMiddleware) -> str:
+    return getattr(middleware, "__qualname__", repr(middleware))
+
+
+def _surrounded(group: Sequence[ServerMiddleware], job: Job, last: Callable[[], Any]) -> Any:
+    """Call sync middleware around `last`."""
+    middleware, *inner = group
+    return middleware(job, partial(_surrounded, inner, job, last) if inner else last)
+
+
+async def _asurrounded(group: Sequence[ServerMiddleware], job: Job, last: Callable[[], Any]) -> Any:
+    """Await async middleware around `last`."""
+    middleware, *inner = group
+    return await middleware(job, partial(_asurrounded, inner, job, last) if inner else last)
 
 
 def _wrapped(wrappers: Sequence[Around], core: _Call) -> _Call:

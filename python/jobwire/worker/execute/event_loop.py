@@ -9,6 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -69,26 +70,38 @@ class AsyncLoop:
         self, around: Callable[[Callable[[], Any]], Awaitable[Any]], inner: Callable[[], Any]
     ) -> Any:
         """Await `around(call_next)` in the loop; its `call_next` runs `inner` in this thread."""
-        requests: SimpleQueue[asyncio.Future[Any] | None] = SimpleQueue()
+        requests: SimpleQueue[asyncio.Future[Any] | _End] = SimpleQueue()
+        loop = self._started()
 
         async def call_next() -> Any:
-            answer = asyncio.get_running_loop().create_future()
+            answer = loop.create_future()
             requests.put(answer)
             return await answer
 
-        async def whole() -> Any:
+        async def whole() -> None:
             try:
-                return await around(call_next)
-            finally:
-                requests.put(None)
+                end = _End(None, await around(call_next))
+            except BaseException as error:  # noqa: BLE001 - raised in the thread of the job
+                end = _End(error)
+            requests.put(end)
 
-        future = self._submit(whole())
-        loop = self._started()
+        task: asyncio.Task[None] | None = None
+
+        def begin() -> None:
+            nonlocal task
+            task = loop.create_task(whole())
+
+        def cancel() -> None:
+            if task is not None:  # `whole` does not end by itself if it has not begun
+                task.add_done_callback(lambda _: requests.put(_End(asyncio.CancelledError())))
+                task.cancel()
+
+        loop.call_soon_threadsafe(begin)
         while True:
-            with blocked(future.cancel):
+            with blocked(partial(loop.call_soon_threadsafe, cancel)):
                 request = requests.get()
-            if request is None:
-                return future.result()
+            if isinstance(request, _End):
+                return request.outcome()
             try:
                 result = inner()
             except BaseException as error:  # noqa: BLE001 - passed on to the caller in the loop
@@ -162,6 +175,26 @@ class AsyncLoop:
         self._broken = True
         _log.critical("the event loop of async jobs cannot run", exc_info=error)
         self._on_broken()
+
+
+class _End:
+    """The end of a coroutine, for the thread that waits for it."""
+
+    __slots__ = ("error", "result")
+
+    def __init__(self, error: BaseException | None, result: Any = None) -> None:
+        self.error = error
+        self.result = result
+
+    def outcome(self) -> Any:
+        """Return the result, or raise the error."""
+        error, self.error = self.error, None
+        if error is None:
+            return self.result
+        try:
+            raise error
+        finally:
+            del error  # its traceback has this frame
 
 
 def _answer(request: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:

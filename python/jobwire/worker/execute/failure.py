@@ -8,8 +8,8 @@ from __future__ import annotations
 import concurrent.futures
 import os
 import traceback
-from types import TracebackType
-from typing import Any
+from collections.abc import Sequence
+from types import CodeType, TracebackType
 
 import jobwire
 from jobwire.errors import JobFailed, JobwireError
@@ -24,7 +24,7 @@ _OURS = (
     os.path.dirname(jobwire.__file__) + os.sep,
     os.path.dirname(concurrent.futures.__file__) + os.sep,
 )
-_traces: dict[object, str] = {}
+_traces: dict[tuple[int, ...], tuple[str, Sequence[CodeType]]] = {}
 
 
 def describe(error: BaseException, *, backtrace: bool = True) -> Failure:
@@ -104,17 +104,18 @@ def _calls(trace: TracebackType | None) -> str:
     """
     if trace is None:
         return ""
-    place: list[Any] = []
+    place: list[int] = []
     call: TracebackType | None = trace
     while call is not None:
-        code = call.tb_frame.f_code  # equal for equal functions in different files
-        place += (code, code.co_filename, call.tb_lasti)
+        # Not the code itself: the code of equal functions in different files is equal.
+        place += (id(call.tb_frame.f_code), call.tb_lasti)
         call = call.tb_next
     key = tuple(place)
-    text = _traces.get(key)
-    if text is None:
+    kept = _traces.get(key)
+    if kept is None:
         if len(_traces) >= MAX_TRACES:
             _traces.clear()
+        codes = [frame.f_code for frame, _ in traceback.walk_tb(trace)]  # so that ids stay theirs
         text = "Traceback (most recent call last):\n" + "".join(traceback.format_tb(trace))
-        _traces[key] = text
-    return text
+        kept = _traces[key] = text, codes
+    return kept[0]

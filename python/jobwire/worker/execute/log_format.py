@@ -84,8 +84,7 @@ class HumanFormatter(LineFormatter):
         origin, text = self._origin(level, thread), visible(message)
         head = f"{self._time(created)} {origin} {text}{words(extra, with_queue=not self._short)}"
         if trace:
-            # Indented, so that no text in it can be taken for the next line of the log.
-            head += "".join(f"\n  {visible(below)}" for below in trace.rstrip("\n").split("\n"))
+            head += _indented(trace.rstrip("\n"))
         return head
 
     def _level_and_thread(self, level: str, thread: str) -> str:
@@ -154,6 +153,13 @@ def words(extra: Mapping[str, Any], *, with_queue: bool = True) -> str:
         if value is not None:
             text += f" {name}={visible(str(value))}"
     return text
+
+
+def _indented(trace: str) -> str:
+    """Return lines of a log, so that no text in them can be taken for the next line of the log."""
+    if not trace.replace("\n", "").isprintable():
+        trace = "\n".join(map(visible, trace.split("\n")))
+    return "\n  " + trace.replace("\n", "\n  ")
 
 
 @lru_cache(maxsize=1)  # most lines are about the same job as the line before

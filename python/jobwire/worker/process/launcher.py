@@ -114,7 +114,7 @@ class Launcher:
             stopping=self._quiet.is_set,
             max_runtime=config.max_iteration_runtime,
         )
-        job_table = JobTable(app, self._loop, self._isolation, iterations)
+        self._job_table = JobTable(app, self._loop, self._isolation, iterations)
         outcome_policy = OutcomePolicy(
             app,
             sink,
@@ -132,7 +132,7 @@ class Launcher:
                 capsule_config.concurrency,
                 make_source(order, capsule_config.concurrency),
                 sink=sink,
-                job_table=job_table,
+                job_table=self._job_table,
                 outcome_policy=outcome_policy,
                 metrics=self._metrics,
                 loop=self._loop,
@@ -217,6 +217,7 @@ class Launcher:
             undo.callback(self._heartbeat.leave_quietly)
             _patiently(self._heartbeat.start)  # before the first fetch, which needs a lease [REL-3]
             undo.pop_all()
+        self._job_table.announce()
         for capsule in self._capsules:
             capsule.start()
         self._poller.start()
