@@ -42,6 +42,12 @@ class Memory:
         self.recorded += 1
         return True
 
+    def acknowledge(self, held: InFlightJob) -> bool:
+        return True
+
+    def ran(self, *, failed: bool) -> None:
+        self.recorded += 1
+
     def flush_soon(self) -> None:
         pass
 

@@ -19,7 +19,7 @@ from jobwire.application.hooks import (
     check_hook,
 )
 from jobwire.application.iterabletype import IterableOptions, define_iterable
-from jobwire.application.jobtype import JobType
+from jobwire.application.jobtype import JobType, check_redelivery
 from jobwire.application.lifecycle import Callback, Event, Events
 from jobwire.application.middleware import MiddlewareChain
 from jobwire.application.producer import MAX_PAYLOAD_BYTES, GenerationSetting
@@ -135,6 +135,7 @@ class App(Clients):
         name: str | None = None,
         timeout: float | None = None,
         isolated: bool = False,
+        redeliver: bool = True,
         **options: Unpack[Options],
     ) -> Callable[[Callable[P, R]], JobType[P, R]]: ...
 
@@ -145,6 +146,7 @@ class App(Clients):
         name: str | None = None,
         timeout: float | None = None,
         isolated: bool = False,
+        redeliver: bool = True,
         **options: Any,
     ) -> JobType[P, R] | Callable[[Callable[P, R]], JobType[P, R]]:
         """Define a job from a function, sync or `async def`.
@@ -159,6 +161,9 @@ class App(Clients):
                 jobs end at once. A thread can be interrupted only while it runs Python code, so a
                 job that may block in C code for long should be isolated.
             isolated: True to run the job in its own process, which may crash or be killed.
+            redeliver: False to run each job at most once: it is removed from Redis before its code
+                runs. A job whose process is killed, or that does not end in time when the worker
+                stops, is lost. Needs `retry=False`.
             **options: Options of every job of this type; see `Options`.
 
         Raises:
@@ -170,7 +175,7 @@ class App(Clients):
 
         def define(function: Callable[P, R]) -> JobType[P, R]:
             check_function(function, name, iterable=False)
-            make = partial(JobType[P, R], timeout=timeout, isolated=isolated)
+            make = partial(JobType[P, R], timeout=timeout, isolated=isolated, redeliver=redeliver)
             return self._define(make, function, name, options)
 
         return define if function is None else define(function)
@@ -300,7 +305,9 @@ class App(Clients):
             )
         _check_options(f"job {wire_name!r}", options)
         own = self._with_defaults(options)
-        defined = self.jobs[wire_name] = make(self, wire_name, function, own)
+        defined = make(self, wire_name, function, own)
+        check_redelivery(wire_name, defined.redeliver, own)
+        self.jobs[wire_name] = defined
         return defined
 
     def _with_defaults(self, options: Mapping[str, Any]) -> Mapping[str, Any]:

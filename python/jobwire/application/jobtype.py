@@ -16,7 +16,7 @@ from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.normalize import Options, check_options
 from jobwire.protocol.times import When
 
-__all__ = ["JobType"]
+__all__ = ["JobType", "check_redelivery"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,6 +38,7 @@ class JobType(Generic[P, R]):
         defaults: Options of every job of this type.
         timeout: Seconds that one execution may take; None for no limit.
         isolated: True if a job runs in its own process.
+        redeliver: False if a job that a process has started never runs again.
         iterable: The definition of an iterable job, or None.
         is_async: True if the function is `async def`.
         retry_hook: The hook that `retry_in` has set.
@@ -53,6 +54,7 @@ class JobType(Generic[P, R]):
         *,
         timeout: float | None = None,
         isolated: bool = False,
+        redeliver: bool = True,
         iterable: IterableSpec | None = None,
     ) -> None:
         self.app = app
@@ -61,6 +63,7 @@ class JobType(Generic[P, R]):
         self.defaults = dict(options)
         self.timeout = timeout
         self.isolated = isolated
+        self.redeliver = redeliver
         self.iterable = iterable
         self.retry_hook: RetryHook | None = None
         self.exhausted_hook: ExhaustedHook | None = None
@@ -81,6 +84,7 @@ class JobType(Generic[P, R]):
         check_options(options)
         changed = copy.copy(self)
         changed.defaults = {**self.defaults, **options}
+        check_redelivery(self.name, self.redeliver, changed.defaults)
         return changed
 
     def retry_in(self, hook: RH) -> RH:
@@ -245,3 +249,16 @@ def _check_signature(name: str, signature: inspect.Signature) -> range:
             most += 1
             least += required
     return range(least, most + 1)
+
+
+def check_redelivery(name: str, redeliver: bool, options: Mapping[str, Any]) -> None:
+    """Refuse `redeliver=False` for a job that may be retried.
+
+    Raises:
+        ConfigError: The option `retry` is not False.
+    """
+    if not redeliver and options.get("retry") is not False:
+        raise ConfigError(
+            f"job {name!r}: redeliver=False needs retry=False, because a retry runs the job again; "
+            f"retry is {options.get('retry', True)!r}"
+        )

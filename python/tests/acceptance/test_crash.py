@@ -8,6 +8,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +156,51 @@ def test_a_worker_that_only_slept_does_not_overrule_its_heir(
     for worker in (first, second):
         worker.send(signal.SIGTERM)
         assert worker.wait() == 0
+
+
+def test_a_job_that_may_not_be_redelivered_is_lost_with_its_process(
+    server: Server, workers: Workers
+) -> None:
+    """REL-2: beside a job that runs again."""
+    first = workers.start(APP, "--redis", server.url)
+    with Client(server.url) as enqueuer:
+        enqueuer.push("Once", [0])
+        enqueuer.push("Hold", [1])
+    wait_until(lambda: traces(server, recording.ONCE) and traces(server, recording.STARTED))
+    first.kill()
+    second = workers.start(APP, "--redis", server.url)
+    wait_until(lambda: traces(server, recording.STARTED) == [1, 1], 90)
+    server.client().set(recording.RELEASE, 1)
+    wait_until(lambda: traces(server, recording.RAN))
+    second.send(signal.SIGTERM)
+    assert second.wait() == 0
+    assert traces(server, recording.ONCE) == [0]
+    assert not server.client().exists("queue:default")
+
+
+@pytest.mark.thorough
+def test_such_jobs_run_at_most_once_wherever_their_process_is_killed(
+    server: Server, workers: Workers
+) -> None:
+    """REL-2: each kill strikes at another instant of fetch, acknowledgement and run."""
+    client: Any = server.client()
+    jobs, kills, threads = 3000, 4, 5
+    with Client(server.url) as enqueuer:
+        enqueuer.push_bulk("Once", [[number] for number in range(1, jobs + 1)])
+    for kill in range(1, kills + 1):
+        enough = client.llen(recording.ONCE) + 300 + kill
+        worker = workers.start(APP, "--redis", server.url, "-c", str(threads))
+        wait_until(partial(_has, client, enough))
+        worker.kill()
+    last = workers.start(APP, "--redis", server.url, "-c", str(threads))
+    held = "jobwire:private:*"
+    wait_until(lambda: not client.exists("queue:default") and not client.keys(held), 90)
+    last.send(signal.SIGTERM)
+    assert last.wait() == 0
+    ran = Counter(traces(server, recording.ONCE))
+    assert max(ran.values()) == 1
+    assert jobs - kills * (threads + 1) <= len(ran) <= jobs
+
+
+def _has(client: Any, runs: int) -> bool:
+    return bool(client.llen(recording.ONCE) >= runs)

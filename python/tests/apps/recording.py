@@ -15,6 +15,7 @@ from jobwire import App, current_job
 RAN = "test:ran"  # list of [class, args], at the end of each run
 STARTED = "test:started"  # list of the numbers given to Hold, at the start of each run
 RELEASE = "test:release"  # as soon as this key exists, Hold ends
+ONCE = "test:once"  # list of the numbers given to Once, at the start of each run
 CLEANED = "test:cleaned"  # list of the numbers of the runs whose finally block ran
 
 app = App()
@@ -50,6 +51,14 @@ def hold(number: int) -> None:
         _record(RAN, ["Hold", [number]])
     finally:
         _record(CLEANED, number)
+
+
+@app.job(name="Once", retry=False, redeliver=False)
+def once(number: int) -> None:
+    """Run at most once; the number 0 runs until the test releases the job."""
+    _record(ONCE, number)
+    while number == 0 and not traces().exists(RELEASE):
+        time.sleep(0.02)
 
 
 @app.job(name="AsyncHold")

@@ -46,6 +46,10 @@ def plain(count: int, label: str = "x") -> float:
 def report(year: int, *months: int) -> None: ...
 
 
+@app.job(retry=False, redeliver=False, timeout=30)
+def charge(account: int) -> None: ...
+
+
 @app.job
 async def fetch(url: str) -> bytes:
     return url.encode()

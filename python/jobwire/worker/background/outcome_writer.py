@@ -6,6 +6,7 @@ import threading
 
 from jobwire.errors import RedisTrouble
 from jobwire.protocol.reliable import InFlightJob
+from jobwire.worker.fetch.direct import ExecutionCounts
 from jobwire.worker.fetch.outbox import Entry, Outbox
 from jobwire.worker.fetch.source import Outcome, PeriodicChecks
 from jobwire.worker.fetch.timings import Timings
@@ -20,10 +21,18 @@ class OutcomeWriter:
         outbox: Where outcomes wait for a fetch, or for this writer.
         ticker: Calls this writer.
         timings: How long outcomes wait.
+        counts: Counts the failures of jobs that were acknowledged before they ran.
     """
 
-    def __init__(self, outbox: Outbox, ticker: PeriodicChecks, timings: Timings) -> None:
+    def __init__(
+        self,
+        outbox: Outbox,
+        ticker: PeriodicChecks,
+        timings: Timings,
+        counts: ExecutionCounts | None = None,
+    ) -> None:
         self._outbox = outbox
+        self._counts = counts or ExecutionCounts()
         self._ticker = ticker
         self._tick = timings.tick
         self._look_interval = timings.outcome_retry_interval
@@ -43,6 +52,11 @@ class OutcomeWriter:
             if self._closed.is_set():
                 return False
         return not entry.lost
+
+    def ran(self, *, failed: bool) -> None:
+        """Count the end of a job that was acknowledged, and so counted, before it ran."""
+        self._outbox.flush_log()
+        self._counts.add(failed=failed, counted=True)
 
     def flush_soon(self) -> None:
         """Do not let recorded outcomes wait for a fetch."""

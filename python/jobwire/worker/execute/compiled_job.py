@@ -48,9 +48,10 @@ class CompiledJob:
         finish: Returns the command to send with the outcome of a job that succeeded. Call it
             exactly once for each job.
         seconds: Moving average of the run time; infinite before the first run.
+        redeliver: False if the job must be acknowledged before it runs.
     """
 
-    __slots__ = ("call", "definition", "finish", "native", "seconds", "timeout")
+    __slots__ = ("call", "definition", "finish", "native", "redeliver", "seconds", "timeout")
 
     def __init__(
         self,
@@ -67,6 +68,7 @@ class CompiledJob:
         self.call = call
         self.timeout = timeout
         self.seconds = _UNKNOWN
+        self.redeliver = definition is None or definition.redeliver
 
     def took(self, seconds: float) -> None:
         """Add the duration of one execution to the average."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import msgspec
 
 from jobwire.protocol.payload import Job
@@ -21,6 +23,8 @@ class Execution(msgspec.Struct, eq=False, gc=False):  # quicker to make than a d
         began_at: Epoch seconds; for a job that a task runs, the time at which the loop got it.
         seconds: Run time of the job's code; 0 until it ended.
         logged: True if the start is in the log, so that the end is logged as well.
+        acknowledged: True if the job has ended in Redis before it runs, so that nothing brings it
+            back.
         recorded: True if the outcome of a job that a task runs is recorded.
     """
 
@@ -30,4 +34,12 @@ class Execution(msgspec.Struct, eq=False, gc=False):  # quicker to make than a d
     began_at: float
     seconds: float = 0.0
     logged: bool = False
+    acknowledged: bool = False
     recorded: bool = False
+
+    def log_interruption(self, log: logging.Logger) -> None:
+        """Log that a stop of the worker has interrupted the job."""
+        if self.acknowledged:
+            log.error("interrupted; it does not run again, because redeliver is false")
+        else:
+            log.warning("interrupted; the job was put back and will run again")

@@ -79,7 +79,10 @@ class OutcomePolicy:
                 if execution.logged:
                     ended(_log, logging.INFO, "done", elapsed=round(seconds, 3))
                 counters.record(job.display_class, seconds * 1000, False)
-                self.sink.record(execution.held, DONE if after is None else Done(after))
+                if execution.acknowledged:
+                    self.sink.ran(failed=False)
+                else:
+                    self.sink.record(execution.held, DONE if after is None else Done(after))
             elif isinstance(error, Interrupted):
                 ended(_log, logging.INFO, "gave way; it goes on later", elapsed=round(seconds, 3))
                 counters.record(job.display_class, seconds * 1000, False)
@@ -90,7 +93,10 @@ class OutcomePolicy:
             else:
                 self._fail(execution, error, counters)
         except Exception as problem:  # noqa: BLE001 - the job must not stay in flight
-            self.unrecorded(execution.held, problem)
+            if execution.acknowledged:
+                _log.exception("the end of a job cannot be recorded; it does not run again")
+            else:
+                self.unrecorded(execution.held, problem)
 
     def unrecorded(self, held: InFlightJob, problem: BaseException) -> None:
         """Kill a job whose outcome cannot be recorded because of `problem`."""
@@ -138,10 +144,13 @@ class OutcomePolicy:
         held, seconds = execution.held, execution.seconds
         definition = execution.compiled.definition
         job = LazyJob(held.text, held.queue)  # as fetched, without changes by its code [EXEC-5]
-        outcome = self._outcome(job, definition, error, seconds)
+        outcome = self._outcome(execution, job, error)
         if definition is not None:  # the number of unknown class names has no limit
             counters.record(job.display_class, seconds * 1000, True)
-        if isinstance(outcome, Retry):
+        if execution.acknowledged:
+            self.sink.ran(failed=True)
+            self._tell_of_death(job, error)
+        elif isinstance(outcome, Retry):
             self.sink.record(held, outcome)
         else:
             self._record_death(held, job, outcome, error)
@@ -153,23 +162,26 @@ class OutcomePolicy:
             _contained("error handler", partial(handler, job, error))
 
     def _outcome(
-        self, job: Job, definition: JobType[..., Any] | None, error: BaseException, seconds: float
+        self, execution: Execution, job: Job, error: BaseException
     ) -> Retry | Kill | Discard:
+        definition, seconds = execution.compiled.definition, execution.seconds
         failure = describe(error, backtrace=wants_backtrace(job))
         default_retry: object = True if definition is not None or self.retries_unknown else None
         if definition is not None and definition.defaults.get("retry") is not None:
             default_retry = definition.defaults["retry"]
         choices: list[Choice] = []
-        outcome = after_failure(
-            job,
-            failure,
-            now=time.time(),
-            jitter=random.random(),
-            generation=self.generation(),
-            default_retry=default_retry,
-            max_retries=self.max_retries,
-            choose=_chooser(definition, error, job, choices),
-        )
+        outcome: Retry | Kill | Discard = Discard()
+        if not execution.acknowledged:
+            outcome = after_failure(
+                job,
+                failure,
+                now=time.time(),
+                jitter=random.random(),
+                generation=self.generation(),
+                default_retry=default_retry,
+                max_retries=self.max_retries,
+                choose=_chooser(definition, error, job, choices),
+            )
         fate = _fate(outcome, choices)
         if isinstance(outcome, Kill) or (isinstance(outcome, Discard) and outcome.exhausted):
             asked, outcome = outcome, _last_word(outcome, definition, error, job)
@@ -177,6 +189,8 @@ class OutcomePolicy:
                 fate = "no retry left; dropped, as its exhausted hook decides"
         if isinstance(outcome, Discard) and default_retry is None and job.get("retry") is None:
             fate = "dropped, because its class is unknown and unknown_jobs is sidekiq"
+        if execution.acknowledged:
+            fate = "no retry, because redeliver is false; dropped"
         expected = _expected(error, outcome)
         level = logging.WARNING if isinstance(outcome, Retry) else logging.ERROR
         ended(
@@ -200,7 +214,9 @@ class OutcomePolicy:
         text = outcome.text or job.text
         if isinstance(outcome, Discard) and outcome.text:
             text = edit(text, {"discarded_at": stamp(time.time(), self.generation())})
-        dead = LazyJob(text, job.queue)
+        self._tell_of_death(LazyJob(text, job.queue), error)
+
+    def _tell_of_death(self, dead: Job, error: BaseException) -> None:
         for handler in self.app.death_handlers:
             _contained("death handler", partial(handler, dead, error))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 
 from jobwire.application.current import current, running
-from jobwire.errors import JobTimeout, MalformedPayload, Shutdown
+from jobwire.errors import JobTimeout, MalformedPayload, RedisTrouble, Shutdown
 from jobwire.protocol.heartbeat import Work
 from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.payload import Job, decode
@@ -54,6 +54,7 @@ class Processor:
     ) -> None:
         self.tid = tid
         self._take = source.take
+        self._acknowledge = source.acknowledge
         self._starting = None if source.lead is None else source.lead.starting
         self._tasks = tasks
         self._job_table = job_table
@@ -64,11 +65,14 @@ class Processor:
         # Written by this thread only, as a whole; read by any.
         self._held: InFlightJob | None = None
         self._execution: Execution | None = None
-        # Guards `_inside`, `_struck`, `_expires`, except where this thread enters a job's code.
+        # Guards `_inside`, `_struck`, `_expires`, `_returning` and `_acknowledged`, except where
+        # this thread enters a job's code.
         self._guard = threading.Lock()
         self._inside = False  # in the job's own code, where an interruption may strike
         self._struck: type[BaseException] | None = None
         self._expires: float | None = None  # monotonic
+        self._acknowledged: InFlightJob | None = None  # the last job that nothing may put back
+        self._returning = False
 
     def start(self) -> None:
         """Start the thread."""
@@ -89,6 +93,13 @@ class Processor:
     def held(self) -> InFlightJob | None:
         """The job in progress."""
         return self._held
+
+    def give_back(self) -> InFlightJob | None:
+        """Return the job in progress if it may run again; from now on, acknowledge none."""
+        with self._guard:
+            self._returning = True
+            held = self._held
+            return None if held is self._acknowledged else held
 
     @property
     def work(self) -> Work | None:
@@ -160,12 +171,34 @@ class Processor:
             return 0.0
         compiled = self._job_table.find(job)
         execution = Execution(held, job, compiled, time.time())
+        if not compiled.redeliver and not self._acknowledged_first(execution):
+            return 0.0
         if compiled.native is not None and self._tasks is not None:
             self._tasks.submit(execution, compiled.native)
             return None
         # In a context of its own, as a task has: the next job must not see its variables.
         copy_context().run(self._perform, execution)
         return execution.seconds
+
+    def _acknowledged_first(self, execution: Execution) -> bool:
+        """End a job in Redis; return False if it must not run, because that is not certain."""
+        held = execution.held
+        problem = "the worker stops" if self._returning else ""
+        try:
+            if not problem and not self._acknowledge(held):
+                problem = "another process has it"
+        except RedisTrouble as error:
+            problem = f"it runs later if Redis still has it: {error}"
+        with self._guard:
+            if not problem and self._returning:
+                problem = "the worker stops"
+            if not problem:
+                self._acknowledged = held
+                execution.acknowledged = True
+        if problem:
+            with running(execution.job):
+                _log.error("not run, because redeliver is false; %s", problem)
+        return execution.acknowledged
 
     def _perform(self, execution: Execution) -> None:
         self._execution = execution
@@ -183,7 +216,7 @@ class Processor:
             self._outcome_policy.end(execution, error, self._counters)
         except Shutdown:
             with running(job):
-                _log.warning("interrupted; the job was put back and will run again")
+                execution.log_interruption(_log)
             raise
         finally:
             self._execution = None

@@ -96,10 +96,17 @@ class Tasks:
 
     def held(self) -> list[InFlightJob]:
         """Return the jobs in progress, and those about to be; a job may appear twice."""
+        return [*(execution.held for execution in self._current()), *self._cancelled.copy()]
+
+    def give_back(self) -> list[InFlightJob]:
+        """Return the jobs of `held` that may run again."""
+        current = (e.held for e in self._current() if not e.acknowledged)
+        return [*current, *self._cancelled.copy()]
+
+    def _current(self) -> list[Execution]:
         # In the order in which a job moves, so that each is seen at least once.
         submitted = [execution for execution, _ in self._inbox.copy()]
-        executions = (*submitted, *self._executions.copy().values())
-        return [*(execution.held for execution in executions), *self._cancelled.copy()]
+        return [*submitted, *self._executions.copy().values()]
 
     def wait(self, deadline: float) -> bool:
         """Wait for the running jobs until a monotonic time; return whether all ended."""
@@ -157,11 +164,18 @@ class Tasks:
             self._outcome_policy.unrecorded(execution.held, error)
             return
         with running(execution.job):
+            if execution.acknowledged:
+                execution.log_interruption(_log)
+                return
             _log.warning("cancelled by other code; the job is put back and will run again")
         self._cancelled.append(execution.held)
 
     def _cancel(self, _: asyncio.AbstractEventLoop) -> None:
         self._interrupted = True
+        for execution, _call in self._inbox:
+            if execution.acknowledged:
+                with running(execution.job):
+                    execution.log_interruption(_log)
         self._inbox.clear()
         for task in self._executions:
             task.cancel()
@@ -185,9 +199,9 @@ class Tasks:
         execution.seconds = time.perf_counter() - started
         try:
             if error is not None and self._interrupted:
-                _log.warning("interrupted; the job was put back and will run again")
+                execution.log_interruption(_log)
                 return
-            if isinstance(error, asyncio.CancelledError) and self._is_returned(held):
+            if isinstance(error, asyncio.CancelledError) and self._is_returned(execution):
                 return
             if self._outcome_policy.may_block(error):
                 counters = ThreadMetrics()  # one that only this thread writes
@@ -199,11 +213,12 @@ class Tasks:
         finally:
             error = None  # its traceback has this frame, and only the collector frees a cycle
 
-    def _is_returned(self, held: InFlightJob) -> bool:
+    def _is_returned(self, execution: Execution) -> bool:
         """True if a cancelled job did not fail by itself, and was not returned too often."""
         task = asyncio.current_task()
         outside = isinstance(task, _JobTask) and task.cancelling() and not task.by_itself
-        return bool(outside) and held.returned < self._outcome_policy.poison_limit
+        may_run_again = execution.held.returned < self._outcome_policy.poison_limit
+        return bool(outside) and may_run_again and not execution.acknowledged
 
 
 async def _in_thread(call: Callable[[], None]) -> None:

@@ -130,6 +130,10 @@ class BasicFetcher:
             _log.error("queue key %s is not a list and is left out", key)
         self._broken = broken
 
+    def acknowledge(self, held: InFlightJob) -> bool:
+        """Do nothing: BRPOP has removed the job from Redis."""
+        return True
+
     def put_back(self, jobs: Sequence[InFlightJob]) -> int:
         """Return unfinished jobs to their queues, to run next; retry for a while. [FETCH-6]
 

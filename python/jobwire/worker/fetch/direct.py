@@ -27,17 +27,20 @@ _log = logging.getLogger("jobwire.worker")
 
 
 class ExecutionCounts:
-    """Executions that are counted in memory and written with the heartbeat. [STAT-1]"""
+    """Executions that are counted in memory and written with the heartbeat. [STAT-1]
+
+    Those whose outcome no script stores and counts.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._processed = 0  # guarded by `_lock`
         self._failed = 0  # guarded by `_lock`
 
-    def add(self, *, failed: bool) -> None:
-        """Count one execution."""
+    def add(self, *, failed: bool, counted: bool = False) -> None:
+        """Count one execution; if it was `counted` before, only its failure."""
         with self._lock:
-            self._processed += 1
+            self._processed += not counted
             self._failed += failed
 
     def flush(self, redis: SyncRedis, keys: Keys) -> None:
@@ -45,7 +48,7 @@ class ExecutionCounts:
         with self._lock:
             processed, failed = self._processed, self._failed
             self._processed = self._failed = 0
-        if not processed:
+        if not processed and not failed:
             return
         day = utc_day(time.time())
         try:
@@ -110,6 +113,11 @@ class DirectSink(OutcomeSink):
             case Unreadable(problem):
                 step = kill(dead_key(self._keys, problem), held.text, self._dead_limits())
         insist(self._redis, step, "outcome of a job not stored yet", given_up=self._given_up)
+
+    def ran(self, *, failed: bool) -> None:
+        """Count the end of a job."""
+        self._flush_log()
+        self._counts.add(failed=failed)
 
     def store(self, held: InFlightJob, outcome: Outcome) -> bool:
         """Store the outcome of a job; always True, because no other process can have the job."""

@@ -84,7 +84,7 @@ class Outbox:
         self._keys = keys
         self._identity = identity
         self._dead_limits = dead_limits
-        self._flush_log = flush_log
+        self.flush_log = flush_log
         self._retry_interval = retry_interval
         self._on_failure = on_failure
         self._lock = threading.Lock()  # Guards `_failed`, `_on_the_way`, `_sent`, `_retry_at`,
@@ -211,7 +211,7 @@ class Outbox:
                 sent alone and was refused.
         """
         try:
-            self._flush_log()  # first: a job that is missing in a killed process's log runs again
+            self.flush_log()  # first: a job that is missing in a killed process's log runs again
             if not entries and extra is not None:
                 return self._redis.start(once(extra))
             groups = _group(entries)

@@ -32,8 +32,10 @@ from jobwire.protocol.reliable import (
     put_back,
     read_fetched,
     reclaim,
+    script_done,
     script_fetch,
 )
+from jobwire.protocol.times import utc_day
 from jobwire.protocol.wire import Script, once
 from jobwire.worker.fetch.buffer import Buffer, Slots
 from jobwire.worker.fetch.inflight import FetchesInFlight, PendingFetch, SequenceNumbers
@@ -194,6 +196,13 @@ class ReliableFetcher:
         """Return the fields of the jobs that `take` has not returned yet."""
         with self._lock:
             return [*(held.field for held in self._buffer.jobs()), *self._in_hand.copy()]
+
+    def acknowledge(self, held: InFlightJob) -> bool:
+        """End a job in Redis before it runs; return whether this process still had it. [REL-2]"""
+        day = utc_day(time.time())
+        step = script_done(self._keys, self._identity, [held.field], failed=False, day=day)
+        gone: Sequence[bytes] = self._redis.run(once(step))
+        return not gone
 
     def put_back(self, jobs: Sequence[InFlightJob]) -> int:
         """Return unfinished jobs to their queues; return how many were still held. [SIG-5]"""

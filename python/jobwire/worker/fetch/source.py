@@ -93,6 +93,13 @@ class JobSource(Protocol):
                 it ran none, or gave it to a task.
         """
 
+    def acknowledge(self, held: InFlightJob) -> bool:
+        """End a job in Redis before it runs; True if no other process can get it any more.
+
+        Raises:
+            RedisTrouble: That is not known. The job runs elsewhere if Redis still has it.
+        """
+
     def put_back(self, jobs: Sequence[InFlightJob]) -> int:
         """Return unfinished jobs to their queues, to run next; return their number. [FETCH-6]"""
 
@@ -108,6 +115,9 @@ class OutcomeSink(Protocol):
 
     def store(self, held: InFlightJob, outcome: Outcome) -> bool:
         """Store an outcome and wait for that; return True if the job was still held."""
+
+    def ran(self, *, failed: bool) -> None:
+        """Count the end of a job that was acknowledged before it ran."""
 
     def flush_soon(self) -> None:
         """Do not let recorded outcomes wait for a fetch.

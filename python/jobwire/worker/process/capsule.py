@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Sequence
 
 from jobwire.errors import Shutdown
 from jobwire.protocol.heartbeat import CapsuleShape, Work
@@ -127,7 +128,10 @@ class Capsule:
 
     def put_back(self) -> int:
         """Return the jobs in progress, which go on, to their queues; return how many. [SIG-5]"""
-        held = self._held()
+        held = [job for processor in self._processors if (job := processor.give_back())]
+        if self._tasks is not None:
+            held += self._tasks.give_back()
+        held = _distinct(held)
         return self._source.put_back(held) if held else 0
 
     def interrupt(self) -> None:
@@ -142,8 +146,7 @@ class Capsule:
         held = [job for processor in self._processors if (job := processor.held)]
         if self._tasks is not None:
             held += self._tasks.held()
-        # A thread may be handing a job to a task, so that both have it.
-        return list({id(job): job for job in held}.values())
+        return _distinct(held)
 
     def _add_thread(self) -> None:
         with self._lock:
@@ -166,3 +169,8 @@ class Capsule:
         now = time.monotonic()
         waits = [processor.enforce_time_limit(now) for processor in self._processors]
         return min((wait for wait in waits if wait is not None), default=None)
+
+
+def _distinct(jobs: Sequence[InFlightJob]) -> list[InFlightJob]:
+    """Return each job once; a thread may be handing one to a task, so that both have it."""
+    return list({id(job): job for job in jobs}.values())

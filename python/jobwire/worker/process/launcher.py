@@ -100,7 +100,7 @@ class Launcher:
         self._quiet = threading.Event()
         self._ticker = Ticker(tick=timings.tick)
         # The first is for basic fetch, the others for reliable fetch.
-        self._counts: ExecutionCounts | None = None
+        self._counts = ExecutionCounts()
         self._direct_sink: DirectSink | None = None
         self._outcome_writer: OutcomeWriter | None = None
         self._audit: Audit | None = None
@@ -308,8 +308,7 @@ class Launcher:
         self._beaten_at = now
         self._fire("beat")
         self._generation = self._redis.run(self._producer.generation())
-        if self._counts is not None:
-            self._counts.flush(self._redis, self._keys)
+        self._counts.flush(self._redis, self._keys)
         self._redis.run(
             self._metrics.flush(self._keys, now=time.time(), generation=self._generation)
         )
@@ -332,7 +331,6 @@ class Launcher:
 
     def _basic(self) -> tuple[OutcomeSink, _MakeSource]:
         """Return the sink of basic fetch, and how to make the source of a capsule."""
-        self._counts = ExecutionCounts()
         self._direct_sink = sink = DirectSink(
             self._redis,
             self._keys,
@@ -358,7 +356,7 @@ class Launcher:
             retry_interval=self._timings.outcome_retry_interval,
             on_failure=self._ticker.wake,
         )
-        self._outcome_writer = OutcomeWriter(outbox, self._ticker, self._timings)
+        self._outcome_writer = OutcomeWriter(outbox, self._ticker, self._timings, self._counts)
         fetchers: list[ReliableFetcher] = []
 
         def taken() -> list[str]:
