@@ -79,7 +79,7 @@ def test_json_lines_are_objects_with_the_job(server: Server, workers: Workers) -
     assert {jid for jid, found in of.items() if "exc" in found[1]} == {
         *("fails", "dies", "drops", "un\nknown")
     }
-    trace = of["fails"][1]["exc"].splitlines()
+    trace = of["fails"][1]["exc"].split("\n")
     assert trace[0] == "Traceback (most recent call last):"
     assert re.fullmatch(r'  File ".*recording.py", line \d+, in fail', trace[1])
     assert trace[2:] == ["    raise ValueError(text)", "ValueError: bo", "\x1b[2Jom"]

@@ -73,7 +73,7 @@ def test_earlier_handlers_are_called_too(server: Server, fleet: Fleet, tmp_path:
         wait_until(lambda number=number: called.exists() and number.name in called.read_text())  # type: ignore[misc]
     assert fleet.wait() == 0
     line = fleet.logged("the application's handler of TTIN raised")[0]
-    assert "earlier one broke" in line["error"]
+    assert "earlier one broke" in line["exc"]
     assert fleet.logged("the application's handler of TERM raised")
     assert called.read_text().split() == ["SIGTTIN", "SIGUSR1", "SIGTSTP", "SIGTERM"]
 
@@ -137,7 +137,7 @@ def test_a_thread_of_the_application_that_dies_is_in_the_log(server: Server, fle
     fleet.start("shop:app", "--redis", server.url)
     (line,) = fleet.wait_logged("thread shop-cache died")
     assert line["lvl"] == "ERROR"
-    assert "ZeroDivisionError" in line["error"]
+    assert "ZeroDivisionError" in line["exc"]
     fleet.wait_logged(", process ")
     fleet.send(signal.SIGTERM)
     assert fleet.wait() == 0

@@ -137,7 +137,7 @@ def test_ttin_dumps_all_stacks_and_nothing_ends(
     wait_until(lambda: len(traces(server, recording.STARTED)) == 2)
     worker.send(signal.SIGTTIN)
     wait_until(lambda: worker.logged("task "))
-    stacks = [line.get("error", "") for line in worker.lines()]
+    stacks = [line.get("exc", "") for line in worker.lines()]
     assert any("in deaf" in stack for stack in stacks)
     assert any("in async_hold" in stack for stack in stacks)
     names = {line["msg"].removeprefix("thread ") for line in worker.logged("thread ")}

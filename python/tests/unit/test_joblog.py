@@ -108,7 +108,7 @@ def test_handlers_of_the_application_get_the_job(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(logging.root, "handlers", [handler])
     monkeypatch.setattr(logging.root, "level", logging.INFO)
     logger = logging.getLogger("jobwire.worker")
-    error = ValueError("no")
+    error = ValueError("no\n\ud800\x1b")
     with running(JOB):
         event(logger, logging.INFO, "start", returned=2)
         ended(logger, logging.ERROR, "fail: a\nb", error=error, elapsed=0.5)
@@ -119,6 +119,7 @@ def test_handlers_of_the_application_get_the_job(monkeypatch: pytest.MonkeyPatch
     assert start.getMessage() == f"start{words} returned=2"
     assert fail.getMessage() == f"fail: a\\nb{words} elapsed=0.5"
     assert fail.exc_info == (ValueError, error, None)
+    assert logging.Formatter().format(fail).endswith("=0.5\nValueError: no\n\\ud800\\x1b")
     assert line.getMessage() == "a line"
     assert outside.getMessage() == "outside"
     fields = [(r.job_class, r.jid, r.queue) for r in records]  # type: ignore[attr-defined]

@@ -22,7 +22,13 @@ from jobwire.application.current import current_job
 from jobwire.application.logs import job_fields
 from jobwire.protocol.visible import visible
 from jobwire.worker.execute.failure import trace_of, user_trace
-from jobwire.worker.execute.log_format import HumanFormatter, JsonFormatter, LineFormatter, words
+from jobwire.worker.execute.log_format import (
+    HumanFormatter,
+    JsonFormatter,
+    LineFormatter,
+    visible_lines,
+    words,
+)
 
 __all__ = ["LogFormat", "ended", "event", "flush", "insist", "is_set_up", "printed", "set_up"]
 
@@ -156,6 +162,8 @@ def _handle(
     record = _record(logger, level, visible(message) + words(extra), extra)
     if error is not None:
         record.exc_info = (type(error), error, user_trace(error))
+        # Formatters take this text if there is one; that of the error may hold anything.
+        record.exc_text = visible_lines(trace_of(error))
     logger.handle(record)
 
 
@@ -167,7 +175,8 @@ def _record(
     Unlike those of `extra`, they may be there already, from a factory of the application.
     """
     record = logger.makeRecord(logger.name, level, __file__, 0, "%s", (message,), None)
-    record.__dict__.update({**job_fields(current_job()), **extra})
+    known = {name: value for name, value in extra.items() if value is not None}
+    record.__dict__.update({**job_fields(current_job()), **known})
     return record
 
 

@@ -13,7 +13,7 @@ from jobwire.application.current import current_job
 from jobwire.protocol.payload import Job, encode
 from jobwire.protocol.visible import visible, visible_json
 
-__all__ = ["HumanFormatter", "JsonFormatter", "LineFormatter", "words"]
+__all__ = ["HumanFormatter", "JsonFormatter", "LineFormatter", "visible_lines", "words"]
 
 _OPTIONAL = ("bid", "tags")
 _EXTRAS = ("elapsed", "returned")
@@ -84,7 +84,8 @@ class HumanFormatter(LineFormatter):
         origin, text = self._origin(level, thread), visible(message)
         head = f"{self._time(created)} {origin} {text}{words(extra, with_queue=not self._short)}"
         if trace:
-            head += _indented(trace.rstrip("\n"))
+            # Indented, so that no text in it can be taken for the next line of the log.
+            head += "\n  " + visible_lines(trace).replace("\n", "\n  ")
         return head
 
     def _level_and_thread(self, level: str, thread: str) -> str:
@@ -126,7 +127,7 @@ class JsonFormatter(LineFormatter):
         if context:
             entry["ctx"] = context
         if trace:
-            entry["exc"] = _encodable(trace)
+            entry["exc"] = _encodable(trace.rstrip("\n"))
         return visible_json(encode(entry).decode())
 
 
@@ -155,11 +156,12 @@ def words(extra: Mapping[str, Any], *, with_queue: bool = True) -> str:
     return text
 
 
-def _indented(trace: str) -> str:
-    """Return lines of a log, so that no text in them can be taken for the next line of the log."""
-    if not trace.replace("\n", "").isprintable():
-        trace = "\n".join(map(visible, trace.split("\n")))
-    return "\n  " + trace.replace("\n", "\n  ")
+def visible_lines(text: str) -> str:
+    """Return lines in which only the line ends are not printable, without the last line end."""
+    text = text.rstrip("\n")
+    if text.replace("\n", "").isprintable():
+        return text
+    return "\n".join(map(visible, text.split("\n")))
 
 
 @lru_cache(maxsize=1)  # most lines are about the same job as the line before
