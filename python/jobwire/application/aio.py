@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from jobwire.application.config import url_or_default
 from jobwire.application.delivery import Transport
 from jobwire.application.producer import (
     MAX_PAYLOAD_BYTES,
@@ -15,6 +14,7 @@ from jobwire.application.producer import (
     make_confirm,
     make_producer,
 )
+from jobwire.application.redis_url import find_address
 from jobwire.connection.aio import AsyncRedis
 from jobwire.protocol.arguments import StrictArgs
 from jobwire.protocol.iteration import Cancellation
@@ -59,8 +59,12 @@ class AsyncClient:
             transport,
             max_payload_bytes,
         )
+        address = find_address(url)
         self.redis = AsyncRedis(
-            url_or_default(url), timeout=timeout, max_connections=MAX_CONNECTIONS
+            address.url,
+            timeout=timeout,
+            max_connections=MAX_CONNECTIONS,
+            advice=address.advice,
         )
 
     @property

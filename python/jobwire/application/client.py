@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from jobwire.application.config import url_or_default
 from jobwire.application.delivery import Transport
 from jobwire.application.producer import (
     MAX_PAYLOAD_BYTES,
@@ -14,6 +13,7 @@ from jobwire.application.producer import (
     make_confirm,
     make_producer,
 )
+from jobwire.application.redis_url import find_address
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.arguments import StrictArgs
 from jobwire.protocol.iteration import Cancellation
@@ -33,7 +33,8 @@ class Client:
 
     Args:
         url: URL of Redis. Default: `JOBWIRE_REDIS_URL`, the variable that `REDIS_PROVIDER` names,
-            `REDIS_URL`, or redis://localhost:6379/0.
+            `REDIS_URL`, the server that `jobwire dev` runs in the current directory or a parent
+            of it (not if `JOBWIRE_ENV` is production), or redis://localhost:6379/0.
         namespace: Prefix of every key; leave it empty to share Redis with Sidekiq. [KEY-4]
         generation: 7 or 8 to write times in the form of that Sidekiq; `auto` asks Redis. [GEN-5]
         strict_args: `raise` refuses arguments for which JSON has no type; `warn` converts them
@@ -71,8 +72,12 @@ class Client:
             transport,
             max_payload_bytes,
         )
+        address = find_address(url)
         self.redis = SyncRedis(
-            url_or_default(url), timeout=timeout, max_connections=MAX_CONNECTIONS
+            address.url,
+            timeout=timeout,
+            max_connections=MAX_CONNECTIONS,
+            advice=address.advice,
         )
 
     @property

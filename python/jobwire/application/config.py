@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
@@ -10,7 +9,6 @@ from typing import Any, Literal
 from jobwire.errors import ConfigError
 
 __all__ = [
-    "DEFAULT_URL",
     "CapsuleConfig",
     "FetchMode",
     "UnknownJobs",
@@ -18,46 +16,11 @@ __all__ = [
     "check",
     "parse_capsule",
     "parse_queues",
-    "redis_url",
-    "url_or_default",
 ]
 
-DEFAULT_URL = "redis://localhost:6379/0"
 LONGEST_S = 1e9  # the operating system cannot wait much longer
 FetchMode = Literal["reliable", "basic"]
 UnknownJobs = Literal["retry", "sidekiq"]
-
-
-def redis_url(explicit: str | None, environ: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the configured Redis URL and its source; None if no URL is configured.
-
-    Uses `explicit`, otherwise `JOBWIRE_REDIS_URL`, otherwise the variable that `REDIS_PROVIDER`
-    names, otherwise `REDIS_URL`.
-
-    Raises:
-        ConfigError: `REDIS_PROVIDER` holds a URL.
-    """
-    if explicit:
-        return explicit, "as given"
-    if url := environ.get("JOBWIRE_REDIS_URL"):
-        return url, "from JOBWIRE_REDIS_URL"
-    if provider := environ.get("REDIS_PROVIDER"):
-        if ":" in provider:
-            raise ConfigError(
-                "REDIS_PROVIDER holds a URL, but must hold the name of the variable with the URL; "
-                "set REDIS_URL instead"
-            )
-        if url := environ.get(provider):
-            return url, f"from {provider}, named by REDIS_PROVIDER"
-    if url := environ.get("REDIS_URL"):
-        return url, "from REDIS_URL"
-    return None
-
-
-def url_or_default(url: str | None) -> str:
-    """Return `url`, otherwise the URL that the environment names, otherwise the default."""
-    configured = redis_url(url, os.environ)
-    return configured[0] if configured else DEFAULT_URL
 
 
 def parse_queues(specs: Sequence[str]) -> dict[str, int]:

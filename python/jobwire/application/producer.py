@@ -113,7 +113,7 @@ class Producer:
         try:
             detected = yield from detect_generation(self.keys)
         except NoReply as error:  # only reads were sent
-            raise RedisUnreachable(f"{error}; nothing was written") from error
+            raise RedisUnreachable(f"{error}; nothing was written") from None
         self._detected = detected, now
         return detected
 

@@ -31,7 +31,7 @@ def config(as_json: bool, **options: Any) -> int:
     settings = worker_settings(**options)
     settings.worker()
     app = app_of(settings) if settings["app"] else None
-    url, source = redis_of(app, settings) or unnamed_redis()
+    url, source = redis_of(app, settings) or unnamed_redis(settings)
     redis = Value(check_url(url), "default", source.removeprefix("from "))
     values = {**settings.values, "redis": redis}
     if as_json:

@@ -59,4 +59,8 @@ def _explained(error: Exception) -> tuple[str, int]:
 def _remedy(error: RedisUnreachable) -> str:
     if error.login_refused:
         return "put user and password into the URL: redis://USER:PASSWORD@HOST:PORT/0"
+    from jobwire.application.redis_url import development_url
+
+    if (running := development_url()) and running not in str(error):
+        return f"'jobwire dev' runs here at {running}"
     return "start a server, or name one with --redis or REDIS_URL ('jobwire dev' starts its own)"

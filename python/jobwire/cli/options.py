@@ -12,7 +12,7 @@ import click
 
 import jobwire
 from jobwire.application.app import App
-from jobwire.application.config import DEFAULT_URL, redis_url
+from jobwire.application.redis_url import redis_url, unnamed_address
 from jobwire.settings import SETTINGS, Setting, Settings, resolve
 from jobwire.worker.execute.joblog import insist, set_up
 from jobwire.worker.process.notify import SUPERVISOR
@@ -44,7 +44,7 @@ def find_redis(url: str | None, app_url: str | None = None) -> tuple[str, str]:
     if from_environment := redis_url(None, os.environ):
         return from_environment
     settings = resolve({}, os.environ, Path.cwd(), names=["redis"])
-    return redis_of(None, settings) or unnamed_redis()
+    return redis_of(None, settings) or unnamed_redis(settings)
 
 
 def redis_of(app: App | None, settings: Settings) -> tuple[str, str] | None:
@@ -55,13 +55,10 @@ def redis_of(app: App | None, settings: Settings) -> tuple[str, str] | None:
     return (configured.value, f"from {configured.source}") if configured.value else None
 
 
-def unnamed_redis() -> tuple[str, str]:
+def unnamed_redis(settings: Settings) -> tuple[str, str]:
     """Return the Redis URL to use if none is configured, and its source."""
-    from jobwire.connection import embedded
-
-    if running := embedded.find(Path.cwd()):
-        return running, "the server of 'jobwire dev' in this directory"
-    return DEFAULT_URL, "the default"
+    address = unnamed_address(settings.environment.value)
+    return address.url, address.source
 
 
 def set_up_log(settings: Settings) -> None:

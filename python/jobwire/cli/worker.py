@@ -42,6 +42,6 @@ def worker(**options: Any) -> int:
         return supervisor.run(config)
     app = app_of(settings)
     insist_on_log(app, settings)
-    url, source = redis_of(app, settings) or unnamed_redis()
+    url, source = redis_of(app, settings) or unnamed_redis(settings)
     app.connect(url)
     return process.run(app, config, source=source)

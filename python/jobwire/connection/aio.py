@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import redis
@@ -29,6 +30,7 @@ class AsyncRedis:
         timeout: Seconds to wait for a connection, and for a reply.
         max_connections: Largest number of connections, including those that wait for last replies.
         role: Named in the server's list of clients: `jobwire-<role>:<pid>`.
+        advice: Returns the fix if the server cannot be reached, or "".
     """
 
     def __init__(
@@ -38,8 +40,10 @@ class AsyncRedis:
         timeout: float = connect.TIMEOUT_S,
         max_connections: int = 50,
         role: str = "client",
+        advice: Callable[[], str] = str,
     ) -> None:
         self.url = url = connect.check_url(url)
+        self._advice = advice
         self._role = role
         self._timeout = timeout
         self._most = max_connections
@@ -98,7 +102,7 @@ class AsyncRedis:
         try:
             return await connection.ask(message.commands)
         except LOST as error:
-            raise connect.no_reply(self.url, error) from error
+            raise connect.no_reply(self.url, error) from None
 
     async def _usable(self, bad: AsyncConnection | None) -> AsyncConnection:
         """Return a connection other than `bad`, which led to the wrong server."""
@@ -120,7 +124,7 @@ class AsyncRedis:
             # Several tasks may wait for it, so it must not end with one of them.
             return await asyncio.shield(self._opening)
         except (redis.RedisError, *LOST) as error:
-            raise connect.unreachable(self.url, error) from error
+            raise connect.unreachable(self.url, error, self._advice) from None
 
     def _opened(self, task: asyncio.Task[AsyncConnection]) -> None:
         if self._opening is task:

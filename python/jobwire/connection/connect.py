@@ -362,11 +362,22 @@ def detach_async(opened: Any) -> tuple[Any, bool, Callable[[], None]]:
     return transport, int(opened.protocol) == 3, abort  # redis-py 5 keeps the text of the URL
 
 
-def unreachable(url: str, error: Exception) -> RedisUnreachable:
-    """Return the error for a connection that could not be made."""
-    reason = str(error) or type(error).__name__
-    unreachable = RedisUnreachable(f"cannot use Redis at {safe_url(url)}: {reason}")
-    unreachable.login_refused = isinstance(error, redis.exceptions.AuthenticationError)
+def unreachable(url: str, error: Exception, advice: Callable[[], str] = str) -> RedisUnreachable:
+    """Return the error for a connection that could not be made.
+
+    Its text has all of `error`, so raise it `from None`: a user then reads one error, not four.
+
+    Args:
+        url: The URL that was used.
+        error: The reason.
+        advice: Returns the fix if the server cannot be reached, or "".
+    """
+    reason = (str(error) or type(error).__name__).rstrip(".")
+    is_login = isinstance(error, redis.exceptions.AuthenticationError)
+    fix = "" if is_login else advice()
+    text = f"cannot use Redis at {safe_url(url)}: {reason}"
+    unreachable = RedisUnreachable(f"{text}; {fix}" if fix else text)
+    unreachable.login_refused = is_login
     return unreachable
 
 

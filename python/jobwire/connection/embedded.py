@@ -5,6 +5,7 @@ commands of one directory must share a development server, and it must survive a
 them. Its files are in `<directory>/.jobwire/`:
 
     data/         the append-only file, so that jobs survive a restart
+    port          the port of the latest server; the next one uses it again if it is free
     server.json   port and pid, written in one step, and always checked with the server
     server.log    the log of the latest server
     users         locked (shared) by every process that uses the server; the last one stops it
@@ -13,7 +14,8 @@ them. Its files are in `<directory>/.jobwire/`:
 The kernel releases such a lock (`flock`) when its holder ends, even by a kill. If all users were
 killed, the next user still finds the server, joins it, and stops it in the end.
 
-The server listens on 127.0.0.1, on a random port, without a password: not for production.
+The server listens on 127.0.0.1, without a password: not for production. The path of the directory
+determines its first port, so that the addresses of two projects differ and stay.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ import socket
 import subprocess
 import threading
 import time
+import zlib
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -38,12 +41,21 @@ from redis.retry import Retry
 
 from jobwire.errors import JobwireError
 
-__all__ = ["EmbeddedError", "EmbeddedServer", "EmbeddedUnavailable", "binary", "find", "start"]
+__all__ = [
+    "EmbeddedError",
+    "EmbeddedServer",
+    "EmbeddedUnavailable",
+    "binary",
+    "find",
+    "is_running",
+    "start",
+]
 
 _START_TIMEOUT_S = 60.0  # loading a long append-only file takes a while
 _STOP_TIMEOUT_S = 10.0  # until a stop becomes a kill
 _ANSWER_TIMEOUT_S = 2.0  # for one answer
 _CHECK_INTERVAL_S = 0.005  # between two checks of a server that starts or stops
+_PORTS = range(20_000, 30_000)  # no system gives these to outgoing connections
 
 
 class EmbeddedError(JobwireError):
@@ -133,14 +145,29 @@ class EmbeddedServer:
 
 
 def find(directory: str | os.PathLike[str]) -> str | None:
-    """Return the URL of the directory's embedded server, or None if none is running."""
-    address = _ask(Path(directory).resolve())
-    return address.url if address else None
+    """Return the URL of the running embedded server of the directory or of a parent, or None.
+
+    The nearest directory that ever had a server counts, even if that server does not run now. A
+    `.jobwire` of another user does not count, because every user may make one in /tmp.
+    """
+    start = Path(directory).resolve()
+    for place in (start, *start.parents):
+        with suppress(OSError):
+            if (place / ".jobwire").stat().st_uid == os.getuid():
+                address = _ask(place)
+                return address.url if address else None
+    return None
+
+
+def is_running(directory: str | os.PathLike[str]) -> bool:
+    """True if the embedded server of the directory itself, not of a parent, runs."""
+    return _ask(Path(directory).resolve()) is not None
 
 
 def start(
     directory: str | os.PathLike[str],
     *,
+    port: int | None = None,
     start_timeout: float = _START_TIMEOUT_S,
     answer_timeout: float = _ANSWER_TIMEOUT_S,
     stop_timeout: float = _STOP_TIMEOUT_S,
@@ -149,6 +176,8 @@ def start(
 
     Args:
         directory: The directory for its data.
+        port: Its port. None: the port of its last start, at first one that the directory's path
+            determines; if that is in use, the next free one.
         start_timeout: Seconds until it must answer.
         answer_timeout: Seconds for one answer.
         stop_timeout: Seconds in which it must stop before it is killed.
@@ -168,7 +197,12 @@ def start(
             fcntl.flock(users, fcntl.LOCK_SH)  # waits while the last user is stopping the server
         except OSError as error:
             raise EmbeddedError(f"embedded server: cannot use {home}: {error}") from error
-        address, process = _start_or_join(directory, undo, start_timeout, answer_timeout)
+        address, process = _start_or_join(directory, undo, port, start_timeout, answer_timeout)
+        if port not in (None, address.port):
+            raise EmbeddedError(
+                f"embedded server: it runs already, at port {address.port}; "
+                f"leave out port {port}, or end the programs that use it"
+            )
         server = EmbeddedServer(directory, address, process, users, stop_timeout)
         undo.pop_all()
     return server
@@ -195,7 +229,7 @@ def binary() -> Path:
 
 
 def _start_or_join(
-    directory: Path, undo: ExitStack, timeout: float, answer_timeout: float
+    directory: Path, undo: ExitStack, port: int | None, timeout: float, answer_timeout: float
 ) -> tuple[_Address, subprocess.Popen[bytes] | None]:
     """Return the address of the server, and its process if this call started it."""
     process: subprocess.Popen[bytes] | None = None
@@ -205,13 +239,16 @@ def _start_or_join(
         try:
             if _try_lock(alive):
                 if process is not None:
-                    _explain_end(directory, process)
-                process = _spawn(directory, alive)
+                    _explain_end(directory, process, port)
+                process = _spawn(directory, alive, port or _free_port(directory))
                 undo.callback(_discard, process)
         finally:
             os.close(alive)
         if address := _ask(directory, answer_timeout):
-            return address, process if process and process.pid == address.pid else None
+            if process is None or process.pid != address.pid:
+                return address, None
+            _port_file(directory).write_text(f"{address.port}\n")
+            return address, process
         time.sleep(_CHECK_INTERVAL_S)
     known = _read_address(directory)
     raise EmbeddedError(
@@ -221,12 +258,9 @@ def _start_or_join(
     )
 
 
-def _spawn(directory: Path, alive: int) -> subprocess.Popen[bytes]:
+def _spawn(directory: Path, alive: int, port: int) -> subprocess.Popen[bytes]:
     address_file = _address_file(directory)
     address_file.unlink(missing_ok=True)
-    with socket.socket() as probe:  # another process may take the port; see _explain_end
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     command = [str(binary()), "--bind", "127.0.0.1", "--port", str(port)]
     command += ["--appendonly", "yes", "--save", "", "--maxmemory-policy", "noeviction"]
     with _log_file(directory).open("wb") as log:
@@ -244,11 +278,38 @@ def _spawn(directory: Path, alive: int) -> subprocess.Popen[bytes]:
     return process
 
 
-def _explain_end(directory: Path, process: subprocess.Popen[bytes]) -> None:
-    """Raise unless the server only lost the race for its port."""
+def _free_port(directory: Path) -> int:
+    """Return a free port; another process may still take it first, see `_explain_end`."""
+    try:
+        first = int(_port_file(directory).read_text())
+    except (OSError, ValueError):
+        first = _PORTS[zlib.crc32(os.fsencode(directory)) % len(_PORTS)]
+    others = (_PORTS[(first + step) % len(_PORTS)] for step in range(1, len(_PORTS)))
+    port = next(filter(_is_free, (first, *others)), None)
+    if port is None:
+        raise EmbeddedError(f"embedded server: no port is free from {_PORTS[0]} to {_PORTS[-1]}")
+    return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As the server itself: connections that ended a moment ago do not hold the port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except (OSError, OverflowError):
+            return False
+        return port > 0
+
+
+def _explain_end(directory: Path, process: subprocess.Popen[bytes], port: int | None) -> None:
+    """Raise unless the server only lost the race for a port that it need not have."""
     process.wait()
     lines = _log_file(directory).read_text(errors="replace").split("\n")
-    if not any("Address already in use" in line for line in lines):
+    in_use = any("Address already in use" in line for line in lines)
+    if in_use and port is not None:
+        raise EmbeddedError(f"embedded server: port {port} is in use; choose another one")
+    if not in_use:
         reason = next(
             (line for line in reversed(lines) if " # " in line), "the log gives no reason"
         )
@@ -292,6 +353,10 @@ def _ask(directory: Path, timeout: float = _ANSWER_TIMEOUT_S) -> _Address | None
 
 def _address_file(directory: Path) -> Path:
     return directory / ".jobwire" / "server.json"
+
+
+def _port_file(directory: Path) -> Path:
+    return directory / ".jobwire" / "port"
 
 
 def _log_file(directory: Path) -> Path:

@@ -29,6 +29,7 @@ class SyncRedis:
         max_connections: Size of the pool; threads beyond that wait, `timeout` seconds at most.
             By default there are as many as threads use at a time.
         role: Named in the server's list of clients: `jobwire-<role>:<pid>`.
+        advice: Returns the fix if the server cannot be reached, or "".
     """
 
     def __init__(
@@ -38,8 +39,10 @@ class SyncRedis:
         timeout: float = connect.TIMEOUT_S,
         max_connections: int = 2**31,
         role: str = "client",
+        advice: Callable[[], str] = str,
     ) -> None:
         self.url = url = connect.check_url(url)
+        self._advice = advice
         # Nothing below refers to this object, so it closes its connections when it is collected.
         opener = connect.opener(url, timeout=timeout)
         self._pool = ConnectionPool(partial(_open, url, role, opener), max_connections, timeout)
@@ -114,7 +117,7 @@ class SyncRedis:
         try:
             connection = self._pool.acquire()
         except (redis.RedisError, PoolExhausted, *LOST) as error:
-            raise connect.unreachable(self.url, error) from error
+            raise connect.unreachable(self.url, error, self._advice) from None
         try:
             connection.send(text)
         except BaseException as error:
@@ -135,7 +138,7 @@ class SyncRedis:
         # Its replies may still be under way, and no other thread may read them. [ENV-5]
         self._pool.discard(connection)
         if isinstance(error, LOST):
-            raise connect.no_reply(self.url, error) from error
+            raise connect.no_reply(self.url, error) from None
 
 
 def _open(url: str, role: str, opener: Callable[[], Any]) -> Connection:

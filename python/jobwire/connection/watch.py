@@ -68,7 +68,7 @@ class Watch:
             self._asked = {str(word).encode() for words in commands for word in words}
             return self._exchange(commands)
         except LOST as error:
-            raise _connect.unreachable(self._url, error) from error
+            raise _connect.unreachable(self._url, error) from None
 
     def wait(self, timeout: float) -> None:
         """Wait until `noticed` has a key, for at most `timeout` seconds.
@@ -88,7 +88,7 @@ class Watch:
                 except TimeoutError:
                     continue
         except LOST as error:
-            raise _connect.no_reply(self._url, error) from error
+            raise _connect.no_reply(self._url, error) from None
 
     def close(self) -> None:
         """Close the connection; the next `ask` opens a new one."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
-from jobwire.application.config import url_or_default
+from jobwire.application.redis_url import find_address
 from jobwire.connection.aio import AsyncRedis
 from jobwire.inspect import activity, processes, progress, sets, summary
 from jobwire.inspect.activity import Activity
@@ -52,7 +52,8 @@ class AsyncInspector:
     ) -> None:
         self._keys = Keys(namespace)
         self._clock = clock
-        self.redis = AsyncRedis(url_or_default(url), timeout=timeout)
+        address = find_address(url)
+        self.redis = AsyncRedis(address.url, timeout=timeout, advice=address.advice)
 
     # -- totals
 

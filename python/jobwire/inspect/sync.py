@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
-from jobwire.application.config import url_or_default
+from jobwire.application.redis_url import find_address
 from jobwire.connection.sync import SyncRedis
 from jobwire.inspect import activity, processes, progress, sets, summary
 from jobwire.inspect.activity import Activity
@@ -60,7 +60,8 @@ class Inspector:
     ) -> None:
         self._keys = Keys(namespace)
         self._clock = clock
-        self.redis = SyncRedis(url_or_default(url), timeout=timeout)
+        address = find_address(url)
+        self.redis = SyncRedis(address.url, timeout=timeout, advice=address.advice)
 
     # -- totals
 

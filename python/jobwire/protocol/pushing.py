@@ -53,7 +53,7 @@ def push(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None = Non
     except NoReply as error:
         unsure = MaybeWritten(f"{error}; the job may have been written")
         unsure.unsure = tuple(job.jid for job in jobs)
-        raise unsure from error
+        raise unsure from None
     except RedisRefused as error:
         written_keys = {
             sent.args[1]

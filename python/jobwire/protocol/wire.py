@@ -231,7 +231,7 @@ def _repair(step: _Sent, reply: Any, scripts: ScriptSource) -> Generator[Message
     except RedisUnreachable as error:
         if isinstance(step, Batch) and not step.atomic:
             # Other commands of the batch were carried out, and this error hides their replies.
-            raise NoReply(str(error)) from error
+            raise NoReply(str(error)) from None
         raise
     if isinstance(reply, ErrorReply):
         raise RedisRefused(reply.message, reply.replies)

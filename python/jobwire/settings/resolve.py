@@ -7,7 +7,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from jobwire.application.config import CapsuleConfig, WorkerConfig, check, redis_url
+from jobwire.application.config import CapsuleConfig, WorkerConfig, check
+from jobwire.application.redis_url import environment as named_environment
+from jobwire.application.redis_url import redis_url
 from jobwire.errors import ConfigError
 from jobwire.settings import files
 from jobwire.settings.files import File
@@ -17,7 +19,6 @@ from jobwire.settings.variables import fill
 
 __all__ = ["Settings", "Value", "resolve"]
 
-_ENVIRONMENTS = ("JOBWIRE_ENV", "APP_ENV", "RAILS_ENV", "RACK_ENV")
 _DEFAULT_ENVIRONMENT = "development"
 Giver = Literal["flag", "variable", "file", "default"]
 
@@ -118,9 +119,8 @@ def resolve(
 def _environment(flag: str | None, environ: Mapping[str, str]) -> Value:
     if flag:
         return Value(flag, "flag", "--environment")
-    for name in _ENVIRONMENTS:
-        if environ.get(name):
-            return Value(environ[name], "variable", name)
+    if named := named_environment(environ):
+        return Value(named[0], "variable", named[1])
     return Value(_DEFAULT_ENVIRONMENT, "default", "default")
 
 

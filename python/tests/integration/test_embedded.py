@@ -128,6 +128,66 @@ def test_a_relative_directory_is_the_same(directory: Path, monkeypatch: pytest.M
         assert embedded.find(directory) == server.url
 
 
+def port_of(url: str) -> int:
+    return int(url.removesuffix("/0").rpartition(":")[2])
+
+
+def test_a_directory_keeps_its_port(directory: Path) -> None:
+    with embedded.start(directory) as server:
+        first = port_of(server.url)
+        write(server.url, "x")
+    with embedded.start(directory) as server:
+        assert port_of(server.url) == first
+    shutil.rmtree(directory / ".jobwire")
+    with embedded.start(directory) as server:
+        assert port_of(server.url) == first  # because of its path
+
+
+def test_a_port_can_be_chosen_and_stays(directory: Path, server: Server) -> None:
+    with embedded.start(directory) as other:
+        free = port_of(other.url) - 7
+    with embedded.start(directory, port=free) as chosen:
+        assert port_of(chosen.url) == free
+        with pytest.raises(embedded.EmbeddedError, match=rf"runs already, at port {free}"):
+            embedded.start(directory, port=server.port)
+        assert embedded.find(directory) == chosen.url
+    with embedded.start(directory) as again:
+        assert port_of(again.url) == free
+    with pytest.raises(embedded.EmbeddedError, match=rf"port {server.port} is in use; choose"):
+        embedded.start(directory, port=server.port)
+    assert embedded.find(directory) is None
+
+
+@pytest.mark.parametrize("text", ["TAKEN", "", "0", "-1", "99999", "\n"])
+def test_without_a_usable_port_the_next_free_one_counts(
+    directory: Path, server: Server, text: str
+) -> None:
+    (directory / ".jobwire").mkdir()
+    (directory / ".jobwire" / "port").write_text(text.replace("TAKEN", str(server.port)))
+    with embedded.start(directory) as own:
+        assert port_of(own.url) != server.port
+        assert (directory / ".jobwire" / "port").read_text() == f"{port_of(own.url)}\n"
+
+
+def test_the_server_of_a_parent_is_found(directory: Path) -> None:
+    inner = directory / "shop" / "mail"
+    inner.mkdir(parents=True)
+    with embedded.start(directory) as server:
+        assert embedded.find(inner) == server.url
+        assert not embedded.is_running(inner)
+        (directory / "shop" / ".jobwire").mkdir()  # of a server that does not run now
+        assert embedded.find(inner) is None
+        assert embedded.find(directory) == server.url
+
+
+def test_a_server_that_another_user_offers_is_not_found(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with embedded.start(directory):
+        monkeypatch.setattr(os, "getuid", lambda: -1)
+        assert embedded.find(directory) is None
+
+
 def test_data_survives_a_restart(directory: Path) -> None:
     with embedded.start(directory) as server:
         write(server.url, "kept")

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from jobwire.application.config import CapsuleConfig, WorkerConfig, parse_queues, redis_url
+from jobwire.application.config import CapsuleConfig, WorkerConfig, parse_queues
+from jobwire.application.redis_url import redis_url
 from jobwire.connection.connect import check_url, safe_url
 from jobwire.errors import ConfigError
 

@@ -28,8 +28,8 @@ from typing import Any, Self
 
 import msgspec
 
-from jobwire.application.config import url_or_default
 from jobwire.application.jobtype import JobType
+from jobwire.application.redis_url import find_address
 from jobwire.errors import ConfigError, JobCrashed, JobFailed, JobTimeout, JobwireError, Shutdown
 from jobwire.protocol.payload import Job, encode
 from jobwire.worker.execute.isolated import (
@@ -481,7 +481,7 @@ def _boot(jobs: list[JobType[..., Any]]) -> Boot:
         directory=os.getcwd(),
         jobs=places,
         files=files,
-        url=url_or_default(jobs[0].app.url if jobs else None),
+        url=find_address(jobs[0].app.url if jobs else None).url,
         log_format=log_format,
         log_level=logging.getLevelName(root.level),
         # In a process that has set up its own log, output goes where that of the process goes.

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import jobwire
 from jobwire.application.app import App
-from jobwire.application.config import WorkerConfig, url_or_default
+from jobwire.application.config import WorkerConfig
 from jobwire.application.lifecycle import Callback, Event
 from jobwire.application.producer import make_producer
+from jobwire.application.redis_url import find_address
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import NoReply, RedisRefused, RedisTrouble, RedisUnreachable
 from jobwire.protocol.dead_set import DeadSetLimits
@@ -94,7 +95,7 @@ class Launcher:
         self._producer = make_producer(app.namespace, app.generation, app.strict_args, ())
         self._keys = self._producer.keys
         self._redis = SyncRedis(
-            url_or_default(app.url), role="worker", timeout=timings.redis_timeout
+            find_address(app.url).url, role="worker", timeout=timings.redis_timeout
         )
         self._generation: Generation = 8
         self._quiet = threading.Event()
