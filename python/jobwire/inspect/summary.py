@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from jobwire.errors import ConfigError
 from jobwire.inspect.entry import QUEUE, entry
-from jobwire.inspect.reading import ask, items, name, problems, raw, whole
+from jobwire.inspect.reading import ask, decode_json, items, name, problems, raw, whole
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.times import utc_day
 from jobwire.protocol.wire import Op, command
@@ -37,6 +38,7 @@ class QueueSummary:
         latency: Age in seconds of the job that runs next; 0 if the queue is empty. [INSP-2]
         paused: True if jobwire's workers fetch no jobs from it. [REL-9]
         problem: The problem with its key, or None.
+        workers: Number of living processes that serve it and are not quiet, Sidekiq's included.
     """
 
     name: str
@@ -44,6 +46,12 @@ class QueueSummary:
     latency: float
     paused: bool
     problem: str | None = None
+    workers: int = 0
+
+    @property
+    def abandoned(self) -> bool:
+        """True if jobs wait in it and no process serves it."""
+        return self.size > 0 and self.workers == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +178,23 @@ def members(key: str) -> Op[tuple[list[str], tuple[str, ...]]]:
             return [name(member) for member in seen], ()
 
 
+def _serving(keys: Keys) -> Op[Counter[str]]:
+    """Return the number of processes that serve each queue."""
+    identities, _ = yield from members(keys.processes)
+    replies = yield from ask(
+        [command("HMGET", raw(keys.process(identity)), "info", "quiet") for identity in identities]
+    )
+    counts: Counter[str] = Counter()
+    for reply in replies:
+        info, quiet = items(reply) or (None, None)  # without info if it has just expired
+        decoded = decode_json(info)
+        if isinstance(decoded, dict) and quiet != b"true":
+            counts.update({queue for queue in items(decoded.get("queues")) if type(queue) is str})
+    return counts
+
+
 def _summaries(keys: Keys, names: Sequence[str], now: float) -> Op[list[QueueSummary]]:
+    workers = yield from _serving(keys)
     summaries = []
     commands = [
         step
@@ -187,7 +211,9 @@ def _summaries(keys: Keys, names: Sequence[str], now: float) -> Op[list[QueueSum
         size, tail, paused = replies[part]
         problem = next(iter(problems(commands[part], replies[part])), None)
         summaries.append(
-            QueueSummary(queue, whole(size), _latency(tail, now), paused == 1, problem)
+            QueueSummary(
+                *(queue, whole(size), _latency(tail, now), paused == 1, problem, workers[queue])
+            )
         )
     return summaries
 

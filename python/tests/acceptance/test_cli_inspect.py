@@ -85,7 +85,8 @@ def test_looking(server: Server, client: Any) -> None:
     before = client.info("persistence")["rdb_changes_since_last_save"]
     (stats,) = records(server, "stats")
     assert (stats["retries"], stats["busy"], stats["queues"]) == (121, 1, {"default": 3, "low": 0})
-    assert [each["name"] for each in records(server, "queues")] == ["default", "low"]
+    queues = [(each["name"], each["workers"]) for each in records(server, "queues")]
+    assert queues == [("default", 1), ("low", 0)]
     assert [each["jid"] for each in records(server, "queue", "default")] == ["q2", "q1", "q0"]
     retries = records(server, "retries")
     assert len(retries) == 121  # a pipe gets all rows
@@ -149,7 +150,8 @@ def test_a_queue_that_does_not_exist(server: Server, client: Any) -> None:
 
 def test_a_queue_without_a_worker(server: Server, client: Any) -> None:
     """INSP-1: jobs in it would wait for ever."""
-    assert [each["served"] for each in records(server, "queues")] == [True, False]
+    client.lpush("queue:low", payload("l"))
+    assert [each["workers"] for each in records(server, "queues")] == [1, 0]
     states = [line.split("\t")[3] for line in run(server, "queues").stdout.splitlines()]
     assert states == ["state", "", "no worker"]
     client.sadd("jobwire:paused", "low")

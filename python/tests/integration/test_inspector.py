@@ -582,6 +582,31 @@ def test_a_namespace_is_a_world_of_its_own(server: Server, client: Any) -> None:
     assert all(key.startswith(b"{x}:") for key in client.keys("*"))
 
 
+def test_queues_without_a_worker_are_known(inspector: Any, client: Any) -> None:
+    """INSP-1, BEAT-3: living processes count, Ruby's too, unless they are quiet."""
+    for name in ("empty", "served", "quiet", "gone", "alone"):
+        client.sadd("queues", name)
+        if name != "empty":
+            client.lpush(f"queue:{name}", payload(name))
+    shapes = {"a": ["served"], "b": ["served", "served"], "q": ["quiet"], "odd": [1, None]}
+    for identity, served in shapes.items():
+        client.sadd("processes", identity)
+        client.hset(identity, "info", json.dumps({"queues": served}))
+    client.hset("q", "quiet", "true")
+    client.hset("a", "quiet", "false")
+    client.sadd("processes", "dead", "broken")  # the hash of the first has expired
+    client.hset("broken", "info", "{")
+    found = {queue.name: (queue.workers, queue.abandoned) for queue in inspector.queues()}
+    assert found == {
+        "alone": (0, True),
+        "empty": (0, False),
+        "gone": (0, True),
+        "quiet": (0, True),
+        "served": (2, False),
+    }
+    assert inspector.queue("served").workers == 2
+
+
 def test_names_that_are_no_utf_8(inspector: Any, client: Any) -> None:
     """INSP-3: the name is shown, and found under the same bytes."""
     client.sadd("queues", b"caf\xe9")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from jobwire.cli.formats import clean, cut, duration, iso, plain
+from jobwire.cli.formats import clean, cut, duration, iso
 from jobwire.cli.sheet import Cell, Column, Moment, Sheet, Styled
 from jobwire.inspect import (
     Entry,
@@ -94,7 +94,6 @@ def history(inspector: Inspector, days: int) -> Sheet:
 def queues(inspector: Inspector) -> Sheet:
     """Show all queues."""
     queues = inspector.queues()
-    served = {queue for process in inspector.processes() for queue in process.queues}
     most = max((queue.size for queue in queues), default=0)
     return Sheet(
         "Queues",
@@ -110,13 +109,17 @@ def queues(inspector: Inspector) -> Sheet:
             clean(queue.name),
             f"{queue.size:,}",
             duration(queue.latency),
-            Styled(", ".join(_state(queue, served)), "yellow"),
+            Styled(_queue_state(queue), "yellow"),
             Styled(_bar(queue.size, most), "green"),
         ),
-        lambda queue: {**plain(queue), "served": queue.name in served},
         problems=[queue.problem for queue in queues if queue.problem],
         empty="no queue is registered",
     )
+
+
+def _queue_state(queue: QueueSummary) -> str:
+    states = {"paused": queue.paused, "no worker": queue.abandoned}
+    return ", ".join(state for state, holds in states.items() if holds)
 
 
 def queue(inspector: Inspector, name: str, only: Filter, now: float) -> Sheet:
@@ -421,13 +424,6 @@ _JOB = (
     Column("job id"),
     Column("queue", spare=True),
 )
-
-
-def _state(queue: QueueSummary, served: set[str]) -> Iterable[str]:
-    if queue.paused:
-        yield "paused"
-    if queue.name not in served:
-        yield "no worker"
 
 
 def _job(entry: Entry) -> tuple[Cell, ...]:
