@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+import importlib
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, Unpack, overload
 
 from jobwire.application.clients import Clients
 from jobwire.application.config import LONGEST_S
+from jobwire.application.discovery import find_modules
 from jobwire.application.functions import check_function, place
 from jobwire.application.hooks import (
     Around,
@@ -69,6 +71,8 @@ class App(Clients):
         server_middleware: Runs around each execution, outermost first. [EXEC-6]
         wait_replicas: Number of replicas that must confirm an enqueued job; see `Client`.
         max_payload_bytes: Refuse jobs whose payload is larger; None for no limit. [PUSH-10]
+        imports: Names of modules that define jobs, like `shop.mail`. Every command that loads the
+            application imports them; see also `autodiscover`.
         **options: Options of every job that this application defines, such as `retry=5`; see
             `Options`. An option of the job itself wins.
 
@@ -77,6 +81,7 @@ class App(Clients):
 
     Attributes:
         jobs: Wire class to definition.
+        imports: Names of modules that define jobs.
         defaults: Options of every job that this application defines.
         client_middleware: The chain of client middleware, which may be changed.
         server_middleware: The chain of server middleware, which may be changed.
@@ -99,8 +104,11 @@ class App(Clients):
         server_middleware: Iterable[ServerMiddleware | type] = (),
         wait_replicas: int = 0,
         max_payload_bytes: int | None = MAX_PAYLOAD_BYTES,
+        imports: Sequence[str] = (),
         **options: Unpack[Options],
     ) -> None:
+        if isinstance(imports, str):
+            raise ConfigError(f"imports: {imports!r} is one string; write imports=[{imports!r}]")
         _check_options("App", options)
         self.defaults = options
         self.client_middleware: MiddlewareChain[ClientMiddleware | AsyncClientMiddleware] = (
@@ -124,6 +132,56 @@ class App(Clients):
         self.error_handlers: list[ErrorHandler] = []
         self.events = Events()
         self.jobs: dict[str, JobType[..., Any]] = {}
+        self.imports = list(imports)
+        self._packages: list[tuple[str, str]] = []  # package, and name of its modules with jobs
+
+    @property
+    def queues(self) -> dict[str, list[str]]:
+        """The queues that the jobs name, each with the classes of its jobs; `default` first.
+
+        A worker that names no queues serves them all. The queue that an `enqueue` or `options`
+        names for one job is not among them.
+        """
+        queues: dict[str, list[str]] = {"default": []}
+        for name, job in self.jobs.items():
+            options = (job.defaults.get("queue"), job.defaults.get("retry_queue"))
+            for queue in dict.fromkeys((options[0] or "default", options[1] or "")):
+                if queue:
+                    queues.setdefault(queue, []).append(name)
+        return queues
+
+    def autodiscover(self, *packages: str, module: str = "jobs") -> None:
+        """Find the modules with jobs in packages: each `jobs.py`, at any depth.
+
+            app.autodiscover("shop")  # shop.jobs, shop.mail.jobs, shop.billing.jobs
+
+        If a package is called `jobs`, all its modules count. The modules are imported when a
+        command or a worker loads the application, so they may import the module of `app`.
+
+        Args:
+            *packages: Names of packages.
+            module: Name of the modules.
+        """
+        self._packages += [(package, module) for package in packages]
+
+    def job_modules(self) -> list[str]:
+        """Return the names of the modules in `imports` and of those that `autodiscover` finds.
+
+        Raises:
+            ConfigError: A package does not exist.
+        """
+        found = (name for package in self._packages for name in find_modules(*package))
+        return list(dict.fromkeys([*self.imports, *found]))
+
+    def load(self) -> None:
+        """Import all `job_modules`. Every command and every worker does this.
+
+        Raises:
+            ConfigError: A package does not exist.
+            Exception: The error of a module.
+        """
+        for name in self.job_modules():
+            importlib.import_module(name)
 
     @overload
     def job(self, function: Callable[P, R], /) -> JobType[P, R]: ...

@@ -10,8 +10,14 @@ from typing import Any
 import click
 
 from jobwire.application.config import CapsuleConfig
-from jobwire.cli.loading import app_of
-from jobwire.cli.options import redis_of, unnamed_redis, worker_options, worker_settings
+from jobwire.cli.loading import worker_app_of
+from jobwire.cli.options import (
+    redis_of,
+    serve_all_queues,
+    unnamed_redis,
+    worker_options,
+    worker_settings,
+)
 from jobwire.connection.connect import check_url, safe_url
 from jobwire.settings import SETTINGS, Settings, Value, written
 
@@ -30,7 +36,9 @@ def config(as_json: bool, **options: Any) -> int:
     """
     settings = worker_settings(**options)
     settings.worker()
-    app = app_of(settings) if settings["app"] else None
+    app = worker_app_of(settings) if settings["app"] else None
+    if app:
+        settings = serve_all_queues(app, settings)
     url, source = redis_of(app, settings) or unnamed_redis(settings)
     redis = Value(check_url(url), "default", source.removeprefix("from "))
     values = {**settings.values, "redis": redis}

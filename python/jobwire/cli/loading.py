@@ -16,7 +16,7 @@ from jobwire.application.app import App
 from jobwire.cli.exits import AppNotLoaded
 from jobwire.settings import Settings
 
-__all__ = ["app_of", "load_app"]
+__all__ = ["app_of", "load_app", "worker_app_of"]
 
 
 def app_of(settings: Settings) -> App:
@@ -38,8 +38,25 @@ def app_of(settings: Settings) -> App:
     return load_app(settings["app"])
 
 
+def worker_app_of(settings: Settings) -> App:
+    """Import and return the application that the settings name, for a worker.
+
+    Raises:
+        AppNotLoaded: Also if the application has no jobs, because each job would fail.
+        click.UsageError: The settings name no application.
+    """
+    app = app_of(settings)
+    if not app.jobs:
+        also = f", and neither do {', '.join(modules)}" if (modules := app.job_modules()) else ""
+        raise AppNotLoaded(
+            f"{settings['app']!r} defines no jobs{also}; name the modules with jobs: "
+            "App(imports=['shop.mail']) or app.autodiscover('shop')"
+        )
+    return app
+
+
 def load_app(target: str) -> App:
-    """Import and return the application that `target` names.
+    """Import and return the application that `target` names, and the modules with its jobs.
 
     Args:
         target: `MODULE:APP` or `path/to/file.py:APP`. Without `:APP`, it is the only application
@@ -68,6 +85,12 @@ def load_app(target: str) -> App:
         raise AppNotLoaded(
             f"{target!r} is a {type(app).__name__}, not a jobwire.App; name the application object"
         )
+    try:
+        modules = app.job_modules()
+    except Exception as error:  # may import parents of packages, which is the user's code
+        raise AppNotLoaded(f"{target!r}: {error}") from error
+    for job_module in modules:
+        _import(job_module)
     return app
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "insist_on_log",
     "redis_of",
     "redis_option",
+    "serve_all_queues",
     "set_up_log",
     "unnamed_redis",
     "worker_options",
@@ -61,18 +62,36 @@ def unnamed_redis(settings: Settings) -> tuple[str, str]:
     return address.url, address.source
 
 
-def set_up_log(settings: Settings) -> None:
-    """Set up the log as configured, and log the warnings about the settings."""
-    set_up(settings["log_format"], settings["log_level"], pid=_has_siblings(settings))
+def serve_all_queues(app: App, settings: Settings) -> Settings:
+    """Return the settings of a worker that serves all queues of its jobs, unless queues are named.
+
+    The capsule `default` leaves out the queues of other capsules. If it has none left, the worker
+    does without it.
+    """
+    capsules = settings["capsules"]
+    if "default" in capsules:
+        return settings
+    others = {queue for capsule in capsules.values() for queue in capsule.queues}
+    queues = [queue for queue in app.queues if queue not in others]
+    weights = dict.fromkeys(queues, 1 if len(queues) > 1 else 0)
+    return settings.otherwise("queues", weights, "queues of the jobs")
+
+
+def set_up_log(settings: Settings, *, alone: bool = False) -> None:
+    """Set up the log as configured, and log the warnings about the settings.
+
+    If the process is not `alone`, the lines of `--processes` show their process.
+    """
+    set_up(settings["log_format"], settings["log_level"], pid=not alone and _has_siblings(settings))
     for note in settings.notes:
         logging.getLogger("jobwire.settings").warning("%s", note)
 
 
-def insist_on_log(app: App, settings: Settings) -> None:
+def insist_on_log(app: App, settings: Settings, *, alone: bool = False) -> None:
     """Keep to the settings of the log, now and after the application's own start.
 
     An application that sets up its own log keeps it, except for the format and the level if the
-    settings name them.
+    settings name them. See `set_up_log` for `alone`.
     """
 
     @app.on("startup")
@@ -80,7 +99,7 @@ def insist_on_log(app: App, settings: Settings) -> None:
         insist(
             settings["log_format"] if settings.given("log_format") else None,
             settings["log_level"] if settings.given("log_level") else None,
-            pid=_has_siblings(settings),
+            pid=not alone and _has_siblings(settings),
         )
 
     again()

@@ -7,10 +7,11 @@ from typing import Any
 import click
 
 from jobwire.cli.banner import greet
-from jobwire.cli.loading import app_of
+from jobwire.cli.loading import worker_app_of
 from jobwire.cli.options import (
     insist_on_log,
     redis_of,
+    serve_all_queues,
     set_up_log,
     unnamed_redis,
     worker_options,
@@ -27,7 +28,8 @@ def worker(**options: Any) -> int:
 
     MODULE:APP names the jobwire.App, such as shop.jobs:app or jobs.py:app. A file or environment
     variables (JOBWIRE_APP, JOBWIRE_CONCURRENCY...) can set it and all options. `jobwire config`
-    shows the effective settings.
+    shows the effective settings. If no queues are named, the worker serves all queues that the
+    jobs name.
 
     Signals: TERM and INT stop the worker. TSTP quiets it: it starts no more jobs. TTIN logs the
     stacks of all threads. USR2 restarts the processes of --processes one after the other.
@@ -40,8 +42,8 @@ def worker(**options: Any) -> int:
 
     if supervisor.wanted(config):
         return supervisor.run(config)
-    app = app_of(settings)
+    app = worker_app_of(settings)
     insist_on_log(app, settings)
     url, source = redis_of(app, settings) or unnamed_redis(settings)
     app.connect(url)
-    return process.run(app, config, source=source)
+    return process.run(app, serve_all_queues(app, settings).worker(), source=source)

@@ -70,9 +70,11 @@ class Settings:
                     f"{self.values[name].source}: {name} and {self.values['capsules'].source} both "
                     "define the capsule 'default'; define it in one place only"
                 )
-        default = CapsuleConfig(queues=self["queues"], concurrency=self["concurrency"])
+        if self["queues"]:
+            default = CapsuleConfig(queues=self["queues"], concurrency=self["concurrency"])
+            capsules = {"default": default, **capsules}
         others = {f.name: self[f.name] for f in fields(WorkerConfig) if f.name != "capsules"}
-        return WorkerConfig(capsules={"default": default, **capsules}, **others)
+        return WorkerConfig(capsules=capsules, **others)
 
 
 def resolve(

@@ -87,7 +87,7 @@ SETTINGS: dict[str, Setting] = {
             "Queue to serve; repeatable, in order of preference. Without weights the order is "
             "strict, with weight 1 for all queues it is random.",
             CapsuleConfig().queues,
-            "default",
+            "those of the jobs",
         ),
         _worker("concurrency", types.WHOLE, "-c --concurrency", "Jobs that run at a time."),
         Setting(

@@ -250,8 +250,9 @@ def worker(
         concurrency: Number of jobs that run at the same time.
         **settings: Settings of `WorkerConfig`.
     """
+    app.load()
     capsule = CapsuleConfig(
-        queues=dict.fromkeys(_queues(app) if queues is None else queues, 0),
+        queues=dict.fromkeys(app.queues if queues is None else queues, 0),
         concurrency=concurrency,
     )
     chosen: dict[str, Any] = {"timeout": 5.0, "poll_interval": 0.1, "capsules": {"test": capsule}}
@@ -281,10 +282,3 @@ def _connected(app: App, url: str) -> Iterator[None]:
     finally:
         app.close()
         app.connect(before)
-
-
-def _queues(app: App) -> list[str]:
-    names = ["default"]
-    for job in app.jobs.values():
-        names += (job.defaults.get(option) or "default" for option in ("queue", "retry_queue"))
-    return list(dict.fromkeys(names))

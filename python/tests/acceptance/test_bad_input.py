@@ -39,7 +39,8 @@ def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
 def project(tmp_path: Path) -> Path:
     """Return a directory with modules that cannot be used."""
     for name, text in {
-        "jobs": "import jobwire\napp = jobwire.App()\nother = jobwire.App()\nnumber = 5\n",
+        "jobs": "import jobwire\napp = jobwire.App()\nother = jobwire.App()\nnumber = 5\n"
+        "@app.job\ndef work() -> None: ...\n",
         "wants": "import not_installed_here\n",
         "typo": "def oops(:\n",
         "leaves": "import sys\nsys.exit('set SHOP_KEY first')\n",
@@ -127,6 +128,7 @@ WORKER: dict[str, tuple[int, list[str], list[str]]] = {
     "name": (NO_APP, ["jobs:nope"], ["'nope'", "app, other"]),
     "no app object": (NO_APP, ["jobs:number"], ["int", "jobwire.App"]),
     "which": (NO_APP, ["jobs"], ["2 applications", "app and other", "jobs:NAME"]),
+    "no jobs": (NO_APP, ["jobs:other"], ["'jobs:other'", "no jobs", "imports=", "autodiscover"]),
     "none": (NO_APP, ["nothing"], ["0 applications", "nothing:NAME"]),
     "import": (NO_APP, ["wants:app"], ["wants.py:1", "not_installed_here"]),
     "syntax": (NO_APP, ["typo:app"], ["typo.py:1", "SyntaxError"]),
@@ -181,9 +183,9 @@ def test_enqueue(server: Server, command: Callable[..., str], case: str) -> None
     assert server.client().keys("*") == []
 
 
-@pytest.mark.parametrize("command", [["worker", APP], ["enqueue", "X"]])
-def test_no_redis(command: list[str]) -> None:
-    """ENV-1: host, port, reason, and advice; the password is not shown."""
+def test_no_redis() -> None:
+    """ENV-1: host, port, reason, and advice; the password is not shown. A worker waits instead."""
+    command = ["enqueue", "X"]
     line = refused(NO_REDIS, *command, "--redis", "redis://:s3cret@127.0.0.1:1/0")
     for word in ("127.0.0.1:1", "refused", "--redis", "jobwire dev"):
         assert word in line

@@ -29,6 +29,17 @@ concurrency = 20
 """
 
 
+SHOP = """
+import jobwire
+
+app = jobwire.App()
+
+@app.job(queue="reports")
+def report():
+    pass
+"""
+
+
 @pytest.fixture
 def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
     with Workers(_reaper, tmp_path) as running:
@@ -38,7 +49,7 @@ def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
     (tmp_path / "jobwire.toml").write_text(TOML)
-    (tmp_path / "shop.py").write_text("import jobwire\napp = jobwire.App()\n")
+    (tmp_path / "shop.py").write_text(SHOP)
     return tmp_path
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from jobwire import App
 from jobwire.cli.exits import AppNotLoaded
-from jobwire.cli.loading import app_of, load_app
+from jobwire.cli.loading import app_of, load_app, worker_app_of
+from jobwire.errors import ConfigError
 from jobwire.settings import resolve
 
 GOOD = "import jobwire\napp = jobwire.App()\n"
@@ -104,3 +105,77 @@ def test_the_application_comes_from_the_settings(monkeypatch: pytest.MonkeyPatch
 def test_no_application_is_named() -> None:
     with pytest.raises(click.UsageError, match=r"MODULE:APP.* set app in jobwire.toml, or JOBWIRE"):
         app_of(resolve({}, {}, Path.cwd()))
+
+
+JOB = "from {module} import app\n\n@app.job\ndef {name}():\n    pass\n"
+
+
+def package(*files: str, app: str = GOOD) -> App:
+    """Write `shop_p/app.py` and these files, each with a job, and load the application."""
+    for number, file in enumerate(("shop_p/app.py", *files)):
+        path = Path(file)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(JOB.format(module="shop_p.app", name=f"job_{number}") if number else app)
+    return load_app("shop_p.app:app")
+
+
+def test_an_application_imports_the_modules_that_it_names() -> None:
+    """The modules import the application, which is complete by then."""
+    text = "import jobwire\napp = jobwire.App(imports=['shop_p.mail', 'shop_p.billing'])\n"
+    app = package("shop_p/mail.py", "shop_p/billing.py", "shop_p/other.py", app=text)
+    assert set(app.jobs) == {"job_1", "job_2"}
+    assert app.jobs["job_1"].app is app
+
+
+def test_an_application_finds_the_modules_called_jobs() -> None:
+    """At any depth, with and without __init__.py, and all modules of a package called jobs."""
+    found = ["shop_p/jobs.py", "shop_p/mail/jobs.py", "shop_p/mail/deep/jobs.py"]
+    found += ["shop_p/a/jobs/__init__.py", "shop_p/a/jobs/one.py"]
+    others = ["shop_p/mail/views.py", "shop_p/a/jobs/tests/one.py", "shop_p/no-name/jobs.py"]
+    Path("shop_p/mail").mkdir(parents=True)
+    Path("shop_p/mail/__init__.py").touch()
+    app = package(*found, *others, app=GOOD + "app.autodiscover('shop_p')\n")
+    assert set(app.jobs) == {f"job_{number}" for number in range(1, len(found) + 1)}
+    app.load()  # a second time changes nothing
+    assert app.job_modules() == [
+        *("shop_p.jobs", "shop_p.a.jobs", "shop_p.a.jobs.one"),
+        *("shop_p.mail.jobs", "shop_p.mail.deep.jobs"),
+    ]
+
+
+def test_other_names_of_modules_can_be_chosen() -> None:
+    app = package("shop_p/x/tasks.py", app=GOOD + "app.autodiscover('shop_p', module='tasks')\n")
+    assert set(app.jobs) == {"job_1"}
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("app.autodiscover('gone_p')", "no package 'gone_p' on the import path"),
+        ("app.autodiscover('gone_p.deeper')", "no package 'gone_p.deeper'"),
+        ("app.autodiscover('shop_p.app')", "is a module, not a package; write imports=['shop_p.ap"),
+        ("app.imports.append('shop_p.gone')", "no module 'shop_p.gone'"),
+        ("app.imports.append('shop_p.bad')", "bad.py:1: SyntaxError"),
+        ("app = jobwire.App(imports='shop_p.x')", "is one string; write imports=['shop_p.x']"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_named(more: str, words: str) -> None:
+    Path("shop_p").mkdir()
+    Path("shop_p/bad.py").write_text("a b")
+    with pytest.raises(AppNotLoaded) as caught:
+        package(app=f"{GOOD}{more}\n")
+    assert words in str(caught.value)
+    with pytest.raises(ConfigError, match="is one string"):
+        App(imports="shop_p.mail")
+
+
+def test_a_worker_without_jobs_is_refused() -> None:
+    """Every job would fail as an unknown one."""
+    Path("shop_n.py").write_text(GOOD)
+    settings = resolve({"app": "shop_n:app"}, {}, Path.cwd())
+    assert app_of(settings).jobs == {}
+    with pytest.raises(AppNotLoaded, match=r"'shop_n:app' defines no jobs; .*app.autodiscover"):
+        worker_app_of(settings)
+    app_of(settings).imports.append("json")
+    with pytest.raises(AppNotLoaded, match="defines no jobs, and neither do json; "):
+        worker_app_of(settings)

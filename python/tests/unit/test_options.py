@@ -9,7 +9,8 @@ import click
 import pytest
 
 from jobwire import App
-from jobwire.application.config import DEFAULT_URL, CapsuleConfig, WorkerConfig
+from jobwire.application.config import CapsuleConfig, WorkerConfig
+from jobwire.application.redis_url import DEFAULT_URL
 from jobwire.cli import options
 from jobwire.cli.exits import report
 from jobwire.cli.worker import worker
@@ -123,6 +124,50 @@ def test_precise_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBWIRE_PRECISE", "1")
     assert settings()["precise"] is True
     assert settings("--no-precise")["precise"] is False
+
+
+def work() -> None: ...
+
+
+def shop() -> App:
+    """Return an application whose jobs name the queues default, low, mail and slow."""
+    app = App()
+    app.job(name="Plain")(work)
+    app.job(name="Monthly", queue="low")(work)
+    app.job(name="Send", queue="mail", retry_queue="slow")(work)
+    app.job(name="Weekly", queue="low")(work)
+    return app
+
+
+def queues(*arguments: str) -> dict[str, dict[str, int]]:
+    config = options.serve_all_queues(shop(), settings(*arguments)).worker()
+    return {name: dict(capsule.queues) for name, capsule in config.capsules.items()}
+
+
+def test_without_names_every_queue_of_the_jobs_is_served() -> None:
+    """FETCH-4: with equal weights."""
+    everything = {"default": 1, "low": 1, "mail": 1, "slow": 1}
+    assert queues() == {"default": everything}
+    assert queues("-q", "low,3") == {"default": {"low": 3}}
+    assert queues("--capsule", "m=1 mail") == {
+        "default": {"default": 1, "low": 1, "slow": 1},
+        "m": {"mail": 0},
+    }
+    assert queues("--capsule", "m=1 mail low slow")["default"] == {"default": 0}
+    assert queues("--capsule", "all=9 default low mail slow") == {
+        "all": dict.fromkeys(everything, 0)
+    }
+    assert queues("--capsule", "default=1 mail") == {"default": {"mail": 0}}
+
+
+def test_an_application_knows_its_queues() -> None:
+    assert shop().queues == {
+        "default": ["Plain"],
+        "low": ["Monthly", "Weekly"],
+        "mail": ["Send"],
+        "slow": ["Send"],
+    }
+    assert App().queues == {"default": []}
 
 
 def test_an_application_named_twice_is_refused() -> None:
