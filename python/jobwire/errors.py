@@ -162,9 +162,12 @@ class RedisUnreachable(RedisTrouble, ConnectionError):
 
     Attributes:
         login_refused: The server answered: it asks for a password, or refuses the one it got.
+        refused: The server answered: it refuses the login or the database, so later
+            attempts fail as well.
     """
 
     login_refused: bool = False
+    refused: bool = False
 
 
 class RedisRefused(RedisTrouble):

@@ -374,10 +374,11 @@ def unreachable(url: str, error: Exception, advice: Callable[[], str] = str) -> 
     """
     reason = (str(error) or type(error).__name__).rstrip(".")
     is_login = isinstance(error, redis.exceptions.AuthenticationError)
-    fix = "" if is_login else advice()
+    is_refused = is_login or isinstance(error, redis.exceptions.ResponseError)
+    fix = "" if is_refused else advice()
     text = f"cannot use Redis at {safe_url(url)}: {reason}"
     unreachable = RedisUnreachable(f"{text}; {fix}" if fix else text)
-    unreachable.login_refused = is_login
+    unreachable.login_refused, unreachable.refused = is_login, is_refused
     return unreachable
 
 

@@ -32,6 +32,7 @@ def check_server(keys: Keys) -> Op[ServerInfo]:
 
     Raises:
         UnfitServer: The server is too old, or a cluster and the namespace has no hash tag.
+        RedisRefused: The server still loads its data; it answers INFO, but no other command.
     """
     try:
         text: bytes = yield command("INFO")
@@ -42,6 +43,8 @@ def check_server(keys: Keys) -> Op[ServerInfo]:
 
 def parse_info(fields: Mapping[str, str], keys: Keys) -> ServerInfo:
     """Check the fields of INFO; see `check_server`."""
+    if fields.get("loading") == "1":
+        raise RedisRefused("LOADING the server still loads its data")
     version = fields.get("redis_version", "")
     valkey = fields.get("valkey_version")
     product = "Valkey" if valkey else "Redis"

@@ -136,10 +136,12 @@ def test_ttin_dumps_all_stacks_and_nothing_ends(
     client.push("AsyncHold", [2])
     wait_until(lambda: len(traces(server, recording.STARTED)) == 2)
     worker.send(signal.SIGTTIN)
-    wait_until(lambda: worker.logged("task "))
-    stacks = [line.get("exc", "") for line in worker.lines()]
-    assert any("in deaf" in stack for stack in stacks)
-    assert any("in async_hold" in stack for stack in stacks)
+
+    def stacks() -> str:
+        return "".join(line.get("exc", "") for line in worker.lines())
+
+    wait_until(lambda: "in async_hold" in stacks(), what="the stack of the task")  # tasks come last
+    assert "in deaf" in stacks()
     names = {line["msg"].removeprefix("thread ") for line in worker.logged("thread ")}
     assert names >= {"MainThread", "jobwire-heart", "jobwire-poller", "jobwire-ticker"}
     # One runs the job and one waits for more; there is a third if that was slow to begin.

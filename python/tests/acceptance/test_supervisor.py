@@ -126,7 +126,7 @@ def test_a_process_that_dies_is_replaced(server: Server, fleet: Fleet) -> None:
     ("app", "redis", "status", "says"),
     [
         ("no_such_module:app", None, 3, "no module 'no_such_module'"),
-        (APP, "redis://127.0.0.1:1/0", 4, "cannot use Redis at"),
+        (APP, "redis://127.0.0.1:1/x", 2, "is not a database number"),
     ],
 )
 def test_who_cannot_start_at_all_exits_as_without_processes(

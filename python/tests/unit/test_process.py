@@ -9,8 +9,9 @@ import pytest
 
 from jobwire import App
 from jobwire.application.config import WorkerConfig
+from jobwire.errors import NoReply, RedisRefused, RedisTrouble, RedisUnreachable
 from jobwire.worker.process.notify import Notifier
-from jobwire.worker.process.process import _Process
+from jobwire.worker.process.process import _may_pass, _Process
 
 
 @pytest.fixture
@@ -36,3 +37,21 @@ def test_a_handler_only_passes_the_signal_on(
     process._on_signal(signal.SIGTSTP, None)
     assert caplog.messages == []
     assert process._signals.get_nowait().name == "TSTP"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"),
+    [
+        (RedisUnreachable("connection refused"), True),
+        (NoReply("cut"), True),
+        (RedisRefused("LOADING Redis is loading the dataset in memory"), True),
+        (RedisRefused("NOPERM User x has no permissions"), False),
+        (RedisRefused("WRONGTYPE processes is a string"), False),
+    ],
+)
+def test_some_errors_pass_with_time(error: RedisTrouble, passes: bool) -> None:
+    """ENV-6: a worker waits for a Redis that starts, and not for one that refuses it."""
+    assert _may_pass(error) == passes
+    error = RedisUnreachable("wrong password")
+    error.refused = True
+    assert not _may_pass(error)

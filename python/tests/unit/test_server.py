@@ -34,6 +34,13 @@ def test_valkey_has_a_version_of_its_own() -> None:
     assert check(fields) == ("Valkey", "9.1.2", 0)
 
 
+def test_a_server_that_loads_its_data_is_not_usable_yet() -> None:
+    """ENV-6: it answers INFO, and refuses every other command."""
+    with pytest.raises(RedisRefused, match="LOADING"):
+        check({"redis_version": "7.0.15", "loading": "1"})
+    assert check({"redis_version": "7.0.15", "loading": "0"}) == ("Redis", "7.0.15", 0)
+
+
 def test_a_server_that_tells_nothing_is_given_a_try() -> None:
     """ENV-1, ENV-2: proxies and managed servers hide their version."""
     assert check({}) == ("Redis", "?", 0)

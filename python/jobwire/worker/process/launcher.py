@@ -87,6 +87,7 @@ class Launcher:
         on_broken: Callable[[], None] = lambda: None,
         timings: Timings = DEFAULT_TIMINGS,
     ) -> None:
+        app.load()
         self.app = app
         self.config = config
         self._timings = timings
@@ -97,6 +98,7 @@ class Launcher:
         self._redis = SyncRedis(
             find_address(app.url).url, role="worker", timeout=timings.redis_timeout
         )
+        self._server: ServerInfo | None = None
         self._generation: Generation = 8
         self._quiet = threading.Event()
         self._ticker = Ticker(tick=timings.tick)
@@ -192,6 +194,16 @@ class Launcher:
         """Return the work records of the running jobs, by thread id."""
         return {tid: work for capsule in self._capsules for tid, work in capsule.works().items()}
 
+    def check_server(self) -> ServerInfo:
+        """Return what the server is; ask it only until it has answered once.
+
+        Raises:
+            UnfitServer, RedisTrouble: As `start`, for the server as it is now.
+        """
+        if self._server is None:
+            self._server = self._redis.run(check_server(self._keys))
+        return self._server
+
     def start(self) -> ServerInfo:
         """Check the server, then start; return when jobs are being fetched.
 
@@ -204,7 +216,7 @@ class Launcher:
         with ExitStack() as undo:  # a start that fails halfway is undone
             undo.callback(self._redis.close)
             # A server that cannot be reached at all is an error now.
-            info = _patiently(lambda: self._redis.run(check_server(self._keys)), (NoReply,))
+            info = _patiently(self.check_server, (NoReply,))
             for warning in info.warnings:
                 _log.warning(warning)
             self._generation = _patiently(self._find_generation)
@@ -393,7 +405,7 @@ def _patiently(
             return step()
         except lost as error:
             lasted = time.monotonic() - began
-            if lasted > START_PATIENCE_S or getattr(error, "login_refused", False):
+            if lasted > START_PATIENCE_S or getattr(error, "refused", False):
                 raise
             _log.warning("connection lost during the start, which goes on: %s", error)
             time.sleep(next_pause(lasted, jitter=random.random()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import random
 import signal
 import threading
 import time
@@ -17,9 +18,11 @@ import jobwire
 from jobwire.application.app import App
 from jobwire.application.config import WorkerConfig
 from jobwire.connection.connect import safe_url
+from jobwire.errors import RedisRefused, RedisTrouble
 from jobwire.protocol.heartbeat import BEAT_INTERVAL_S
 from jobwire.protocol.server import ServerInfo
 from jobwire.worker.background.heartbeat import rss
+from jobwire.worker.fetch.outage import next_pause
 from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
 from jobwire.worker.process import notify
 from jobwire.worker.process.launcher import Launcher
@@ -37,6 +40,7 @@ HEARTBEAT_STUCK_S = 4 * BEAT_INTERVAL_S  # without a round of the heartbeat thre
 # Prefix of the names of threads that live to the end of the process and do not hinder its exit.
 # If threads named "jobwire..." are left, the process exits without Python's clean-up.
 DAEMON_PREFIX = "worker"
+WAIT_LOG_INTERVAL_S = 30.0  # between two log lines of a worker that waits for Redis
 
 _log = logging.getLogger("jobwire.worker")
 _HANDLED = ("TERM", "INT", "HUP", "TSTP", "TTIN", "USR2")
@@ -98,10 +102,12 @@ class _Process:
             self._trap(name)
         if threading.excepthook is threading.__excepthook__:
             threading.excepthook = _report_death
-        _announce(self._launcher, self._launcher.start(), source)
-        self._notifier.ready(self._describe())
         if self._notifier.supervised:
             threading.Thread(target=self._watch, name=f"{DAEMON_PREFIX}-watch", daemon=True).start()
+        if not self._wait_for_redis():
+            return 0
+        _announce(self._launcher, self._launcher.start(), source)
+        self._notifier.ready(self._describe())
         period = self._notifier.period
         if period is None and self._config.memory_limit:
             period = notify.STATUS_INTERVAL_S
@@ -120,6 +126,45 @@ class _Process:
             self._act(received.name)
             self._call_earlier(received)
             self._report_status()
+
+    def _wait_for_redis(self) -> bool:
+        """Wait until Redis can be used, as its container may start later; False after a TERM.
+
+        Raises:
+            UnfitServer, RedisTrouble: Waiting does not help.
+        """
+        stops = ("TERM", "INT") if self._notifier.supervised else ("TERM", "INT", "HUP")
+        began = time.monotonic()
+        logged_at: float | None = None
+        postponed: list[_Signal | None] = []
+        while True:
+            try:
+                self._launcher.check_server()
+            except RedisTrouble as error:
+                if not _may_pass(error):
+                    raise
+                lasted = time.monotonic() - began
+                if logged_at is None or lasted - logged_at >= WAIT_LOG_INTERVAL_S:
+                    logged_at = lasted
+                    _log.warning("waiting for Redis: %s", error)
+                    self._notifier.status("waiting for Redis")
+            else:
+                break
+            try:
+                received = self._signals.get(timeout=next_pause(lasted, jitter=random.random()))
+            except Empty:
+                continue
+            if received is not None and received.name in stops:
+                _log.info("%s: stopping, before Redis could be used", received.name)
+                self._notifier.stopping("stopping")
+                self._call_earlier(received)
+                return False
+            postponed.append(received)
+        if logged_at is not None:
+            _log.info("Redis can be used, after %.1f s", time.monotonic() - began)
+        for received in postponed:
+            self._signals.put(received)
+        return True
 
     def _trap(self, name: str) -> None:
         number = getattr(signal, f"SIG{name}", None)
@@ -226,6 +271,13 @@ class _Process:
         return f"{self._state}{len(self._launcher.works())} of {self._config.concurrency} busy"
 
 
+def _may_pass(error: RedisTrouble) -> bool:
+    """True if Redis may accept the same command later."""
+    if isinstance(error, RedisRefused):
+        return error.code == "LOADING"
+    return not getattr(error, "refused", False)
+
+
 def _report_death(thread: threading.ExceptHookArgs) -> None:
     """Log the error that ended a thread; Python would print it into the middle of the log."""
     if thread.exc_value is not None and not isinstance(thread.exc_value, SystemExit):
@@ -240,6 +292,7 @@ def _announce(launcher: Launcher, info: ServerInfo, source: str) -> None:
             f"{queue} ({weight})" if weight else queue for queue, weight in capsule.queues.items()
         )
         _log.info("capsule %s: %d threads for %s", name, capsule.concurrency, queues)
+    _warn_of_unserved(launcher.app, config)
     jobs = len(launcher.app.jobs)
     _log.info(
         "jobwire %s, process %s, %s fetch, %d job classes, %s %s at %s%s",
@@ -252,3 +305,15 @@ def _announce(launcher: Launcher, info: ServerInfo, source: str) -> None:
         safe_url(launcher.url),
         f" ({source})" if source else "",
     )
+
+
+def _warn_of_unserved(app: App, config: WorkerConfig) -> None:
+    """Log the queues of the application that this worker does not serve."""
+    served = {queue for capsule in config.capsules.values() for queue in capsule.queues}
+    unserved = {queue: jobs for queue, jobs in app.queues.items() if jobs and queue not in served}
+    if unserved:
+        _log.warning(
+            "not served by this worker: %s; add %s, unless another worker serves them",
+            "; ".join(f"queue {queue} ({', '.join(jobs)})" for queue, jobs in unserved.items()),
+            " ".join(f"-q {queue}" for queue in unserved),
+        )
