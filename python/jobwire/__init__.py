@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from jobwire.application.logs import JobFilter
     from jobwire.errors import (
         ConfigError,
+        InvalidArgument,
         InvalidJob,
         JobCrashed,
         JobFailed,
@@ -56,6 +57,7 @@ __all__ = [
     "Cursor",
     "Filter",
     "Inspector",
+    "InvalidArgument",
     "InvalidJob",
     "IterableOptions",
     "Job",

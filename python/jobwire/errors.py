@@ -6,6 +6,7 @@
     │   ├── InvalidJob         a job to push is refused before anything is written
     │   └── MalformedPayload   bytes in Redis are not a payload
     ├── UnknownJob             no job is registered under the payload's class
+    ├── InvalidArgument        an argument does not fit the annotation of its parameter
     ├── JobFailed              an isolated job raised an exception in its own process
     ├── JobTimeout             a job ran longer than its time limit
     ├── JobCrashed             the process of an isolated job died while the job ran
@@ -27,6 +28,7 @@ from typing import Any
 
 __all__ = [
     "ConfigError",
+    "InvalidArgument",
     "InvalidJob",
     "JobCrashed",
     "JobFailed",
@@ -90,6 +92,13 @@ class MalformedPayload(PayloadError):
 
 class UnknownJob(JobwireError, LookupError):
     """No job is registered under the payload's class. Counts as a failure of the job. [EXEC-2]"""
+
+
+class InvalidArgument(JobwireError, ValueError):
+    """An argument of a payload does not fit the annotation of its parameter.
+
+    Counts as a failure of the job.
+    """
 
 
 class JobFailed(JobwireError):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import copy
-import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack
 
 from jobwire.application.clients import Clients
 from jobwire.application.hooks import ExhaustedHook, RetryHook, check_hook
 from jobwire.application.iterabletype import IterableSpec
 from jobwire.application.middleware import is_async
-from jobwire.errors import ConfigError
+from jobwire.application.parameters import Parameters
+from jobwire.errors import ConfigError, InvalidJob
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.normalize import Options, check_options
 from jobwire.protocol.times import When
@@ -43,6 +43,7 @@ class JobType(Generic[P, R]):
         is_async: True if the function is `async def`.
         retry_hook: The hook that `retry_in` has set.
         exhausted_hook: The hook that `exhausted` has set.
+        parameters: Turns arguments into those of a payload, and back.
     """
 
     def __init__(
@@ -68,8 +69,7 @@ class JobType(Generic[P, R]):
         self.retry_hook: RetryHook | None = None
         self.exhausted_hook: ExhaustedHook | None = None
         self.is_async = is_async(function)
-        self._signature = inspect.signature(function)
-        self._counts = _check_signature(name, self._signature)
+        self.parameters = Parameters(name, function, explain=app.strict_args == "raise")
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
 
@@ -119,12 +119,14 @@ class JobType(Generic[P, R]):
             TypeError: The arguments do not match the parameters of the function.
             InvalidJob, RedisTrouble: See `Client.push`.
         """
-        return self.app.client.push(self.name, self._bind(args, kwargs), **self._options())
+        return self.app.client.push(
+            self.name, self.parameters.bind(args, kwargs), **self._options()
+        )
 
     def enqueue_in(self, delay: When, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Push a job to run after a delay: seconds or a timedelta. [SCHED-2] [SCHED-3]"""
         return self.app.client.push_in(
-            delay, self.name, self._bind(args, kwargs), **self._options()
+            delay, self.name, self.parameters.bind(args, kwargs), **self._options()
         )
 
     def enqueue_at(self, when: When, *args: P.args, **kwargs: P.kwargs) -> str | None:
@@ -170,12 +172,12 @@ class JobType(Generic[P, R]):
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Push a job to run now; see `enqueue`."""
-        bound = self._bind(args, kwargs)
+        bound = self.parameters.bind(args, kwargs)
         return await self.app.aclient.push(self.name, bound, **self._options())
 
     async def aenqueue_in(self, delay: When, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Push a job to run after a delay; see `enqueue_in`."""
-        bound = self._bind(args, kwargs)
+        bound = self.parameters.bind(args, kwargs)
         return await self.app.aclient.push_in(delay, self.name, bound, **self._options())
 
     async def aenqueue_at(self, when: When, *args: P.args, **kwargs: P.kwargs) -> str | None:
@@ -201,54 +203,20 @@ class JobType(Generic[P, R]):
     def _options(self) -> Options:
         return self.defaults  # type: ignore[return-value]  # checked by the definition
 
-    def _bind_each(self, args_list: Iterable[Sequence[Any]]) -> list[list[Any]]:
-        bound = []
+    def _bind_each(self, args_list: Iterable[Sequence[Any]]) -> Iterator[list[Any]]:
         for index, args in enumerate(args_list):
             if isinstance(args, str | bytes) or not isinstance(args, Sequence):
                 raise TypeError(
                     f"{self.name}: job {index}: {args!r} is not a list of arguments; "
                     "give a list for each job, like [[1], [2]]"
                 )
-            bound.append(self._bind(args, {}))
-        return bound
-
-    def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-        """Return the arguments as a list for the payload.
-
-        Raises:
-            TypeError: They do not match the parameters of the function.
-        """
-        if not kwargs and len(args) in self._counts:
-            return list(args)  # the usual case; binding would take longer than all other work
-        try:
-            bound = self._signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{self.name}: {error}") from None
-        if kwargs:
-            bound.apply_defaults()  # defaults fill gaps before a keyword argument
-        if bound.kwargs:
-            names = ", ".join(bound.kwargs)
-            raise TypeError(f"{self.name}: {names} cannot be passed; a job has a list of arguments")
-        return list(bound.args)
-
-
-def _check_signature(name: str, signature: inspect.Signature) -> range:
-    """Return the numbers of positional arguments that certainly match, so need no binding."""
-    least = most = 0
-    for parameter in signature.parameters.values():
-        required = parameter.default is inspect.Parameter.empty
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and required:
-            raise ConfigError(
-                f"job {name!r}: parameter {parameter.name!r} is keyword-only, but a job's "
-                "arguments are a list; make it positional or give it a default"
-            )
-        if parameter.kind in (
-            inspect.Parameter.POSITIONAL_ONLY,
-            inspect.Parameter.POSITIONAL_OR_KEYWORD,
-        ):
-            most += 1
-            least += required
-    return range(least, most + 1)
+            try:
+                yield self.parameters.bind(args, {})
+            except InvalidJob as error:
+                field = f"job {index}: {error.field}"
+                refused = InvalidJob(error.rule, field, error.problem)
+                refused.job_class = self.name
+                raise refused from error
 
 
 def check_redelivery(name: str, redeliver: bool, options: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from jobwire.errors import InvalidJob
 
-__all__ = ["MAX_DEPTH", "StrictArgs", "check_args", "check_value"]
+__all__ = ["MAX_DEPTH", "StrictArgs", "check_args", "check_value", "listed", "show"]
 
 StrictArgs = Literal["raise", "warn", "off"]
 """`raise` refuses values for which JSON has no type. `off` converts them as msgspec does. `warn`
@@ -32,12 +32,12 @@ def check_args(args: object, *, strict: StrictArgs = "raise") -> list[Any]:
         isinstance(args, str | bytes | bytearray) or not isinstance(args, Sequence)
     ):
         raise InvalidJob(
-            "PAY-12", "args", f"{_show(args)} is not a list; write a single argument as [...]"
+            "PAY-12", "args", f"{show(args)} is not a list; write a single argument as [...]"
         )
     values: list[Any] = list(args)
     if strict == "off":
         try:
-            values = _listed(msgspec.to_builtins(values, str_keys=True))
+            values = listed(msgspec.to_builtins(values, str_keys=True))
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidJob("PUSH-5", "args", str(error)) from error
     check_value(values, "args", depth=2)
@@ -118,17 +118,17 @@ def _blame(value: object, path: str, depth: int) -> None:
         raise InvalidJob(
             "PUSH-5",
             path,
-            f"{_show(value)} is {type(value).__name__}, for which JSON has no type; "
+            f"{show(value)} is {type(value).__name__}, for which JSON has no type; "
             "send str, int, float, bool, None, list or dict",
         )
 
 
-def _listed(value: Any) -> Any:
+def listed(value: Any) -> Any:
     """Turn tuples, which `msgspec.to_builtins` keeps, into lists."""
     if isinstance(value, list | tuple):
-        return [_listed(item) for item in value]
+        return [listed(item) for item in value]
     if isinstance(value, dict):
-        return {key: _listed(item) for key, item in value.items()}
+        return {key: listed(item) for key, item in value.items()}
     return value
 
 
@@ -145,6 +145,7 @@ def _check_text(text: str, path: str) -> None:
         )
 
 
-def _show(value: object) -> str:
+def show(value: object) -> str:
+    """Return a value for a message, cut to 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -100,11 +100,12 @@ class Jobs:
         Args:
             job: Only jobs of this wire class or definition.
             queue: Only jobs of this queue.
-            args: Only jobs with these arguments, compared as JSON: `(1, 2)` equals `[1, 2]`.
+            args: Only jobs with these arguments, as given to `enqueue` or as in the payload:
+                `(1, 2)` equals `[1, 2]`.
             at: Only jobs scheduled for this time, as given to `enqueue_in` or `enqueue_at`; None
                 for jobs that run at once.
         """
-        matches = _filter(job, queue, args, at)
+        matches = self._filter(job, queue, args, at)
         return [waiting for waiting in list(self._waiting) if matches(waiting)]
 
     def performed(
@@ -116,7 +117,7 @@ class Jobs:
         at: When | None = ANY,
     ) -> list[EnqueuedJob]:
         """Return the jobs that ran here, including those that failed; see `enqueued`."""
-        matches = _filter(job, queue, args, at)
+        matches = self._filter(job, queue, args, at)
         return [performed for performed in list(self._performed) if matches(performed)]
 
     def clear(self) -> None:
@@ -125,6 +126,26 @@ class Jobs:
             self._waiting.clear()
             self._performed.clear()
             self.cancelled.clear()
+
+    def _filter(
+        self, job: JobName, queue: str, args: Sequence[Any], at: When | None
+    ) -> Callable[[EnqueuedJob], bool]:
+        name = job.name if isinstance(job, JobType) else job
+        wire_args = args
+        if args is not ANY:
+            definition = self._app.jobs.get(name)
+            given = list(args) if definition is None else definition.parameters.encode(args)
+            wire_args = msgspec.json.decode(encode(given))
+
+        def matches(enqueued: EnqueuedJob) -> bool:
+            return (
+                (name is ANY or enqueued.class_name == name)
+                and (queue is ANY or enqueued.queue == queue)
+                and (wire_args is ANY or enqueued.args == wire_args)
+                and (at is ANY or _is_due(enqueued, at))
+            )
+
+        return matches
 
     # -- running
 
@@ -320,11 +341,25 @@ class _StatelessIterations(Iterations):
     def __init__(self) -> None:
         pass
 
-    def run(self, job: Job, spec: IterableSpec, *, on_finish: object = None) -> None:
-        spec.here()(*job.args)
+    def run(
+        self,
+        job: Job,
+        spec: IterableSpec,
+        *,
+        args: Sequence[Any] | None = None,
+        on_finish: object = None,
+    ) -> None:
+        spec.here()(*(job.args if args is None else args))
 
-    async def arun(self, job: Job, spec: IterableSpec, *, on_finish: object = None) -> None:
-        await spec.here()(*job.args)
+    async def arun(
+        self,
+        job: Job,
+        spec: IterableSpec,
+        *,
+        args: Sequence[Any] | None = None,
+        on_finish: object = None,
+    ) -> None:
+        await spec.here()(*(job.args if args is None else args))
 
 
 class _ThisLoop(AsyncLoop):
@@ -354,23 +389,6 @@ def _fetched(job: EnqueuedJob) -> Job:
 
 def _due(job: EnqueuedJob) -> float:
     return job.at or 0.0
-
-
-def _filter(
-    job: JobName, queue: str, args: Sequence[Any], at: When | None
-) -> Callable[[EnqueuedJob], bool]:
-    name = job.name if isinstance(job, JobType) else job
-    wire_args = args if args is ANY else msgspec.json.decode(encode(list(args)))
-
-    def matches(enqueued: EnqueuedJob) -> bool:
-        return (
-            (name is ANY or enqueued.class_name == name)
-            and (queue is ANY or enqueued.queue == queue)
-            and (wire_args is ANY or enqueued.args == wire_args)
-            and (at is ANY or _is_due(enqueued, at))
-        )
-
-    return matches
 
 
 def _is_due(job: EnqueuedJob, at: When | None) -> bool:

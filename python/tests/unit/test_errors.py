@@ -15,6 +15,7 @@ TREE = {
     "InvalidJob": errors.PayloadError,
     "MalformedPayload": errors.PayloadError,
     "UnknownJob": errors.JobwireError,
+    "InvalidArgument": errors.JobwireError,
     "JobFailed": errors.JobwireError,
     "JobTimeout": errors.JobwireError,
     "JobCrashed": errors.JobwireError,
@@ -37,6 +38,7 @@ def test_the_tree_is_as_drawn() -> None:
     ("name", "builtin"),
     [
         ("ConfigError", ValueError),
+        ("InvalidArgument", ValueError),
         ("InvalidJob", ValueError),
         ("MalformedPayload", ValueError),
         ("UnknownJob", LookupError),

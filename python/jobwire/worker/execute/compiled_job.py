@@ -126,7 +126,7 @@ class JobTable:
                 _log.info(words, len(jobs), ", ".join(map(_name_of, others)))
 
     def _make(self, definition: JobType[..., Any]) -> CompiledJob:
-        function, timeout = definition.function, definition.timeout
+        timeout = definition.timeout
         if definition.isolated and self._isolation is not None:
             # The child process enters the wrappers, because it runs the job's code.
             return CompiledJob(
@@ -134,6 +134,7 @@ class JobTable:
             )
         if definition.iterable is not None:
             return self._make_iterable(definition, definition.iterable)
+        function = definition.parameters.receiver(definition.function)
         if not definition.is_async:
 
             def run(job: Job) -> Any:
@@ -173,12 +174,16 @@ class JobTable:
         def finish(job: Job) -> Command | None:
             return commands.pop(id(job), None)
 
+        def arguments(job: Job) -> Any:
+            return {"args": decode(job.args), "on_finish": on_finish(job)}
+
+        decode = definition.parameters.decode
         run, arun = self._iterations.run, self._iterations.arun
         if spec.is_async:
             return self._make_async(
-                definition, lambda job: arun(job, spec, on_finish=on_finish(job)), finish
+                definition, lambda job: arun(job, spec, **arguments(job)), finish
             )
-        call = self._in_thread(lambda job: run(job, spec, on_finish=on_finish(job)))
+        call = self._in_thread(lambda job: run(job, spec, **arguments(job)))
         return CompiledJob(definition, call, finish=finish)
 
     def _refuse(self, job: Job) -> None:

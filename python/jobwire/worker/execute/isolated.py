@@ -20,7 +20,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import copy_context
 from io import TextIOWrapper
@@ -257,6 +257,7 @@ class _JobRunner:
 
     def _run(self, app: App, definition: JobType[..., Any], task: Task) -> Done | Raised:
         job = Job(task.text, msgspec.json.decode(task.fields), task.queue)
+        function = definition.parameters.receiver(definition.function)
         with running(job):
             try:
                 try:
@@ -265,11 +266,11 @@ class _JobRunner:
                         raise Shutdown
                     if definition.is_async:
                         # The runner's own context does not have the current job.
-                        coroutine = self._await(app, definition, job)
+                        coroutine = self._await(app, function, job)
                         self._runner.run(coroutine, context=copy_context())
                     else:
                         with _around(app, job):
-                            result = definition.function(*job.args)
+                            result = function(*job.args)
                         check_result(definition.name, result)
                 finally:
                     self._inside = False
@@ -285,13 +286,13 @@ class _JobRunner:
                 )
         return Done()
 
-    async def _await(self, app: App, definition: JobType[..., Any], job: Job) -> None:
+    async def _await(self, app: App, function: Callable[..., Any], job: Job) -> None:
         self._coroutine = asyncio.current_task()
         try:
             if self._interrupt:  # the interruption came before the task existed
                 raise Shutdown
             with _around(app, job):
-                await definition.function(*job.args)
+                await function(*job.args)
         finally:
             self._coroutine = None
 

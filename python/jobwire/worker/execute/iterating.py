@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jobwire.application.iterabletype import IterableSpec, IterationSteps, aperform, perform
@@ -52,6 +52,7 @@ class Iterations:
         job: Job,
         spec: IterableSpec,
         *,
+        args: Sequence[Any] | None = None,
         on_finish: Callable[[Command], None] | None = None,
     ) -> None:
         """Process the items of a job, from its cursor to the end.
@@ -59,6 +60,7 @@ class Iterations:
         Args:
             job: The job; without a jid it has no state, so it cannot stop early.
             spec: Its definition.
+            args: The arguments for the function; default: those of the payload.
             on_finish: Called with the command that deletes the state of the complete job, for a
                 worker that sends it with the outcome. Without it, this method sends the command,
                 and a crash before the outcome is stored repeats the job from its beginning.
@@ -69,7 +71,7 @@ class Iterations:
             RedisTrouble: The state could not be read or deleted.
             Exception: The job raised it; the state is saved. [ITER-10]
         """
-        iteration = IterationSteps(spec, tuple(job.args))
+        iteration = IterationSteps(spec, tuple(job.args if args is None else args))
 
         def take(ask: Ask) -> Any:
             match ask:
@@ -89,10 +91,11 @@ class Iterations:
         job: Job,
         spec: IterableSpec,
         *,
+        args: Sequence[Any] | None = None,
         on_finish: Callable[[Command], None] | None = None,
     ) -> None:
         """Process the items of an async job, in its event loop; see `run`."""
-        iteration = IterationSteps(spec, tuple(job.args))
+        iteration = IterationSteps(spec, tuple(job.args if args is None else args))
 
         async def take(ask: Ask) -> Any:
             match ask:
