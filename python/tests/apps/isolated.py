@@ -13,7 +13,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from decimal import Decimal
 from pathlib import Path
+from uuid import UUID
 
 from jobwire import App, Job, Shutdown, TryAgain, current_job
 
@@ -48,6 +50,16 @@ def who(path: str) -> None:
     job = current_job()
     assert job is not None
     record(path, f"{os.getpid()} {job.jid} {job.queue} {os.environ['AROUND']} {app.url}")
+
+
+@app.job(name="Typed", isolated=True)
+def typed(path: str, order: UUID, price: Decimal) -> None:
+    record(path, repr((order, price)))
+
+
+@app.job(name="AsyncTyped", isolated=True)
+async def async_typed(path: str, order: UUID, price: Decimal) -> None:
+    record(path, repr((order, price)))
 
 
 @app.job(name="AsyncWho", isolated=True)

@@ -10,8 +10,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -95,6 +97,18 @@ def test_context_variables_do_not_reach_the_next_job(isolation: Isolation, tmp_p
         run(isolation, "Remember", tmp_path / "out")
     (line,) = set(lines(tmp_path / "out"))
     assert line.split()[1] == "none"
+
+
+@pytest.mark.parametrize("name", ["Typed", "AsyncTyped"])
+def test_typed_arguments_arrive(isolation: Isolation, tmp_path: Path, name: str) -> None:
+    """EXEC-1: the child process decodes them."""
+    order = UUID("9f2c1b7a-4d3e-4f60-9182-93a4b5c6d7e8")
+    run(isolation, name, tmp_path / "out", str(order), "1.50")
+    assert lines(tmp_path / "out") == [repr((order, Decimal("1.50")))]
+    with pytest.raises(JobFailed) as caught:
+        run(isolation, name, tmp_path / "out", "abc", "1.50")
+    assert caught.value.error_class == "jobwire.errors.InvalidArgument"
+    assert caught.value.message.startswith(f"{name}: args[1]: 'abc' does not fit")
 
 
 def test_arguments_of_every_kind_arrive(isolation: Isolation, tmp_path: Path) -> None:

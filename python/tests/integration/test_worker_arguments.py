@@ -1,0 +1,110 @@
+"""Typed arguments in a running worker. [EXEC-1]"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import date
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from harness.servers import Server, wait_until
+from jobwire import App, Cursor, InvalidArgument, Job, current_job
+from jobwire.application.config import FetchMode
+from tests.workers import running
+
+ID = UUID("9f2c1b7a-4d3e-4f60-9182-93a4b5c6d7e8")
+FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
+
+
+@FETCH
+def test_every_kind_of_job_gets_the_types_of_its_parameters(
+    server: Server, fetch: FetchMode
+) -> None:
+    """EXEC-1: also its hooks; middleware and `current_job` see the payload."""
+    app = App()
+    got: dict[str, Any] = {}
+    through: list[Any] = []
+
+    @app.server_middleware.add
+    def note(job: Job, call_next: Callable[[], Any]) -> Any:
+        through.append(job.args)
+        return call_next()
+
+    @app.job
+    def plain(order: UUID, price: Decimal) -> None:
+        job = current_job()
+        got["plain"] = order, price, job and job.args
+
+    @app.job
+    async def coroutine(order: UUID, *days: date) -> None:
+        got["coroutine"] = order, days
+
+    def complete(cursor: Cursor, orders: list[UUID]) -> None:
+        got["complete"] = orders
+
+    @app.iterable(on_complete=complete)
+    def each(cursor: Cursor, orders: list[UUID]) -> Iterator[object]:
+        for index in range(cursor.value or 0, len(orders)):
+            yield index
+            got["each"] = orders[index]
+
+    day = date(2026, 1, 2)
+    with running(app, server, fetch=fetch):
+        plain.enqueue(ID, Decimal("1.50"))
+        coroutine.enqueue(ID, day, day)
+        each.enqueue([ID])
+        wait_until(lambda: len(got) == 4, 60)
+    assert got == {
+        "plain": (ID, Decimal("1.50"), [str(ID), "1.50"]),
+        "coroutine": (ID, (day, day)),
+        "each": ID,
+        "complete": [ID],
+    }
+    assert [str(ID), "2026-01-02", "2026-01-02"] in through
+
+
+@FETCH
+@pytest.mark.parametrize("kind", ["sync", "async", "iterable"])
+def test_an_argument_that_does_not_fit_is_a_failure(
+    server: Server, fetch: FetchMode, kind: str
+) -> None:
+    """EXEC-1, RETRY-3: the job is retried, its error names parameter, value and rule."""
+    app = App()
+    errors: list[tuple[BaseException, Any]] = []
+    app.on_error(lambda error, job: errors.append((error, job.args)))
+
+    if kind == "sync":
+
+        @app.job(name="Charge")
+        def charge(order: UUID) -> None: ...
+
+    elif kind == "async":
+
+        @app.job(name="Charge")
+        async def acharge(order: UUID) -> None: ...
+
+    else:
+
+        @app.iterable(name="Charge")
+        def charges(cursor: Cursor, order: UUID) -> Iterator[object]:
+            yield 1
+
+    client = server.client()
+    payload = {"class": "Charge", "args": ["abc"], "jid": "a" * 24, "queue": "default"}
+    client.lpush("queue:default", json.dumps({**payload, "retry": True}))
+    with running(app, server, fetch=fetch):
+        wait_until(lambda: client.zcard("retry") == 1 and errors, 60)
+    [text] = client.zrange("retry", 0, -1)
+    job = json.loads(text)
+    assert job["args"] == ["abc"]
+    assert job["error_class"] == "jobwire.errors.InvalidArgument"
+    assert job["error_message"] == (
+        "Charge: args[0]: 'abc' does not fit parameter 'order: UUID': Invalid UUID"
+    )
+    [(error, args)] = errors
+    assert isinstance(error, InvalidArgument)
+    assert args == ["abc"]
