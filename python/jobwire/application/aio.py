@@ -144,7 +144,9 @@ class AsyncClient:
         fields: Mapping[str, Any] | None = None,
         **options: Unpack[Options],
     ) -> list[str | None]:
-        """Push a job for each list of arguments, 1,000 jobs in a round trip. [BULK-1]
+        """Push a job for each list of arguments, up to 1,000 jobs in a round trip. [BULK-1]
+
+        A round trip has 1 MiB of payloads at most, unless a single job has more.
 
         Args:
             class_name: Wire class.

@@ -43,14 +43,15 @@ class Parameters:
         self._codecs: list[_Typed] | None = self._compile(final=False)
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-        """Return the arguments of a call as the list for the payload.
+        """Return the arguments of a call as the list for the payload, which may be `args` itself.
 
         Raises:
             TypeError: They do not match the parameters of the function.
             InvalidJob: A value does not fit the annotation of its parameter.
         """
         if not kwargs and len(args) in self._counts:
-            values = list(args)  # the usual case; binding would take longer than all other work
+            # The usual case. Binding would take longer than all other work.
+            values = args if type(args) is list else list(args)
         else:
             values = self._bind(args, kwargs)
         codecs = self._codecs
@@ -64,7 +65,7 @@ class Parameters:
         Raises:
             InvalidJob: A value does not fit the annotation of its parameter.
         """
-        return self._encoded(list(values), self._resolved())
+        return self._encoded(values, self._resolved())
 
     def decode(self, values: Sequence[Any]) -> Sequence[Any]:
         """Return the arguments for the function from those of a payload.
@@ -110,7 +111,8 @@ class Parameters:
             )
         return list(bound.args)
 
-    def _encoded(self, values: list[Any], codecs: list[_Typed]) -> list[Any]:
+    def _encoded(self, given: Sequence[Any], codecs: list[_Typed]) -> list[Any]:
+        values = list(given)
         for index, typed in _positions(codecs, len(values)):
             try:
                 values[index] = typed.codec.encode(values[index])
@@ -158,7 +160,7 @@ class Parameters:
         return codecs
 
     def _warn(self, parameter: Parameter, problem: Untravelling) -> None:
-        """Warn of a parameter that no call can leave out and whose values are refused."""
+        """Warn of a required parameter if no value of its type can be enqueued."""
         if parameter.default is not Parameter.empty or parameter.kind is Parameter.VAR_POSITIONAL:
             return
         code = getattr(self._function, "__code__", None)

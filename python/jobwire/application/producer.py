@@ -7,8 +7,9 @@ import math
 import os
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, Literal
 
 from jobwire.application import middleware
@@ -37,9 +38,37 @@ GenerationSetting = Literal["auto", 7, 8]
 DETECT_INTERVAL_S = 60.0  # during which the generation of the fleet is assumed not to change
 MAX_PAYLOAD_BYTES = 8 * 1024 * 1024  # [PUSH-10]
 MOST_TEMPLATES = 1_000
+PART_S = 0.005  # of a bulk push, during which other tasks of an event loop wait
+ARGS_AT_ONCE = 100
+JIDS_AT_ONCE = 1_000
 _REMEMBERED = frozenset([str, int, bool, float, type(None)])
 
 _log = logging.getLogger("jobwire.client")
+
+
+class _Pace:
+    """Lets the other tasks of an event loop run between the parts of long work.
+
+    The blocking shell does not pause.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since = clock()
+
+    def is_over(self) -> bool:
+        """True if it is time for a pause. It is also time after a clock was set back."""
+        return not 0 <= self._clock() - self._since < PART_S
+
+    def pause(self) -> Op[None]:
+        yield Local(lambda: None, _next_iteration)
+        self._since = self._clock()
+
+
+async def _next_iteration() -> None:
+    import asyncio  # only here, because blocking clients do not need it
+
+    await asyncio.sleep(0)
 
 
 class Producer:
@@ -204,56 +233,73 @@ class Producer:
         None in place of its id. [BULK-1] [BULK-2] [BULK-3] [BULK-4] [BULK-5] [BULK-6]
         """
         now = self._clock()
-        all_args = list(args_list)
+        pace = _Pace(self._clock)
+        unread = iter(args_list)
+        all_args: list[Sequence[Any]] = []
+        while part := list(islice(unread, ARGS_AT_ONCE)):
+            all_args += part
+            if pace.is_over():
+                yield from pace.pause()
         moments = bulk_times(
             len(all_args),
-            at=_absolute(at, now=now),
+            at=at,
             spread_interval=spread_interval,
             now=now,
-            draws=[self._draw() for _ in all_args] if spread_interval is not None else (),
+            draws=(self._draw() for _ in all_args),
         )
         generation = yield from self.generation()
         checked_fields = _checked_fields(fields)
-        jids = self._new_jids(len(all_args))
-        jobs: list[ReadyPayload | None] = []
+        accepted: list[ReadyPayload] = []
+        results: list[str | None] = []
         template: Template | None = None
         tail = b""
+        jids = self._jids(len(all_args))
         for args, moment, jid in zip(all_args, moments, jids, strict=True):
+            if pace.is_over():
+                yield from pace.pause()
+            index = len(results)
+            job: ReadyPayload | None
             try:
                 if self._strict == "warn":
                     args = self._accept(class_name, args)
                 if template is not None:
-                    jobs.append(template.job(args, jid, tail, at=moment, strict=self._strict))
-                    continue
-                item = build(
-                    class_name,
-                    args,
-                    options,
-                    jid=jid,
-                    now=now,
-                    generation=generation,
-                    at=moment,
-                    fields=checked_fields,
-                    strict=self._strict,
-                )
+                    job = template.job(args, jid, tail, at=moment, strict=self._strict)
+                else:
+                    item = build(
+                        class_name,
+                        args,
+                        options,
+                        jid=jid,
+                        now=now,
+                        generation=generation,
+                        at=moment,
+                        fields=checked_fields,
+                        strict=self._strict,
+                    )
             except InvalidJob as error:
-                field = f"job {len(jobs)}: {error.field}"
+                field = f"job {index}: {error.field}"
                 raise _with_class(
                     class_name, InvalidJob(error.rule, field, error.problem)
                 ) from None
-            jobs.append((yield from self._pass(item, now=now, generation=generation)))
-            if not self.middleware:
-                template = Template(item, now=now, generation=generation)
-                tail = template.tail(now)
-        for index, job in enumerate(jobs):
-            if job is not None and len(job.text) > self._max_bytes:
-                raise self._too_large(class_name, f"job {index}", job)
-        accepted = [job for job in jobs if job is not None]
+            if template is None:
+                job = yield from self._pass(item, now=now, generation=generation)
+                if not self.middleware:
+                    template = Template(item, now=now, generation=generation)
+                    tail = template.tail(now)
+            results.append(None if job is None else job.jid)
+            if job is not None:
+                if len(job.text) > self._max_bytes:
+                    raise self._too_large(class_name, f"job {index}", job)
+                accepted.append(job)
         if self._transport.overrides:
             yield from deliver(self._transport, accepted)
         else:
             yield from push_bulk(self.keys, accepted, self._confirm)
-        return [None if job is None else job.jid for job in jobs]
+        return results
+
+    def _jids(self, count: int) -> Iterator[str]:
+        for start in range(0, count, JIDS_AT_ONCE):
+            yield from self._new_jids(min(JIDS_AT_ONCE, count - start))
 
     def cancel(self, jid: str) -> Op[Cancellation]:
         """Ask an iterable job to end. [ITER-7]"""
@@ -362,16 +408,6 @@ def _moment(at: When | None, *, now: float, soon: bool) -> float | None:
         moment = times.instant(at, now=now)
         return moment if moment > now else None
     return None if at is None else times.absolute(at, now=now)
-
-
-def _absolute(at: When | Sequence[When] | None, *, now: float) -> float | Sequence[float] | None:
-    if at is None:
-        return None
-    if isinstance(at, Sequence):
-        return [
-            times.absolute(job_at, now=now, field=f"at[{index}]") for index, job_at in enumerate(at)
-        ]
-    return times.absolute(at, now=now)
 
 
 def new_jid() -> str:

@@ -7,7 +7,9 @@ dict of wire fields that middleware may change. `finalize` checks the item again
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, TypedDict
+
+import msgspec
 
 from jobwire.errors import InvalidJob
 from jobwire.protocol.arguments import StrictArgs, check_args, check_value
@@ -68,8 +70,11 @@ DEFAULTS: Options = {"retry": True, "queue": "default"}
 """Always written, so that readers need no defaults of their own. [PUSH-6]"""
 
 
-class ReadyPayload(NamedTuple):
-    """An encoded payload. It goes to the scheduled set if `at` is set, otherwise to its queue."""
+class ReadyPayload(msgspec.Struct, frozen=True, gc=False):
+    """An encoded payload. It goes to the scheduled set if `at` is set, otherwise to its queue.
+
+    The garbage collector need not look at it, so that a large bulk push does not keep it busy.
+    """
 
     jid: str
     queue: str

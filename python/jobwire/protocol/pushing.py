@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Any
 
 import msgspec
@@ -11,13 +12,14 @@ from jobwire.errors import InvalidJob, MaybeWritten, NoReply, RedisRefused, Redi
 from jobwire.protocol import times
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import ReadyPayload
-from jobwire.protocol.times import Generation
+from jobwire.protocol.times import Generation, When
 from jobwire.protocol.wire import Batch, Command, Confirm, ErrorReply, Op, command
 
 __all__ = ["bulk_times", "detect_generation", "push", "push_bulk", "slices"]
 
 JOBS_PER_SLICE = 1_000  # jobs in one round trip [BULK-1]
 SCHEDULED_JOBS_PER_SLICE = 100
+BYTES_PER_SLICE = 1024 * 1024  # of payloads, unless a single job has more
 SHORTEST_SPREAD_S = 5.0  # [BULK-4]
 
 
@@ -32,13 +34,13 @@ def push(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None = Non
     """
     queues: dict[str, list[bytes]] = {}
     schedule: list[str | float | bytes] = []
-    for _, queue, at, text in jobs:
-        if at is not None:
-            schedule += (at, text)
-        elif queue in queues:
-            queues[queue].append(text)
+    for job in jobs:
+        if job.at is not None:
+            schedule += (job.at, job.text)
+        elif job.queue in queues:
+            queues[job.queue].append(job.text)
         else:
-            queues[queue] = [text]
+            queues[job.queue] = [job.text]
     commands: list[Command] = []
     if queues:
         commands.append(command("SADD", keys.queues, *queues))
@@ -88,39 +90,47 @@ def push_bulk(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None 
 def slices(jobs: Sequence[ReadyPayload]) -> Iterator[Sequence[ReadyPayload]]:
     """Cut jobs into slices for one round trip each, in order. [BULK-1]
 
-    A slice with a scheduled job in it is shorter, because adding to a sorted set costs the server
+    A slice has a limited number of bytes, because other clients wait while the server reads it. A
+    slice with a scheduled job in it has fewer jobs, because adding to a sorted set costs the server
     more than adding to a list.
     """
-    start = 0
-    while start < len(jobs):
-        part = jobs[start : start + JOBS_PER_SLICE]
-        if any(job.at is not None for job in part):
-            part = part[:SCHEDULED_JOBS_PER_SLICE]
-        yield part
-        start += len(part)
+    start = size = 0
+    most = JOBS_PER_SLICE
+    for end, job in enumerate(jobs):
+        if job.at is not None:
+            most = SCHEDULED_JOBS_PER_SLICE
+        size += len(job.text)
+        if end > start and (end - start >= most or size > BYTES_PER_SLICE):
+            yield jobs[start:end]
+            start, size = end, len(job.text)
+            most = JOBS_PER_SLICE if job.at is None else SCHEDULED_JOBS_PER_SLICE
+    if start < len(jobs):
+        yield jobs[start:]
 
 
 def bulk_times(
     count: int,
     *,
-    at: float | Sequence[float] | None,
+    at: When | Sequence[When] | None,
     spread_interval: float | None,
     now: float,
-    draws: Sequence[float],
-) -> list[float | None]:
+    draws: Iterable[float],
+) -> Iterable[float | None]:
     """Return the epoch second at which each job of a bulk push runs; None for at once.
 
+    Each time is computed when it is read, so that reading a part takes the time of that part.
     [BULK-3] [BULK-4]
 
     Args:
         count: Number of jobs.
-        at: One epoch second for all jobs, or one for each job.
+        at: One time for all jobs, or one for each job; a timedelta is from now.
         spread_interval: Seconds over which to spread the jobs, at least 5.
         now: Epoch seconds.
         draws: A uniform draw in [0, 1) for each job, used for spreading.
 
     Raises:
-        InvalidJob: The times are invalid, or do not match the number of jobs.
+        InvalidJob: The times are invalid, or do not match the number of jobs. An invalid time in a
+            list raises when it is read.
     """
     if spread_interval is not None:
         if at is not None:
@@ -131,16 +141,20 @@ def bulk_times(
                 "BULK-4", "spread_interval", f"{spread_interval!r} is not a positive number"
             )
         width = max(float(spread_interval), SHORTEST_SPREAD_S)
-        return [now + draw * width for draw in draws]
+        return (now + draw * width for draw in draws)
     if at is None:
-        return [None] * count
-    if isinstance(at, int | float):
-        return [times.epoch(at)] * count
+        return repeat(None, count)
+    if not isinstance(at, Sequence):
+        return repeat(_bulk_time(at, now, "at"), count)
     if len(at) != count:
         raise InvalidJob(
             "BULK-3", "at", f"has {len(at)} times for {count} jobs; give one, or one for each job"
         )
-    return [times.epoch(job_at, field=f"at[{index}]") for index, job_at in enumerate(at)]
+    return (_bulk_time(job_at, now, f"at[{index}]") for index, job_at in enumerate(at))
+
+
+def _bulk_time(when: When, now: float, field: str) -> float:
+    return times.epoch(times.absolute(when, now=now, field=field), field=field)
 
 
 def detect_generation(keys: Keys) -> Op[Generation]:

@@ -296,6 +296,15 @@ def test_bulk_goes_out_in_slices(server: Server, connect: Connect) -> None:
     assert [job["jid"] for job in stored] == jids
 
 
+def test_bulk_of_large_jobs_goes_out_in_slices_of_bytes(server: Server, connect: Connect) -> None:
+    """BULK-1: at most 1 MiB in a transaction, but at least one job."""
+    client = connect(server.url, generation=8)
+    with listening(server) as heard:
+        client.push_bulk("A", [["x" * size] for size in (400_000,) * 5 + (2_000_000, 5)])
+        lines = heard()
+    assert [len(line.words) - 2 for line in lines if line.name == "LPUSH"] == [2, 2, 1, 1, 1]
+
+
 def test_scheduled_bulk_goes_out_in_smaller_slices(server: Server, connect: Connect) -> None:
     """BULK-1 and BULK-3: at most 100 jobs in a transaction; one time for all."""
     client = connect(server.url, generation=8)

@@ -6,6 +6,7 @@ import math
 import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from hypothesis import assume, given
@@ -16,7 +17,7 @@ from jobwire.protocol import times
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.promotion import first_wait, next_wait
-from jobwire.protocol.pushing import bulk_times, slices
+from jobwire.protocol.pushing import BYTES_PER_SLICE, bulk_times, slices
 from jobwire.protocol.retry import retry_delay
 from jobwire.protocol.times import Generation
 
@@ -164,6 +165,16 @@ def test_slices_are_small_and_complete(jobs: list[ReadyPayload]) -> None:
         assert 0 < len(part) <= (100 if any(each.at is not None for each in part) else 1_000)
 
 
+@given(sizes=st.lists(st.integers(0, 3 * BYTES_PER_SLICE // 2), max_size=12))
+def test_slices_have_a_limited_number_of_bytes(sizes: list[int]) -> None:
+    """BULK-1: a larger job goes alone; a slice ends only if the next job does not fit."""
+    jobs = [ReadyPayload(str(n), "q", None, b"x" * size) for n, size in enumerate(sizes)]
+    parts = [[len(each.text) for each in part] for part in slices(jobs)]
+    assert [size for part in parts for size in part] == sizes
+    assert all(len(part) == 1 or sum(part) <= BYTES_PER_SLICE for part in parts)
+    assert all(sum(part) + after[0] > BYTES_PER_SLICE for part, after in pairwise(parts))
+
+
 def test_slices_are_no_smaller_than_they_need_be() -> None:
     """BULK-1: 2,500 jobs are three round trips, and so are 250 scheduled ones."""
     assert [len(part) for part in slices([job(n, None) for n in range(2_500)])] == [1000, 1000, 500]
@@ -178,22 +189,24 @@ def test_slices_are_no_smaller_than_they_need_be() -> None:
 def test_spread_times(draws: list[float], interval: float, now: float) -> None:
     """BULK-4: now + u * interval, each with its own u; the interval is at least 5 s."""
     moments = bulk_times(len(draws), at=None, spread_interval=interval, now=now, draws=draws)
-    assert moments == [now + u * max(interval, 5.0) for u in draws]
+    assert list(moments) == [now + u * max(interval, 5.0) for u in draws]
 
 
 @given(count=st.integers(0, 50), at=SECONDS)
 def test_one_time_for_all(count: int, at: float) -> None:
     """BULK-3: all jobs get the same time, or none."""
     none = bulk_times(count, at=None, spread_interval=None, now=0.0, draws=())
-    assert none == [None] * count
-    assert bulk_times(count, at=at, spread_interval=None, now=0.0, draws=()) == [at] * count
+    assert list(none) == [None] * count
+    each = bulk_times(count, at=at, spread_interval=None, now=0.0, draws=())
+    assert list(each) == [at] * count
 
 
 @given(count=st.integers(0, 10), at=st.lists(SECONDS, max_size=10))
 def test_one_time_for_each(count: int, at: list[float]) -> None:
     """BULK-3: another number of times is refused."""
     if count == len(at):
-        assert bulk_times(count, at=at, spread_interval=None, now=0.0, draws=()) == at
+        moments = bulk_times(count, at=at, spread_interval=None, now=0.0, draws=())
+        assert list(moments) == at
         return
     with pytest.raises(InvalidJob, match=f"has {len(at)} times for {count} jobs"):
         bulk_times(count, at=at, spread_interval=None, now=0.0, draws=())

@@ -136,7 +136,7 @@ def test_annotated_values_travel(annotation: Any, value: Any, wire: Any) -> None
     [decoded] = job.decode([wire])
     assert decoded == value
     assert type(decoded) is type(value)
-    # A value in the form of the payload is accepted too: from the command line, for example.
+    # A value that already has the form of the payload is also accepted.
     assert job.bind([wire], {}) == [wire]
 
 
@@ -293,7 +293,7 @@ def test_a_parameter_that_may_be_left_out_does_not_warn() -> None:
 
 
 class Shop:
-    """An application whose jobs take typed arguments, and what they got."""
+    """An application whose jobs take typed arguments and note them."""
 
     def __init__(self) -> None:
         self.app = app = App(NOWHERE, generation=8)
