@@ -92,7 +92,8 @@ class WorkerConfig:
     timeout: float = 25.0
     """Seconds that running jobs get after TERM before they are put back."""
     poll_interval: float | None = None
-    """Average seconds between polls for due jobs; None: all processes together poll every 5 s."""
+    """Average seconds between polls for due jobs, if they are not precise; None: all processes
+    together poll every 5 s."""
     max_retries: int = 25
     """Number of retries that `retry: true` stands for."""
     dead_limit: int = 10_000
@@ -112,8 +113,9 @@ class WorkerConfig:
     unknown_jobs: UnknownJobs = "retry"
     """Fate of a job of an unknown class without `retry`: `retry` retries it like a job of a known
     class; `sidekiq` drops it, as Sidekiq does. [RETRY-1]"""
-    precise: bool = False
-    """Run due jobs at their time, not at the next poll."""
+    precise: bool = True
+    """Run due jobs at their time, not at the next poll. It needs a server that tracks keys, and one
+    connection more."""
     max_iteration_runtime: float | None = None
     """Seconds after which an iterable job gives way to other jobs; None: no limit."""
 

@@ -88,7 +88,7 @@ class JobType(Generic[P, R]):
         return changed
 
     def retry_in(self, hook: RH) -> RH:
-        """Register `hook(job, error, count)`, which decides what follows a failure. A decorator.
+        """Register `hook(job, error, count)`; random seconds are added to its delay. A decorator.
 
             @fetch_page.retry_in
             def _(job, error, count):
@@ -96,9 +96,10 @@ class JobType(Generic[P, R]):
 
         It is not called after the last failure. `count` is 0 after the first one.
 
-        It returns the seconds to wait (the worker adds a random part, so that jobs spread),
-        "discard" to drop the job, "kill" to put it into the dead set, or None for the default
-        delay. An error in it is logged and counts as None. [RETRY-11] [RETRY-12]
+        It returns the seconds to wait, "discard" to drop the job, "kill" to put it into the dead
+        set, or None for the default delay. To the seconds the worker adds a random whole number
+        below 10 * (count + 1), as Sidekiq does, so that jobs that failed together spread. An error
+        in the hook is logged and counts as None. [RETRY-11] [RETRY-12]
         """
         self.retry_hook = check_hook("job.retry_in", hook, "job", "error", "count")
         return hook

@@ -60,7 +60,7 @@ class Parameters:
         return self._encoded(values, codecs) if codecs else values
 
     def encode(self, values: Sequence[Any]) -> list[Any]:
-        """Return the list for the payload of positional arguments, whatever their number.
+        """Return the list for the payload of positional arguments. Their number is not checked.
 
         Raises:
             InvalidJob: A value does not fit the annotation of its parameter.

@@ -114,7 +114,7 @@ SETTINGS: dict[str, Setting] = {
             "poll_interval",
             types.SECONDS_OR_NONE,
             "--poll-interval",
-            "Average seconds between checks for due jobs.",
+            "Average seconds between checks for due jobs, if they are not precise.",
             "by fleet size",
         ),
         _worker(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import threading
 import time
 from collections.abc import Iterator
@@ -160,6 +161,29 @@ def test_a_busy_set_is_looked_at_now_and_then(server: Server) -> None:
         seconds = time.monotonic() - began
         asked = [line for line in heard() if line.name == "ZRANGE"]
     assert len(asked) <= 4 * (seconds / (DEFAULT_TIMINGS.poll_min_gap / 2) + 2)
+
+
+def test_a_fleet_looks_no_more_often_than_one_process(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SCHED-11: a notice wakes the pollers of all processes, so each waits longer."""
+    client = server.client()
+    fleet = 40
+    client.sadd("processes", *(f"h:{number}:x" for number in range(fleet)))
+    monkeypatch.setattr(random, "random", lambda: 0.5)  # of [0, 1): the average
+    with polling(server):
+        waiting(server)
+        with listening(server) as heard:
+            began = time.monotonic()
+            for number in range(2_000):
+                client.zadd("schedule", {job(number): time.time() + 3600})
+            seconds = time.monotonic() - began
+            lines = heard()
+        looks = [line for line in lines if line.words[:2] == (b"ZRANGE", b"schedule")]
+        assert len(looks) <= 2 * (seconds / (DEFAULT_TIMINGS.poll_min_gap * fleet) + 2)
+        assert len([line for line in lines if line.name == "SCARD"]) <= 1
+        client.zadd("schedule", {job(0): time.time() + 0.1})  # and still comes to due jobs
+        assert client.brpop("queue:q", 60) is not None
 
 
 @pytest.mark.thorough

@@ -163,9 +163,27 @@ def test_looks_are_as_far_apart_as_the_fleet_is_large(server: Server) -> None:
     client.sadd("processes", *(f"h:{n}:x" for n in range(11)))
     for n in range(11):
         client.hset(f"h:{n}:x", "info", "{}")
-    with running(App(), server, timings=timings):
+    with running(App(), server, precise=False, timings=timings):
         wait_until(lambda: len(asked) > 3)
     assert asked[0][0] is None
     assert 10 <= asked[0][1] < 15
     assert {each[1] for each in asked[1:]} == {12}
     assert all(0 <= each[2] < 120 for each in asked[1:])
+
+
+@pytest.mark.parametrize("fetch", ["reliable", "basic"])
+def test_a_job_runs_at_its_time_by_default(server: Server, fetch: FetchMode) -> None:
+    """SCHED-11: without a setting, and without a look at an interval."""
+    timings = brisk(
+        first_poll_wait=lambda _, jitter: 3600.0,
+        next_poll_wait=lambda _, processes, jitter: 3600.0,
+        poll_safety_interval=3600.0,
+    )
+    app = App()
+    ran: list[int] = []
+    sample = app.job(name="Sample")(ran.append)
+    with running(app, server, fetch=fetch, timings=timings):
+        sample.enqueue_in(0.3, 2)
+        sample.enqueue_in(0.1, 1)
+        wait_until(lambda: len(ran) == 2, 60)
+    assert ran == [1, 2]

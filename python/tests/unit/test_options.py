@@ -93,7 +93,7 @@ def test_every_setting_has_a_flag() -> None:
         flag, value = long.get(name, (name.replace("_", "-"), words.get(name, "7")))
         if name == "app":
             flag = "require"
-        given = [f"--{flag}"] if name == "precise" else [f"--{flag}", value]
+        given = ["--no-precise"] if name == "precise" else [f"--{flag}", value]
         reached = settings(*given).values[name]
         assert (reached.giver, reached.source) == ("flag", f"--{flag}")
         assert reached.value != setting.default

@@ -263,7 +263,7 @@ app = "shop.jobs:app"
 queues = ["critical,3", ["default", 2], "low"]
 concurrency = 10
 labels = ["a", "b"]
-precise = true
+precise = false
 memory_limit = 512
 
 [capsules.mail]
@@ -281,7 +281,7 @@ queues:
   - low
 concurrency: 10
 labels: [a, b]
-precise: true
+precise: false
 memory_limit: 512
 capsules:
   mail:
@@ -312,7 +312,7 @@ def test_the_same_in_every_format(loaded: Resolve, name: str, text: str) -> None
             "slow": CapsuleConfig(queues={"slow": 0}, concurrency=5),
         },
         labels=["a", "b"],
-        precise=True,
+        precise=False,
         memory_limit=512,
     )
     assert settings["app"] == "shop.jobs:app"

@@ -22,6 +22,8 @@ from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
 
 __all__ = ["Poller"]
 
+PROCESSES_COUNT_FOR_S = 60.0  # the number of processes of the fleet is read again after this
+
 _log = logging.getLogger("jobwire.worker")
 
 
@@ -33,7 +35,7 @@ class Poller:
         keys: Key names.
         interval: Average seconds between polls, or None for the fleet's rule. [SCHED-8]
         precise: True to wake up for each member when it is due. If the server does not notify of
-            new members, the poller uses `interval`. [SCHED-11]
+            new members, the poller looks at intervals, and the log says so. [SCHED-11]
         generation: Returns the generation of the times to write.
         dead_limits: Returns the limits of the dead set at this moment.
         timings: Intervals between polls.
@@ -63,6 +65,8 @@ class Poller:
             (zset, Outage(f"promoting due jobs of {zset}", self._stop, pause=pause))
             for zset in (keys.retry, keys.schedule)  # retries first, as Sidekiq
         ]
+        self._processes = 1
+        self._counted_at = -math.inf
         self._counting = Outage("counting processes", self._stop, pause=pause)
         self._watch = Watch(redis.url, self._stop, stop_check_interval=timings.stop_check_interval)
         self._thread = threading.Thread(target=self._run, name="jobwire-poller", daemon=True)
@@ -82,15 +86,14 @@ class Poller:
         if not self._precise:
             wait = timings.first_poll_wait(self._interval, jitter=random.random())
         while not self._stop.wait(wait):
-            now = time.time()
+            now, looked = time.time(), time.monotonic()
             next_due = self._watch_for(now) if self._precise else None
             for zset, outage in self._sets:
                 with outage:
                     self._look(zset)
             if next_due is not None:
                 self._await(next_due)
-                # Not all of a fleet in the same instant.
-                wait = timings.poll_min_gap * (0.5 + random.random())
+                wait = self._gap(looked)
             elif self._precise and self._watch.tracking:
                 wait = timings.poll_outage_pause
             else:
@@ -131,10 +134,30 @@ class Poller:
     def _next_wait(self) -> float:
         if self._interval is not None:
             return self._timings.next_poll_wait(self._interval, processes=1, jitter=random.random())
+        processes = self._count_processes()
+        return self._timings.next_poll_wait(None, processes=processes, jitter=random.random())
+
+    def _gap(self, looked: float) -> float:
+        """Return the seconds to wait before the next look, the last one being at `looked`.
+
+        A change wakes the pollers of all processes. They do not look in the same instant, and if
+        changes are frequent, all of them together look once in `poll_min_gap` on average.
+        """
+        gap = self._timings.poll_min_gap
+        wait = gap * (0.5 + random.random())
+        elapsed = time.monotonic() - looked
+        if elapsed >= self._timings.poll_safety_interval:
+            return wait  # nothing changed
+        if looked >= self._counted_at + PROCESSES_COUNT_FOR_S:
+            self._counted_at = looked
+            self._processes = self._count_processes()
+        return max(wait, 2 * random.random() * gap * self._processes - elapsed)
+
+    def _count_processes(self) -> int:
         processes = 1
         with self._counting:
             processes = self._redis.run(once(command("SCARD", self._keys.processes)))
-        return self._timings.next_poll_wait(None, processes=processes, jitter=random.random())
+        return processes
 
     def _watch_for(self, now: float) -> float | None:
         """Ask for notices of new members; return the time of the next member due after `now`.

@@ -88,7 +88,8 @@ class Timings:
     poll_outage_pause: float = 1.0
     """Between its checks while the server cannot be reached."""
     poll_min_gap: float = 0.01
-    """Minimum between its checks, on average, so that a busy set does not keep it busy."""
+    """Minimum between the checks of all precise pollers, on average, so that a busy set does not
+    keep server and pollers busy."""
 
     # Redis
     redis_timeout: float = 5.0
