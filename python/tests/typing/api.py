@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
 from typing import Any, Literal, assert_type
+from uuid import UUID
 
 from jobwire import (
     App,
@@ -27,6 +30,11 @@ from jobwire import (
 )
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.normalize import JobFields
+
+
+class Kind(Enum):
+    CARD = "card"
+
 
 app = App("redis://localhost:6379/0", generation="auto", strict_args="raise")
 App(generation=6)  # type: ignore[arg-type]
@@ -47,7 +55,11 @@ def report(year: int, *months: int) -> None: ...
 
 
 @app.job(retry=False, redeliver=False, timeout=30)
-def charge(account: int) -> None: ...
+def pay_once(account: int) -> None: ...
+
+
+@app.job
+def charge(order: UUID, price: Decimal, kind: Kind = Kind.CARD, *, dry: bool = False) -> None: ...
 
 
 @app.job
@@ -98,6 +110,10 @@ def enqueue() -> None:
     plain.enqueue(1, lable="y")  # type: ignore[call-arg]
     report.enqueue(2026, 1, 2, 3)
     report.enqueue(2026, "May")  # type: ignore[arg-type]
+    charge.enqueue(UUID(int=1), Decimal("1.50"), kind=Kind.CARD)
+    charge.enqueue("9f2c1b7a-4d3e-4f60-9182-93a4b5c6d7e8", Decimal(1))  # type: ignore[arg-type]
+    charge.enqueue(UUID(int=1), 1.5)  # type: ignore[arg-type]
+    charge.enqueue_in(60, UUID(int=1), Decimal(1))
     fetch.enqueue("https://example.org")
     fetch.enqueue(b"https://example.org")  # type: ignore[arg-type]
 
