@@ -87,10 +87,12 @@ class Poller:
             wait = timings.first_poll_wait(self._interval, jitter=random.random())
         while not self._stop.wait(wait):
             now, looked = time.time(), time.monotonic()
-            next_due = self._watch_for(now) if self._precise else None
+            coming = self._watch_for(now) if self._precise else None
+            next_due, due = (None, None) if coming is None else coming
             for zset, outage in self._sets:
-                with outage:
-                    self._look(zset)
+                if due is None or zset in due:
+                    with outage:
+                        self._look(zset)
             if next_due is not None:
                 self._await(next_due)
                 wait = self._gap(looked)
@@ -159,24 +161,35 @@ class Poller:
             processes = self._redis.run(once(command("SCARD", self._keys.processes)))
         return processes
 
-    def _watch_for(self, now: float) -> float | None:
-        """Ask for notices of new members; return the time of the next member due after `now`.
+    def _watch_for(self, now: float) -> tuple[float, list[str]] | None:
+        """Ask for notices of new members; return the time of the next one, and sets with due ones.
 
-        Called before the poll, so that no new member goes unnoticed in between. Returns None if
-        the server does not send notices, or cannot be reached.
+        The next member is due after `now`, the due members at `now` or before. Called before the
+        poll, so that no new member goes unnoticed in between. Returns None if the server does not
+        send notices, or cannot be reached.
         """
         if not self._watch.tracking:
             return None
         limits = (f"({now!r}", "+inf", "BYSCORE", "LIMIT", 0, 1, "WITHSCORES")
+        names = [zset for zset, _ in self._sets]
         try:
-            replies = self._watch.ask([("ZRANGE", zset, *limits) for zset, _ in self._sets])
+            replies = self._watch.ask(
+                [
+                    *(("ZRANGE", zset, *limits) for zset in names),
+                    *(("ZCOUNT", zset, "-inf", now) for zset in names),
+                ]
+            )
         except RedisTrouble as error:
             self._watch.close()
             if isinstance(error, RedisRefused) and "WRONGTYPE" not in str(error):
                 self._watch.tracking = False
                 _log.warning("no notices of new scheduled jobs, polling at intervals: %s", error)
             return None
-        return min((float(score) for reply in replies for _, score in reply), default=math.inf)
+        following, counts = replies[: len(names)], replies[len(names) :]
+        next_due = min(
+            (float(score) for reply in following for _, score in reply), default=math.inf
+        )
+        return next_due, [zset for zset, count in zip(names, counts, strict=True) if count]
 
     def _await(self, due: float) -> None:
         """Wait until `due`, or for a notice of an earlier member."""
