@@ -410,19 +410,20 @@ def _without_lease(keys: Keys, identities: Sequence[str]) -> Op[list[str]]:
 def resign(keys: Keys, identity: str, *, now: float) -> Op[int]:
     """Put back all held jobs and stop being an owner. [REL-4]
 
-    A process that puts its jobs back before it stops does not count as crashed. [REL-10] If jobs
-    are left nevertheless, it gives up its lease, so that other processes can recover them at once.
+    A process that puts its jobs back before it stops does not count as crashed. [REL-10] It then
+    gives up its lease, so that a fetch that the server carries out from now on takes nothing, and
+    other processes can recover at once the jobs that are left nevertheless.
 
     Returns:
         Number of jobs that are still held.
     """
     fields = yield from held_fields(keys, identity)
     yield from put_back(keys, identity, fields, started=True, now=now)
+    yield command("UNLINK", keys.process(identity))
+    # The script removes the owner in the step that finds the hash empty. Two steps would forget an
+    # owner whose late fetch comes between them, and its jobs with it.
+    yield _script_recover(keys, identity, now)
     held: int = yield command("HLEN", keys.private(identity))
-    if held:
-        yield command("UNLINK", keys.process(identity))
-    else:
-        yield command("SREM", keys.owners, identity)
     return held
 
 
@@ -432,24 +433,34 @@ def _recover_from(keys: Keys, identity: str, now: float) -> Op[int]:
     total = 0
     # With no jobs to move, one call is still needed to remove the owner.
     for queue_keys, moves in _moves(keys, held) or [((), ())]:
-        count = yield Script(
-            "recover",
-            [
-                keys.private(identity),
-                keys.process(identity),
-                keys.owners,
-                keys.returned,
-                keys.returned_at,
-                keys.recovered,
-                keys.queues,
-                *queue_keys,
-            ],
-            [identity, REMEMBER_RETURNED_S, now, *moves],
-        )
+        count = yield _script_recover(keys, identity, now, queue_keys, moves)
         if count < 0:
             break
         total += count
     return total
+
+
+def _script_recover(
+    keys: Keys,
+    identity: str,
+    now: float,
+    queue_keys: Sequence[str] = (),
+    moves: Sequence[Arg] = (),
+) -> Script:
+    return Script(
+        "recover",
+        [
+            keys.private(identity),
+            keys.process(identity),
+            keys.owners,
+            keys.returned,
+            keys.returned_at,
+            keys.recovered,
+            keys.queues,
+            *queue_keys,
+        ],
+        [identity, REMEMBER_RETURNED_S, now, *moves],
+    )
 
 
 def _forget(keys: Keys, oldest: float) -> Op[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -705,6 +706,32 @@ def test_resigning_is_no_crash(shell: Shell) -> None:
         digest(b"1").encode(): b"1",
         digest(b"2").encode(): b"1",
     }
+
+
+def test_a_late_fetch_cannot_hide_from_recovery(shell: Shell) -> None:
+    """REL-1, REL-4 and REL-6: before every step of a normal end, the server carries out a fetch."""
+    for number in itertools.count():
+        shell.plain.flushall()
+        shell.hold(b"1")
+        shell.push("q", b"2")
+        steps = resign(KEYS, ME, now=NOW)
+        reply, ended = None, False
+        for step in itertools.count():
+            if step == number:
+                shell.run(fetch(KEYS, ME, ["q"], count=1, sequence=9))
+            try:
+                reply = shell.run(one(steps.send(reply)))
+            except StopIteration:
+                ended = step < number
+                break
+        held_by = {KEYS.private(name.decode()) for name in shell.plain.smembers(KEYS.owners)}
+        assert shell.plain.hlen(PRIVATE) == 0 or PRIVATE in held_by, number
+        shell.plain.delete(KEYS.process(ME))  # the lease ends
+        shell.run(recover(KEYS, own="other", now=NOW))
+        assert sorted(shell.queue("q")) == [b"1", b"2"]
+        assert not shell.plain.exists(KEYS.owners)
+        if ended:
+            break
 
 
 def test_recovery_returns_the_jobs_of_the_dead(shell: Shell) -> None:
