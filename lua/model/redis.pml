@@ -1,79 +1,34 @@
-/* redis.pml: the keys of the reliable profile [SPEC.md, section 19], and the invariants.
+/* redis.pml: the keys of the reliable profile, and the properties.
  *
- * A job is a number. The model leaves out its bytes, its queue's name and its place in the queue.
- * A private entry is a number as well: `ENTRY(p, n)` is field n in the private hash of process p.
+ * A job is a number from 0. A private entry is a number as well: ENTRY(p, n) is the field with the
+ * sequence number n in the private hash of process p.
  */
-
-#ifndef JOBS
-#define JOBS 2
-#endif
-#ifndef FIELDS
-#define FIELDS 2        /* private entries of a process at a time */
-#endif
-#ifndef PROCESSES
-#define PROCESSES 2
-#endif
-#define ENTRIES   (PROCESSES * FIELDS)
-
+#define ENTRIES     (PROCESSES * FIELDS)
 #define ENTRY(p, n) ((p) * FIELDS + (n))
 #define OWNER(e)    ((e) / FIELDS)
 #define FIELD(e)    ((e) % FIELDS)
-#define IN(mask, e) (((mask) >> (e)) & 1)
-
-byte queue[JOBS];       /* queue:<name>: how often the list holds the job */
-byte retry[JOBS];       /* the sorted set `retry`; `schedule` behaves alike */
-byte dead[JOBS];        /* the sorted set `dead` */
-byte private[ENTRIES];  /* jobwire:private:<identity>: 0, or the number of the job + 1 */
-bit  lease[PROCESSES];  /* the identity hash, which expires */
-bit  owners[PROCESSES]; /* jobwire:owners */
-byte finished[JOBS];    /* not a key: how often `done.lua` removed the job */
-
-#ifdef RESTORE
-/* The same at the moment of the snapshot that the server restarts from. */
-byte old_queue[JOBS];
-byte old_retry[JOBS];
-byte old_dead[JOBS];
-byte old_finished[JOBS];
-byte old_private[ENTRIES];
-bit  old_lease[PROCESSES];
-bit  old_owners[PROCESSES];
-#endif
-
-/* Records of the checker. No process and no script reads them. */
-bit  ran[JOBS];         /* the job has run since its payload was last stored */
-bit  ended[JOBS];       /* a run of it has ended since then */
-byte excuse[JOBS];      /* how many more runs the events of section 20 explain */
-bit  lapsed[ENTRIES];   /* the owner lost its lease while it held this entry */
-bit  closed[ENTRIES];   /* an outcome, put back or recovery has removed this entry */
-
-/* The properties. An assertion names the one that fails. */
-hidden byte none_lost;     /* a job is in at least one place after every step */
-hidden byte none_invented; /* a job is in at most one place after every step */
-hidden byte owners_named;  /* the owner of a private entry is in jobwire:owners */
-hidden byte one_winner;    /* one outcome, put back or recovery has an effect for each fetch */
-hidden byte own_outcome;   /* an outcome ends the job that it belongs to, after a run has ended */
-hidden byte run_explained; /* a second run has one of the causes that section 20 names */
-hidden byte none_stuck;    /* when nothing is left to do, every job is finished or dead */
+#define IN(set, n)  (((set) >> (n)) & 1)
 
 hidden byte i_, e_, places_;
 
-#if FIELDS == 1
-#define HLEN_IS_0(p)  (private[ENTRY(p, 0)] == 0)
-#elif FIELDS == 2
-#define HLEN_IS_0(p)  (private[ENTRY(p, 0)] == 0 && private[ENTRY(p, 1)] == 0)
-#else
-#define HLEN_IS_0(p)  (private[ENTRY(p, 0)] == 0 && private[ENTRY(p, 1)] == 0 && private[ENTRY(p, 2)] == 0)
-#endif
-
-#if JOBS == 1
-#define SETTLED       (finished[0] + dead[0] > 0)
-#define DUE           (retry[0] > 0)
-#else
-#define SETTLED       (finished[0] + dead[0] > 0 && finished[1] + dead[1] > 0)
-#define DUE           (retry[0] > 0 || retry[1] > 0)
-#endif
+byte queue[JOBS];       /* queue:<name>: how often it has the job; the order is left out */
+byte retry[JOBS];       /* the sorted sets `retry` and `schedule`, which behave alike */
+byte dead[JOBS];        /* the sorted set `dead` */
+byte private[ENTRIES];  /* jobwire:private:<identity>: 0, or the number of the job plus 1 */
+bit  lease[PROCESSES];  /* the identity hash exists */
+bit  owners[PROCESSES]; /* jobwire:owners */
+byte finished[JOBS];    /* no key: how often a job ended without being stored elsewhere */
 
 #ifdef RESTORE
+/* The same in the snapshot. */
+byte old_queue[JOBS];
+byte old_retry[JOBS];
+byte old_dead[JOBS];
+byte old_private[ENTRIES];
+bit  old_lease[PROCESSES];
+bit  old_owners[PROCESSES];
+byte old_finished[JOBS];
+
 inline forget_snapshot() {
   for (i_ : 0 .. JOBS - 1) {
     old_queue[i_] = 0; old_retry[i_] = 0; old_dead[i_] = 0; old_finished[i_] = 0
@@ -84,7 +39,36 @@ inline forget_snapshot() {
 }
 #endif
 
-/* Called at the end of every step that changes a key: the claim of section 19.1. */
+/* Records for the properties. They decide nothing. */
+bit  ran[JOBS];         /* the job has run with its present payload */
+bit  ended[JOBS];       /* such a run has ended */
+byte excuse[JOBS];      /* how many second runs the events of section 20 explain */
+bit  lapsed[ENTRIES];   /* the process lost its lease while it held this entry */
+bit  closed[ENTRIES];   /* the entry is not there yet, or was removed */
+
+/* The properties, each with the place where it is checked. */
+hidden byte none_lost;     /* every step: each job is in at least one place */
+hidden byte none_invented; /* every step: each job is in at most one place */
+hidden byte owners_named;  /* every step: the owner of each private entry is in jobwire:owners */
+hidden byte one_winner;    /* each removal: it is the first of this entry */
+hidden byte own_outcome;   /* each outcome: the entry has the job of the outcome, and its run has ended */
+hidden byte run_explained; /* each second run of a payload: an event of section 20 explains it */
+hidden byte none_stuck;    /* the end of a history: every job is finished or dead */
+
+#if FIELDS == 1
+#define HLEN_IS_0(p)  (private[ENTRY(p, 0)] == 0)
+#else
+#define HLEN_IS_0(p)  (private[ENTRY(p, 0)] == 0 && private[ENTRY(p, 1)] == 0)
+#endif
+#if JOBS == 1
+#define SETTLED       (finished[0] + dead[0] > 0)
+#define ANY_DUE       (retry[0] > 0)
+#else
+#define SETTLED       (finished[0] + dead[0] > 0 && finished[1] + dead[1] > 0)
+#define ANY_DUE       (retry[0] > 0 || retry[1] > 0)
+#endif
+
+/* The claim of section 19.1, after each step that changes a key. */
 inline check_places() {
   for (i_ : 0 .. JOBS - 1) {
     places_ = queue[i_] + retry[i_] + dead[i_] + finished[i_];

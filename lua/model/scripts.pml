@@ -1,21 +1,30 @@
-/* scripts.pml: one step for each script in lua/, with the same name and effect.
+/* scripts.pml: one step for each script in lua/, with the same name.
  *
- * A call that finds nothing to do changes nothing. Where a step is left out for this reason, the
- * check of the script is the condition of the step: the lease for `fetch_lua`, for example.
+ * A call that finds nothing to do changes nothing. Where the model leaves out such calls, the
+ * check of the script is a condition of its caller, and the script says so.
  */
+mtype = { DONE, RETRY, KILL, REQUEUE, FETCH, PUT_BACK, BEAT, RECOVER, PROMOTE };
 
+bit begun;              /* a job has been fetched */
 hidden byte r_;
 
-/* The end of an entry. `hdel` is true for one caller: the one whose HDEL returned 1. [REL-2] */
-inline close_entry(e) {
+/* HDEL returned 1. */
+inline remove_entry(e) {
   one_winner = !closed[e];
   assert(one_winner);
   closed[e] = 1;
-  lapsed[e] = 0
+  lapsed[e] = 0;
+  private[e] = 0
 }
 
-/* fetch.lua [REL-1] [REL-3]: the caller has checked that the process has a lease and that the job
- * is in its queue. */
+/* An outcome removes the entry of job j. */
+inline end_entry(e, j) {
+  own_outcome = ended[j] && private[e] == j + 1;
+  assert(own_outcome);
+  remove_entry(e)
+}
+
+/* [REL-1] [REL-3] Condition: the process has a lease, and its queue has the job. */
 inline fetch_lua(e, j) {
   printf("fetch.lua: process %d takes job %d as entry %d\n", OWNER(e), j, FIELD(e));
   queue[j]--;
@@ -31,167 +40,159 @@ inline fetch_lua(e, j) {
   check_places()
 }
 
-/* done.lua [REL-2]: HDEL of the entry, whatever job is in it. */
+/* [REL-2] */
 inline done_lua(e, j) {
   if
   :: private[e] != 0 ->
      printf("done.lua: process %d ends entry %d\n", OWNER(e), FIELD(e));
-     own_outcome = (private[e] == j + 1 && ended[j]);
-     assert(own_outcome);
-     close_entry(e);
      finished[private[e] - 1]++;
-     private[e] = 0
-  :: else -> printf("done.lua: process %d has no entry %d; nothing changes\n", OWNER(e), FIELD(e))
+     end_entry(e, j)
+  :: else -> printf("done.lua: process %d has no entry %d\n", OWNER(e), FIELD(e))
   fi
 }
 
-/* retry.lua [REL-2] [RETRY-9] */
+/* [REL-2] [RETRY-9] */
 inline retry_lua(e, j) {
-  if
 #ifdef RETRY_WITHOUT_OWNERSHIP
-  :: true ->
-     printf("retry.lua: process %d moves entry %d to the retry set\n", OWNER(e), FIELD(e));
+  printf("retry.lua: process %d stores job %d, and deletes entry %d\n", OWNER(e), j, FIELD(e));
+  retry[j]++;
+  private[e] = 0;
 #else
+  if
   :: private[e] != 0 ->
-#endif
-     own_outcome = (ended[j] && (private[e] == 0 || private[e] == j + 1));
-     assert(own_outcome);
-     private[e] = 0;
+     printf("retry.lua: process %d moves entry %d to the retry set\n", OWNER(e), FIELD(e));
+     end_entry(e, j);
 #ifdef ACKNOWLEDGE_BEFORE_RETRY
      check_places();
 #endif
      retry[j]++;
-     ran[j] = 0; ended[j] = 0;
-     check_places();
-     close_entry(e)
-  :: else -> printf("retry.lua: process %d has no entry %d; nothing changes\n", OWNER(e), FIELD(e))
+     ran[j] = 0; ended[j] = 0
+  :: else -> printf("retry.lua: process %d has no entry %d\n", OWNER(e), FIELD(e))
   fi
+#endif
 }
 
-/* kill.lua [REL-2] [DEAD-1] */
+/* [REL-2] [DEAD-1] */
 inline kill_lua(e, j) {
   if
   :: private[e] != 0 ->
      printf("kill.lua: process %d moves entry %d to the dead set\n", OWNER(e), FIELD(e));
-     own_outcome = (private[e] == j + 1 && ended[j]);
-     assert(own_outcome);
-     close_entry(e);
-     dead[j]++;
-     private[e] = 0
-  :: else -> printf("kill.lua: process %d has no entry %d; nothing changes\n", OWNER(e), FIELD(e))
+     end_entry(e, j);
+     dead[j]++
+  :: else -> printf("kill.lua: process %d has no entry %d\n", OWNER(e), FIELD(e))
   fi
 }
 
-/* requeue.lua [REL-2] [ITER-4] */
+/* [REL-2] [ITER-4] */
 inline requeue_lua(e, j) {
   if
   :: private[e] != 0 ->
-     printf("requeue.lua: process %d moves entry %d to its queue, with a new payload\n", OWNER(e), FIELD(e));
-     own_outcome = (private[e] == j + 1 && ended[j]);
-     assert(own_outcome);
-     close_entry(e);
+     printf("requeue.lua: process %d moves entry %d to its queue\n", OWNER(e), FIELD(e));
+     end_entry(e, j);
      queue[j]++;
-     ran[j] = 0; ended[j] = 0;
-     private[e] = 0
-  :: else -> printf("requeue.lua: process %d has no entry %d; nothing changes\n", OWNER(e), FIELD(e))
+     ran[j] = 0; ended[j] = 0
+  :: else -> printf("requeue.lua: process %d has no entry %d\n", OWNER(e), FIELD(e))
   fi
 }
 
-/* put_back.lua [REL-2] [SIG-5], for one entry */
+/* [REL-2] [SIG-5], of one entry */
 inline put_back_lua(e) {
   if
   :: private[e] != 0 ->
      printf("put_back.lua: process %d returns entry %d to its queue\n", OWNER(e), FIELD(e));
-     close_entry(e);
      queue[private[e] - 1]++;
 #ifndef PUT_BACK_WITHOUT_DELETE
-     private[e] = 0;
+     remove_entry(e);
 #endif
      check_places()
-  :: else -> printf("put_back.lua: process %d has no entry %d; nothing changes\n", OWNER(e), FIELD(e))
+  :: else -> printf("put_back.lua: process %d has no entry %d\n", OWNER(e), FIELD(e))
   fi
 }
 
-/* recover.lua [REL-3] [REL-4]: the entries `list` of process p, as its caller saw them. */
-inline recover_lua(p, list) {
+/* [REL-3] [REL-4], of the entries that its caller saw in the hash of process p */
+inline recover_lua(p, seen) {
   if
 #ifdef RECOVERY_WITHOUT_LEASE_CHECK
   :: true ->
 #else
   :: !lease[p] ->
 #endif
-     for (r_ : 0 .. ENTRIES - 1) {
+     printf("recover.lua: process %d has no lease\n", p);
+     for (r_ : p * FIELDS .. p * FIELDS + FIELDS - 1) {
        if
-       :: IN(list, r_) && private[r_] != 0 ->
+#ifdef RECOVERY_PUSHES_ITS_COPY
+       :: IN(seen, r_) ->
+          printf("recover.lua: a copy of entry %d of process %d returns to its queue\n", FIELD(r_), p);
+          queue[copy[r_] - 1]++;
+          private[r_] = 0;
+          check_places()
+#else
+       :: IN(seen, r_) && private[r_] != 0 ->
+          printf("recover.lua: entry %d of process %d returns to its queue\n", FIELD(r_), p);
           if
           :: !lease[p] && lapsed[r_] -> excuse[private[r_] - 1]++
           :: else
           fi;
-          printf("recover.lua: entry %d of process %d returns to its queue\n", FIELD(r_), p);
-          close_entry(r_);
           queue[private[r_] - 1]++;
-          private[r_] = 0
+          remove_entry(r_)
+#endif
        :: else
        fi
      }
      r_ = 0;
-#ifdef RECOVERY_FORGETS_OWNER
-     owners[p] = 0;
-#else
      if
+#ifdef RECOVERY_FORGETS_OWNER
+     :: true -> owners[p] = 0
+#else
      :: HLEN_IS_0(p) -> owners[p] = 0
      :: else
-     fi;
 #endif
+     fi;
      check_places()
-  :: else
+  :: else -> printf("recover.lua: process %d has a lease\n", p)
   fi
 }
-/* promote.lua [SCHED-5]: ZREM of the member, and only then LPUSH. */
+
+/* [SCHED-5] */
 inline promote_lua(j) {
-  if
 #ifdef PROMOTION_WITHOUT_REMOVAL_CHECK
-  :: true ->
-     if
-     :: retry[j] > 0 -> retry[j]--
-     :: else
-     fi;
+  printf("promote.lua: job %d is pushed, whatever ZREM returned\n", j);
+  retry[j] = 0;
+  queue[j]++;
+  check_places()
 #else
+  if
   :: retry[j] > 0 ->
-     retry[j]--;
-#endif
      printf("promote.lua: job %d moves to its queue\n", j);
+     retry[j]--;
 #ifdef PROMOTION_REMOVES_FIRST
      check_places();
 #endif
      queue[j]++;
      check_places()
-  :: else
+  :: else -> printf("promote.lua: job %d is not there\n", j)
   fi
+#endif
 }
 
-/* kill_due.lua [SCHED-9]: the same for a member that is not a payload. */
+/* [SCHED-9] */
 inline kill_due_lua(j) {
   if
   :: retry[j] > 0 ->
      printf("kill_due.lua: job %d moves to the dead set\n", j);
-     retry[j]--; dead[j]++; check_places()
-  :: else
+     retry[j]--;
+     dead[j]++;
+     check_places()
+  :: else -> printf("kill_due.lua: job %d is not there\n", j)
   fi
 }
 
-#define DONE    1
-#define RETRY   2
-#define KILL    3
-#define REQUEUE 4
-
-/* One outcome of a job, by the script of its type. */
-inline outcome_lua(kind, e, j) {
+inline outcome_lua(type, e, j) {
   if
-  :: kind == DONE    -> done_lua(e, j)
-  :: kind == RETRY   -> retry_lua(e, j)
-  :: kind == KILL    -> kill_lua(e, j)
-  :: kind == REQUEUE -> requeue_lua(e, j)
+  :: type == DONE    -> done_lua(e, j)
+  :: type == RETRY   -> retry_lua(e, j)
+  :: type == KILL    -> kill_lua(e, j)
+  :: type == REQUEUE -> requeue_lua(e, j)
   fi;
   check_places()
 }

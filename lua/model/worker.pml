@@ -1,76 +1,78 @@
-/* worker.pml: a process of the reliable profile. Its threads, its heartbeat, its poller. */
+/* worker.pml: a process of the reliable profile. */
 
 /* mode[p] */
-#define UP      0       /* fetches and runs jobs */
-#define QUIET   1       /* told to stop: starts no more jobs, outcomes are still stored */
-#define LISTED  2       /* leaving: has read its private hash */
-#define RETURNED 3      /* leaving: has put back the entries of the list */
-#define RESIGNED 4      /* leaving: has given up its lease */
-#define DOWN    5       /* stopped or crashed; its memory is gone */
-
-/* stage[e]: what the process knows about the entry */
-#define UNKNOWN    0    /* nothing */
-#define ANSWERED   1    /* the server has carried out the fetch, its reply can still be read */
-#define WAITING    2    /* in the buffer */
-#define RUNNING    3
-#define ENDED      4    /* the outcome is decided and not acknowledged */
-#define UNANSWERED 5    /* a fetch or put back got no reply; the job will not run here */
-
+#define UP       0      /* fetches and runs jobs */
+#define QUIET    1      /* told to stop: starts no more jobs; jobs still run and end */
+#define LISTED   2      /* at its end: has read its private hash */
+#define RETURNED 3      /* at its end: has put back the entries that it read */
+#define RESIGNED 4      /* at its end: has given up its lease */
+#define DOWN     5      /* stopped or crashed, without memory */
 byte mode[PROCESSES];
-byte stage[ENTRIES];
-byte job[ENTRIES];      /* the job that the process fetched under this number */
-byte outcome[ENTRIES];
-byte retries = RETRIES; /* how many more runs may end with a retry or a requeue, of all jobs */
-byte faults = FAULTS;   /* how many more faults may happen, of all kinds */
 
-/* The audit [REL-8] */
-byte held[PROCESSES];     /* the entries that it read, or those to put back */
-byte suspects[PROCESSES]; /* the entries that its last comparison did not know */
-byte auditing[PROCESSES]; /* 0 idle, 1 has read the hash, 2 has entries to put back */
-byte looks = LOOKS;       /* how many more audits may begin although all entries are known */
+/* stage[e]: what the process knows about the entry with this number */
+#define UNKNOWN    0    /* nothing */
+#define ANSWERED   1    /* the server carried out the fetch; the reply can be read */
+#define WAITING    2    /* the job waits in the process */
+#define RUNNING    3
+#define ENDED      4    /* the outcome is not acknowledged */
+#define UNANSWERED 5    /* no reply to a fetch or put back came; the job does not run here */
+byte  stage[ENTRIES];
+byte  job[ENTRIES];     /* the job, after ANSWERED */
+mtype outcome[ENTRIES]; /* the outcome, after ENDED */
 
-/* Recovery of process p by process q [REL-4] */
+byte retries = RETRIES;
+byte faults = FAULTS;
+byte looks = LOOKS;
+
+/* The audit of process p. [REL-8] */
+byte auditing[PROCESSES]; /* 0: idle; 1: has read the hash; 2: has entries to put back */
+byte listed[PROCESSES];   /* the entries that it read, or is to put back */
+byte suspects[PROCESSES]; /* the entries that the last comparison did not know */
+
+/* The recovery by process q from process p. [REL-4] */
 #define PAIR(q, p) ((q) * PROCESSES + (p))
-bit  looked[PROCESSES * PROCESSES];
-byte found[PROCESSES * PROCESSES];  /* the entries that q saw */
+bit  looked[PROCESSES * PROCESSES]; /* has found p without a lease */
+byte seen[PROCESSES * PROCESSES];   /* the entries that it read */
 #ifdef RECOVERY_PUSHES_ITS_COPY
-byte copy[ENTRIES];                 /* what q read, in place of what is there */
+byte copy[ENTRIES];                 /* and their jobs */
 #endif
 
-/* Members that the poller of p saw in `retry` */
-byte due[PROCESSES];
+byte due[PROCESSES];    /* the members of `retry` that the poller of p saw */
 
-/* One message whose connection is lost: the server may carry it out at any later time. */
-#define FETCH    5
-#define PUT_BACK 6
-#define BEAT     7
-#define RECOVER  8
-#define PROMOTE  9
-byte late;              /* the type of the message; 0: none. Outcomes have their own type. */
+/* One message whose connection is lost. The server may carry it out at any later time. */
+mtype late;             /* 0: there is none */
 byte late_entries;
-byte late_owner;
+byte late_process;
 byte late_job;
-
-bit  begun;             /* a job has been fetched */
 
 hidden byte t_, u_;
 
+#define BEATS(p)  (mode[p] == UP || mode[p] == QUIET)
+/* The first step cannot fail: a fault before it is like one after it. */
 #define FAULT     (begun && faults > 0)
-#define CAN_DELAY (FAULT && late == 0)
-#define HEARTBEAT(p) (mode[p] == UP || mode[p] == QUIET)
-#define NEEDS_AUDIT(e) (private[e] != 0 && (stage[e] == UNKNOWN || stage[e] == UNANSWERED))
-#if FIELDS == 1
-#define ANY_UNKNOWN(p) NEEDS_AUDIT(ENTRY(p, 0))
+#define MAY_DELAY (FAULT && late == 0)
+
+/* The jobs that a process may still run, or whose outcome it may still store. [REL-8] */
+#if defined(AUDIT_FORGETS_OUTCOMES)
+#define KNOWS(e) (stage[e] != UNKNOWN && stage[e] != UNANSWERED && stage[e] != ENDED)
+#elif defined(AUDIT_FORGETS_FETCHES)
+#define KNOWS(e) (stage[e] != UNKNOWN && stage[e] != UNANSWERED && stage[e] != ANSWERED)
 #else
-#define ANY_UNKNOWN(p) (NEEDS_AUDIT(ENTRY(p, 0)) || NEEDS_AUDIT(ENTRY(p, 1)))
+#define KNOWS(e) (stage[e] != UNKNOWN && stage[e] != UNANSWERED)
+#endif
+#define IS_STRAY(e) (private[e] != 0 && !KNOWS(e))
+#if FIELDS == 1
+#define ANY_STRAY(p) IS_STRAY(ENTRY(p, 0))
+#else
+#define ANY_STRAY(p) (IS_STRAY(ENTRY(p, 0)) || IS_STRAY(ENTRY(p, 1)))
 #endif
 
 /* A sequence number that nothing refers to is as good as one that was never used. */
 #if PROCESSES == 2
-#define IN_RECOVERY(e) (IN(found[1], e) || IN(found[2], e))
+#define WAS_SEEN(e) (IN(seen[1], e) || IN(seen[2], e))
 #else
-#define IN_RECOVERY(e) (IN(found[1], e) || IN(found[2], e) || IN(found[3], e) || \
-                        IN(found[5], e) || IN(found[6], e) || IN(found[7], e))
+#define WAS_SEEN(e) (IN(seen[1], e) || IN(seen[2], e) || IN(seen[3], e) || \
+                     IN(seen[5], e) || IN(seen[6], e) || IN(seen[7], e))
 #endif
 #ifdef RESTORE
 #define IN_SNAPSHOT(e) (faults > 0 && old_private[e] != 0)
@@ -81,45 +83,25 @@ hidden byte t_, u_;
 #define IS_UNUSED(e) (stage[e] == UNKNOWN)
 #else
 #define IS_UNUSED(e) (stage[e] == UNKNOWN && private[e] == 0 && !IN(late_entries, e) && \
-  !IN(held[OWNER(e)], e) && !IN(suspects[OWNER(e)], e) && !IN_RECOVERY(e) && !IN_SNAPSHOT(e))
+  !IN(listed[OWNER(e)], e) && !IN(suspects[OWNER(e)], e) && !WAS_SEEN(e) && !IN_SNAPSHOT(e))
 #endif
-/* The numbers of a process are alike, so it takes the lowest that is unused. */
+/* The numbers of a process are alike: it takes the lowest. */
 #define IS_NEXT(e) (IS_UNUSED(e) && (FIELD(e) == 0 || !IS_UNUSED(e - 1)))
 
 #ifdef FETCH_WITHOUT_LEASE
-#define HAS_LEASE(e) 1
+#define HAS_LEASE(p) 1
 #else
-#define HAS_LEASE(e) (lease[OWNER(e)])
+#define HAS_LEASE(p) lease[p]
 #endif
-/* Processes and jobs are alike, so let the first fetch be that of job 0 by process 0. */
-#define MAY_FETCH(e) (mode[OWNER(e)] == UP && IS_NEXT(e) && HAS_LEASE(e) && (begun || e == 0))
+/* Processes and jobs are alike: the first fetch is that of job 0 by process 0. */
+#define MAY_FETCH(e) (mode[OWNER(e)] == UP && IS_NEXT(e) && HAS_LEASE(OWNER(e)) && (begun || e == 0))
 
 inline forget_entry(e) {
   stage[e] = UNKNOWN; job[e] = 0; outcome[e] = 0
 }
 
-inline take(e, j) {
-  fetch_lua(e, j);
-  stage[e] = ANSWERED;
-  job[e] = j
-}
-
-inline begin_run(e) {
-  printf("process %d runs job %d, entry %d\n", OWNER(e), job[e], FIELD(e));
-  run_explained = (!ran[job[e]] || excuse[job[e]] > 0);
-  assert(run_explained);
-  if
-  :: ran[job[e]] -> excuse[job[e]]--
-  :: else -> ran[job[e]] = 1
-  fi;
-  stage[e] = RUNNING
-}
-
-inline end_run(e, kind) {
-  printf("process %d: the run of job %d ends\n", OWNER(e), job[e]);
-  ended[job[e]] = 1;
-  stage[e] = ENDED;
-  outcome[e] = kind
+inline lose_call(e) {
+  stage[e] = UNANSWERED; job[e] = 0
 }
 
 inline spend_fault() {
@@ -132,235 +114,263 @@ inline spend_fault() {
 #endif
 }
 
-inline delay(kind, entries, owner, j) {
-  printf("process %d: connection lost; the server sees the message late (type %d, job %d)\n", owner, kind, j);
+inline delay(message, entries, p, j) {
+  printf("process %d: connection lost; %e is on its way\n", p, message);
   spend_fault();
-  late = kind; late_entries = entries; late_owner = owner; late_job = j
+  late = message; late_entries = entries; late_process = p; late_job = j
 }
 
-/* The process itself lets others run a job that it has started: it stops, or it dies. */
+inline begin_run(e) {
+  printf("process %d runs job %d, entry %d\n", OWNER(e), job[e], FIELD(e));
+  run_explained = !ran[job[e]] || excuse[job[e]] > 0;
+  assert(run_explained);
+  if
+  :: ran[job[e]] -> excuse[job[e]]--
+  :: else -> ran[job[e]] = 1
+  fi;
+  stage[e] = RUNNING
+}
+
+inline end_run(e, type) {
+  printf("process %d: the run of job %d ends: %e\n", OWNER(e), job[e], type);
+  ended[job[e]] = 1;
+  stage[e] = ENDED;
+  outcome[e] = type
+}
+
+/* A job that has started goes back, because its process stops, or is recovered, because it died. */
 inline excuse_started(e) {
   if
-  :: private[e] == job[e] + 1 && (stage[e] == RUNNING || stage[e] == ENDED) ->
-     excuse[job[e]]++
+  :: private[e] == job[e] + 1 && (stage[e] == RUNNING || stage[e] == ENDED) -> excuse[job[e]]++
   :: else
   fi
 }
 
-/* The process is gone: its memory, its threads, what it was about to do. */
+/* Put the entries of process p into `entries`. */
+inline hkeys(p, entries) {
+  for (t_ : p * FIELDS .. p * FIELDS + FIELDS - 1) {
+    if
+    :: private[t_] != 0 -> entries = entries | (1 << t_)
+    :: else
+    fi
+  }
+  t_ = 0
+}
+
 inline end_process(p) {
+  printf("process %d is gone\n", p);
   for (t_ : p * FIELDS .. p * FIELDS + FIELDS - 1) {
     excuse_started(t_);
     forget_entry(t_)
   }
   for (t_ : 0 .. PROCESSES - 1) {
-    looked[PAIR(p, t_)] = 0;
-    found[PAIR(p, t_)] = 0
+    looked[PAIR(p, t_)] = 0; seen[PAIR(p, t_)] = 0
   }
   t_ = 0;
-  printf("process %d is gone\n", p);
-  mode[p] = DOWN; held[p] = 0; suspects[p] = 0; auditing[p] = 0; due[p] = 0
+  mode[p] = DOWN; auditing[p] = 0; listed[p] = 0; suspects[p] = 0; due[p] = 0
 }
 
-/* A thread, or an async task: one private entry at a time. */
+/* The life of one private entry in a process. */
 proctype Thread(byte e) {
 end:
   do
-  /* fetch.lua */
-  :: d_step { MAY_FETCH(e) && queue[0] > 0 -> take(e, 0) }
+  /* A fetch. Its reply is read, or lost; or the fetch itself is late. */
+  :: d_step { MAY_FETCH(e) && queue[0] > 0 -> fetch_lua(e, 0); stage[e] = ANSWERED; job[e] = 0 }
 #if JOBS > 1
-  :: d_step { MAY_FETCH(e) && begun && queue[1] > 0 -> take(e, 1) }
+  :: d_step { MAY_FETCH(e) && queue[1] > 0 && begun -> fetch_lua(e, 1); stage[e] = ANSWERED; job[e] = 1 }
 #endif
-  :: d_step { MAY_FETCH(e) && CAN_DELAY -> delay(FETCH, 1 << e, OWNER(e), 0); stage[e] = UNANSWERED }
   :: d_step { stage[e] == ANSWERED ->
-       printf("process %d reads the reply to the fetch of entry %d\n", OWNER(e), FIELD(e));
+       printf("process %d reads the reply about entry %d\n", OWNER(e), FIELD(e));
        stage[e] = WAITING }
   :: d_step { stage[e] == ANSWERED && FAULT ->
-       printf("process %d: the reply to the fetch of entry %d is lost\n", OWNER(e), FIELD(e));
-       spend_fault(); stage[e] = UNANSWERED; job[e] = 0 }
+       printf("process %d: the reply about entry %d is lost\n", OWNER(e), FIELD(e));
+       spend_fault(); lose_call(e) }
+  :: d_step { MAY_FETCH(e) && MAY_DELAY -> delay(FETCH, 1 << e, OWNER(e), 0); lose_call(e) }
 
   /* The run. */
 #ifdef ACKNOWLEDGE_BEFORE_RUN
-  :: d_step { stage[e] == WAITING && mode[OWNER(e)] == UP ->
-       done_lua(e, job[e]); check_places(); begin_run(e) }
+  :: d_step { stage[e] == WAITING && mode[OWNER(e)] == UP -> outcome_lua(DONE, e, job[e]); begin_run(e) }
 #else
   :: d_step { stage[e] == WAITING && mode[OWNER(e)] == UP -> begin_run(e) }
 #endif
   :: d_step { stage[e] == RUNNING -> end_run(e, DONE) }
-#ifdef KILLS
-  :: d_step { stage[e] == RUNNING -> end_run(e, KILL) }
-#endif
   :: d_step { stage[e] == RUNNING && retries > 0 -> retries--; end_run(e, RETRY) }
 #ifdef REQUEUES
   :: d_step { stage[e] == RUNNING && retries > 0 -> retries--; end_run(e, REQUEUE) }
 #endif
+#ifdef KILLS
+  :: d_step { stage[e] == RUNNING -> end_run(e, KILL) }
+#endif
 
-  /* The outcome: stored and acknowledged, stored without a reply, or on its way for long. An
-   * outcome without a reply is sent again. */
+  /* The outcome is acknowledged; or its reply is lost, or the outcome itself is late, and the
+   * process sends it again. */
   :: d_step { stage[e] == ENDED -> outcome_lua(outcome[e], e, job[e]); forget_entry(e) }
+#ifdef OUTCOME_SENT_ONCE
+  :: d_step { stage[e] == ENDED && MAY_DELAY -> delay(outcome[e], 1 << e, OWNER(e), job[e]); forget_entry(e) }
+#else
   :: d_step { stage[e] == ENDED && FAULT && private[e] != 0 ->
-       printf("process %d: the reply to this outcome is lost\n", OWNER(e));
-       spend_fault(); outcome_lua(outcome[e], e, job[e])
-#ifdef OUTCOME_SENT_ONCE
-       ; forget_entry(e)
+       printf("process %d: no reply to the next outcome\n", OWNER(e));
+       outcome_lua(outcome[e], e, job[e]); spend_fault() }
+  :: d_step { stage[e] == ENDED && MAY_DELAY -> delay(outcome[e], 1 << e, OWNER(e), job[e]) }
 #endif
-     }
-  :: d_step { stage[e] == ENDED && CAN_DELAY -> delay(outcome[e], 1 << e, OWNER(e), job[e])
-#ifdef OUTCOME_SENT_ONCE
-       ; forget_entry(e)
-#endif
-     }
 
-  /* A job that has waited for too long, or that waits in a process that stops, goes back. */
+  /* A job that has waited for too long goes back. It does not run, even without a reply. */
   :: d_step { stage[e] == WAITING && mode[OWNER(e)] != UP -> put_back_lua(e); forget_entry(e) }
-  :: d_step { stage[e] == WAITING && FAULT -> spend_fault(); put_back_lua(e); forget_entry(e) }
-  :: d_step { stage[e] == WAITING && CAN_DELAY ->
-       delay(PUT_BACK, 1 << e, OWNER(e), 0)
-#ifndef RUNS_WHAT_IT_PUT_BACK
-       ; stage[e] = UNANSWERED; job[e] = 0
+  :: d_step { stage[e] == WAITING && FAULT -> put_back_lua(e); spend_fault(); forget_entry(e) }
+#ifdef RUNS_WHAT_IT_PUT_BACK
+  :: d_step { stage[e] == WAITING && MAY_DELAY -> delay(PUT_BACK, 1 << e, OWNER(e), 0) }
+#else
+  :: d_step { stage[e] == WAITING && MAY_DELAY -> delay(PUT_BACK, 1 << e, OWNER(e), 0); lose_call(e) }
 #endif
-     }
-  /* Entries of calls without a reply can go back at once. [REL-8] */
-  :: d_step { stage[e] == UNANSWERED && HEARTBEAT(OWNER(e)) && private[e] != 0 -> put_back_lua(e) }
+  /* The process may look for what such a call left, and at some time stops looking. [REL-8] */
+  :: d_step { stage[e] == UNANSWERED && BEATS(OWNER(e)) && private[e] != 0 -> put_back_lua(e) }
   :: d_step { stage[e] == UNANSWERED -> stage[e] = UNKNOWN }
-  /* Time is up: a job that runs goes back, and its run goes on. [SIG-5] */
+
+  /* A job that does not end in time goes back first; its run goes on. [SIG-5] */
   :: d_step { stage[e] == RUNNING && mode[OWNER(e)] == QUIET && private[e] != 0 ->
        excuse_started(e); put_back_lua(e) }
+  :: d_step { stage[e] == RUNNING && mode[OWNER(e)] == QUIET && private[e] != 0 && MAY_DELAY ->
+       excuse_started(e); delay(PUT_BACK, 1 << e, OWNER(e), 0) }
   od
 }
 
-/* The heartbeat thread: lease, audit, the end of the process. */
+/* The heartbeat, the audit, and the end of process p. */
 proctype Heartbeat(byte p) {
 end:
   do
-  /* The beat, a transaction. [REL-3] [REL-5] */
-  :: d_step { HEARTBEAT(p) && (!lease[p] || !owners[p]) ->
+  /* A beat is a transaction. One that changes nothing is left out. [REL-3] [REL-5] */
+  :: d_step { BEATS(p) && (!lease[p] || !owners[p]) ->
        printf("process %d beats\n", p);
-       lease[p] = 1
-#ifndef OWNER_NAMED_AT_START_ONLY
-       ; owners[p] = 1
+       lease[p] = 1;
+#ifdef OWNER_NAMED_AT_START_ONLY
+       owners[p] = owners[p]
+#else
+       owners[p] = 1
 #endif
      }
-  :: d_step { HEARTBEAT(p) && CAN_DELAY -> delay(BEAT, 0, p, 0) }
+  :: d_step { BEATS(p) && MAY_DELAY -> delay(BEAT, 0, p, 0) }
 
-#ifndef NO_AUDIT
-  /* The audit reads the hash, then its own records. [REL-8] */
-  :: d_step { HEARTBEAT(p) && auditing[p] == 0 &&
-              (suspects[p] != 0 || ANY_UNKNOWN(p) || (looks > 0 && !HLEN_IS_0(p))) ->
-       printf("audit of process %d: reads its private hash\n", p);
+#if defined(AUDIT_READS_RECORDS_FIRST)
+  :: d_step { BEATS(p) && auditing[p] == 0 && (looks > 0 || ANY_STRAY(p)) ->
+       printf("audit of process %d: reads its own records\n", p);
        if
-       :: suspects[p] == 0 && !ANY_UNKNOWN(p) -> looks--
+       :: !ANY_STRAY(p) -> looks--
        :: else
        fi;
        for (t_ : p * FIELDS .. p * FIELDS + FIELDS - 1) {
          if
-         :: private[t_] != 0 -> held[p] = held[p] | (1 << t_)
+         :: KNOWS(t_) -> listed[p] = listed[p] | (1 << t_)
          :: else
          fi
        }
        t_ = 0;
        auditing[p] = 1 }
   :: d_step { auditing[p] == 1 ->
+       printf("audit of process %d: reads the private hash, and puts back the rest\n", p);
        for (t_ : p * FIELDS .. p * FIELDS + FIELDS - 1) {
          if
-         :: stage[t_] == UNKNOWN || stage[t_] == UNANSWERED
-#ifdef AUDIT_FORGETS_OUTCOMES
-            || stage[t_] == ENDED
-#endif
-#ifdef AUDIT_FORGETS_FETCHES
-            || stage[t_] == ANSWERED
-#endif
-         :: else -> held[p] = held[p] & ~(1 << t_)
-         fi
-       }
-       t_ = 0;
-       printf("audit of process %d: does not know the entries %d (bits)\n", p, held[p]);
-       u_ = held[p] & suspects[p];
-       suspects[p] = held[p];
-       held[p] = u_;
-       auditing[p] = (u_ != 0 -> 2 : 0);
-       u_ = 0 }
-  :: d_step { auditing[p] == 2 && mode[p] != DOWN ->
-       for (t_ : p * FIELDS .. p * FIELDS + FIELDS - 1) {
-         if
-         :: IN(held[p], t_) -> put_back_lua(t_)
+         :: !IN(listed[p], t_) -> put_back_lua(t_)
          :: else
          fi
        }
        t_ = 0;
-       held[p] = 0; auditing[p] = 0 }
-  :: d_step { auditing[p] == 2 && mode[p] != DOWN && CAN_DELAY ->
-       delay(PUT_BACK, held[p], p, 0); held[p] = 0; auditing[p] = 0 }
+       listed[p] = 0; auditing[p] = 0 }
+#elif !defined(NO_AUDIT)
+  /* The audit reads the hash, then its own records, and puts back what two comparisons in a row
+   * did not know. One of known entries is tried `LOOKS` times. [REL-8] */
+  :: d_step { BEATS(p) && auditing[p] == 0 &&
+              (suspects[p] != 0 || ANY_STRAY(p) || (looks > 0 && !HLEN_IS_0(p))) ->
+       printf("audit of process %d: reads its private hash\n", p);
+       if
+       :: suspects[p] == 0 && !ANY_STRAY(p) -> looks--
+       :: else
+       fi;
+       hkeys(p, listed[p]);
+       auditing[p] = 1 }
+  :: d_step { auditing[p] == 1 ->
+       for (t_ : p * FIELDS .. p * FIELDS + FIELDS - 1) {
+         if
+         :: KNOWS(t_) -> listed[p] = listed[p] & ~(1 << t_)
+         :: else
+         fi
+       }
+       printf("audit of process %d: does not know %d entries or more\n", p, (listed[p] != 0));
+       u_ = listed[p] & suspects[p];
+       suspects[p] = listed[p];
+       listed[p] = u_;
+       auditing[p] = (u_ != 0 -> 2 : 0);
+       t_ = 0; u_ = 0 }
+  :: d_step { auditing[p] == 2 ->
+       for (t_ : p * FIELDS .. p * FIELDS + FIELDS - 1) {
+         if
+         :: IN(listed[p], t_) -> put_back_lua(t_)
+         :: else
+         fi
+       }
+       t_ = 0;
+       listed[p] = 0; auditing[p] = 0 }
+  :: d_step { auditing[p] == 2 && MAY_DELAY ->
+       delay(PUT_BACK, listed[p], p, 0); listed[p] = 0; auditing[p] = 0 }
 #endif
 
-  /* The end of the process: it puts back everything, gives up its lease, then its place among
-   * the owners if its hash is empty. */
+  /* The end: put back everything, give up the lease, then the place among the owners, in the step
+   * that finds the hash empty. [REL-4] */
   :: d_step { mode[p] == QUIET && auditing[p] == 0 ->
-       for (t_ : p * FIELDS .. p * FIELDS + FIELDS - 1) {
-         if
-         :: private[t_] != 0 -> held[p] = held[p] | (1 << t_)
-         :: else
-         fi
-       }
-       t_ = 0;
-       printf("process %d leaves: reads its private hash\n", p);
+       printf("process %d ends: reads its private hash\n", p);
+       hkeys(p, listed[p]);
        mode[p] = LISTED }
   :: d_step { mode[p] == LISTED ->
        for (u_ : p * FIELDS .. p * FIELDS + FIELDS - 1) {
          if
-         :: IN(held[p], u_) -> excuse_started(u_); put_back_lua(u_)
+         :: IN(listed[p], u_) -> excuse_started(u_); put_back_lua(u_)
          :: else
          fi
        }
        u_ = 0;
-       held[p] = 0;
+       listed[p] = 0;
        mode[p] = RETURNED }
-#ifdef OWNER_RESIGNS_IN_TWO_STEPS
+#ifdef OWNER_REMOVED_IN_TWO_STEPS
   :: d_step { mode[p] == RETURNED && HLEN_IS_0(p) ->
-       printf("process %d: HLEN is 0\n", p);
+       printf("process %d ends: its private hash is empty\n", p);
        mode[p] = RESIGNED }
   :: d_step { mode[p] == RETURNED && !HLEN_IS_0(p) -> lease[p] = 0; end_process(p) }
   :: d_step { mode[p] == RESIGNED ->
-       printf("process %d: SREM from the owners\n", p);
+       printf("process %d ends: SREM from jobwire:owners\n", p);
        owners[p] = 0; end_process(p); check_places() }
 #else
   :: d_step { mode[p] == RETURNED ->
-       printf("process %d gives up its lease\n", p);
+       printf("process %d ends: UNLINK of its lease\n", p);
        lease[p] = 0; mode[p] = RESIGNED }
   :: d_step { mode[p] == RESIGNED -> recover_lua(p, 0); end_process(p) }
 #endif
   od
 }
 
-/* Process q looks for the entries of process p. [REL-4] [REL-5] */
+/* Process q recovers the jobs of process p. [REL-4] [REL-5] */
 proctype Recovery(byte q, p) {
 end:
   do
-  :: d_step { HEARTBEAT(q) && !looked[PAIR(q, p)] && owners[p] && !lease[p] ->
-       for (t_ : p * FIELDS .. p * FIELDS + FIELDS - 1) {
-         if
-         :: private[t_] != 0 -> found[PAIR(q, p)] = found[PAIR(q, p)] | (1 << t_)
+  :: d_step { BEATS(q) && !looked[PAIR(q, p)] && owners[p] && !lease[p] ->
+       printf("process %d reads the private hash of process %d, which has no lease\n", q, p);
+       hkeys(p, seen[PAIR(q, p)]);
 #ifdef RECOVERY_PUSHES_ITS_COPY
-            ; copy[t_] = private[t_]
-#endif
-         :: else
-         fi
-       }
+       for (t_ : p * FIELDS .. p * FIELDS + FIELDS - 1) { copy[t_] = private[t_] }
        t_ = 0;
-       printf("process %d reads the entries of process %d: %d (bits)\n", q, p, found[PAIR(q, p)]);
+#endif
        looked[PAIR(q, p)] = 1 }
   :: d_step { looked[PAIR(q, p)] ->
-       recover_lua(p, found[PAIR(q, p)]); found[PAIR(q, p)] = 0; looked[PAIR(q, p)] = 0 }
-  :: d_step { looked[PAIR(q, p)] && found[PAIR(q, p)] != 0 && CAN_DELAY ->
-       delay(RECOVER, found[PAIR(q, p)], p, 0); found[PAIR(q, p)] = 0; looked[PAIR(q, p)] = 0 }
+       recover_lua(p, seen[PAIR(q, p)]); seen[PAIR(q, p)] = 0; looked[PAIR(q, p)] = 0 }
+  :: d_step { looked[PAIR(q, p)] && MAY_DELAY ->
+       delay(RECOVER, seen[PAIR(q, p)], p, 0); seen[PAIR(q, p)] = 0; looked[PAIR(q, p)] = 0 }
   od
 }
 
-/* The poller of process p. [SCHED-5] */
+/* The poller of process p: reads due members, then moves them. [SCHED-5] */
 proctype Poller(byte p) {
 end:
   do
-  :: d_step { mode[p] == UP && due[p] == 0 && DUE ->
+  :: d_step { mode[p] == UP && due[p] == 0 && ANY_DUE ->
+       printf("process %d reads the retry set\n", p);
        for (t_ : 0 .. JOBS - 1) {
          if
          :: retry[t_] > 0 -> due[p] = due[p] | (1 << t_)
@@ -386,6 +396,6 @@ end:
        }
        t_ = 0; due[p] = 0 }
 #endif
-  :: d_step { due[p] != 0 && CAN_DELAY -> delay(PROMOTE, 0, p, (IN(due[p], 0) -> 0 : 1)); due[p] = 0 }
+  :: d_step { due[p] != 0 && MAY_DELAY -> delay(PROMOTE, 0, p, (IN(due[p], 0) -> 0 : 1)); due[p] = 0 }
   od
 }
