@@ -28,6 +28,9 @@ faults: ## break each command of a process once and count the jobs (minutes)
 chaos: ## kill and cut workers at random and count the jobs: SECONDS=180 SEED=any
 	@sh .ci/chaos $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
+model: ## check the model of the reliable profile with spin (minutes): ARGS=--write
+	@sh .ci/model $(ARGS)
+
 soak: ## run a million jobs through one process and watch its memory and files (Linux)
 	@sh .ci/soak $(ARGS)
 
@@ -52,7 +55,7 @@ lint: ## check format, lint, types, the specification and the language
 wheel: ## build sdist and wheel into dist/ and try the wheel in an empty environment
 	@sh .ci/wheel $(ARGS)
 
-check: ## run everything that CI runs: test, thorough, oldest, coverage, lint, demo, conformance, interop, chaos, wheel
+check: ## run everything that CI runs: test, thorough, oldest, coverage, lint, demo, conformance, model, interop, chaos, wheel
 	@sh .ci/run $(ARGS)
 
-.PHONY: help demo test thorough flaky oldest coverage faults chaos soak bench interop peers conformance fixtures lint wheel check
+.PHONY: help demo test thorough flaky oldest coverage faults chaos model soak bench interop peers conformance fixtures lint wheel check

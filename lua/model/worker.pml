@@ -294,7 +294,10 @@ end:
          :: else
          fi
        }
-       printf("audit of process %d: does not know %d entries or more\n", p, (listed[p] != 0));
+       if
+       :: listed[p] == 0 -> printf("audit of process %d: knows every entry\n", p)
+       :: else -> printf("audit of process %d: does not know every entry\n", p)
+       fi;
        u_ = listed[p] & suspects[p];
        suspects[p] = listed[p];
        listed[p] = u_;
