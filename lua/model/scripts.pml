@@ -156,7 +156,7 @@ inline recover_lua(p, seen) {
 /* [SCHED-5] */
 inline promote_lua(j) {
 #ifdef PROMOTION_WITHOUT_REMOVAL_CHECK
-  printf("promote.lua: job %d is pushed, whatever ZREM returned\n", j);
+  printf("promote.lua: job %d is pushed, even if ZREM removed nothing\n", j);
   retry[j] = 0;
   queue[j]++;
   check_places()

@@ -39,8 +39,8 @@ LEFT_OUT = """\
 
 - **Bounds.** Two processes, or three; one job, or two; two private entries of a process at a time;
   two faults, or three; one late message at a time. A mistake that needs more is not found.
-- **Time.** What may happen at some time may happen at any time: the end of the lease of a dead
-  process, a late message, the next audit. So the model does not show that a job is back within
+- **Time.** An event that may happen at some time may happen at any time: the end of the lease of a
+  dead process, a late message, the next audit. So the model does not show that a job is back within
   75 s [REL-5]. A process that lives loses its lease by a fault only.
 - **Order.** A queue is a set. The tail of a queue and the order of several queues are left out.
 - **Batches.** A fetch takes one job, and a message has one call. A process fetches again while jobs
@@ -89,7 +89,7 @@ def render(searches: Mapping[str, Search], found: Mapping[str, Search]) -> str:
         lines.append(f"| {configuration.title} | {result.states:,} | {result.depth} steps |")
     lines += [
         "",
-        "- **crash**: the process is gone; whatever it was about to do does not happen",
+        "- **crash**: the process is gone, with its memory",
         "- **silence**: the process lives and does not beat for as long as its lease",
         "- **lost reply**: the server carried out a call, and the process does not learn of it",
         "- **late message**: the server carries out a call at any time after its connection was "

@@ -60,7 +60,7 @@ class Mistake(NamedTuple):
 
     Attributes:
         name: Its name in the model.
-        text: What the implementation does.
+        text: The mistake.
         requirement: The requirement that it breaks; "" if only the contract of a script says it.
         found_by: The property that must fail.
         definitions: The smallest configuration in which it shows.
@@ -237,7 +237,7 @@ MISTAKES = (
     ),
     Mistake(
         "PROMOTION_WITHOUT_REMOVAL_CHECK",
-        "A due job is pushed, whatever ZREM returned.",
+        "A due job is pushed, even if ZREM removed nothing.",
         "SCHED-5",
         "none_invented",
         ("FAULTS=1", "RETRIES=1"),
