@@ -87,7 +87,7 @@ def enqueue(
     app = app_of(settings) if settings["app"] else None
     job = _definition(app, class_name, any_class) if app else None
     values = _values(args, job)
-    redis, source = redis_of(app, settings) or unnamed_redis()
+    redis, source = redis_of(app, settings) or unnamed_redis(settings)
     if app:
         app.namespace = app.namespace if namespace is None else namespace
         app.connect(redis)
