@@ -261,7 +261,7 @@ def test_a_worker_over_resp3(server: Server) -> None:
 
 
 def test_a_worker_has_few_connections(server: Server) -> None:
-    """One for each thread that sends at a time, and one that waits; none for a job."""
+    """One for each thread that sends at a time, and two that wait; none for a job."""
     app = App()
     busy = threading.Event()
     entered = threading.Semaphore(0)
@@ -272,7 +272,7 @@ def test_a_worker_has_few_connections(server: Server) -> None:
         busy.wait(60)
 
     with running(app, server, concurrency=10):
-        wait_until(lambda: names(server)["jobwire-wakeup"] == 1)
+        wait_until(lambda: names(server)["jobwire-wakeup"] == 2)
         idle = sum(names(server).values())
         with Client(server.url, generation=8) as client:
             client.push_bulk("Wait", [[]] * 30)

@@ -75,7 +75,7 @@ def test_an_argument_that_does_not_fit_is_a_failure(
     """EXEC-1, RETRY-3: the job is retried, its error names parameter, value and rule."""
     app = App()
     errors: list[tuple[BaseException, Any]] = []
-    app.on_error(lambda error, job: errors.append((error, job.args)))
+    app.on_error(lambda job, error: errors.append((error, job.args)))
 
     if kind == "sync":
 
