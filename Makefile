@@ -52,10 +52,13 @@ fixtures: ## record the fixtures again from real Sidekiq (root, Debian or Ubuntu
 lint: ## check format, lint, types, the specification and the language
 	@sh .ci/lint $(ARGS)
 
+site: ## build the site of the documentation into build/site
+	@sh .ci/site $(ARGS)
+
 wheel: ## build sdist and wheel into dist/ and try the wheel in an empty environment
 	@sh .ci/wheel $(ARGS)
 
-check: ## run everything that CI runs: test, thorough, oldest, coverage, lint, demo, conformance, model, interop, chaos, wheel
+check: ## run everything that CI runs: test, thorough, oldest, coverage, lint, site, demo, conformance, model, interop, chaos, wheel
 	@sh .ci/run $(ARGS)
 
-.PHONY: help demo test thorough flaky oldest coverage faults chaos model soak bench interop peers conformance fixtures lint wheel check
+.PHONY: help demo test thorough flaky oldest coverage faults chaos model soak bench interop peers conformance fixtures lint site wheel check

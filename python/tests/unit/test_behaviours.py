@@ -11,7 +11,8 @@ import pytest
 
 from jobwire import App, Client, JobType
 from jobwire.settings import SETTINGS
-from tests.unit.test_docs import DOCS, ROOT, read, rows
+from tests.tools.markdown import ROOT
+from tests.unit.test_docs import DOCS, read, rows
 
 PACKAGE = ROOT / "python" / "jobwire"
 TESTS = ROOT / "python" / "tests"

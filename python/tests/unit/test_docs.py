@@ -1,19 +1,30 @@
-"""The documents: links lead to existing places, ids exist, examples compile."""
+"""The documents: ids exist, and every block of code has its check."""
 
 from __future__ import annotations
 
 import ast
+import configparser
+import json
 import re
+import shlex
 import shutil
 import subprocess
+import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
+import yaml
 
-ROOT = Path(__file__).resolve().parents[3]
+from jobwire.cli import cli
+from tests.tools.links import broken, tracked
+from tests.tools.markdown import FENCE, ROOT, Block, blocks
+
 DOCS = ROOT / "docs"
 CLIENTS = DOCS / "how-to" / "clients"
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [ROOT / name for name in tracked()]
 
 DEFINITION = re.compile(r"^> \*\*\[([A-Z]+-[1-9]\d*)\]\*\*", re.MULTILINE)
 IDS = frozenset(DEFINITION.findall((ROOT / "SPEC.md").read_text(encoding="utf-8")))
@@ -21,9 +32,6 @@ AREAS = sorted({identifier.partition("-")[0] for identifier in IDS})
 # In brackets every id counts; elsewhere its area has to exist: "UTF-8" is not a citation.
 CITATION = re.compile(rf"(?<=\[)[A-Z]+-\d+(?=\])|(?<![\w-])(?:{'|'.join(AREAS)})-\d+(?![\w-])")
 
-FENCE = re.compile(r"^```([\w-]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 NOTE = re.compile(r"note: \S.{20,}")
 
 
@@ -69,39 +77,6 @@ def unanswered(traps: list[list[str]], known: frozenset[str]) -> list[str]:
         if not set(cited.split(", ")) <= known or (note and NOTE.fullmatch(note) is None):
             wrong.append(row[0])
     return wrong
-
-
-def anchors(text: str) -> set[str]:
-    """Return the link fragments of a page's headings."""
-    plain = (heading.strip().lower() for heading in HEADING.findall(FENCE.sub("", text)))
-    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain}
-
-
-def broken(page: Path, text: str) -> list[str]:
-    """Return the broken links of a page, except those to other sites."""
-    wrong = []
-    for link in LINK.findall(FENCE.sub("", text)):
-        if re.match(r"[a-z]+:", link):
-            continue
-        path, _, fragment = link.partition("#")
-        target = (page.parent / path).resolve() if path else page
-        leads = target.exists() and target.is_relative_to(ROOT)
-        if leads and fragment:
-            there = text if target == page else read(target) if target.is_file() else ""
-            leads = fragment in anchors(there)
-        if not leads:
-            wrong.append(link)
-    return wrong
-
-
-def fences(language: str) -> dict[str, str]:
-    """Return the code of one language on all pages, by page and position."""
-    return {
-        f"{page.stem}-{number}": code
-        for page in PAGES
-        for number, (tag, code) in enumerate(FENCE.findall(read(page)))
-        if tag == language
-    }
 
 
 # -- docs/reference/faq.md
@@ -166,41 +141,222 @@ def test_a_trap_without_an_answer_is_found(answer: str, right: bool) -> None:
     assert unanswered([row], frozenset({"AREA-1"})) == ([] if right else ["1"])
 
 
+# -- docs/how-to/inspect.md
+
+
+def test_every_command_of_inspection_is_named() -> None:
+    named = set(re.findall(r"`([a-z-]+)(?: [A-Z\[\]]+)?`", read(DOCS / "how-to" / "inspect.md")))
+    group = cli.get_command(click.Context(cli), "inspect")
+    assert isinstance(group, click.Group)
+    assert set(group.commands) - named == set()
+
+
 # -- all pages
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_cited_ids_exist(page: Path) -> None:
-    assert set(CITATION.findall(read(page))) - IDS == set()
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_links_lead_somewhere(page: Path) -> None:
-    assert broken(page, read(page)) == []
+    text = read(page)
+    if page.name != "SPEC.md":  # it shows the shape of a requirement with an invented id
+        assert set(CITATION.findall(text)) - IDS == set()
 
 
 @pytest.mark.parametrize(
-    "link", ["no.md", "../README.md", "/etc/passwd", "#no", "README.md#no", "docs/#no"]
+    "link",
+    ["no.md", "../README.md", "/etc/passwd", "#no", "README.md#no", "docs/#no", "http://no", "x:y"],
 )
 def test_a_broken_link_is_found(link: str) -> None:
     text = f"# A page\n\n[it]({link}) [ok](SPEC.md) [ok](#a-page) [ok](https://example.org/no)\n"
-    assert broken(ROOT / "README.md", text) == [link]
+    assert [found for _, found, _ in broken(ROOT / "README.md", text)] == [link]
+    assert [*broken(ROOT / "README.md", f"`[it]({link})`\n```sh\n[it]({link})\n```\n")] == []
 
 
-@pytest.mark.parametrize("code", fences("sh").values(), ids=fences("sh"))
-def test_shell_parses(code: str) -> None:
+# -- code on all pages
+
+# Every block is checked. `CHECKS` has the check of each kind that is not `ELSEWHERE`.
+# Blocks that a reader types in are typed in by tests/acceptance/test_docs_pages.py.
+ELSEWHERE = {
+    ("SPEC.md", "redis-cli"): "integration/test_spec_examples.py",
+    ("SPEC.md", "json"): "integration/test_spec_examples.py",
+    ("SPEC.md", "abnf"): "integration/test_spec_examples.py",
+    ("SPEC.md", "mermaid"): "a drawing",
+    ("SPEC.md", "text"): "the shape of a requirement",
+    ("docs/how-to/implementing.md", "redis-cli"): "acceptance/test_implementing.py",
+}
+
+
+def check_python(block: Block) -> None:
+    compile(block.setup + block.code, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def check_shell(block: Block) -> None:
+    if block.code.startswith("#!") or block.file:
+        check_client(block)
     shell = shutil.which("sh")
     assert shell is not None
+    code = block.code
+    if block.kind == "console":
+        code = "\n".join(re.findall(r"^\$ (.*)$", code, re.MULTILINE))
+        assert code, "a console without a command: lines that begin with '$ '"
     done = subprocess.run([shell, "-n"], input=code, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+    for words in commands(code):
+        check_command(words)
 
 
-@pytest.mark.parametrize("code", fences("python").values(), ids=fences("python"))
-def test_python_compiles(code: str) -> None:
-    compile(code, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+def commands(code: str) -> Iterator[list[str]]:
+    """Yield the simple commands of shell code, each as its words without assignments."""
+    for line in code.replace("\\\n", " ").splitlines():
+        try:
+            lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;()<>")
+            lexer.whitespace_split = True
+            tokens = list(lexer)
+        except ValueError:
+            continue  # text of several lines in quotes
+        words: list[str] = []
+        for token in [*tokens, ";"]:
+            if set(token) <= set("|&;()"):
+                while words and re.fullmatch(r"\w+=.*", words[0]):
+                    words.pop(0)
+                if words:
+                    yield words
+                words = []
+            else:
+                words.append(token)
+
+
+def check_command(words: list[str]) -> None:
+    """Check the words of a command of this project; other commands are not ours."""
+    program = words[0].rpartition("/")[2]
+    if words[0].startswith(".ci/"):
+        assert (ROOT / words[0]).is_file(), words[0]
+    elif program == "jobwire":
+        check_options(cli, words[1:])
+    elif program == "make":
+        targets = re.findall(r"^([a-z]+):", read(ROOT / "Makefile"), re.MULTILINE)
+        assert {word for word in words[1:] if "=" not in word} <= set(targets), words
+    elif program == "pip":
+        project = tomllib.loads(read(ROOT / "pyproject.toml"))["project"]
+        for extras in re.findall(r"jobwire\[([\w,]+)\]", " ".join(words)):
+            assert set(extras.split(",")) <= set(project["optional-dependencies"]), words
+
+
+def check_options(command: click.Command, words: list[str]) -> None:
+    """Check that a command of `jobwire` and its options exist; values are not looked at."""
+    context = click.Context(command, info_name=command.name)
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        child = command.get_command(context, words[0])
+        assert child is not None, f"no command {words[0]}"
+        command, words = child, words[1:]
+        context = click.Context(command, info_name=command.name, parent=context)
+    command.make_parser(context).parse_args([word for word in words if not word.startswith(">")])
+
+
+def check_ini(block: Block) -> None:
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read_string(block.code)
+    assert parser.sections()
+
+
+def check_dockerfile(block: Block) -> None:
+    known = {"FROM", "WORKDIR", "COPY", "RUN", "ENTRYPOINT", "CMD", "ENV", "USER"}
+    lines = [line for line in block.code.splitlines() if line and not line.startswith("#")]
+    assert {line.partition(" ")[0] for line in lines} <= known
+    for line in lines:
+        instruction, _, value = line.partition(" ")
+        if instruction in ("ENTRYPOINT", "CMD"):
+            words = json.loads(value)
+            if instruction == "ENTRYPOINT":
+                check_command(words)
+
+
+def check_client(block: Block) -> None:
+    assert block.code in [read(path) for path in CLIENTS.iterdir()], "not a file of clients/"
+
+
+def check_yaml(block: Block) -> None:
+    if "<%" not in block.code:  # sidekiq.yml: unit/test_settings_page.py
+        assert yaml.safe_load(block.code)
+
+
+CHECKS: dict[str, Callable[[Block], Any]] = {
+    "python": check_python,
+    "sh": check_shell,
+    "console": check_shell,
+    "toml": lambda block: tomllib.loads(block.code),
+    "yaml": check_yaml,
+    "json": lambda block: json.loads(block.code),
+    "ini": check_ini,
+    "dockerfile": check_dockerfile,
+    "js": check_client,
+}
+
+
+def check(page: str, block: Block, before: list[Block]) -> None:
+    """Fail unless a block has a check, and passes it."""
+    if block.reason is not None or (page, block.kind) in ELSEWHERE:
+        return
+    if block.kind == "text":
+        # The reader waits for these lines in the log of the worker that the page has started.
+        started = [old for old in before if old.kind == "console" and "$ jobwire" in old.code]
+        assert started or block.file, "no check: write '<!-- not run: REASON -->' above the block"
+        return
+    assert block.kind in CHECKS, f"a block of kind {block.kind!r} has no check"
+    CHECKS[block.kind](block)
+
+
+BLOCKS = {
+    f"{name(page)}:{block.line}": (name(page), block, [*blocks(read(page))][:number])
+    for page in PAGES
+    for number, block in enumerate(blocks(read(page)))
+}
+
+
+@pytest.mark.parametrize(("page", "block", "before"), BLOCKS.values(), ids=BLOCKS)
+def test_every_block_has_a_check_and_passes(page: str, block: Block, before: list[Block]) -> None:
+    check(page, block, before)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_fence_begins_a_line(page: Path) -> None:
+    """Nothing else that looks like a fence escapes the test above."""
+    rest = FENCE.sub("", read(page))
+    assert re.findall(r"^ *(?:```|~~~).*$", rest, re.MULTILINE) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("", "x\n"),
+        ("text", "x\n"),
+        ("rust", "x\n"),
+        ("python", "x = = 1\n"),
+        ("sh", "if x\n"),
+        ("sh", "jobwire nope\n"),
+        ("sh", "cat x | jobwire worker --nope\n"),
+        ("sh", "make nope\n"),
+        ("sh", ".ci/nope\n"),
+        ("sh", "pip install 'jobwire[nope]'\n"),
+        ("sh", "#!/bin/sh\nset -eu\n"),
+        ("console", "jobwire worker\n"),
+        ("console", "$ A=b jobwire inspect nope\n"),
+        ("toml", "x = \n"),
+        ("json", "{\n"),
+        ("yaml", "{\n"),
+        ("ini", "x\n"),
+        ("dockerfile", "FRM x\n"),
+    ],
+)
+def test_a_block_without_a_check_or_with_a_mistake_is_found(kind: str, code: str) -> None:
+    (block,) = blocks(f"# Page\n\n```{kind}\n{code}```\n")
+    with pytest.raises(Exception):  # noqa: B017, PT011
+        check("docs/page.md", block, [])
+    (marked,) = blocks(f"<!-- not run: an example -->\n\n```{kind}\n{code}```\n")
+    check("docs/page.md", marked, [])
 
 
 @pytest.mark.parametrize("path", sorted(CLIENTS.iterdir()), ids=lambda path: path.name)
 def test_the_guide_shows_the_clients_as_they_are(path: Path) -> None:
-    codes = [code for _, code in FENCE.findall(read(DOCS / "how-to" / "implementing.md"))]
+    codes = [block.code for block in blocks(read(DOCS / "how-to" / "implementing.md"))]
     assert read(path) in codes

@@ -1,0 +1,280 @@
+"""Stages the pages of the site, which zensical then builds, and checks the result.
+
+    python -m tests.tools.site stage    write build/site-pages and build/site-python
+    python -m tests.tools.site check    look for dead links and foreign hosts in build/site
+
+The site has the pages of docs/ and the pages at other places of the checkout that `PAGES` names.
+Links between them are rewritten to their new places. A text file that a page links to becomes a
+page that shows it. The ids of requirements become links to the specification. Two pages have parts
+that come from the program: the command line, and the API. Exit status of `check`: 0 clean, 1 hits.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os.path
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import click
+
+from jobwire.cli import cli
+from tests.tools.links import tracked
+from tests.tools.markdown import HEADING, ROOT, links, without_code
+
+PAGES_DIRECTORY = ROOT / "build" / "site-pages"
+PYTHON_DIRECTORY = ROOT / "build" / "site-python"
+SITE_DIRECTORY = ROOT / "build" / "site"
+
+# Pages outside of docs/, and READMEs. The navigation takes the part of docs/README.md. A page named
+# index.md is the first page of its section.
+SPECIFICATION = "specification/index.md"
+PAGES = {
+    "README.md": "index.md",
+    "docs/README.md": "index.md",
+    "docs/conformance/README.md": "conformance/index.md",
+    "docs/explanation/decisions/README.md": "explanation/decisions.md",
+    "SPEC.md": SPECIFICATION,
+    "CHANGELOG.md": "changelog.md",
+    "changelog.d/README.md": "changelog-fragments.md",
+    "examples/README.md": "examples.md",
+    "fixtures/README.md": "fixtures.md",
+    "lua/README.md": "lua.md",
+    "schema/README.md": "schema.md",
+}
+LANGUAGES = {".json": "json", ".lua": "lua", ".mjs": "js", ".sh": "sh", ".toml": "toml"}
+API = ("jobwire", "jobwire.testing", "jobwire.worker", "jobwire.inspect", "jobwire.iterables")
+API_MARK = "<!-- generated: api -->"
+COMMANDS_MARK = "<!-- generated: command line -->"
+
+DEFINITION = re.compile(r"^> \*\*\[([A-Z]+-[1-9]\d*)\]\*\*", re.MULTILINE)
+STYLE = """\
+/* Tables and code scroll in themselves, never the page. */
+.md-typeset table:not([class]) { font-size: 0.64rem; }
+.md-typeset table:not([class]) th { min-width: 3rem; }
+.md-typeset h3.doc-heading {
+  border-top: 1px solid var(--md-default-fg-color--lightest);
+  padding-top: 1rem;
+}
+"""
+
+
+# -- staging
+
+
+def stage() -> None:
+    """Write the pages, the files that they link to, and the sources for the API."""
+    shutil.rmtree(PAGES_DIRECTORY, ignore_errors=True)
+    shutil.rmtree(PYTHON_DIRECTORY, ignore_errors=True)
+    places = staged_places()
+    shown: dict[str, str] = {}  # file that a page links to: its place
+    areas = requirement_areas()
+    for source, place in places.items():
+        if source == "docs/README.md":
+            continue
+        text = (ROOT / source).read_text("utf-8")
+        text = relinked(text, source, place, places, shown)
+        text = cited(text, place, areas)
+        text = text.replace(COMMANDS_MARK, "\n".join(command_pages()))
+        text = text.replace(API_MARK, "\n".join(api_entries()))
+        write(PAGES_DIRECTORY / place, text)
+    for source, place in shown.items():
+        show(ROOT / source, PAGES_DIRECTORY / place)
+    write(PAGES_DIRECTORY / "site.css", STYLE)
+    for path in sorted((ROOT / "python" / "jobwire").rglob("*.py")):
+        # Readers of the API are users: the ids of requirements are for readers of the source.
+        text = re.sub(r"(?:\s*\[[A-Z]+-\d+\])+", "", path.read_text("utf-8"))
+        write(PYTHON_DIRECTORY / path.relative_to(ROOT / "python"), text)
+
+
+def staged_places() -> dict[str, str]:
+    """Return the place on the site of each page of the checkout."""
+    places = dict(PAGES)
+    for source in tracked():
+        if source.startswith("docs/") and source not in places:
+            places[source] = source.removeprefix("docs/")
+    return places
+
+
+def relinked(
+    text: str, source: str, place: str, places: dict[str, str], shown: dict[str, str]
+) -> str:
+    """Return a page whose links lead to the places on the site; collect linked files in `shown`."""
+    parts, position = [], 0
+    for match in links(text):
+        group = "inline" if match["inline"] else "reference"
+        path, _, fragment = match[group].partition("#")
+        if not path or ":" in path:
+            continue
+        target = os.path.normpath(os.path.join(os.path.dirname(source), path))
+        if (ROOT / target).is_dir():
+            target = f"{target}/README.md"
+        if target not in places:
+            shown[target] = _shown_place(target)
+        goal = os.path.relpath(places.get(target) or shown[target], os.path.dirname(place) or ".")
+        parts += [text[position : match.start(group)], goal + ("#" + fragment if fragment else "")]
+        position = match.end(group)
+    return "".join([*parts, text[position:]])
+
+
+def _shown_place(source: str) -> str:
+    place = source.removeprefix("docs/")
+    return place if Path(source).suffix == ".svg" else f"{place}.md"
+
+
+def show(source: Path, place: Path) -> None:
+    """Write a page that shows a text file, or copy a picture."""
+    if source.suffix == ".svg":
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, place)
+        return
+    language = LANGUAGES.get(source.suffix, "text")
+    code = source.read_text("utf-8")
+    write(place, f"# {source.name}\n\n````{language}\n{code.rstrip()}\n````\n")
+
+
+def requirement_areas() -> str:
+    """Return a pattern of the areas of requirements, as KEY or RETRY."""
+    ids = DEFINITION.findall((ROOT / "SPEC.md").read_text("utf-8"))
+    return "|".join(sorted({name.partition("-")[0] for name in ids}))
+
+
+def cited(text: str, place: str, areas: str) -> str:
+    """Return a page whose requirement ids lead to the specification."""
+    goal = os.path.relpath(SPECIFICATION, os.path.dirname(place) or ".")
+    is_specification = place == SPECIFICATION
+    citation = re.compile(
+        rf"(?<![\w#/-])(?P<open>\[?)(?P<id>(?:{areas})-[1-9]\d*)(?P<close>\]?)(?![\w(-])"
+    )
+    plain = without_code(text)
+    titles = [match.span() for match in HEADING.finditer(plain)]
+    targets = [match.span() for match in re.finditer(r"\[[^\]\n]*\]\([^)\n]*\)", plain)]
+    parts, position = [], 0
+    for match in citation.finditer(plain):
+        name, anchor = match["id"], match["id"].lower()
+        if any(start <= match.start() < end for start, end in (*titles, *targets)):
+            continue
+        opened, closed = (r"\[", r"\]") if match["open"] and match["close"] else ("", "")
+        link = f"[{opened}{name}{closed}]({'' if is_specification else goal}#{anchor})"
+        if is_specification and DEFINITION.match(
+            text, text.rfind("\n", 0, match.start()) + 1, match.end() + 2
+        ):
+            link += f"{{ #{anchor} }}"
+        start = match.start() + (0 if opened else len(match["open"]))
+        end = match.end() - (0 if opened else len(match["close"]))
+        parts += [text[position:start], link]
+        position = end
+    return "".join([*parts, text[position:]])
+
+
+def command_pages() -> Iterator[str]:
+    """Yield Markdown about every command of `jobwire`, from the program itself."""
+    yield from _command(cli, click.Context(cli, info_name="jobwire"), 2)
+
+
+def _command(command: click.Command, context: click.Context, level: int) -> Iterator[str]:
+    with context:
+        if level > 2:
+            yield f"{'#' * min(level, 4)} {context.command_path}\n"
+        text = command.get_help(context)
+        yield f"```text\n{text.rstrip()}\n```\n"
+        if isinstance(command, click.Group):
+            for name in command.list_commands(context):
+                child = command.get_command(context, name)
+                if child is not None and not child.hidden:
+                    inner = click.Context(child, info_name=name, parent=context)
+                    yield from _command(child, inner, level + 1)
+
+
+def api_entries() -> Iterator[str]:
+    """Yield Markdown that has mkdocstrings document every exported name."""
+    documented: set[object] = set()
+    for module in map(importlib.import_module, API):
+        yield f"## {module.__name__}\n"
+        for name in module.__all__:
+            member = getattr(module, name)
+            home = getattr(member, "__module__", module.__name__)
+            if home.startswith("jobwire.") and id(member) not in documented:
+                documented.add(id(member))
+                yield (
+                    f"::: {home}.{member.__qualname__}\n"
+                    if hasattr(member, "__qualname__")
+                    else f"::: {module.__name__}.{name}\n"
+                )
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+# -- checking
+
+
+class Page(HTMLParser):
+    """The ids, links and resources of a built page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.resources: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.ids |= {value for key in ("id", "name") if (value := values.get(key))}
+        if tag == "a":
+            self.links += [value for value in [values.get("href")] if value]
+        else:
+            keys = ("src", "href", "data", "poster")
+            self.resources += [value for key in keys if (value := values.get(key))]
+
+
+def check() -> int:
+    """Print the dead links and the resources of other hosts; return the exit status."""
+    pages = {path: Page(path.read_text("utf-8")) for path in sorted(SITE_DIRECTORY.rglob("*.html"))}
+    hits = []
+    for path, page in pages.items():
+        if path.name != "404.html":
+            hits += [f"{path}: dead link {link}" for link in page.links if _dead(path, link, pages)]
+        hits += [f"{path}: asks another host: {link}" for link in page.resources if _foreign(link)]
+    for path in sorted(SITE_DIRECTORY.rglob("*.css")):
+        text = path.read_text("utf-8")
+        for link in re.findall(r"(?:url\(|@import )[\"']?([^\"')]+)", text):
+            hits += [f"{path}: asks another host: {link}"] if _foreign(link) else []
+    sys.stdout.write("".join(f"{hit}\n" for hit in hits))
+    sys.stdout.write(f"site: {len(pages)} pages in {SITE_DIRECTORY}, {len(hits)} mistakes\n")
+    return 1 if hits else 0
+
+
+def _foreign(link: str) -> bool:
+    return bool(urlsplit(link).netloc)
+
+
+def _dead(page: Path, link: str, pages: dict[Path, Page]) -> bool:
+    url = urlsplit(link)
+    if url.scheme or url.netloc:
+        return False
+    target = page
+    if url.path:
+        base = SITE_DIRECTORY if url.path.startswith("/") else page.parent
+        target = (base / unquote(url.path).lstrip("/")).resolve()
+        target = target / "index.html" if target.is_dir() else target
+    if not url.fragment or target not in pages:
+        return not target.is_file()
+    return unquote(url.fragment) not in pages[target].ids
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["stage"]:
+        stage()
+    elif sys.argv[1:] == ["check"]:
+        sys.exit(check())
+    else:
+        sys.exit("usage: python -m tests.tools.site stage|check")
