@@ -7,7 +7,7 @@ Python session. The blocks of a page are entered in their order:
     toml, yaml, ini, text, Dockerfile    written, if the first line names a file
     sh        only its `export` lines count: the rest belongs to other machines
     console   commands, each with the output that the page shows below it
-    text      lines of the worker's log
+    text      lines of the worker, written since the first command after the last such block
 
 `<!-- setup ... -->` above a block is Python that runs in the session first. `...` in an output
 stands for anything. The order of the lines is free, because processes and threads write at the same
@@ -16,13 +16,18 @@ time. "Press Ctrl-C" at the start of a line stops the worker.
 
 from __future__ import annotations
 
+import codecs
+import fcntl
 import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import threading
+from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
 
@@ -81,8 +86,9 @@ class Reader:
 
     def __init__(self, directory: Path, url: str, *, is_configured: bool) -> None:
         self._directory = directory
-        self._log = directory / "worker.log"
-        self._worker: subprocess.Popen[bytes] | None = None
+        self._worker: Terminal | None = None
+        self._seen = 0  # characters of the worker's terminal that `watch` leaves out
+        self._has_watched = True  # since the last command
         self._session: subprocess.Popen[str] | None = None
         self._changed: list[str] = []  # modules that the session must import again
         self._actual: dict[str, str] = {}  # example on the page to the value of this run
@@ -132,6 +138,7 @@ class Reader:
 
     def write(self, name: str, text: str) -> None:
         """Write a file."""
+        self._mark()
         path = self._directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -182,6 +189,7 @@ class Reader:
             for example, actual in self._actual.items():
                 command = command.replace(example, actual)
             command = CONFIGURED.sub(self._url, command)
+            self._mark()
             word, _, setting = command.partition(" ")
             if word == "export":
                 self.export(command)
@@ -198,28 +206,28 @@ class Reader:
 
     def watch(self, shown: str) -> None:
         """Wait until the worker has written the lines that the page shows."""
+        assert self._worker is not None, f"the page has started no worker that could write {shown}"
+        worker = self._worker
 
-        def seen() -> bool:
-            return not unseen(shown, self._log.read_text(), dict(self._actual))
+        def written() -> str:
+            return worker.text[self._seen :]
 
-        assert self._log.exists(), f"the page has started no worker that could write {shown}"
         try:
-            wait_until(seen, PATIENCE_S)
+            wait_until(lambda: not unseen(shown, written(), dict(self._actual)), PATIENCE_S)
         finally:
-            self._compare(shown, self._log.read_text())
+            self._compare(shown, written())
+        self._has_watched = True
 
     def interrupt(self) -> None:
         """Press Ctrl-C."""
         assert self._worker is not None
-        self._worker.send_signal(signal.SIGINT)
-        assert self._worker.wait(PATIENCE_S) == 0, self._log.read_text()
-        self._worker = None
+        self._mark()
+        assert self._worker.interrupt() == 0, self._worker.text
 
     def end(self) -> None:
         """Leave no process behind, wherever the reader has stopped."""
         if self._worker is not None:
-            self._worker.terminate()
-            self._worker.wait(PATIENCE_S)
+            self._worker.close()
         if self._session is not None:
             self._session.communicate(timeout=PATIENCE_S)
 
@@ -240,19 +248,60 @@ class Reader:
         return done.stdout
 
     def _start(self, command: str) -> None:
-        with self._log.open("wb") as output:
-            self._worker = subprocess.Popen(
-                command.split(),
-                cwd=self._directory,
-                env=self._environ,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
+        if self._worker is not None:
+            self._worker.close()
+        self._seen = 0
+        self._worker = Terminal(command.split(), self._directory, self._environ)
+
+    def _mark(self) -> None:
+        """Before a command: leave out the lines of the blocks that were watched."""
+        if self._worker is not None and self._has_watched:
+            self._seen = len(self._worker.text)
+        self._has_watched = False
 
     def _compare(self, shown: str, output: str) -> None:
         """Assert that the output has the lines shown, and remember this run's values."""
         assert unseen(shown, output, self._actual) == [], output
+
+
+class Terminal:
+    """A process that writes to a terminal.
+
+    Args:
+        command: Its words.
+        directory: Its working directory.
+        environ: Its environment.
+    """
+
+    def __init__(self, command: list[str], directory: Path, environ: dict[str, str]) -> None:
+        self.text = ""
+        self._master, slave = os.openpty()
+        # Wider than any line, because a terminal divides lines.
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 1000, 0, 0))
+        self._process = subprocess.Popen(
+            command, cwd=directory, env=environ, stdin=slave, stdout=slave, stderr=slave
+        )
+        os.close(slave)
+        self._pump = threading.Thread(target=self._read)
+        self._pump.start()
+
+    def interrupt(self) -> int:
+        """Send the signal of Ctrl-C; return the exit status."""
+        self._process.send_signal(signal.SIGINT)
+        return self._process.wait(PATIENCE_S)
+
+    def close(self) -> None:
+        """End the process, wherever it is."""
+        self._process.terminate()
+        self._process.wait(PATIENCE_S)
+        self._pump.join(PATIENCE_S)
+        os.close(self._master)
+
+    def _read(self) -> None:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        with suppress(OSError):  # Linux reports the end as EIO
+            while chunk := os.read(self._master, 1 << 16):
+                self.text += decoder.decode(chunk).replace("\r\n", "\n")
 
 
 def unseen(shown: str, output: str, actual: dict[str, str]) -> list[str]:

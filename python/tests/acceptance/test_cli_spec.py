@@ -163,10 +163,10 @@ def test_check_finds_nothing_in_this_checkout(checkout: Path) -> None:
         ("SPEC.md", "at the head (left", "at the front (left", "(reworded PUSH-1)"),
         ("lua/fetch.lua", "[REL-1]", "[REL-91]", "lua/fetch.lua: there is no requirement REL-91"),
         (
-            "docs/how-to/jobs.md",
+            "docs/how-to/define.md",
             "# ",
             "# After PAY-77: ",
-            "docs/how-to/jobs.md: there is no requirement PAY-77",
+            "docs/how-to/define.md: there is no requirement PAY-77",
         ),
         ("lua/fetch.lua", "[REL-1]", "", "to repair: jobwire spec trace --write (out-of-date)"),
     ],

@@ -15,7 +15,7 @@ from tests.tools.markdown import ROOT, blocks
 
 # Pages that begin with `jobwire dev`, or say where the URL comes from. On the others, REDIS_URL
 # names a server.
-OWN_SERVER = ("docs/reference/configuration.md", "docs/tutorial/first-hour.md")
+OWN_SERVER = ("README.md", "docs/reference/configuration.md", "docs/tutorial/ten-minutes.md")
 TYPED = ("python", "console")
 
 

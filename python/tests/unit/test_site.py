@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools import site
-from tests.tools.markdown import ROOT
+from tests.tools.markdown import ROOT, without_code
 
 PLACES = {"README.md": "index.md", "docs/a/b.md": "a/b.md", "lua/README.md": "lua.md"}
 
@@ -69,6 +69,25 @@ def test_every_page_of_the_navigation_exists_and_every_page_of_docs_is_in_it() -
         for place in places - named
         if not place.startswith("explanation/decisions/") and place != "changelog-fragments.md"
     } == set()
+
+
+def test_pages_for_users_name_no_requirements() -> None:
+    """Ids help people who implement the protocol. Code may show one."""
+    settings = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))
+    use = dict(settings["project"]["nav"][0])["Use"]
+    for_users = [part for part in use if "Project" not in part]
+    sources = {place: source for source, place in site.staged_places().items()}
+    areas = site.requirement_areas()
+    found = {
+        place: re.findall(rf"\b(?:{areas})-\d+\b", without_code(read_text(sources[place])))
+        for place in re.findall(r"'([\w/.-]+\.md)'", str(for_users))
+        if place not in ("changelog.md", "index.md")
+    }
+    assert {place: ids for place, ids in found.items() if ids} == {}
+
+
+def read_text(source: str) -> str:
+    return (ROOT / source).read_text("utf-8")
 
 
 def test_a_dead_link_and_a_foreign_host_are_found(
