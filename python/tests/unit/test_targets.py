@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -181,3 +182,14 @@ def test_a_plot_is_a_picture_of_its_samples() -> None:
     assert texts == ["a < b", "one", "2", "two", "1"]
     widths = [float(each.attrib["width"]) for each in picture.iter(f"{space}rect")][1:]
     assert widths[0] == pytest.approx(2 * widths[1], abs=0.2)
+
+
+def test_the_readme_has_measured_figures() -> None:
+    """The figures of speed are those of the table, with the default log."""
+    readme = (PAGE.parents[1] / "README.md").read_text("utf-8")
+    tables = (PAGE / "targets.md").read_text("utf-8")
+    (speed,) = re.findall(r"^\| Speed \| (.*) \|$", readme, re.MULTILINE)
+    (row,) = re.findall(r"^\| 2 \| the same, with a start and a done .*", tables, re.MULTILINE)
+    figures = re.findall(r"\b\d+,\d{3}\b", speed)
+    assert figures
+    assert [figure for figure in figures if figure not in row] == []
