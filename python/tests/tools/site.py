@@ -11,6 +11,7 @@ that come from the program: the command line, and the API. Exit status of `check
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os.path
 import re
@@ -25,7 +26,7 @@ import click
 
 from jobwire.cli import cli
 from tests.tools.links import tracked
-from tests.tools.markdown import HEADING, ROOT, links, without_code
+from tests.tools.markdown import FENCE, HEADING, ROOT, links, without_code
 
 PAGES_DIRECTORY = ROOT / "build" / "site-pages"
 PYTHON_DIRECTORY = ROOT / "build" / "site-python"
@@ -54,9 +55,14 @@ COMMANDS_MARK = "<!-- generated: command line -->"
 
 DEFINITION = re.compile(r"^> \*\*\[([A-Z]+-[1-9]\d*)\]\*\*", re.MULTILINE)
 STYLE = """\
-/* Tables and code scroll in themselves, never the page. */
+/* A table that is too wide scrolls by itself. Names break only at blanks. */
 .md-typeset table:not([class]) { font-size: 0.64rem; }
-.md-typeset table:not([class]) th { min-width: 3rem; }
+.md-typeset table:not([class]) :is(th, td) { min-width: 3rem; padding: 0.5em 0.8em; }
+.md-typeset table:not([class]) code { overflow-wrap: normal; word-break: keep-all; }
+@media (max-width: 44rem) {
+  .md-typeset table:not([class]) :is(th, td) { padding: 0.4em 0.5em; }
+}
+.md-typeset .diagram { background: white; border-radius: 0.2rem; padding: 0.5rem; }
 .md-typeset h3.doc-heading {
   border-top: 1px solid var(--md-default-fg-color--lightest);
   padding-top: 1rem;
@@ -79,7 +85,7 @@ def stage() -> None:
             continue
         text = (ROOT / source).read_text("utf-8")
         text = relinked(text, source, place, places, shown)
-        text = cited(text, place, areas)
+        text = cited(drawn(text, place, shown), place, areas)
         text = text.replace(COMMANDS_MARK, "\n".join(command_pages()))
         text = text.replace(API_MARK, "\n".join(api_entries()))
         write(PAGES_DIRECTORY / place, text)
@@ -120,6 +126,26 @@ def relinked(
         parts += [text[position : match.start(group)], goal + ("#" + fragment if fragment else "")]
         position = match.end(group)
     return "".join([*parts, text[position:]])
+
+
+def drawn(text: str, place: str, shown: dict[str, str]) -> str:
+    """Return a page with the drawings of its Mermaid diagrams.
+
+    Raises:
+        SystemExit: A diagram has changed since it was drawn.
+    """
+
+    def drawing(match: re.Match[str]) -> str:
+        if match["kind"] != "mermaid":
+            return match[0]
+        source = f"docs/diagrams/{hashlib.sha1(match['code'].encode()).hexdigest()[:12]}.svg"
+        if not (ROOT / source).is_file():
+            raise SystemExit(f"site: {source}: a diagram has changed; run .ci/diagrams")
+        shown[source] = _shown_place(source)
+        goal = os.path.relpath(shown[source], os.path.dirname(place) or ".")
+        return f"![diagram, with the text of the section above it]({goal}){{ .diagram }}"
+
+    return FENCE.sub(drawing, text)
 
 
 def _shown_place(source: str) -> str:

@@ -71,6 +71,16 @@ def test_every_page_of_the_navigation_exists_and_every_page_of_docs_is_in_it() -
     } == set()
 
 
+def test_every_diagram_is_drawn() -> None:
+    shown: dict[str, str] = {}
+    text = site.drawn((ROOT / "SPEC.md").read_text("utf-8"), site.SPECIFICATION, shown)
+    assert "```mermaid" not in text
+    drawings = {f"docs/diagrams/{path.name}" for path in (ROOT / "docs" / "diagrams").iterdir()}
+    assert set(shown) == drawings
+    with pytest.raises(SystemExit, match=r"run \.ci/diagrams"):
+        site.drawn("```mermaid\nnew\n```\n", "a.md", {})
+
+
 def test_pages_for_users_name_no_requirements() -> None:
     """Ids help people who implement the protocol. Code may show one."""
     settings = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))
