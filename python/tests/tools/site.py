@@ -62,6 +62,7 @@ STYLE = """\
 @media (max-width: 44rem) {
   .md-typeset table:not([class]) :is(th, td) { padding: 0.4em 0.5em; }
 }
+.md-grid { max-width: 68rem; }
 .md-typeset .diagram { background: white; border-radius: 0.2rem; padding: 0.5rem; }
 .md-typeset h3.doc-heading {
   border-top: 1px solid var(--md-default-fg-color--lightest);
