@@ -122,6 +122,8 @@ def relinked(
         if (ROOT / target).is_dir():
             target = f"{target}/README.md"
         if target not in places:
+            if not (ROOT / target).is_file():
+                raise SystemExit(f"site: {source} links to {target}, which does not exist")
             shown[target] = _shown_place(target)
         goal = os.path.relpath(places.get(target) or shown[target], os.path.dirname(place) or ".")
         parts += [text[position : match.start(group)], goal + ("#" + fragment if fragment else "")]
@@ -220,19 +222,15 @@ def _command(command: click.Command, context: click.Context, level: int) -> Iter
 
 def api_entries() -> Iterator[str]:
     """Yield Markdown that has mkdocstrings document every exported name."""
-    documented: set[object] = set()
+    documented: set[int] = set()
     for module in map(importlib.import_module, API):
         yield f"## {module.__name__}\n"
         for name in module.__all__:
             member = getattr(module, name)
-            home = getattr(member, "__module__", module.__name__)
-            if home.startswith("jobwire.") and id(member) not in documented:
+            is_ours = getattr(member, "__module__", "").startswith("jobwire.")
+            if is_ours and id(member) not in documented:
                 documented.add(id(member))
-                yield (
-                    f"::: {home}.{member.__qualname__}\n"
-                    if hasattr(member, "__qualname__")
-                    else f"::: {module.__name__}.{name}\n"
-                )
+                yield f"::: {module.__name__}.{name}\n"
 
 
 def write(path: Path, text: str) -> None:
