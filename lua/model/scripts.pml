@@ -47,7 +47,12 @@ inline done_lua(e, j) {
      printf("done.lua: process %d ends entry %d\n", OWNER(e), FIELD(e));
      finished[private[e] - 1]++;
      end_entry(e, j)
-  :: else -> printf("done.lua: process %d has no entry %d\n", OWNER(e), FIELD(e))
+  :: else -> printf("done.lua: process %d has no entry %d\n", OWNER(e), FIELD(e));
+#ifdef COUNTS_WHAT_IT_LOST
+     remove_entry(e)
+#else
+     skip
+#endif
   fi
 }
 

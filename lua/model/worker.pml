@@ -299,7 +299,11 @@ end:
        :: else -> printf("audit of process %d: does not know every entry\n", p)
        fi;
        u_ = listed[p] & suspects[p];
+#ifdef AUDIT_REMEMBERS_NOTHING
+       suspects[p] = 0;
+#else
        suspects[p] = listed[p];
+#endif
        listed[p] = u_;
        auditing[p] = (u_ != 0 -> 2 : 0);
        t_ = 0; u_ = 0 }

@@ -104,8 +104,9 @@ def render(searches: Mapping[str, Search], found: Mapping[str, Search]) -> str:
         "Each mistake is compiled into the model. The search then has to find the named property "
         "violated;",
         "a mistake that is not found fails `make model`. The steps are those of the shortest "
-        "history, which",
-        "`make model ARGS=NAME` prints.",
+        "history, or",
+        "of the first one without an end; `make model ARGS=NAME` prints it. The model found",
+        "`OWNER_REMOVED_IN_TWO_STEPS` in jobwire itself, where it is repaired.",
         "",
         "| mistake | requirement | name | found by | steps |",
         "| --- | --- | --- | --- | --- |",

@@ -95,8 +95,8 @@ CONFIGURATIONS = (
         ("FAULTS=2", "RETRIES=1", "RESTORE"),
     ),
     Configuration(
-        "two jobs, one of which fails once; a server that forgets, or one other fault",
-        ("JOBS=2", "FAULTS=1", "RETRIES=1", "RESTORE", "LOOKS=1"),
+        "two jobs; a server that forgets, or one other fault or a stop",
+        ("JOBS=2", "FAULTS=1", "RESTORE", "STOPS"),
     ),
     Configuration(
         "as the second, without the other outcomes, for all histories without an end",
@@ -156,6 +156,13 @@ MISTAKES = (
         "run_explained",
     ),
     Mistake(
+        "COUNTS_WHAT_IT_LOST",
+        "A job counts as done once more, although its private entry was gone.",
+        "REL-2",
+        "one_winner",
+        ("FAULTS=1",),
+    ),
+    Mistake(
         "PUT_BACK_WITHOUT_DELETE",
         "A job goes back to its queue and stays in the private hash.",
         "REL-2",
@@ -185,6 +192,7 @@ MISTAKES = (
         "Recovery removes the owner, although its hash has entries that recovery did not move.",
         "REL-4",
         "owners_named",
+        ("JOBS=2", "FAULTS=2"),
     ),
     Mistake(
         "OWNER_NAMED_AT_START_ONLY",
@@ -220,6 +228,13 @@ MISTAKES = (
         "REL-8",
         "run_explained",
         ("FAULTS=0", "LOOKS=1"),
+    ),
+    Mistake(
+        "AUDIT_REMEMBERS_NOTHING",
+        "The audit never finds an entry unknown twice in a row, because it keeps no record.",
+        "REL-8",
+        "settles",
+        ("FAULTS=1",),
     ),
     Mistake(
         "AUDIT_READS_RECORDS_FIRST",

@@ -63,9 +63,11 @@ def search(configuration: Configuration) -> Search:
 
 def find(mistake: Mistake) -> Search:
     """Look for the shortest history in which a planted mistake shows."""
+    definitions = (*mistake.definitions, mistake.name)
+    if mistake.found_by == "settles":  # a history without an end; the first one will do
+        return _run((*definitions, "LIVENESS"), liveness=True)
     # Breadth first. Spin refuses hidden variables there, so they become visible.
-    definitions = (*mistake.definitions, mistake.name, "hidden=")
-    return _run(definitions, shortest=True)
+    return _run((*definitions, "hidden="), shortest=True)
 
 
 def _run(definitions: Sequence[str], *, liveness: bool = False, shortest: bool = False) -> Search:
@@ -121,7 +123,7 @@ def _cut(report: str) -> str:
 
 
 def _story(replay: str) -> list[str]:
-    """Return the steps of a replay, without the values of the variables at its end."""
+    """Return the steps of a replay, without those of the claim and the variables at its end."""
     lines = (line.strip() for line in replay.splitlines())
     story: list[str] = []
     for line in lines:
@@ -129,7 +131,7 @@ def _story(replay: str) -> list[str]:
             if "warning" in line:
                 continue
             break
-        if line and not line.startswith("#"):
+        if line and not line.startswith(("#", "Never claim")):
             story.append(line)
     return story
 
