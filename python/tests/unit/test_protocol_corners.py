@@ -120,11 +120,15 @@ def test_a_fetch_without_an_answer_is_reclaimed_by_its_numbers() -> None:
     assert b"3:a" in script.args or "3:a" in script.args
 
 
-def test_who_resigns_with_jobs_left_gives_up_the_lease() -> None:
-    """REL-4: other processes need not wait for the end of the lease."""
-    left, steps = steps_of(resign(KEYS, "me", now=1.0), [], 2, 1)
+def test_who_resigns_gives_up_the_lease_before_the_ownership() -> None:
+    """REL-4: others need not wait for the end of the lease, and a late fetch takes nothing."""
+    left, steps = steps_of(resign(KEYS, "me", now=1.0), [], 1, 0, 2)
     assert left == 2
-    assert steps[-1] == command("UNLINK", KEYS.process("me"))
+    _, ends_lease, ends_ownership, counts = steps
+    assert ends_lease == command("UNLINK", KEYS.process("me"))
+    assert isinstance(ends_ownership, Script)
+    assert ends_ownership.name == "recover"
+    assert counts == command("HLEN", KEYS.private("me"))
 
 
 def test_a_recovery_ends_where_the_owner_is_alive_again() -> None:
