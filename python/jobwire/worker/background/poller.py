@@ -95,7 +95,7 @@ class Poller:
                         self._look(zset)
             if next_due is not None:
                 self._await(next_due)
-                wait = self._gap(looked)
+                wait = 0.0 if self._stop.is_set() else self._gap(looked)
             elif self._precise and self._watch.tracking:
                 wait = timings.poll_outage_pause
             else:

@@ -281,6 +281,7 @@ class Launcher:
             self._isolation.close()
         self._fire("exit")
         self._loop.close(self.app.aclose)
+        self._poller.close(timeout=CLEANUP_TIMEOUT_S)  # otherwise it might open a connection again
         self._redis.close()
         if not any(capsule.alive for capsule in self._capsules):
             # An interruption may have hit a job inside of logging, whose lock is then never
