@@ -272,6 +272,8 @@ def _as_data(requirement: Requirement, index: Mapping[str, Any]) -> dict[str, An
     return {
         "id": requirement.id,
         "claims": list(requirement.claims),
+        "level": requirement.level,
+        "generations": list(requirement.generations),
         "keyword": requirement.keyword,
         "since": requirement.since,
         "retired": requirement.retired,
@@ -289,7 +291,8 @@ def _print(requirement: Requirement, kinds: Mapping[str, list[str]]) -> None:
     retired = f" · retired {requirement.retired}" if requirement.retired else ""
     click.secho(requirement.id, bold=True, nl=False)
     click.echo(
-        f" · {', '.join(requirement.claims)} · since {requirement.since}{retired}"
+        f" · {', '.join(requirement.claims)} · {requirement.level}"
+        f" · {', '.join(requirement.generations)} · since {requirement.since}{retired}"
         f" · test: {requirement.test} · SPEC.md:{requirement.line}\n"
     )
     parts = [requirement.text]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 __all__ = [
     "AREAS",
     "CITATION",
+    "GENERATIONS",
     "KEYWORDS",
     "Document",
     "Fence",
@@ -23,12 +24,16 @@ AREAS = (
     *("BEAT", "STAT", "SIG", "LUA", "REL", "INSP", "ITER", "MET", "SEC"),
 )
 KEYWORDS = ("MUST NOT", "MUST", "SHOULD NOT", "SHOULD", "MAY")
+GENERATIONS = ("6.4", "7.3", "8.1")
+"""The generations of the protocol, each by the release of Sidekiq that it is observed from."""
 CITATION = re.compile(r"(?<![\w-])(?:" + "|".join(AREAS) + r")-\d+(?![\w-])")
 """An id in any text. It begins with one of the areas, so "UTF-8" in prose is not an id."""
 
 _HEAD = re.compile(
     r"> \*\*\[(?P<id>[A-Z]+-[1-9]\d*)\]\*\*"
     r" · (?P<claims>[a-z]+/[a-z]+(?:, [a-z]+/[a-z]+)*)"
+    r" · (?P<level>interop|robust)"
+    r" · (?P<generations>all|6\.4(?:, (?:7\.3|8\.1))?|7\.3(?:, 8\.1)?|8\.1)"
     r" · since (?P<since>\d+\.\d+)"
     r"(?: · retired (?P<retired>\d+\.\d+))?"
     r" · test: (?P<test>wire|state|none \([^()]+\))"
@@ -49,7 +54,9 @@ class Requirement:
     """One block of SPEC.md, with the paragraphs that explain it."""
 
     id: str
-    claims: tuple[str, ...]
+    claims: tuple[str, ...]  # role and profile, without the level
+    level: str  # "interop" or "robust"
+    generations: tuple[str, ...]
     since: str
     retired: str | None
     test: str
@@ -167,6 +174,8 @@ def _block(lines: list[str], start: int, end: int) -> Requirement:
     return Requirement(
         id=head["id"],
         claims=tuple(head["claims"].split(", ")),
+        level=head["level"],
+        generations=_generations(head["generations"]),
         since=head["since"],
         retired=head["retired"],
         test=head["test"],
@@ -175,6 +184,10 @@ def _block(lines: list[str], start: int, end: int) -> Requirement:
         why=_starting("Why: ", notes[:1]),
         seen=_starting("Seen in: ", notes),
     )
+
+
+def _generations(text: str) -> tuple[str, ...]:
+    return GENERATIONS if text == "all" else tuple(text.split(", "))
 
 
 def _paragraphs(lines: list[str], number: int) -> list[str]:

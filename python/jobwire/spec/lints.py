@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 
 from jobwire.spec import examples, oracle, record, scripts, trace, traps
 from jobwire.spec.citations import Citations
-from jobwire.spec.document import CITATION, KEYWORDS, Document, Requirement, keywords_of
+from jobwire.spec.document import (
+    CITATION,
+    GENERATIONS,
+    KEYWORDS,
+    Document,
+    Requirement,
+    keywords_of,
+)
 
 __all__ = [
     "Fault",
@@ -170,6 +177,8 @@ def _block(requirement: Requirement, document: Document) -> Iterator[tuple[str, 
         role, _, profile = claim.partition("/")
         if profile not in document.profiles.get(role, frozenset()):
             yield "claim", f"{claim} is not in the table of roles and profiles"
+    if requirement.generations != GENERATIONS and requirement.seen is None:
+        yield "generations", "needs a paragraph 'Seen in: …' that tells what the others do"
 
 
 def _references(document: Document) -> Iterator[Fault]:

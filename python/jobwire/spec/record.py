@@ -85,6 +85,8 @@ def _entry(requirement: Requirement, document: Document, released: str | None) -
     return {
         "id": requirement.id,
         "claims": list(requirement.claims),
+        "level": requirement.level,
+        "generations": list(requirement.generations),
         "keyword": requirement.keyword,
         "since": requirement.since,
         "retired": requirement.retired,

@@ -69,19 +69,24 @@ def test_every_obligation_is_named_by_a_test() -> None:
 
 
 BLOCK = (
-    "> **[KEY-1]** · client/core · since 1.0 · test: wire\n> A client **MUST** do it.\n\nWhy: so.\n"
+    "> **[KEY-1]** · client/core · interop · all · since 1.0 · test: wire\n> A client **MUST** do it.\n\nWhy: so.\n"
 )
 
 
 @pytest.mark.parametrize(
     "head",
     [
-        "> **[KEY-01]** · client/core · since 1.0 · test: wire",
-        "> **[KEY-1]** · client · since 1.0 · test: wire",
-        "> **[KEY-1]** · client/core · test: wire",
-        "> **[KEY-1]** · client/core · since 1.0 · test: none",
-        "> **[KEY-1]** · client/core · since 1.0 · retired · test: wire",
-        "> [KEY-1] · client/core · since 1.0 · test: wire",
+        "> **[KEY-01]** · client/core · interop · all · since 1.0 · test: wire",
+        "> **[KEY-1]** · client · interop · all · since 1.0 · test: wire",
+        "> **[KEY-1]** · client/core · interop · all · test: wire",
+        "> **[KEY-1]** · client/core · since 1.0 · test: wire",
+        "> **[KEY-1]** · client/core · basic · all · since 1.0 · test: wire",
+        "> **[KEY-1]** · client/core · interop · 9.0 · since 1.0 · test: wire",
+        "> **[KEY-1]** · client/core · interop · 8.1, 7.3 · since 1.0 · test: wire",
+        "> **[KEY-1]** · client/core · interop · 6.4, 7.3, 8.1 · since 1.0 · test: wire",
+        "> **[KEY-1]** · client/core · interop · all · since 1.0 · test: none",
+        "> **[KEY-1]** · client/core · interop · all · since 1.0 · retired · test: wire",
+        "> [KEY-1] · client/core · interop · all · since 1.0 · test: wire",
     ],
 )
 def test_reader_refuses_a_malformed_head(head: str) -> None:

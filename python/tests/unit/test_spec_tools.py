@@ -34,7 +34,7 @@ Version **1.0-draft.1**. A sample.
 {PAYLOAD}
 ```
 
-> **[KEY-1]** · client/core · since 1.0 · test: wire
+> **[KEY-1]** · client/core · interop · 6.4, 7.3 · since 1.0 · test: wire
 > A client **MUST** push,
 > at the head.
 
@@ -42,17 +42,17 @@ Why: so KEY-2 can work.
 
 Seen in: 6 and 7.
 
-> **[KEY-2]** · worker/core, client/bulk · since 1.0 · test: none (no way to see it)
+> **[KEY-2]** · worker/core, client/bulk · interop · all · since 1.0 · test: none (no way to see it)
 > A worker **SHOULD** fetch.
 
 Why: it is a worker.
 
-> **[PAY-1]** · client/core · since 1.0 · retired 1.1 · test: state
+> **[PAY-1]** · client/core · interop · all · since 1.0 · retired 1.1 · test: state
 > A payload **MAY** be odd.
 
 Why: history.
 
-> **[REL-1]** · worker/reliable · since 1.0 · test: state
+> **[REL-1]** · worker/reliable · robust · all · since 1.0 · test: state
 > A fetch **MAY** be one step.
 
 Why: nothing is lost.
@@ -100,7 +100,9 @@ def test_a_block_is_read_whole() -> None:
     assert first.text == "A client **MUST** push,\nat the head."
     assert (first.why, first.seen) == ("so KEY-2 can work.", "6 and 7.")
     assert SPEC.splitlines()[first.line - 1].startswith("> **[KEY-1]**")
+    assert (first.level, first.generations) == ("interop", ("6.4", "7.3"))
     assert second.test == "none (no way to see it)"
+    assert second.generations == ("6.4", "7.3", "8.1")
     assert (third.retired, third.is_obligation) == ("1.1", False)
     assert read(SPEC).profiles == {"client": {"core", "bulk"}, "worker": {"core", "reliable"}}
 
@@ -137,6 +139,7 @@ def test_nothing_is_wrong_with_a_good_document() -> None:
         ("area", "[PAY-1]", "[POST-1]"),
         ("claim", "client/bulk", "client/fast"),
         ("claim", "client/bulk", "client/queue"),
+        ("generations", "Seen in: 6 and 7.\n", ""),
         ("unknown-id", "so KEY-2 can", "so KEY-9 can"),
         ("version", "Version **1.0-draft.1**", "Version one"),
         ("example", "```json", "```"),
@@ -194,7 +197,7 @@ def test_a_released_text_changes_as_an_erratum_only() -> None:
 
 
 def test_a_retired_block_may_change() -> None:
-    head = "> **[KEY-1]** · client/core · since 1.0"
+    head = "> **[KEY-1]** · client/core · interop · 6.4, 7.3 · since 1.0"
     retired = edited(REWORDED, NEXT, (head, f"{head} · retired 1.1"), text=RELEASED)
     assert history(RELEASED, retired) == []
 
@@ -223,6 +226,8 @@ def test_the_record_is_json_and_complete() -> None:
     assert made["requirements"][0] == {
         "id": "KEY-1",
         "claims": ["client/core"],
+        "level": "interop",
+        "generations": ["6.4", "7.3"],
         "keyword": "MUST",
         "since": "1.0",
         "retired": None,
