@@ -109,11 +109,16 @@ def _effects(calls: Sequence[Call], jids: Sequence[bytes]) -> Iterator[Point]:
     """Yield the points that changed data, beginning with the first that concerns a job."""
     met = False
     # By script: how often a process polls before with another one depends on the machine.
-    for point, call in points_of(calls, lambda call: script_or_command(call.words)):
+    for point, call in points_of(calls, _label):
         texts = [*call.words, call.reply or b""]
         met = met or any(jid in text for jid in jids for text in texts)
         if met and has_effect(call) and not (point.label == "fetch.lua" and _took_nothing(call)):
             yield point
+
+
+def _label(call: Call) -> str:
+    """Return the label that the rule of a cut looks for; it sees a command before any mutant."""
+    return script_or_command(call.before or call.words)
 
 
 def _took_nothing(call: Call) -> bool:

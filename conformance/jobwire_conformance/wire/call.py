@@ -51,6 +51,7 @@ class Call:
         decided: True if `action` is final.
         instead: The frame to send to the client in place of the server's reply.
         given_up: True if the connection ended before the client received the reply.
+        before: The words before a mutant rewrote them; None if none did. Rules match these.
     """
 
     sequence: int
@@ -67,6 +68,7 @@ class Call:
     decided: bool = False
     instead: bytes | None = None
     given_up: bool = False
+    before: Sequence[bytes] | None = None
 
     @property
     def name(self) -> bytes:

@@ -240,6 +240,7 @@ class ProxyConnection(asyncio.Protocol):
         action = call.action
         while isinstance(action, Rewrite):
             # From here on, this is the command of the process.
+            call.before = call.before or call.words
             call.words = action.change(call.words)
             call.frame = command(*call.words)
             if action.then is None:
