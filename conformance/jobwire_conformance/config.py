@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from jobwire_conformance.data import CLAIMS, OFFERS
+from jobwire_conformance.data import (
+    CLAIMS,
+    DEFAULT_GENERATION,
+    GENERATIONS,
+    OFFERS,
+    ROBUST,
+    claims_of,
+    required_claims,
+)
 from jobwire_conformance.errors import Usage
 
 __all__ = [
-    "GENERATIONS",
     "NAME",
     "Config",
     "DriverProgram",
     "Generation",
     "WorkerProgram",
+    "expanded",
     "load",
+    "times",
 ]
 
-Generation = Literal[7, 8]
-GENERATIONS: Mapping[str, Generation] = {"7": 7, "8": 8}
+Generation = Literal["6.4", "7.3", "8.1"]
 NAME = "conformance.toml"
 """Name of the file."""
 OLD_NAME = "jobwire.toml"
@@ -59,13 +67,29 @@ class Config:
     name: str
     claims: Sequence[str]
     unasked: Sequence[str] = ()  # claims of the file that this run does not examine
-    generation: Generation = 8
+    generation: Generation = "8.1"
     offers: Sequence[str] = ()
     language: str | None = None
     source: str | None = None
     prefix: str = ""
     driver: DriverProgram | None = None
     worker: WorkerProgram | None = None
+
+    @property
+    def times(self) -> Literal[7, 8]:
+        """The form of the times that it writes."""
+        return times(self.generation)
+
+
+def times(generation: str) -> Literal[7, 8]:
+    """Return the form of times of a generation: 7, float seconds, or 8, integer milliseconds."""
+    return 8 if generation == "8.1" else 7
+
+
+def expanded(claims: Iterable[str]) -> list[str]:
+    """Return the claims with those that they include: a robust claim includes the interop one."""
+    pairs = ((claim.removesuffix(ROBUST), claim) for claim in claims)
+    return [*dict.fromkeys(claim for pair in pairs for claim in pair)]
 
 
 def load(path: Path) -> Config:
@@ -101,7 +125,7 @@ def load(path: Path) -> Config:
         path=path.resolve(),
         name=about.text("name"),
         claims=_claims(about),
-        generation=cast(Generation, about.one_of("generation", (7, 8), 8)),
+        generation=cast(Generation, about.one_of("generation", GENERATIONS, DEFAULT_GENERATION)),
         offers=_offers(about),
         language=about.text("language", optional=True) or None,
         source=about.text("source", optional=True) or None,
@@ -111,6 +135,13 @@ def load(path: Path) -> Config:
     )
     about.done()
     top.done()
+    for claim in config.claims:
+        if claim not in claims_of(config.generation):
+            raise Usage(f"{path}: generation {config.generation} has no claim {claim}; remove it")
+        if missing := [name for name in required_claims(claim) if name not in config.claims]:
+            raise Usage(
+                f"{path}: the claim {claim} requires {', '.join(missing)}; add them to claims"
+            )
     roles = {claim.partition("/")[0] for claim in config.claims}
     for role in sorted(roles):
         section = "worker" if role in _ROLES_OF_WORKERS else "driver"
@@ -132,7 +163,7 @@ def _claims(about: _Table) -> tuple[str, ...]:
     for claim in claims:
         if claim not in CLAIMS:
             raise about.wrong("claims", f"unknown claim {claim!r}; {_hint(claim, CLAIMS)}")
-    return tuple(dict.fromkeys(claims))
+    return tuple(expanded(claims))
 
 
 def _offers(about: _Table) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -15,11 +15,17 @@ from jobwire_conformance.errors import SuiteFault
 
 __all__ = [
     "CLAIMS",
+    "DEFAULT_GENERATION",
+    "GENERATIONS",
     "OFFERS",
+    "ROBUST",
     "Requirement",
     "cases_directory",
+    "claims_of",
+    "complete",
     "mutants_directory",
     "named_files",
+    "required_claims",
     "requirements",
     "schema",
     "scripts",
@@ -30,12 +36,27 @@ __all__ = [
 
 _PACKAGE = Path(__file__).resolve().parent
 
-CLAIMS = (
+ROBUST = "+robust"
+"""The suffix of a claim that also asks for the robust requirements of its profile."""
+
+_PROFILES = (
     *("client/core", "client/bulk", "client/scheduled", "client/faults"),
     *("worker/core", "worker/retry", "worker/monitoring", "worker/signals", "worker/iteration"),
     *("worker/metrics", "worker/reliable", "scheduler/core", "scheduler/reliable"),
     *("inspector/read", "inspector/write"),
 )
+_ROBUST_THROUGHOUT = frozenset(["worker/reliable", "scheduler/reliable"])
+
+CLAIMS = tuple(
+    claim
+    for profile in _PROFILES
+    for claim in (profile, f"{profile}{ROBUST}")
+    if claim == profile or profile not in _ROBUST_THROUGHOUT
+)
+"""Every claim: a profile for its interop requirements, and with the suffix for its robust ones."""
+
+GENERATIONS = ("6.4", "7.3", "8.1")
+DEFAULT_GENERATION = "8.1"
 
 OFFERS = ("auto", "cancel", "delays", "endings", "hooks", "middleware", "natives", "precise")
 """Features that are optional for an implementation and belong to no claim."""
@@ -92,6 +113,38 @@ def schema(name: str) -> dict[str, Any]:
 
 
 @cache
+def required_claims(claim: str) -> Sequence[str]:
+    """Return the claims that a claim is made together with, by the table of SPEC.md."""
+    profile, suffix = claim.removesuffix(ROBUST), ROBUST if claim.endswith(ROBUST) else ""
+    named = next(row["requires"] for row in _profiles() if row["profile"] == profile)
+    required = [name if name.endswith(ROBUST) else f"{name}{suffix}" for name in named]
+    return [profile, *required] if suffix else required
+
+
+def claims_of(generation: str) -> frozenset[str]:
+    """Return the claims that can be made for a generation: those with a requirement of it."""
+    return frozenset(
+        claim
+        for requirement in requirements().values()
+        if generation in requirement.generations and not requirement.retired
+        for claim in requirement.claims
+    )
+
+
+def complete(claims: Iterable[str]) -> list[str]:
+    """Return these claims with all that they require, in the order of SPEC.md."""
+    named = set(claims)
+    while missing := {part for claim in named for part in required_claims(claim)} - named:
+        named |= missing
+    return [claim for claim in CLAIMS if claim in named]
+
+
+def _profiles() -> Sequence[Mapping[str, Any]]:
+    rows: Sequence[Mapping[str, Any]] = _requirements_file()["profiles"]
+    return rows
+
+
+@cache
 def scripts() -> Mapping[str, bytes]:
     """Return the Lua scripts of the specification: name to text."""
     return {path.stem: path.read_bytes() for path in sorted(_shared("lua").glob("*.lua"))}
@@ -99,15 +152,32 @@ def scripts() -> Mapping[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One requirement of SPEC.md."""
+    """One requirement of SPEC.md.
+
+    Attributes:
+        profiles: Role and profile, without the level.
+        generations: The generations of the protocol that it belongs to.
+    """
 
     id: str
-    claims: tuple[str, ...]
+    profiles: tuple[str, ...]
+    level: str
+    generations: tuple[str, ...]
     keyword: str
     since: str
     retired: bool
     test: str
     text: str
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """The claims that ask for it, each with its level."""
+        return tuple(self.claim(profile) for profile in self.profiles)
+
+    def claim(self, profile: str) -> str:
+        """Return the claim that asks for it in one of its profiles."""
+        is_bare = self.level == "interop" or profile in _ROBUST_THROUGHOUT
+        return profile if is_bare else f"{profile}{ROBUST}"
 
     @property
     def obliges(self) -> bool:
@@ -147,7 +217,9 @@ def requirements_of(file: Mapping[str, Any]) -> Mapping[str, Requirement]:
     return {
         entry["id"]: Requirement(
             id=entry["id"],
-            claims=tuple(entry["claims"]),
+            profiles=tuple(entry["claims"]),
+            level=entry["level"],
+            generations=tuple(entry["generations"]),
             keyword=entry["keyword"],
             since=entry["since"],
             retired=bool(entry["retired"]),

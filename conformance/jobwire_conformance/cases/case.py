@@ -25,9 +25,9 @@ class Case:
 
     name: str
     title: str
-    claims: tuple[str, ...]
+    profiles: tuple[str, ...]
     pace: str | None
-    generation: int | None
+    generations: tuple[str, ...]
     needs: Sequence[str]
     seed: Sequence[Mapping[str, Any]]
     steps: Sequence[Mapping[str, Any]]
@@ -48,8 +48,19 @@ class Case:
 
     def counts_for(self, requirement: str) -> list[str]:
         """Return the claims that a check of this requirement counts for."""
-        counting = data.requirements()[requirement].claims
-        return [claim for claim in self.claims if claim in counting]
+        rule = data.requirements()[requirement]
+        return [rule.claim(profile) for profile in self.profiles if profile in rule.profiles]
+
+    def checks_for(self, claims: Collection[str], generation: str) -> list[str]:
+        """Return the requirements that it checks for any of these claims and this generation."""
+        if generation not in self.generations:
+            return []
+        return [
+            id_
+            for id_ in self.requirements
+            if generation in data.requirements()[id_].generations
+            and not set(claims).isdisjoint(self.counts_for(id_))
+        ]
 
 
 def load(directory: Path | None = None, names: Collection[str] = ()) -> list[Case]:
@@ -80,9 +91,9 @@ def load_file(path: Path) -> Case:
     case = Case(
         name=raw["case"],
         title=raw["title"],
-        claims=tuple(raw["claims"]),
+        profiles=tuple(raw["claims"]),
         pace=raw.get("pace"),
-        generation=raw.get("generation"),
+        generations=tuple(raw.get("generations", data.GENERATIONS)),
         needs=raw.get("needs", ()),
         seed=raw.get("seed", ()),
         steps=raw["steps"],
@@ -110,5 +121,8 @@ def _faults(case: Case, path: Path) -> Iterator[str]:
         if requirement not in known or known[requirement].retired:
             yield f"SPEC.md has no requirement {requirement}, or it is withdrawn"
         elif not case.counts_for(requirement):
-            claims = ", ".join(known[requirement].claims)
-            yield f"{requirement} belongs to {claims}; the case has none of these claims"
+            claims = ", ".join(known[requirement].profiles)
+            yield f"{requirement} belongs to {claims}; the case has none of these profiles"
+        elif set(case.generations).isdisjoint(known[requirement].generations):
+            generations = ", ".join(known[requirement].generations)
+            yield f"{requirement} belongs to {generations}; the case runs for none of these"

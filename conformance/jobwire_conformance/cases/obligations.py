@@ -11,14 +11,10 @@ from jobwire_conformance.data import Requirement
 __all__ = ["checkable", "uncovered", "visible"]
 
 
-def checkable(cases: Sequence[Case], claim: str, generation: int) -> list[str]:
+def checkable(cases: Sequence[Case], claim: str, generation: str) -> list[str]:
     """Return the obligations of a claim that some case checks in this generation."""
     checked = {
-        requirement
-        for case in cases
-        if case.generation in (None, generation)
-        for requirement in case.requirements
-        if claim in case.counts_for(requirement)
+        requirement for case in cases for requirement in case.checks_for([claim], generation)
     }
     return [
         obligation.id

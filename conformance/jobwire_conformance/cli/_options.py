@@ -10,6 +10,8 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
+from jobwire_conformance.data import GENERATIONS
+
 __all__ = [
     "config_option",
     "directory_option",
@@ -35,7 +37,7 @@ config_option = click.option(
 )
 
 generation_option = click.option(
-    "--generation", type=click.Choice(["7", "8"]), help="Generation, in place of the file's."
+    "--generation", type=click.Choice(GENERATIONS), help="Generation, in place of the file's."
 )
 redis_option = click.option(
     "--redis",

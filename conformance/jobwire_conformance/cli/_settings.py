@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from jobwire_conformance import config
-from jobwire_conformance.config import Config
-from jobwire_conformance.data import CLAIMS
+from jobwire_conformance.config import Config, Generation, expanded
+from jobwire_conformance.data import CLAIMS, claims_of
 from jobwire_conformance.errors import Usage
 
-__all__ = ["DEVIATIONS", "settings"]
+__all__ = ["DEVIATIONS", "for_generation", "settings"]
 
 DEVIATIONS = "jobwire.deviations.toml"
 """Name of the file with the deviations. It is in the directory of the settings."""
@@ -28,7 +29,7 @@ def settings(arguments: Sequence[str], path: Path, generation: str | None) -> Co
     Raises:
         Usage: An argument or the file is wrong.
     """
-    claims = [argument for argument in arguments if argument in CLAIMS]
+    claims = expanded(argument for argument in arguments if argument in CLAIMS)
     for argument in arguments:
         if argument in CLAIMS:
             continue
@@ -41,9 +42,17 @@ def settings(arguments: Sequence[str], path: Path, generation: str | None) -> Co
     loaded = config.load(path)
     if missing := [claim for claim in claims if claim not in loaded.claims]:
         raise Usage(f"{loaded.path}: claims does not list {', '.join(missing)}")
+    made = for_generation(loaded, generation)
     return replace(
-        loaded,
-        claims=claims or loaded.claims,
-        unasked=[claim for claim in loaded.claims if claims and claim not in claims],
-        generation=loaded.generation if generation is None else config.GENERATIONS[generation],
+        made,
+        claims=[claim for claim in claims or made.claims if claim in made.claims],
+        unasked=[claim for claim in made.claims if claims and claim not in claims],
     )
+
+
+def for_generation(loaded: Config, generation: str | None) -> Config:
+    """Return the settings for another generation, without claims that it does not have."""
+    if generation is None:
+        return loaded
+    claims = [claim for claim in loaded.claims if claim in claims_of(generation)]
+    return replace(loaded, claims=claims, generation=cast(Generation, generation))

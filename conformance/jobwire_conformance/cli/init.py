@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from jobwire_conformance.data import CLAIMS
+from jobwire_conformance.data import CLAIMS, DEFAULT_GENERATION, GENERATIONS
 from jobwire_conformance.errors import Usage
 from jobwire_conformance.setup.init import LANGUAGES, AdapterPlan, guess, write
 
@@ -29,7 +29,9 @@ __all__ = ["init"]
     help="The first claim, like worker/core. [default: client/core]",
 )
 @click.option(
-    "--generation", type=click.Choice(["7", "8"]), help="Generation of its payloads. [default: 8]"
+    "--generation",
+    type=click.Choice(GENERATIONS),
+    help=f"Generation of its claims. [default: {DEFAULT_GENERATION}]",
 )
 def init(
     directory: Path,
@@ -58,8 +60,11 @@ def init(
         if asking:
             claims = (click.prompt("First claim", type=click.Choice(CLAIMS), default=claims[0]),)
     if generation is None and asking:
-        generation = click.prompt("Generation", type=click.Choice(["7", "8"]), default="8")
-    written = write(AdapterPlan(directory, str(name), language, claims, int(generation or 8)))
+        generation = click.prompt(
+            "Generation", type=click.Choice(GENERATIONS), default=DEFAULT_GENERATION
+        )
+    plan = AdapterPlan(directory, str(name), language, claims, generation or DEFAULT_GENERATION)
+    written = write(plan)
     for path in written:
         click.echo(f"wrote {path}")
     kit = LANGUAGES[language]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import cast
 
 import click
 
@@ -65,7 +66,7 @@ def replay(
         raise Usage(f"{case.name} changes the server itself; leave out --redis")
     settings = config.load(config_path)
     if generation is not None:
-        settings = changed(settings, generation=config.GENERATIONS[generation])
+        settings = changed(settings, generation=cast(config.Generation, generation))
     end_at_term()
     wrong: Counter[str] = Counter()
     failed: dict[str, str] = {}

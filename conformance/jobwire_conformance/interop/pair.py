@@ -174,7 +174,7 @@ def hand_over(
     """
     handover = Handover(failing.name, retrying.name)
     now = time.time()
-    stamp: float | int = int(now * 1000) if failing.generation == 8 else now
+    stamp: float | int = int(now * 1000) if failing.times == 8 else now
     job = {
         **{"retry": True, "queue": _QUEUE, "x_trace": "kept", "args": [1], "class": "JobwireFlaky"},
         **{"jid": _FLAKY, "created_at": stamp, "enqueued_at": stamp},

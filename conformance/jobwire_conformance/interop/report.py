@@ -27,7 +27,7 @@ def as_data(results: InteropResults) -> dict[str, Any]:
                 "name": config.name,
                 "version": results.versions.get(config.name),
                 "language": config.language,
-                "generation": config.generation,
+                "generation": config.times,
                 "client": config.driver is not None,
                 "worker": config.worker is not None,
             }
@@ -189,7 +189,7 @@ def markdown(results: InteropResults) -> str:
     for config in results.configs:
         roles = [n for n, has in (("client", config.driver), ("worker", config.worker)) if has]
         version = results.versions.get(config.name, "")
-        row = (config.name, version, config.language or "", config.generation, ", ".join(roles))
+        row = (config.name, version, config.language or "", config.times, ", ".join(roles))
         lines.append(f"| {' | '.join(map(str, row))} |")
     lines += [
         "",

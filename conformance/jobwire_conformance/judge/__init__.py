@@ -24,19 +24,19 @@ _VISIBLE = {
     "PAY": (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 14),
     "GEN": (1, 2, 4),
     "PUSH": (1, 2, 3, 4, 6),
-    "BULK": (1, 2, 5),
+    "BULK": (1, 2, 5, 7),
     "SCHED": (1, 4, 5, 6, 7),
     "FETCH": (1, 6),
     "EXEC": (3, 5),
     "RETRY": (1, 2, 3, 4, 5, 7, 8, 9),
     "DEAD": (1, 2, 3, 4),
-    "BEAT": (1, 2, 3, 4, 5, 6, 7, 8),
+    "BEAT": (1, 2, 3, 4, 5, 6, 7, 8, 13, 14),
     "STAT": (1, 2),
     "SIG": (4,),
     "LUA": (1, 2, 3),
     "ITER": (1, 2, 7, 9),
     "MET": (1, 2, 3),
-    "INSP": (1, 4, 8, 9, 13),
+    "INSP": (1, 8, 9, 13, 15),
 }
 VISIBLE = tuple(f"{area}-{n}" for area, numbers in _VISIBLE.items() for n in numbers)
 """The requirements that the judge can examine by traffic alone."""

@@ -70,9 +70,9 @@ class JobRules:
                     self._judge("INSP-8", False, step, "ZADD XX of the exact bytes", "ZINCRBY")
                 case "ZREMRANGEBYSCORE" if key in ("schedule", "retry"):
                     seen = "removal by score"
-                    self._judge("INSP-4", False, step, f"ZREM {key} <bytes>", seen)
+                    self._judge("INSP-15", False, step, f"ZREM {key} <bytes>", seen)
                 case "ZREM" | "LREM" if key in _SETS or key.startswith("queue:"):
-                    self._ledger.exercise("INSP-4")
+                    self._ledger.exercise("INSP-15")
                     self._removed(step, unit, key)
                 case "DEL" | "UNLINK":
                     self._clear(step, unit)
@@ -238,7 +238,7 @@ class JobRules:
         self._distinct(step, [jid for jid in jids if jid])
         if key == "schedule":
             few = len(pairs) <= 100
-            self._judge("BULK-1", few, step, "at most 100 scheduled jobs", f"{len(pairs)}")
+            self._judge("BULK-7", few, step, "at most 100 scheduled jobs", f"{len(pairs)}")
         if key == "dead":
             self._trimmed(step, unit)
 

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal, TypeAlias
 
-from jobwire_conformance.data import requirements, specification
+from jobwire_conformance.data import Requirement, requirements
 from jobwire_conformance.judge.record import Record
 
-__all__ = ["Finding", "Grade", "Ledger", "RuleTally", "documented_deviations"]
+__all__ = ["Finding", "Grade", "Ledger", "RuleTally"]
 
 Grade: TypeAlias = Literal["violation", "warning", "deviation", "note"]
 """The severity of a finding.
 
 - `violation`: an obligation is not met
 - `warning`: a recommendation is not followed
-- `deviation`: this release of Sidekiq does not meet the obligation; the specification says so
+- `deviation`: genuine Sidekiq does not do it: the obligation is robust, or of another generation
 - `note`: a breach only for applications that claim an optional profile, or a doubtful finding
 """
 
@@ -120,14 +118,12 @@ class Ledger:
     def grade(self, finding: Finding) -> Grade:
         """Return the severity of a finding."""
         requirement = requirements()[finding.rule]
-        if finding.doubtful or not self._is_asked(requirement.claims):
+        if finding.doubtful or not self._is_asked(requirement.profiles):
             return "note"
         if not requirement.obliges:
             return "warning"
-        if self.sidekiq and not self.others:
-            excused = documented_deviations().get(finding.rule, frozenset())
-            if self.sidekiq & excused:
-                return "deviation"
+        if self.sidekiq and not self.others and not self._is_sidekiqs(requirement):
+            return "deviation"
         return "violation"
 
     def count(self, grade: Grade) -> int:
@@ -147,39 +143,19 @@ class Ledger:
             by_grade[self.grade(plain)] += tally.broken
         return by_grade
 
-    def _is_asked(self, claims: tuple[str, ...]) -> bool:
-        return any(c in self.claims or c.partition("/")[2] not in _OPTIONAL for c in claims)
+    def _is_asked(self, profiles: tuple[str, ...]) -> bool:
+        return any(
+            profile in self.claims or profile.partition("/")[2] not in _OPTIONAL
+            for profile in profiles
+        )
+
+    def _is_sidekiqs(self, requirement: Requirement) -> bool:
+        """Return whether genuine Sidekiq of a recognised release meets the requirement."""
+        majors = {int(generation[0]) for generation in requirement.generations}
+        return requirement.level == "interop" and not majors.isdisjoint(self.sidekiq)
 
     def _tally(self, rule: str) -> RuleTally:
         tally = self.tallies.get(rule)
         if tally is None:
             tally = self.tallies[rule] = RuleTally()
         return tally
-
-
-@cache
-def documented_deviations() -> dict[str, frozenset[int]]:
-    """Return the deviations of Sidekiq in SPEC.md's appendix A: id to major releases."""
-    text = specification()
-    start = text.find("## Appendix A")
-    table = text[start : text.find("\n## ", start + 1)].partition("Not run against Sidekiq")[0]
-    majors_of: dict[str, set[int]] = {}
-    for row in re.findall(r"^\| ([A-Z][^|]*) \| ([^|]*) \|", table, re.MULTILINE):
-        majors = {int(n) for n in re.findall(r"\b([678])\b", row[1])}
-        if "and later" in row[1] and majors:
-            majors |= {n for n in (6, 7, 8) if n >= min(majors)}
-        for rule in _ids(row[0]):
-            majors_of.setdefault(rule, set()).update(majors)
-    return {rule: frozenset(majors) for rule, majors in majors_of.items()}
-
-
-def _ids(cell: str) -> list[str]:
-    ids: list[str] = []
-    for part in cell.split(","):
-        first, _, last = part.strip().partition(" to ")
-        area, _, number = first.partition("-")
-        if not number.isdigit():
-            continue
-        end = int(last.rpartition("-")[2]) if last else int(number)
-        ids += [f"{area}-{n}" for n in range(int(number), end + 1)]
-    return ids

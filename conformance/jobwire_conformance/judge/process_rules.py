@@ -130,14 +130,15 @@ class ProcessRules:
             self._ledger.others = True
         else:
             self._ledger.sidekiq.add(sidekiq)
-        # Sidekiq's own fields differ by release, and all of them are right.
-        self._schema(
-            "BEAT-3", step, texts, "identity-hash", "written" if not sidekiq else "sidekiq"
-        )
+        self._schema("BEAT-3", step, texts, "identity-hash", "sidekiq")
+        if not sidekiq:  # each release writes the fields of its own generation
+            self._schema("BEAT-13", step, texts, "identity-hash", "written")
         if info is None:
             self._judge("BEAT-4", False, step, "a JSON object in info", texts.get("info", "")[:60])
         else:
-            self._schema("BEAT-4", step, info, "process-info", "reader" if sidekiq else "written")
+            self._schema("BEAT-4", step, info, "process-info", "common")
+            if not sidekiq:
+                self._schema("BEAT-13", step, info, "process-info", "written")
             same = info.get("identity") == identity
             expected, seen = f"info with identity {identity}", f"identity {info.get('identity')!r}"
             self._judge("BEAT-6", same, step, expected, seen)
@@ -145,7 +146,7 @@ class ProcessRules:
             both = self._records.get(identity, set())
             expected = ":work and :workers rewritten at each heartbeat"
             good = both >= {":work", ":workers"}
-            self._judge("BEAT-5", good, step, expected, f"only {sorted(both) or 'none'}")
+            self._judge("BEAT-14", good, step, expected, f"only {sorted(both) or 'none'}")
         self._records[identity] = set()
 
     def _registered(self, step: Step, unit: Unit) -> None:

@@ -116,7 +116,7 @@ def as_case(acts: Sequence[Act], failure: Failure, config: Config) -> dict[str, 
     while done and "seed" in done[0]:
         seeds += done.pop(0)["seed"]
     claims = _claims(failure.requirement, config, done)
-    body: dict[str, Any] = {"claims": claims, "since": _SINCE, "generation": config.generation}
+    body: dict[str, Any] = {"claims": claims, "since": _SINCE, "generations": [config.generation]}
     if seeds:
         body["seed"] = seeds
     body["steps"] = [*done, failure.check]
@@ -125,8 +125,8 @@ def as_case(acts: Sequence[Act], failure: Failure, config: Config) -> dict[str, 
 
 
 def _claims(requirement: str, config: Config, steps: Sequence[Step]) -> list[str]:
-    counting = data.requirements()[requirement].claims
-    claims = [claim for claim in config.claims if claim in counting]
+    rule = data.requirements()[requirement]
+    claims = [profile for profile in rule.profiles if rule.claim(profile) in config.claims]
     # The step `settle` waits for the promotion of due members only if a scheduler is claimed.
     promotes = any("warp" in step for step in steps) and "scheduler/core" in config.claims
     return [*dict.fromkeys([*claims, *(["scheduler/core"] if promotes else [])])]

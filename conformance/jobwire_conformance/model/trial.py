@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from jobwire_conformance.cases.case import Case
+from jobwire_conformance.data import GENERATIONS
 from jobwire_conformance.model.actions import Act
 from jobwire_conformance.model.model import Step, script
 from jobwire_conformance.run.play import Play
@@ -107,7 +108,7 @@ class Trial:
 
 def _case() -> Case:
     """Return an empty case, which stands for the example."""
-    return Case("explored", "", (), None, None, (), (), (), None)
+    return Case("explored", "", (), None, GENERATIONS, (), (), (), None)
 
 
 def _key(acts: Sequence[Act]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from jobwire_conformance.data import ROBUST
 from jobwire_conformance.reports.results import Check, Claim, Summary
 from jobwire_conformance.run.verdicts import FAILURES
 
@@ -13,12 +14,13 @@ __all__ = [
     *("state", "states", "worst"),
 ]
 
-State = Literal["met", "failed", "deviation", "part", "none"]
+State = Literal["met", "failed", "deviation", "alone", "part", "none"]
 
 WORDS: Mapping[State, str] = {
     "met": "met",
     "failed": "NOT met",
     "deviation": "not met, declared",
+    "alone": "requires others",
     "part": "not all checked",
     "none": "not checked",
 }
@@ -29,7 +31,10 @@ BUNDLES: Mapping[str, tuple[str, ...]] = {
     "Producer": _PRODUCER,
     "Consumer": _CONSUMER,
     "Observable": (*_CONSUMER, "worker/monitoring"),
-    "Reliable": (*_CONSUMER, "worker/reliable", "scheduler/reliable", "client/faults"),
+    "Reliable": (
+        *(f"{claim}{ROBUST}" for claim in _CONSUMER),
+        *("worker/reliable", "scheduler/reliable", f"client/faults{ROBUST}"),
+    ),
 }
 """The claims of each bundle, by the name of the bundle."""
 
@@ -52,14 +57,17 @@ def state(claim: Claim) -> State:
         return "failed"
     if "deviation" in claim["checks"]:
         return "deviation"
-    return "part" if claim["checks"] else "none"
+    if not claim["checks"]:
+        return "none"
+    return "part" if claim.get("missing") else "alone"
 
 
 def states(results: Summary) -> dict[str, State]:
     """Return the state of each claim. No claim is met if an error ended the run."""
     state_of = {name: state(claim) for name, claim in results["claims"].items()}
     if any("case" not in error for error in results.get("errors", ())):
-        state_of = {name: "part" if word == "met" else word for name, word in state_of.items()}
+        unsure = ("met", "alone")
+        state_of = {name: "part" if word in unsure else word for name, word in state_of.items()}
     return state_of
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from jobwire_conformance.data import DEFAULT_GENERATION
 from jobwire_conformance.reports.results import Summary
 from jobwire_conformance.wire.points import Point
 
@@ -17,7 +18,10 @@ def stable(results: Summary) -> Mapping[str, str]:
     A point counts among those of its case that were cut off, because how often a process polled
     before depends on the machine.
     """
-    values = {"specification": results["spec"], "generation": str(results.get("generation", 8))}
+    values = {
+        "specification": results["spec"],
+        "generation": results.get("generation", DEFAULT_GENERATION),
+    }
     for name, claim in results["claims"].items():
         values[name] = "met" if claim["met"] else "not met"
     for check in results["checks"]:

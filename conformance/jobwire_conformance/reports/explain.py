@@ -52,6 +52,8 @@ def _requirement(id_: str, cases: Sequence[Case]) -> dict[str, Any]:
         "requirement": id_,
         "keyword": rule.keyword,
         "claims": [*rule.claims],
+        "level": rule.level,
+        "generations": [*rule.generations],
         "since": rule.since,
         "retired": rule.retired,
         "test": rule.test,
@@ -73,8 +75,8 @@ def _case(case: Case) -> dict[str, Any]:
     return {
         "case": case.name,
         "title": case.title,
-        "claims": [*case.claims],
-        "generation": case.generation,
+        "claims": [*case.profiles],
+        "generations": [*case.generations],
         "pace": case.pace,
         "seed": [*case.seed],
         "steps": [*case.steps],
@@ -125,7 +127,11 @@ def page(explanation: Mapping[str, Any]) -> Iterator[str]:
 def _requirement_page(explanation: Mapping[str, Any]) -> Iterator[str]:
     state = ", withdrawn" if explanation["retired"] else ""
     claims = ", ".join(explanation["claims"])
-    yield f"[{explanation['requirement']}] {claims}, since {explanation['since']}{state}"
+    generations = ", ".join(explanation["generations"])
+    yield (
+        f"[{explanation['requirement']}] {claims}, {explanation['level']}, generations "
+        f"{generations}, since {explanation['since']}{state}"
+    )
     yield ""
     yield from (f"  {line}" for line in explanation["text"].splitlines())
     for name, title in (("why", "Why"), ("seen_in", "Seen in")):
@@ -150,7 +156,9 @@ def _requirement_page(explanation: Mapping[str, Any]) -> Iterator[str]:
 
 def _case_page(explanation: Mapping[str, Any]) -> Iterator[str]:
     yield f"{explanation['case']}: {explanation['title']}"
-    only = f", generation {explanation['generation']} only" if explanation["generation"] else ""
+    generations = explanation["generations"]
+    is_general = generations == [*data.GENERATIONS]
+    only = "" if is_general else f", generation {' and '.join(generations)} only"
     pace = f", waits for the {explanation['pace']}" if explanation["pace"] else ""
     yield f"\nCounts for {', '.join(explanation['claims'])}{only}{pace}"
     for part in ("seed", "steps"):

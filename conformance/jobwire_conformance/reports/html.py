@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from jobwire_conformance import data
-from jobwire_conformance.data import CLAIMS, Requirement
+from jobwire_conformance.data import CLAIMS, DEFAULT_GENERATION, Requirement
 from jobwire_conformance.reports.claim_status import (
     BUNDLES,
     WORDS,
@@ -53,7 +53,7 @@ def _head(results: Results) -> Iterator[str]:
         ("specification", f"jobwire {results['spec']}"),
         ("suite", results["suite"]),
         ("driver protocol", str(results["driver"])),
-        ("generation", str(results.get("generation", 8))),
+        ("generation", results.get("generation", DEFAULT_GENERATION)),
         ("server", f"{server['name']} {server['version']}"),
         ("seed", str(results["seed"])),
         ("start", results["started"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from jobwire_conformance.data import DEFAULT_GENERATION
 from jobwire_conformance.reports.claim_status import WORDS, bundles, called, counts, held, states
 from jobwire_conformance.reports.lossmap import FATES, rows
 from jobwire_conformance.reports.results import Results
@@ -19,8 +20,8 @@ def summary_page(results: Results) -> str:
         f"# {cell(called(results))}",
         "",
         f"jobwire {cell(results['spec'])}, suite {cell(results['suite'])}, generation "
-        f"{results.get('generation', 8)}, {server['name']} {cell(server['version'])}, "
-        f"{cell(results['started'])}",
+        f"{results.get('generation', DEFAULT_GENERATION)}, {server['name']} "
+        f"{cell(server['version'])}, {cell(results['started'])}",
         "",
         f"Bundles met: {', '.join(bundles(results)) or 'none'}.",
         "",

@@ -19,7 +19,7 @@ from jobwire_conformance.run.run import every_case
 
 __all__ = ["SYMBOLS", "Column", "Matrix", "Note", "find", "required"]
 
-Mark = Literal["met", "as-far", "failed", "deviation", "part", "none", "unclaimed"]
+Mark = Literal["met", "as-far", "failed", "deviation", "alone", "part", "none", "unclaimed"]
 
 SYMBOLS: Mapping[str, tuple[str, str]] = {
     "pass": ("✓", "holds"),
@@ -33,6 +33,7 @@ SYMBOLS: Mapping[str, tuple[str, str]] = {
     "stale": ("✓!", "holds, though it is declared as a deviation"),
     "warn": ("!", "a recommendation that is not followed"),
     "info": ("i", "a permission that is not used"),
+    "alone": ("(≠)", "holds by itself; a claim that it requires is not met"),
     "part": ("?", "not all of it was checked"),
     "missing": ("?", "not checked"),
     "none": ("?", "not checked"),
@@ -68,13 +69,14 @@ class Column:
     def title(self) -> str:
         """Name of the column in tables."""
         name = called(self.results)
-        # Generation 8 is the usual one, so it is not named.
-        return name if self.generation == 8 else f"{name}, generation {self.generation}"
+        # The default generation is not named.
+        is_default = self.generation == data.DEFAULT_GENERATION
+        return name if is_default else f"{name}, generation {self.generation}"
 
     @property
-    def generation(self) -> int:
-        """Generation of its payloads."""
-        return self.results.get("generation", 8)
+    def generation(self) -> str:
+        """Generation of its claims."""
+        return self.results.get("generation", data.DEFAULT_GENERATION)
 
     @property
     def day(self) -> str:
@@ -134,7 +136,7 @@ class Column:
         return check["status"], self.notes.get((requirement, check["status"]))
 
 
-def required(claim: str, generation: int) -> set[str]:
+def required(claim: str, generation: str) -> set[str]:
     """Return the obligations that must be checked before a claim counts as met.
 
     They are the frozen set of the version, without the cases that need an optional offer.
@@ -142,13 +144,15 @@ def required(claim: str, generation: int) -> set[str]:
     cases = {
         case.name: case
         for case in every_case()
-        if case.generation in (None, generation) and not case.needs
+        if generation in case.generations and not case.needs
     }
     checks = (check.partition("#") for check in sets.load(data.spec_version()).claims[claim])
     return {
         requirement
         for case, _, requirement in checks
-        if case in cases and data.requirements()[requirement].obliges
+        if case in cases
+        and data.requirements()[requirement].obliges
+        and generation in data.requirements()[requirement].generations
     }
 
 
@@ -202,7 +206,7 @@ def find(paths: Iterable[Path]) -> tuple[Matrix, list[str]]:
         about = results["implementation"]
         key = (
             *(about["name"].lower(), about["version"], about.get("variant", "")),
-            str(results.get("generation", 8)),
+            results.get("generation", data.DEFAULT_GENERATION),
         )
         if key in latest:
             older, newer = sorted([latest[key], (path, results)], key=lambda run: _age(run[1]))
@@ -233,4 +237,5 @@ def _order(key: tuple[str, ...]) -> tuple[object, ...]:
     name = key[0].partition("-")[0]
     first = ("jobwire", "sidekiq")
     *about, generation = key
-    return (first.index(name) if name in first else len(first), *about, -int(generation))
+    newest_first = -data.GENERATIONS.index(generation)
+    return (first.index(name) if name in first else len(first), *about, newest_first)

@@ -130,7 +130,7 @@ def _implementations(matrix: Matrix) -> list[str]:
         return [
             column.title,
             results["implementation"].get("language", ""),
-            str(column.generation),
+            column.generation,
             results["spec"] if column.current else f"{results['spec']} (another one)",
             results["suite"],
             f"{server['name']} {server['version']}",

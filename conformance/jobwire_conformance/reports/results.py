@@ -100,7 +100,7 @@ class Summary(TypedDict):
     suite: str
     implementation: Implementation
     claims: dict[str, Claim]
-    generation: NotRequired[int]
+    generation: NotRequired[str]
     server: Server
     started: str
     checks: list[Check]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from jobwire_conformance import compact
+from jobwire_conformance.data import DEFAULT_GENERATION
 from jobwire_conformance.reports.claim_status import held, in_order
 from jobwire_conformance.reports.results import Check, Loss, Summary, checked, read
 from jobwire_conformance.run import sets
@@ -166,10 +167,10 @@ def _points(losses: Iterable[Mapping[str, Any]]) -> Iterator[Loss]:
 
 
 def stored_as(run: Summary) -> Path:
-    """Return the path in a store: `<implementation>/<version>[-<variant>][-g7].json`."""
+    """Return the path in a store: `<implementation>/<version>[-<variant>][-g<generation>].json`."""
     about = run["implementation"]
     parts: Iterable[str] = (about["version"], about.get("variant", ""))
-    if run.get("generation", 8) != 8:
+    if run.get("generation", DEFAULT_GENERATION) != DEFAULT_GENERATION:
         parts = (*parts, f"g{run['generation']}")
     stem = "-".join(_file_name(part) for part in parts if part)
     return Path(_file_name(about["name"])) / f"{stem}.json"

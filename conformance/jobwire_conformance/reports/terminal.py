@@ -9,6 +9,7 @@ from typing import TextIO
 
 from jobwire_conformance import data
 from jobwire_conformance.cases.case import Case
+from jobwire_conformance.data import DEFAULT_GENERATION
 from jobwire_conformance.reports.claim_status import WORDS, called, counts, states
 from jobwire_conformance.reports.results import Results
 from jobwire_conformance.reports.text import one_line, visible
@@ -170,7 +171,7 @@ def closing(results: Results) -> str:
     ]
     server = results["server"]
     lines.append(
-        f"{called(results)}, generation {results.get('generation', 8)}, "
+        f"{called(results)}, generation {results.get('generation', DEFAULT_GENERATION)}, "
         f"{server['name']} {server['version']}, {results.get('seconds', 0):.1f} s, "
         f"seed {results['seed']}"
     )

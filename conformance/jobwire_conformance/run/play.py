@@ -9,6 +9,7 @@ from typing import Any
 
 from jobwire_conformance.cases.case import Case
 from jobwire_conformance.cases.match import Scope, moment
+from jobwire_conformance.data import GENERATIONS
 from jobwire_conformance.errors import SuiteFault
 from jobwire_conformance.run.checks import CheckResult, Checks
 from jobwire_conformance.run.state import State
@@ -55,7 +56,7 @@ class Play:
         self._sandbox = sandbox
         self._case = case
         self._cuts = cuts or {}
-        self._scope = Scope(sandbox.config.generation, time.time())
+        self._scope = Scope(sandbox.config.times, time.time())
         self._scope.bound["today"] = time.strftime("%Y-%m-%d", time.gmtime())
         self._scope.bound["day"] = time.strftime("%Y%m%d", time.gmtime())
         self._state = State(sandbox, self._scope)
@@ -103,6 +104,8 @@ class Play:
         verb = next((verb for verb in self._verbs if verb in step), None)
         if verb is None:
             raise SuiteFault(f"{self._case.name}: no verb in {step}")
+        if self._sandbox.config.generation not in step.get("generations", GENERATIONS):
+            return None
         if verb == "check":
             return self._check(step)
         if self._broken is None:

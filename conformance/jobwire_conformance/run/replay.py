@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from jobwire_conformance.cases import case as cases
 from jobwire_conformance.cases.case import Case
-from jobwire_conformance.config import GENERATIONS, Config, Generation
+from jobwire_conformance.config import Config, Generation
 from jobwire_conformance.errors import SuiteFault, Usage
 from jobwire_conformance.run import run
 from jobwire_conformance.run.traffic import NAME
@@ -92,7 +92,7 @@ def replay(
     """
     meant = replace(
         settings,
-        claims=[*dict.fromkeys([*case.claims, *settings.claims])],
+        claims=[*dict.fromkeys([*_claims(case), *settings.claims])],
         generation=_generation(settings, case),
     )
     for _ in range(times):
@@ -114,10 +114,15 @@ def replay(
         yield Replayed(outcome, [json.loads(line) for line in lines])
 
 
+def _claims(case: Case) -> list[str]:
+    """Return the claims that any check of the case counts for."""
+    return [claim for id_ in case.requirements for claim in case.counts_for(id_)]
+
+
 def _generation(settings: Config, case: Case) -> Generation:
-    if case.generation is None:
+    if settings.generation in case.generations:
         return settings.generation
-    return GENERATIONS[str(case.generation)]
+    return cast(Generation, case.generations[-1])
 
 
 def wire(trace: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -186,7 +186,7 @@ def offered(cases: Sequence[Case], config: Config) -> list[Case]:
 
 
 def chosen(
-    cases: Sequence[Case], claims: Sequence[str], generation: int, *, losses: bool = False
+    cases: Sequence[Case], claims: Sequence[str], generation: str, *, losses: bool = False
 ) -> list[Case]:
     """Return the cases that count for these claims and this generation.
 
@@ -198,15 +198,12 @@ def chosen(
             show where jobs are lost.
     """
     roles = {claim.partition("/")[0] for claim in claims}
-
-    def counts(case: Case) -> bool:
-        counted = {claim for id_ in case.requirements for claim in case.counts_for(id_)}
-        is_map = losses and case.crash is not None
-        return any(
-            claim in claims or (is_map and claim.partition("/")[0] in roles) for claim in counted
-        )
-
-    return [case for case in cases if case.generation in (None, generation) and counts(case)]
+    of_roles = [claim for claim in data.CLAIMS if claim.partition("/")[0] in roles]
+    return [
+        case
+        for case in cases
+        if case.checks_for(of_roles if losses and case.crash is not None else claims, generation)
+    ]
 
 
 class _Trace:
@@ -326,8 +323,10 @@ class _Run:
             runs.append(self._ended(sandbox, case, fault))
         except ConformError as error:
             raise type(error)(f"in case {case.name}: {error}") from None
-        claims = self._outcome.config.claims
-        verdicts = self._scored(judge(case, runs[0], claims, self._deviations, again=runs[1:]))
+        config, deviations = self._outcome.config, self._deviations
+        verdicts = self._scored(
+            judge(case, runs[0], config.claims, config.generation, deviations, again=runs[1:])
+        )
         with self._lock:
             self._outcome.version = self._outcome.version or sandbox.version
             self._outcome.verdicts += verdicts
@@ -432,7 +431,8 @@ def _left_out(outcome: Outcome, ran: Sequence[Case]) -> set[str]:
     config = outcome.config
     others = [case for case in outcome.cases if case.name not in names]
     not_run = chosen(others, [*config.claims, *config.unasked], config.generation)
-    ids = {requirement for case in not_run for requirement in case.requirements}
+    claims = [*config.claims, *config.unasked]
+    ids = {id_ for case in not_run for id_ in case.checks_for(claims, config.generation)}
     if not_run:
         ids.update(traffic.REQUIREMENTS)
         ids.update(f"{traffic.NAME}#{requirement}" for requirement in traffic.REQUIREMENTS)

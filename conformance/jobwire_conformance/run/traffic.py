@@ -68,7 +68,9 @@ class Traffic:
                 for (counted_roles, rule), count in sorted(self._counts.items())
                 if counted_roles == roles and count.seen
             ]
-            verdicts += judge(_case(roles), results, self._config.claims, deviations)
+            verdicts += judge(
+                _case(roles), results, self._config.claims, self._config.generation, deviations
+            )
         return verdicts
 
     def _process(self, case: str, process: str, calls: Sequence[Call]) -> list[CheckResult]:
@@ -118,6 +120,7 @@ def _failure(case: str, process: str, finding: Finding, calls: Sequence[Call]) -
 
 def _case(roles: Sequence[str]) -> Case:
     """Return the case that these checks belong to."""
-    claims = tuple(claim for claim in data.CLAIMS if claim.partition("/")[0] in roles)
+    profiles = [claim.removesuffix(data.ROBUST) for claim in data.CLAIMS]
+    of_roles = dict.fromkeys(name for name in profiles if name.partition("/")[0] in roles)
     title = "The traffic of all cases breaks no requirement"
-    return Case(NAME, title, claims, None, None, (), (), (), None)
+    return Case(NAME, title, tuple(of_roles), None, data.GENERATIONS, (), (), (), None)

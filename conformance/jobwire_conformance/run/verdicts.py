@@ -131,6 +131,7 @@ def judge(
     case: Case,
     findings: Sequence[CheckResult],
     claims: Sequence[str],
+    generation: str,
     deviations: Sequence[Deviation],
     *,
     again: Sequence[Sequence[CheckResult]] = (),
@@ -141,12 +142,15 @@ def judge(
         case: The case that was run.
         findings: The results of its checks.
         claims: Claims of the implementation.
+        generation: Generation of the claims; requirements of others get no verdict.
         deviations: Deviations that the implementation declares.
         again: The results of further runs of the same case.
     """
     runs = [_worst(results) for results in (findings, *again)]
     verdicts = []
     for requirement in dict.fromkeys(id_ for run in runs for id_ in run):
+        if generation not in data.requirements()[requirement].generations:
+            continue
         results = [run[requirement] for run in runs if requirement in run]
         finding = next((result for result in results if not result.ok), results[0])
         held = sum(result.ok for result in results)
@@ -230,7 +234,7 @@ def summary(
     claims: Sequence[str],
     verdicts: Sequence[CaseVerdict],
     cases: Sequence[Case],
-    generation: int,
+    generation: str,
 ) -> dict[str, ClaimStatus]:
     """Return the status of each claim.
 
@@ -240,7 +244,7 @@ def summary(
         cases: All cases of the suite.
         generation: Generation of the implementation.
     """
-    statuses = {}
+    statuses: dict[str, ClaimStatus] = {}
     for claim in claims:
         about = [verdict for verdict in verdicts if verdict.claim == claim]
         counts = Counter(verdict.status for verdict in about)
@@ -249,6 +253,9 @@ def summary(
         missing = [id_ for id_ in checkable if id_ not in ran]
         # A claim without any check is not met.
         met = bool(counts) and not missing and not (FAILURES | {"deviation"}) & set(counts)
+        # A run of a part of the claims says nothing about the others.
+        required = [statuses[name] for name in data.required_claims(claim) if name in statuses]
+        met = met and all(status.met for status in required)
         unchecked = [id_ for id_ in obligations.uncovered(cases, [claim]) if id_ not in ran]
         statuses[claim] = ClaimStatus(met, counts, missing, unchecked)
     return statuses

@@ -178,7 +178,7 @@ class Sandbox:
             self.config,
             self.config.driver,
             url=self._url(self.driver_proxy, user),
-            generation=generation or self.config.generation,
+            generation=generation or self.config.times,
             log=Log(),
             timeout=timeout,
         )
@@ -265,7 +265,7 @@ class Sandbox:
                 "JOBWIRE_RUN": self._run,
                 "JOBWIRE_QUEUES": ",".join(queues),
                 "JOBWIRE_CONCURRENCY": str(concurrency),
-                "JOBWIRE_GENERATION": generation or str(self.config.generation),
+                "JOBWIRE_GENERATION": generation or str(self.config.times),
                 **({} if precise is None else {"JOBWIRE_PRECISE": str(int(precise))}),
                 **{f"JOBWIRE_{knob.upper()}": f"{value:g}" for knob, value in paces.items()},
             },

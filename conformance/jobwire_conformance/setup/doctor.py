@@ -417,7 +417,7 @@ class _Worker(_Examination):
         self._number += 1
         jid = f"{self._number:024x}"
         now: float = time.time()
-        if self._sandbox.config.generation == 8:
+        if self._sandbox.config.times == 8:
             now = int(now * 1000)
         job = {
             **{"class": name, "args": args, "jid": jid, "queue": _QUEUE, "retry": False},

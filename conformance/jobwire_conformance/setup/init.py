@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobwire_conformance.data import CLAIMS
+from jobwire_conformance.data import CLAIMS, complete
 from jobwire_conformance.errors import Usage
 
 __all__ = ["LANGUAGES", "AdapterPlan", "Kit", "guess", "write"]
@@ -76,7 +76,7 @@ class AdapterPlan:
     name: str
     language: str
     claims: Sequence[str]
-    generation: int
+    generation: str
 
 
 def guess(directory: Path) -> str | None:
@@ -116,7 +116,8 @@ def write(plan: AdapterPlan) -> list[Path]:
 
 
 def _settings(plan: AdapterPlan, kit: Kit) -> str:
-    claims = "\n".join(f'  {"" if claim in plan.claims else "# "}"{claim}",' for claim in CLAIMS)
+    made = complete(plan.claims)
+    claims = "\n".join(f'  {"" if claim in made else "# "}"{claim}",' for claim in CLAIMS)
     build = f"# Before a run: {kit.build}\n" if kit.build else ""
     return f"""\
 # The claims of this implementation, for `jobwire conform check`.
@@ -124,7 +125,7 @@ def _settings(plan: AdapterPlan, kit: Kit) -> str:
 [implementation]
 name = {_text(plan.name)}
 language = {_text(plan.language)}
-generation = {plan.generation} # 7: times as float seconds, 8: as integer milliseconds
+generation = "{plan.generation}" # the Sidekiq that it is made for: 6.4, 7.3 or 8.1
 claims = [ # begin with one claim; when it is met, remove the # from the next one
 {claims}
 ]

@@ -132,7 +132,7 @@ class Producer:
         self._detected: tuple[Generation, float] | None = None
 
     def generation(self) -> Op[Generation]:
-        """Return the generation to write; asks Redis at most once a minute. [GEN-5]"""
+        """Return the generation to write; asks Redis at most once a minute. [GEN-5] [GEN-7]"""
         now = self._clock()
         known = self._known_generation(now)
         if known is not None:

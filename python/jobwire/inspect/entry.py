@@ -155,7 +155,7 @@ def entry(payload: bytes, place: str, score: float | None = None) -> Entry:
 
 
 def backtrace_lines(stored: object) -> list[str] | None:
-    """Return the lines of `error_backtrace`, in any of its historical forms. [PAY-15]"""
+    """Return the lines of `error_backtrace`, in any of its historical forms. [PAY-15] [PAY-18]"""
     if isinstance(stored, str):
         try:
             packed = base64.b64decode("".join(stored.split()), validate=True)

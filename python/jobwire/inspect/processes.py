@@ -160,7 +160,7 @@ def processes(keys: Keys) -> Op[list[ProcessInfo]]:
 
 
 def works(keys: Keys) -> Op[list[Work]]:
-    """Return the jobs in execution, oldest first. [INSP-12]"""
+    """Return the jobs in execution, oldest first. [INSP-12] [INSP-18]"""
     names, _ = yield from members(keys.processes)
     identities = sorted(names)
     commands = [

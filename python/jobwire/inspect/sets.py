@@ -1,4 +1,4 @@
-"""Operations that find and change entries by their exact bytes. [INSP-4] to [INSP-9]"""
+"""Operations that find and change entries by their exact bytes. [INSP-4] to [INSP-9] [INSP-15]"""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def walk(keys: Keys, name: SetName, *, rising: bool = False) -> SetWalk:
 
 
 def escape(text: str) -> str:
-    r"""Return a pattern that matches only this text: `*?[]\` are escaped. [INSP-10]"""
+    r"""Return a pattern that matches only this text: `*?[]\` are escaped. [INSP-17]"""
     return re.sub(r"[*?\[\]\\]", r"\\\g<0>", text)
 
 
@@ -134,7 +134,7 @@ def delete(keys: Keys, one: Entry) -> Op[bool]:
 def retried(
     one: Entry, *, now: float, generation: Generation, count: bool = True
 ) -> tuple[str, bytes]:
-    """Return the queue of an entry and its text there. [INSP-5] [INSP-6]
+    """Return the queue of an entry and its text there. [INSP-5] [INSP-6] [INSP-16]
 
     Args:
         one: The entry.

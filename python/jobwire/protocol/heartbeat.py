@@ -94,7 +94,7 @@ def process_info(
     capsules: Sequence[CapsuleShape],
     version: str,
 ) -> bytes:
-    """Return the `info` field of the heartbeat. [BEAT-4]
+    """Return the `info` field of the heartbeat. [BEAT-4] [BEAT-10] [BEAT-11] [BEAT-12] [BEAT-13]
 
     It has all the members that readers of any generation need, in the order in which Sidekiq
     writes them.
@@ -134,7 +134,7 @@ def beat(
     *,
     owner: bool = False,
 ) -> Op[Answer]:
-    """Renew the lease and write the work records. [BEAT-1] [BEAT-3] [SIG-4]
+    """Renew the lease and write the work records. [BEAT-1] [BEAT-3] [BEAT-9] [BEAT-14] [SIG-4]
 
     The beat of an `owner` of private entries also names the owner and counts the entries. [REL-8]
     """

@@ -84,7 +84,7 @@ class State:
 
     @classmethod
     def read(cls, fields: Mapping[bytes, bytes]) -> State:
-        """Read the hash; a missing or invalid field has the value of a new job. [ITER-7]"""
+        """Read the hash; a missing or invalid field has the value of a new job. [ITER-12]"""
         total, cancelled = _number(fields.get(b"jw_total")), fields.get(b"cancelled")
         return cls(
             executions=int(_number(fields.get(b"ex")) or 0),

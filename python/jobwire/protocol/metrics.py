@@ -261,7 +261,7 @@ def _additions(
 
 
 def mark_deploy(keys: Keys, label: str, *, now: float) -> Op[bool]:
-    """Mark a deployment in the charts, once even if many processes ask for it. [MET-5]
+    """Mark a deployment in the charts, once even if many processes ask for it. [MET-5] [MET-6]
 
     Args:
         keys: Key names.

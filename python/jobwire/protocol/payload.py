@@ -63,7 +63,7 @@ class Job:
 
     @property
     def display_class(self) -> str:
-        """The class to show to people: that of the wrapped job for ActiveJob. [PAY-16]"""
+        """The class to show to people: that of the wrapped job for ActiveJob. [PAY-16] [PAY-19]"""
         fields = self.fields
         name = fields.get("wrapped")
         if not isinstance(name, str):
@@ -161,7 +161,7 @@ class LazyJob(Job):
 
 
 def decode(text: bytes, queue: str) -> Job:
-    """Read a payload. [PAY-1] [PAY-8]
+    """Read a payload. [PAY-1] [PAY-8] [PAY-17]
 
     Raises:
         MalformedPayload: Not JSON, not UTF-8, not an object, or nested too deep. A number beyond
@@ -177,7 +177,7 @@ def decode(text: bytes, queue: str) -> Job:
         rule = "EXEC-4" if "object" in str(error) else "EXEC-3"
         raise MalformedPayload(rule, "", str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MalformedPayload("EXEC-3", "", str(error)) from None
+        raise MalformedPayload("EXEC-3", "", str(error)) from None  # or [EXEC-9]
 
 
 def edit(

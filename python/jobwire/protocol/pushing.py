@@ -1,4 +1,4 @@
-"""Operations that write jobs to Redis. [PUSH-1] [PUSH-2] [PUSH-8] [BULK-1] to [BULK-6]"""
+"""Operations that write jobs to Redis. [PUSH-1] [PUSH-2] [PUSH-8] [BULK-1] to [BULK-7]"""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def push_bulk(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None 
 
 
 def slices(jobs: Sequence[ReadyPayload]) -> Iterator[Sequence[ReadyPayload]]:
-    """Cut jobs into slices for one round trip each, in order. [BULK-1]
+    """Cut jobs into slices for one round trip each, in order. [BULK-1] [BULK-7]
 
     A slice has a limited number of bytes, because other clients wait while the server reads it. A
     slice with a scheduled job in it has fewer jobs, because adding to a sorted set costs the server

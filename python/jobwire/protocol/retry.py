@@ -81,7 +81,7 @@ default delay."""
 
 
 def retry_delay(retry_count: int, *, jitter: float, chosen: float | None = None) -> float:
-    """Return the seconds to wait before a retry. [RETRY-4] [RETRY-11]
+    """Return the seconds to wait before a retry. [RETRY-4] [RETRY-11] [RETRY-15]
 
     Args:
         retry_count: Retries already counted; 0 after the first failure.

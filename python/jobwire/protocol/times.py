@@ -43,7 +43,7 @@ def stamp(now: float, generation: Generation) -> float | int:
 
 
 def read(value: object) -> float | None:
-    """Return a time of a payload in seconds; None if the value is not a time. [GEN-3]
+    """Return a time of a payload in seconds; None if the value is not a time. [GEN-3] [GEN-6]
 
     The size of the number tells seconds from milliseconds, so no reader needs the generation.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Document",
     "Fence",
     "Malformed",
+    "Profile",
     "Requirement",
     "keywords_of",
     "read",
@@ -40,8 +42,8 @@ _HEAD = re.compile(
 )
 _BOLD = re.compile(r"\*\*([^*]+)\*\*")
 _VERSION = re.compile(r"^Version \*\*(\d+\.\d+(?:-draft\.\d+)?)\*\*", re.MULTILINE)
-_ROLE = re.compile(r"\| (?P<role>[a-z]+) \| (?P<profiles>`[a-z]+`.*) \|")
-_PROFILE = re.compile(r"(?:^|· )`([a-z]+)`")
+_PROFILES = "| Profile | Requires | Purpose |"  # the head of their table
+_PROFILE = re.compile(r"\| (?P<profile>[a-z]+/[a-z]+) \|(?P<requires>[^|]*)\| (?P<purpose>.*) \|")
 _ERRATUM = re.compile(r"\| (?P<version>\d+\.\d+) \| (?P<id>[A-Z]+-\d+) \| .*\|")
 
 
@@ -89,6 +91,21 @@ class Requirement:
 
 
 @dataclass(frozen=True)
+class Profile:
+    """One row of the table of profiles in section 2.
+
+    Attributes:
+        name: Role and profile, such as `client/bulk`.
+        requires: The claims that an implementation of it also has to meet.
+        purpose: The work of such an implementation.
+    """
+
+    name: str
+    requires: tuple[str, ...]
+    purpose: str
+
+
+@dataclass(frozen=True)
 class Fence:
     """A fenced example."""
 
@@ -105,7 +122,7 @@ class Document:
     requirements: tuple[Requirement, ...]
     outside: tuple[tuple[int, str], ...]  # numbered lines that are in no block
     fences: tuple[Fence, ...]
-    profiles: dict[str, frozenset[str]]  # of each role, from the table of section 2
+    profiles: dict[str, Profile]  # by name, from the table of section 2
     errata: frozenset[tuple[str, str]]  # (version, id)
 
     @property
@@ -155,15 +172,21 @@ def read(text: str) -> Document:
         requirements=tuple(requirements),
         outside=tuple(outside),
         fences=tuple(fences),
-        profiles={
-            row["role"]: frozenset(_PROFILE.findall(row["profiles"]))
-            for _, line in outside
-            if (row := _ROLE.fullmatch(line))
-        },
+        profiles={profile.name: profile for profile in _profiles(outside)},
         errata=frozenset(
             (row["version"], row["id"]) for _, line in outside if (row := _ERRATUM.fullmatch(line))
         ),
     )
+
+
+def _profiles(outside: list[tuple[int, str]]) -> Iterator[Profile]:
+    lines = [line for _, line in outside]
+    for line in lines[lines.index(_PROFILES) + 2 :] if _PROFILES in lines else ():
+        row = _PROFILE.fullmatch(line)
+        if row is None:
+            break
+        requires = tuple(claim.strip() for claim in row["requires"].split(",") if claim.strip())
+        yield Profile(row["profile"], requires, row["purpose"])
 
 
 def _block(lines: list[str], start: int, end: int) -> Requirement:

@@ -63,6 +63,11 @@ def of_document(document: Document) -> Iterator[Fault]:
     for number, line in document.outside:
         if (word := _KEYWORD.search(line)) is not None:
             yield Fault(f"SPEC.md:{number}", "stray-keyword", f"{word[0]} outside a block")
+    for profile in document.profiles.values():
+        for claim in profile.requires:
+            if claim.removesuffix("+robust") not in document.profiles:
+                problem = f"{profile.name} requires {claim}, which is not in the table of profiles"
+                yield Fault("SPEC.md", "profile", problem)
     yield from _references(document)
     for number, problem in examples.problems(document):
         yield Fault(f"SPEC.md:{number}", "example", problem)
@@ -174,9 +179,8 @@ def _block(requirement: Requirement, document: Document) -> Iterator[tuple[str, 
     if requirement.why is None:
         yield "why", "no paragraph 'Why: …' follows the block"
     for claim in requirement.claims:
-        role, _, profile = claim.partition("/")
-        if profile not in document.profiles.get(role, frozenset()):
-            yield "claim", f"{claim} is not in the table of roles and profiles"
+        if claim not in document.profiles:
+            yield "claim", f"{claim} is not in the table of profiles"
     if requirement.generations != GENERATIONS and requirement.seen is None:
         yield "generations", "needs a paragraph 'Seen in: …' that tells what the others do"
 

@@ -1,4 +1,4 @@
-"""Evidence from real Sidekiq for each requirement: a test, a recording, or the reason for none."""
+"""Evidence from real Sidekiq for each interop requirement: a test or a recording."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 
 from jobwire.spec.document import CITATION, Document, Requirement
 
-__all__ = ["VERSIONS", "differing", "evidence", "faults", "not_run", "recorded"]
+__all__ = ["VERSIONS", "differing", "evidence", "faults", "recorded"]
 
 VERSIONS = ("6.4.1", "7.3.2", "8.1.7")
 
-_FIRST_CELL = re.compile(rf"\| ((?:(?:{CITATION.pattern})(?:, | to )?)+) \| (.*) \|")
-_RANGE = re.compile(r"([A-Z]+)-(\d+) to \1-(\d+)")
+_ROW = re.compile(rf"\| ({CITATION.pattern}) \| ([^|]*) \|")
 # A generation, or a version, of Sidekiq.
 _VERSION = re.compile(r"\b[678](?:\.\d+)*\b")
 _SPEAKS_OF_VERSIONS = re.compile(
@@ -21,23 +20,15 @@ _SPEAKS_OF_VERSIONS = re.compile(
 
 
 def differing(document: Document) -> dict[str, str]:
-    """Return the ids in the first table of appendix A, with the versions that differ."""
-    return {
-        identifier: cells[0]
-        for ids, cells in _rows(document)
-        if len(cells) == 2
-        for identifier in ids
-    }
-
-
-def not_run(document: Document) -> dict[str, str]:
-    """Return the ids in the second table of appendix A, with the reason."""
-    return {
-        identifier: cells[0]
-        for ids, cells in _rows(document)
-        if len(cells) == 1
-        for identifier in ids
-    }
+    """Return the ids in appendix A, with the versions in which they do not hold."""
+    found: dict[str, str] = {}
+    inside = False
+    for _, line in document.outside:
+        if line.startswith("## "):
+            inside = line.startswith("## Appendix A")
+        elif inside and (row := _ROW.fullmatch(line)):
+            found[row[1]] = row[2]
+    return found
 
 
 def recorded(kinds: Mapping[str, list[str]]) -> list[str]:
@@ -55,9 +46,9 @@ def evidence(requirement: Requirement, kinds: Mapping[str, list[str]], document:
         return "recording" if has_all else f"recording of {', '.join(versions)}"
     if requirement.id in differing(document):
         return "differs"
-    if requirement.id in not_run(document):
-        return "not run"
-    return "" if _is_sidekiqs(requirement) else "ours"
+    if requirement.test.startswith("none"):
+        return "not visible"
+    return "" if requirement.level == "interop" else "ours"
 
 
 def faults(
@@ -65,10 +56,10 @@ def faults(
 ) -> Iterator[tuple[Requirement, str, str]]:
     """Yield requirement, lint and problem.
 
-    Each requirement that also holds for Sidekiq needs a test or a recording with real Sidekiq, or
-    a reason in appendix A. If the generations of Sidekiq differ, the block must describe that.
+    Each interop requirement needs a test or a recording with real Sidekiq. If the generations of
+    Sidekiq differ, the block must describe that.
     """
-    differ, idle = differing(document), not_run(document)
+    differ = differing(document)
     for requirement in document.requirements:
         if requirement.retired is not None:
             continue
@@ -77,17 +68,10 @@ def faults(
             yield (
                 requirement,
                 "oracle",
-                "no test and no recording with Sidekiq; add one, or the reason in appendix A",
+                "no test and no recording with Sidekiq; add one, or make it robust",
             )
-        elif requirement.id in idle and evidence(requirement, kinds, document) in (
-            "test",
-            "recording",
-        ):
-            yield (
-                requirement,
-                "oracle",
-                "appendix A lists it as not run against Sidekiq, but it has a test or a recording",
-            )
+        if requirement.id in differ and requirement.level == "interop":
+            yield requirement, "oracle", "is interop, but appendix A lists it; make it robust"
         if requirement.seen is not None:
             if _VERSION.search(requirement.seen) is None:
                 yield requirement, "seen-in", "the paragraph 'Seen in: …' names no generation"
@@ -102,21 +86,3 @@ def faults(
         else:
             continue
         yield requirement, "seen-in", f"needs a paragraph 'Seen in: …', because {reason}"
-
-
-def _is_sidekiqs(requirement: Requirement) -> bool:
-    """True if the requirement belongs to a profile that Sidekiq also has."""
-    return any(not claim.endswith("/reliable") for claim in requirement.claims)
-
-
-def _rows(document: Document) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield the ids and the other cells of every row of appendix A."""
-    inside = False
-    for _, line in document.outside:
-        if line.startswith("## "):
-            inside = line.startswith("## Appendix A")
-        elif inside and (row := _FIRST_CELL.fullmatch(line)):
-            ids = CITATION.findall(row[1])
-            for area, first, last in _RANGE.findall(row[1]):
-                ids += [f"{area}-{number}" for number in range(int(first) + 1, int(last))]
-            yield ids, row[2].split(" | ")

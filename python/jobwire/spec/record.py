@@ -23,6 +23,14 @@ def build(document: Document, before: Record | None) -> dict[str, Any]:
     released = {entry["id"]: entry["released"] for entry in _entries(before)}
     return {
         "version": document.version,
+        "profiles": [
+            {
+                "profile": profile.name,
+                "requires": list(profile.requires),
+                "purpose": profile.purpose,
+            }
+            for profile in document.profiles.values()
+        ],
         "requirements": [
             _entry(requirement, document, released.get(requirement.id))
             for requirement in document.requirements
@@ -32,8 +40,13 @@ def build(document: Document, before: Record | None) -> dict[str, Any]:
 
 def render(record: Record) -> str:
     """Return the record as text with one requirement on each line, for readable diffs."""
-    lines = ",\n".join(_line(entry) for entry in record["requirements"])
-    return f'{{\n"version": {json.dumps(record["version"])},\n"requirements": [\n{lines}\n]\n}}\n'
+    profiles, requirements = (
+        ",\n".join(_line(entry) for entry in record[part]) for part in ("profiles", "requirements")
+    )
+    return (
+        f'{{\n"version": {json.dumps(record["version"])},\n'
+        f'"profiles": [\n{profiles}\n],\n"requirements": [\n{requirements}\n]\n}}\n'
+    )
 
 
 def changed(document: Document, before: Record | None) -> dict[str, list[str]]:

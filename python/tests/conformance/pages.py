@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from jobwire_conformance import reports
+from jobwire_conformance.data import requirements
 from jobwire_conformance.reports.kills import markdown, overview
 from jobwire_conformance.reports.matrix import find
 from jobwire_conformance.reports.matrix_markdown import overview_page
+from jobwire_conformance.reports.summary import load
 
-__all__ = ["BUILT", "KILLS", "PAGES", "ROOT", "STORE", "built_pages", "pages", "stale_pages"]
+__all__ = [
+    *("BUILT", "KILLS", "PAGES", "ROOT", "SPECIFICATION", "STORE"),
+    *("built_pages", "pages", "specification", "stale_pages"),
+]
 
 ROOT = Path(__file__).resolve().parents[3]
 STORE = ROOT / "conformance" / "reports"
@@ -20,6 +26,8 @@ BUILT = ROOT / "build" / "conformance"  # full reports, which are not committed
 KILLS = ROOT / "conformance" / "kills.json"
 PAGES = ROOT / "docs" / "conformance"
 DRIVERS = ROOT / "conformance" / "drivers"
+SPECIFICATION = ROOT / "SPEC.md"
+_APPENDIX = re.compile(r"(## Appendix A[^|]*\|[^\n]*\n\| --- \| --- \|\n)(?:\|[^\n]*\n)*")
 
 
 def pages() -> Mapping[str, bytes]:
@@ -38,9 +46,32 @@ def built_pages() -> Mapping[str, bytes]:
     return {**reports.matrix_pages(find([STORE])[0]), "kills.md": kills}
 
 
+def specification() -> bytes:
+    """Return SPEC.md with appendix A made from the stored results of Sidekiq."""
+    text = SPECIFICATION.read_text("utf-8")
+    head, rows, rest = _APPENDIX.split(text, maxsplit=1)
+    return "".join([head, rows, *_appendix(), rest]).encode()
+
+
+def _appendix() -> Iterator[str]:
+    """Yield the rows of appendix A: the requirements that a generation does not meet."""
+    versions: dict[str, list[str]] = {}
+    runs = [load(path) for path in sorted((STORE / "sidekiq").glob("*.json"))]
+    for results in runs:
+        about = results["implementation"]["version"]
+        for check in results["checks"]:
+            if check["status"] == "deviation":
+                named = versions.setdefault(check["requirement"], [])
+                if about not in named:
+                    named.append(about)
+    for id_ in requirements():
+        if id_ in versions:
+            yield f"| {id_} | {', '.join(versions[id_])} |\n"
+
+
 def _reasons() -> Mapping[str, str]:
     """Map names of implementations to links to their declared deviations."""
-    links = {"sidekiq": "[appendix A](../../SPEC.md#appendix-a-where-sidekiq-itself-differs)"}
+    links = {"sidekiq": "[appendix A](../../SPEC.md#appendix-a-what-sidekiq-does-not-meet)"}
     for path in sorted(DRIVERS.glob("*/jobwire.deviations.toml")):
         settings = tomllib.loads((path.parent / "conformance.toml").read_text("utf-8"))
         link = f"../../{path.relative_to(ROOT)}"
@@ -50,8 +81,10 @@ def _reasons() -> Mapping[str, str]:
 
 def stale_pages() -> list[str]:
     """Return the pages that are out of date."""
+    made = {PAGES / name: content for name, content in pages().items()}
+    made[SPECIFICATION] = specification()
     return [
-        name
-        for name, content in pages().items()
-        if not (PAGES / name).exists() or (PAGES / name).read_bytes() != content
+        path.name
+        for path, content in made.items()
+        if not path.exists() or path.read_bytes() != content
     ]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobwire_conformance.cases.case import Case
+from jobwire_conformance.data import complete
 from jobwire_conformance.run.verdicts import CaseVerdict
 
 __all__ = ["DRIVERS", "GOOD", "ROOT", "WORKERS", "Marked", "Quiet", "Said", "adapter", "run"]
@@ -211,7 +212,7 @@ def adapter(
     (directory / "driver.py").write_text(driver)
     (directory / "worker.py").write_text(worker)
     path = directory / "conformance.toml"
-    listed = ", ".join(f'"{claim}"' for claim in claims)
+    listed = ", ".join(f'"{claim}"' for claim in complete(claims))
     path.write_text(
         f'[implementation]\nname = "broken"\nclaims = [{listed}]\n'
         f'[driver]\ncommand = ["{sys.executable}", "driver.py"]\ntimeout = {timeout}\n'

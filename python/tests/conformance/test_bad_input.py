@@ -435,7 +435,7 @@ def planted(directory: Path, **changes: object) -> Path:
         ({"stepps": []}, "stepps"),
         ({"steps": [{"chekc": "PUSH-1"}]}, "steps/0"),
         ({"case": "other"}, "must be in other.json"),
-        ({"claims": ["worker/core"]}, "the case has none of these claims"),
+        ({"claims": ["worker/core"]}, "the case has none of these profiles"),
     ],
 )
 def test_a_case_with_a_mistake_is_its_authors(

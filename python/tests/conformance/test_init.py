@@ -35,7 +35,7 @@ def _python(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(directory: Path, language: str, *claims: str) -> config.Config:
-    init.write(init.AdapterPlan(directory, 'a "name"', language, claims or ("client/core",), 7))
+    init.write(init.AdapterPlan(directory, 'a "name"', language, claims or ("client/core",), "7.3"))
     return config.load(directory)
 
 
@@ -82,8 +82,9 @@ def has_gap(program: list[str], directory: Path) -> None:
 @pytest.mark.parametrize("language", init.LANGUAGES)
 def test_the_settings_are_what_the_suite_reads(language: str, tmp_path: Path) -> None:
     settings = made(tmp_path, language, "client/core", "worker/retry")
-    assert (settings.name, settings.language, settings.generation) == ('a "name"', language, 7)
-    assert settings.claims == ("client/core", "worker/retry")
+    assert (settings.name, settings.language) == ('a "name"', language)
+    assert settings.generation == "7.3"
+    assert settings.claims == ("client/core", "worker/core", "worker/retry")
     text = (tmp_path / "conformance.toml").read_text()
     assert all(f'"{claim}",' in text for claim in CLAIMS)
 
@@ -539,7 +540,7 @@ def test_on_a_terminal_it_asks(tmp_path: Path) -> None:
         start_new_session=True,
     )
     os.close(child)
-    os.write(parent, b"my jobs\nshell\nclient/bulk\n7\n")
+    os.write(parent, b"my jobs\nshell\nclient/bulk\n7.3\n")
     shown = b""
     try:
         while more := os.read(parent, 4096):
@@ -551,4 +552,5 @@ def test_on_a_terminal_it_asks(tmp_path: Path) -> None:
     assert process.wait(60) == 0, shown
     settings = config.load(tmp_path)
     assert (settings.name, settings.language) == ("my jobs", "shell")
-    assert (settings.claims, settings.generation) == (("client/bulk",), 7)
+    assert settings.claims == ("client/core", "client/bulk")
+    assert settings.generation == "7.3"

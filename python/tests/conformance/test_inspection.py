@@ -93,6 +93,7 @@ def test_a_value_that_was_not_there_fails_what_speaks_of_it() -> None:
 
 @pytest.mark.thorough
 def test_every_obligation_of_an_inspector_is_checked() -> None:
-    claims = ["inspector/read", "inspector/write", "worker/iteration", "worker/metrics"]
-    assert set(claims) <= set(data.CLAIMS)
+    parts = ("inspector/", "worker/iteration", "worker/metrics")
+    claims = [claim for claim in data.CLAIMS if claim.startswith(parts)]
+    assert len(claims) == 8
     assert obligations.uncovered(cases.load(), claims) == []

@@ -21,7 +21,7 @@ from harness.servers import valkey_program
 from jobwire_conformance import config, data
 from jobwire_conformance.cases import case as cases
 from jobwire_conformance.config import Config
-from jobwire_conformance.data import CLAIMS
+from jobwire_conformance.data import CLAIMS, ROBUST
 from jobwire_conformance.errors import AdapterFault
 from jobwire_conformance.model import shrunk_case
 from jobwire_conformance.model.actions import Act, Impossible
@@ -37,10 +37,13 @@ pytestmark = pytest.mark.thorough
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "conformance" / "drivers" / "python"
-CLIENT = ["client/core", "client/bulk", "client/scheduled", "client/faults"]
+PROFILES = [*dict.fromkeys(claim.removesuffix(ROBUST) for claim in CLAIMS)]
+CLIENT = [claim for claim in CLAIMS if claim.startswith("client/")]
+_ELSEWHERE = ("worker/iteration", "worker/metrics")
 WORKER = [
-    *("worker/core", "worker/retry", "worker/monitoring", "worker/signals", "worker/reliable"),
-    *("scheduler/core", "scheduler/reliable"),
+    claim
+    for claim in CLAIMS
+    if claim.startswith(("worker/", "scheduler/")) and not claim.startswith(_ELSEWHERE)
 ]
 
 
@@ -148,7 +151,7 @@ def test_every_example_is_a_case() -> None:
         forms |= {f"{next(iter(step))} {sorted(step)}": step for step in steps}
         checked |= {step["check"] for step in steps if "check" in step}
     verbs = {form.partition(" ")[0] for form in forms}
-    case = {"case": "x", "title": "x", "claims": [*CLAIMS], "since": "1.0"}
+    case = {"case": "x", "title": "x", "claims": [*PROFILES], "since": "1.0"}
     problems = Draft202012Validator(data.schema("case")).iter_errors(
         {**case, "steps": [*forms.values()]}
     )
@@ -431,7 +434,7 @@ def test_two_implementations_are_compared(tmp_path: Path) -> None:
     result = explore(
         reference(["client/core"]),
         options(tmp_path, examples=4),
-        other=replace(reference(["client/core"]), generation=7),
+        other=replace(reference(["client/core"]), generation="7.3"),
     )
     assert result.failure is None
     forms = {(each.one, each.other) for each in result.differences}

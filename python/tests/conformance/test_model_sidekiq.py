@@ -10,7 +10,7 @@ import pytest
 from harness.chroots import missing
 from harness.servers import valkey_program
 from jobwire_conformance.model.explore import Options, explore
-from tests.interop.test_conformance import inside, known
+from tests.interop.test_conformance import inside
 
 pytestmark = pytest.mark.interop
 
@@ -43,8 +43,6 @@ def test_nothing_is_found_in_real_sidekiq(
             patience=30.0,
             program=valkey_program(),
             directory=tmp_path / "found",
-            # The model checks no rule that Sidekiq's workers are known to break.
-            excused=known(VERSION) if "client/core" in claims else (),
         ),
     )
     assert result.failure is None, result.as_data()

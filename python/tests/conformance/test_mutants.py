@@ -203,6 +203,8 @@ class Checkout:
         self.root = root
         about: dict[str, Any] = {
             "claims": ["client/core"],
+            "level": "interop",
+            "generations": ["6.4", "7.3", "8.1"],
             "since": "1.0",
             "text": "A client **MUST** x.",
         }

@@ -29,7 +29,7 @@ from tests.conformance.suite import Quiet, adapter
 ROOT = Path(__file__).resolve().parents[3]
 PERL = ROOT / "conformance" / "drivers" / "perl"
 REFERENCE = ROOT / "conformance" / "drivers" / "python"
-CLIENT = ["client/core", "client/bulk", "client/scheduled", "client/faults"]
+CLIENT = [claim for claim in data.CLAIMS if claim.startswith("client/")]
 
 NOBODY = "-".join(("PUSH", "999"))  # in two parts, so that it is not a citation of an unknown id
 
@@ -41,7 +41,7 @@ def _python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
 
 
-def reference(generation: config.Generation = 8) -> Config:
+def reference(generation: config.Generation = "8.1") -> Config:
     return replace(config.load(REFERENCE), generation=generation)
 
 
@@ -95,8 +95,8 @@ def halves(number: int, of: int) -> list[Case]:
 @pytest.mark.thorough
 @pytest.mark.parametrize("part", range(3))
 def test_the_reference_meets_its_claims(part: int) -> None:
-    """All cases run in generation 8: [PUSH-1] to [REL-12]."""
-    outcome = outcome_of(reference(8), halves(part, 3), sandboxes=2)
+    """All cases run in generation 8.1: [PUSH-1] to [REL-12]."""
+    outcome = outcome_of(reference(), halves(part, 3), sandboxes=2)
     assert (outcome.errors, bad(outcome), outcome.status) == ([], {}, 0)
     assert outcome.verdicts
 
@@ -106,16 +106,17 @@ def test_the_reference_meets_its_claims_in_the_older_generation() -> None:
     """[GEN-1] and all cases whose outcome contains times."""
     fast = [case for case in cases.load() if case.crash is None and case.pace is None]
     kinds = ("push-", "sched-", "retry-first", "retry-for", "retry-generation-")
-    outcome = outcome_of(reference(7), [c for c in fast if c.name.startswith(kinds)], sandboxes=2)
+    chosen = [case for case in fast if case.name.startswith(kinds)]
+    outcome = outcome_of(reference("7.3"), chosen, sandboxes=2)
     assert (outcome.errors, bad(outcome), outcome.status) == ([], {}, 0)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("fetch", ["reliable", "basic"])
 def test_the_reference_meets_its_claims_whole(fetch: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every case of generation 7, without the claims that basic fetch does not meet."""
+    """Every case of generation 7.3, without the claims that basic fetch does not meet."""
     monkeypatch.setenv("JOBWIRE_FETCH", fetch)
-    settings = reference(7)
+    settings = reference("7.3")
     if fetch == "basic":
         claims = [claim for claim in settings.claims if claim != "worker/reliable"]
         settings = replace(settings, claims=claims)
@@ -411,7 +412,7 @@ def test_the_list_of_what_is_checked_names_the_rest() -> None:
         ('[implementation]\nname = "x"\nclaims = ["worker/core"]', r"section \[worker\]"),
         (
             '[implementation]\nname = "x"\nclaims = ["client/core"]\ngeneration = 6',
-            "expected one of 7, 8",
+            "expected one of '6.4', '7.3', '8.1'",
         ),
         (
             '[implementation]\nname = "x"\nclaims = ["client/core"]\n[driver]\ncomand = ["x"]',
@@ -458,7 +459,8 @@ def test_the_old_name_of_the_settings_is_refused(tmp_path: Path) -> None:
     ("change", "says"),
     [
         ({"check": NOBODY, "list": "x", "len": 1}, f"SPEC.md has no requirement {NOBODY}"),
-        ({"check": "FETCH-1", "list": "x", "len": 1}, "the case has none of these claims"),
+        ({"check": "FETCH-1", "list": "x", "len": 1}, "the case has none of these profiles"),
+        ({"check": "GEN-1", "list": "x", "len": 1}, "GEN-1 belongs to 6.4, 7.3; the case runs for"),
         ({"chekc": "PUSH-1"}, "planted"),
         ({"check": "PUSH-1", "list": "x", "len": {"$": "rnage"}}, "planted"),
     ],
@@ -466,7 +468,7 @@ def test_the_old_name_of_the_settings_is_refused(tmp_path: Path) -> None:
 def test_a_mistake_in_a_case_is_named(change: dict[str, object], says: str, tmp_path: Path) -> None:
     path = tmp_path / "planted.json"
     case = {"case": "planted", "title": "x", "claims": ["client/core"], "since": "1.0"}
-    path.write_text(json.dumps({**case, "steps": [change]}))
+    path.write_text(json.dumps({**case, "generations": ["8.1"], "steps": [change]}))
     with pytest.raises(SuiteFault, match=says):
         cases.load_file(path)
 

@@ -306,7 +306,7 @@ def test_bulk_of_large_jobs_goes_out_in_slices_of_bytes(server: Server, connect:
 
 
 def test_scheduled_bulk_goes_out_in_smaller_slices(server: Server, connect: Connect) -> None:
-    """BULK-1 and BULK-3: at most 100 jobs in a transaction; one time for all."""
+    """BULK-7 and BULK-3: at most 100 jobs in a transaction; one time for all."""
     client = connect(server.url, generation=8)
     with listening(server) as heard:
         client.push_bulk("A", [[n] for n in range(250)], at=4e9)

@@ -40,7 +40,7 @@ def sample(*works: str, quiet: bool = False) -> HeartbeatSample:
 
 
 def test_a_beat_is_two_transactions(any_server: Server, shell: SyncRedis) -> None:
-    """BEAT-1, BEAT-5 and SIG-4: a reader never sees a partial record."""
+    """BEAT-1, BEAT-5, BEAT-14 and SIG-4: a reader never sees a partial record."""
     with listening(any_server) as heard:
         shell.run(beat(KEYS, ME, b"{}", 5, sample("t1", "t2")))
         names = [line.name for line in heard()]

@@ -204,7 +204,7 @@ def test_looking_through_a_queue(inspector: Any, client: Any) -> None:
 
 
 def test_finding(inspector: Any, client: Any) -> None:
-    """INSP-10: the exact text of the field, with any characters."""
+    """INSP-10, INSP-17: the exact text of the field, with any characters."""
     odd = "x[1]*?\\y"
     client.zadd("retry", {payload(odd): 1, payload("b", args=[odd]): 2, payload("x1zy"): 3})
     client.lpush("queue:q", payload("b", args=[odd]), payload(odd), b"{")
@@ -267,7 +267,7 @@ def test_what_cannot_be_pushed_stays(inspector: Any, client: Any) -> None:
 
 
 def test_killing_one(inspector: Any, client: Any) -> None:
-    """INSP-7: exact bytes, score now, trimmed; JSON that is not an object is `unreadable`."""
+    """INSP-7, INSP-16: exact bytes, score now, trimmed; JSON but no object is `unreadable`."""
     odd = b'{"jid" : "j", "class":"A","args":[]}'
     client.zadd("dead", {"ancient": NOW - 15_552_000, "old": NOW - 15_551_999})
     client.zadd("schedule", {odd: 9e9, b"[1]": 9e9, b"{": 9e9})
@@ -324,7 +324,7 @@ def test_pausing(inspector: Any, client: Any) -> None:
 def test_changing_those_that_a_filter_means(
     inspector: Any, client: Any, action: str, score: Callable[[int], float]
 ) -> None:
-    """INSP-4 to INSP-7: only entries that match, in pages; the other entries keep their place."""
+    """INSP-4 to INSP-7, INSP-15: only entries that match, in pages; others keep their place."""
     members = {
         payload(f"j{n:06}", **({"tags": ["x"]} if n % 3 == 0 else {})): score(n) for n in range(700)
     }
@@ -438,7 +438,7 @@ def test_processes(inspector: Any, client: Any) -> None:
 
 
 def test_jobs_in_execution(inspector: Any, client: Any) -> None:
-    """INSP-12: both keys, each job once, text or object; the oldest first."""
+    """INSP-12, INSP-18: both keys, each job once, text or object; the oldest first."""
     text = payload("a").decode()
     client.sadd("processes", "p1", "p2")
     record = {"queue": "q", "payload": text, "run_at": 20}

@@ -283,7 +283,7 @@ def test_cancelled_before_it_starts(world: World) -> None:
 
 
 def test_cancelled_by_sidekiq_before_it_starts(world: World) -> None:
-    """ITER-7: a state without a cursor, which means the beginning."""
+    """ITER-12: a state without a cursor, which means the beginning."""
     world.redis.hset(KEY, "cancelled", "1786960000")
     world.run()
     assert world.items == []

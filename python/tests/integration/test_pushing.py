@@ -55,7 +55,7 @@ def test_any_bytes_are_pushed(server: Server, shell: SyncRedis) -> None:
 
 
 def test_mixed_slices(server: Server, shell: SyncRedis) -> None:
-    """BULK-1: a slice with scheduled jobs has at most 100 jobs, and the order is kept."""
+    """BULK-7: a slice with scheduled jobs has at most 100 jobs, and the order is kept."""
     jobs = ready(950) + ready(120, at=4e9, first=950) + ready(1_500, first=1_070)
     with listening(server) as heard:
         shell.run(push_bulk(KEYS, jobs))
@@ -122,7 +122,7 @@ def test_asking_many_processes_is_two_round_trips(server: Server, shell: SyncRed
 
 
 def test_the_generation_is_asked_for_once_a_minute(server: Server, shell: SyncRedis) -> None:
-    """GEN-5: a fleet changes, so the answer expires, also if the clock is set back."""
+    """GEN-7: a fleet changes, so the answer expires, also if the clock is set back."""
     clock = [1_000.0]
     producer = Producer(
         KEYS,

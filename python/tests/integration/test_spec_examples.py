@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import shlex
@@ -13,8 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from harness.servers import Server
-from jobwire.spec.citations import named
-from jobwire.spec.document import CITATION, Fence, read
+from jobwire.spec.document import Fence, read
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = read((ROOT / "SPEC.md").read_text("utf-8")).fences
@@ -167,23 +165,3 @@ def test_keys_follow_their_grammar() -> None:
     for name in ("Queues", "queue:", "stat:failed:today", "j|250214|24:00", "jobwire:x", "it-1"):
         assert not bare.fullmatch(name), name
     assert re.fullmatch(pattern(rules, "private-field"), "17:queue: with : all")
-
-
-def test_it_says_what_was_not_run_against_sidekiq() -> None:
-    """Requirements are run by the tests with real Sidekiq, or by recordings of it."""
-    text = (ROOT / "SPEC.md").read_text("utf-8")
-    run: set[str] = set()
-    for path in (ROOT / "python" / "tests" / "interop").glob("test_*.py"):
-        for _, words in named(ast.parse(path.read_text("utf-8"))):
-            run |= set(CITATION.findall(words))
-    for path in (ROOT / "fixtures").rglob("*.json"):
-        run |= set(CITATION.findall(path.read_text("utf-8")))
-    missing = {
-        each.id
-        for each in read(text).requirements
-        if each.id not in run and not all(claim.endswith("/reliable") for claim in each.claims)
-    }
-    _, _, table = text.partition("Not run against Sidekiq, and why:\n\n")
-    table, _, _ = table.partition("\n\n")
-    said = {i for line in table.splitlines() for i in CITATION.findall(line.split("|")[1])}
-    assert said == missing

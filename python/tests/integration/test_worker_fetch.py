@@ -266,7 +266,7 @@ def test_what_a_pending_fetch_still_brings_goes_back(server: Server) -> None:
 def test_unfinished_jobs_go_back_to_the_tail_byte_for_byte(
     server: Server, fetch: FetchMode
 ) -> None:
-    """FETCH-6, SIG-5, RETRY-10: jobs go back before they are interrupted; they did not fail."""
+    """FETCH-6, SIG-5, RETRY-10, RETRY-16: jobs go back before they are interrupted; none failed."""
     app = App()
     entered: list[int] = []
     seen: list[tuple[int, list[bytes]]] = []

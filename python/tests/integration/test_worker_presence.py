@@ -78,7 +78,7 @@ def test_a_start_that_fails_leaves_nothing(server: Server) -> None:
 
 @FETCH
 def test_the_hash_says_what_sidekiqs_readers_look_for(server: Server, fetch: FetchMode) -> None:
-    """BEAT-3, BEAT-4, BEAT-6, GEN-4."""
+    """BEAT-3, BEAT-4, BEAT-6, BEAT-9, BEAT-10, BEAT-11, BEAT-12, BEAT-13, GEN-4."""
     client = server.client()
     before = time.time()
     weights = {"high": 3, "low": 1}
@@ -205,7 +205,7 @@ def test_basic_counters_are_written_with_the_beat(server: Server) -> None:
 
 
 def test_signals_come_through_redis_one_a_beat(server: Server) -> None:
-    """SIG-4: any text is passed on; the oldest comes first."""
+    """SIG-4, SIG-6: any text is passed on; the oldest comes first."""
     got: list[str] = []
     client = server.client()
     with running(App(), server, signals=got, timings=QUICK) as launcher:

@@ -36,7 +36,7 @@ VECTORS = json.loads((data.path("fixtures") / "vectors" / "backtraces.json").rea
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
 def test_backtraces(vector: dict[str, Any]) -> None:
-    """PAY-15: every known form is read; nothing is loaded, and nothing fails."""
+    """PAY-15, PAY-18: every known form is read; nothing is loaded, and nothing fails."""
     assert backtrace_lines(vector["stored"]) == vector["lines"]
 
 
@@ -62,7 +62,7 @@ def test_backtraces(vector: dict[str, Any]) -> None:
 def test_what_active_job_wraps(
     wrapper: str, wrapped: str | None, args: Any, shown: str | None, arguments: list[Any]
 ) -> None:
-    """PAY-16: both wrappers; a mail shows its mailer and method."""
+    """PAY-16, PAY-19: both wrappers; a mail shows its mailer and method."""
     fields = {"class": wrapper, "args": args, **({"wrapped": wrapped} if wrapped else {})}
     assert display_class(fields) == (wrapped if shown is None else shown or wrapper)
     assert display_args(fields) == arguments

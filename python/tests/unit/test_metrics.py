@@ -174,7 +174,7 @@ def test_threads_record_while_another_flushes() -> None:
 
 
 def test_marking_a_deployment() -> None:
-    """MET-5: at the minute; a second mark with the same label goes to the time of the first."""
+    """MET-5, MET-6: at the minute; a second mark of a label goes to the time of the first."""
     op = mark_deploy(KEYS, "v1", now=NOW)
     stamp = "2025-02-04T08:04:00Z"
     assert next(op) == command("SET", "deploylock-v1", stamp, "NX", "EX", 60)

@@ -63,7 +63,7 @@ def test_decode_keeps_the_bytes() -> None:
     ],
 )
 def test_decode_takes_any_spelling(text: bytes) -> None:
-    """PAY-1: white space, escapes and order of keys mean nothing. PAY-8: the last value counts."""
+    """PAY-1: white space, escapes and order of keys mean nothing. PAY-17: the last value counts."""
     assert (job(text).class_name, job(text).args) == ("A", [])
 
 

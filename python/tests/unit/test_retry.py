@@ -296,7 +296,7 @@ APPENDIX_B = {0: (15, 24), 1: (16, 35), 2: (31, 60), 5: (640, 699), 24: (331_791
 
 @pytest.mark.parametrize("count", APPENDIX_B)
 def test_delay(count: int) -> None:
-    """RETRY-4: smallest and largest of SPEC.md's appendix B, in whole seconds."""
+    """RETRY-4, RETRY-15: smallest and largest of SPEC.md's appendix B, in whole seconds."""
     smallest, largest = APPENDIX_B[count]
     assert retry_delay(count, jitter=0.0) == smallest
     assert retry_delay(count, jitter=0.999999999) == largest

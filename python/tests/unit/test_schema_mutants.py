@@ -47,7 +47,7 @@ MUTANTS: list[tuple[int, str, object, str]] = [
         for generation in (7, 8)
         for field, value, requirement in [
             ("class", ABSENT, "PAY-12"),
-            ("class", "", "PAY-12"),
+            ("class", "", "PUSH-4"),
             ("class", None, "PAY-12"),
             ("args", ABSENT, "PAY-12"),
             ("args", {"a": 1}, "PAY-12"),
@@ -172,6 +172,9 @@ INFO: dict[str, Any] = {
 }
 
 
+MEMBERS = dict.fromkeys(("concurrency", "capsules", "weights", "version", "embedded"), "BEAT-13")
+
+
 def test_info_of_all_generations_is_valid() -> None:
     assert problems("process-info", "written", INFO) == []
 
@@ -179,13 +182,13 @@ def test_info_of_all_generations_is_valid() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "requirement"),
     [
-        *((field, ABSENT, "BEAT-4") for field in INFO),
+        *((field, ABSENT, MEMBERS.get(field, "BEAT-4")) for field in INFO),
         ("started_at", 1786959000250, "GEN-4"),
         ("identity", "app-1:4711", "BEAT-6"),
         ("queues", ["a", "a"], "BEAT-4"),
-        ("weights", {"a": 2}, "BEAT-4"),
+        ("weights", {"a": 2}, "BEAT-11"),
         ("labels", "blue", "BEAT-4"),
-        ("embedded", "false", "BEAT-4"),
+        ("embedded", "false", "BEAT-11"),
         ("capsules", {"default": {"concurrency": 5, "mode": "fifo", "weights": {}}}, "FETCH-4"),
     ],
 )
@@ -221,6 +224,7 @@ IDENTITY: dict[str, Any] = {
     "quiet": "false",
     "rss": "43872",
 }
+RULES = {field: "BEAT-9" if field == "concurrency" else "BEAT-3" for field in IDENTITY}
 STATE = {"ex": "1", "c": "null", "rt": "0.5", "cancelled": "1795191608"}
 BUCKET = {"EchoJob|p": "3", "EchoJob|f": "1", "EchoJob|ms": "20"}
 
@@ -228,8 +232,8 @@ BUCKET = {"EchoJob|p": "3", "EchoJob|f": "1", "EchoJob|ms": "20"}
 @pytest.mark.parametrize(
     ("name", "original", "field", "value", "requirement"),
     [
-        *(("identity-hash", IDENTITY, field, ABSENT, "BEAT-3") for field in IDENTITY),
-        *(("identity-hash", IDENTITY, field, 5, "BEAT-3") for field in IDENTITY),
+        *(("identity-hash", IDENTITY, field, ABSENT, RULES[field]) for field in IDENTITY),
+        *(("identity-hash", IDENTITY, field, 5, RULES[field]) for field in IDENTITY),
         ("identity-hash", IDENTITY, "quiet", "1", "BEAT-3"),
         ("identity-hash", IDENTITY, "busy", "-1", "BEAT-3"),
         ("identity-hash", IDENTITY, "rss", "43872 kB", "BEAT-3"),

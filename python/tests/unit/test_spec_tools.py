@@ -12,7 +12,7 @@ import pytest
 
 from jobwire.spec import fixture_files, lints, oracle, record, scripts, trace, traps, verdicts
 from jobwire.spec.citations import cited
-from jobwire.spec.document import Document, read
+from jobwire.spec.document import Document, Profile, read
 from jobwire_conformance.judge import payloads
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -25,10 +25,12 @@ SPEC = f"""# A protocol
 
 Version **1.0-draft.1**. A sample.
 
-| Role | Profiles |
-| --- | --- |
-| client | `core` push, see `queue` · `bulk` |
-| worker | `core` · `reliable` |
+| Profile | Requires | Purpose |
+| --- | --- | --- |
+| client/core | | push, see `queue` |
+| client/bulk | client/core | push many |
+| worker/core | | run |
+| worker/reliable | worker/core+robust, client/core | lose nothing |
 
 ```json
 {PAYLOAD}
@@ -57,15 +59,13 @@ Why: history.
 
 Why: nothing is lost.
 
+Seen in: 8.
+
 ## Appendix A: where Sidekiq differs
 
-| Id | Versions | What |
-| --- | --- | --- |
-| KEY-1 | 6, 7 | push at the tail |
-
-| Id | Why |
+| Id | Does not hold in |
 | --- | --- |
-| KEY-1 to KEY-2 | cannot be seen |
+| REL-1 | 6.4.1, 7.3.2 |
 
 ## Appendix B
 
@@ -104,7 +104,10 @@ def test_a_block_is_read_whole() -> None:
     assert second.test == "none (no way to see it)"
     assert second.generations == ("6.4", "7.3", "8.1")
     assert (third.retired, third.is_obligation) == ("1.1", False)
-    assert read(SPEC).profiles == {"client": {"core", "bulk"}, "worker": {"core", "reliable"}}
+    profiles = read(SPEC).profiles
+    assert [*profiles] == ["client/core", "client/bulk", "worker/core", "worker/reliable"]
+    assert profiles["client/core"] == Profile("client/core", (), "push, see `queue`")
+    assert profiles["worker/reliable"].requires == ("worker/core+robust", "client/core")
 
 
 def test_the_hash_is_of_the_words() -> None:
@@ -137,8 +140,9 @@ def test_nothing_is_wrong_with_a_good_document() -> None:
         ("duplicate-id", "[KEY-2]", "[KEY-1]"),
         ("gap", "[KEY-2]", "[KEY-3]"),
         ("area", "[PAY-1]", "[POST-1]"),
-        ("claim", "client/bulk", "client/fast"),
-        ("claim", "client/bulk", "client/queue"),
+        ("claim", "worker/core, client/bulk", "worker/core, client/fast"),
+        ("claim", "worker/core, client/bulk", "worker/core, client/queue"),
+        ("profile", "worker/core+robust,", "worker/care+robust,"),
         ("generations", "Seen in: 6 and 7.\n", ""),
         ("unknown-id", "so KEY-2 can", "so KEY-9 can"),
         ("version", "Version **1.0-draft.1**", "Version one"),
@@ -222,6 +226,11 @@ def test_released_hashes_survive_the_drafts_after() -> None:
 def test_the_record_is_json_and_complete() -> None:
     made = json.loads(record.render(record.build(read(SPEC), None)))
     assert made["version"] == "1.0-draft.1"
+    assert made["profiles"][1] == {
+        "profile": "client/bulk",
+        "requires": ["client/core"],
+        "purpose": "push many",
+    }
     assert [entry["id"] for entry in made["requirements"]] == ["KEY-1", "KEY-2", "PAY-1", "REL-1"]
     assert made["requirements"][0] == {
         "id": "KEY-1",
@@ -232,7 +241,7 @@ def test_the_record_is_json_and_complete() -> None:
         "since": "1.0",
         "retired": None,
         "test": "wire",
-        "line": 14,
+        "line": 16,
         "text": "A client **MUST** push,\nat the head.",
         "sha256": read(SPEC).requirements[0].sha256,
         "released": None,
@@ -328,11 +337,7 @@ def oracle_faults(text: str, **cited: dict[str, list[str]]) -> list[str]:
 
 
 def test_what_appendix_a_says_is_read() -> None:
-    document = read(SPEC)
-    assert oracle.differing(document) == {"KEY-1": "6, 7"}
-    assert [*oracle.not_run(document)] == ["KEY-1", "KEY-2"]
-    more = read(edited(("KEY-1 to KEY-2 | cannot", "KEY-1 to KEY-3, PAY-1 | cannot")))
-    assert {*oracle.not_run(more)} == {"KEY-1", "KEY-2", "KEY-3", "PAY-1"}
+    assert oracle.differing(read(SPEC)) == {"REL-1": "6.4.1, 7.3.2"}
 
 
 def test_what_was_asked_of_sidekiq_is_told() -> None:
@@ -341,37 +346,37 @@ def test_what_was_asked_of_sidekiq_is_told() -> None:
     assert oracle.evidence(first, {"test": [INTEROP]}, document) == "test"
     assert oracle.evidence(first, {"fixture": EVERY}, document) == "recording"
     assert oracle.evidence(first, {"fixture": EVERY[1:]}, document) == "recording of 7.3.2, 8.1.7"
-    assert oracle.evidence(first, {"test": ["python/tests/unit/test_x.py"]}, document) == "differs"
-    assert oracle.evidence(second, {}, document) == "not run"
-    assert oracle.evidence(own, {}, document) == "ours"
+    assert oracle.evidence(first, {"test": ["python/tests/unit/test_x.py"]}, document) == ""
+    assert oracle.evidence(second, {}, document) == "not visible"
+    assert oracle.evidence(own, {}, document) == "differs"
+    assert oracle.evidence(own, {}, read(edited(("| REL-1 | 6", "| REL-9 | 6")))) == "ours"
 
 
-LISTED = ("| KEY-1 to KEY-2 | cannot", "| KEY-9 | cannot")
-DIFFERING = ("| KEY-1 | 6, 7 |", "| KEY-9 | 6, 7 |")
-UNSEEN = ("Seen in: 6 and 7.\n", "")
+ASKED = {"KEY_1": {"test": [INTEROP]}}
+SEEN = ("test: none (no way to see it)", "test: state")
+UNSEEN = ("Seen in: 8.\n", "")
 
 
 @pytest.mark.parametrize(
     ("edits", "cited", "found"),
     [
-        ([], {}, []),
+        ([], ASKED, []),
         # No evidence.
-        ([LISTED], {}, ["KEY-2 oracle"]),
-        ([LISTED], {"KEY_2": {"test": ["python/tests/unit/test_x.py"]}}, ["KEY-2 oracle"]),
-        ([LISTED], {"KEY_2": {"test": [INTEROP]}}, []),
-        ([LISTED], {"KEY_2": {"fixture": EVERY}}, []),
-        ([LISTED, DIFFERING], {}, ["KEY-1 oracle", "KEY-2 oracle"]),
-        # There is evidence, but the document denies it.
-        ([], {"KEY_2": {"test": [INTEROP]}}, ["KEY-2 oracle"]),
+        ([], {}, ["KEY-1 oracle"]),
+        ([SEEN], {**ASKED, "KEY_2": {"test": ["python/tests/unit/x.py"]}}, ["KEY-2 oracle"]),
+        ([SEEN], {**ASKED, "KEY_2": {"test": [INTEROP]}}, []),
+        ([SEEN], {**ASKED, "KEY_2": {"fixture": EVERY}}, []),
+        # The evidence denies the level.
+        ([("| REL-1 | 6", "| KEY-1 | 6")], ASKED, ["KEY-1 oracle"]),
         # Generations differ, but the block does not describe it.
-        ([UNSEEN], {}, ["KEY-1 seen-in"]),
-        ([UNSEEN, DIFFERING, LISTED], {"KEY_1": {"test": [INTEROP]}}, ["KEY-2 oracle"]),
-        ([LISTED], {"KEY_2": {"fixture": EVERY[:1]}}, ["KEY-2 seen-in"]),
-        ([("it is a worker", "up to 7.2 it was not")], {}, ["KEY-2 seen-in"]),
-        ([("it is a worker", "its generations fetch")], {}, ["KEY-2 seen-in"]),
-        ([("**SHOULD** fetch", "**SHOULD** fetch as Sidekiq 8 does")], {}, ["KEY-2 seen-in"]),
-        ([("it is a worker", "it waits 7.5 s")], {}, []),
-        ([("Seen in: 6 and 7.", "Seen in: some of them.")], {}, ["KEY-1 seen-in"]),
+        ([UNSEEN], ASKED, ["REL-1 seen-in"]),
+        ([UNSEEN, ("| REL-1 | 6", "| REL-9 | 6")], ASKED, []),
+        ([SEEN], {**ASKED, "KEY_2": {"fixture": EVERY[:1]}}, ["KEY-2 seen-in"]),
+        ([("it is a worker", "up to 7.2 it was not")], ASKED, ["KEY-2 seen-in"]),
+        ([("it is a worker", "its generations fetch")], ASKED, ["KEY-2 seen-in"]),
+        ([("**SHOULD** fetch", "**SHOULD** fetch as Sidekiq 8 does")], ASKED, ["KEY-2 seen-in"]),
+        ([("it is a worker", "it waits 7.5 s")], ASKED, []),
+        ([("Seen in: 6 and 7.", "Seen in: some of them.")], ASKED, ["KEY-1 seen-in"]),
     ],
 )
 def test_what_sidekiq_was_not_asked_is_found(
@@ -469,7 +474,7 @@ def test_the_page_names_the_gaps(checkout: Path) -> None:
     document, citations = document_of(checkout), cited(checkout)
     page = trace.page(document, citations)
     assert "- Obligations without a test: none\n" in page
-    assert "| KEY-1 | MUST | wire | differs | core | payload |  | a | test_core |\n" in page
+    assert "| KEY-1 | MUST | wire |  | core | payload |  | a | test_core |\n" in page
     assert "| PAY-1 | retired | state |  |  |  |  |  |  |\n" in page
     del citations["KEY-1"]
     page = trace.page(document, citations)

@@ -50,7 +50,7 @@ def test_stamp(now: float, generation: Generation, text: bytes) -> None:
     ],
 )
 def test_read_by_form_and_magnitude(value: float, seconds: float) -> None:
-    """GEN-3: if form and magnitude disagree, the magnitude counts."""
+    """GEN-3, GEN-6: if form and magnitude disagree, the magnitude counts."""
     assert times.read(value) == seconds
 
 

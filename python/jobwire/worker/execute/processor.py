@@ -127,7 +127,7 @@ class Processor:
             return None
 
     def interrupt(self, error: type[BaseException]) -> None:
-        """Raise `error` inside the job in progress, if there is one. [SIG-5] [RETRY-10]"""
+        """Raise `error` inside the job, if there is one. [SIG-5] [RETRY-10] [RETRY-16]"""
         with self._guard:
             self._interrupt(error)
 

@@ -1,4 +1,4 @@
-"""A worker as a process: signals, reports and exit status. [SIG-1] to [SIG-4]"""
+"""A worker as a process: signals, reports and exit status. [SIG-1] to [SIG-4] [SIG-6]"""
 
 from __future__ import annotations
 
