@@ -51,7 +51,7 @@ class Shape:
         for inner in node.get("allOf", ()):
             self.add(inner)
         for name, constraint in node.get("properties", {}).items():
-            self.fields.setdefault(name, []).append(constraint)
+            self.fields.setdefault(name, []).extend([constraint, *constraint.get("allOf", ())])
         self.required |= set(node.get("required", ()))
         self.needs += node.get("dependentRequired", {}).items()
         if "if" in node:
