@@ -41,7 +41,7 @@ WORKER = re.compile(r"jobwire (?:dev|worker)\b")
 CONFIGURED = re.compile(r"redis://(?:127\.0\.0\.1:6379|[a-z][a-z.-]*:\d+)/0")
 # Examples on a page that differ from run to run, each with the pattern of its kind.
 EXAMPLES = {
-    "redis://127.0.0.1:54035/0": r"redis://127\.0\.0\.1:\d+/0",
+    "redis://127.0.0.1:24035/0": r"redis://127\.0\.0\.1:\d+/0",
     "ea8dd9c66002e492ad476a12": r"[0-9a-f]{24}",
     "4711": r"\d+",
     "4712": r"\d+",

@@ -498,9 +498,9 @@ def test_a_deviation_is_not_stale_before_all_that_it_is_about_has_run(
         if path.is_file():
             (tmp_path / path.name).write_bytes(path.read_bytes())
     settings = tmp_path / "conformance.toml"
-    head, _, tail = settings.read_text().partition('  "client/core",')
+    head, _, tail = settings.read_text().partition('  "client/core+robust",')
     rest = tail[tail.index("]") :]
-    settings.write_text(f'{head}  "client/bulk", "client/scheduled",\n{rest}')
+    settings.write_text(f'{head}  "client/core", "client/bulk", "client/scheduled",\n{rest}')
     deviations = tmp_path / "jobwire.deviations.toml"
     ids = ("traffic#SCHED-1", "traffic#BULK-1", "SCHED-1")
     deviations.write_text("".join(f'[[deviation]]\nid = "{i}"\nreason = "x"\n' for i in ids))

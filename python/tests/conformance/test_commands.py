@@ -68,7 +68,7 @@ def test_every_command_has_help() -> None:
 def test_a_requirement_is_explained() -> None:
     said = run("explain", "push-1")
     assert said.status == 0
-    assert "[PUSH-1] client/core, since 1.0" in said.out
+    assert "[PUSH-1] client/core, interop, generations 6.4, 7.3, 8.1, since 1.0" in said.out
     assert data.requirements()["PUSH-1"].text in said.out
     assert "Why: workers take from the tail" in said.out
     for each in ("push-head", "insert-at-tail", "  LPUSH queue:default"):
@@ -150,8 +150,8 @@ def test_what_holds_sometimes_is_flaky(tmp_path: Path) -> None:
 def test_the_seed_is_told_and_decides_the_order(tmp_path: Path) -> None:
     only = [word for name in ("push-p*", "push-h*", "push-o*") for word in ("--case", name)]
     orders = []
-    for seed in ("1", "1", "2", "3"):
-        said = run("check", REFERENCE, *only, "--seed", seed, "--json", "client/core")
+    for seed in ("1", "1", "2", "3", "4", "5", "6"):
+        said = run("check", REFERENCE, *only, "--seed", seed, "--json", "client/core+robust")
         assert said.status == 0, said.err
         assert json.loads(said.out)["seed"] == int(seed)
         lines = [line.split()[1] for line in said.err.splitlines() if line.startswith("[")]
