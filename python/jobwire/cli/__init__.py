@@ -20,32 +20,33 @@ from jobwire.errors import JobwireError
 
 __all__ = ["main"]
 
-_COMMANDS = {
-    "bench": Place("jobwire.cli.bench:bench", "Measure the speed of your Redis and machine."),
-    "config": Place("jobwire.cli.config:config", "Show the settings that a worker would use."),
-    "conform": Place("jobwire_conformance.cli:conform", "Check an implementation of the protocol."),
+_EVERYDAY = {
     "dev": Place("jobwire.cli.dev:dev", "Run an application with its own Valkey server."),
+    "worker": Place("jobwire.cli.worker:worker", "Run the jobs of an application."),
     "enqueue": Place("jobwire.cli.enqueue:enqueue", "Push one job and print its id."),
     "inspect": Place("jobwire.cli.inspect:inspect", "Show and change queues, sets and processes."),
+    "config": Place("jobwire.cli.config:config", "Show the settings that a worker would use."),
+}
+_PROTOCOL = {
     "spec": Place("jobwire.cli.spec:spec", "Read the specification."),
     "validate": Place(
         "jobwire.cli.validate:validate", "Check a payload against the specification."
     ),
-    "worker": Place("jobwire.cli.worker:worker", "Run the jobs of an application."),
+    "conform": Place("jobwire_conformance.cli:conform", "Check an implementation of the protocol."),
+    "bench": Place("jobwire.cli.bench:bench", "Measure the speed of your Redis and machine."),
 }
-
 
 _NO_SUITE = "this command needs the conformance suite: pip install 'jobwire[conformance]'"
 
 
 @click.group(
     cls=LazyGroup,
-    places=_COMMANDS,
+    sections={"Commands": _EVERYDAY, "Commands for the protocol": _PROTOCOL},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(jobwire.__version__, "-V", "--version", prog_name="jobwire")
 def cli() -> None:
-    """Client and worker for the Redis wire protocol that Sidekiq speaks.
+    """Background jobs for Python over Redis: a worker, a client, tools.
 
     The URL of Redis comes from the first of these that is set: --redis, JOBWIRE_REDIS_URL, the
     variable that REDIS_PROVIDER names, REDIS_URL, the settings file (see `jobwire config`), the

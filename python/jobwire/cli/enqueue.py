@@ -18,7 +18,7 @@ from jobwire.application.jobtype import JobType
 from jobwire.cli.exits import EXIT_NOT_FOUND, EXIT_OK
 from jobwire.cli.groups import did_you_mean
 from jobwire.cli.loading import app_of
-from jobwire.cli.options import redis_of, redis_option, unnamed_redis
+from jobwire.cli.options import redis_of, redis_option, time_span, unnamed_redis
 from jobwire.connection.connect import safe_url
 from jobwire.protocol.normalize import Options
 from jobwire.protocol.times import When
@@ -27,7 +27,20 @@ from jobwire.settings import resolve
 __all__ = ["enqueue", "time_of"]
 
 
-@click.command(context_settings={"ignore_unknown_options": False})
+class _Command(click.Command):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if not error.option_name[1:2].isdigit():
+                raise
+            raise click.UsageError(
+                f"no option {error.option_name!r}; put -- before arguments that begin with a dash",
+                ctx,
+            ) from None
+
+
+@click.command(cls=_Command)
 @click.argument("class_name", metavar="CLASS")
 @click.argument("args", nargs=-1, metavar="[--] [ARGUMENT]...")
 @click.option(
@@ -48,7 +61,13 @@ __all__ = ["enqueue", "time_of"]
     metavar="true|false|N",
     help="Number of retries. [default: the definition's, or true]",
 )
-@click.option("--in", "delay", type=float, metavar="SECONDS", help="Run the job after this delay.")
+@click.option(
+    "--in",
+    "delay",
+    callback=time_span,
+    metavar="SPAN",
+    help="Run the job after 90 (seconds), 15m, 2h or 30d.",
+)
 @click.option(
     "--at", metavar="TIME", help="Run the job at this time: 2026-12-24T18:00:00Z or epoch seconds."
 )

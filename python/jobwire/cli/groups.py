@@ -45,13 +45,14 @@ class LazyGroup(Group):
     So a worker does not hold the code of the other commands, and the help is quick.
 
     Args:
-        places: Name to place, in the order of the help.
+        sections: Title of a section of the help to its commands: name to place.
         **options: Options of `click.Group`.
     """
 
-    def __init__(self, *, places: Mapping[str, Place], **options: Any) -> None:
+    def __init__(self, *, sections: Mapping[str, Mapping[str, Place]], **options: Any) -> None:
         super().__init__(**options)
-        self.places = places
+        self.sections = sections
+        self.places = {name: place for part in sections.values() for name, place in part.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands."""
@@ -67,5 +68,7 @@ class LazyGroup(Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, place.help) for name, place in self.places.items()])
+        width = max(map(len, self.places))
+        for title, places in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{key:{width}}", places[key].help) for key in places])

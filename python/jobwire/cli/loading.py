@@ -12,11 +12,14 @@ from types import ModuleType
 
 import click
 
+import jobwire
 from jobwire.application.app import App
 from jobwire.cli.exits import AppNotLoaded
 from jobwire.settings import Settings
 
 __all__ = ["app_of", "load_app", "worker_app_of"]
+
+_PACKAGE = Path(jobwire.__file__).parent
 
 
 def app_of(settings: Settings) -> App:
@@ -91,6 +94,8 @@ def load_app(target: str) -> App:
         raise AppNotLoaded(f"{target!r}: {error}") from error
     for job_module in modules:
         _import(job_module)
+    if place.endswith(".py"):
+        _refuse_second_copy(module, name, app)
     return app
 
 
@@ -134,6 +139,20 @@ def _from_file(path: Path) -> ModuleType:
     return module
 
 
+def _refuse_second_copy(module: ModuleType, name: str, app: App) -> None:
+    """Raise if other modules import the file by its dotted name, and put their jobs there."""
+    path = Path(module.__file__ or "").resolve()
+    for dotted, other in list(sys.modules.items()):
+        names = vars(other) if isinstance(other, ModuleType) and other is not module else {}
+        copy, file = names.get(name), names.get("__file__")
+        is_copy = isinstance(copy, App) and file and Path(file).resolve() == path
+        if is_copy and copy.jobs.keys() - app.jobs.keys():
+            raise AppNotLoaded(
+                f"{module.__file__!r} is imported twice, because other modules import "
+                f"{dotted!r}; write {dotted}:{name} instead of the path"
+            )
+
+
 def _is_taken(path: Path) -> bool:
     """True if another module has the name of this file, which must not replace it."""
     name = path.stem
@@ -153,10 +172,19 @@ def _is_taken(path: Path) -> bool:
 
 def _failed(place: str, error: Exception) -> AppNotLoaded:
     frames = traceback.extract_tb(error.__traceback__)
-    position = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    # A definition that jobwire refuses is named, not the line of jobwire that refuses it.
+    theirs = [frame for frame in frames if not Path(frame.filename).is_relative_to(_PACKAGE)]
+    position = f" at {theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""
     if isinstance(error, SyntaxError):
         position = f" at {error.filename}:{error.lineno}"
-    return AppNotLoaded(f"importing {place!r} failed{position}: {type(error).__name__}: {error}")
+    path = Path(place)
+    advice = ""
+    if "no known parent package" in str(error) and path.suffix and not path.is_absolute():
+        dotted = ".".join(path.with_suffix("").parts)
+        advice = f"; write {dotted}:APP instead of the path"
+    return AppNotLoaded(
+        f"importing {place!r} failed{position}: {type(error).__name__}: {error}{advice}"
+    )
 
 
 def _apps(module: ModuleType) -> list[str]:

@@ -24,6 +24,7 @@ __all__ = [
     "redis_option",
     "serve_all_queues",
     "set_up_log",
+    "time_span",
     "unnamed_redis",
     "worker_options",
     "worker_settings",
@@ -34,6 +35,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 redis_option = click.option(
     "--redis", "url", metavar="URL", help="Redis or Valkey, like redis://localhost:6379/0."
 )
+
+
+def time_span(_context: click.Context, _option: click.Parameter, value: str | None) -> float | None:
+    """Return the seconds of a time span like `90`, `15m`, `2h` or `30d`."""
+    if value is None:
+        return None
+    units = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+    number, unit = (value[:-1], units[value[-1]]) if value[-1:] in units else (value, 1)
+    try:
+        span = float(number) * unit
+    except ValueError:
+        span = -1.0
+    if not 0 <= span < 1e11:
+        raise click.BadParameter(f"{value!r} is not a time span; write 90, 15m, 2h or 30d")
+    return span
 
 
 def find_redis(url: str | None, app_url: str | None = None) -> tuple[str, str]:

@@ -167,6 +167,7 @@ ENQUEUE: dict[str, tuple[list[str], list[str]]] = {
     "no time": (["X", "--at", "tomorrow"], ["'tomorrow'", "2026-12-24T18:00:00Z"]),
     "milliseconds": (["X", "--at", "1795192067000"], ["1795192067000", "milliseconds"]),
     "when NaN": (["X", "--in", "nan"], ["nan"]),
+    "negative": (["X", "1", "-55"], ["'-5'", "put -- before"]),
     "both": (["X", "--in", "1", "--at", "2"], ["--in", "--at"]),
     "namespace": (["X", "--namespace", "a b"], ["'a b'", "app:"]),
     "scheme": (["X", "--redis", "localhost:6379"], ["localhost:6379", "redis://"]),

@@ -47,6 +47,10 @@ def test_help_and_version() -> None:
             ended = jobwire(command, flag)
             assert ended.returncode == 0, ended.stderr
             assert [word for word in words if word not in ended.stdout] == []
+    text = jobwire("--help").stdout
+    assert "Background jobs for Python over Redis: " in text
+    parts = ["Commands:", " dev ", " config ", "Commands for the protocol:", " spec ", " bench "]
+    assert sorted(map(text.index, parts)) == [*map(text.index, parts)]
     bare = jobwire()
     assert bare.returncode == 2
     assert "Commands:" in bare.stderr
@@ -195,7 +199,7 @@ def test_enqueue_schedules(server: Server) -> None:
     """SCHED-1, SCHED-2, SCHED-3: a delay, a date with its zone, epoch seconds; the past is now."""
     before = time.time()
     jids = [
-        enqueue(server.url, "X", "--in", "60"),
+        enqueue(server.url, "X", "--in", "1m"),
         enqueue(server.url, "X", "--at", "2033-05-18T05:33:20+02:00"),
         enqueue(server.url, "X", "--at", "2000000000.5"),
     ]

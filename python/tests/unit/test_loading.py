@@ -179,3 +179,23 @@ def test_a_worker_without_jobs_is_refused() -> None:
     app_of(settings).imports.append("json")
     with pytest.raises(AppNotLoaded, match="defines no jobs, and neither do json; "):
         worker_app_of(settings)
+
+
+@pytest.mark.parametrize("first", ["from .mail import jobs", ""])
+def test_a_path_of_a_module_that_others_import_by_name(first: str) -> None:
+    """A relative import fails, and jobs of other modules would belong to another application."""
+    Path("shop_j/mail").mkdir(parents=True)
+    Path("shop_j/app.py").write_text(f"{GOOD}app.autodiscover('shop_j')\n{first}\n")
+    Path("shop_j/mail/jobs.py").write_text("from shop_j.app import app\n@app.job\ndef j(): ...\n")
+    with pytest.raises(AppNotLoaded, match=r"; write shop_j\.app:\w+ instead of the path$"):
+        load_app("shop_j/app.py")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "shop_j"]:
+        del sys.modules[name]
+    if not first:
+        assert [*load_app("shop_j.app").jobs] == ["j"]
+
+
+def test_a_refused_definition_is_named_by_its_own_line() -> None:
+    Path("mod_k.py").write_text(f"{GOOD}\n@app.job(retry='x')\ndef j(): ...\n")
+    with pytest.raises(AppNotLoaded, match=r"mod_k\.py:4: ConfigError: "):
+        load_app("mod_k")

@@ -20,9 +20,9 @@ from jobwire.cli.inspect.options import (
     not_found,
     opened,
     require_queue,
-    seconds,
     yes_option,
 )
+from jobwire.cli.options import time_span
 from jobwire.cli.terminal import pretty
 from jobwire.inspect import Action, Entry, Filter, Inspector, Swept
 from jobwire.protocol.visible import visible
@@ -92,7 +92,7 @@ _BULK_COMMANDS = [
     "--from", "place", callback=_place, default="scheduled", show_default=True, metavar="PLACE"
 )
 @click.option(
-    "--in", "delay", callback=seconds, metavar="SPAN", help="Due after this time: 90, 2h."
+    "--in", "delay", callback=time_span, metavar="SPAN", help="Due after this time: 90, 2h."
 )
 @click.option(
     "--at", metavar="TIME", help="Due at this time: 2026-12-24T18:00:00Z or epoch seconds."

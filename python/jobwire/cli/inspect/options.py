@@ -12,7 +12,7 @@ import click
 from jobwire.cli import output
 from jobwire.cli.exits import EXIT_NOT_FOUND, EXIT_OK, NotFound
 from jobwire.cli.groups import did_you_mean
-from jobwire.cli.options import find_redis, redis_option
+from jobwire.cli.options import find_redis, redis_option, time_span
 from jobwire.cli.sheet import Sheet
 from jobwire.inspect import Filter, Inspector, SetName
 
@@ -28,7 +28,6 @@ __all__ = [
     "opened",
     "options",
     "require_queue",
-    "seconds",
     "view",
     "view_options",
     "yes_option",
@@ -83,21 +82,6 @@ limit_option = click.option(
 )
 
 
-def seconds(_context: click.Context, _option: click.Parameter, value: str | None) -> float | None:
-    """Return the seconds of a time span like `90`, `15m`, `2h` or `30d`."""
-    if value is None:
-        return None
-    units = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-    number, unit = (value[:-1], units[value[-1]]) if value[-1:] in units else (value, 1)
-    try:
-        span = float(number) * unit
-    except ValueError:
-        span = -1.0
-    if not 0 <= span < 1e11:
-        raise click.BadParameter(f"{value!r} is not a time span; write 90, 15m, 2h or 30d")
-    return span
-
-
 filter_options = options(
     click.option(
         "--class", "class_name", metavar="NAME", help="Only jobs of this class; * matches."
@@ -110,7 +94,7 @@ filter_options = options(
     click.option(
         "--older-than",
         metavar="SPAN",
-        callback=seconds,
+        callback=time_span,
         help="Only older than 90 (seconds), 15m, 2h or 30d. The age of a dead or failed job "
         "counts from its death or failure.",
     ),
