@@ -49,7 +49,7 @@ class RedisAddress:
             return "no URL is given: start a server with 'jobwire dev', or set REDIS_URL"
         if self.source == _DEVELOPMENT:
             return "'jobwire dev' has stopped: start it again"
-        return f"this URL is {self.source}"
+        return f"this URL is {self.source}: check the host, or start the server"
 
 
 def environment(environ: Mapping[str, str]) -> tuple[str, str] | None:

@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 from collections.abc import Sequence
+from contextlib import chdir
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,9 @@ import click
 from jobwire.application.app import App
 from jobwire.application.client import Client
 from jobwire.application.jobtype import JobType
-from jobwire.cli.exits import EXIT_NOT_FOUND, EXIT_OK
+from jobwire.cli.exits import EXIT_NOT_FOUND, EXIT_OK, AppNotLoaded
 from jobwire.cli.groups import did_you_mean
-from jobwire.cli.loading import app_of
+from jobwire.cli.loading import app_of, load_app
 from jobwire.cli.options import redis_of, redis_option, time_span, unnamed_redis
 from jobwire.connection.connect import safe_url
 from jobwire.protocol.normalize import Options
@@ -86,10 +87,10 @@ def enqueue(
 ) -> int:
     """Push one job, for a Ruby or a Python worker, and print its id.
 
-    If an application is configured, the job gets the options of its definition, and the arguments
-    must fit the function. Each ARGUMENT is JSON, or a text: 42, true, null, Ada, '{"a": [1, 2]}'.
-    A text that looks like other JSON needs its own quotes: '"42"'. Put -- before arguments that
-    begin with a dash.
+    If an application is configured, or `jobwire dev` runs one here, the job gets the options of
+    its definition, and the arguments must fit the function. Each ARGUMENT is JSON, or a text: 42,
+    true, null, Ada, '{"a": [1, 2]}'. A text that looks like other JSON needs its own quotes:
+    '"42"'. Put -- before arguments that begin with a dash.
     """
     if delay is not None and at is not None:
         raise click.UsageError("--in and --at cannot be combined")
@@ -104,9 +105,12 @@ def enqueue(
         {"app": target, "redis": url}, os.environ, Path.cwd(), names=["app", "redis"]
     )
     app = app_of(settings) if settings["app"] else None
+    unnamed = None if redis_of(app, settings) else unnamed_redis(settings)
+    if app is None and unnamed and (target := _application_of_dev(unnamed)):
+        app = _loaded_from_dev(*target, any_class)
     job = _definition(app, class_name, any_class) if app else None
     values = _values(args, job)
-    redis, source = redis_of(app, settings) or unnamed_redis(settings)
+    redis, source = redis_of(app, settings) or unnamed or unnamed_redis(settings)
     if app:
         app.namespace = app.namespace if namespace is None else namespace
         app.connect(redis)
@@ -123,6 +127,30 @@ def enqueue(
     click.echo(f"pushed to {safe_url(redis)} ({source})", err=True)
     click.echo(jid)
     return EXIT_OK
+
+
+def _application_of_dev(redis: tuple[str, str]) -> tuple[Path, str] | None:
+    """Return the directory and the application of `jobwire dev`, if it runs this Redis."""
+    from jobwire.connection import embedded
+
+    directory = embedded.home(Path.cwd())
+    if directory is None or embedded.find(directory) != redis[0]:
+        return None
+    target = embedded.noted_app(directory)
+    return (directory, target) if target else None
+
+
+def _loaded_from_dev(directory: Path, target: str, any_class: bool) -> App | None:
+    """Return the application of `jobwire dev`; None if it is broken and any class may be pushed."""
+    try:
+        with chdir(directory):
+            return load_app(target)
+    except AppNotLoaded as error:
+        if any_class:
+            return None
+        raise AppNotLoaded(
+            f"the application of 'jobwire dev', {target!r}: {error}; --any-class pushes without it"
+        ) from error
 
 
 def _definition(app: App, class_name: str, any_class: bool) -> JobType[..., Any] | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import click
 
 from jobwire.errors import JobwireError, MaybeWritten, RedisTrouble, RedisUnreachable
@@ -59,8 +62,20 @@ def _explained(error: Exception) -> tuple[str, int]:
 def _remedy(error: RedisUnreachable) -> str:
     if error.login_refused:
         return "put user and password into the URL: redis://USER:PASSWORD@HOST:PORT/0"
-    from jobwire.application.redis_url import development_url
+    from jobwire.application.redis_url import DEFAULT_URL, development_url, redis_url
+    from jobwire.connection import embedded
+    from jobwire.connection.connect import safe_url
 
     if (running := development_url()) and running not in str(error):
         return f"'jobwire dev' runs here at {running}"
+    named = redis_url(None, os.environ)
+    if named and safe_url(named[0]) in str(error):
+        return f"this URL is {named[1]}: check the host, or start the server"
+    if DEFAULT_URL not in str(error):
+        return "check the host of this URL, or start the server"
+    if embedded.home(Path.cwd()):
+        return (
+            "'jobwire dev' of this directory is not running: start it, or name a server with "
+            "--redis or REDIS_URL"
+        )
     return "start a server, or name one with --redis or REDIS_URL ('jobwire dev' starts its own)"

@@ -15,13 +15,14 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import NamedTuple
 
-from jobwire.cli.exits import EXIT_REDIS, EXIT_USAGE
+from jobwire.cli.exits import EXIT_APP, EXIT_REDIS, EXIT_USAGE
 from jobwire.connection import embedded
 from jobwire.worker.process.notify import SUPERVISOR
 
@@ -59,22 +60,27 @@ def can_reload() -> bool:
     return True
 
 
-def run(directory: Path) -> int:
+def run(directory: Path, hold_server: Callable[[ExitStack], None]) -> int:
     """Run this command in a child, and anew after each change of a Python file; return its status.
 
     A child that fails, such as by a syntax error, is started again after the next change.
 
     Args:
         directory: The project, with all its subdirectories.
+        hold_server: Runs the server until the stack closes, so that it also runs while no worker
+            does.
     """
     with ExitStack() as stack:
-        return _Reloader(directory, stack).run()
+        return _Reloader(directory, stack, hold_server).run()
 
 
 class _Reloader:
-    def __init__(self, directory: Path, stack: ExitStack) -> None:
+    def __init__(
+        self, directory: Path, stack: ExitStack, hold_server: Callable[[ExitStack], None]
+    ) -> None:
         self._directory = directory
         self._stack = stack
+        self._start_server = hold_server
         self._events: SimpleQueue[_Signal | _Changed | _Ended] = SimpleQueue()
         self._child: subprocess.Popen[bytes] | None = None
         self._ready = False  # the child is
@@ -179,6 +185,8 @@ class _Reloader:
             return None
         if code == 0 or (code in (EXIT_USAGE, EXIT_REDIS) and not self._was_ready):
             return code  # a change of a Python file would not help
+        if code == EXIT_APP and not embedded.is_running(self._directory):
+            self._start_server(self._stack)
         self._hold_server()
         how = f"exit status {code}" if code > 0 else f"signal {-code}"
         _log.warning("the worker ended with %s; it starts again after a change of a file", how)

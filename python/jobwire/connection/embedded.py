@@ -7,6 +7,7 @@ them. Its files are in `<directory>/.jobwire/`:
     data/         the append-only file, so that jobs survive a restart
     port          the port of the latest server; the next one uses it again if it is free
     server.json   port and pid, written in one step, and always checked with the server
+    app           the application of `jobwire dev`, while the server runs
     server.log    the log of the latest server
     users         locked (shared) by every process that uses the server; the last one stops it
     alive         locked by the server itself, so free as soon as the server has ended
@@ -47,7 +48,10 @@ __all__ = [
     "EmbeddedUnavailable",
     "binary",
     "find",
+    "home",
     "is_running",
+    "note_app",
+    "noted_app",
     "start",
 ]
 
@@ -134,8 +138,9 @@ class EmbeddedServer:
                 time.sleep(_CHECK_INTERVAL_S)
         if self._process is not None:
             self._process.wait(self._stop_timeout)
-        with suppress(FileNotFoundError):
-            _address_file(self.directory).unlink()
+        for file in (_app_file(self.directory), _address_file(self.directory)):
+            with suppress(FileNotFoundError):
+                file.unlink()
 
     def __enter__(self) -> Self:
         return self
@@ -150,13 +155,32 @@ def find(directory: str | os.PathLike[str]) -> str | None:
     The nearest directory that ever had a server counts, even if that server does not run now. A
     `.jobwire` of another user does not count, because every user may make one in /tmp.
     """
+    place = home(directory)
+    address = _ask(place) if place else None
+    return address.url if address else None
+
+
+def home(directory: str | os.PathLike[str]) -> Path | None:
+    """Return the directory, or the nearest parent, that ever had a server of this user, or None."""
     start = Path(directory).resolve()
     for place in (start, *start.parents):
         with suppress(OSError):
             if (place / ".jobwire").stat().st_uid == os.getuid():
-                address = _ask(place)
-                return address.url if address else None
+                return place
     return None
+
+
+def note_app(directory: str | os.PathLike[str], target: str) -> None:
+    """Note the application, `MODULE:APP`, that uses the running server of the directory."""
+    _app_file(Path(directory).resolve()).write_text(target)
+
+
+def noted_app(directory: str | os.PathLike[str]) -> str | None:
+    """Return the application that `note_app` noted for the server of the directory, or None."""
+    try:
+        return _app_file(Path(directory)).read_text()
+    except (OSError, ValueError):
+        return None
 
 
 def is_running(directory: str | os.PathLike[str]) -> bool:
@@ -261,6 +285,7 @@ def _start_or_join(
 def _spawn(directory: Path, alive: int, port: int) -> subprocess.Popen[bytes]:
     address_file = _address_file(directory)
     address_file.unlink(missing_ok=True)
+    _app_file(directory).unlink(missing_ok=True)
     command = [str(binary()), "--bind", "127.0.0.1", "--port", str(port)]
     command += ["--appendonly", "yes", "--save", "", "--maxmemory-policy", "noeviction"]
     with _log_file(directory).open("wb") as log:
@@ -353,6 +378,10 @@ def _ask(directory: Path, timeout: float = _ANSWER_TIMEOUT_S) -> _Address | None
 
 def _address_file(directory: Path) -> Path:
     return directory / ".jobwire" / "server.json"
+
+
+def _app_file(directory: Path) -> Path:
+    return directory / ".jobwire" / "app"
 
 
 def _port_file(directory: Path) -> Path:

@@ -188,9 +188,11 @@ def test_no_redis() -> None:
     """ENV-1: host, port, reason, and advice; the password is not shown. A worker waits instead."""
     command = ["enqueue", "X"]
     line = refused(NO_REDIS, *command, "--redis", "redis://:s3cret@127.0.0.1:1/0")
-    for word in ("127.0.0.1:1", "refused", "--redis", "jobwire dev"):
+    for word in ("127.0.0.1:1", "refused", "; check the host of this URL, or start the server"):
         assert word in line
     assert "s3cret" not in line
+    line = refused(NO_REDIS, *command, REDIS_URL="redis://127.0.0.1:1/0")
+    assert line.endswith("; this URL is from REDIS_URL: check the host, or start the server")
     line = refused(NO_REDIS, *command, "--redis", "unix:///nowhere/redis.sock")
     assert "/nowhere/redis.sock" in line
     assert "No such file" in line

@@ -354,6 +354,28 @@ def test_dev_brings_its_own_server(dev: Callable[[], Dev], tmp_path: Path) -> No
     assert embedded.find(tmp_path) is None
 
 
+def test_enqueue_uses_the_application_of_dev(dev: Callable[[], Dev], tmp_path: Path) -> None:
+    """Also from a directory below; not if another Redis is named, nor after its end."""
+    running = dev()
+    (tmp_path / "below").mkdir()
+    ended = jobwire("enqueue", "tuch", "x", cwd=tmp_path / "below")
+    assert ended.returncode == 2
+    assert "did you mean 'touch'?" in ended.stderr
+    ended = jobwire("enqueue", "touch", "one", cwd=tmp_path / "below")
+    assert ended.returncode == 0, ended.stderr
+    wait_until(lambda: (tmp_path / "one").exists(), what="the job of the queue `mail`")
+    other = embedded.find(tmp_path) or ""
+    assert jobwire("enqueue", "tuch", "--redis", other, cwd=tmp_path).returncode == 0
+
+    (tmp_path / "jobs.py").write_text("1/0")
+    ended = jobwire("enqueue", "touch", "x", cwd=tmp_path)
+    assert ended.returncode == 3
+    assert "the application of 'jobwire dev', 'jobs:app': importing 'jobs' failed" in ended.stderr
+    assert jobwire("enqueue", "touch", "x", "--any-class", cwd=tmp_path).returncode == 0
+    assert running.end(signal.SIGTERM) == 0
+    assert embedded.noted_app(tmp_path) is None
+
+
 def test_dev_survives_its_own_kill(dev: Callable[[], Dev], tmp_path: Path) -> None:
     """REL-4: after kill -9 the next `dev` joins the server that is left, and ends it."""
     killed = dev()
@@ -373,3 +395,6 @@ def test_nothing_there_says_what_to_do(tmp_path: Path) -> None:
     assert ended.returncode == 4
     for word in ("localhost:6379", "--redis", "REDIS_URL", "jobwire dev"):
         assert word in ended.stderr
+    (tmp_path / ".jobwire").mkdir()
+    ended = jobwire("enqueue", "X", cwd=tmp_path)
+    assert "'jobwire dev' of this directory is not running: start it, or" in ended.stderr

@@ -190,6 +190,7 @@ def test_a_broken_application_at_the_start_waits_as_well(
     running = dev()
     running.wait_logged("'jobs:app' defines no jobs")
     running.wait_logged("it starts again after a change")
+    assert embedded.find(tmp_path)  # for programs that start before the change
     running.change("first")
     assert running.process.poll() is None
     running.wait_logged(", process ")

@@ -137,6 +137,7 @@ def test_a_worker_waits_for_its_redis(
     fleet.start(*arguments, JOBWIRE_READY_FILE=str(ready))
     (line,) = fleet.wait_logged("waiting for Redis: cannot use Redis at ")
     assert line["lvl"] == "WARNING"
+    assert line["msg"].endswith("; this URL is from --redis: check the host, or start the server")
     assert not ready.exists()
     server.start()
     wait_until(lambda: server.client().scard("processes") == int(processes), what="the processes")

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import jobwire
 from jobwire.application.app import App
 from jobwire.application.config import WorkerConfig
+from jobwire.application.redis_url import RedisAddress
 from jobwire.connection.connect import safe_url
-from jobwire.errors import RedisRefused, RedisTrouble
+from jobwire.errors import RedisRefused, RedisTrouble, RedisUnreachable
 from jobwire.protocol.heartbeat import BEAT_INTERVAL_S
 from jobwire.protocol.server import ServerInfo
 from jobwire.worker.background.heartbeat import rss
@@ -104,7 +105,7 @@ class _Process:
             threading.excepthook = _report_death
         if self._notifier.supervised:
             threading.Thread(target=self._watch, name=f"{DAEMON_PREFIX}-watch", daemon=True).start()
-        if not self._wait_for_redis():
+        if not self._wait_for_redis(source):
             return 0
         _announce(self._launcher, self._launcher.start(), source)
         self._notifier.ready(self._describe())
@@ -127,7 +128,7 @@ class _Process:
             self._call_earlier(received)
             self._report_status()
 
-    def _wait_for_redis(self) -> bool:
+    def _wait_for_redis(self, source: str) -> bool:
         """Wait until Redis can be used, as its container may start later; False after a TERM.
 
         Raises:
@@ -146,7 +147,7 @@ class _Process:
                 lasted = time.monotonic() - began
                 if logged_at is None or lasted - logged_at >= WAIT_LOG_INTERVAL_S:
                     logged_at = lasted
-                    _log.warning("waiting for Redis: %s", error)
+                    _log.warning("waiting for Redis: %s%s", error, self._advice(error, source))
                     self._notifier.status("waiting for Redis")
             else:
                 break
@@ -165,6 +166,11 @@ class _Process:
         for received in postponed:
             self._signals.put(received)
         return True
+
+    def _advice(self, error: RedisTrouble, source: str) -> str:
+        if not source or not isinstance(error, RedisUnreachable):
+            return ""
+        return f"; {RedisAddress(self._launcher.url, source).advice()}"
 
     def _trap(self, name: str) -> None:
         number = getattr(signal, f"SIG{name}", None)
