@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jobwire.protocol.plural import counted
 from jobwire.protocol.visible import visible, visible_json
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def validate(file: str, generation: str | None, as_json: bool) -> int:
         invalid += any(verdict.broken for verdict in judged)
         _report(f"line {number}" if len(payloads) > 1 else None, judged, as_json)
     if len(payloads) > 1 and not as_json:
-        click.echo(f"{len(payloads)} payloads, {invalid} invalid", err=True)
+        click.echo(f"{counted(len(payloads), 'payload')}, {invalid} invalid", err=True)
     return 1 if invalid else 0
 
 

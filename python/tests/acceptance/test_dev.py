@@ -155,7 +155,7 @@ def test_a_change_reloads_the_worker(dev: Callable[..., Dev], tmp_path: Path) ->
     running.enqueue()
     wait_until((tmp_path / "held").exists, what="the job to run")
     running.change("the second version")
-    running.wait_logged("1 unfinished jobs were put back")
+    running.wait_logged("put back 1 unfinished job")
     running.wait_logged(", process ", 2)
     assert running.server() == server
     assert running.ran("two") == "the second version"

@@ -91,7 +91,7 @@ def test_term_at_the_deadline_puts_unfinished_jobs_back(
     assert sorted(left[1:]) == sorted(texts)
     assert sorted(traces(server, recording.CLEANED)) == [0, 1]  # Deaf cannot be interrupted
     assert not redis.exists("retry", "dead", "stat:processed", "jobwire:owners")
-    assert first.logged(f"{len(names)} unfinished jobs were put back")
+    assert first.logged(f"put back {len(names)} unfinished job")
 
     redis.lrem("queue:default", 0, "waits")
     for deaf in texts[2:]:

@@ -15,6 +15,7 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.normalize import build
 from jobwire.protocol.payload import decode
+from jobwire.protocol.plural import counted
 from jobwire.protocol.reliable import reclaim, recover, resign
 from jobwire.protocol.retry import Discard, Failure, after_failure
 from jobwire.protocol.template import Template
@@ -171,3 +172,11 @@ def test_a_write_that_was_refused_needs_no_replicas() -> None:
     next(talk)
     with pytest.raises(Exception, match="EXECABORT"):
         talk.send([b"OK", ABORTED, ABORTED, 0])
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "text"),
+    [(0, "job", "0 jobs"), (1, "job class", "1 job class"), (2_000, "process", "2,000 processes")],
+)
+def test_a_number_has_its_noun(number: int, noun: str, text: str) -> None:
+    assert counted(number, noun) == text

@@ -25,6 +25,7 @@ from jobwire.cli.inspect.options import (
 from jobwire.cli.options import time_span
 from jobwire.cli.terminal import pretty
 from jobwire.inspect import Action, Entry, Filter, Inspector, Swept
+from jobwire.protocol.plural import counted
 from jobwire.protocol.visible import visible
 
 __all__ = ["COMMANDS"]
@@ -133,7 +134,7 @@ def clear(place: str, yes: bool, url: str | None, namespace: str) -> int:
     """
     with opened(url, namespace) as inspector:
         size = _size(inspector, place)
-        if not _agreed(f"Delete all {size:,} jobs of {place}?", yes):
+        if not _agreed(f"Delete {_all(size, 'job')} of {place}?", yes):
             return EXIT_NOT_FOUND
         name = place.removeprefix("queue:")
         count = inspector.clear_queue(name) if name != place else inspector.clear(SETS[place])
@@ -187,7 +188,7 @@ def _signal_command(command: str, text: str) -> click.Command:
                 for process in inspector.processes()
                 if not process.embedded or command == "dump"
             ]
-            if every and not _agreed(f"Tell all {len(known)} processes to {command}?", yes):
+            if every and not _agreed(f"Tell {_all(len(known), 'process')} to {command}?", yes):
                 return EXIT_NOT_FOUND
             missing = [identity for identity in identities if identity not in known]
             for identity in known if every else identities:
@@ -260,6 +261,10 @@ def _size(inspector: Inspector, place: str) -> int:
     return sizes[place]
 
 
+def _all(number: int, noun: str) -> str:
+    return counted(number, noun) if number == 1 else f"all {counted(number, noun)}"
+
+
 def _agreed(question: str, yes: bool) -> bool:
     """Ask on standard error; return True if the answer is yes."""
     if yes:
@@ -303,7 +308,11 @@ def _change_all(
 ) -> int:
     size = _size(inspector, place)
     verb = action.replace("_", " ")
-    which = f"those of the {size:,} jobs in {place} that match" if only else f"all {size:,} jobs of"
+    which = (
+        f"those of the {counted(size, 'job')} in {place} that match"
+        if only
+        else f"{_all(size, 'job')} of"
+    )
     question = f"{verb.capitalize()} {which}{'' if only else ' ' + place}?"
     if not _agreed(question, yes):
         return EXIT_NOT_FOUND

@@ -18,6 +18,7 @@ from jobwire.inspect import (
     SetName,
 )
 from jobwire.protocol.metrics import BOUNDS
+from jobwire.protocol.plural import counted
 from jobwire.protocol.times import Generation
 
 __all__ = [
@@ -126,7 +127,9 @@ def queue(inspector: Inspector, name: str, only: Filter, now: float) -> Sheet:
     """Show the jobs of a queue, newest first."""
     info = inspector.queue(name)
     state = ", paused" if info.paused else ""
-    title = f"Queue {clean(name)}: {info.size:,} jobs, latency {duration(info.latency)}{state}"
+    title = (
+        f"Queue {clean(name)}: {counted(info.size, 'job')}, latency {duration(info.latency)}{state}"
+    )
     return Sheet(
         title,
         [Column("enqueued", "right"), *_JOB],
@@ -191,7 +194,10 @@ def one_job(entry: Entry, state: IterationState | None, now: float) -> Sheet:
         facts += [("", clean(line)) for line in entry.error_backtrace or ()]
     if state:
         facts += [
-            ("iteration", f"started {state.starts} times, ran {duration(state.runtime)}"),
+            (
+                "iteration",
+                f"started {counted(state.starts, 'time')}, ran {duration(state.runtime)}",
+            ),
             ("cursor", clean(_spell(state.cursor))),
         ]
         if state.cancelled_at is not None:
@@ -208,7 +214,7 @@ def processes(inspector: Inspector, now: float) -> Sheet:
     busy = sum(process.busy for process in processes)
     threads = sum(process.concurrency for process in processes)
     return Sheet(
-        f"{len(processes)} processes, {busy} of {threads} threads busy",
+        f"{counted(len(processes), 'process')}, {busy} of {counted(threads, 'thread')} busy",
         [
             Column("process", style="cyan", grow=True),
             Column("tag", spare=True),
@@ -245,7 +251,7 @@ def works(inspector: Inspector, only: Filter, now: float) -> Sheet:
     """Show the jobs in execution."""
     works = [work for work in inspector.works() if only.matches(work.job, now=now)]
     return Sheet(
-        f"{len(works)} jobs in execution",
+        f"{counted(len(works), 'job')} in execution",
         [
             Column("started", "right"),
             *_JOB,

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.plural import counted
 from jobwire.protocol.reliable import held_fields, put_back, sequence_number
 from jobwire.worker.fetch.outbox import Outbox
 from jobwire.worker.fetch.reliable import ReliableFetcher
@@ -117,7 +118,7 @@ class Audit:
         if count or stuck != self._reported:
             shown = ", ".join(stuck[:SHOWN]) + (", ..." if len(stuck) > SHOWN else "")
             _log.warning(
-                "put back %d of %d jobs that were in flight here and unknown to every thread: %s",
-                *(count, len(stuck), shown),
+                "put back %d of %s that were in flight here and unknown to every thread: %s",
+                *(count, counted(len(stuck), "job"), shown),
             )
         self._reported = stuck

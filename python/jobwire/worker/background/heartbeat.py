@@ -16,6 +16,7 @@ from jobwire.errors import RedisRefused, RedisTrouble
 from jobwire.protocol.heartbeat import HeartbeatSample, Work, beat, prune, retire
 from jobwire.protocol.key_types import explained
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.plural import counted
 from jobwire.protocol.reliable import name_owners, recover, resign
 from jobwire.protocol.wire import command, once
 from jobwire.worker.background.audit import Audit
@@ -196,7 +197,7 @@ class HeartbeatThread:
 
     def _prune(self) -> None:
         if forgotten := self._redis.run(prune(self._keys)):
-            _log.info("removed %d processes whose heartbeat expired", forgotten)
+            _log.info("removed %s whose heartbeat expired", counted(forgotten, "process"))
 
     def _look_at_own(self) -> None:
         if self._audit is not None:
@@ -221,7 +222,7 @@ class HeartbeatThread:
         self._recovered_once = True
         for identity, count in recovered.items():
             if isinstance(count, int):
-                _log.warning("put back %d jobs of dead process %s", count, identity)
+                _log.warning("put back %s of dead process %s", counted(count, "job"), identity)
                 self._stranded.discard(identity)
             elif identity not in self._stranded:
                 _log.error("jobs of dead process %s cannot be put back: %s", identity, count)

@@ -26,6 +26,7 @@ from jobwire.connection.sync import SyncRedis
 from jobwire.errors import NoReply, RedisTrouble
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.ordering import QueueOrder
+from jobwire.protocol.plural import counted
 from jobwire.protocol.reliable import (
     Fetched,
     InFlightJob,
@@ -385,7 +386,7 @@ class ReliableFetcher:
         if not numbers:
             return
         if count := self._redis.run(reclaim(self._keys, self._identity, numbers)):
-            _log.warning("put back %d jobs of a fetch that got no reply", count)
+            _log.warning("put back %s of a fetch that got no reply", counted(count, "job"))
         self._in_flight.reclaimed(now)
 
     # -- by any thread, without the lock

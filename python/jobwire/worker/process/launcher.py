@@ -29,6 +29,7 @@ from jobwire.protocol.heartbeat import LEASE_S, Work, process_info
 from jobwire.protocol.key_types import explained
 from jobwire.protocol.metrics import Metrics
 from jobwire.protocol.ordering import QueueOrder
+from jobwire.protocol.plural import counted
 from jobwire.protocol.server import ServerInfo, check_server
 from jobwire.protocol.times import Generation
 from jobwire.worker.background.audit import Audit, gather
@@ -270,7 +271,9 @@ class Launcher:
         if self._outcome_writer is not None:
             left = self._outcome_writer.close(self._timings.outcome_close_timeout)
             if left:
-                _log.error("outcomes of %d jobs could not be stored; they run again", left)
+                _log.error(
+                    "outcomes of %s could not be stored; run again later", counted(left, "job")
+                )
         self._ticker.close()
         try:
             self._on_beat()
@@ -305,7 +308,7 @@ class Launcher:
                 count += capsule.put_back()
             except RedisTrouble as error:
                 _log.error("unfinished jobs were not put back: %s", error)
-        _log.warning("time is up: %d unfinished jobs were put back", count)
+        _log.warning("time is up: put back %s", counted(count, "unfinished job"))
         if self._direct_sink is not None:
             self._direct_sink.give_up()
         for capsule in self._capsules:

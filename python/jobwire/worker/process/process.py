@@ -21,6 +21,7 @@ from jobwire.application.redis_url import RedisAddress
 from jobwire.connection.connect import safe_url
 from jobwire.errors import RedisRefused, RedisTrouble, RedisUnreachable
 from jobwire.protocol.heartbeat import BEAT_INTERVAL_S
+from jobwire.protocol.plural import counted
 from jobwire.protocol.server import ServerInfo
 from jobwire.worker.background.heartbeat import rss
 from jobwire.worker.fetch.outage import next_pause
@@ -297,11 +298,11 @@ def _announce(launcher: Launcher, info: ServerInfo, source: str) -> None:
         queues = ", ".join(
             f"{queue} ({weight})" if weight else queue for queue, weight in capsule.queues.items()
         )
-        _log.info("capsule %s: %d threads for %s", name, capsule.concurrency, queues)
+        _log.info("capsule %s: %s for %s", name, counted(capsule.concurrency, "thread"), queues)
     _warn_of_unserved(launcher.app, config)
-    jobs = len(launcher.app.jobs)
+    jobs = counted(len(launcher.app.jobs), "job class")
     _log.info(
-        "jobwire %s, process %s, %s fetch, %d job classes, %s %s at %s%s",
+        "jobwire %s, process %s, %s fetch, %s, %s %s at %s%s",
         jobwire.__version__,
         launcher.identity,
         config.fetch,

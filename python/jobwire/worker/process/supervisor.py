@@ -21,6 +21,7 @@ from collections import deque
 from contextlib import suppress
 
 from jobwire.application.config import WorkerConfig
+from jobwire.protocol.plural import counted
 from jobwire.worker.process import notify
 from jobwire.worker.process.notify import SUPERVISOR, Notifier
 from jobwire.worker.process.process import STOP_GRACE_S
@@ -289,11 +290,13 @@ class _Supervisor:
         match name:
             case "TERM" | "INT" if self._deadline is None:
                 _log.info(
-                    "%s: stopping %d processes; send it again to force", name, len(self._workers)
+                    "%s: stopping %s; send it again to force",
+                    name,
+                    counted(len(self._workers), "process"),
                 )
                 self._end(0)
             case "TERM" | "INT":
-                _log.warning("%s again: killing %d processes", name, len(self._workers))
+                _log.warning("%s again: killing %s", name, counted(len(self._workers), "process"))
                 self._status = EXIT_FORCED
                 self._kill_all()
             case "TSTP":
@@ -346,7 +349,7 @@ class _Supervisor:
         if self._reloading:
             _log.warning("USR2: a restart is under way; ignored")
             return
-        _log.info("restarting %d processes, one after the other", len(self._slots))
+        _log.info("restarting %s, one after the other", counted(len(self._slots), "process"))
         self._reloading = True
         self._renewing.extend(slot for slot in self._slots if slot not in self._renewing)
         self._notifier.reloading("restarting")
@@ -405,7 +408,10 @@ class _Supervisor:
             if not self._all_ready:
                 self._check_ready(now)
         elif now >= self._deadline:
-            _log.error("%d processes did not stop in time; killing them", len(self._workers))
+            _log.error(
+                "%s did not stop in time; killing all that are left",
+                counted(len(self._workers), "process"),
+            )
             self._deadline = now + KILL_GRACE_S
             self._status = self._status or EXIT_FORCED
             self._kill_all()
@@ -424,7 +430,7 @@ class _Supervisor:
                 slot.due = now
         if all(slot.worker is not None and slot.worker.ready for slot in self._slots):
             self._all_ready = True
-            _log.info("%d worker processes are ready", len(self._slots))
+            _log.info("ready: %s", counted(len(self._slots), "worker process"))
             self._notifier.ready(self._describe())
 
     def _examine(self, worker: _WorkerProcess, now: float) -> None:
