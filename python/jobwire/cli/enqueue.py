@@ -106,8 +106,8 @@ def enqueue(
     )
     app = app_of(settings) if settings["app"] else None
     unnamed = None if redis_of(app, settings) else unnamed_redis(settings)
-    if app is None and unnamed and (target := _application_of_dev(unnamed)):
-        app = _loaded_from_dev(*target, any_class)
+    if app is None and unnamed and (noted := _application_of_dev(unnamed)):
+        app = _loaded_from_dev(*noted, any_class)
     job = _definition(app, class_name, any_class) if app else None
     values = _values(args, job)
     redis, source = redis_of(app, settings) or unnamed or unnamed_redis(settings)

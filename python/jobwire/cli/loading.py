@@ -9,6 +9,7 @@ import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import click
 
@@ -143,10 +144,11 @@ def _refuse_second_copy(module: ModuleType, name: str, app: App) -> None:
     """Raise if other modules import the file by its dotted name, and put their jobs there."""
     path = Path(module.__file__ or "").resolve()
     for dotted, other in list(sys.modules.items()):
-        names = vars(other) if isinstance(other, ModuleType) and other is not module else {}
+        names: dict[str, Any] = {} if other is module else getattr(other, "__dict__", {})
         copy, file = names.get(name), names.get("__file__")
-        is_copy = isinstance(copy, App) and file and Path(file).resolve() == path
-        if is_copy and copy.jobs.keys() - app.jobs.keys():
+        if not isinstance(copy, App) or not file or Path(file).resolve() != path:
+            continue
+        if copy.jobs.keys() - app.jobs.keys():
             raise AppNotLoaded(
                 f"{module.__file__!r} is imported twice, because other modules import "
                 f"{dotted!r}; write {dotted}:{name} instead of the path"

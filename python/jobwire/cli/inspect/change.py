@@ -308,12 +308,10 @@ def _change_all(
 ) -> int:
     size = _size(inspector, place)
     verb = action.replace("_", " ")
-    which = (
-        f"those of the {counted(size, 'job')} in {place} that match"
-        if only
-        else f"{_all(size, 'job')} of"
-    )
-    question = f"{verb.capitalize()} {which}{'' if only else ' ' + place}?"
+    which = f"{_all(size, 'job')} of {place}"
+    if only:
+        which = f"those of the {counted(size, 'job')} in {place} that match"
+    question = f"{verb.capitalize()} {which}?"
     if not _agreed(question, yes):
         return EXIT_NOT_FOUND
     with _progress(verb, size) as progress:

@@ -271,9 +271,7 @@ class Launcher:
         if self._outcome_writer is not None:
             left = self._outcome_writer.close(self._timings.outcome_close_timeout)
             if left:
-                _log.error(
-                    "outcomes of %s could not be stored; run again later", counted(left, "job")
-                )
+                _log.error("outcomes of %d jobs could not be stored; they run again", left)
         self._ticker.close()
         try:
             self._on_beat()

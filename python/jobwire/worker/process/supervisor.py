@@ -289,14 +289,10 @@ class _Supervisor:
             name = "TERM" if self._terminal else "USR2"
         match name:
             case "TERM" | "INT" if self._deadline is None:
-                _log.info(
-                    "%s: stopping %s; send it again to force",
-                    name,
-                    counted(len(self._workers), "process"),
-                )
+                _log.info("%s: stopping %s; send it again to force", name, self._left())
                 self._end(0)
             case "TERM" | "INT":
-                _log.warning("%s again: killing %s", name, counted(len(self._workers), "process"))
+                _log.warning("%s again: killing %s", name, self._left())
                 self._status = EXIT_FORCED
                 self._kill_all()
             case "TSTP":
@@ -335,6 +331,9 @@ class _Supervisor:
         if not worker.leaving:
             worker.leaving = True
             worker.send(signal.SIGTERM)
+
+    def _left(self) -> str:
+        return counted(len(self._workers), "process")
 
     def _kill_all(self) -> None:
         for worker in self._workers.values():
@@ -408,10 +407,7 @@ class _Supervisor:
             if not self._all_ready:
                 self._check_ready(now)
         elif now >= self._deadline:
-            _log.error(
-                "%s did not stop in time; killing all that are left",
-                counted(len(self._workers), "process"),
-            )
+            _log.error("time is up: killing %s", self._left())
             self._deadline = now + KILL_GRACE_S
             self._status = self._status or EXIT_FORCED
             self._kill_all()
@@ -430,7 +426,7 @@ class _Supervisor:
                 slot.due = now
         if all(slot.worker is not None and slot.worker.ready for slot in self._slots):
             self._all_ready = True
-            _log.info("ready: %s", counted(len(self._slots), "worker process"))
+            _log.info("%d worker processes are ready", len(self._slots))
             self._notifier.ready(self._describe())
 
     def _examine(self, worker: _WorkerProcess, now: float) -> None:
