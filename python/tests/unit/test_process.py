@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 
 from jobwire import App
 from jobwire.application.config import WorkerConfig
 from jobwire.errors import NoReply, RedisRefused, RedisTrouble, RedisUnreachable
+from jobwire.worker.process import process as process_module
 from jobwire.worker.process.notify import Notifier
 from jobwire.worker.process.process import _may_pass, _Process
 
@@ -37,6 +40,20 @@ def test_a_handler_only_passes_the_signal_on(
     process._on_signal(signal.SIGTSTP, None)
     assert caplog.messages == []
     assert process._signals.get_nowait().name == "TSTP"  # type: ignore[union-attr]
+
+
+def test_lines_that_a_job_prints_are_written_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Only in the process of the command; also to a file, where Python would keep them."""
+    monkeypatch.setattr(process_module._Process, "run", lambda self, source: 0)
+    with (tmp_path / "out").open("w") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        sys.stdout.write("before\n")  # as `print` does
+        assert (tmp_path / "out").read_text() == ""
+        process_module.run(App("redis://127.0.0.1:1/0"), WorkerConfig())
+        sys.stdout.write("after\n")
+        assert (tmp_path / "out").read_text() == "before\nafter\n"
 
 
 @pytest.mark.parametrize(

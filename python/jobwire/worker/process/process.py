@@ -7,9 +7,11 @@ import math
 import os
 import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
+from io import TextIOWrapper
 from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, NamedTuple
@@ -70,6 +72,8 @@ def run(
     Raises:
         UnfitServer, RedisTrouble: The worker could not start.
     """
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # so that `print` in a job shows at once
     return _Process(app, config, Notifier(os.environ), timings).run(source)
 
 
