@@ -39,6 +39,10 @@ class Parameters:
         self._explain = explain
         self._signature = inspect.signature(function)
         self._counts = _check_signature(name, self._signature)
+        self._has_bare = explain and any(
+            parameter.annotation is Parameter.empty and parameter.kind not in _BY_NAME
+            for parameter in self._signature.parameters.values()
+        )
         # None until all annotations are resolved: they may name types that are defined later.
         self._codecs: list[_Typed] | None = self._compile(final=False)
 
@@ -47,13 +51,15 @@ class Parameters:
 
         Raises:
             TypeError: They do not match the parameters of the function.
-            InvalidJob: A value does not fit the annotation of its parameter.
+            InvalidJob: A value does not fit the annotation of its parameter, or needs one.
         """
         if not kwargs and len(args) in self._counts:
             # The usual case. Binding would take longer than all other work.
             values = args if type(args) is list else list(args)
         else:
             values = self._bind(args, kwargs)
+        if self._has_bare and not _JSON_TYPES.issuperset(map(type, values)):
+            self._check_bare(values)
         codecs = self._codecs
         if codecs is None:
             codecs = self._resolved()
@@ -82,7 +88,7 @@ class Parameters:
                 decoded[index] = typed.codec.decode(decoded[index])
             except ValueError as error:
                 problem = typed.problem(decoded[index], error)
-                raise InvalidArgument(f"{self._name}: args[{index}]: {problem}") from error
+                raise InvalidArgument(f"{self._name}: args[{index}]: {problem}") from None
         return decoded
 
     def receiver(self, function: Callable[..., T]) -> Callable[..., T]:
@@ -111,16 +117,36 @@ class Parameters:
             )
         return list(bound.args)
 
+    def _check_bare(self, values: Sequence[Any]) -> None:
+        """Refuse a value for a parameter without annotation if the parameter is the problem.
+
+        The client refuses other values.
+        """
+        parameters = [
+            parameter
+            for parameter in self._signature.parameters.values()
+            if parameter.kind not in _BY_NAME
+        ]
+        for index, value in enumerate(values):
+            parameter = parameters[min(index, len(parameters) - 1)]  # the last one may be `*args`
+            if parameter.annotation is not Parameter.empty or type(value) in _JSON_TYPES:
+                continue
+            if advice := _advice(parameter, value):
+                problem = f"{show(value)} is {type(value).__name__}, for which JSON has no type"
+                raise self._refused(index, f"{problem}; {advice}")
+
+    def _refused(self, index: int, problem: str) -> InvalidJob:
+        refused = InvalidJob("PUSH-5", f"args[{index}]", problem)
+        refused.job_class = self._name
+        return refused
+
     def _encoded(self, given: Sequence[Any], codecs: list[_Typed]) -> list[Any]:
         values = list(given)
         for index, typed in _positions(codecs, len(values)):
             try:
                 values[index] = typed.codec.encode(values[index])
             except ValueError as error:
-                problem = typed.problem(values[index], error)
-                refused = InvalidJob("PUSH-5", f"args[{index}]", problem)
-                refused.job_class = self._name
-                raise refused from error
+                raise self._refused(index, typed.problem(values[index], error)) from error
         return values
 
     def _resolved(self) -> list[_Typed]:
@@ -176,6 +202,7 @@ class Parameters:
 
 
 _BY_NAME = (Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD)
+_JSON_TYPES = frozenset([str, int, float, bool, type(None), list, dict])
 
 
 class _Typed:
@@ -205,6 +232,26 @@ def _shown(parameter: Parameter) -> str:
     annotation = parameter.annotation
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     return f"'{parameter.name}: {text}'"
+
+
+def _advice(parameter: Parameter, value: object) -> str:
+    """Return how to pass a value to a parameter without annotation; "" if none helps."""
+    kind = type(value)
+    try:
+        codec = make_codec(kind)
+        if codec is None:
+            return ""
+        codec.encode(value)
+    except Untravelling:
+        if isinstance(value, tuple(_JSON_TYPES)):
+            return ""  # of a subclass, such as a number of NumPy
+        return "pass its id and load it in the job"
+    except (NameError, ValueError):
+        return ""
+    return (
+        f"annotate the parameter ('{parameter.name}: {kind.__name__}'), "
+        "or send str, int, float, bool, None, list or dict"
+    )
 
 
 def _check_signature(name: str, signature: inspect.Signature) -> range:

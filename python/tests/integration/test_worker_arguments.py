@@ -70,9 +70,9 @@ def test_every_kind_of_job_gets_the_types_of_its_parameters(
 @FETCH
 @pytest.mark.parametrize("kind", ["sync", "async", "iterable"])
 def test_an_argument_that_does_not_fit_is_a_failure(
-    server: Server, fetch: FetchMode, kind: str
+    server: Server, fetch: FetchMode, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """EXEC-1, RETRY-3: the job is retried, its error names parameter, value and rule."""
+    """EXEC-1, RETRY-3: its error names parameter, value and rule, in one line of the log."""
     app = App()
     errors: list[tuple[BaseException, Any]] = []
     app.on_error(lambda job, error: errors.append((error, job.args)))
@@ -108,3 +108,6 @@ def test_an_argument_that_does_not_fit_is_a_failure(
     [(error, args)] = errors
     assert isinstance(error, InvalidArgument)
     assert args == ["abc"]
+    assert "fail: jobwire.errors.InvalidArgument: Charge: args[0]" in caplog.text
+    assert not any(record.exc_info for record in caplog.records)
+    assert error.__suppress_context__

@@ -274,6 +274,38 @@ def test_a_parameter_whose_values_cannot_travel_warns() -> None:
         made.enqueue(1, Path())
 
 
+def test_a_value_for_a_parameter_without_annotation_says_what_helps() -> None:
+    """PUSH-5: an annotation, or an id; the client refuses what neither helps."""
+
+    class Text(str):
+        pass
+
+    class Row:
+        pass
+
+    def job(value, *others, typed: int = 0): ...  # type: ignore[no-untyped-def]
+
+    made = make(job)
+    for value, advice in (
+        (ID, "annotate the parameter ('value: UUID'), or send str, int"),
+        (NOON, "annotate the parameter ('value: datetime'), or"),
+        (Line(ID, Decimal(1)), "annotate the parameter ('value: Line'), or"),
+        (Color.RED, "annotate the parameter ('value: Color'), or"),
+        (Row(), "pass its id and load it in the job [PUSH-5]"),
+    ):
+        with testing.fake(made.app), pytest.raises(InvalidJob) as refused:
+            made.enqueue(value)
+        assert str(refused.value).startswith("Job: args[0]: ")
+        assert f"for which JSON has no type; {advice}" in str(refused.value)
+    for value, others in ((Text(), ()), (float("nan"), ()), (1, ((1, object()),))):
+        with testing.fake(made.app), pytest.raises(InvalidJob) as refused:
+            made.enqueue(value, *others)
+        assert "annotate" not in str(refused.value)
+        assert "its id" not in str(refused.value)
+    with testing.fake(made.app), pytest.raises(InvalidJob, match=r"args\[2\]: .*'others: UUID'"):
+        made.enqueue(1, 2, ID)
+
+
 def test_a_union_that_cannot_be_told_apart_warns() -> None:
     def job(value: UUID | str) -> None: ...
 

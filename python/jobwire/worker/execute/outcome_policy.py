@@ -15,7 +15,7 @@ from typing import Any, TypeGuard, TypeVar
 from jobwire.application.app import App
 from jobwire.application.current import running
 from jobwire.application.jobtype import JobType
-from jobwire.errors import JobFailed, MalformedPayload, PoisonPill, TryAgain
+from jobwire.errors import InvalidArgument, JobFailed, MalformedPayload, PoisonPill, TryAgain
 from jobwire.protocol.iteration import Interrupted
 from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.payload import Job, LazyJob, decode, edit
@@ -32,7 +32,7 @@ from jobwire.protocol.retry import (
 )
 from jobwire.protocol.times import Generation, stamp
 from jobwire.worker.execute.execution import Execution
-from jobwire.worker.execute.failure import describe
+from jobwire.worker.execute.failure import describe, user_trace
 from jobwire.worker.execute.joblog import ended, event
 from jobwire.worker.fetch.source import DONE, Done, OutcomeSink, Requeue, Unreadable
 
@@ -197,7 +197,7 @@ class OutcomePolicy:
             _log,
             logging.INFO if expected else level,
             f"fail: {scrub(failure.error_class)}: {scrub(failure.message):.1000s}; {fate}",
-            error=None if expected else error,
+            error=None if expected or _is_told(error) else error,
             elapsed=round(seconds, 3),
         )
         return outcome
@@ -283,6 +283,11 @@ def _expected(error: BaseException, outcome: Retry | Kill | Discard) -> bool:
     """True if a failure is not reported: the job foresaw it, and is retried."""
     foreseen = isinstance(error, TryAgain) or (isinstance(error, JobFailed) and error.expected)
     return foreseen and isinstance(outcome, Retry)
+
+
+def _is_told(error: BaseException) -> bool:
+    """True if a traceback would add nothing: an argument was refused before the job's code ran."""
+    return isinstance(error, InvalidArgument) and user_trace(error) is None
 
 
 def _contained(what: str, call: Callable[[], T]) -> T | None:
