@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -658,6 +659,26 @@ def test_a_job_over_its_time_limit_fails_and_frees_its_slot(
     assert cleaned == [True]
     assert payload["error_class"] == "jobwire.errors.JobTimeout"
     assert payload["error_message"] == "ran longer than its time limit of 0.05 s"
+
+
+def test_a_job_that_ends_long_after_its_time_limit_says_so(server: Server) -> None:
+    """RETRY-10: a thread outside of Python code, or cleaning up, does not end at once."""
+    app = App()
+
+    @app.job(name="Hang", timeout=0.05)
+    def hang() -> None:
+        try:
+            while True:
+                sum(range(100))
+        finally:
+            time.sleep(1.1)  # as a call that is not Python code
+
+    push(server, **{"class": "Hang", "retry": True})
+    with running(app, server, concurrency=1):
+        ((payload, _),) = wait_until(lambda: members(server, "retry"))
+    message = payload["error_message"]
+    assert message.startswith("ran longer than its time limit of 0.05 s; it ended only after ")
+    assert message.endswith("isolated=True ends a job in time")
 
 
 def test_a_time_limit_counts_from_the_first_job_of_a_thread(server: Server) -> None:

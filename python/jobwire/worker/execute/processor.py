@@ -23,6 +23,8 @@ from jobwire.worker.fetch.source import JobSource
 
 __all__ = ["Processor"]
 
+LATE_S = 1.0  # after its time limit, from which the error of a job explains the delay
+
 _log = logging.getLogger("jobwire.worker")
 
 
@@ -226,13 +228,14 @@ class Processor:
     def _execute(self, job: Job, compiled: CompiledJob) -> BaseException | None:
         """Run the job; return what it raised."""
         timeout = compiled.timeout
+        expires = 0.0
         try:
             try:
                 # Without the guard: an interruption strikes only after the second step.
                 self._struck = None
                 self._inside = True
                 if timeout is not None:
-                    self._expires = time.monotonic() + timeout
+                    self._expires = expires = time.monotonic() + timeout
                     self._watch()
                 compiled.call(job)
             finally:
@@ -247,13 +250,23 @@ class Processor:
             if self._struck is Shutdown:
                 raise Shutdown from error
             if self._struck is JobTimeout:
-                return _timed_out(compiled, error)
+                return _timed_out(timeout or 0.0, time.monotonic() - expires, error)
             return error
         return None
 
 
-def _timed_out(compiled: CompiledJob, error: BaseException) -> JobTimeout:
-    """Return the error with a message, which an interruption cannot carry."""
-    seconds = compiled.timeout or 0.0
-    told = JobTimeout(f"ran longer than its time limit of {seconds:g} s")
-    return told.with_traceback(error.__traceback__)
+def _timed_out(limit: float, late: float, error: BaseException) -> JobTimeout:
+    """Return the error with a message, which an interruption cannot carry.
+
+    Args:
+        limit: Seconds that the job may take.
+        late: Seconds from the limit to the end of the job.
+        error: The interruption, or what the job made of it.
+    """
+    message = f"ran longer than its time limit of {limit:g} s"
+    if late > LATE_S:
+        message += (
+            f"; it ended only after {limit + late:.1f} s, because a thread can be interrupted only "
+            "while it runs Python code: isolated=True ends a job in time"
+        )
+    return JobTimeout(message).with_traceback(error.__traceback__)
