@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from jobwire.application.clients import Clients
 from jobwire.application.hooks import ExhaustedHook, RetryHook, check_hook
@@ -23,6 +23,9 @@ R = TypeVar("R")
 
 RH = TypeVar("RH", bound=RetryHook)
 EH = TypeVar("EH", bound=ExhaustedHook)
+
+# Names of `enqueue` in other libraries.
+_ELSEWHERE = {"delay": "enqueue", "apply_async": "enqueue", "perform_async": "enqueue"}
 
 
 class JobType(Generic[P, R]):
@@ -78,6 +81,16 @@ class JobType(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<JobType {self.name}>"
+
+    if not TYPE_CHECKING:  # a type checker must report these names, too
+
+        def __getattr__(self, name: str) -> Any:
+            hint = f"; use .{_ELSEWHERE[name]}(...)" if name in _ELSEWHERE else ""
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}{hint}",
+                name=name,
+                obj=self,
+            )
 
     def options(self, **options: Unpack[Options]) -> JobType[P, R]:
         """Return the job type with other options: `job.options(queue="low").enqueue(1)`."""

@@ -439,3 +439,15 @@ def test_the_error_of_an_unknown_class_names_only_that_class(
         "plain": "no job is registered for class 'Absent'",
     }
     assert "registered classes: Fail, Never, Three, Zero" in caplog.text
+    assert "did you mean" not in caplog.text
+
+
+def test_the_log_suggests_a_class_with_a_similar_name(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """PAY-16: only the log; the payload does not name registered classes."""
+    push(server, {"class": "Thre", "jid": "slip"})
+    run_all(failing_app(), server, 1)
+    [(payload, _)] = stored(server, "retry").values()
+    assert "Three" not in json.dumps(payload)
+    assert "did you mean 'Three'?" in caplog.text

@@ -281,3 +281,13 @@ def test_current_job_is_that_of_this_thread() -> None:
         assert current_job() is job
         assert contextvars.Context().run(current_job) is None
     assert current_job() is None
+
+
+@pytest.mark.parametrize("name", ["delay", "apply_async", "perform_async"])
+def test_names_of_other_libraries_lead_to_enqueue(name: str) -> None:
+    job = App("redis://127.0.0.1:1/0").job(name="Job")(lambda: None)
+    with pytest.raises(AttributeError, match=rf"no attribute '{name}'; use \.enqueue\(\.\.\.\)"):
+        getattr(job, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'delayed'$"):
+        _ = job.delayed  # type: ignore[attr-defined]  # reported by mypy, as the others are
+    assert job.options(queue="low").defaults == {"queue": "low"}  # a copy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import logging
 import math
 import threading
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from jobwire.worker.execute.isolation import Isolation
 
 __all__ = ["CompiledJob", "JobTable"]
+
+MAX_SUGGESTIONS = 100  # unknown names that are compared with the registered ones
+MAX_NAME_LENGTH = 100  # of a name to compare
 
 _UNKNOWN = math.inf
 _log = logging.getLogger("jobwire.worker")
@@ -99,6 +103,7 @@ class JobTable:
         self._isolation = isolation
         self._iterations = iterations
         self._known: dict[str, CompiledJob] = {}
+        self._suggestions: dict[str, list[str]] = {}  # by unknown name, one or none
 
     def find(self, job: Job) -> CompiledJob:
         """Return the compiled job of a class; for an unknown one, it raises `UnknownJob`."""
@@ -191,7 +196,22 @@ class JobTable:
             _log.debug("registered classes: %s", ", ".join(sorted(self._jobs)) or "none")
         name, shown = job.class_name, job.display_class
         words = f"{job.get('class')!r}" if shown == name else f"{shown!r}, which {name} wraps"
-        raise UnknownJob(f"no job is registered for class {words}")
+        error = UnknownJob(f"no job is registered for class {words}")
+        for similar in self._similar(name):
+            error.add_note(f"did you mean {similar!r}?")  # in the log, but not in the payload
+        raise error
+
+    def _similar(self, name: str) -> list[str]:
+        """Return the registered name that is most like an unknown one, if any.
+
+        Comparing takes long, so only the first unknown names of a process are compared.
+        """
+        similar = self._suggestions.get(name)
+        if similar is None:
+            if len(self._suggestions) >= MAX_SUGGESTIONS or len(name) > MAX_NAME_LENGTH:
+                return []
+            similar = self._suggestions[name] = difflib.get_close_matches(name, self._jobs, n=1)
+        return similar
 
     def _in_thread(self, core: _Call) -> _Call:
         return self._through(_wrapped(self._around, core))
