@@ -14,7 +14,7 @@ from jobwire.errors import RedisTrouble
 __all__ = ["Outage", "next_pause"]
 
 FIRST = 0.05  # seconds before the second try: most troubles are a connection that was cut
-LONGEST = 5.0  # seconds between tries, at most
+LONGEST = 2.0  # seconds between tries, at most
 
 _log = logging.getLogger("jobwire.worker")
 

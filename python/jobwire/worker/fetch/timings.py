@@ -55,7 +55,7 @@ class Timings:
     """Between two checks of the stop flag during the wait for a push."""
     untracked_poll_interval: float = 0.1
     """Between two fetches if the server does not support key tracking."""
-    longest_outage_pause: float = 5.0
+    longest_outage_pause: float = 2.0
     """Between two tries of a fetch or a promotion while Redis cannot be used."""
 
     # Basic fetch
