@@ -82,7 +82,7 @@ class JobType(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<JobType {self.name}>"
 
-    if not TYPE_CHECKING:  # a type checker must report these names, too
+    if not TYPE_CHECKING:  # a type checker must also report these names
 
         def __getattr__(self, name: str) -> Any:
             hint = f"; use .{_ELSEWHERE[name]}(...)" if name in _ELSEWHERE else ""

@@ -202,7 +202,7 @@ class Parameters:
 
 
 _BY_NAME = (Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD)
-_JSON_TYPES = frozenset([str, int, float, bool, type(None), list, dict])
+_JSON_TYPES: frozenset[type] = frozenset([str, int, float, bool, type(None), list, dict])
 
 
 class _Typed:

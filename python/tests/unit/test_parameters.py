@@ -297,9 +297,10 @@ def test_a_value_for_a_parameter_without_annotation_says_what_helps() -> None:
             made.enqueue(value)
         assert str(refused.value).startswith("Job: args[0]: ")
         assert f"for which JSON has no type; {advice}" in str(refused.value)
-    for value, others in ((Text(), ()), (float("nan"), ()), (1, ((1, object()),))):
+    hopeless: list[list[Any]] = [[Text()], [float("nan")], [1, (1, object())]]
+    for args in hopeless:
         with testing.fake(made.app), pytest.raises(InvalidJob) as refused:
-            made.enqueue(value, *others)
+            made.enqueue(*args)
         assert "annotate" not in str(refused.value)
         assert "its id" not in str(refused.value)
     with testing.fake(made.app), pytest.raises(InvalidJob, match=r"args\[2\]: .*'others: UUID'"):

@@ -261,7 +261,7 @@ def _timed_out(limit: float, late: float, error: BaseException) -> JobTimeout:
     Args:
         limit: Seconds that the job may take.
         late: Seconds from the limit to the end of the job.
-        error: The interruption, or what the job made of it.
+        error: The interruption, or the error that the job raised because of it.
     """
     message = f"ran longer than its time limit of {limit:g} s"
     if late > LATE_S:
