@@ -146,7 +146,7 @@ def test_a_server_that_is_not_there_is_one_line(server: Server) -> None:
     assert done.returncode == 4
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
-    assert "start a server" in done.stderr
+    assert "start the server" in done.stderr
 
 
 def test_who_may_not_remove_keys_may_not_begin(server: Server) -> None:
