@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from harness.servers import Reaper, wait_until
-from tests.workers import environment
+from tests.workers import environment, heeding_hup
 
 
 def gone(pid: int) -> bool:
@@ -35,7 +35,7 @@ class Fleet:
     def start(self, *arguments: str, before: tuple[str, ...] = (), **env: str) -> Self:
         """Run `jobwire worker` with these arguments, behind the command `before`."""
         command = (sys.executable, "-m", "jobwire", "worker", *arguments, "--log-format", "json")
-        with self.log.open("ab") as output:
+        with self.log.open("ab") as output, heeding_hup():
             self.process = subprocess.Popen(
                 [*before, *command],
                 cwd=self._directory,

@@ -64,6 +64,16 @@ def running(
         app.close()
 
 
+@contextmanager
+def heeding_hup() -> Iterator[None]:
+    """Let the processes that start meanwhile heed HUP, which tests under nohup ignore."""
+    inherited = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, inherited)
+
+
 def environment(**more: str) -> dict[str, str]:
     """Return the environment for `python -m jobwire`, without this process's Redis settings."""
     return clean_environment(**{"PYTHONPATH": str(PYTHON), **more})

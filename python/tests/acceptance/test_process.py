@@ -153,8 +153,6 @@ def test_a_thread_of_the_application_that_dies_is_in_the_log(server: Server, fle
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_a_closed_terminal_stops(server: Server, fleet: Fleet, processes: str) -> None:
     """SIG-1: HUP from a terminal does not ask for a restart."""
-    # Under nohup the tests ignore HUP, and a process inherits that from its parent.
-    inherited = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     master, slave = pty.openpty()
     said: list[bytes] = []
 
@@ -177,7 +175,6 @@ def test_a_closed_terminal_stops(server: Server, fleet: Fleet, processes: str) -
         assert fleet.wait() == 0, said
         assert redis.scard("processes") == 0
     finally:
-        signal.signal(signal.SIGHUP, inherited)
         os.close(slave)
         reader.join(60)  # all processes have closed the terminal, so reading ends
         os.close(master)

@@ -145,8 +145,10 @@ def test_a_worker_waits_until_the_server_is_itself_again(
             leave.set()
             with pytest.raises(RedisTrouble, match=words):
                 pusher.push("Take", [2])
-            wait_until(lambda: "failed and is retried" in caplog.text, what="the line down")
-        wait_until(lambda: "again, after" in caplog.text, 60, what="the line up")
+            wait_until(
+                lambda: "fetching failed and is retried" in caplog.text, what="the line down"
+            )
+        wait_until(lambda: "fetching again, after" in caplog.text, 60, what="the line up")
         assert pusher.push("Take", [3])
         client: Any = server.client()
         wait_until(lambda: not client.llen("queue:default"), 60)

@@ -151,7 +151,6 @@ class Poller:
         if elapsed >= self._timings.poll_safety_interval:
             return wait  # nothing changed
         if looked >= self._counted_at + PROCESSES_COUNT_FOR_S:
-            self._counted_at = looked
             self._processes = self._count_processes()
         return max(wait, 2 * random.random() * gap * self._processes - elapsed)
 
@@ -159,6 +158,7 @@ class Poller:
         processes = 1
         with self._counting:
             processes = self._redis.run(once(command("SCARD", self._keys.processes)))
+            self._counted_at = time.monotonic()
         return processes
 
     def _watch_for(self, now: float) -> tuple[float, list[str]] | None:
