@@ -1,5 +1,5 @@
 -- done.lua: acknowledge and count finished jobs that are not stored anywhere else.
--- [REL-2] [REL-7] [REL-12] [STAT-1] [STAT-2]
+-- [REL-2] [REL-15] [REL-23] [REL-24] [STAT-1] [STAT-2]
 -- KEYS[1]  private hash of the process
 -- KEYS[2]  processed in all    KEYS[3]  processed on this day
 -- KEYS[4]  failed in all       KEYS[5]  failed on this day

@@ -1,5 +1,5 @@
 -- fetch.lua: move jobs from queues into a process's private hash.
--- [REL-1] [REL-3] [REL-7] [REL-9] [FETCH-1] [FETCH-7]
+-- [REL-1] [REL-9] [REL-13] [REL-14] [REL-16] [REL-26] [FETCH-1] [FETCH-7]
 -- KEYS[1]  private hash of the process: field `<sequence>:<queue>` -> payload
 -- KEYS[2]  heartbeat hash of the process; while it exists, the process holds its lease
 -- KEYS[3]  set of identities that own private entries

@@ -1,4 +1,4 @@
--- forget.lua: delete the counts of returned jobs, long after their last return. [REL-7]
+-- forget.lua: delete the counts of returned jobs, long after their last return. [REL-25]
 -- KEYS[1]  hash of unfinished jobs: SHA-1 of the payload -> times returned to its queue,
 --          `<SHA-1>:recovered` -> how many of these were recoveries
 -- KEYS[2]  sorted set: SHA-1 -> when it was returned last

@@ -1,5 +1,5 @@
 -- kill.lua: move a held job to the dead set, and trim the set.
--- [REL-2] [REL-7] [REL-10] [REL-12] [DEAD-1] [DEAD-2] [DEAD-3] [STAT-1]
+-- [REL-2] [REL-10] [REL-15] [REL-23] [REL-24] [DEAD-1] [DEAD-2] [DEAD-3] [STAT-1]
 -- KEYS[1]  private hash of the process    KEYS[2]  dead set: member = payload, score = time of death;
 --                                         or the set of JSON that is not an object [EXEC-4]
 -- KEYS[3]  processed in all    KEYS[4]  processed on this day

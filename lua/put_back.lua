@@ -1,5 +1,5 @@
 -- put_back.lua: return held jobs to their queues, to run next.
--- [REL-2] [REL-7] [REL-12] [FETCH-6] [SIG-5] [KEY-1]
+-- [REL-2] [REL-7] [REL-15] [REL-22] [REL-23] [FETCH-6] [SIG-5]
 -- KEYS[1]  private hash of the process
 -- KEYS[2]  hash of unfinished jobs: SHA-1 of the payload -> times returned to its queue
 -- KEYS[3]  sorted set: SHA-1 -> when it was returned last

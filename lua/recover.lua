@@ -1,5 +1,5 @@
 -- recover.lua: return jobs of a process that lost its lease to their queues.
--- [REL-3] [REL-4] [REL-7] [REL-10] [REL-12] [KEY-1]
+-- [REL-4] [REL-7] [REL-11] [REL-12] [REL-20] [REL-22]
 -- KEYS[1]  private hash of that process    KEYS[2]  its heartbeat hash: the lease
 -- KEYS[3]  set of identities that own private entries
 -- KEYS[4]  hash of unfinished jobs: SHA-1 of the payload -> times returned to its queue,

@@ -1,5 +1,5 @@
 -- requeue.lua: push a held job that gives way to the head of a queue.
--- [REL-2] [REL-7] [REL-12] [ITER-4] [KEY-1] [STAT-1] [STAT-2]
+-- [REL-2] [REL-15] [REL-23] [REL-24] [ITER-4] [KEY-1] [STAT-1] [STAT-2]
 -- KEYS[1]  private hash of the process    KEYS[2]  queue list
 -- KEYS[3]  processed in all    KEYS[4]  processed on this day
 -- KEYS[5]  failed in all       KEYS[6]  failed on this day

@@ -1,5 +1,5 @@
 -- retry.lua: move held jobs that failed to the retry set, each one completely or not at all.
--- [REL-2] [REL-7] [REL-12] [RETRY-9] [STAT-1] [STAT-2]
+-- [REL-2] [REL-15] [REL-23] [REL-24] [RETRY-9] [STAT-1] [STAT-2]
 -- KEYS[1]  private hash of the process    KEYS[2]  retry set: member = payload, score = due time
 -- KEYS[3]  processed in all    KEYS[4]  processed on this day
 -- KEYS[5]  failed in all       KEYS[6]  failed on this day

@@ -223,11 +223,16 @@ def requirements_of(file: Mapping[str, Any]) -> Mapping[str, Requirement]:
             keyword=entry["keyword"],
             since=entry["since"],
             retired=bool(entry["retired"]),
-            test=entry["test"],
+            test=_test(entry["test"]),
             text=_one_line_each(entry["text"].replace("**", "")),
         )
         for entry in file["requirements"]
     }
+
+
+def _test(test: Mapping[str, Any]) -> str:
+    reason = test["reason"]
+    return f"{test['kind']} ({reason})" if reason else str(test["kind"])
 
 
 def _one_line_each(text: str) -> str:

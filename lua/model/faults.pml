@@ -23,7 +23,7 @@ end:
        printf("process %d is told to stop\n", p);
        spend_fault(); mode[p] = QUIET }
 #endif
-  /* The process is gone. Its lease ends by time, or by proof that it is gone. [REL-11] */
+  /* The process is gone. Its lease ends by time, or by proof that it is gone. [REL-27] */
   :: d_step { mode[p] == DOWN && lease[p] ->
        printf("the lease of process %d ends\n", p);
        lease[p] = 0 }

@@ -24,7 +24,7 @@ inline end_entry(e, j) {
   remove_entry(e)
 }
 
-/* [REL-1] [REL-3] Condition: the process has a lease, and its queue has the job. */
+/* [REL-1] [REL-14] [REL-16] Condition: the process has a lease, and its queue has the job. */
 inline fetch_lua(e, j) {
   printf("fetch.lua: process %d takes job %d as entry %d\n", OWNER(e), j, FIELD(e));
   queue[j]--;
@@ -114,7 +114,7 @@ inline put_back_lua(e) {
   fi
 }
 
-/* [REL-3] [REL-4], of the entries that its caller saw in the hash of process p */
+/* [REL-4] [REL-11] [REL-20], of the entries that its caller saw in the hash of process p */
 inline recover_lua(p, seen) {
   if
 #ifdef RECOVERY_WITHOUT_LEASE_CHECK

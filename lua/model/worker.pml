@@ -321,7 +321,7 @@ end:
 #endif
 
   /* The end: put back everything, give up the lease, then the place among the owners, in the step
-   * that finds the hash empty. [REL-4] */
+   * that finds the hash empty. [REL-20] [REL-21] */
   :: d_step { mode[p] == QUIET && auditing[p] == 0 ->
        printf("process %d ends: reads its private hash\n", p);
        hkeys(p, listed[p]);
@@ -353,7 +353,7 @@ end:
   od
 }
 
-/* Process q recovers the jobs of process p. [REL-4] [REL-5] */
+/* Process q recovers the jobs of process p. [REL-4] [REL-17] */
 proctype Recovery(byte q, p) {
 end:
   do

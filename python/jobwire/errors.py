@@ -1,4 +1,4 @@
-"""All errors that jobwire raises on purpose.
+"""All errors that jobwire raises on purpose. [SRV-1]
 
     JobwireError
     ├── ConfigError            a setting, URL, flag or definition is wrong; nothing was started
@@ -57,12 +57,18 @@ class ConfigError(JobwireError, ValueError):
 
 
 class PayloadError(JobwireError, ValueError):
-    """A payload breaks SPEC.md. Raised as `InvalidJob` (by a push) or `MalformedPayload`."""
+    """A payload breaks SPEC.md. Raised as `InvalidJob` (by a push) or `MalformedPayload`.
+
+    Attributes:
+        rule: The requirement of SPEC.md, like `PAY-3`. The text of the error leaves it out.
+        field: The wire name with its path, `args[0]['price']`; "" for the whole payload.
+        problem: The broken rule in words, and the fix.
+    """
 
     def __init__(self, rule: str, field: str, problem: str) -> None:
-        super().__init__(f"{field}: {problem} [{rule}]" if field else f"{problem} [{rule}]")
-        self.rule = rule  # "PAY-3"
-        self.field = field  # wire name with its path, "args[0]['price']"; "" for the whole payload
+        super().__init__(f"{field}: {problem}" if field else problem)
+        self.rule = rule
+        self.field = field
         self.problem = problem
 
     def __reduce__(self) -> tuple[type, tuple[str, str, str]]:

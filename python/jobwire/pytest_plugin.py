@@ -23,11 +23,17 @@ __all__ = [
 ]
 
 URL = "JOBWIRE_TEST_REDIS_URL"
+_REAL = frozenset(["jobwire_server", "jobwire_worker"])  # fixtures with a server of their own
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the setting `jobwire_app`."""
+    """Add the settings `jobwire_app` and `jobwire_strict`."""
     parser.addini("jobwire_app", "application for the jobwire fixtures, as MODULE:APP")
+    parser.addini(
+        "jobwire_strict",
+        "true: a test without a jobwire fixture fails if it enqueues a job",
+        type="bool",
+    )
 
 
 @pytest.fixture(scope="session")
@@ -52,6 +58,18 @@ def _jobwire_configured_app(pytestconfig: pytest.Config) -> App:
 def jobwire_app(_jobwire_configured_app: App) -> App:
     """The application under test; define a fixture of this name to choose it."""
     return _jobwire_configured_app
+
+
+@pytest.fixture(autouse=True)
+def _jobwire_strict(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Refuse the jobs of a test that has no fixture for them, if `jobwire_strict` is set."""
+    if not request.config.getini("jobwire_strict") or _REAL.intersection(request.fixturenames):
+        yield
+        return
+    from jobwire import testing
+
+    with testing.strict(request.getfixturevalue("jobwire_app")):
+        yield
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """A reader of a page of the documentation, who types in everything that the page shows.
 
-The reader has a directory, two terminals (one for the worker, one for everything else), and a
-Python session. The blocks of a page are entered in their order:
+The reader has a directory, three terminals (one for the worker, one for a server, one for
+everything else), and a Python session. The blocks of a page are entered in their order:
 
     python    run in the session, or written to the file that the first line names: `# jobs.py`
     toml, yaml, ini, text, Dockerfile    written, if the first line names a file
@@ -36,6 +36,7 @@ from tests.tools.markdown import FENCE, ROOT, Block, blocks
 from tests.workers import PYTHON, environment
 
 STOP = re.compile(r"^Press Ctrl-C", re.MULTILINE)
+SERVER = re.compile(r"jobwire dev --server-only\b")
 WORKER = re.compile(r"jobwire (?:dev|worker)\b")
 # On a page, the server of the installation. The server of `jobwire dev` is one of the examples.
 CONFIGURED = re.compile(r"redis://(?:127\.0\.0\.1:6379|[a-z][a-z.-]*:\d+)/0")
@@ -87,6 +88,7 @@ class Reader:
     def __init__(self, directory: Path, url: str, *, is_configured: bool) -> None:
         self._directory = directory
         self._worker: Terminal | None = None
+        self._server: Terminal | None = None
         self._seen = 0  # characters of the worker's terminal that `watch` leaves out
         self._has_watched = True  # since the last command
         self._session: subprocess.Popen[str] | None = None
@@ -195,6 +197,9 @@ class Reader:
                 self.export(command)
             elif word == "unset":
                 del self._environ[setting]
+            elif SERVER.match(command):
+                self._server = Terminal(command.split(), self._directory, self._environ)
+                self._await(self._server, shown, 0)
             elif WORKER.match(command):
                 self._start(command)
                 self.watch(shown)
@@ -207,16 +212,19 @@ class Reader:
     def watch(self, shown: str) -> None:
         """Wait until the worker has written the lines that the page shows."""
         assert self._worker is not None, f"the page has started no worker that could write {shown}"
-        worker = self._worker
+        self._await(self._worker, shown, self._seen)
+        self._has_watched = True
+
+    def _await(self, terminal: Terminal, shown: str, seen: int) -> None:
+        """Wait for lines in a terminal, after the characters that were seen."""
 
         def written() -> str:
-            return worker.text[self._seen :]
+            return terminal.text[seen:]
 
         try:
             wait_until(lambda: not unseen(shown, written(), dict(self._actual)), PATIENCE_S)
         finally:
             self._compare(shown, written())
-        self._has_watched = True
 
     def interrupt(self) -> None:
         """Press Ctrl-C."""
@@ -226,8 +234,9 @@ class Reader:
 
     def end(self) -> None:
         """Leave no process behind, wherever the reader has stopped."""
-        if self._worker is not None:
-            self._worker.close()
+        for terminal in (self._worker, self._server):
+            if terminal is not None:
+                terminal.close()
         if self._session is not None:
             self._session.communicate(timeout=PATIENCE_S)
 

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
 ROOT = Path(__file__).resolve().parents[2]
-GENERATIONS = {"6.4.1": 7, "7.3.2": 7, "8.1.7": 8}
+GENERATIONS = {"6.4.1": "6.4", "7.3.2": "7.3", "8.1.7": "8.1"}
 
 ABSENT = object()
 """In place of a value: the field is absent."""

@@ -4,6 +4,7 @@ package main
 import (
 	"fmt"
 	"log"
+	"net"
 	"net/url"
 	"os"
 	"strconv"
@@ -26,11 +27,27 @@ func options(poll time.Duration) workers.Options {
 		Database:     database,
 		PoolSize:     30,
 		PollInterval: poll,
-		// For recovery, the next process must have the same id as the last one.
-		ProcessID: "1",
-		Logger:    log.New(os.Stderr, "", log.LstdFlags),
+		ProcessID:    "driver",
+		Logger:       log.New(os.Stderr, "", log.LstdFlags),
 	}
 }
+
+// instance returns the number of this worker among those that run, from 1. The package needs an id
+// that no other process has, and that the next process has again, for recovery. The abstract socket
+// that holds the number ends with the process.
+func instance() string {
+	for number := 1; number < 100; number++ {
+		name := fmt.Sprintf("@go-workers2-%s-%d", os.Getenv("JOBWIRE_RUN"), number)
+		if held, err := net.Listen("unix", name); err == nil {
+			holder = held
+			return strconv.Itoa(number)
+		}
+	}
+	log.Fatal("no free number")
+	return ""
+}
+
+var holder net.Listener
 
 func main() {
 	// The package has a second logger, which must not write to standard output: that is for answers.

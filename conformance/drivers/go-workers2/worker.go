@@ -98,7 +98,9 @@ func work() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	manager, err := workers.NewManager(options(time.Duration(poll * float64(time.Second))))
+	chosen := options(time.Duration(poll * float64(time.Second)))
+	chosen.ProcessID = instance()
+	manager, err := workers.NewManager(chosen)
 	if err != nil {
 		log.Fatal(err)
 	}

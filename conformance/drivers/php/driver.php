@@ -2,14 +2,17 @@
 // A client of the protocol in PHP, without extensions, and its driver for the conformance suite.
 
 const FLAGS = JSON_PRESERVE_ZERO_FRACTION | JSON_UNESCAPED_SLASHES | JSON_UNESCAPED_UNICODE
-    | JSON_THROW_ON_ERROR;
+    | JSON_UNESCAPED_LINE_TERMINATORS | JSON_THROW_ON_ERROR;
+
+// An integer that does not fit 64 bits passes as a text with this mark. [PAY-5]
+define('MARK', bin2hex(random_bytes(12)));
 
 class Rejected extends Exception {}
 
 // Reads only the replies that a client needs: lines, and arrays of lines.
 class Redis_
 {
-    private $socket;
+    private $socket; // null while there is no connection
 
     public function __construct(private string $url) {}
 
@@ -35,7 +38,8 @@ class Redis_
     {
         if ($this->socket === null) {
             $address = parse_url($this->url);
-            $this->socket = stream_socket_client("tcp://{$address['host']}:{$address['port']}");
+            $this->socket = stream_socket_client("tcp://{$address['host']}:{$address['port']}")
+                ?: throw new RuntimeException('no connection');
             if (isset($address['pass'])) {
                 // Not urldecode, which turns + into a space. [ENV-7]
                 $user = rawurldecode($address['user'] ?? '') ?: 'default';
@@ -128,11 +132,14 @@ function push(Redis_ $redis, object $request): array
     $last = ['args', 'class', 'jid', 'created_at'];
     $payload = array_diff_key($job, array_flip($last));
     $payload += ['args' => $job['args'], 'class' => $job['class']];
-    $payload += ['jid' => $job['jid'] ?? bin2hex(random_bytes(12))];
+    $payload += ['jid' => ($job['jid'] ?? '') === '' ? bin2hex(random_bytes(12)) : $job['jid']];
     $payload += ['created_at' => $job['created_at'] ?? now()];
-    $payload += $at === null ? ['enqueued_at' => now()] : [];
+    if ($at === null) {
+        $payload['enqueued_at'] = now(); // [PUSH-3]
+    }
     try {
         $text = json_encode($payload, FLAGS, 100); // [PAY-3] [PAY-4]
+        $text = preg_replace('/"' . MARK . '(-?\d+)"/', '$1', $text);
     } catch (JsonException $error) {
         throw new Rejected($error->getMessage());
     }
@@ -151,6 +158,7 @@ function answer(Redis_ $redis, object $request): array
         return match ($request->op) {
             'hello' => ['ok' => ['driver' => 1, 'version' => '1', 'ops' => ['push']]],
             'push' => ['ok' => push($redis, $request)],
+            'unreadable' => throw new Rejected('the request is not JSON'),
             'bye' => ['ok' => new stdClass()],
             default => ['unsupported' => true],
         };
@@ -161,9 +169,21 @@ function answer(Redis_ $redis, object $request): array
     }
 }
 
+function decode(string $line): ?object
+{
+    $part = '/"(?:[^"\\\\]|\\\\.)*+"|-?\d[\d.eE+-]*/';
+    $mark = fn($found) => preg_match('/^-?\d{19,}$/', $found[0]) ? '"' . MARK . $found[0] . '"' : $found[0];
+    return json_decode(preg_replace_callback($part, $mark, $line), false, 2000);
+}
+
+ini_set('display_errors', 'stderr');
 $redis = new Redis_(getenv('JOBWIRE_REDIS_URL'));
 while (($line = fgets(STDIN)) !== false) {
-    $request = json_decode($line, false, 2000);
+    // Half a surrogate pair, for example, is no text. [PAY-22]
+    $request = decode($line) ?? (object) [
+        'id' => (int) preg_replace('/\D+/', '', strstr($line, ',', true)),
+        'op' => 'unreadable',
+    ];
     echo json_encode(['id' => $request->id] + answer($redis, $request), FLAGS), "\n";
     if ($request->op === 'bye') {
         break;

@@ -186,7 +186,7 @@ def main() -> None:
     url = os.environ["JOBWIRE_REDIS_URL"]
     with (
         jobwire.Client(url, generation=generation, middleware=[route], timeout=timeout) as client,
-        Inspector(url) as inspector,
+        Inspector(url, generation=generation) as inspector,
     ):
         for line in sys.stdin:
             request = json.loads(line)

@@ -5,9 +5,17 @@ The variable JOBWIRE_MUTATE names one of the functions.
 
 from __future__ import annotations
 
+import random
+from typing import Any
+
+from jobwire import Client
+from jobwire.application import middleware, producer
 from jobwire.connection.connection import Connection
 from jobwire.connection.pool import ConnectionPool
+from jobwire.errors import NoReply, RedisTrouble
 from jobwire.protocol import pushing
+from jobwire.worker import Timings
+from jobwire.worker.background.poller import Poller
 
 
 def keep_connection() -> None:
@@ -21,6 +29,70 @@ def one_slice() -> None:
     pushing.JOBS_PER_SLICE = pushing.SCHEDULED_JOBS_PER_SLICE = 1 << 30
 
 
+def stay_connected() -> None:
+    """Repeat a push on the connection that refused it. [PUSH-17]"""
+    ConnectionPool.renew = lambda _: None  # type: ignore[method-assign]
+
+
+def send_again() -> None:
+    """Send a push again after its reply was lost. [PUSH-14]"""
+    push: Any = Client.push
+
+    def push_twice(*args: Any, **options: Any) -> Any:
+        try:
+            return push(*args, **options)
+        except NoReply:
+            return push(*args, **options)
+
+    Client.push = push_twice  # type: ignore[method-assign]
+
+
+def ignore_stops() -> None:
+    """Write a job that middleware stopped. [PUSH-15]"""
+    run = middleware.run
+
+    def run_on(chain: Any, item: Any, last: Any) -> Any:
+        passed = run(chain, item, last)
+        return item if passed is None else passed
+
+    middleware.run = run_on  # type: ignore[assignment]
+
+
+def go_on() -> None:
+    """Send the later slices of a bulk after one that failed. [BULK-18]"""
+
+    def push_all(keys: Any, jobs: Any, confirm: Any = None) -> Any:
+        failed: RedisTrouble | None = None
+        for part in pushing.slices(jobs):
+            try:
+                yield from pushing.push(keys, part, confirm)
+            except RedisTrouble as error:
+                failed = error
+        if failed is not None:
+            raise failed
+
+    producer.push_bulk = push_all
+
+
+def no_pause() -> None:
+    """Try again at once to store an outcome that the server refused. [ENV-11]"""
+    interval: Any = property(lambda _: 0.0, lambda *_: None)
+    Timings.outcome_retry_interval = interval
+    Timings.tick = interval
+
+
+def wait_least() -> None:
+    """Wait for about half of the configured average between two looks. [SCHED-22]"""
+    next_wait: Any = lambda poller: poller._interval * (0.5 + random.random() / 10)  # noqa: E731
+    Poller._next_wait = next_wait  # type: ignore[method-assign]
+
+
+_MISTAKES = (
+    *(keep_connection, one_slice, stay_connected, send_again, ignore_stops, go_on),
+    *(no_pause, wait_least),
+)
+
+
 def make(name: str) -> None:
     """Make the mistake with this name."""
-    {mistake.__name__: mistake for mistake in (keep_connection, one_slice)}[name]()
+    {mistake.__name__: mistake for mistake in _MISTAKES}[name]()

@@ -167,6 +167,10 @@ app.server_middleware.add(skip)
 
 def main() -> int:
     """Run the worker."""
+    if "JOBWIRE_MUTATE" in os.environ:
+        import mistakes
+
+        mistakes.make(os.environ["JOBWIRE_MUTATE"])
     queues = {}
     for queue in os.environ["JOBWIRE_QUEUES"].split(","):
         name, colon, weight = queue.rpartition(":")

@@ -47,7 +47,7 @@ def push(request)
   jid = Sidekiq::Client.push(job)
   raise Stopped, "stopped by middleware" unless jid
 
-  { jid: jid }
+  { jid: jid.to_s.empty? ? nil : jid.to_s }
 end
 
 def push_bulk(request)

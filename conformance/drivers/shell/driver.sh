@@ -10,7 +10,7 @@ now() { if [ "$JOBWIRE_GENERATION" = 8 ]; then date +%s%3N; else date +%s.%6N; f
 
 jid() { od -An -N12 -tx1 /dev/urandom | tr -d ' \n'; }
 
-# The reason why a job is refused; empty for a valid job. [PUSH-4] [PAY-3] [SCHED-4]
+# The reason why a job is refused; empty for a valid job. [PUSH-4] [PAY-3] [PAY-4] [SCHED-4]
 wrong='
   def whole: type == "number" and . >= 0 and . == floor;
   def member($name; good): has($name) and (.[$name] | good | not);
@@ -20,8 +20,10 @@ wrong='
   else .job |
     if (.class | type) != "string" or .class == "" then "class must be a text"
     elif (.args | type) != "array" then "args must be an array"
+    elif ([.. | numbers | isinfinite] | any) then "a number is infinite"
     elif ([.args | paths(type == "array" or type == "object") | length] | any(. > 98))
       then "args is too deep"
+    elif member("jid"; . == null or type == "string") then "jid must be a text"
     elif member("queue"; type == "string" and . != "") then "queue must be a text"
     elif member("retry"; . == null or type == "boolean" or whole) then "retry must be a number or a boolean"
     elif member("retry_for"; . == null or (type == "number" and . >= 0 and . <= 1e9))
@@ -38,13 +40,24 @@ wrong='
 # The payload, with its keys in the order of Ruby. `at` becomes the score. [PUSH-3] [SCHED-1]
 payload='
   .job as $job | {retry: true, queue: "default"} + ($job | del(.args, .class, .jid, .created_at))
-  + {args: $job.args, class: $job.class, jid: ($job.jid // $jid)}
+  + {args: $job.args, class: $job.class, jid: (if ($job.jid // "") == "" then $jid else $job.jid end)}
   + {created_at: ($job.created_at // $now)} + if $later then {} else {enqueued_at: $now} end'
+
+# jq before 1.7 reads every number as a double. So a number passes as a text with a mark. [PAY-5]
+marked='gsub("(?<text>\"(?:[^\"\\\\]|\\\\.)*\")|(?<number>-?[0-9][0-9.eE+-]*)";
+  .text // "\"" + $mark + .number + "\"") | fromjson'
+unmarked='gsub("\"" + $mark + "(?<number>[^\"]*)\""; .number)'
+
+# jq escapes U+007F, and redis-cli knows neither \f nor \u in a word. [PAY-21]
+plain='gsub("\\\\(?:(?<delete>u007f)|(?<other>.))"; if .delete then "\u007f" else "\\" + .other end)'
+quoted='@json | gsub("\\\\(?:u00(?<hex>..)|(?<feed>f)|(?<other>.))";
+  "\\" + if .hex then "x" + .hex elif .feed then "x0c" else .other end)'
 
 answer() { jq -cn --argjson id "$id" "$@"; }
 
 push() {
-  reason=$(printf '%s' "$1" | jq -r "$wrong")
+  # jq fails for text that is not JSON, such as half a surrogate pair. [PAY-22]
+  reason=$(printf '%s' "$1" | jq -r "$wrong" 2>&1) || reason=${reason:-not JSON}
   # [ENV-8]
   case $(redis INFO cluster) in
     *cluster_enabled:1*) reason='a server in cluster mode needs a namespace with a hash tag' ;;
@@ -58,10 +71,10 @@ push() {
     else (if .in < 1e9 then now + .in else .in end) | if . > now then . else "" end end')
   later=false
   [ -z "$at" ] || later=true
-  # Each word is quoted as JSON, which redis-cli also accepts.
-  made=$(printf '%s' "$1" | jq -c --arg jid "$(jid)" --argjson now "$(now)" \
-    --argjson later $later "$payload | [.jid, .queue, (\"queue:\" + .queue), tojson]")
-  word() { printf '%s' "$made" | jq -r ".[$1] | @json"; }
+  made=$(printf '%s' "$1" | jq -cR --arg mark "$(jid)" --arg jid "$(jid)" \
+    --argjson now "$(now)" --argjson later $later \
+    "$marked | $payload | [.jid, .queue, (\"queue:\" + .queue), (tojson | $unmarked | $plain)]")
+  word() { printf '%s' "$made" | jq -r ".[$1] | $quoted"; }
   if $later; then
     reply=$(printf 'ZADD schedule %s %s\n' "$at" "$(word 3)" | redis) && expected=1 || expected=?
   else
@@ -75,8 +88,9 @@ push() {
 }
 
 while IFS= read -r request; do
-  id=$(printf '%s' "$request" | jq .id)
-  case $(printf '%s' "$request" | jq -r .op) in
+  id=${request#*:} op=${request#*\"op\":\"}
+  id=${id%%,*}
+  case ${op%%\"*} in
     hello) answer '{$id, ok: {driver: 1, version: "1", ops: ["push"]}}' ;;
     push) push "$request" ;;
     bye) answer '{$id, ok: {}}' && break ;;

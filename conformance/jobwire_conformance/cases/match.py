@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,6 +72,8 @@ def matches(matcher: Any, seen: Spelt | Absent, scope: Scope, name: str = "") ->
                 matches(part, _member(seen.value, key), scope)
                 for key, part in matcher["is"].items()
             )
+        case "lines":
+            return _has_lines(matcher, seen.value)
         case "json":
             return _is_json(matcher["is"], seen.value, scope)
         case "bind":
@@ -156,6 +160,17 @@ def _is_distinct(matcher: Mapping[str, Any], value: object) -> bool:
     if not isinstance(value, list) or len(value) != matcher.get("len", len(value)):
         return False
     return len({json.dumps(item) for item in value}) == len(value)
+
+
+def _has_lines(matcher: Mapping[str, Any], text: object) -> bool:
+    """Return whether a text is a stored backtrace with the right number of lines."""
+    try:
+        lines = json.loads(zlib.decompress(base64.b64decode(text))) if isinstance(text, str) else 0
+    except (ValueError, zlib.error):
+        return False
+    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+        return False
+    return bool(matcher.get("min", 0) <= len(lines) <= matcher.get("max", len(lines)))
 
 
 def _is_json(fields: Mapping[str, Any], text: object, scope: Scope) -> bool:

@@ -25,13 +25,13 @@ _VISIBLE = {
     "GEN": (1, 2, 4),
     "PUSH": (1, 2, 3, 4, 6),
     "BULK": (1, 2, 5, 7),
-    "SCHED": (1, 4, 5, 6, 7),
+    "SCHED": (4, 5, 12, 13, 18, 20),
     "FETCH": (1, 6),
     "EXEC": (3, 5),
-    "RETRY": (1, 2, 3, 4, 5, 7, 8, 9),
+    "RETRY": (1, 2, 3, 4, 5, 7, 8, 9, 17, 19, 22),
     "DEAD": (1, 2, 3, 4),
-    "BEAT": (1, 2, 3, 4, 5, 6, 7, 8, 13, 14),
-    "STAT": (1, 2),
+    "BEAT": (1, 2, 3, 4, 5, 6, 7, 13, 14, 17, 20, 21),
+    "STAT": (1, 2, 4),
     "SIG": (4,),
     "LUA": (1, 2, 3),
     "ITER": (1, 2, 7, 9),
@@ -51,14 +51,21 @@ class Judge:
         namespace: Prefix of every key of the application. [KEY-4]
         alone: True if no other program uses these connections, so that every key belongs to the
             application. [KEY-5] [KEY-6]
+        generated: True if no caller gave a jid. Otherwise a jid of another form than PAY-9's is a
+            doubtful finding, because its caller may have given it. [PUSH-19]
     """
 
     def __init__(
-        self, claims: Iterable[str] = (), namespace: str = "", *, alone: bool = False
+        self,
+        claims: Iterable[str] = (),
+        namespace: str = "",
+        *,
+        alone: bool = False,
+        generated: bool = False,
     ) -> None:
         self.ledger = Ledger(claims)
         self.commands = 0
-        self._context = JudgeContext(self.ledger, namespace)
+        self._context = JudgeContext(self.ledger, namespace, generated)
         self._job_rules = JobRules(self._context)
         self._process_rules = ProcessRules(self._context)
         self._key_rules = KeyRules(self._context, alone=alone)

@@ -31,6 +31,7 @@ _PROMOTED = frozenset(
     ["retry", "queue", "jid", "created_at", "enqueued_at", "cattr", "locale", "tags", "profile"]
 )
 _ORDER = ("retry", "queue", "jid", "created_at", "enqueued_at")
+_OWN_TIMES = ("failed_at", "retried_at")  # of the worker
 _POISON = "jobwire.PoisonPill"  # error class of a poison pill, which did not fail [REL-10]
 _LEAST_IN_MILLISECONDS = 10**12  # the year 2001
 _SLACK = 300.0  # seconds that a clock may differ
@@ -145,7 +146,7 @@ class JobRules:
             seen = "insertion at the tail"
             self._judge("PUSH-1", False, step, "LPUSH: insertion at the head", seen)
         elif origin.key in ("schedule", "retry"):
-            self._judge("SCHED-7", False, step, "a push at the head", "a push at the tail")
+            self._judge("SCHED-20", False, step, "a push at the head", "a push at the tail")
         else:
             self._judge("FETCH-6", False, step, "the exact bytes that were fetched", "other bytes")
 
@@ -178,11 +179,11 @@ class JobRules:
         return jid if isinstance(jid, str) else ""
 
     def _promoted(self, step: Step, job: dict[str, Any], text: bytes, origin: Origin) -> None:
-        self._judge("SCHED-6", "at" not in job, step, "no at in a queue", f"at {job.get('at')!r}")
+        self._judge("SCHED-18", "at" not in job, step, "no at in a queue", f"at {job.get('at')!r}")
         self._time(step, job, "enqueued_at")
         self._spelled(step, text, origin)
         if origin.key in ("schedule", "retry"):
-            self._ledger.exercise("SCHED-7")
+            self._ledger.exercise("SCHED-20")
             popped = self._popped.pop(str(job.get("jid")), None)
             expected = "removal and push in one atomic step"
             self._judge("SCHED-5", popped is None, step, expected, "two steps")
@@ -264,7 +265,8 @@ class JobRules:
         if key == "schedule":
             absent = "at" not in job
             expected = "no at, because the score is the time"
-            self._judge("SCHED-1", absent, step, expected, f"at {job.get('at')!r}")
+            self._ledger.exercise("SCHED-13")
+            self._judge("SCHED-12", absent, step, expected, f"at {job.get('at')!r}")
             if origin is None:
                 self._authored(step, job, text, "scheduled", job.get("created_at"))
                 return [jid] if isinstance(jid, str) else []
@@ -284,27 +286,34 @@ class JobRules:
     def _failed(
         self, step: Step, key: str, job: dict[str, Any], text: bytes, origin: Origin | None
     ) -> None:
-        """Judge the payload of a failed job. [RETRY-2] [RETRY-3] [RETRY-7] [RETRY-8]"""
-        count = job.get("retry_count")
-        own = "retried_at" if isinstance(count, int) and count > 0 else "failed_at"
+        """Judge the payload of a failed job. [RETRY-2] [RETRY-3] [RETRY-7] [RETRY-8] [RETRY-17]"""
+        before, _ = payloads.parse(origin.text) if origin else (None, [])
+        written = [field for field in _OWN_TIMES if _is_new(field, before, job)]
         ledger = self._ledger
         if key == "retry":
             for rule in ("RETRY-1", "RETRY-2", "RETRY-3"):
                 ledger.exercise(rule)
-            self._schema(step, job, "payload", "retry")
+            # A later failure may leave `failed_at` absent; a case asks for more. [RETRY-14]
+            last = before or {}
+            is_later = last.get("retry_count") is not None
+            is_left_out = is_later and last.get("failed_at") is None and "failed_at" not in job
+            judged = {**job, "failed_at": 0.0} if is_left_out else job
+            self._schema(step, judged, "payload", "retry")
         message = job.get("error_message")
         if isinstance(message, str):
             short = len(message) <= 10_000
             seen = f"{len(message)} characters"
             self._judge("RETRY-3", short, step, "at most 10,000 characters", seen)
         if job.get("error_backtrace") is not None:
+            self._ledger.exercise("RETRY-22")
             self._breach(step, "RETRY-8", payloads.backtrace_problem(job))
         if origin is None:
-            self._authored(step, job, text, key, job.get(own), fresh=False)
+            time = job.get(written[-1]) if written else None
+            self._authored(step, job, text, key, time, fresh=False)
             return
-        self._time(step, job, own)
+        for field in written:
+            self._time(step, job, field)
         self._spelled(step, text, origin)
-        before, _ = payloads.parse(origin.text)
         if before is None:
             return
         owned = set(_FAILURE)
@@ -328,19 +337,21 @@ class JobRules:
     def _counted(self, step: Step, before: dict[str, Any], job: dict[str, Any]) -> None:
         if job.get("error_class") == _POISON:
             return
-        last, count = before.get("retry_count"), job.get("retry_count")
-        wanted = last + 1 if isinstance(last, int) else 0
-        self._judge("RETRY-2", count == wanted, step, f"retry_count {wanted}", f"{count!r}")
-        if isinstance(last, int) and before.get("failed_at") is not None:
+        last, count = payloads.whole(before.get("retry_count")), job.get("retry_count")
+        rule, wanted = ("RETRY-2", 0) if last is None else ("RETRY-17", last + 1)
+        if not (before.get("retry_count") is None or type(before["retry_count"]) is int):
+            rule = "RETRY-19"  # genuine Sidekiq counts such a value otherwise, or loses the job
+        self._judge(rule, count == wanted, step, f"retry_count {wanted}", f"{count!r}")
+        if last is None:
+            self._now(step, job, "failed_at", "RETRY-2")
+        elif before.get("failed_at") is not None:
             first, now = before["failed_at"], job.get("failed_at")
-            limit = job.get("retry_for")
-            if first == now or limit is None or limit is False or self._is_past(first):
-                self._judge("RETRY-2", first == now, step, f"failed_at {first!r}", f"{now!r}")
+            limited = payloads.whole(job.get("retry_for")) is not None
+            if first == now or not limited or self._is_past(first):
+                self._judge("RETRY-17", first == now, step, f"failed_at {first!r}", f"{now!r}")
             else:
                 self._now(step, job, "failed_at", "RETRY-14")
-            self._now(step, job, "retried_at", "RETRY-2")
-        elif not isinstance(last, int):
-            self._now(step, job, "failed_at", "RETRY-2")
+            self._now(step, job, "retried_at", "RETRY-17")
 
     def _retry(self, step: Step, job: dict[str, Any], score: float) -> None:
         self._ledger.exercise("RETRY-9")
@@ -461,20 +472,30 @@ class JobRules:
         times = [time, *(job.get(field) for field in payloads.TIMES)]
         shown = next(filter(None, map(payloads.generation, times)), None)
         number = shown or self._generations.get(step.record.process or step.record.connection, 8)
-        for rule in ("PAY-9", "PAY-12", "PUSH-6", "PUSH-4"):
+        for rule in ("PAY-9", "PAY-12", "PAY-30", "PUSH-6", "PUSH-4"):
             ledger.exercise(rule)
         if fresh:
             ledger.exercise("PAY-14")
+            ledger.exercise("PUSH-11")
+            self._generated(step, job.get("jid"))
         for breach in payloads.spelling(text):
             self._accuse(step, breach)
-        ledger.exercise("PAY-2")
-        ledger.exercise("PAY-6")
-        self._schema(step, job, "payload", f"{place}-{number}")
+        for rule in payloads.SPELLING:
+            ledger.exercise(rule)
+        name = "7.3" if number == 7 else "8.1"
+        self._schema(step, job, "payload", f"{place}-{name}")
         for field in payloads.TIMES:
             if field in job and payloads.generation(job[field]) == number:
                 self._breach(step, f"GEN-{number - 6}", payloads.time_breach(field, job[field]))
         if shown is not None:
             self._mixed(step, shown)
+
+    def _generated(self, step: Step, jid: object) -> None:
+        """Judge the form of a new jid. The schema judges one that is not a text, or empty."""
+        if isinstance(jid, str) and jid and not payloads.is_generated(jid):
+            expected = "24 lower-case hexadecimal digits, unless the caller gave the jid"
+            doubtful = not self._context.generated
+            self._ledger.accuse(Finding("PAY-9", expected, repr(jid)[:60], step.record, doubtful))
 
     def _mixed(self, step: Step, number: int) -> None:
         """Judge whether a process writes one generation. A connection belongs to one process."""
@@ -515,7 +536,8 @@ class JobRules:
 
     def _spelled(self, step: Step, text: bytes, origin: Origin) -> None:
         """Judge the spelling, except for faults that the text had when it was read."""
-        self._ledger.exercise("PAY-2")
+        for rule in payloads.SPELLING:
+            self._ledger.exercise(rule)
         before = {breach.rule for breach in payloads.spelling(origin.text)}
         for breach in payloads.spelling(text):
             if breach.rule not in before:
@@ -574,6 +596,11 @@ def _is_past(bound: str, now: float) -> bool:
         return float(bound.removeprefix("(")) < now
     except ValueError:
         return False
+
+
+def _is_new(field: str, before: dict[str, Any] | None, job: dict[str, Any]) -> bool:
+    """Return whether a failure has written a field, rather than carried it."""
+    return field in job and (before is None or job[field] != before.get(field))
 
 
 def _has_long_integer(value: Any) -> bool:

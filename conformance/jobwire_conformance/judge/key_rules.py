@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from jobwire_conformance.judge.contracts import fault
 from jobwire_conformance.judge.ledger import Finding
 from jobwire_conformance.judge.record import Record
 from jobwire_conformance.judge.stream import JudgeContext, Step, Unit, canonical, script_call
@@ -181,9 +182,13 @@ class KeyRules:
             seen = "no further call after the error NOSCRIPT"
             context.expect("script", script.sha, _RELOAD_S, "LUA-3", step, expected, seen)
             return
-        if canonical(script.sha):
+        if name := canonical(script.sha):
             for rule in ("LUA-1", "LUA-2"):
                 self._ledger.exercise(rule)
+            arguments = [word.decode("utf-8", "surrogateescape") for word in script.arguments]
+            misfit = fault(name, [*map(context.key, script.keys)], arguments)
+            expected = f"the KEYS and ARGV of {name}.lua"
+            self._judge("LUA-4", misfit is None, record, expected, str(misfit))
             return
         keys = {context.key(key) for key in script.keys}
         touches = any(key in _CORE or key.startswith("queue:") for key in keys)

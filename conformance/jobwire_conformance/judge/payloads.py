@@ -8,80 +8,94 @@ from __future__ import annotations
 
 import base64
 import binascii
-import importlib.util
 import json
 import math
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
-from functools import cache
 from typing import Any, Literal, NamedTuple
 
-from jobwire_conformance.data import schema
+from jobwire_conformance.data import DEFAULT_GENERATION, requirements
+from jobwire_conformance.judge import schemas
+from jobwire_conformance.judge.schemas import Breach
 
 __all__ = [
     "MILLISECONDS",
-    "PARTS",
+    "PLACES",
+    "ROLES",
+    "SPELLING",
     "TIMES",
     "Breach",
     "Float",
-    "Part",
+    "Place",
+    "Role",
+    "View",
     "backtrace_problem",
     "breaches",
-    "can_judge",
     "changed",
     "generation",
+    "is_generated",
+    "notes",
+    "of_generation",
+    "order",
     "parse",
     "rules",
     "schema_breaches",
     "spelling",
     "time_breach",
+    "whole",
 ]
 
-Part = Literal["reader", "generation-7", "generation-8"]
-"""The rules for a payload: those of any reader, or those of a writer of one generation."""
+Role = Literal["reader", "writer"]
+Place = Literal["queue", "schedule", "retry", "dead"]
+ROLES: tuple[Role, ...] = ("reader", "writer")
+PLACES: tuple[Place, ...] = ("queue", "schedule", "retry", "dead")
 
-PARTS: tuple[Part, ...] = ("reader", "generation-7", "generation-8")
+
+class View(NamedTuple):
+    """The rules for a payload: those for its readers or writers, in one place or in any.
+
+    Attributes:
+        role: The program that the rules bind.
+        place: Where the payload lies; None means in any place.
+        generation: The generation of the protocol that a writer writes. A reader accepts all.
+    """
+
+    role: Role = "reader"
+    place: Place | None = None
+    generation: str = DEFAULT_GENERATION
+
+    @property
+    def part(self) -> str:
+        """The part of schema/payload.json."""
+        if self.role == "reader":
+            return f"reader-{self.place}" if self.place else "reader"
+        return f"{self.place or 'writer'}-{self.generation}"
+
+
 TIMES = ("created_at", "enqueued_at", "failed_at", "retried_at")
 MILLISECONDS = 10**11  # the smallest time in milliseconds [GEN-3]
+SPELLING = ("PAY-2", "PAY-6", "PAY-20", "PAY-21", "PAY-22", "PAY-26")
+"""The rules that `spelling` checks."""
+
 # Requirements that a schema cannot express. A reader accepts breaches of a writer's rules.
 _OF_TEXT = ("PAY-1", "PAY-3", "PAY-4")
-_OF_WRITERS = ("PAY-2", "PAY-6", "PAY-8")
-_RULE = re.compile(r"\[([A-Z]+-\d+)\]")
+_OF_WRITERS = ("PAY-8", *SPELLING)
 _TOKEN = re.compile(
     rb'(?P<string>"(?:[^"\\]|\\.)*+")|(?P<space>[ \t\r\n]+)|(?P<number>-?\d[\d.eE+-]*)', re.DOTALL
 )
 _ESCAPE = re.compile(rb"\\(?:u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_NEEDED = re.compile(rb'\\(?:["\\bfnrt]|u00[01].|u0022|u005[cC])')
+# The short escapes, and the lower-case ones of the other control characters. [PAY-20] [PAY-21]
+_NEEDED = re.compile(rb'\\(?:["\\bfnrt]|u00(?:0[0-7bef]|1[0-9a-f]))')
+_MINUS_ZERO = re.compile(r"-0(?:\.0+)?(?:[eE][+-]?\d+)?")
 _BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 _DEEPEST = 100
-_JID = re.compile(r"^[0-9a-f]{24}$")
+_JID = re.compile(r"[0-9a-f]{24}")
+_AN_OBJECT = "an object"
+_RUBY_DIGITS = (16, 17)  # of a float that Ruby's json 3.1 writes longer than necessary
 _SHAPES = 10_000
 _lawful: set[int] = set()
-
-
-class Breach(NamedTuple):
-    """One fault of a payload.
-
-    Attributes:
-        rule: Id of the requirement that it breaks.
-        expected: The form that the requirement asks for.
-        seen: The value in the payload.
-        path: Place in the JSON, `$` for the whole.
-        also: Other requirements that the same fault breaks.
-    """
-
-    rule: str
-    expected: str
-    seen: str
-    path: str = "$"
-    also: tuple[str, ...] = ()
-
-    @property
-    def located(self) -> str:
-        """The fault with its place in the JSON."""
-        return self.seen if self.path == "$" else f"{self.path}: {self.seen}"
 
 
 class Float(float):
@@ -93,39 +107,79 @@ class Float(float):
     __hash__ = float.__hash__
 
 
-def can_judge() -> bool:
-    """Return whether jsonschema is installed, which checks by a schema need."""
-    return importlib.util.find_spec("jsonschema") is not None
-
-
-def breaches(text: bytes, part: Part) -> list[Breach]:
-    """Return all breaches of a payload, by the rules of readers or of a writer."""
+def breaches(text: bytes, view: View) -> list[Breach]:
+    """Return all breaches of a payload."""
     job, faults = parse(text)
-    if part == "reader":
+    if view.role == "reader":
         faults = [fault for fault in faults if fault.rule in _OF_TEXT]
     if job is None:
-        return faults
-    if part != "reader":
-        faults += spelling(text)
+        return _unreadable(text, faults) if view.place == "dead" else faults
+    if view.role == "writer":
+        faults += spelling(text, is_ruby=view.generation == "8.1")
         faults += (
             fault
             for field in TIMES
-            if f"generation-{generation(job.get(field))}" == part
+            if generation(job.get(field)) == _times_of(view.generation)
             and (fault := time_breach(field, job[field])) is not None
         )
-    return [*faults, *schema_breaches(job, "payload", part)]
+    faults += schema_breaches(job, "payload", view.part)
+    if view.role == "reader":
+        return faults
+    packed = backtrace_problem(job)
+    if packed is not None and not any(fault.rule == packed.rule for fault in faults):
+        faults.append(packed._replace(path="$.error_backtrace"))
+    return [*of_generation(faults, view.generation)]
 
 
-@cache
-def rules(part: Part) -> tuple[str, ...]:
+def notes(text: bytes) -> list[Breach]:
+    """Return what some parsers cannot read, although the protocol allows it for a reader."""
+    job, _ = parse(text)
+    return [] if job is None else [*_beyond(text)]
+
+
+def of_generation(faults: Iterable[Breach], name: str) -> Iterator[Breach]:
+    """Yield the faults that break a requirement of a generation, without the other ids."""
+    known = requirements()
+    for fault in faults:
+        rules = [
+            rule
+            for rule in (fault.rule, *fault.also)
+            if rule not in known or name in known[rule].generations
+        ]
+        if rules:
+            yield fault._replace(rule=rules[0], also=tuple(rules[1:]))
+
+
+def rules(view: View) -> tuple[str, ...]:
     """Return the ids of all rules that `breaches` checks, sorted."""
-    checked = {*_OF_TEXT} if part == "reader" else {*_OF_TEXT, *_OF_WRITERS}
-    for name in (part,) if part == "reader" else (part, "writer"):
-        checked.update(_RULE.findall(json.dumps(schema("payload")["$defs"][name])))
-    return tuple(sorted(checked, key=_order))
+    checked = set(_OF_TEXT)
+    if view.role == "writer":
+        checked.update(_OF_WRITERS)
+    checked |= schemas.rules_of_part("payload", view.part)
+    if view.role == "writer":
+        known = requirements()
+        checked = {
+            rule for rule in checked if rule in known and view.generation in known[rule].generations
+        }
+    return tuple(sorted(checked, key=order))
 
 
-def _order(rule: str) -> tuple[str, int]:
+def _times_of(name: str) -> int:
+    return 8 if name == "8.1" else 7
+
+
+def _unreadable(text: bytes, faults: list[Breach]) -> list[Breach]:
+    """Return the faults of a member of `dead` that is not a payload. [KEY-3] [EXEC-3] [EXEC-4]
+
+    A text that cannot be parsed belongs there. JSON that is not an object does not.
+    """
+    if any(fault.expected == _AN_OBJECT for fault in faults):
+        return [fault._replace(rule="EXEC-4") for fault in faults]
+    return []
+
+
+def order(rule: str) -> tuple[str, int]:
+    """Return the key that sorts ids of requirements."""
     area, _, number = rule.partition("-")
     return area, int(number)
 
@@ -162,7 +216,7 @@ def parse(text: bytes) -> tuple[dict[str, Any] | None, list[Breach]]:
         nan = Breach("PAY-4", "no NaN and no infinities", constants[0], also=("PAY-1",))
         return None, [nan]
     if not isinstance(value, dict):
-        return None, [Breach("PAY-1", "an object", f"{_type(value)}: {text[:40]!r}")]
+        return None, [Breach("PAY-1", _AN_OBJECT, f"{_type(value)}: {text[:40]!r}")]
     return value, [
         Breach("PAY-8", "each name once", f"{json.dumps(name)} more than once", path)
         for path, fields in (_walk(value) if doubled else ())
@@ -188,24 +242,78 @@ def _walk(value: Any, path: str = "$") -> Iterator[tuple[str, Any]]:
             yield from _walk(inner, f"{path}[{index}]")
 
 
-def spelling(text: bytes) -> Iterator[Breach]:
-    """Yield the first white space or needless escape, and the first float with needless digits."""
-    odd: Breach | None = None
-    number: Breach | None = None
+def _beyond(text: bytes) -> Iterator[Breach]:
+    """Yield the first number that no double holds, and the first half of a surrogate pair."""
+    number = half = False
+    for token in _TOKEN.finditer(text):
+        at = f"at byte {token.start()}"
+        if token["number"] and not number and _is_huge(token["number"].decode()):
+            number = True
+            yield Breach("PAY-6", "a number that a double holds", f"{_short(token[0])} {at}")
+        elif token["string"] and not half and _has_half_pair(token["string"]):
+            half = True
+            yield Breach("PAY-22", "whole characters", f"half a surrogate pair {at}")
+
+
+def _has_half_pair(string: bytes) -> bool:
+    """Return whether the escapes of a string hold one half of a surrogate pair alone."""
+    end = -1  # of the escape before, if it is the first half
+    for escape in _ESCAPE.finditer(string):
+        unit, follows = _unit(escape[0]), end == escape.start()
+        if (0xDC00 <= unit < 0xE000) != follows or (end >= 0 and not follows):
+            return True
+        end = escape.end() if 0xD800 <= unit < 0xDC00 else -1
+    return end >= 0
+
+
+def _unit(escape: bytes) -> int:
+    return int(escape[2:], 16) if escape[1:2] == b"u" else 0
+
+
+def _is_huge(spelled: str) -> bool:
+    return not spelled.lstrip("-").isdigit() and not math.isfinite(float(spelled))
+
+
+def _short(text: bytes) -> str:
+    return text.decode() if len(text) <= 40 else f"{text[:37].decode()}..."
+
+
+def spelling(text: bytes, *, is_ruby: bool = False) -> Iterator[Breach]:
+    """Yield the first fault of each rule about the spelling of a text.
+
+    Args:
+        text: The payload.
+        is_ruby: Accept the floats of Ruby's json 3.1, which does not always find the shortest
+            text. [PAY-6]
+    """
+    found: dict[str, Breach] = {}
     for token in _TOKEN.finditer(text):
         at = f"at byte {token.start()}"
         if token["number"]:
-            if number is None and (problem := _number(token["number"].decode())):
-                number = Breach("PAY-6", problem[0], f"{problem[1]} {at}")
-        elif odd is None and token["space"]:
-            odd = Breach("PAY-2", "no white space between tokens", f"white space {at}")
-        elif odd is None and b"\\" in token["string"]:
+            if fault := _number(token["number"].decode(), is_ruby=is_ruby):
+                rule, expected, seen = fault
+                found.setdefault(rule, Breach(rule, expected, f"{seen} {at}"))
+        elif token["space"]:
+            found.setdefault(
+                "PAY-2", Breach("PAY-2", "no white space between tokens", f"white space {at}")
+            )
+        elif b"\\" in token["string"]:
             for escape in _ESCAPE.findall(token["string"]):
                 if _NEEDED.fullmatch(escape) is None:
+                    rule, expected = _unescaped(escape, token["string"])
                     seen = f"the escape {escape.decode()} {at}"
-                    odd = Breach("PAY-2", "the character itself", seen)
-                    break
-    yield from (breach for breach in (odd, number) if breach is not None)
+                    found.setdefault(rule, Breach(rule, expected, seen))
+    yield from found.values()
+
+
+def _unescaped(escape: bytes, string: bytes) -> tuple[str, str]:
+    """Return the rule that an escape in a string breaks, and the spelling that a writer uses."""
+    if 0xD800 <= _unit(escape) < 0xE000:
+        return ("PAY-22" if _has_half_pair(string) else "PAY-21"), "the whole character itself"
+    character = json.loads(b'"' + escape + b'"')
+    if character in '"\\' or character < " ":
+        return "PAY-20", f"the escape {json.dumps(character)[1:-1]}"
+    return "PAY-21", "the character itself"
 
 
 def generation(time: object) -> int | None:
@@ -213,6 +321,11 @@ def generation(time: object) -> int | None:
     if isinstance(time, bool) or not isinstance(time, int | float):
         return None
     return 7 if time < MILLISECONDS else 8
+
+
+def is_generated(jid: str) -> bool:
+    """Return whether a jid has the form of those that clients make. [PAY-9]"""
+    return _JID.fullmatch(jid) is not None
 
 
 def time_breach(field: str, time: object) -> Breach | None:
@@ -229,22 +342,16 @@ def time_breach(field: str, time: object) -> Breach | None:
 
 
 def schema_breaches(job: Any, file: str, part: str) -> Iterator[Breach]:
-    """Yield the breaches of a part of a schema, with the ids that its comments name."""
-    shape = None
-    if file == "payload" and isinstance(job, dict):
-        shape = hash((part, *_shape(job)))
-    if shape is not None and shape in _lawful:
+    """Yield the breaches of a part of a schema. Payloads of the same shape are judged once."""
+    if file != "payload" or not isinstance(job, dict):
+        yield from schemas.schema_breaches(job, file, part)
         return
-    seen = set()
-    for error in _validator(file, part).iter_errors(job):
-        rule, *also = _rules_of(error)
-        message = error.message if len(error.message) <= 160 else error.message[:157] + "..."
-        expected = f"a value that schema/{file}.json allows"
-        breach = Breach(rule, expected, message, error.json_path, tuple(also))
-        if breach not in seen:
-            seen.add(breach)
-            yield breach
-    if shape is not None and not seen and len(_lawful) < _SHAPES:
+    shape = hash((part, *_shape(job)))
+    if shape in _lawful:
+        return
+    found = [*schemas.schema_breaches(job, file, part)]
+    yield from found
+    if not found and len(_lawful) < _SHAPES:
         _lawful.add(shape)
 
 
@@ -257,7 +364,7 @@ def _kind(name: str, value: Any) -> object:
     if name in TIMES and isinstance(value, int | float) and not isinstance(value, bool):
         return generation(value), value < 0, isinstance(value, int) or value.is_integer()
     if name == "jid" and isinstance(value, str):
-        return _JID.search(value) is not None
+        return bool(value), is_generated(value)
     if name in ("args", "cattr"):
         return type(value)
     if name == "error_message" and isinstance(value, str):
@@ -280,9 +387,17 @@ def backtrace_problem(job: dict[str, Any]) -> Breach | None:
         return Breach("RETRY-8", "base64 of a zlib stream of a JSON array", f"{error}")
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         return Breach("RETRY-8", "a JSON array of strings", repr(lines)[:60])
-    if isinstance(asked, int) and not isinstance(asked, bool) and len(lines) > asked > 0:
-        return Breach("RETRY-8", f"the first {asked} lines", f"{len(lines)} lines")
+    most = whole(asked)
+    if most is not None and len(lines) > most >= 0:
+        return Breach("RETRY-22", f"the first {most} lines", f"{len(lines)} lines")
     return None
+
+
+def whole(value: object) -> int | None:
+    """Return a number of a bookkeeping field as an integer; None for other values. [RETRY-19]"""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return int(value)
 
 
 def changed(before: dict[str, Any], after: dict[str, Any], owned: frozenset[str]) -> list[str]:
@@ -309,37 +424,23 @@ def _depth(text: bytes) -> int:
     return deepest
 
 
-def _number(spelled: str) -> tuple[str, str] | None:
-    if spelled == "-0":
-        return "-0.0", "-0"
+def _number(spelled: str, *, is_ruby: bool) -> tuple[str, str, str] | None:
+    """Return the rule that a number breaks, the form that it asks for, and the number."""
+    if spelled != "-0.0" and _MINUS_ZERO.fullmatch(spelled) is not None:
+        return "PAY-26", "-0.0", spelled
     if spelled.lstrip("-").isdigit():
         return None
     try:
         double = float(spelled)
     except ValueError:
         return None
-    fraction = re.split("[eE]", spelled)[0].partition(".")[2]
+    digits = re.split("[eE]", spelled)[0]
+    fraction = digits.partition(".")[2]
     padded = len(fraction) > 1 and fraction.endswith("0")
-    if not math.isfinite(double) or (not padded and Decimal(spelled) == Decimal(repr(double))):
+    if not math.isfinite(double):
+        return "PAY-6", "a number that a double holds", spelled
+    if not padded and Decimal(spelled) == Decimal(repr(double)):
         return None
-    return repr(double), spelled
-
-
-def _rules_of(error: Any) -> list[str]:
-    """Return the ids in the comment at the failed part of the schema, or at the nearest above."""
-    part: Any = error.schema
-    while not (isinstance(part, dict) and _RULE.search(part.get("$comment", ""))):
-        error = error.parent
-        if error is None:
-            return ["PAY-1"]
-        part = error.schema
-    return _RULE.findall(part["$comment"])
-
-
-@cache
-def _validator(file: str, part: str) -> Any:
-    from jsonschema import Draft202012Validator  # an optional dependency
-
-    whole = schema(file)
-    bare = {name: whole[name] for name in ("$schema", "$id", "$defs")}
-    return Draft202012Validator({**bare, "$ref": f"#/$defs/{part}"})
+    if is_ruby and not padded and len(digits.replace(".", "").strip("-0")) in _RUBY_DIGITS:
+        return None
+    return "PAY-6", repr(double), spelled

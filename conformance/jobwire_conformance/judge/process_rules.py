@@ -174,9 +174,9 @@ class ProcessRules:
                 and any(context.key(w).startswith(f"{identity}:work") for w in other.words[1:])
                 for other in unit.steps
             ):
-                context.expect("unlink", identity, _LINK, "BEAT-7", step, expected, seen)
+                context.expect("unlink", identity, _LINK, "BEAT-20", step, expected, seen)
             else:
-                self._ledger.exercise("BEAT-7")
+                self._ledger.exercise("BEAT-20")
 
     def gone(self, step: Step) -> None:
         """Note the deletion of work records."""
@@ -211,9 +211,9 @@ class ProcessRules:
         for value in step.words[3::2]:
             record = _json(value)
             if record is None:
-                self._judge("BEAT-5", False, step, "a JSON object", _text(value)[:60])
+                self._judge("BEAT-17", False, step, "a JSON object", _text(value)[:60])
                 continue
-            self._schema("BEAT-5", step, record, "work-record", "written")
+            self._schema("BEAT-17", step, record, "work-record", "written")
             text = record.get("payload")
             if not isinstance(text, str):
                 continue
@@ -229,7 +229,7 @@ class ProcessRules:
         good = b"NX" in options and b"EX" in options and step.words[-1] == b"60"
         good = good or (b"NX" in options and b"60" in options)
         self._judge(
-            "BEAT-8", good, step, "SET process_cleanup 1 NX EX 60", " ".join(step_words(step))
+            "BEAT-21", good, step, "SET process_cleanup 1 NX EX 60", " ".join(step_words(step))
         )
 
     def _signal(self, step: Step, unit: Unit, key: str) -> None:
@@ -259,7 +259,7 @@ class ProcessRules:
         expected = f"the date in UTC, {_today(context.now)}"
         self._judge("STAT-2", date in days, step, expected, date)
         context.promises.keep("date", key.removesuffix(f":{date}"))
-        self._lasting(step, key, _FIVE_YEARS, "STAT-2")
+        self._lasting(step, key, _FIVE_YEARS, "STAT-4")
 
     def _metric(self, step: Step, key: str) -> None:
         good = _BUCKET.fullmatch(key) and len(step.words) > 2

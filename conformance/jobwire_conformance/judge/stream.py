@@ -89,12 +89,14 @@ class JudgeContext:
         memory: The payloads that the application has read.
         promises: The commands that must follow.
         namespace: Prefix of every key.
+        generated: True if no caller gave a jid, so that every jid is the application's own.
         now: Time of the latest command, Unix seconds.
         registered: Queues that the application has added to `queues`.
     """
 
     ledger: Ledger
     namespace: str = ""
+    generated: bool = False
     memory: Memory = field(default_factory=Memory)
     promises: Promises = field(default_factory=Promises)
     now: float = 0.0

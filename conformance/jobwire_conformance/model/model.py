@@ -468,7 +468,8 @@ class Model:
             times |= {"failed_at": _older(job.failed_at, job.aged), "retried_at": now}
         else:
             times |= {"failed_at": {**now, "of": _now(-job.aged)}, "retried_at": now}
-        yield self._check(("RETRY-2",), zset="retry", payload=times)
+        rule = "RETRY-17" if count else "RETRY-2"
+        yield self._check((rule,), zset="retry", payload=times)
         if job.message is not None:
             error = {"error_message": job.message}
             yield self._check(("RETRY-3",), zset="retry", payload=error)

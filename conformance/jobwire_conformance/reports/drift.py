@@ -27,7 +27,10 @@ def stable(results: Summary) -> Mapping[str, str]:
     for check in results["checks"]:
         values[f"{check['case']}#{check['requirement']} for {check['claim']}"] = check["status"]
     cuts: Counter[str] = Counter()
-    for loss in sorted(results.get("loss_map", ()), key=lambda loss: Point.parse(loss["point"])):
+    # A matrix that several claims ask for is run for each, and a summary keeps a point once.
+    map_ = results.get("loss_map", ())
+    losses = {(loss["case"], loss["side"], loss["point"]): loss for loss in map_}
+    for loss in sorted(losses.values(), key=lambda loss: Point.parse(loss["point"])):
         cut = f"{loss['case']}, cut off {loss['side']} {Point.parse(loss['point']).label}"
         cuts[cut] += 1
         values[f"{cut}, number {cuts[cut]}"] = loss["outcome"]

@@ -11,7 +11,9 @@ from typing import Any, Literal
 from jobwire_conformance.cases.match import Scope, matches, number, show, spelt_text
 from jobwire_conformance.cases.values import ABSENT, Absent, Spelt, members, plain
 from jobwire_conformance.errors import EnvironmentFault, SuiteFault, Unbound
+from jobwire_conformance.judge.contracts import fault
 from jobwire_conformance.judge.key_rules import is_known_key
+from jobwire_conformance.judge.stream import canonical, script_call
 from jobwire_conformance.run.metrics import Counted
 from jobwire_conformance.run.state import State, jid_of, struck
 from jobwire_conformance.sandbox.driver import Outcome
@@ -159,6 +161,8 @@ class Checks:
         fields = dict(zip(texts[::2], texts[1::2], strict=True))
         if "len" in step:
             self._must(f"fields of {key}", step["len"], number(len(fields)))
+        for name in fields if "names" in step else ():
+            self._must(f"the name of a field of {key}", step["names"], spelt_text(name))
         for name, matcher in step.get("fields", {}).items():
             # `*` is a field whose name a case cannot know, like the id of an executor.
             known = fields.get(self._state.named(name))
@@ -170,6 +174,9 @@ class Checks:
 
     def _set(self, step: Mapping[str, Any]) -> None:
         key = self._state.key(step["set"])
+        kind = self._sandbox.link.call("TYPE", key)
+        if kind not in (b"none", b"set"):
+            raise Miss(f"the type of {key}", "set", kind.decode())
         seen = {
             text.decode("utf-8", "surrogateescape")
             for text in self._sandbox.link.call("SMEMBERS", key)
@@ -326,6 +333,19 @@ class Checks:
                     subject = f"connection {call.connection} of {process}, whose reply is missing"
                     raise Miss(subject, "no further use", words)
 
+    def _moved(self, step: Mapping[str, Any]) -> None:
+        """Check that a process leaves a connection on which a command was refused."""
+        refused: set[int] = set()
+        for unit in _units(self._sent(step)):
+            first = unit[0]
+            if first.connection in refused and first.name.upper() != b"QUIT":
+                subject = f"connection {first.connection}, on which a command was refused"
+                raise Miss(subject, "no further use", _text(first))
+            if any(isinstance(call.action, Refuse) for call in unit):
+                refused.add(first.connection)
+        if not refused:
+            raise Miss("refused commands", "at least one", ABSENT)
+
     def _paced(self, step: Mapping[str, Any]) -> None:
         """Check that a process pauses after a refused command."""
         process = step["process"]
@@ -339,6 +359,19 @@ class Checks:
         pause = (times[-1] - times[0]) / (len(times) - 1)
         if pause < step["paced"]:
             raise Miss("the average pause between tries", f"{step['paced']} s", f"{pause:.4f} s")
+
+    def _rate(self, step: Mapping[str, Any]) -> None:
+        """Check that an idle process does not fetch too often. [FETCH-10]"""
+        process, seconds = step["process"], step["rate"]["seconds"]
+        worker = self._sandbox.workers[process]
+        times = [call.at for call in worker.fetches()]
+        since = time.monotonic() - seconds
+        if not times or times[0] > since:
+            raise Miss(f"seconds since the first fetch of {process}", f"{seconds}", "fewer")
+        most = step["rate"]["most"] * seconds * worker.concurrency
+        seen = sum(at > since for at in times)
+        if seen > most:
+            raise Miss(f"fetches of {process} in {seconds} s", f"at most {most:g}", seen)
 
     def _grammar(self, step: Mapping[str, Any]) -> None:
         """Check that all keys belong to the protocol or to its extensions."""
@@ -364,12 +397,7 @@ class Checks:
 
     def _pauses(self, step: Mapping[str, Any]) -> None:
         """Check the pauses between reads of a key, and that they are not all equal."""
-        key = self._state.key(step["of"]).encode()
-        process = step["process"]
-        times = [c.at for name, c in self._sandbox.calls() if name == process and key in c.words]
-        pauses = [after - before for before, after in itertools.pairwise(times)]
-        # Several commands of one read arrive together.
-        pauses = [pause for pause in pauses if pause > _TOGETHER]
+        pauses = self._between(step)
         for matcher, number_ in zip(step["pauses"], pauses, strict=False):
             self._must(f"seconds between reads of {step['of']}", matcher, number(number_))
         if len(pauses) < len(step["pauses"]):
@@ -377,6 +405,39 @@ class Checks:
             raise Miss(f"number of pauses between reads of {step['of']}", wanted, len(pauses))
         if len(pauses) > 2 and max(pauses) - min(pauses) < 0.02 * max(pauses):
             raise Miss(f"pauses between reads of {step['of']}", "different pauses", pauses)
+
+    def _spread(self, step: Mapping[str, Any]) -> None:
+        """Check the mean of the pauses between reads of a key, and how much they differ."""
+        wanted, what = step["spread"], f"pauses between reads of {step['of']}"
+        pauses = self._between(step)[: wanted["waits"]]
+        if len(pauses) < wanted["waits"]:
+            raise Miss(f"number of {what}", wanted["waits"], len(pauses))
+        self._must(f"mean of {what}", wanted["mean"], number(sum(pauses) / len(pauses)))
+        if max(pauses) < wanted["ratio"] * min(pauses):
+            raise Miss(f"longest by shortest of {what}", wanted["ratio"], max(pauses) / min(pauses))
+
+    def _between(self, step: Mapping[str, Any]) -> list[float]:
+        """Return the pauses of a process between its reads of a key."""
+        key = self._state.key(step["of"]).encode()
+        process = step["process"]
+        times = [c.at for name, c in self._sandbox.calls() if name == process and key in c.words]
+        pauses = [after - before for before, after in itertools.pairwise(times)]
+        # Several commands of one read arrive together.
+        return [pause for pause in pauses if pause > _TOGETHER]
+
+    def _contracts(self, step: Mapping[str, Any]) -> None:
+        """Check the KEYS and ARGV of the calls of canonical scripts."""
+        prefix = self._sandbox.config.prefix
+        for call in self._sent(step):
+            script = script_call(call.words)
+            name = None if script is None else canonical(script.sha)
+            if script is None or name is None:
+                continue
+            keys = [word.decode("utf-8", "surrogateescape") for word in script.keys]
+            arguments = [word.decode("utf-8", "surrogateescape") for word in script.arguments]
+            misfit = fault(name, [key.removeprefix(prefix) for key in keys], arguments)
+            if misfit is not None:
+                raise Miss(f"a call of {name}.lua", "the KEYS and ARGV of section 18", misfit)
 
     def _declared(self, step: Mapping[str, Any]) -> None:
         """Check that scripts access only the keys in their KEYS."""
@@ -418,11 +479,15 @@ class Checks:
         "atomic": _atomic,
         "truthful": _truthful,
         "discarded": _discarded,
+        "moved": _moved,
         "paced": _paced,
+        "rate": _rate,
         "grammar": _grammar,
         "patient": _patient,
         "pauses": _pauses,
+        "spread": _spread,
         "declared": _declared,
+        "contracts": _contracts,
         "ran": _ran,
         "answer": _answered,
         "that": _that,

@@ -141,7 +141,7 @@ class Play:
         )
 
     def _user(self, step: Mapping[str, Any]) -> None:
-        self._sandbox.user(step["user"], step["password"])
+        self._sandbox.user(step["user"], step["password"], step.get("rules"))
 
     def _cluster(self, _: Mapping[str, Any]) -> None:
         self._sandbox.cluster()

@@ -65,12 +65,12 @@ def path_of(spec: str) -> Path:
 
 
 def counted(spec: str | None) -> Frozen | None:
-    """Return the checks that count; None for all, while the specification is a draft.
+    """Return the checks that count; None for all, before the release of the specification.
 
     Args:
         spec: The requested version; None for the current one.
     """
-    if spec is None and "-draft" in data.spec_version():
+    if spec is None and "-" in data.spec_version():
         return None
     return load(spec or data.spec_version())
 

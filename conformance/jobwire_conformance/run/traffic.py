@@ -21,7 +21,7 @@ NAME = "traffic"
 """Name of the case that these checks belong to."""
 
 # Requirements that need a long wait or the end of a run have cases of their own.
-_NOT_HERE = frozenset(["BEAT-2", "BEAT-7", "ENV-3", "RETRY-4"])
+_NOT_HERE = frozenset(["BEAT-2", "BEAT-7", "BEAT-20", "ENV-3", "RETRY-4"])
 REQUIREMENTS = tuple(rule for rule in VISIBLE if rule not in _NOT_HERE)
 """Requirements that may get a verdict, if the traffic contained commands that could break them."""
 
@@ -52,7 +52,7 @@ class Traffic:
         fresh: list[CheckResult] = []
         for process in dict.fromkeys(name for name, _ in lines):
             calls = [call for name, call in lines if name == process]
-            fresh += self._process(case.name, process, calls)
+            fresh += self._process(case, process, calls)
         return fresh
 
     def case(self) -> Case:
@@ -73,9 +73,14 @@ class Traffic:
             )
         return verdicts
 
-    def _process(self, case: str, process: str, calls: Sequence[Call]) -> list[CheckResult]:
+    def _process(self, case: Case, process: str, calls: Sequence[Call]) -> list[CheckResult]:
         roles = _DRIVER if process == "driver" else _WORKER
-        traffic_judge = Judge(("faults", "reliable"), self._config.prefix, alone=True)
+        traffic_judge = Judge(
+            ("faults", "reliable"),
+            self._config.prefix,
+            alone=True,
+            generated=not _gives_jids(case),
+        )
         # In the order of the replies. A command without a reply may never have arrived.
         answered = sorted(
             (call for call in calls if call.reply is not None),
@@ -100,9 +105,14 @@ class Traffic:
             if finding is not None:
                 count.seen += 1
                 if count.failure is None:
-                    count.failure = _failure(case, process, finding, answered)
+                    count.failure = _failure(case.name, process, finding, answered)
                     fresh.append(count.failure)
         return fresh
+
+
+def _gives_jids(case: Case) -> bool:
+    """Return whether a request of the case gives a job its jid. [PUSH-19]"""
+    return any("jid" in step.get(kind, ()) for step in case.steps for kind in ("push", "push_bulk"))
 
 
 def _failure(case: str, process: str, finding: Finding, calls: Sequence[Call]) -> CheckResult:

@@ -20,7 +20,7 @@ from jobwire_conformance.sandbox.reaper import Reaper
 
 __all__ = ["Driver", "Outcome"]
 
-_LONGEST = 8 * 1024 * 1024  # bytes of one response
+_LONGEST = 64 * 1024 * 1024  # bytes of one response; an inflated backtrace has its own check
 _STREAMS = "write only answers to standard output, and logs to standard error"
 _RESULTS = {
     "hello": "greeting",
@@ -77,7 +77,6 @@ class Driver:
         self._log = log
         self._group: ProcessGroup | None = None
         self._number = 0
-        self._buffer = b""
         self._checks = {
             name: _validator(name) for name in {"request", "response", *_RESULTS.values()}
         }
@@ -153,7 +152,6 @@ class Driver:
 
     def _start(self) -> None:
         self._end()
-        self._buffer = b""
         command = self._settings.command
         try:
             self._group = ProcessGroup(
@@ -199,7 +197,8 @@ class Driver:
         assert self._group is not None
         assert self._group.popen.stdout is not None
         pipe = self._group.popen.stdout.fileno()
-        while b"\n" not in self._buffer:
+        received, data = bytearray(), b""
+        while b"\n" not in data:
             wait = deadline - time.monotonic()
             if wait <= 0 or not select.select([pipe], [], [], wait)[0]:
                 raise self._fault(
@@ -212,19 +211,19 @@ class Driver:
                 continue
             if not data:
                 raise self._died()
-            self._buffer += data
-            if len(self._buffer) > _LONGEST:
+            received += data
+            if len(received) > _LONGEST:
                 raise self._fault(
                     f"more than {_LONGEST >> 20} MiB without an end of line",
                     _STREAMS,
                 )
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        if self._buffer:
+        line, _, rest = received.partition(b"\n")
+        if rest:
             raise self._fault(
-                f"more output follows the answer to {op!r}: {self._buffer[:100]!r}",
+                f"more output follows the answer to {op!r}: {bytes(rest[:100])!r}",
                 "write one line for each request, and logs to standard error",
             )
-        return line
+        return bytes(line)
 
     def _judge(self, request: Mapping[str, Any], line: bytes) -> Outcome:
         try:

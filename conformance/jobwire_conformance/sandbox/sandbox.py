@@ -69,9 +69,9 @@ class Sandbox:
 
     # -- changes of a case, undone before the next one
 
-    def user(self, name: str, password: str) -> None:
-        """Require that every new connection logs in as this user."""
-        allowed = ("~*", "&*", "+@all")
+    def user(self, name: str, password: str, rules: str | None = None) -> None:
+        """Require that every new connection logs in as this user, with all rights or these."""
+        allowed = ("~*", "&*", "+@all") if rules is None else rules.split()
         self.link.call("ACL", "SETUSER", name, "reset", "on", f">{password}", *allowed)
         self._case.callback(self.link.call, "ACL", "DELUSER", name)
         self.link.call("ACL", "SETUSER", "default", "off")

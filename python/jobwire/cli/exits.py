@@ -60,6 +60,11 @@ def _explained(error: Exception) -> tuple[str, int]:
 
 
 def _remedy(error: RedisUnreachable) -> str:
+    # The words of Redis and Valkey.
+    if "without any password" in str(error):
+        return "this server has no password: leave out the one in the URL"
+    if "DB index" in str(error):
+        return "lower the number at the end of the URL: a server has databases 0 to 15 by default"
     if error.login_refused:
         return "put user and password into the URL: redis://USER:PASSWORD@HOST:PORT/0"
     from jobwire.application.redis_url import DEFAULT_URL, development_url, redis_url

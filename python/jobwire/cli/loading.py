@@ -89,6 +89,7 @@ def load_app(target: str) -> App:
         raise AppNotLoaded(
             f"{target!r} is a {type(app).__name__}, not a jobwire.App; name the application object"
         )
+    app.entry = module.__name__
     try:
         modules = app.job_modules()
     except Exception as error:  # may import parents of packages, which is the user's code

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from jobwire.spec.lints import Fault
 
 __all__ = ["spec"]
+
+_PRINTED = "schema/requirements.json"  # by `extract` without --write
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _root_option = click.option(
@@ -90,14 +93,28 @@ def _show(ctx: click.Context, ids: tuple[str, ...], as_json: bool) -> None:
 @spec.command()
 @_root_option
 @_json_option
-def check(root: Path, as_json: bool) -> int:
+@click.option("--strict", is_flag=True, help="Print warnings, and count them as faults.")
+def check(root: Path, as_json: bool, strict: bool) -> int:
     """Check SPEC.md, every citation of it, and the generated files.
 
     Prints one line for each fault, with file and line. Changes no files.
+
+    These lints judge the form of the text. Without --strict, the check only counts their hits, and
+    they do not change the exit status:
+
+    \b
+    clause   a block asks for more than one thing
+    bound    a MUST without a number, a time or an event, such as "retry" alone
+    term     a word that section 3 does not define, or does not use
+    cell     a table cell or a list item binds without an id
+    profile  a profile without a row in its table, or without a requirement
+    seen-in  a "Seen in" line that no recorded run of Sidekiq shows
+    caption  a diagram without a caption
     """
     from jobwire.spec import citations, lints
 
     document, before = _checkout(root)
+    warnings: list[lints.Fault] = []
     if isinstance(document, str):
         place, problem = document.split(": ", 1)
         faults = [lints.Fault(place, "block", problem)]
@@ -105,18 +122,24 @@ def check(root: Path, as_json: bool) -> int:
         cited = citations.cited(root)
         faults = [
             *lints.of_document(document),
+            *lints.of_annexes(root, document),
             *lints.of_history(document, before),
             *lints.of_citations(document, cited),
             *lints.of_gaps(document, cited),
             *lints.of_oracle(document, cited),
             *lints.of_records(root, document, before),
         ]
+        warnings = [*lints.of_form(root, document, cited)]
+    if strict:
+        faults += warnings
     if as_json:
         click.echo(json.dumps([fault._asdict() for fault in faults], indent=2))
     else:
         for fault in faults:
             click.echo(str(fault))
         if not isinstance(document, str):
+            if warnings and not strict:
+                click.echo(_counted(warnings), err=True)
             _summary(document, faults)
     return 1 if faults else 0
 
@@ -125,22 +148,28 @@ def check(root: Path, as_json: bool) -> int:
 @_root_option
 @_write_option
 def extract(root: Path, write: bool) -> int:
-    """Make schema/requirements.json: the requirements as data.
+    """Make schema/requirements.json and schema/registry.json: the specification as data.
 
     Fails if an id was removed or renumbered, or if the text of a released requirement changed
     without an erratum. In a draft it only reports changes of text.
     """
-    from jobwire.spec import lints, record
+    from jobwire.spec import annexes, checks, lints, record, registry
 
     document, before = _checkout(root)
     if isinstance(document, str):
         click.echo(document, err=True)
         return 1
-    if faults := [*lints.of_history(document, before)]:
+    faults = [*lints.of_history(document, before)]
+    if faults := [*faults, *lints.of_annexes(root, document)]:
         for fault in faults:
             click.echo(str(fault), err=True)
         return 1
-    _save(root, {"schema/requirements.json": record.render(record.build(document, before))}, write)
+    requirements = record.build(document, before, checks.cases(root), annexes.read_all(root))
+    texts = {
+        "schema/requirements.json": record.render(requirements),
+        "schema/registry.json": registry.render(registry.build(document)),
+    }
+    _save(root, texts if write else {_PRINTED: texts[_PRINTED]}, write)
     if before is not None:
         for change, ids in record.changed(document, before).items():
             if ids:
@@ -158,7 +187,7 @@ def trace(root: Path, write: bool) -> int:
     which are not committed. --write also makes lua/README.md, with the SHA-1 and the contract of
     each script, and the table of mistakes in SPEC.md.
     """
-    from jobwire.spec import citations, scripts, traps
+    from jobwire.spec import checks, citations, scripts, traps
     from jobwire.spec import trace as pages
 
     document, _ = _checkout(root)
@@ -166,13 +195,44 @@ def trace(root: Path, write: bool) -> int:
         click.echo(document, err=True)
         return 1
     cited = citations.cited(root)
-    texts = {"build/traceability.md": pages.page(document, cited)}
+    texts = {"build/traceability.md": pages.page(document, cited, checks.cases(root))}
     if write:
         texts["SPEC.md"] = traps.updated(root)
         texts["build/traceability.json"] = pages.index(cited)
         if not [*scripts.undescribed(root, document)]:  # the check says which
             texts["lua/README.md"] = scripts.page(root, document)
     _save(root, texts, write)
+    return 0
+
+
+@spec.command()
+@click.argument("old", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("new", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@_json_option
+def changes(old: Path, new: Path, as_json: bool) -> int:
+    """Print the changes between two versions, id by id.
+
+    OLD and NEW are two files schema/requirements.json, for example
+
+    \b
+    git show v1.0.0:schema/requirements.json >old.json
+    jobwire spec changes old.json schema/requirements.json
+
+    "split from" is a guess: most words of a new requirement were in an old one that has changed.
+    """
+    from jobwire.spec import history
+
+    records = []
+    for path in (old, new):
+        try:
+            records.append(json.loads(path.read_text("utf-8")))
+        except ValueError as error:
+            raise click.UsageError(f"{path} is not JSON: {error}") from None
+    found = history.changes(*records)
+    if as_json:
+        click.echo(json.dumps([change._asdict() for change in found], indent=2))
+    else:
+        click.echo(history.markdown(found), nl=False)
     return 0
 
 
@@ -256,10 +316,17 @@ def _summary(document: Document, faults: list[Fault]) -> None:
         click.echo(f"SPEC.md {document.version}: {counts}, {len(faults)} faults", err=True)
 
 
+def _counted(warnings: list[Fault]) -> str:
+    counts = Counter(warning.lint for warning in warnings)
+    listed = ", ".join(f"{lint} {count}" for lint, count in sorted(counts.items()))
+    return f"{len(warnings)} warnings ({listed}); to list them: jobwire spec check --strict"
+
+
 def _unknown(name: str, ids: list[str]) -> str:
     upper = name.upper()
     in_area = [known for known in ids if known.startswith(f"{upper.rstrip('0123456789')}")]
     if "-" in upper and in_area:
+        in_area.sort(key=lambda known: int(known.rpartition("-")[2]))  # not their order on the page
         hint = f"; that area has {in_area[0]} to {in_area[-1]}"
     elif near := get_close_matches(upper, ids, 2, 0.8) or get_close_matches(name, [*spec.commands]):
         hint = f"; did you mean {' or '.join(near)}?"
@@ -271,17 +338,18 @@ def _unknown(name: str, ids: list[str]) -> str:
 def _as_data(requirement: Requirement, index: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "id": requirement.id,
+        "section": requirement.section,
         "claims": list(requirement.claims),
         "level": requirement.level,
         "generations": list(requirement.generations),
         "keyword": requirement.keyword,
         "since": requirement.since,
         "retired": requirement.retired,
-        "test": requirement.test,
+        "test": {"kind": requirement.test_kind, "reason": requirement.test_reason},
         "line": requirement.line,
         "text": requirement.text,
         "why": requirement.why,
-        "seen": requirement.seen,
+        "seen_in": requirement.seen,
         "sha256": requirement.sha256,
         "cited": index.get(requirement.id, {}),
     }

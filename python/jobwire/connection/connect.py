@@ -1,4 +1,4 @@
-"""Connections from a URL: redis-py opens and greets them."""
+"""Connections from a URL: redis-py opens and greets them. [SEC-3] [SEC-7]"""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ _KEEPALIVE = {
 def check_url(url: str) -> str:
     """Return the URL if it can name a Redis server. [ENV-7]
 
-    User and password in it are percent-encoded; redis-py decodes them. Blanks around it are left
-    out.
+    User and password in it are percent-encoded; redis-py decodes them and keeps a "+" [ENV-13].
+    Blanks around it are left out.
 
     Raises:
         ConfigError: Unknown scheme or unusable parts.
@@ -208,7 +208,9 @@ def greeting(url: str, role: str) -> list[tuple[str, ...]]:
 
 
 def check_greeting(replies: Sequence[Any]) -> None:
-    """Raise the error of a refused login. A server that rejects CLIENT SETNAME is usable. [ENV-9]
+    """Raise the error of a refused login. A server that rejects CLIENT SETNAME is usable.
+
+    [ENV-9] [ENV-14]
 
     Raises:
         redis.exceptions.AuthenticationError: The server wants a password.

@@ -1,4 +1,4 @@
-"""Executions by class over time, and deployments. [MET-1] to [MET-5]"""
+"""Executions by class over time, and deployments. [MET-1] to [MET-5] [MET-13]"""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
+from jobwire.application.producer import GenerationSetting
 from jobwire.application.redis_url import find_address
 from jobwire.connection.aio import AsyncRedis
 from jobwire.inspect import activity, processes, progress, sets, summary
@@ -47,10 +48,12 @@ class AsyncInspector:
         url: str | None = None,
         *,
         namespace: str = "",
+        generation: GenerationSetting = "auto",
         timeout: float = 5.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._keys = Keys(namespace)
+        self._generation = generation
         self._clock = clock
         address = find_address(url)
         self.redis = AsyncRedis(address.url, timeout=timeout, advice=address.advice)
@@ -152,12 +155,24 @@ class AsyncInspector:
         Raises:
             MalformedPayload: It cannot be read, or names no queue; it stays.
         """
-        return await self._run(sets.move_to_queue(self._keys, entry, now=self._clock(), count=True))
+        return await self._run(
+            sets.move_to_queue(
+                *(self._keys, entry),
+                now=self._clock(),
+                count=True,
+                generation=self._generation,
+            )
+        )
 
     async def add_to_queue(self, entry: Entry) -> bool:
         """Push an entry to its queue now; False if it was gone; see `retry`. [INSP-6]"""
         return await self._run(
-            sets.move_to_queue(self._keys, entry, now=self._clock(), count=False)
+            sets.move_to_queue(
+                *(self._keys, entry),
+                now=self._clock(),
+                count=False,
+                generation=self._generation,
+            )
         )
 
     async def kill(self, entry: Entry) -> bool:
@@ -200,6 +215,7 @@ class AsyncInspector:
                 action,
                 dead_limits=DeadSetLimits(self._clock()),
                 only=only or Filter(),
+                generation=self._generation,
                 progress=progress,
             )
         )

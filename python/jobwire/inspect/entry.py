@@ -19,7 +19,7 @@ __all__ = ["QUEUE", "Entry", "SetName", "backtrace_lines", "entry"]
 
 SetName = Literal["schedule", "retry", "dead", "unreadable"]
 QUEUE = "queue:"
-MAX_BACKTRACE = 1_000_000  # unpacked bytes, because a few kilobytes can unpack to gigabytes
+MAX_BACKTRACE = 1_000_000  # unpacked bytes, because a few kilobytes can hold gigabytes [SEC-4]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,10 @@ def entry(payload: bytes, place: str, score: float | None = None) -> Entry:
 
 
 def backtrace_lines(stored: object) -> list[str] | None:
-    """Return the lines of `error_backtrace`, in any of its historical forms. [PAY-15] [PAY-18]"""
+    """Return the lines of `error_backtrace`, in any of its historical forms.
+
+    [PAY-15] [PAY-18] [PAY-32]
+    """
     if isinstance(stored, str):
         try:
             packed = base64.b64decode("".join(stored.split()), validate=True)

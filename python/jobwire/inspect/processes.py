@@ -50,10 +50,10 @@ class CapsuleInfo:
 class ProcessInfo:
     """One process, as of its last heartbeat. [BEAT-3] [BEAT-4]
 
-    Fields that the heartbeat does not have are empty, 0 or None.
+    Fields that the heartbeat does not have are empty, 0, False or None. [INSP-25]
 
     Attributes:
-        identity: Opaque name.
+        identity: Opaque name. [BEAT-19]
         hostname: Name of its host.
         pid: Process id.
         started_at: Epoch seconds, or None.
@@ -118,7 +118,7 @@ class InFlightSummary:
 
     Attributes:
         identity: The process.
-        alive: True if it has a lease; otherwise other processes recover its jobs. [REL-3] [REL-4]
+        alive: True if it has a lease; otherwise other processes recover its jobs. [REL-3] [REL-11]
         size: Number of jobs that it holds.
         jobs: Some of these jobs, each with the queue that it came from.
     """
@@ -135,7 +135,7 @@ class Recoveries:
 
     Attributes:
         recovered: Total of jobs that were recovered from dead processes. [REL-12]
-        lost: Total of outcomes that came too late, because the job had been recovered. [REL-12]
+        lost: Total of outcomes that came too late, because the job had been recovered. [REL-23]
         returned: SHA-1 of each payload that was put back unfinished and has not ended since, to
             the number of times. [REL-7]
     """
@@ -160,7 +160,7 @@ def processes(keys: Keys) -> Op[list[ProcessInfo]]:
 
 
 def works(keys: Keys) -> Op[list[Work]]:
-    """Return the jobs in execution, oldest first. [INSP-12] [INSP-18]"""
+    """Return the jobs in execution, oldest first. [INSP-12] [INSP-18] [INSP-31]"""
     names, _ = yield from members(keys.processes)
     identities = sorted(names)
     commands = [
@@ -184,7 +184,7 @@ def signal(keys: Keys, identity: str, name: Signal) -> Op[None]:
 
     Raises:
         ConfigError: The process is not registered, or it is embedded in another program, which
-            only its owner may stop.
+            only its owner may stop. [INSP-19]
     """
     registered = {process.identity: process for process in (yield from processes(keys))}
     process = registered.get(identity)

@@ -1,4 +1,7 @@
-"""Readers of data in Redis that any program may have written; odd data is not an error. [INSP-3]"""
+"""Readers of data in Redis that any program may have written; odd data is not an error.
+
+[INSP-3] [INSP-28]
+"""
 
 from __future__ import annotations
 
@@ -41,6 +44,17 @@ def ask(commands: Sequence[Command]) -> Op[list[Any]]:
         if isinstance(reply, ErrorReply) and not any(reply.says(code) for code in _KEY_ERRORS):
             raise RedisRefused(reply.message)
     return replies
+
+
+def required(reply: Any) -> Any:
+    """Return a reply without which the caller cannot go on.
+
+    Raises:
+        RedisRefused: The reply is an error.
+    """
+    if isinstance(reply, ErrorReply):
+        raise RedisRefused(reply.message)
+    return reply
 
 
 def problems(commands: Sequence[Command], replies: Sequence[Any]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from jobwire.application.producer import GenerationSetting
 from jobwire.errors import ConfigError, MalformedPayload, RedisRefused
 from jobwire.inspect.entry import QUEUE, Entry, SetName, entry
 from jobwire.inspect.filters import Filter
@@ -136,6 +137,8 @@ def retried(
 ) -> tuple[str, bytes]:
     """Return the queue of an entry and its text there. [INSP-5] [INSP-6] [INSP-16]
 
+    A `retry_count` that is not an integer stays as it is. [INSP-21] [INSP-22]
+
     Args:
         one: The entry.
         now: Epoch seconds.
@@ -153,16 +156,23 @@ def retried(
     return promoted(text, now=now, generation=generation)
 
 
-def move_to_queue(keys: Keys, one: Entry, *, now: float, count: bool) -> Op[bool]:
+def move_to_queue(
+    keys: Keys,
+    one: Entry,
+    *,
+    now: float,
+    count: bool,
+    generation: GenerationSetting = "auto",
+) -> Op[bool]:
     """Move an entry from its set to its queue; return True if it still existed.
 
     Raises:
-        MalformedPayload: The payload cannot be read, or names no queue.
+        MalformedPayload: The payload cannot be read, or names no queue; the entry stays. [INSP-23]
         RedisRefused: The key of its queue is not a list; the entry stays.
     """
     key = _own_set(keys, one)
-    generation = yield from detect_generation(keys)
-    queue, text = retried(one, now=now, generation=generation, count=count)
+    form = (yield from detect_generation(keys)) if generation == "auto" else generation
+    queue, text = retried(one, now=now, generation=form, count=count)
     moved, stuck = yield _promote(keys, key, [(one, queue, text)])
     if stuck:
         raise RedisRefused(f"WRONGTYPE {keys.queue(queue)} is not a list; the job stays in {key}")
@@ -170,13 +180,19 @@ def move_to_queue(keys: Keys, one: Entry, *, now: float, count: bool) -> Op[bool
 
 
 def kill(keys: Keys, one: Entry, dead_limits: DeadSetLimits) -> Op[bool]:
-    """Move an entry to the dead set and trim the set; return True if it still existed. [INSP-7]"""
+    """Move an entry to the dead set and trim the set; return True if it still existed.
+
+    [INSP-7] [INSP-29]
+    """
     moved, _ = yield from _kill(keys, _own_set(keys, one), dead_limits)([one])
     return bool(moved)
 
 
 def reschedule(keys: Keys, one: Entry, at: float) -> Op[bool]:
-    """Change the time at which an entry is due; return True if it still existed. [INSP-8]"""
+    """Change the time at which an entry is due; return True if it still existed.
+
+    [INSP-8] [INSP-30]
+    """
     key = _own_set(keys, one)
     # ZADD reports no change if the score stays the same, as for an entry that is gone.
     changed, current_score = yield Batch(
@@ -199,12 +215,14 @@ def sweep(
     *,
     dead_limits: DeadSetLimits,
     only: Filter,
+    generation: GenerationSetting = "auto",
     progress: Progress | None = None,
 ) -> Op[Swept]:
     """Change all entries of a set that a filter matches, lowest score first, page by page.
 
     Each page is one step for the server, and only one page is in memory. Entries that arrive after
-    the start may be left out. An interruption leaves some entries changed and the others not.
+    the start may be left out, and the call ends after as many entries as there were. [INSP-26]
+    [INSP-27] An interruption leaves some entries changed and the others not.
 
     Raises:
         ConfigError: The action is not possible for this set.
@@ -218,10 +236,8 @@ def sweep(
     elif action == "delete":
         act = _remove(key)
     else:
-        generation = yield from detect_generation(keys)
-        act = _enqueue(
-            keys, key, now=dead_limits.now, generation=generation, count=action == "retry"
-        )
+        form = (yield from detect_generation(keys)) if generation == "auto" else generation
+        act = _enqueue(keys, key, now=dead_limits.now, generation=form, count=action == "retry")
     total: int = yield command("ZCARD", key)
     return (
         yield from _sweep(SetWalk(key, name, rising=True), total, act, dead_limits, only, progress)
@@ -245,7 +261,7 @@ def sweep_queue(
 
 
 def clear_set(keys: Keys, name: SetName) -> Op[int]:
-    """Delete a whole set in one step; return the number of its entries. [INSP-9]"""
+    """Delete a whole set in one step; return the number of its entries. [INSP-24]"""
     key = set_key(keys, name)
     count, _ = yield Batch([command("ZCARD", key), command("UNLINK", key)], atomic=True)
     return int(count)

@@ -151,7 +151,7 @@ def history(keys: Keys, *, days: int, now: float) -> Op[list[Day]]:
 
 
 def queue_summaries(keys: Keys, *, now: float) -> Op[list[QueueSummary]]:
-    """Return all registered queues by name, including empty ones. [INSP-1]"""
+    """Return all registered queues by name, including empty ones. [INSP-1] [INSP-20]"""
     names, _ = yield from members(keys.queues)
     return (yield from _summaries(keys, sorted(names), now))
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
+from jobwire.application.producer import GenerationSetting
 from jobwire.application.redis_url import find_address
 from jobwire.connection.sync import SyncRedis
 from jobwire.inspect import activity, processes, progress, sets, summary
@@ -46,6 +47,7 @@ class Inspector:
     Args:
         url: Where Redis is; by default found as for `Client`.
         namespace: Prefix of every key; leave empty beside Sidekiq. [KEY-4]
+        generation: 7 or 8 to write times in the form of that Sidekiq; `auto` asks Redis. [GEN-5]
         timeout: Seconds to wait for a connection, and for a reply.
         clock: Returns epoch seconds.
     """
@@ -55,10 +57,12 @@ class Inspector:
         url: str | None = None,
         *,
         namespace: str = "",
+        generation: GenerationSetting = "auto",
         timeout: float = 5.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._keys = Keys(namespace)
+        self._generation = generation
         self._clock = clock
         address = find_address(url)
         self.redis = SyncRedis(address.url, timeout=timeout, advice=address.advice)
@@ -158,11 +162,25 @@ class Inspector:
         Raises:
             MalformedPayload: It cannot be read, or names no queue; it stays.
         """
-        return self._run(sets.move_to_queue(self._keys, entry, now=self._clock(), count=True))
+        return self._run(
+            sets.move_to_queue(
+                *(self._keys, entry),
+                now=self._clock(),
+                count=True,
+                generation=self._generation,
+            )
+        )
 
     def add_to_queue(self, entry: Entry) -> bool:
         """Push an entry to its queue now; False if it was gone; see `retry`. [INSP-6]"""
-        return self._run(sets.move_to_queue(self._keys, entry, now=self._clock(), count=False))
+        return self._run(
+            sets.move_to_queue(
+                *(self._keys, entry),
+                now=self._clock(),
+                count=False,
+                generation=self._generation,
+            )
+        )
 
     def kill(self, entry: Entry) -> bool:
         """Move an entry to the dead set; False if it was gone. [INSP-7]"""
@@ -204,6 +222,7 @@ class Inspector:
                 action,
                 dead_limits=DeadSetLimits(self._clock()),
                 only=only or Filter(),
+                generation=self._generation,
                 progress=progress,
             )
         )

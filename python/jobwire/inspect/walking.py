@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jobwire.inspect.entry import QUEUE, Entry, entry
-from jobwire.inspect.reading import ask, items, raw, score, whole
+from jobwire.inspect.reading import ask, items, raw, required, score, whole
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Op, command
 
@@ -69,15 +69,15 @@ class SetWalk(Walk):
         )
         unmoved = [
             seen
-            for seen, at in zip(self._behind, items(scores), strict=False)
+            for seen, at in zip(self._behind, items(required(scores)), strict=False)
             if at is not None and score(at) == seen.score
         ]
         if unmoved:
             self._behind = [unmoved[-1]]
             rank_command = "ZRANK" if self._rising else "ZREVRANK"
             (rank,) = yield from ask([command(rank_command, self._key, unmoved[-1].payload)])
-            if type(rank) is int:
-                return rank + 1
+            if isinstance(required(rank), int):
+                return int(rank) + 1
         bound = f"({last.score!r}"
         step = (
             command("ZCOUNT", self._key, "-inf", bound)
@@ -86,7 +86,7 @@ class SetWalk(Walk):
         )
         self._behind = []
         (count,) = yield from ask([step])
-        return whole(count)
+        return whole(required(count))
 
 
 class ListWalk(Walk):

@@ -39,13 +39,13 @@ def check_args(args: object, *, strict: StrictArgs = "raise") -> list[Any]:
         try:
             values = listed(msgspec.to_builtins(values, str_keys=True))
         except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidJob("PUSH-5", "args", str(error)) from error
+            raise InvalidJob("PUSH-5", "args", str(error)) from None
     check_value(values, "args", depth=2)
     return values
 
 
 def check_value(value: object, path: str, *, depth: int) -> None:
-    """Refuse a value that a round trip through JSON would change. [PUSH-5] [PAY-3] [PAY-4]
+    """Refuse a value that a round trip through JSON would change. [PUSH-5] [PAY-3] [PAY-4] [PAY-22]
 
     Types must match exactly, as for Sidekiq: a subclass of str would come back as a plain str.
 
@@ -95,7 +95,7 @@ def _encodable(text: str) -> bool:
 
 
 def _blame(value: object, path: str, depth: int) -> None:
-    """Raise the error for the first value that is not sound."""
+    """Raise the error for the first value that is not sound; it names the place. [PUSH-12]"""
     if type(value) is float:
         if not math.isfinite(value):
             raise InvalidJob("PAY-4", path, f"{value} has no JSON form; send None or a string")
@@ -109,9 +109,10 @@ def _blame(value: object, path: str, depth: int) -> None:
         _check_depth(path, depth)
         for key, item in value.items():
             if type(key) is not str:
-                raise InvalidJob(
-                    "PUSH-5", path, f"key {key!r} is {type(key).__name__}; keys must be str"
-                )
+                problem = f"key {key!r} is {type(key).__name__}; keys must be str"
+                if type(key) is int and path.startswith("args["):
+                    problem += ", or annotate the parameter of the job, like dict[int, int]"
+                raise InvalidJob("PUSH-5", path, problem)
             _check_text(key, path)
             _blame(item, f"{path}[{key!r}]", depth + 1)
     elif type(value) not in _SCALARS:
@@ -141,7 +142,7 @@ def _check_depth(path: str, depth: int) -> None:
 def _check_text(text: str, path: str) -> None:
     if not _encodable(text):
         raise InvalidJob(
-            "PAY-1", path, f"{text!r} holds a lone surrogate, which UTF-8 cannot carry"
+            "PAY-22", path, f"{text!r} holds a lone surrogate, which UTF-8 cannot carry"
         )
 
 

@@ -15,7 +15,7 @@ MAX_JOBS = 10_000
 
 
 def dead_key(keys: Keys, problem: MalformedPayload) -> str:
-    """Return the key of the set for bytes that are not a payload. [EXEC-3] [EXEC-4]
+    """Return the key of the set for bytes that are not a payload. [EXEC-3] [EXEC-4] [EXEC-12]
 
     JSON that is not an object must not get into the dead set, because Sidekiq's API cannot list
     a set that holds such a member.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.payload import encode
-from jobwire.protocol.wire import Arg, Batch, Command, Op, command
+from jobwire.protocol.wire import Arg, Batch, Command, ErrorReply, Op, command
 
 __all__ = [
     "BEAT_INTERVAL_S",
@@ -46,7 +46,7 @@ class Work:
     run_at: float
 
     def record(self) -> bytes:
-        """Return the work record, a JSON object with the payload as a string in it. [BEAT-5]"""
+        """Return the work record, a JSON object with the payload as a string in it. [BEAT-17]"""
         return encode(
             {
                 "queue": self.queue,
@@ -97,7 +97,7 @@ def process_info(
     """Return the `info` field of the heartbeat. [BEAT-4] [BEAT-10] [BEAT-11] [BEAT-12] [BEAT-13]
 
     It has all the members that readers of any generation need, in the order in which Sidekiq
-    writes them.
+    writes them. A worker is never embedded in a process of another program. [SIG-11]
     """
     info: dict[str, Any] = {
         "hostname": hostname,
@@ -134,7 +134,9 @@ def beat(
     *,
     owner: bool = False,
 ) -> Op[Answer]:
-    """Renew the lease and write the work records. [BEAT-1] [BEAT-3] [BEAT-9] [BEAT-14] [SIG-4]
+    """Write the work records, then renew the lease.
+
+    [BEAT-1] [BEAT-3] [BEAT-5] [BEAT-9] [BEAT-14] [BEAT-15] [SIG-4]
 
     The beat of an `owner` of private entries also names the owner and counts the entries. [REL-8]
     """
@@ -174,7 +176,10 @@ def beat(
 
 
 def retire(keys: Keys, identity: str) -> Op[None]:
-    """Leave the set of processes; the hash stays until it expires, as with Sidekiq. [BEAT-7]"""
+    """Leave the set of processes; the hash stays until it expires, as with Sidekiq.
+
+    [BEAT-7] [BEAT-20]
+    """
     yield Batch(
         [
             command("SREM", keys.processes, identity),
@@ -185,7 +190,9 @@ def retire(keys: Keys, identity: str) -> Op[None]:
 
 
 def prune(keys: Keys) -> Op[int]:
-    """Remove processes whose hash has expired; runs at most once a minute in the fleet. [BEAT-8]
+    """Remove processes whose hash has expired; runs at most once a minute in the fleet.
+
+    [BEAT-8] [BEAT-21] [BEAT-22]
 
     Returns:
         Number of processes removed.
@@ -203,7 +210,12 @@ def prune(keys: Keys) -> Op[int]:
             for identity in identities
         ]
     )
-    expired = [identity for identity, alive in zip(identities, infos, strict=True) if alive == 0]
+    expired = [
+        identity
+        for identity, alive in zip(identities, infos, strict=True)
+        # A key of another type can never hold a heartbeat, and it stops schedulers of Sidekiq.
+        if alive == 0 or (isinstance(alive, ErrorReply) and alive.says("WRONGTYPE"))
+    ]
     if not expired:
         return 0
     count: int = yield command("SREM", keys.processes, *expired)

@@ -1,4 +1,4 @@
-"""Iterable jobs: they can stop between two items and continue later. [ITER-1] to [ITER-11]
+"""Iterable jobs: they can stop between two items and continue later. [ITER-1] to [ITER-19]
 
 This module holds the state of such a job in Redis, and the rules of one run of it. `Run.steps`
 yields requests, and a thread or an event loop carries them out. Both follow the same rules.
@@ -49,9 +49,10 @@ SAVE_RETRY_S = 1.0  # before the next try to save the state for a stop
 
 
 class Interrupted(BaseException):
-    """An iterable job was interrupted: its state is saved, and it goes back to its queue. [ITER-4]
+    """An iterable job was interrupted: its state is saved, and it goes back to its queue.
 
-    This is not a failure, so middleware that catches `Exception` does not see it.
+    This is not a failure, so middleware that catches `Exception` does not see it. [ITER-4]
+    [ITER-17] [STAT-3]
     """
 
 
@@ -170,7 +171,10 @@ def cancel(keys: Keys, jid: str, *, now: float) -> Op[Cancellation]:
 
 
 def forget(keys: Keys, jid: str) -> Command:
-    """Return the command that deletes the state of a job that is complete. [ITER-6]"""
+    """Return the command that deletes the state of a job that is complete, or was cancelled.
+
+    [ITER-6] [ITER-18]
+    """
     return command("UNLINK", keys.iteration(jid))
 
 
@@ -318,7 +322,10 @@ class Run:
         self._interrupted = False
 
     def steps(self) -> Generator[Ask, Any, None]:
-        """Yield the steps of the run until the job is complete. [ITER-3] to [ITER-7]
+        """Yield the steps of the run until the job is complete. [ITER-3] to [ITER-7] [ITER-19]
+
+        An exception that aborts the thread is not an `Exception`: the state stays as it is.
+        [ITER-15]
 
         Raises:
             Interrupted: The job was interrupted, and its state is saved.
@@ -379,7 +386,10 @@ class Run:
             self._on_finish(deletion)
 
     def _save(self, cursor: Cursor, ran: float) -> Generator[Ask, Any, bool]:
-        """Save the state and read `cancelled`; return True if that worked. [ITER-3] [ITER-7]"""
+        """Save the state and read `cancelled`; return True if that worked.
+
+        [ITER-3] [ITER-7] [ITER-13]
+        """
         if self._jid is None:
             return False
         try:

@@ -1,6 +1,6 @@
 """Every key name of the protocol. No other module builds a key, so no reserved name is ever used.
 
-[KEY-4] [KEY-5] [KEY-6]
+[KEY-0] [KEY-4] [KEY-5] [KEY-6] [KEY-9]
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ class Keys:
     namespace: str = ""
 
     queues: str = field(init=False)  # SET of bare queue names [KEY-1]
-    schedule: str = field(init=False)  # ZSET payload -> due time [KEY-3]
+    schedule: str = field(init=False)  # ZSET payload -> due time [KEY-3] [KEY-8]
     retry: str = field(init=False)  # ZSET payload -> next attempt [KEY-3]
     dead: str = field(init=False)  # ZSET payload -> time of death [KEY-3]
     unreadable: str = field(init=False)  # ZSET JSON, not an object -> time found [EXEC-4]
     processes: str = field(init=False)  # SET of process identities [BEAT-1]
     cleanup_lock: str = field(init=False)  # STRING held by the pruner of `processes` [BEAT-8]
-    owners: str = field(init=False)  # SET of identities with private entries [REL-1]
+    owners: str = field(init=False)  # SET of identities with private entries [REL-14]
     returned: str = field(init=False)  # HASH payload digest -> times put back [REL-7]
     returned_at: str = field(init=False)  # ZSET payload digest -> time of last return [REL-7]
     paused: str = field(init=False)  # SET of bare queue names not to fetch from [REL-9]
-    recovery: str = field(init=False)  # STRING held by the process that recovers for all [REL-5]
+    recovery: str = field(init=False)  # STRING held by the process that recovers for all [REL-17]
     recovered: str = field(init=False)  # STRING counter of recovered jobs [REL-12]
-    lost: str = field(init=False)  # STRING counter of outcomes that came too late [REL-12]
+    lost: str = field(init=False)  # STRING counter of outcomes that came too late [REL-23]
 
     def __post_init__(self) -> None:
         if any(char.isspace() for char in self.namespace):
@@ -91,7 +91,7 @@ class Keys:
         return f"{self.namespace}{identity}-signals"
 
     def private(self, identity: str) -> str:
-        """HASH of `sequence:queue` -> payload: the jobs that a process holds. [REL-1] [REL-6]"""
+        """HASH of `sequence:queue` -> payload: the jobs that a process holds. [REL-6] [REL-13]"""
         return f"{self.namespace}jobwire:private:{identity}"
 
     def stat(self, kind: str, day: str | None = None) -> str:

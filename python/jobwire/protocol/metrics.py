@@ -1,4 +1,6 @@
-"""Metrics: executions by job class and time, for Sidekiq's metrics page. [MET-1] to [MET-5]
+"""Metrics: executions by job class and time, for Sidekiq's metrics page.
+
+[MET-1] to [MET-5] [MET-7] [MET-8] [MET-9]
 
 Writers and readers both use the key names and encodings of this module.
 """
@@ -35,14 +37,14 @@ __all__ = [
 
 MINUTE_TTL_S = 28_800  # for rollups of a minute, and histograms [MET-3]
 TENS_TTL_S = 259_200  # for rollups of ten minutes [MET-3]
-MARK_TTL_S = 7_776_000  # for deployment marks [MET-5]
-LOCK_TTL_S = 60  # within which a label is marked only once [MET-5]
+MARK_TTL_S = 7_776_000  # for deployment marks [MET-14]
+LOCK_TTL_S = 60  # within which a label is marked only once [MET-15]
 
 BOUNDS = (
     *(20, 30, 45, 65, 100, 150, 225, 335, 500, 750, 1_100, 1_700, 2_500, 3_800, 5_750, 8_500),
     *(13_000, 20_000, 30_000, 45_000, 65_000, 100_000, 150_000, 225_000, 335_000),
 )
-"""Upper bounds of the counters in milliseconds, by index. The 26th counter has no bound. [MET-2]"""
+"""Upper bounds of the counters in milliseconds; the 26th counter has no bound. [MET-11]"""
 
 _COUNTERS = struct.Struct(f">{len(BOUNDS) + 1}H")
 _COUNT, _FAILED, _MS, _HISTOGRAM = 0, 1, 2, 3  # indexes into the numbers of a class

@@ -17,6 +17,7 @@ from jobwire.protocol.payload import encode
 from jobwire.protocol.times import Generation, epoch, stamp
 
 __all__ = [
+    "FAILURE_FIELDS",
     "AsyncClientMiddleware",
     "ClientMiddleware",
     "JobFields",
@@ -32,7 +33,7 @@ JobFields = dict[str, Any]
 
 ClientMiddleware = Callable[[JobFields, Callable[[], JobFields | None]], JobFields | None]
 """`(item, call_next) -> item`: change the item and return `call_next()`, or return None to stop
-the push. [PUSH-7]"""
+the push. [PUSH-7] [PUSH-15] [PUSH-16]"""
 
 AsyncClientMiddleware = Callable[
     [JobFields, Callable[[], Awaitable[JobFields | None]]], Awaitable[JobFields | None]
@@ -40,11 +41,19 @@ AsyncClientMiddleware = Callable[
 """The same as an `async def` for jobs that are enqueued from asyncio; it awaits `call_next()`."""
 
 _LOG_LEVELS = ("debug", "info", "warn", "error", "fatal")
+FAILURE_FIELDS = frozenset(
+    [
+        *("retry_count", "failed_at", "retried_at"),
+        *("error_message", "error_class", "error_backtrace"),
+    ]
+)
+"""Fields that only workers write. A push leaves them out. [PAY-14]"""
+
 MAX_RETRY_FOR_S = 1_000_000_000  # a larger number is probably an epoch time by mistake
 
 
 class Options(TypedDict, total=False):
-    """Options of a job, besides its class and arguments. None is written as null."""
+    """Options of a job, besides its class and arguments. None is written as null. [PUSH-13]"""
 
     queue: str
     """Bare queue name; default `"default"`."""
@@ -113,7 +122,9 @@ def build(
     fields: Mapping[str, Any] | None = None,
     strict: StrictArgs = "raise",
 ) -> JobFields:
-    """Return a checked item, with its fields in Sidekiq's order. [PAY-11]
+    """Return a checked item, with its fields in Sidekiq's order. [PAY-0] [PAY-11]
+
+    It has no fields but those of the caller and the protocol. [KEY-7] [KEY-10] [PAY-31]
 
     Args:
         class_name: Wire class, such as `HardJob` or `Reports::Monthly`.
@@ -141,17 +152,23 @@ def build(
         item |= {"args": checked, "class": class_name}
     else:
         item |= {"class": class_name, "args": checked, "at": epoch(at)}
+    created_at = item.pop("created_at", None)
     item["jid"] = jid
-    item.setdefault("created_at", stamp(now, generation))
+    item["created_at"] = stamp(now, generation) if created_at is None else created_at
     _check_item(item)
     return item
 
 
 def finalize(item: JobFields, *, now: float, generation: Generation) -> ReadyPayload:
-    """Check an item after middleware and encode it. [PUSH-3] [PUSH-7] [SCHED-1]"""
+    """Check an item after middleware and encode it.
+
+    [PUSH-3] [PUSH-7] [PUSH-18] [SCHED-12] [SCHED-13]
+    """
     _check_item(item)
-    body = dict(item)
+    body = {name: value for name, value in item.items() if name not in FAILURE_FIELDS}
     at = body.pop("at", None)
+    if body.get("created_at") is None:  # middleware may remove it [PUSH-11]
+        body["created_at"] = stamp(now, generation)
     if at is None:
         body["enqueued_at"] = stamp(now, generation)
     else:
@@ -165,12 +182,15 @@ def finalize(item: JobFields, *, now: float, generation: Generation) -> ReadyPay
         text = encode(body)
     except ValueError as error:
         # Python refuses to format an integer of more than 4,300 digits, as a guard against attacks.
-        raise InvalidJob("PAY-5", "", f"cannot be written: {error}") from error
+        raise InvalidJob("PAY-5", "", f"cannot be written: {error}") from None
     return ReadyPayload(item["jid"], item["queue"], at, text)
 
 
 def _check_item(item: JobFields) -> None:
-    """Check the values that middleware or a caller's own fields can break. [PUSH-4] [PAY-12]"""
+    """Check the values that middleware or a caller's own fields can break.
+
+    [PUSH-4] [PUSH-18] [PAY-12] [PAY-30]
+    """
     for field in ("class", "args", "jid", *DEFAULTS):
         if field not in item:
             raise InvalidJob("PUSH-4", field, "is missing")
@@ -179,6 +199,9 @@ def _check_item(item: JobFields) -> None:
             raise InvalidJob("PUSH-4", field, f"{item[field]!r} {problem}")
     if not isinstance(item["args"], list):
         raise InvalidJob("PAY-12", "args", f"is {type(item['args']).__name__}, not a list")
+    created_at = item.get("created_at")
+    if not (created_at is None or type(created_at) in (int, float)):
+        raise InvalidJob("PUSH-4", "created_at", f"{created_at!r} is not a time")
     check_options({field: value for field, value in item.items() if field in _CHECKS})
 
 

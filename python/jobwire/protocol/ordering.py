@@ -1,4 +1,4 @@
-"""The order in which a fetch looks at its queues. [FETCH-2] [FETCH-3] [FETCH-4]"""
+"""The order in which a fetch looks at its queues. [FETCH-2] [FETCH-3] [FETCH-4] [FETCH-8]"""
 
 from __future__ import annotations
 

@@ -14,13 +14,26 @@ from jobwire.protocol.arguments import MAX_DEPTH
 __all__ = ["Job", "LazyJob", "can_append", "decode", "edit", "encode"]
 
 encode = msgspec.json.Encoder().encode
-"""Encode as compact JSON, as Ruby does: raw UTF-8, no white space, `/` unescaped. [PAY-2] [PAY-6]
+"""Encode as compact JSON, as Ruby does: raw UTF-8, no white space, few escapes. [PAY-2]
+
+The escapes are `\\" \\\\ \\b \\f \\n \\r \\t`, and `\\u001f` for other control characters.
+[PAY-20] [PAY-21]
+
+Floats have no more digits than needed; whole ones and minus zero keep their form.
+[PAY-6] [PAY-25] [PAY-26]
 
 The caller must refuse NaN and infinities first, because msgspec would write null for them.
 """
 
 # A string is one match, so that brackets inside strings do not count.
 _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
+
+# A run of escapes, and an escape that `encode` would not write. Both are for text inside strings;
+# JSON has no backslash elsewhere. The second also finds a `/` or `u` after an escaped backslash,
+# which costs time and changes nothing.
+_ESCAPES = re.compile(rb"(?:\\(?:u[0-9a-fA-F]{4}|.))+", re.DOTALL)
+_ODD_ESCAPE = re.compile(rb"\\(?:/|u(?!00(?:0[0-7be-f]|1[0-9a-f])))")
+_ENCODED = ("encrypt", "compressed")  # fields of extensions that encode `args`
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -63,7 +76,10 @@ class Job:
 
     @property
     def display_class(self) -> str:
-        """The class to show to people: that of the wrapped job for ActiveJob. [PAY-16] [PAY-19]"""
+        """The class to show to people: that of the wrapped job for ActiveJob.
+
+        [PAY-16] [PAY-19] [MET-10]
+        """
         fields = self.fields
         name = fields.get("wrapped")
         if not isinstance(name, str):
@@ -72,13 +88,13 @@ class Job:
 
     @property
     def jid(self) -> str | None:
-        """The job id, an opaque string; None if the payload has none. [PAY-10]"""
+        """The job id, an opaque string; None if the payload has none. [PAY-10] [PAY-29]"""
         jid = self.fields.get("jid")
         return None if jid is None else str(jid)
 
     @property
     def args(self) -> list[Any]:
-        """The arguments; an empty list if the field is missing or null. [EXEC-1]
+        """The arguments; an empty list if the field is missing or null. [EXEC-10]
 
         Raises:
             TypeError: The field is neither an array nor null. The job fails. [EXEC-7]
@@ -91,10 +107,25 @@ class Job:
         return args
 
     @property
+    def parameters(self) -> list[Any]:
+        """The arguments to call the job's function with. [EXEC-1] [EXEC-10]
+
+        Middleware that decodes `args` has to remove the mark from `fields`.
+
+        Raises:
+            TypeError: `args` is neither an array nor null, or a mark says that its elements are
+                encoded. The job fails. [EXEC-7] [EXEC-13]
+        """
+        for mark in _ENCODED:
+            value = self.fields.get(mark)
+            if value is not None and value is not False:
+                raise TypeError(f"args are encoded, as field {mark} says, and were not decoded")
+        return self.args
+
+    @property
     def retry_count(self) -> int | None:
         """Number of retries counted: None before the first failure, 0 after it. [RETRY-2]"""
-        count = self.fields.get("retry_count")
-        return count if type(count) is int else None
+        return _count(self.fields.get("retry_count"))
 
     @property
     def attempt(self) -> int:
@@ -147,8 +178,7 @@ class LazyJob(Job):
     @property
     def retry_count(self) -> int | None:
         """Number of retries counted: None before the first failure, 0 after it. [RETRY-2]"""
-        count = self.get("retry_count")
-        return count if type(count) is int else None
+        return _count(self.get("retry_count"))
 
     def edit(self, changes: Mapping[str, Any]) -> bytes:
         """Return the text with some fields changed; see the function `edit`."""
@@ -166,7 +196,7 @@ def decode(text: bytes, queue: str) -> Job:
     Raises:
         MalformedPayload: Not JSON, not UTF-8, not an object, or nested too deep. A number beyond
             the range of a double and a lone surrogate escape count as not JSON, because no Python
-            value can represent them and be written back.
+            value can represent them and be written back. [PAY-23] [PAY-24]
     """
     try:
         # Counting brackets is quick. Only a payload with many of them needs the exact depth.
@@ -189,8 +219,11 @@ def edit(
 ) -> bytes:
     """Return `text` with some fields changed and all other fields untouched. [PAY-7] [PAY-13]
 
-    All other values keep their exact text: integers of any size, the spelling of floats, escapes,
-    the order of keys. Only white space between tokens is removed. [PAY-2]
+    A transition that changes no field keeps the text and needs no call of this. [PAY-27]
+
+    All other values keep their exact text: integers of any size, the spelling of floats, the order
+    of keys. White space between tokens is removed [PAY-2], and escapes get the one spelling that
+    writers use [PAY-20] [PAY-21].
 
     Args:
         text: A payload that `decode` accepted.
@@ -208,11 +241,26 @@ def edit(
     return _joined(fields)
 
 
+def _count(value: object) -> int | None:
+    """Return a `retry_count` as an integer; None if it is not a number. [RETRY-19]"""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value)
+
+
 def _joined(fields: Mapping[str, Any]) -> bytes:
     """Return fields as one compact text; those that are `msgspec.Raw` are written as they are."""
     edited = encode(fields)
+    if b"\\" in edited and _ODD_ESCAPE.search(edited):
+        edited = _ESCAPES.sub(_respelled, edited)
     # Most payloads have no white space, and checking for it is quicker than formatting again.
     return edited if len(edited.split(None, 1)) == 1 else msgspec.json.format(edited, indent=-1)
+
+
+def _respelled(escapes: re.Match[bytes]) -> bytes:
+    """Return a run of escapes in the spelling of `encode`."""
+    # A run keeps the two halves of a surrogate pair together.
+    return encode(_decode_value(b'"' + escapes[0] + b'"'))[1:-1]
 
 
 def can_append(text: bytes, fields: Mapping[str, Any]) -> bool:

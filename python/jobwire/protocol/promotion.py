@@ -1,4 +1,4 @@
-"""Promotion: moving due jobs to their queues. [SCHED-5] to [SCHED-10]"""
+"""Promotion: moving due jobs to their queues. [SCHED-5] to [SCHED-10], [SCHED-16] to [SCHED-26]"""
 
 from __future__ import annotations
 
@@ -45,10 +45,11 @@ class Promoted:
 
 
 def promoted(text: bytes, *, now: float, generation: Generation) -> tuple[str, bytes]:
-    """Return the queue of a due payload and its text on that queue. [SCHED-6]
+    """Return the queue of a due payload and its text on that queue. [SCHED-6] [SCHED-17]
 
     The text gets `enqueued_at`, and the defaults of fields that every push writes and that are
-    missing. All other fields stay as they are, except `at`, which is removed.
+    missing. All other fields stay as they are [SCHED-19], except `at`, which is removed.
+    [SCHED-18]
 
     Raises:
         MalformedPayload: The payload cannot be decoded, or its queue is invalid. [SCHED-9]
@@ -79,11 +80,11 @@ def promote_batch(
     """Move up to `limit` due members of `schedule` or `retry` to their queues.
 
     `skip` passes over that many due members. Members stay in the set if the key of their queue is
-    not a list, and they must not block the members behind them.
+    not a list [SCHED-26], and they must not block the members behind them. [SCHED-24]
 
     A promoter removes a member by its exact bytes and pushes it in the same step. Promoters may
     race, die or lose their connections at any point: no job is lost or doubled. [SCHED-5]
-    [SCHED-7]
+    [SCHED-7] [SCHED-16] [SCHED-20] [SCHED-25]
     """
     due: Sequence[bytes] = yield command(
         "ZRANGE", zset, "-inf", now, "BYSCORE", "LIMIT", skip, limit
@@ -123,7 +124,7 @@ def promote_batch(
 
 
 def first_wait(interval: float | None, *, jitter: float) -> float:
-    """Return the seconds to wait before the first poll. [SCHED-8]
+    """Return the seconds to wait before the first poll. [SCHED-23]
 
     The first ten seconds give processes that start at the same time the chance to register.
     """
@@ -131,7 +132,7 @@ def first_wait(interval: float | None, *, jitter: float) -> float:
 
 
 def next_wait(interval: float | None, *, processes: int, jitter: float) -> float:
-    """Return the seconds to wait before the next poll. [SCHED-8]
+    """Return the seconds to wait before the next poll. [SCHED-8] [SCHED-22]
 
     Args:
         interval: The configured average in seconds; None to make all processes together poll

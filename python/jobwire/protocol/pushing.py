@@ -20,7 +20,7 @@ __all__ = ["bulk_times", "detect_generation", "push", "push_bulk", "slices"]
 JOBS_PER_SLICE = 1_000  # jobs in one round trip [BULK-1]
 SCHEDULED_JOBS_PER_SLICE = 100
 BYTES_PER_SLICE = 1024 * 1024  # of payloads, unless a single job has more
-SHORTEST_SPREAD_S = 5.0  # [BULK-4]
+SHORTEST_SPREAD_S = 5.0  # [BULK-14]
 
 
 def push(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None = None) -> Op[None]:
@@ -29,8 +29,9 @@ def push(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None = Non
     Raises:
         RedisUnreachable: No job was written.
         RedisRefused: Only the jobs in `written` were written, because a key has another type.
+            [ENV-12]
         MaybeWritten: No reply came, so all jobs may have been written, or none. Or replicas did
-            not confirm the write in time, so a failover may undo it. [PUSH-8]
+            not confirm the write in time, so a failover may undo it. [PUSH-8] [PUSH-14]
     """
     queues: dict[str, list[bytes]] = {}
     schedule: list[str | float | bytes] = []
@@ -46,7 +47,7 @@ def push(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None = Non
         commands.append(command("SADD", keys.queues, *queues))
         commands += (command("LPUSH", keys.queue(name), *texts) for name, texts in queues.items())
     if schedule:
-        commands.append(command("ZADD", keys.schedule, *schedule))
+        commands.append(command("ZADD", keys.schedule, *schedule))  # [SCHED-1] [SCHED-14]
     try:
         if len(commands) == 1 and confirm is None:
             yield commands[0]
@@ -71,11 +72,14 @@ def push(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None = Non
 
 
 def push_bulk(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None = None) -> Op[None]:
-    """Write many jobs in slices, one transaction for each slice. [BULK-1] [BULK-5]
+    """Write many jobs in slices, in order, one transaction for each slice.
+
+    The first slice that fails is the last one that is sent. [BULK-1] [BULK-5] [BULK-8] [BULK-15]
+    [BULK-18]
 
     Raises:
         RedisTrouble: A slice failed. `written` of the error lists the jobs that were written
-            nevertheless. [BULK-6]
+            nevertheless, `unsure` those that may have been. [BULK-6] [BULK-17]
     """
     written: list[str] = []
     for part in slices(jobs):
@@ -119,7 +123,7 @@ def bulk_times(
     """Return the epoch second at which each job of a bulk push runs; None for at once.
 
     Each time is computed when it is read, so that reading a part takes the time of that part.
-    [BULK-3] [BULK-4]
+    [BULK-3] [BULK-4] [BULK-12] [BULK-13]
 
     Args:
         count: Number of jobs.
@@ -158,7 +162,7 @@ def _bulk_time(when: When, now: float, field: str) -> float:
 
 
 def detect_generation(keys: Keys) -> Op[Generation]:
-    """Return the generation to write, as the registered processes require. [GEN-5]"""
+    """Return the generation to write, as the registered processes require. [GEN-5] [GEN-10]"""
     identities: Sequence[bytes] = yield command("SMEMBERS", keys.processes)
     if not identities:
         return 8

@@ -1,9 +1,9 @@
-"""The reliable profile: jobs are held in Redis, so that no crash loses them. [REL-1] to [REL-12]
+"""The reliable profile: jobs are held in Redis, so that no crash loses them. [REL-1] to [REL-27]
 
 A fetched job stays in Redis, in the private hash of the process that holds it, until its outcome
-is stored. Each step below is one script, so at every moment the job is in at least one place.
+is stored. Each step below is one script, so a job is always in at least one place. [GUAR-1]
 Every outcome first removes the private entry. A process that finds the entry gone has lost the job
-to a recovery and must not touch the job again. [REL-2]
+to a recovery and must not touch the job again. [REL-15] [GUAR-2]
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Fetched(msgspec.Struct, frozen=True):
     Attributes:
         jobs: The jobs, in the order in which they should run.
         broken: Queue name to error, for keys that are not a list. [FETCH-7]
-        lease: False if the process has no live lease; then it took no jobs. [REL-3]
+        lease: False if the process has no live lease; then it took no jobs. [REL-16]
         paused: Names of queues that were skipped because they are paused. [REL-9]
     """
 
@@ -90,19 +90,19 @@ class Fetched(msgspec.Struct, frozen=True):
 
 
 def private_queue(field: str) -> str:
-    """Return the queue that a private entry came from. [REL-6]"""
+    """Return the queue that a private entry came from. [REL-13]"""
     return field.partition(":")[2]
 
 
 def sequence_number(field: str) -> int:
-    """Return the number of a private entry, which no other entry of its process has."""
+    """Return the number of a private entry, which no other entry of its process has. [REL-19]"""
     return int(field.partition(":")[0])
 
 
 def fetch(
     keys: Keys, identity: str, queues: Sequence[str], *, count: int, sequence: int
 ) -> Op[Fetched]:
-    """Move up to `count` jobs from the queues into the private hash. [REL-1]
+    """Move up to `count` jobs from the queues into the private hash. [REL-1] [REL-14] [REL-26]
 
     See `script_fetch` for the arguments.
     """
@@ -174,10 +174,10 @@ def script_done(
     day: str,
     repeated: bool = False,
 ) -> Script:
-    """Return the step that ends jobs, `failed` or not, and stores nothing else. [REL-2] [STAT-1]
+    """Return the step that ends jobs, `failed` or not, and stores nothing else. [REL-2] [REL-24]
 
     `repeated`, here and below, means that the same call was made before and got no reply. Then a
-    missing entry does not show that the job was lost to a recovery. [REL-12]
+    missing entry does not show that the job was lost to a recovery. [REL-23]
 
     The reply lists the fields that were no longer held.
     """
@@ -275,7 +275,7 @@ def script_requeue(
 def put_back(
     keys: Keys, identity: str, fields: Iterable[str], *, started: bool, now: float = math.inf
 ) -> Op[int]:
-    """Return held jobs to the tails of their queues, to run next. [FETCH-6] [SIG-5]
+    """Return held jobs to the tails of their queues, to run next. [FETCH-6] [REL-22] [SIG-5]
 
     `started` jobs count as put back unfinished. The count of a job is kept for 72 h from epoch
     second `now`. With the default, it is kept until the first 72 h without any return. [REL-7]
@@ -324,14 +324,14 @@ def recover(
     ended: Collection[str] = (),
     every: float | None = None,
 ) -> Op[dict[str, int | str]]:
-    """Return the jobs of processes without a lease to their queues. [REL-4] [REL-5]
+    """Return the jobs of processes without a lease to their queues. [REL-4] [REL-11] [REL-17]
 
     Args:
         keys: Key names.
         own: The identity of the caller, whose jobs stay.
         now: Epoch seconds.
         ended: Identities of processes that have certainly ended, so that their leases do not
-            count. [REL-11]
+            count. [REL-27]
         every: Seconds in which only one process looks at all owners; None to look in any case.
 
     Returns:
@@ -361,7 +361,7 @@ def recover(
 
 
 def name_owners(keys: Keys, cursor: bytes) -> Op[bytes]:
-    """Add the owners of private hashes to the set of owners, in case it was deleted. [REL-5]
+    """Add the owners of private hashes to the set of owners, in case it was deleted. [REL-18]
 
     One call looks at a limited number of keys.
 
@@ -408,7 +408,7 @@ def _without_lease(keys: Keys, identities: Sequence[str]) -> Op[list[str]]:
 
 
 def resign(keys: Keys, identity: str, *, now: float) -> Op[int]:
-    """Put back all held jobs and stop being an owner. [REL-4]
+    """Put back all held jobs and stop being an owner. [REL-20] [REL-21]
 
     A process that puts its jobs back before it stops does not count as crashed. [REL-10] It then
     gives up its lease, so that a fetch that the server carries out from now on takes nothing, and
@@ -466,7 +466,7 @@ def _script_recover(
 def _forget(keys: Keys, oldest: float) -> Op[None]:
     """Forget the counts of jobs whose last return was at epoch second `oldest` or before.
 
-    [REL-7]
+    [REL-25]
     """
     step = Script("forget", [keys.returned, keys.returned_at], [oldest, DIGESTS_PER_CALL])
     while (yield step) == DIGESTS_PER_CALL:

@@ -1,4 +1,4 @@
-"""Decisions about a failed job: retry, kill or discard. [RETRY-1] to [RETRY-8], [DEAD-4]"""
+"""Decisions about a failed job: retry, kill or discard. [RETRY-18] [RETRY-19] [DEAD-4]"""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ __all__ = [
 
 DEFAULT_MAX_RETRIES = 25
 MOST_RETRIES = 200  # for the delay; that of the 200th retry is 50 years
+_FOR_EVER_S = 10**12  # an integer in a payload can be too large for a float
 MESSAGE_LIMIT = 10_000  # characters, not bytes [RETRY-3]
 
 
@@ -112,7 +113,7 @@ def after_failure(
     max_retries: int = DEFAULT_MAX_RETRIES,
     choose: Callable[[int], Choice] | None = None,
 ) -> Retry | Kill | Discard:
-    """Decide where a failed job goes, and build the payload to store there.
+    """Decide where a failed job goes, and build the payload to store there. [RETRY-18]
 
     Args:
         job: The job as fetched.
@@ -124,7 +125,7 @@ def after_failure(
             drop such a job. [RETRY-1]
         max_retries: Number of retries that `retry: true` stands for.
         choose: The job's own hook. Gets the number of retries counted so far. Not called for an
-            exhausted job. [RETRY-11] [RETRY-12]
+            exhausted job. [RETRY-11] [RETRY-12] [RETRY-24] [RETRY-26]
     """
     changes: dict[str, Any] = {}
     retry = job.get("retry")
@@ -139,19 +140,20 @@ def after_failure(
     retry_queue = job.get("retry_queue")
     changes["queue"] = retry_queue if isinstance(retry_queue, str) and retry_queue else job.queue
     changes["error_message"] = scrub(failure.message)
-    changes["error_class"] = scrub(failure.error_class)
-    if job.retry_count is None:
+    changes["error_class"] = scrub(failure.error_class)  # [RETRY-20]
+    if job.retry_count is None:  # [RETRY-2]
         count = 0
         changes["failed_at"] = stamp(now, generation)
         changes["retry_count"] = count
-    else:
+    else:  # [RETRY-17]
         count = job.retry_count + 1
         changes["retry_count"] = count
         changes["retried_at"] = stamp(now, generation)
-        if _has_time_limit(job) and not _is_past(job.get("failed_at"), now):
+        if _time_limit(job) is not None and not _is_past(job.get("failed_at"), now):
             changes["failed_at"] = changes["retried_at"]  # so that the time limit ends [RETRY-14]
     if wants_backtrace(job):
         wanted = job["backtrace"]
+        # Of a text, an array or an object, no line. [RETRY-22] [RETRY-19]
         lines = failure.backtrace if wanted is True else failure.backtrace[: _whole(wanted)]
         changes["error_backtrace"] = encode_backtrace(lines)
 
@@ -180,20 +182,24 @@ def encode_backtrace(lines: Sequence[str]) -> str:
 
 
 def _exhausted(job: Job, count: int, retry: object, *, now: float, max_retries: int) -> bool:
-    if _has_time_limit(job):
+    seconds = _time_limit(job)
+    if seconds is not None:
         # A first failure happens now, even if the payload holds a `failed_at`. [RETRY-2]
         failed_at = None if job.retry_count is None else read(job.get("failed_at"))
         since = now if failed_at is None else min(failed_at, now)
         # Sidekiq compares with "<". Here "<=" makes 0 kill the job at its first failure, even if
-        # the clock has not advanced.
-        return since + _whole(job["retry_for"]) <= now  # [RETRY-6]
+        # the clock has not advanced. [RETRY-21]
+        return since + seconds <= now  # [RETRY-6]
     limit = retry if type(retry) is int else max_retries
     return count >= limit  # [RETRY-5]
 
 
-def _has_time_limit(job: Job) -> bool:
-    retry_for = job.get("retry_for")
-    return retry_for is not None and retry_for is not False  # 0 counts, because it is true in Ruby
+def _time_limit(job: Job) -> float | None:
+    """Return the seconds of `retry_for`, 0 included; None if it is not a number. [RETRY-19]"""
+    seconds = job.get("retry_for")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        return None
+    return max(-_FOR_EVER_S, min(seconds, _FOR_EVER_S))
 
 
 def _is_past(value: object, now: float) -> bool:
@@ -202,7 +208,7 @@ def _is_past(value: object, now: float) -> bool:
 
 
 def _whole(value: object) -> int:
-    return min(int(value), 10**12) if isinstance(value, int | float) else 0
+    return int(value) if isinstance(value, int | float) else 0
 
 
 def scrub(text: str) -> str:

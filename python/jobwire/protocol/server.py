@@ -1,4 +1,7 @@
-"""Checks of a Redis server: version, eviction, cluster mode. [ENV-1] [ENV-2] [ENV-8] [ENV-9]"""
+"""Checks of a Redis server: version, eviction, cluster mode.
+
+[ENV-1] [ENV-2] [ENV-8] [ENV-9] [ENV-10] [ENV-15]
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counters of executions and of deliveries. [STAT-1] [STAT-2] [REL-12]"""
+"""Counters of executions and of deliveries. [STAT-1] [STAT-2] [STAT-4] [REL-12]"""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Template:
         InvalidJob: These jobs must not be written. [PUSH-4]
     """
 
-    __slots__ = ("_generation", "_head", "_middle", "_times", "queue")
+    __slots__ = ("_after", "_generation", "_head", "_middle", "_times", "queue")
 
     def __init__(self, item: JobFields, *, now: float, generation: Generation) -> None:
         self.queue: str = finalize(item, now=now, generation=generation).queue
@@ -44,7 +44,8 @@ class Template:
         before = encode({name: fields.pop(name) for name in _until(fields, "args")})
         del fields["args"]
         between = encode({name: fields.pop(name) for name in _until(fields, "jid")})
-        assert list(fields) == ["jid"], fields
+        del fields["jid"]
+        self._after = [encode(fields)[1:-1]] if fields else []
         self._head = _open(before) + b'"args":'
         self._middle = b"," + _open(between)[1:] + b'"jid":"'
         self._times = [b'"%b":' % name.encode() for name in times]
@@ -52,7 +53,7 @@ class Template:
     def tail(self, now: float) -> bytes:
         """Return the last part of all payloads that are made at epoch second `now`."""
         time = encode(stamp(now, self._generation))
-        return b",".join([b'"', *(name + time for name in self._times)]) + b"}"
+        return b",".join([b'"', *self._after, *(name + time for name in self._times)]) + b"}"
 
     def job(
         self, args: Sequence[Any], jid: str, tail: bytes, *, at: float | None, strict: StrictArgs
@@ -73,7 +74,7 @@ class Template:
         try:
             written = encode(checked)
         except ValueError as error:
-            raise InvalidJob("PAY-5", "", f"cannot be written: {error}") from error
+            raise InvalidJob("PAY-5", "", f"cannot be written: {error}") from None
         text = b"".join((self._head, written, self._middle, jid.encode(), tail))
         return ReadyPayload(jid, self.queue, None if at is None else epoch(at), text)
 

@@ -37,7 +37,7 @@ MILLISECONDS_FROM = 100_000_000_000
 def stamp(now: float, generation: Generation) -> float | int:
     """Return `now` in the form of `created_at` and the other stamps of a payload.
 
-    Other times on the wire do not depend on the generation. [GEN-1] [GEN-2] [GEN-4]
+    Other times on the wire do not depend on the generation. [GEN-1] [GEN-2] [GEN-4] [GEN-9]
     """
     return float(now) if generation == 7 else int(now * 1000)
 
@@ -46,6 +46,7 @@ def read(value: object) -> float | None:
     """Return a time of a payload in seconds; None if the value is not a time. [GEN-3] [GEN-6]
 
     The size of the number tells seconds from milliseconds, so no reader needs the generation.
+    [GEN-8]
     """
     if not _is_number(value):
         return None
@@ -73,7 +74,7 @@ def instant(when: When, *, now: float, field: str = "at") -> float:
 
 
 def absolute(when: When, *, now: float, field: str = "at") -> float:
-    """Return the epoch second that `when` means; a number already is one. [SCHED-3]"""
+    """Return the epoch second that `when` means; a number already is one. [SCHED-15]"""
     if isinstance(when, timedelta):
         return now + when.total_seconds()
     if isinstance(when, datetime):

@@ -14,7 +14,7 @@ _UNUSUAL = re.compile(r"[^ -~]+")
 
 
 def visible(text: str) -> str:
-    r"""Return text as one line, with escapes like `\n` and `\u202e`. [SEC-2]"""
+    r"""Return text as one line, with escapes like `\n` and `\u202e`. [SEC-5] [SEC-6]"""
     if text.isprintable():
         return text
     return _UNUSUAL.sub(lambda run: "".join(map(_escaped, run[0])), text)

@@ -49,7 +49,7 @@ class Command(msgspec.Struct, frozen=True):
 
 
 class Script(msgspec.Struct, frozen=True):
-    """One call of `lua/<name>.lua`; its reply is the return value of the script. [LUA-2]"""
+    """One call of `lua/<name>.lua`; its reply is what the script returns. [LUA-2] [LUA-4]"""
 
     name: str
     keys: Sequence[str]
@@ -139,7 +139,7 @@ def once(step: Step) -> Op[Any]:
 
 
 # Errors after a failover: the old connection leads to a server that no longer accepts writes.
-# [PUSH-9]
+# [PUSH-9] [PUSH-17]
 _FAILOVER = ("READONLY", "NOREPLICAS", "UNBLOCKED")
 
 

@@ -22,14 +22,15 @@ KINDS = ("code", "schema", "script", "fixture", "test", "prose")
 _BRACKETED = re.compile(r"\[([A-Z]{2,5}-\d+)\]")
 # Files made from the specification cite all of it.
 _GENERATED = {
-    *("schema/requirements.json", "lua/README.md"),
+    *("schema/requirements.json", "schema/registry.json", "lua/README.md"),
 }
+_HISTORY = "schema/history/"  # the records of earlier versions
 # These modules read the specification; they do not implement it.
 _TOOLS = ("python/jobwire/spec/", "python/jobwire/cli/spec.py", "python/jobwire/cli/validate.py")
 # These tests check the text and the tools; an implementation that does nothing passes them.
 _ABOUT_DOCUMENTS = {
     *("test_spec.py", "test_schema.py", "test_spec_tools.py", "test_cli_spec.py"),
-    "test_docs.py",
+    *("test_docs.py", "test_site.py", "test_spec_form.py", "test_spec_data.py"),
 }
 
 
@@ -75,7 +76,8 @@ def _all(root: Path) -> Iterator[tuple[str, str, str]]:
 def _files(root: Path, directory: str, pattern: str) -> Iterator[tuple[str, str]]:
     for path in sorted((root / directory).rglob(pattern)):
         place = path.relative_to(root).as_posix()
-        if not path.is_file() or path.suffix == ".pyc" or place in _GENERATED:
+        is_generated = place in _GENERATED or place.startswith(_HISTORY)
+        if not path.is_file() or path.suffix == ".pyc" or is_generated:
             continue
         try:
             yield place, path.read_text("utf-8")

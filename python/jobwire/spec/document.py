@@ -5,46 +5,55 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = [
     "AREAS",
     "CITATION",
     "GENERATIONS",
     "KEYWORDS",
+    "TESTS",
     "Document",
     "Fence",
     "Malformed",
     "Profile",
     "Requirement",
+    "Section",
     "keywords_of",
     "read",
 ]
 
 AREAS = (
     *("ENV", "KEY", "PAY", "GEN", "PUSH", "BULK", "SCHED", "FETCH", "EXEC", "RETRY", "DEAD"),
-    *("BEAT", "STAT", "SIG", "LUA", "REL", "INSP", "ITER", "MET", "SEC"),
+    *("BEAT", "STAT", "SIG", "LUA", "REL", "GUAR", "INSP", "ITER", "MET", "SEC", "SRV"),
 )
 KEYWORDS = ("MUST NOT", "MUST", "SHOULD NOT", "SHOULD", "MAY")
 GENERATIONS = ("6.4", "7.3", "8.1")
 """The generations of the protocol, each by the release of Sidekiq that it is observed from."""
+TESTS = ("wire", "state", "outcome", "hook")
+"""The kinds of tests, by the place that a check looks at. Another is `none`, with a reason."""
 CITATION = re.compile(r"(?<![\w-])(?:" + "|".join(AREAS) + r")-\d+(?![\w-])")
 """An id in any text. It begins with one of the areas, so "UTF-8" in prose is not an id."""
 
 _HEAD = re.compile(
-    r"> \*\*\[(?P<id>[A-Z]+-[1-9]\d*)\]\*\*"
+    r"> \*\*\[(?P<id>(?:X-)?[A-Z]+-(?:0|[1-9]\d*))\]\*\*"
     r" · (?P<claims>[a-z]+/[a-z]+(?:, [a-z]+/[a-z]+)*)"
     r" · (?P<level>interop|robust)"
     r" · (?P<generations>all|6\.4(?:, (?:7\.3|8\.1))?|7\.3(?:, 8\.1)?|8\.1)"
     r" · since (?P<since>\d+\.\d+)"
     r"(?: · retired (?P<retired>\d+\.\d+))?"
-    r" · test: (?P<test>wire|state|none \([^()]+\))"
+    rf" · test: (?P<test>{'|'.join(TESTS)}|none \([^()]+\))"
+)
+_HEADING = re.compile(
+    r"#{2,3} (?:(?P<number>\d+(?:\.\d+)?)|Appendix (?P<letter>[A-Z]):) (?P<title>.+)"
 )
 _BOLD = re.compile(r"\*\*([^*]+)\*\*")
-_VERSION = re.compile(r"^Version \*\*(\d+\.\d+(?:-draft\.\d+)?)\*\*", re.MULTILINE)
+_VERSION = re.compile(r"^Version \*\*(\d+\.\d+(?:\.\d+)?(?:-(?:draft|rc)\.\d+)?)\*\*", re.MULTILINE)
 _PROFILES = "| Profile | Requires | Purpose |"  # the head of their table
 _PROFILE = re.compile(r"\| (?P<profile>[a-z]+/[a-z]+) \|(?P<requires>[^|]*)\| (?P<purpose>.*) \|")
-_ERRATUM = re.compile(r"\| (?P<version>\d+\.\d+) \| (?P<id>[A-Z]+-\d+) \| .*\|")
+_ERRATUM = re.compile(r"\| (?P<version>\d+\.\d+(?:\.\d+)?) \| (?P<id>[A-Z]+-\d+) \| .*\|")
+# Examples in these languages show what a requirement asks for.
+_SHOWING = frozenset(["json", "redis-cli"])
 
 
 class Malformed(ValueError):
@@ -66,19 +75,31 @@ class Requirement:
     line: int
     why: str | None  # the paragraph right after the block, if it is the reason
     seen: str | None
+    section: str = ""  # its number
 
     @property
     def area(self) -> str:
-        return self.id.partition("-")[0]
+        return self.id.rpartition("-")[0]
 
     @property
     def number(self) -> int:
-        return int(self.id.partition("-")[2])
+        return int(self.id.rpartition("-")[2])
 
     @property
     def keyword(self) -> str:
         """The first bold words; a lint checks that there are no others."""
         return next(iter(keywords_of(self.text)), "")
+
+    @property
+    def test_kind(self) -> str:
+        """One of `TESTS`, or "none"."""
+        return self.test.partition(" ")[0]
+
+    @property
+    def test_reason(self) -> str | None:
+        """The reason why a black box cannot see it; None if it can."""
+        _, _, reason = self.test.partition(" ")
+        return reason.strip("()") or None
 
     @property
     def is_obligation(self) -> bool:
@@ -88,6 +109,28 @@ class Requirement:
     def sha256(self) -> str:
         """The hash of the text, which does not depend on its line breaks."""
         return hashlib.sha256(" ".join(self.text.split()).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section, a section of a section, or an appendix.
+
+    Attributes:
+        number: `13`, `24.1`, or the letter of an appendix.
+        title: The heading without the number.
+        line: The line of the heading.
+    """
+
+    number: str
+    title: str
+    line: int
+
+    @property
+    def anchor(self) -> str:
+        """The part of a link after `#`, as renderers of Markdown make it."""
+        name = f"appendix {self.number}" if self.number.isalpha() else self.number
+        kept = re.sub(r"[^\w -]", "", f"{name} {self.title}".lower())
+        return kept.replace(" ", "-")
 
 
 @dataclass(frozen=True)
@@ -107,11 +150,18 @@ class Profile:
 
 @dataclass(frozen=True)
 class Fence:
-    """A fenced example."""
+    """A fenced example.
+
+    Attributes:
+        line: The first line of its content.
+        shows: The requirements that it is an example of: those that the paragraph right before it
+            names, if it ends with a colon; otherwise the block before it in the same section.
+    """
 
     language: str
     text: str
-    line: int  # of its first line of content
+    line: int
+    shows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,14 +174,20 @@ class Document:
     fences: tuple[Fence, ...]
     profiles: dict[str, Profile]  # by name, from the table of section 2
     errata: frozenset[tuple[str, str]]  # (version, id)
+    sections: tuple[Section, ...] = ()
 
     @property
     def is_draft(self) -> bool:
-        return self.version is None or "-draft." in self.version
+        """True before the release: a draft, or a candidate for the release."""
+        return self.version is None or "-" in self.version
 
     @property
     def by_id(self) -> dict[str, Requirement]:
         return {requirement.id: requirement for requirement in self.requirements}
+
+    def examples(self, identifier: str) -> list[Fence]:
+        """Return the examples that show a requirement."""
+        return [fence for fence in self.fences if identifier in fence.shows]
 
 
 def keywords_of(text: str) -> list[str]:
@@ -139,8 +195,12 @@ def keywords_of(text: str) -> list[str]:
     return _BOLD.findall(text)
 
 
-def read(text: str) -> Document:
-    """Read a SPEC.md.
+def read(text: str, place: str = "SPEC.md") -> Document:
+    """Read a SPEC.md, or an annex.
+
+    Args:
+        text: The content of the file.
+        place: The name of the file, for messages.
 
     Raises:
         Malformed: A block's first line does not have the form that section 2 shows.
@@ -149,6 +209,7 @@ def read(text: str) -> Document:
     requirements: list[Requirement] = []
     outside: list[tuple[int, str]] = []
     fences: list[Fence] = []
+    sections: list[Section] = []
     number = 0
     while number < len(lines):
         line = lines[number]
@@ -157,14 +218,24 @@ def read(text: str) -> Document:
         if line.startswith("```"):
             while number < len(lines) and not lines[number].startswith("```"):
                 number += 1
-            fences.append(Fence(line.strip("` "), "\n".join(lines[start + 1 : number]), start + 2))
+            language = line.strip("` ")
+            shows: tuple[str, ...] = ()
+            if language in _SHOWING:
+                since = sections[-1].line if sections else 0
+                shows = _shown(lines[:start], [r for r in requirements if r.line > since])
+            text_of = "\n".join(lines[start + 1 : number])
+            fences.append(Fence(language, text_of, start + 2, shows))
             number += 1
             outside += enumerate(lines[start:number], start + 1)
         elif line.startswith(">"):
             while number < len(lines) and lines[number].startswith(">"):
                 number += 1
-            requirements.append(_block(lines, start, number))
+            section = sections[-1].number if sections else ""
+            requirements.append(replace(_block(lines, start, number, place), section=section))
         else:
+            if heading := _HEADING.fullmatch(line):
+                name = heading["number"] or heading["letter"]
+                sections.append(Section(name, heading["title"], number))
             outside.append((number, line))
     version = _VERSION.search(text)
     return Document(
@@ -176,7 +247,22 @@ def read(text: str) -> Document:
         errata=frozenset(
             (row["version"], row["id"]) for _, line in outside if (row := _ERRATUM.fullmatch(line))
         ),
+        sections=tuple(sections),
     )
+
+
+def _shown(before: list[str], blocks: list[Requirement]) -> tuple[str, ...]:
+    """Return the ids that an example shows, from the lines and the blocks before it."""
+    paragraph: list[str] = []
+    for line in reversed(before):
+        if line.strip():
+            paragraph.insert(0, line)
+        elif paragraph:
+            break
+    introduction = "\n".join(paragraph)
+    if introduction.endswith(":") and (named := CITATION.findall(introduction)):
+        return tuple(dict.fromkeys(named))
+    return (blocks[-1].id,) if blocks else ()
 
 
 def _profiles(outside: list[tuple[int, str]]) -> Iterator[Profile]:
@@ -189,10 +275,10 @@ def _profiles(outside: list[tuple[int, str]]) -> Iterator[Profile]:
         yield Profile(row["profile"], requires, row["purpose"])
 
 
-def _block(lines: list[str], start: int, end: int) -> Requirement:
+def _block(lines: list[str], start: int, end: int, place: str) -> Requirement:
     head = _HEAD.fullmatch(lines[start])
     if head is None:
-        raise Malformed(f"SPEC.md:{start + 1}: not the first line of a block: {lines[start]}")
+        raise Malformed(f"{place}:{start + 1}: not the first line of a block: {lines[start]}")
     notes = _paragraphs(lines, end)
     return Requirement(
         id=head["id"],

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from jobwire.spec import verdicts
 from jobwire.spec.document import Document
-from jobwire_conformance.judge import payloads
+from jobwire_conformance.judge.payloads import View
+from jobwire_conformance.judge.schemas import can_judge
 
 __all__ = ["problems"]
 
@@ -40,10 +41,10 @@ def _json(text: str) -> Iterator[str]:
         return
     if not isinstance(value, dict) or "class" not in value:
         return
-    if not payloads.can_judge():
+    if not can_judge():
         return
-    part: payloads.Part = "generation-8" if type(value.get("created_at")) is int else "generation-7"
-    for verdict in verdicts.judge(text.strip().encode(), part):
+    generation = "8.1" if type(value.get("created_at")) is int else "7.3"
+    for verdict in verdicts.judge(text.strip().encode(), View("writer", generation=generation)):
         if verdict.broken:
             yield f"the example breaks {verdict.rule} at {verdict.path}: {verdict.problem}"
 

@@ -9,10 +9,10 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from jobwire.connection import data
-from jobwire.spec.verdicts import PayloadVerdict, judge
-from jobwire_conformance.judge.payloads import Part
+from jobwire.spec.verdicts import Verdict, judge
+from jobwire_conformance.judge.payloads import PLACES, Place, View
 
-__all__ = ["Judged", "entries", "judge_entry", "shape_problems"]
+__all__ = ["Judged", "entries", "judge_entry", "place_of", "shape_problems"]
 
 
 class Judged(NamedTuple):
@@ -27,7 +27,7 @@ class Judged(NamedTuple):
 
     name: str
     says: list[str]
-    verdicts: list[PayloadVerdict]
+    verdicts: list[Verdict]
     problem: str
 
 
@@ -53,14 +53,14 @@ def shape_problems(value: list[dict[str, Any]]) -> Iterator[str]:
             yield f"{deepest.json_path}: {deepest.message[:200]}"
 
 
-def judge_entry(entry: dict[str, Any], part: Part | None) -> Judged | None:
+def judge_entry(entry: dict[str, Any], view: View | None) -> Judged | None:
     """Judge the payload of an entry; None if it has none.
 
     Args:
         entry: One element of a fixture file.
-        part: The rules to check. None: the rules that the entry means. These are the rules for
-            writers of both generations if the entry names broken rules, otherwise those for
-            readers.
+        view: The rules to check. None: the rules that the entry means. These are the rules for
+            writers of generations 7.3 and 8.1 if the entry names broken rules, otherwise those for
+            readers in the place that the entry names.
     """
     if "payload_base64" in entry:
         text = base64.b64decode(entry["payload_base64"])
@@ -70,21 +70,31 @@ def judge_entry(entry: dict[str, Any], part: Part | None) -> Judged | None:
         return None
     name = str(entry.get("name", "?"))
     says = list(entry.get("breaks", []))
-    if part is not None:
-        verdicts = judge(text, part)
+    if view is not None:
+        verdicts = judge(text, view)
     elif says:
-        verdicts = list(dict.fromkeys([*judge(text, "generation-7"), *judge(text, "generation-8")]))
+        writers = (View("writer", generation=generation) for generation in ("7.3", "8.1"))
+        verdicts = list(dict.fromkeys(verdict for view in writers for verdict in judge(text, view)))
     else:
-        verdicts = judge(text, "reader")
+        verdicts = judge(text, View("reader", place_of(entry)))
     broken = list(dict.fromkeys(verdict.rule for verdict in verdicts if verdict.broken))
-    if part is not None and broken and not says:
+    if view is not None and broken and not says:
         return Judged(name, says, verdicts, f"breaks {', '.join(broken)}")
     if missing := [rule for rule in says if rule not in broken]:
         return Judged(name, says, verdicts, f"says to break {', '.join(missing)}, and does not")
-    is_lawful = not says and entry.get("expect", {}).get("outcome", "run") == "run"
-    if is_lawful and broken:
-        return Judged(name, says, verdicts, f"is said to be lawful, and breaks {', '.join(broken)}")
+    is_run = entry.get("expect", {}).get("outcome", "" if says else "run") == "run"
+    if view is None and is_run:
+        judged = judge(text, View("reader", place_of(entry))) if says else verdicts
+        if refused := dict.fromkeys(verdict.rule for verdict in judged if verdict.broken):
+            problem = f"has to run in a reader, and breaks {', '.join(refused)}"
+            return Judged(name, says, verdicts, problem)
     return Judged(name, says, verdicts, "")
+
+
+def place_of(entry: dict[str, Any]) -> Place | None:
+    """Return the place of the payload of an entry; None if it is in no place of its own."""
+    name = str(entry.get("place", "")).partition(":")[0]
+    return next((place for place in PLACES if place == name), None)
 
 
 @cache

@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jobwire.spec import examples, oracle, record, scripts, trace, traps
+from jobwire.spec import (
+    annexes,
+    checks,
+    examples,
+    oracle,
+    record,
+    registry,
+    scripts,
+    strict,
+    trace,
+    traps,
+)
 from jobwire.spec.citations import Citations
 from jobwire.spec.document import (
     CITATION,
     GENERATIONS,
     KEYWORDS,
     Document,
+    Malformed,
+    Profile,
     Requirement,
     keywords_of,
 )
 
 __all__ = [
     "Fault",
+    "of_annexes",
     "of_citations",
     "of_document",
+    "of_form",
     "of_gaps",
     "of_history",
     "of_oracle",
@@ -30,6 +45,7 @@ __all__ = [
 
 # RFC 2119, upper case only.
 _KEYWORD = re.compile(r"\b(?:MUST|SHALL|SHOULD|MAY|REQUIRED|RECOMMENDED|OPTIONAL)\b")
+_QUOTED = re.compile(r'"[A-Z ]+"')  # the text of BCP 14 in section 2
 _BOLD = re.compile(r"\*\*[^*]+\*\*")
 
 
@@ -57,20 +73,31 @@ def of_document(document: Document) -> Iterator[Fault]:
     if not document.requirements:
         yield Fault("SPEC.md:1", "empty", "there is no requirement block")
     yield from _ids(document)
-    for requirement in document.requirements:
-        for lint, problem in _block(requirement, document):
-            yield Fault(f"SPEC.md:{requirement.line}", lint, f"{requirement.id}: {problem}")
-    for number, line in document.outside:
-        if (word := _KEYWORD.search(line)) is not None:
-            yield Fault(f"SPEC.md:{number}", "stray-keyword", f"{word[0]} outside a block")
-    for profile in document.profiles.values():
-        for claim in profile.requires:
-            if claim.removesuffix("+robust") not in document.profiles:
-                problem = f"{profile.name} requires {claim}, which is not in the table of profiles"
-                yield Fault("SPEC.md", "profile", problem)
+    yield from _text(document, "SPEC.md", document.profiles)
     yield from _references(document)
     for number, problem in examples.problems(document):
         yield Fault(f"SPEC.md:{number}", "example", problem)
+
+
+def of_annexes(root: Path, document: Document) -> Iterator[Fault]:
+    """Check the annexes of a checkout."""
+    try:
+        found = annexes.read_all(root)
+    except Malformed as error:
+        place, _, problem = str(error).partition(": ")
+        yield Fault(place, "block", problem)
+        return
+    for annex in found:
+        yield from _ids(annex.document, annex.path)
+        yield from _text(annex.document, annex.path, annexes.profiles(annex, document))
+    for path, line, problem in annexes.faults(found, document):
+        yield Fault(f"{path}:{line}", "annex", problem)
+
+
+def of_form(root: Path, document: Document, citations: Citations) -> Iterator[Fault]:
+    """Check the form of the text; `jobwire spec check --strict` counts these hits as faults."""
+    for line, lint, problem in strict.hits(document, checks.recorded(root, citations)):
+        yield Fault(f"SPEC.md:{line}", lint, problem)
 
 
 def of_history(document: Document, before: record.Record | None) -> Iterator[Fault]:
@@ -114,7 +141,12 @@ def of_oracle(document: Document, citations: Citations) -> Iterator[Fault]:
 
 def of_records(root: Path, document: Document, before: dict[str, Any] | None) -> Iterator[Fault]:
     """Check that the generated files are up to date."""
-    if _differs(root / "schema/requirements.json", record.render(record.build(document, before))):
+    try:
+        found = annexes.read_all(root)
+    except Malformed:  # of_annexes says so
+        found = []
+    made = record.render(record.build(document, before, checks.cases(root), found))
+    if _differs(root / "schema/requirements.json", made):
         changes = "; ".join(
             f"{change} {', '.join(ids[:5])}{' …' if len(ids) > 5 else ''}"
             for change, ids in record.changed(document, before).items()
@@ -125,6 +157,12 @@ def of_records(root: Path, document: Document, before: dict[str, Any] | None) ->
             "out-of-date",
             f"differs from SPEC.md{f' ({changes})' if changes else ''}; "
             "to repair: jobwire spec extract --write",
+        )
+    if _differs(root / "schema/registry.json", registry.render(registry.build(document))):
+        yield Fault(
+            "schema/registry.json",
+            "out-of-date",
+            "differs from the tables of SPEC.md; to repair: jobwire spec extract --write",
         )
     if traps.outdated(root):
         yield Fault(
@@ -143,29 +181,43 @@ def of_records(root: Path, document: Document, before: dict[str, Any] | None) ->
         )
 
 
-def _ids(document: Document) -> Iterator[Fault]:
+def _text(document: Document, place: str, profiles: Mapping[str, Profile]) -> Iterator[Fault]:
+    """Check the blocks, the words outside of them, and the table of profiles."""
+    for requirement in document.requirements:
+        for lint, problem in _block(requirement, profiles):
+            yield Fault(f"{place}:{requirement.line}", lint, f"{requirement.id}: {problem}")
+    for number, line in document.outside:
+        if (word := _KEYWORD.search(_QUOTED.sub("", line))) is not None:
+            yield Fault(f"{place}:{number}", "stray-keyword", f"{word[0]} outside a block")
+    for profile in document.profiles.values():
+        for claim in profile.requires:
+            if claim.removesuffix("+robust") not in profiles:
+                problem = f"{profile.name} requires {claim}, which is not in the table of profiles"
+                yield Fault(place, "profile", problem)
+
+
+def _ids(document: Document, file: str = "SPEC.md") -> Iterator[Fault]:
     first: dict[str, int] = {}
     for requirement in document.requirements:
-        place = f"SPEC.md:{requirement.line}"
+        place = f"{file}:{requirement.line}"
         if requirement.id in first:
             yield Fault(
                 place,
                 "duplicate-id",
                 f"{requirement.id} is already on line {first[requirement.id]}",
             )
-        elif CITATION.fullmatch(requirement.id) is None:
+        elif file == "SPEC.md" and CITATION.fullmatch(requirement.id) is None:
             yield Fault(place, "area", f"{requirement.area} is not one of the known areas")
         first.setdefault(requirement.id, requirement.line)
     # A missing number means that an id was removed, or looks as if it was removed.
     for requirement in document.requirements:
         before = f"{requirement.area}-{requirement.number - 1}"
         if requirement.number > 1 and before not in first:
-            yield Fault(
-                f"SPEC.md:{requirement.line}", "gap", f"{requirement.id} exists, {before} does not"
-            )
+            problem = f"{requirement.id} exists, {before} does not"
+            yield Fault(f"{file}:{requirement.line}", "gap", problem)
 
 
-def _block(requirement: Requirement, document: Document) -> Iterator[tuple[str, str]]:
+def _block(requirement: Requirement, profiles: Mapping[str, Profile]) -> Iterator[tuple[str, str]]:
     bold = keywords_of(requirement.text)
     if not requirement.text.strip():
         yield "keyword", "the block is empty"
@@ -179,7 +231,7 @@ def _block(requirement: Requirement, document: Document) -> Iterator[tuple[str, 
     if requirement.why is None:
         yield "why", "no paragraph 'Why: …' follows the block"
     for claim in requirement.claims:
-        if claim not in document.profiles:
+        if claim not in profiles:
             yield "claim", f"{claim} is not in the table of profiles"
     if requirement.generations != GENERATIONS and requirement.seen is None:
         yield "generations", "needs a paragraph 'Seen in: …' that tells what the others do"

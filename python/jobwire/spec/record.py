@@ -1,52 +1,84 @@
-"""schema/requirements.json: the requirements as data, and the rules for their changes."""
+"""schema/requirements.json: the requirements as data, and the rules for their changes.
+
+schema/requirements.schema.json describes the file.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from jobwire.spec import oracle
+from jobwire.spec.annexes import Annex
 from jobwire.spec.document import Document, Requirement
 
-__all__ = ["build", "changed", "forbidden", "render"]
+__all__ = ["FORMAT", "Record", "build", "changed", "forbidden", "render"]
 
 Record = Mapping[str, Any]
+FORMAT = 2
+_PARTS = ("profiles", "sections", "requirements", "annexes")
 
 
-def build(document: Document, before: Record | None) -> dict[str, Any]:
+def build(
+    document: Document,
+    before: Record | None,
+    checks: Mapping[str, Sequence[str]] | None = None,
+    annexes: Sequence[Annex] = (),
+) -> dict[str, Any]:
     """Return the record of a document.
 
     Args:
         document: The specification as it is now.
         before: The previous record, which has the hashes of the released texts.
+        checks: Id to the cases of the conformance suite that check it.
+        annexes: The annexes of the document.
     """
     released = {entry["id"]: entry["released"] for entry in _entries(before)}
+    differing = oracle.differing(document)
     return {
+        "format": FORMAT,
         "version": document.version,
-        "profiles": [
-            {
-                "profile": profile.name,
-                "requires": list(profile.requires),
-                "purpose": profile.purpose,
-            }
-            for profile in document.profiles.values()
+        "profiles": _profiles(document),
+        "sections": [
+            {"number": section.number, "title": section.title, "anchor": section.anchor}
+            for section in document.sections
         ],
         "requirements": [
             _entry(requirement, document, released.get(requirement.id))
+            | {
+                "deviations": _versions(differing.get(requirement.id)),
+                "checks": list((checks or {}).get(requirement.id, ())),
+            }
             for requirement in document.requirements
+        ],
+        "annexes": [
+            {
+                "name": annex.name,
+                "title": annex.title,
+                "area": annex.area,
+                "status": annex.status,
+                "since": annex.since,
+                "implementations": list(annex.implementations),
+                "profiles": _profiles(annex.document),
+                "requirements": [
+                    _entry(requirement, annex.document, None) | {"deviations": [], "checks": []}
+                    for requirement in annex.document.requirements
+                ],
+            }
+            for annex in annexes
         ],
     }
 
 
 def render(record: Record) -> str:
     """Return the record as text with one requirement on each line, for readable diffs."""
-    profiles, requirements = (
-        ",\n".join(_line(entry) for entry in record[part]) for part in ("profiles", "requirements")
-    )
-    return (
-        f'{{\n"version": {json.dumps(record["version"])},\n'
-        f'"profiles": [\n{profiles}\n],\n"requirements": [\n{requirements}\n]\n}}\n'
-    )
+    head = [f'"{name}": {json.dumps(record[name])}' for name in ("format", "version")]
+    parts = []
+    for part in _PARTS:
+        lines = ",\n".join(_line(entry) for entry in record[part])
+        parts.append(f'"{part}": [\n{lines}\n]' if lines else f'"{part}": []')
+    return "{\n" + ",\n".join(head + parts) + "\n}\n"
 
 
 def changed(document: Document, before: Record | None) -> dict[str, list[str]]:
@@ -97,18 +129,35 @@ def forbidden(document: Document, before: Record | None) -> Iterable[tuple[int, 
 def _entry(requirement: Requirement, document: Document, released: str | None) -> dict[str, Any]:
     return {
         "id": requirement.id,
+        "section": requirement.section,
         "claims": list(requirement.claims),
         "level": requirement.level,
         "generations": list(requirement.generations),
         "keyword": requirement.keyword,
         "since": requirement.since,
         "retired": requirement.retired,
-        "test": requirement.test,
-        "line": requirement.line,
+        "test": {"kind": requirement.test_kind, "reason": requirement.test_reason},
         "text": requirement.text,
+        "why": requirement.why,
+        "seen_in": requirement.seen,
+        "examples": [
+            {"language": example.language, "text": example.text}
+            for example in document.examples(requirement.id)
+        ],
         "sha256": requirement.sha256,
         "released": released if document.is_draft else requirement.sha256,
     }
+
+
+def _versions(listed: str | None) -> list[str]:
+    return listed.split(", ") if listed else []
+
+
+def _profiles(document: Document) -> list[dict[str, Any]]:
+    return [
+        {"profile": profile.name, "requires": list(profile.requires), "purpose": profile.purpose}
+        for profile in document.profiles.values()
+    ]
 
 
 def _line(entry: Record) -> str:

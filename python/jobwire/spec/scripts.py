@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jobwire.spec.document import Document
+from jobwire.spec.registry import tables
 
 __all__ = ["page", "undescribed"]
 
-_ROW = re.compile(r"\| `(\w+)` \| (.*) \|")
 # Cells of a row about a script, in the tables of sections 18 and 19.
 _CONTRACT = 4
 _CONDITION = 3
@@ -67,12 +67,12 @@ def _names(root: Path) -> list[str]:
 
 def _rows(document: Document, cells: int) -> dict[str, list[str]]:
     """Return the rows about scripts with `cells` cells: script name to the other cells."""
-    rows = {}
-    for _, line in document.outside:
-        row = _ROW.fullmatch(line)
-        if row and len(split := row[2].split(" | ")) == cells - 1:
-            rows[row[1]] = split
-    return rows
+    return {
+        row["Script"].strip("`"): [*row.values()][1:]
+        for table in tables(document)
+        if table.columns[0] == "Script" and len(table.columns) == cells
+        for row in table.rows
+    }
 
 
 def _paragraph(document: Document, beginning: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from jobwire.spec import oracle
 from jobwire.spec.citations import KINDS, Citations
@@ -39,8 +39,15 @@ def without(
     ]
 
 
-def page(document: Document, citations: Citations) -> str:
-    """Return the citations as a page."""
+def page(
+    document: Document, citations: Citations, checks: Mapping[str, Sequence[str]] | None = None
+) -> str:
+    """Return the citations as a page.
+
+    Args:
+        checks: Id to the cases of the conformance suite that check it.
+    """
+    checks = checks or {}
     lines = [
         "# Traceability",
         "",
@@ -50,7 +57,8 @@ def page(document: Document, citations: Citations) -> str:
         f"{document.version}; `jobwire spec <id>` lists the functions and tests. Not every",
         "requirement needs a schema, a script or a fixture, so an empty cell there is not a gap.",
         "The column Sidekiq shows the evidence: a test with real Sidekiq, or a recording of it, or",
-        "that it differs, as appendix A says. The other rules are only jobwire's.",
+        "that it differs, as appendix A says. The other rules are only jobwire's. The column Cases",
+        "lists the cases of the conformance suite; schema/requirements.json has them as data.",
         "",
         "| | Requirements |",
         "| --- | --- |",
@@ -69,14 +77,15 @@ def page(document: Document, citations: Citations) -> str:
         "",
         "| Requirement | Keyword | Seen in | Sidekiq | "
         + " | ".join(map(str.capitalize, _COLUMNS))
-        + " |",
-        "| --- " * (4 + len(_COLUMNS)) + "|",
+        + " | Cases |",
+        "| --- " * (5 + len(_COLUMNS)) + "|",
     ]
     for requirement in document.requirements:
         kinds = citations.get(requirement.id, {})
         cells = [_names(kinds.get(kind, [])) for kind in _COLUMNS]
+        cells.append(", ".join(checks.get(requirement.id, ())))
         keyword = requirement.keyword if requirement.retired is None else "retired"
-        seen = requirement.test.partition(" ")[0]
+        seen = requirement.test_kind
         asked = oracle.evidence(requirement, kinds, document)
         lines.append(f"| {requirement.id} | {keyword} | {seen} | {asked} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

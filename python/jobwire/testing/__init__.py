@@ -10,7 +10,7 @@ get. A job runs with the values of that JSON. So it sees the same values as in a
 the objects of its caller.
 """
 
-from jobwire.testing.collecting import EnqueuedJob, Jobs, fake, inline
+from jobwire.testing.collecting import EnqueuedJob, Jobs, fake, inline, strict
 from jobwire.testing.real import RealServer, RealWorker, real, server, worker
 
 __all__ = [
@@ -22,5 +22,6 @@ __all__ = [
     "inline",
     "real",
     "server",
+    "strict",
     "worker",
 ]

@@ -24,7 +24,7 @@ from jobwire.worker.execute.compiled_job import CompiledJob, JobTable
 from jobwire.worker.execute.event_loop import AsyncLoop
 from jobwire.worker.execute.iterating import Iterations
 
-__all__ = ["EnqueuedJob", "Jobs", "fake", "inline"]
+__all__ = ["EnqueuedJob", "Jobs", "fake", "inline", "permitted", "strict"]
 
 
 class _Any:
@@ -324,6 +324,49 @@ def inline(app: App) -> Iterator[Jobs]:
     """
     with _overridden(app, _InlineJobs(app)) as jobs:
         yield jobs
+
+
+@contextmanager
+def strict(app: App) -> Iterator[None]:
+    """Refuse the jobs that an application enqueues, so that no test writes to a real Redis.
+
+    `fake`, `inline`, `worker` and `real` inside of it receive the jobs.
+
+    Raises:
+        AssertionError: By the call that enqueues or cancels a job.
+    """
+    with app.transport.override(_Refusal()):
+        yield
+
+
+@contextmanager
+def permitted(app: App) -> Iterator[None]:
+    """Suspend `strict`, because the Redis of the application is that of the test."""
+    overrides = app.transport.overrides
+    before = overrides.copy()
+    overrides[:] = [delivery for delivery in before if not isinstance(delivery, _Refusal)]
+    try:
+        yield
+    finally:
+        overrides[:] = before
+
+
+class _Refusal:
+    """A delivery that accepts nothing."""
+
+    def deliver(self, jobs: Sequence[ReadyPayload]) -> None:
+        for job in jobs:
+            refused = EnqueuedJob(job)
+            raise AssertionError(
+                f"a test enqueued {refused} in Redis; use the fixture jobwire_fake, "
+                "jobwire_inline or jobwire_worker, or their context managers"
+            )
+
+    async def adeliver(self, jobs: Sequence[ReadyPayload]) -> None:
+        self.deliver(jobs)
+
+    def cancel(self, jid: str) -> None:
+        raise AssertionError(f"a test cancelled the job {jid} in Redis")
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from jobwire.inspect import Inspector
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import Job
 from jobwire.protocol.wire import Batch, Op, command, once
+from jobwire.testing.collecting import permitted
 from jobwire.worker import Launcher, Timings
 
 __all__ = ["RealServer", "RealWorker", "real", "server", "worker"]
@@ -260,6 +261,7 @@ def worker(
     with ExitStack() as stack:
         if url is not None:
             stack.enter_context(_connected(app, url))
+        stack.enter_context(permitted(app))
         started = RealWorker(app, config)
         started._start()
         stack.callback(started._stop)

@@ -184,6 +184,21 @@ def test_enqueue(server: Server, command: Callable[..., str], case: str) -> None
     assert server.client().keys("*") == []
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "advice"),
+    [
+        ("redis://", "redis://:s3cret@", "; this server has no password: leave out the one"),
+        ("/0", "/99999", "; lower the number at the end of the URL"),
+    ],
+)
+def test_a_redis_that_refuses_the_url(server: Server, old: str, new: str, advice: str) -> None:
+    """SEC-2: the advice fits the reason, and the password is not shown."""
+    url = server.url.rpartition("/")[0] + "/0"
+    line = refused(NO_REDIS, "enqueue", "X", "--redis", url.replace(old, new))
+    assert advice in line
+    assert "s3cret" not in line
+
+
 def test_no_redis() -> None:
     """ENV-1: host, port, reason, and advice; the password is not shown. A worker waits instead."""
     command = ["enqueue", "X"]
@@ -294,6 +309,8 @@ def test_python_arguments(server: Server, case: str) -> None:
     args, words = REFUSED_IN_PYTHON[case]
     with Client(server.url) as client, pytest.raises(InvalidJob) as caught:
         client.push("X", args)
+    *words, rule = words
+    assert caught.value.rule == rule
     for word in words:
         assert word in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -85,6 +85,29 @@ def enqueue(url: str, *arguments: str) -> str:
     return jid
 
 
+def test_enqueue_says_that_no_worker_serves_the_queue(server: Server) -> None:
+    """INSP-1: a job in such a queue would wait without a word."""
+    client = server.client()
+    info = {"hostname": "h", "pid": 1, "concurrency": 5, "queues": ["default", "mail"]}
+    client.sadd("processes", "web:1:a")
+    client.hset("web:1:a", mapping={"info": json.dumps(info), "busy": 0, "beat": time.time()})
+
+    def said(*arguments: str) -> str:
+        ended = jobwire("enqueue", "X", *arguments, REDIS_URL=server.url)
+        assert ended.returncode == 0, ended.stderr
+        assert len(ended.stdout.split()) == 1
+        return ended.stderr
+
+    assert "no running worker" not in said()
+    assert "no running worker" not in said("-q", "mail")
+    words = "jobwire: no running worker serves the queue 'low': the job waits for one\n"
+    assert said("-q", "low").endswith(words)
+    client.sadd("jobwire:paused", "mail")
+    assert "the queue 'mail' is paused: the job waits for 'jobwire inspect" in said("-q", "mail")
+    client.hset("web:1:a", "quiet", "true")
+    assert "serves the queue 'default'" in said()
+
+
 def test_enqueue_writes_what_it_says(server: Server) -> None:
     """PUSH-1, PUSH-2, PUSH-6: class, JSON arguments, queue, retry."""
     jid = enqueue(
@@ -171,7 +194,7 @@ def test_ways_to_name_the_application(server: Server, project: Path) -> None:
     ("words", "reason"),
     [
         (["gret", "Ada"], "no job 'gret'; did you mean 'greet'? --any-class pushes it anyway"),
-        (["Shop::Mail"], "no job 'Shop::Mail'; --any-class pushes it anyway"),
+        (["Shop::Mail"], "no job 'Shop::Mail'; import its module: App(imports=[...]); --any-class"),
         (["greet"], "missing a required argument: 'name'; it is greet(name: str, times: int = 1)"),
         (["greet", "a", "1", "2"], "too many positional arguments; it is greet(name: str, "),
         (["walk", "1", "2"], "too many positional arguments; it is walk(shop: "),

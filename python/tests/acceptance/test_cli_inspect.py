@@ -20,6 +20,8 @@ import pytest
 
 from harness.servers import Server, wait_until
 from jobwire.cli import main, terminal
+from jobwire.protocol import metrics
+from jobwire.protocol.keys import Keys
 from tests.workers import environment, jobwire
 
 
@@ -190,7 +192,9 @@ def test_changing(server: Server, client: Any) -> None:
     """INSP-4 to INSP-9, INSP-13: named jobs are changed, and missing ones are reported."""
     ended = run(server, "retry", "r001", "absent", status=1)
     assert ended.stdout == "enqueued r001\n"
-    assert ended.stderr == "jobwire: absent is not in retry\n"
+    assert ended.stderr == (
+        "jobwire: absent is not in retry or dead; jobwire inspect job absent searches all places\n"
+    )
     assert json.loads(client.lindex("queue:default", 0))["retry_count"] == 0
     run(server, "kill", "r002")
     run(server, "delete", "r003")
@@ -221,6 +225,48 @@ def test_changing(server: Server, client: Any) -> None:
     run(server, "mark-deploy", "v1.2")
     assert client.hexists("it-w", "cancelled")
     assert client.exists("deploylock-v1.2")
+
+
+def test_a_job_in_another_place(server: Server, client: Any) -> None:
+    """INSP-6: a dead job is retried, and other commands say where the job is."""
+    assert run(server, "retry", "d").stdout == "enqueued d\n"
+    assert client.zcard("dead") == 0
+    assert json.loads(client.lindex("queue:default", 0))["jid"] == "d"
+    client.zadd("dead", {payload("d2"): time.time()})
+    for words, message in (
+        ("retry s", "s is not in retry or dead; it is in schedule: jobwire inspect retry --from"),
+        ("retry --from retries d2", "d2 is not in retry; it is in dead: jobwire inspect retry"),
+        ("delete d2", "it is in dead: jobwire inspect delete --from dead d2"),
+        ("kill d2", "d2 is not in retry; it is in dead\n"),
+        ("add-to-queue r001", "it is in retry: jobwire inspect add-to-queue --from retry r001"),
+        ("reschedule r001 --in 5", "jobwire inspect reschedule --from retry r001"),
+        ("reschedule d2 --in 5", "d2 is not in schedule; it is in dead\n"),
+    ):
+        ended = run(server, *words.split(), status=1)
+        assert ended.stdout == ""
+        assert message in ended.stderr, words
+    assert client.zcard("dead") == 1
+
+
+def test_times_of_executions_have_units(server: Server, client: Any) -> None:
+    """MET-1: a class may have failed each time, or took less than a millisecond."""
+    now = time.time()
+    for name, count, failed, ms in (
+        ("Slow", 3, 1, 5_000),
+        ("Quick", 1_000, 0, 0),
+        ("Brief", 10, 0, 120),
+        ("Bad", 2, 2, 0),
+    ):
+        fields = {f"{name}|p": count, f"{name}|f": failed, f"{name}|ms": ms}
+        client.hset(metrics.minute_key(Keys(), now), mapping=fields)
+    header, *lines = run(server, "metrics").stdout.splitlines()
+    assert header.split("\t") == ["class", "executed", "failed", "mean time", "total time"]
+    assert {line.split("\t")[0]: line.split("\t")[1:] for line in lines} == {
+        "Slow": ["3", "1", "2.5s", "5.0s"],
+        "Quick": ["1,000", "0", "< 1 ms", "< 1.0s"],
+        "Brief": ["10", "0", "12 ms", "120 ms"],
+        "Bad": ["2", "2", "-", "-"],
+    }
 
 
 @pytest.mark.parametrize(
@@ -304,7 +350,7 @@ class Terminal:
 
 
 def test_a_table_on_a_terminal(server: Server, client: Any) -> None:
-    """SEC-2: in colours, cut to the width, and without control characters of the data."""
+    """SEC-5: in colours, cut to the width, and without control characters of the data."""
     screen = Terminal(server, "retries")
     assert screen.end() == 0
     assert "Jobs to be retried" in screen.seen
@@ -326,6 +372,14 @@ def test_being_asked(server: Server, client: Any, answer: str, status: int, left
     assert client.zcard("retry") == left
     assert ("killed 121" in screen.seen) is (status == 0)
     assert ("nothing was changed" in screen.seen) is (status == 1)
+
+
+def test_being_asked_about_jobs_that_match(server: Server, client: Any) -> None:
+    """INSP-4: the question names the number of the jobs that would change."""
+    ended = run(server, "kill", "--class", "SoftJob", status=2)
+    assert "Kill 60 of the 121 jobs in retry? " in ended.stderr
+    ended = run(server, "delete", "--from", "queue:default", "--jid", "q1", status=2)
+    assert "Delete 1 of the 3 jobs in queue:default? " in ended.stderr
 
 
 def test_watching(server: Server, client: Any) -> None:

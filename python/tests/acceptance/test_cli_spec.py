@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
+import redis
 
+from harness.servers import Server
+from jobwire.cli.validate import validate as program
+from jobwire_conformance.judge.objects import OBJECTS
 from tests.workers import environment, jobwire
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -91,7 +97,8 @@ def test_one_requirement_with_all_that_cites_it() -> None:
 def test_requirements_as_json() -> None:
     for arguments in (("RETRY-4", "--json"), ("--json", "RETRY-4")):
         one = json.loads(jobwire("spec", *arguments).stdout)
-        assert (one["id"], one["keyword"], one["test"]) == ("RETRY-4", "MUST", "state")
+        assert (one["id"], one["keyword"], one["section"]) == ("RETRY-4", "MUST", "13")
+        assert one["test"] == {"kind": "state", "reason": None}
         assert one["cited"]["code"] == ["python/jobwire/protocol/retry.py::retry_delay"]
         assert one["why"]
     two = json.loads(jobwire("spec", "RETRY-4", "REL-2", "--json").stdout)
@@ -104,7 +111,7 @@ def test_requirements_as_json() -> None:
     ("name", "hint"),
     [
         ("RETRY-99", "; that area has RETRY-1 to RETRY-"),
-        ("retry4", "; did you mean RETRY-4 or RETRY-14?"),
+        ("retry4", "; did you mean RETRY-4 or RETRY-"),
         ("PUSSH-4", "; did you mean PUSH-4"),
         ("chekc", "; did you mean check?"),
         ("zzz", "; 'jobwire spec' shows all requirements"),
@@ -219,7 +226,7 @@ def validate(
 
 
 def test_a_valid_payload(tmp_path: Path) -> None:
-    for arguments in ((), ("--generation", "8"), ("--generation", "reader")):
+    for arguments in ((), ("--generation", "8.1", "--in", "queue"), ("--as", "reader")):
         ended = validate(PAYLOAD + "\n", *arguments, tmp_path=tmp_path)
         assert (ended.returncode, ended.stderr) == (0, "")
         assert ended.stdout.startswith("valid\n  kept   ")
@@ -229,10 +236,10 @@ def test_a_valid_payload(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "arguments", "words"),
     [
-        (PAYLOAD, ["--generation", "7"], "GEN-1"),
-        (PAYLOAD.replace("[1]", "{}"), [], "EXEC-7 $.args"),
+        (PAYLOAD, ["--generation", "7.3"], "GEN-1     $.created_at  1786960000123; expected"),
+        (PAYLOAD.replace("[1]", "{}"), [], "EXEC-7    $.args"),
         (PAYLOAD.replace("[1]", "[NaN]"), [], "PAY-4, PAY-1 $  NaN; expected no NaN"),
-        (PAYLOAD.replace("[1]", '[{"a":1,"a":2}]'), ["--generation", "8"], "PAY-8     $.args[0]"),
+        (PAYLOAD.replace("[1]", '[{"a":1,"a":2}]'), ["--generation", "8.1"], "PAY-8     $.args[0]"),
         (PAYLOAD.replace("[1]", "[" * 5000), [], "PAY-3     $"),
         (
             b'{"class":"\xff"}',
@@ -241,6 +248,12 @@ def test_a_valid_payload(tmp_path: Path) -> None:
         ),
         ("hello", [], "PAY-1     $  text that is not JSON"),
         ("[1]", [], "PAY-1     $  an array: b'[1]'; expected an object"),
+        (PAYLOAD, ["--as", "writer", "--in", "retry"], "RETRY-2   $  no field failed_at; expected"),
+        (
+            PAYLOAD.replace("[1]", r'["\u000a"]'),
+            ["--as", "writer"],
+            r"PAY-20    $  the escape \u000a at byte 40; expected the escape \n",
+        ),
     ],
 )
 def test_an_invalid_payload_names_rule_and_path(
@@ -254,16 +267,119 @@ def test_an_invalid_payload_names_rule_and_path(
 
 def test_payloads_one_a_line(tmp_path: Path) -> None:
     """As LRANGE prints them; a broken one does not hide the others."""
-    ended = validate(f"{PAYLOAD}\nhello\r\n\n{PAYLOAD}\r\n", "--json", tmp_path=tmp_path)
+    text = f"{PAYLOAD}\nhello\r\n\n{PAYLOAD}\r\n"
+    ended = validate(text, "--json", "--lines", tmp_path=tmp_path)
     assert ended.returncode == 1
     found = [json.loads(line) for line in ended.stdout.splitlines()]
     assert [(one["name"], one["valid"]) for one in found] == [
         *(("line 1", True), ("line 2", False), ("line 4", True)),
     ]
     assert found[1]["verdicts"][0]["rule"] == "PAY-1"
-    assert {"rule": "PAY-3", "verdict": "kept", "path": "$", "problem": None} in found[0][
-        "verdicts"
-    ]
+    kept = {"rule": "PAY-3", "verdict": "kept", "path": "$", "seen": None, "expected": None}
+    assert kept in found[0]["verdicts"]
+    assert (found[0]["schema"], found[0]["as"], found[0]["in"]) == ("payload", "reader", None)
+    ended = validate(text, "--lines", tmp_path=tmp_path)
+    assert ended.stderr == "3 objects, 1 invalid\n"
+    assert validate(text, tmp_path=tmp_path).returncode == 1  # one text that is not JSON
+
+
+def test_several_files(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    good.write_text(PAYLOAD)
+    bad.write_text("{")
+    ended = jobwire("validate", str(good), str(bad))
+    assert ended.returncode == 1
+    assert f"{good}: valid\n" in ended.stdout
+    assert f"{bad}: invalid\n" in ended.stdout
+    assert ended.stderr == "2 objects, 1 invalid\n"
+
+
+def test_a_rule_of_the_level_robust_counts_only_if_it_is_asked_for(tmp_path: Path) -> None:
+    """PUSH-4: Sidekiq writes such a payload."""
+    text = PAYLOAD.replace("true", "-1")
+    ended = validate(text, "--as", "writer", tmp_path=tmp_path)
+    assert ended.returncode == 0
+    assert "\n  robust PUSH-4    $.retry  -1; expected" in ended.stdout
+    ended = validate(text, "--as", "writer", "--level", "robust", tmp_path=tmp_path)
+    assert ended.returncode == 1
+    assert "\n  broken PUSH-4    $.retry  -1; expected" in ended.stdout
+
+
+def test_a_job_that_was_on_a_queue_is_a_note_in_schedule(tmp_path: Path) -> None:
+    """SCHED-13: a client adds no `enqueued_at`, and a caller or a second scheduling may."""
+    ended = validate(PAYLOAD, "--as", "writer", "--in", "schedule", tmp_path=tmp_path)
+    assert ended.returncode == 0
+    assert "\n  note   SCHED-13  $.enqueued_at  1786960000124, which is usually" in ended.stdout
+
+
+def test_a_limit_of_a_parser_is_a_note(tmp_path: Path) -> None:
+    """PAY-1: a reader accepts every number of RFC 8259."""
+    ended = validate(PAYLOAD.replace("[1]", "[1e400]"), tmp_path=tmp_path)
+    assert ended.returncode == 0
+    assert "note             $  1e400 at byte 40: not every parser can read it" in ended.stdout
+    assert "a limit of that parser, not a rule of the protocol" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "status", "words"),
+    [
+        ("signals", '["TERM"]', 0, "valid"),
+        ("signals", '["KILL"]', 1, 'INSP-13   $[0]  "KILL"; expected one of "TSTP", "TERM"'),
+        ("iteration", '{"cancelled":"1795191608"}', 0, "valid"),
+        ("iteration", '{"ex":"1","rt":"0"}', 1, "ITER-1, ITER-3 $  no field c"),
+        ("work", '{"queue":"a","payload":"[","run_at":1}', 1, "BEAT-17   $.payload"),
+        ("metrics", "{", 1, "MET-1     $  text that is not JSON"),
+    ],
+)
+def test_other_objects(schema: str, text: str, status: int, words: str, tmp_path: Path) -> None:
+    ended = validate(text, "--schema", schema, "--as", "writer", tmp_path=tmp_path)
+    assert (ended.returncode, ended.stderr) == (status, "")
+    assert words in ended.stdout
+
+
+def test_objects_in_a_server(server: Server) -> None:
+    """KEY-2, KEY-3, BEAT-3, BEAT-17, ITER-1, SIG-4: found by their keys, and left as they are."""
+    with redis.Redis.from_url(server.url) as client:
+        identity = "app:1:0a1b2c3d4e5f"
+        client.lpush("queue:a", PAYLOAD, PAYLOAD, PAYLOAD.replace("[1]", "{}"))
+        client.zadd("retry", {PAYLOAD.replace('"default"', "7"): 1})
+        client.zadd("dead", {b"\xff": 1, "[1]": 2})
+        client.set("schedule", "x")
+        client.hset(identity, mapping={"info": "{}", "busy": "0"})
+        client.hset(f"{identity}:work", mapping={"t": "{"})
+        client.lpush(f"{identity}-signals", "TERM")
+        client.hset("it-1", mapping={"c": "null", "ex": "0"})
+        client.hset("it-2", mapping={"c": "null", "ex": "1", "rt": "0"})
+        client.hset("other", mapping={"x": "1"})
+        before = {key: client.dump(key) for key in client.scan_iter()}
+        ended = jobwire("validate", "--redis", server.url)
+        assert ended.returncode == 1
+        broken = re.findall(r"^(.+): invalid\n  broken ([A-Z]+-\d+)", ended.stdout, re.MULTILINE)
+        assert sorted(broken) == [
+            ("app:1:0a1b2c3d4e5f:work t", "BEAT-17"),
+            ("dead 1", "EXEC-4"),
+            ("it-1", "ITER-1"),
+            ("queue:a 0", "EXEC-7"),
+            ("retry 0", "SCHED-9"),
+            ("schedule", "KEY-3"),
+        ]
+        assert ended.stderr == "12 objects, 6 invalid\n"
+        assert {key: client.dump(key) for key in client.scan_iter()} == before
+        ended = jobwire(
+            "validate", "--redis", server.url, "--as", "writer", "--json", "--limit", "2"
+        )
+        found = {one["name"]: one for one in map(json.loads, ended.stdout.splitlines())}
+        assert "queue:a 2" not in found
+        assert found[identity]["valid"] is False
+        assert found["it-2"]["verdicts"][0]["seen"].startswith("left out: 3 fields")
+        assert found["queue:a 0"]["in"] == "queue"
+
+
+def test_every_object_has_a_choice() -> None:
+    """The command names them without the optional package."""
+    (option,) = [each for each in program.params if each.name == "schema"]
+    assert isinstance(option.type, click.Choice)
+    assert {*option.type.choices} == {"payload", *OBJECTS}
 
 
 def test_standard_input() -> None:
@@ -305,8 +421,12 @@ def test_fixture_files_that_are_not(old: str, new: str, words: str, tmp_path: Pa
         (["nowhere.json"], "cannot read nowhere.json: No such file or directory"),
         (["."], "cannot read .: Is a directory"),
         (["/dev/null"], "/dev/null is empty"),
-        ([], "Missing argument"),
+        ([], "give either a FILE, - for standard input, or --redis URL"),
+        (["x", "--redis", "redis://localhost:1"], "give either a FILE"),
+        (["--redis", "redis://localhost:1", "--in", "retry"], "--redis finds kinds and places"),
         (["x", "--generation", "6"], "is not one of"),
+        (["x", "--schema", "work", "--in", "retry"], "--in is for payloads"),
+        (["x", "--schema", "iteration", "--generation", "6.4"], "6.4 has no object iteration"),
     ],
 )
 def test_wrong_usage_is_one_line(arguments: list[str], words: str) -> None:

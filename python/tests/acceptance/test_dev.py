@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import redis
 
-from harness.servers import Reaper, wait_until
+from harness.servers import Reaper, Server, wait_until
 from jobwire.connection import embedded
 from tests.fleet import gone
 from tests.workers import environment
@@ -242,6 +242,30 @@ def test_without_watchfiles_it_says_so(dev: Callable[..., Dev], tmp_path: Path) 
     running.wait_logged("watchfiles is missing; pip install 'jobwire[dev]'")
     running.wait_logged(", process ")
     assert running.ran("one") == "VERSION"
+
+
+def test_it_says_which_server_it_uses(dev: Callable[..., Dev], server: Server) -> None:
+    """A variable that was exported once decides about each later start in this shell."""
+    running = dev(REDIS_URL=server.url)
+    running.wait_logged(
+        f"jobwire dev: Redis at {server.url} (from REDIS_URL), no server of its own; "
+        "unset REDIS_URL for a server of this directory"
+    )
+    running.wait_logged(", process ")
+    assert running.end(signal.SIGTERM) == 0
+    flagged = dev("--redis", server.url)
+    flagged.wait_logged(f"Redis at {server.url} (from --redis), no server of its own\n")
+
+
+def test_a_server_without_a_worker(dev: Callable[..., Dev], tmp_path: Path) -> None:
+    """It runs until Ctrl-C, also where a variable names another Redis."""
+    running = dev("--server-only", REDIS_URL="redis://127.0.0.1:1/0")
+    running.wait_logged("jobwire dev: Valkey at redis://127.0.0.1:")
+    assert children(running.process.pid) == [running.server()]
+    server = running.server()
+    assert running.end(signal.SIGINT) == 0
+    assert gone(server)
+    assert ", process " not in running.log
 
 
 def children(pid: int) -> list[int]:

@@ -68,7 +68,7 @@ def payloads() -> Iterator[str]:
 @pytest.mark.thorough
 @pytest.mark.parametrize("log_format", ["human", "json"])
 def test_500_strings(server: Server, workers: Workers, log_format: str) -> None:
-    """SEC-2: in class, jid, arguments, errors, tags and output; through log and inspection."""
+    """SEC-5, SEC-6: in class, jid, arguments, errors, tags, output; through log and inspection."""
     assert len(STRINGS) == 500
     client = server.client()
     texts = [*payloads()]

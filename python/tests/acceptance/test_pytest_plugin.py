@@ -238,3 +238,52 @@ def test_a_run_that_does_not_need_it_loads_little(pytester: pytest.Pytester) -> 
         check=True,
         timeout=60,
     )
+
+
+def test_a_strict_run_lets_no_test_reach_redis(pytester: pytest.Pytester) -> None:
+    """A test without a fixture fails by its jobs, not by a Redis that happens to be there."""
+    shop(
+        pytester,
+        """
+import pytest
+from jobwire import testing
+
+def test_forgets():
+    with pytest.raises(AssertionError, match="enqueued <note .1. queue=default> in Redis; use"):
+        note.enqueue(1)
+
+async def enqueue():
+    await note.aenqueue(2)
+
+def test_forgets_async():
+    import asyncio
+    with pytest.raises(AssertionError, match="jobwire_fake"):
+        asyncio.run(enqueue())
+    with pytest.raises(AssertionError, match="cancelled"):
+        app.client.cancel("j1")
+
+def test_collects(jobwire_fake):
+    note.enqueue(1)
+    assert len(jobwire_fake) == 1
+
+def test_collects_by_a_context_manager():
+    with testing.fake(app) as jobs:
+        note.enqueue(1)
+    assert len(jobs) == 1
+
+def test_works(jobwire_worker):
+    note.enqueue(3)
+    assert jobwire_worker.drain() == 1
+
+def test_works_by_a_context_manager(jobwire_app):
+    with testing.real(app) as worker:
+        note.enqueue(4)
+        assert worker.drain() == 1
+    with pytest.raises(AssertionError):
+        note.enqueue(1)
+""",
+        "strict_jobs",
+    )
+    ini = pytester.path / "tox.ini"
+    ini.write_text(ini.read_text() + "\njobwire_strict = true\n")
+    run(pytester).assert_outcomes(passed=6)

@@ -61,9 +61,12 @@ class Pair:
 
 def _has_all(primary: Any, replica: Any) -> bool:
     """Return whether the replica has all data, also on its disk."""
-    if replica.info("replication").get("master_link_status") != "up":
+    link, history = replica.info("replication"), primary.info("replication")["master_replid"]
+    # After a restart of the primary, the link of before may still look up for a moment.
+    if link.get("master_link_status") != "up" or link["master_replid"] != history:
         return False
     disk = replica.info("persistence")
     if disk["aof_rewrite_in_progress"] or disk["aof_rewrite_scheduled"]:
         return False  # a crash would lose what it got from the primary
-    return bool(primary.wait(1, 100) == 1)
+    _, stored = primary.execute_command("WAITAOF", 0, 1, 100)
+    return bool(primary.wait(1, 100) == 1 and stored == 1)

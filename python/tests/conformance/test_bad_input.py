@@ -493,7 +493,7 @@ def test_a_mistake_in_the_deviations(text: str, status: int, says: str, tmp_path
 def test_a_deviation_is_not_stale_before_all_that_it_is_about_has_run(
     only: Sequence[str], tmp_path: Path
 ) -> None:
-    """[SCHED-1] [BULK-1] A pass in some cases proves nothing about the others."""
+    """[SCHED-12] [BULK-1] A pass in some cases proves nothing about the others."""
     for path in REFERENCE.iterdir():
         if path.is_file():
             (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -502,7 +502,7 @@ def test_a_deviation_is_not_stale_before_all_that_it_is_about_has_run(
     rest = tail[tail.index("]") :]
     settings.write_text(f'{head}  "client/core", "client/bulk", "client/scheduled",\n{rest}')
     deviations = tmp_path / "jobwire.deviations.toml"
-    ids = ("traffic#SCHED-1", "traffic#BULK-1", "SCHED-1")
+    ids = ("traffic#SCHED-12", "traffic#BULK-1", "SCHED-12")
     deviations.write_text("".join(f'[[deviation]]\nid = "{i}"\nreason = "x"\n' for i in ids))
     said = run("check", tmp_path, *only)
     assert (said.status, "stale:" in said.out) == (0, False), said.out

@@ -191,9 +191,14 @@ def test_the_set_of_the_draft_is_up_to_date() -> None:
 
 
 def test_checks_of_a_set_are_those_of_the_suite() -> None:
-    """A frozen set may lack newer checks, and has no check that was removed."""
+    """A frozen set may lack newer checks, and has no check that was removed.
+
+    A draft or candidate that is over was never frozen.
+    """
     now = sets.current(cases.load())
     for path in data.sets_directory().glob("*.json"):
+        if "-" in path.stem and path.stem != data.spec_version():
+            continue
         for claim, checks in sets.load(path.stem).claims.items():
             assert checks <= now.claims[claim], (path.name, claim)
 

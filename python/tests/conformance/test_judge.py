@@ -150,8 +150,9 @@ def judged(
     cleanly: bool = False,
     later: float = 60.0,
     alone: bool = False,
+    generated: bool = False,
 ) -> Judge:
-    judge = Judge(claims, namespace, alone=alone)
+    judge = Judge(claims, namespace, alone=alone, generated=generated)
     at = NOW
     for number, (words, reply, after, on, more) in enumerate(lines, 1):
         at += after
@@ -210,6 +211,10 @@ RIGHT: dict[str, list[Line]] = {
             text(FAILED, retry_count=1, retried_at=1795192067251),
             reply=1,
         ),
+    ],
+    "a stale time is carried": [
+        fetch(text(JOB, retry_count="3", failed_at=1700000000.5, retried_at=1700000000.5)),
+        say("ZADD", "retry", NOW + 20, text(FAILED, retried_at=1700000000.5), reply=1),
     ],
     "retry elsewhere": [
         fetch(text(JOB, retry_queue="low")),
@@ -293,14 +298,21 @@ WRONG: list[tuple[str, str, list[Line]]] = [
     ("KEY-6", "note", [say("FLUSHALL")]),
     ("PAY-1", "violation", push("HardJob 1")),
     ("PAY-2", "violation", push(json.dumps(JOB))),
-    ("PAY-2", "violation", push(text(JOB).replace("x", "\\/"))),
+    ("PAY-21", "violation", push(text(JOB).replace("x", "\\/"))),
+    ("PAY-20", "violation", push(text(JOB).replace("x", "\\u000a"))),
+    ("PUSH-11", "violation", push(text(JOB, created_at=DROP))),
+    ("PAY-22", "violation", push(text(JOB).replace("x", "\\ud800"))),
+    ("PAY-26", "violation", push(text(JOB).replace("[1", "[-0"))),
     ("PAY-3", "violation", push(text(JOB).replace("[1", f"[{DEEP}"))),
     ("PAY-4", "violation", push(text(JOB, args=[float("nan")]))),
     ("PAY-6", "violation", push(text(JOB).replace("[1", "[1.50"))),
     ("PAY-8", "violation", push(text(JOB).replace('"args"', '"retry":1,"args"'))),
-    ("PAY-9", "violation", push(text(JOB, jid="4a6f0e3c-9a55-4b43-a1e5-0f5d4c3b2a19"))),
+    ("PAY-9", "note", push(text(JOB, jid="4a6f0e3c-9a55-4b43-a1e5-0f5d4c3b2a19"))),
+    ("PAY-9", "violation", push(text(JOB, jid=""))),
+    ("PAY-9", "violation", push(text(JOB, jid=DROP))),
     ("PAY-11", "warning", push(text({**{"jid": JID}, **JOB}))),
-    ("PAY-12", "violation", push(text(JOB, args={"a": 1}))),
+    ("PAY-12", "violation", push(text(JOB, **{"class": 7}))),
+    ("PAY-30", "violation", push(text(JOB, args={"a": 1}))),
     ("PAY-14", "violation", push(text(FAILED))),
     ("PAY-5", "violation", [
         fetch(text(JOB, args=[9007199254740993])),
@@ -316,6 +328,9 @@ WRONG: list[tuple[str, str, list[Line]]] = [
     ("GEN-1", "violation", [
         *push(text(JOB, created_at=1795192067.5, enqueued_at=1795192067.5)), *push()]),
     ("GEN-2", "violation", push(text(JOB, enqueued_at=1795192067124.0))),
+    ("GEN-2", "violation", [
+        fetch(text(FAILED, retry_count=-1, retried_at=1700000000.5)),
+        say("ZADD", "retry", NOW + 20, text(FAILED, retried_at=1795192067251.0), reply=1)]),
     ("GEN-4", "violation",
         [say("ZADD", "schedule", int(NOW * 1000), text(SCHEDULED), reply=1)]),
     ("BULK-1", "violation", [
@@ -337,16 +352,16 @@ WRONG: list[tuple[str, str, list[Line]]] = [
         *push()[:2],
         say("LPUSH", "queue:default", text(JOB), text(JOB, jid=OTHER, at=NOW + 9)),
         say("EXEC", reply=[1, 2])]),
-    ("SCHED-1", "violation",
+    ("SCHED-12", "violation",
         [say("ZADD", "schedule", NOW + 9, text(SCHEDULED, at=NOW + 9), reply=1)]),
-    ("SCHED-1", "violation", [say("ZADD", "schedule", NOW + 9, text(JOB), reply=1)]),
+    ("SCHED-13", "violation", [say("ZADD", "schedule", NOW + 9, text(JOB), reply=1)]),
     ("SCHED-4", "violation", [say("ZADD", "schedule", "-5", text(SCHEDULED), reply=1)]),
     ("SCHED-5", "note", [
         say("EVALSHA", POP, 1, "schedule", NOW, reply=text(SCHEDULED).encode()), *push(AGAIN)]),
-    ("SCHED-6", "violation", [
+    ("SCHED-18", "violation", [
         say("EVALSHA", POP, 1, "schedule", NOW, reply=text(SCHEDULED, at=NOW).encode()),
         *push(text(JOB, at=NOW))]),
-    ("SCHED-7", "violation", [
+    ("SCHED-20", "violation", [
         say("EVALSHA", POP, 1, "retry", NOW, reply=text(FAILED).encode()),
         say("RPUSH", "queue:default", text(FAILED, enqueued_at=1795192067200), reply=1)]),
     ("FETCH-1", "violation", [say("BLPOP", "queue:default", 2, reply=None)]),
@@ -361,15 +376,21 @@ WRONG: list[tuple[str, str, list[Line]]] = [
         say("ZADD", "retry", NOW + 20, text(FAILED, retry=False), reply=1)]),
     ("RETRY-2", "violation", [
         fetch(), say("ZADD", "retry", NOW + 20, text(FAILED, retry_count=1), reply=1)]),
-    ("RETRY-2", "violation", [
+    ("RETRY-19", "violation", [
+        fetch(text(JOB, retry_count=True)),
+        say("ZADD", "retry", NOW + 20, text(FAILED, retry_count=2), reply=1)]),
+    ("RETRY-19", "violation", [
+        fetch(text(JOB, retry_count=1.5, failed_at=1795192000000)),
+        say("ZADD", "retry", NOW + 20, text(FAILED, failed_at=1795192000000), reply=1)]),
+    ("RETRY-17", "violation", [
         fetch(text(FAILED, failed_at=1795192000000)),
         say("ZADD", "retry", NOW + 20,
             text(FAILED, retry_count=1, retried_at=1795192067251), reply=1)]),
-    ("RETRY-2", "violation", [
+    ("RETRY-17", "violation", [
         fetch(text(FAILED, retry_for=60, failed_at=1795192000000)),
         say("ZADD", "retry", NOW + 20,
             text(FAILED, retry_count=1, retry_for=60, retried_at=1795192067251), reply=1)]),
-    ("RETRY-14", "note", [
+    ("RETRY-14", "violation", [
         fetch(text(FAILED, retry_for=60, failed_at="yesterday")),
         say("ZADD", "retry", NOW + 20,
             text(FAILED, retry_count=1, retry_for=60, failed_at=1795000000000,
@@ -390,7 +411,7 @@ WRONG: list[tuple[str, str, list[Line]]] = [
         fetch(text(JOB, backtrace=True)),
         say("ZADD", "retry", NOW + 20,
             text(FAILED, backtrace=True, error_backtrace=["a", "b"]), reply=1)]),
-    ("RETRY-8", "violation", [
+    ("RETRY-22", "violation", [
         fetch(text(JOB, backtrace=1)),
         say("ZADD", "retry", NOW + 20,
             text(FAILED, backtrace=1, error_backtrace=BACKTRACE), reply=1)]),
@@ -411,15 +432,15 @@ WRONG: list[tuple[str, str, list[Line]]] = [
     ("BEAT-4", "violation", heartbeat(info={**INFO, "labels": DROP})),
     ("BEAT-14", "violation", [*heartbeat(), *wiped(), *heartbeat(after=5)]),
     ("BEAT-5", "violation", work(expire="0")),
-    ("BEAT-5", "violation", work({"queue": "default", "payload": {}, "run_at": 1795192067})),
+    ("BEAT-17", "violation", work({"queue": "default", "payload": {}, "run_at": 1795192067})),
     ("EXEC-5", "violation", [fetch(), *work(
         {"queue": "default", "payload": text(JOB, args=[]), "run_at": 1795192067})]),
     ("BEAT-6", "violation", multi(say("SADD", "processes", "web-1"))),
-    ("BEAT-7", "violation", [*heartbeat(), say("SREM", "processes", ME, reply=1), WAIT]),
-    ("BEAT-8", "violation", [say("SET", "process_cleanup", "1")]),
+    ("BEAT-20", "violation", [*heartbeat(), say("SREM", "processes", ME, reply=1), WAIT]),
+    ("BEAT-21", "violation", [say("SET", "process_cleanup", "1")]),
     ("STAT-2", "violation", [say("INCRBY", "stat:processed", 1, reply=1), WAIT]),
     ("STAT-2", "violation", counted(date="2026-11-19")),
-    ("STAT-2", "violation", [*counted(seconds="3600"), WAIT]),
+    ("STAT-4", "violation", [*counted(seconds="3600"), WAIT]),
     ("SIG-4", "violation",
         [*heartbeat(signals=False), *work(), *heartbeat(signals=False, after=5)]),
     ("INSP-13", "violation", [say("LPUSH", f"{ME}-signals", "KILL", reply=1)]),
@@ -484,8 +505,8 @@ def test_what_is_planted_is_found(rule: str, grade: str, lines: list[Line]) -> N
     assert 1 <= len(finding.record.wire()) <= 6
 
 
-# KEY-4 has its own tests; the others only count commands, of which no single one is wrong.
-@pytest.mark.parametrize("rule", sorted({*VISIBLE} - {"KEY-4", "RETRY-9", "STAT-1"}))
+# BEAT-7 and KEY-4 have their own tests; the others only count commands, and no single one is wrong.
+@pytest.mark.parametrize("rule", sorted({*VISIBLE} - {"BEAT-7", "KEY-4", "RETRY-9", "STAT-1"}))
 def test_every_check_has_a_planted_fault(rule: str) -> None:
     assert rule in {planted for planted, *_ in WRONG}
 
@@ -553,12 +574,12 @@ def test_a_release_is_excused_for_what_that_release_does() -> None:
 
 
 def test_a_payload_without_times_is_of_no_generation() -> None:
-    """[GEN-1] [PUSH-3]: a missing time is one mistake, not also a change of generation."""
+    """[GEN-1] [PUSH-3] [PUSH-11]: a missing time is not also a change of generation."""
     seconds = push(text(JOB, created_at=1795192067.5, enqueued_at=1795192067.5))
     timeless = push(text(JOB, created_at=DROP, enqueued_at=DROP))
     for lines in ([*seconds, *timeless], [*timeless, *seconds], [*seconds, *timeless, *seconds]):
         verdict = found(judged(lines))
-        assert verdict == {"PUSH-3": "violation"}, verdict
+        assert verdict == {"PUSH-3": "violation", "PUSH-11": "violation"}, verdict
     # Without created_at, the other time still tells the generation.
     of_seconds = push(text(JOB, created_at=DROP, enqueued_at=1795192067.5))
     assert "GEN-1" not in found(judged([*of_seconds, *seconds]))
@@ -570,6 +591,16 @@ def test_a_push_that_its_fetch_overtakes_is_a_first_push_all_the_same() -> None:
     late = say("LPUSH", "queue:default", text(JOB), reply=1, seconds=1.0)
     judge = judged([say("SADD", "queues", "default", reply=1), fetch(), late])
     assert judge.ledger.tallies["PAY-9"].seen == 1
+
+
+def test_a_jid_of_the_caller_is_lawful_where_one_can_be_given() -> None:
+    """[PAY-9] [PUSH-19]: a bad generator is found in a case whose requests give no jid."""
+    own = push(text(JOB, jid="order-7"))
+    later = [say("ZADD", "schedule", NOW + 60, text(SCHEDULED, jid="order-8"), reply=1)]
+    for lines in (own, later):
+        assert found(judged(lines)) == {"PAY-9": "note"}
+        assert found(judged(lines, generated=True)) == {"PAY-9": "violation"}
+    assert found(judged(push(), generated=True)) == {}
 
 
 def test_every_finding_names_a_requirement_of_the_specification() -> None:

@@ -231,12 +231,12 @@ def checks(acts: Sequence[Act], requirement: str) -> list[Step]:
 
 
 def test_a_failure_counts_from_zero_and_then_up() -> None:
-    """[RETRY-2]: the count grows by one each time, and failed_at stays."""
+    """[RETRY-2] [RETRY-17]: the count grows by one each time, and failed_at stays."""
     first = checks([seed("Fail", ["no"]), Act("start", {"serve": True})], "RETRY-2")
     assert [step["payload"]["retry_count"] for step in first] == [0]
     assert first[0]["payload"]["retried_at"] == {"$": "absent"}
     later = [seed("Fail", ["no"], count=3, failed_at=1700000000.5), Act("start", {"serve": True})]
-    fields = checks(later, "RETRY-2")[0]["payload"]
+    fields = checks(later, "RETRY-17")[0]["payload"]
     assert (fields["retry_count"], fields["failed_at"]) == (4, 1700000000.5)
 
 

@@ -208,7 +208,7 @@ class Checkout:
             "since": "1.0",
             "text": "A client **MUST** x.",
         }
-        about |= {"keyword": "MUST", "retired": None, "test": "wire"}
+        about |= {"keyword": "MUST", "retired": None, "test": {"kind": "wire", "reason": None}}
         self.requirements = [
             {"id": KNOWN, **about},
             {"id": OLD, **about, "retired": "1.1"},
@@ -265,7 +265,8 @@ def plant_crash_check(tree: Checkout) -> None:
 
 
 def plant_no_reason(tree: Checkout) -> None:
-    tree.requirements.append({**tree.requirements[0], "id": NOBODY, "test": "none"})
+    test = {"kind": "none", "reason": None}
+    tree.requirements.append({**tree.requirements[0], "id": NOBODY, "test": test})
 
 
 def plant_no_mutant(tree: Checkout) -> None:

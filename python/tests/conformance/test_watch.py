@@ -174,7 +174,7 @@ def test_our_client_and_worker_break_nothing(fetch: str, server: Server, tmp_pat
     assert (violations(result), result["counts"]["warning"]) == ({}, 0), said
     assert (process.returncode, result["status"]) == (0, 0), said
     seen = result["requirements"]
-    for rule in ("PUSH-2", "KEY-1", "GEN-2", "RETRY-2", "RETRY-8", "DEAD-3", "BEAT-1", "BEAT-7"):
+    for rule in ("PUSH-2", "KEY-1", "GEN-2", "RETRY-2", "RETRY-8", "DEAD-3", "BEAT-1", "BEAT-20"):
         assert seen[rule]["seen"], rule
 
 

@@ -41,7 +41,7 @@ def struck(bench: Bench, scenario: Scenario, fetch: FetchMode, *faults: str) -> 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_no_fault_loses_a_job(bench: Bench, name: str) -> None:
-    """REL-1, REL-2, REL-4, REL-7, REL-8, PUSH-2, PUSH-8, BULK-6, SCHED-5, RETRY-9, SIG-5."""
+    """GUAR-1, GUAR-2, REL-1, REL-2, REL-4, REL-8, PUSH-2, PUSH-8, BULK-6, SCHED-5, RETRY-9."""
     scenario, faults = SCENARIOS[name], ("cut after", "READONLY", "kill after")
     results = struck(bench, scenario, "reliable", *faults)
     assert [f"{each}\n{each.log}" for each in results if each.problems] == []

@@ -57,7 +57,10 @@ def test_a_push_leaves_the_bytes_that_ruby_leaves(
 def test_a_scheduled_push_leaves_the_bytes_that_ruby_leaves(
     server: Server, connect: Connect, version: str, generation: int
 ) -> None:
-    """SCHED-1, KEY-3, GEN-4: as a push, but without enqueued_at and `queues`; score in seconds."""
+    """SCHED-12, SCHED-13, SCHED-14, KEY-8, GEN-4: a push, but without enqueued_at and `queues`.
+
+    Score in seconds.
+    """
     theirs = fixture(version, "perform-in-at/schedule/0")
     client = connect(server.url, generation=generation)
     before = time.time()
@@ -107,8 +110,48 @@ def test_the_queue_is_first_in_first_out(server: Server, connect: Connect) -> No
     ]
 
 
+def test_bulk_runs_in_the_order_of_its_arguments(server: Server, connect: Connect) -> None:
+    """BULK-8, BULK-16: the first one is at the tail; the ids are in the same order."""
+    jids = connect(server.url, generation=8).push_bulk("A", [[number] for number in range(2_500)])
+    stored = [json.loads(text) for text in server.client().lrange("queue:default", 0, -1)][::-1]
+    assert [job["args"] for job in stored] == [[number] for number in range(2_500)]
+    assert [job["jid"] for job in stored] == jids
+
+
+def test_an_id_of_the_caller_is_kept_if_it_is_one(server: Server, connect: Connect) -> None:
+    """PUSH-19, PUSH-20, PUSH-21: a text is written unchanged; None and "" count as absent."""
+    client = connect(server.url, generation=8)
+    for number, jid in enumerate(("abcdef012345", "4A6F-uuid", "", None)):
+        client.push("A", [number], jid=jid, fields={"created_at": None})
+    stored = [json.loads(text) for text in server.client().lrange("queue:default", 0, -1)][::-1]
+    assert [job["jid"] for job in stored[:2]] == ["abcdef012345", "4A6F-uuid"]
+    assert all(re.fullmatch("[0-9a-f]{24}", job["jid"]) for job in stored[2:])
+    assert all(type(job["created_at"]) is int for job in stored)
+
+
+def test_a_push_writes_no_field_of_its_own(server: Server, connect: Connect) -> None:
+    """KEY-0, PAY-0, KEY-10, PAY-31: the types of the tables, and no key or field beyond them."""
+    client = connect(server.url, generation=8)
+    client.push("A", [1])
+    client.push("A", [1], at=4e9)
+    plain = server.client()
+    types = {key: plain.type(key) for key in plain.keys("*")}
+    assert types == {b"queues": b"set", b"queue:default": b"list", b"schedule": b"zset"}
+    assert {plain.ttl(key) for key in types} == {-1}
+    job = json.loads(plain.lindex("queue:default", 0))
+    assert {name: type(value) for name, value in job.items()} == {
+        "retry": bool,
+        "queue": str,
+        "args": list,
+        "class": str,
+        "jid": str,
+        "created_at": int,
+        "enqueued_at": int,
+    }
+
+
 def test_times_are_those_of_the_push(server: Server, connect: Connect) -> None:
-    """PUSH-3: a first push sets both times to now; a `created_at` of the caller stays."""
+    """PUSH-3, PUSH-11: a first push sets both times to now; a `created_at` of the caller stays."""
     client = connect(server.url, generation=8)
     before = int(time.time() * 1000)
     client.push("A", fields={"created_at": 5})
@@ -121,7 +164,7 @@ def test_times_are_those_of_the_push(server: Server, connect: Connect) -> None:
 
 
 def test_every_job_has_an_id_of_its_own(server: Server, connect: Connect) -> None:
-    """PAY-9 and BULK-2: ids are 24 lower-case hex digits, unique, and returned to the caller."""
+    """PAY-9, PAY-28, BULK-2, BULK-16: ids are 24 hex digits, unique, and returned."""
     client = connect(server.url, generation=8)
     told = [client.push("A"), *client.push_bulk("A", [[]] * 500), client.push_in(60, "A")]
     stored = server.client().lrange("queue:default", 0, -1) + server.client().zrange(
@@ -134,7 +177,7 @@ def test_every_job_has_an_id_of_its_own(server: Server, connect: Connect) -> Non
 
 
 def test_retry_and_queue_are_always_written(server: Server, connect: Connect) -> None:
-    """PUSH-6: the defaults, the values of the caller, and null if the caller passes None."""
+    """PUSH-6, PUSH-13: the defaults, the values of the caller, and null for None."""
     client = connect(server.url, generation=8)
     client.push("A")
     client.push("A", retry=5, queue="low")
@@ -153,7 +196,7 @@ SHAPES: list[Any] = [
 
 
 def test_arguments_arrive_exactly(server: Server, connect: Connect) -> None:
-    """PAY-5 and PAY-6: every JSON shape arrives, in the compact form of PAY-2."""
+    """PAY-5, PAY-6: every JSON shape arrives, in the form of PAY-2, PAY-20 and PAY-21."""
     connect(server.url, generation=8).push("A", SHAPES)
     text = server.client().lindex("queue:default", 0)
     assert repr(json.loads(text)["args"]) == repr(SHAPES)
@@ -200,14 +243,19 @@ INVALID: dict[str, Callable[[Any], Any]] = {
     "spread": lambda c: c.push_bulk("A", [[1]], spread_interval=0),
     "spread and at": lambda c: c.push_bulk("A", [[1]], spread_interval=5, at=5.0),
     "last of many": lambda c: c.push_bulk("A", [[1]] * 1_500 + [[{2}]]),
-    "field of ours": lambda c: c.push("A", fields={"enqueued_at": 5}),
+    "queue among the fields": lambda c: c.push("A", fields={"queue": "low"}),
+    "jid that is not a text": lambda c: c.push("A", jid=5),
+    "created_at that is not a time": lambda c: c.push("A", fields={"created_at": "today"}),
     "no text for a field": lambda c: c.push("A", fields={5: 5}),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_invalid_job_is_refused_and_nothing_is_written(server: Server, kind: Any) -> None:
-    """PUSH-4, PUSH-5, PAY-3, PAY-4, PAY-12, BULK-2, BULK-3, BULK-4 and SCHED-4."""
+    """PUSH-4, PUSH-5, PAY-3, PAY-4, PAY-12, PAY-22, PAY-30, SCHED-4 of single pushes.
+
+    BULK-10, BULK-11, BULK-12, BULK-13 of bulk pushes.
+    """
     accepted = []
     with connecting(kind) as make:
         client = make(server.url, generation=8)
@@ -224,7 +272,7 @@ def test_an_invalid_job_is_refused_and_nothing_is_written(server: Server, kind: 
 
 
 def test_bulk_errors_name_the_job(server: Server, connect: Connect) -> None:
-    """PUSH-5: the error holds the number of the job, the path and the value."""
+    """PUSH-12: the error holds the number of the job, the path and the value."""
     with pytest.raises(
         InvalidJob, match=r"^A: job 1: args\[0\]\['when'\]: .* is set, for which JSON"
     ):
@@ -275,7 +323,7 @@ def test_a_convenience_in_the_past_is_pushed_at_once(
 
 @pytest.mark.parametrize("at", [0, 5, 1_000_000_000.5])
 def test_a_raw_time_in_the_past_is_scheduled(server: Server, connect: Connect, at: float) -> None:
-    """SCHED-3: the low-level form keeps the time as given; 5 is a second of 1970 (SCHED-2)."""
+    """SCHED-15: the low-level form keeps the time as given; 5 is a second of 1970."""
     connect(server.url, generation=8).push("A", at=at)
     [(text, score)] = server.client().zrange("schedule", 0, -1, withscores=True)
     assert score == at
@@ -333,7 +381,7 @@ def test_bulk_with_a_time_for_each(server: Server, connect: Connect) -> None:
 def test_bulk_that_is_spread(
     server: Server, connect: Connect, interval: float, width: float
 ) -> None:
-    """BULK-4: now + u * interval, at least 5 s, each job with its own u."""
+    """BULK-4, BULK-14: now + u * interval, at least 5 s, each job with its own u."""
     before = time.time()
     connect(server.url, generation=8).push_bulk(
         "A", [[n] for n in range(200)], spread_interval=interval
@@ -346,6 +394,7 @@ def test_bulk_that_is_spread(
 
 
 def test_an_empty_bulk_says_nothing(server: Server, connect: Connect) -> None:
+    """BULK-9: no job, no command."""
     client = connect(server.url, generation=8)
     with listening(server) as heard:
         assert client.push_bulk("A", []) == []
@@ -363,7 +412,7 @@ def route(item: JobFields, call_next: Callable[[], JobFields | None]) -> JobFiel
 
 
 def test_middleware_decides_for_each_job(server: Server, connect: Connect) -> None:
-    """PUSH-7, BULK-5: a job goes to the queue that middleware names; None stops the job."""
+    """PUSH-7, BULK-5, BULK-15, BULK-19: a job goes where middleware says; None stops it."""
     client = connect(server.url, generation=8, middleware=[route])
     jids = client.push_bulk("A", [[n] for n in range(6)])
     assert [jid is None for jid in jids] == [False, False, False, False, True, False]
@@ -380,7 +429,7 @@ def test_middleware_decides_for_each_job(server: Server, connect: Connect) -> No
 
 
 def test_middleware_can_stop_a_single_job(server: Server, connect: Connect) -> None:
-    """PUSH-7: the call returns None, and nothing is written."""
+    """PUSH-15, PUSH-16: the call returns None, and nothing is written."""
     client = connect(server.url, generation=8, middleware=[route])
     assert client.push("A", [4]) is None
     assert server.client().dbsize() == 0
@@ -431,7 +480,7 @@ def register(server: Server, namespace: str, *versions: str | None) -> None:
 def test_auto_asks_the_registered_processes(
     server: Server, connect: Connect, versions: tuple[str | None, ...], form: type
 ) -> None:
-    """GEN-5: the oldest Sidekiq decides; without any Sidekiq the generation is 8."""
+    """GEN-5, GEN-10: the oldest Sidekiq decides; without any Sidekiq the generation is 8."""
     register(server, "", *versions)
     connect(server.url).push("A")
     job = json.loads(server.client().lindex("queue:default", 0))
@@ -439,7 +488,7 @@ def test_auto_asks_the_registered_processes(
 
 
 def test_damaged_processes_have_no_say(server: Server, connect: Connect) -> None:
-    """GEN-5: hashes that are expired, of another type, not JSON or not UTF-8 do not stop a push."""
+    """GEN-10: hashes that are expired, of another type or damaged do not stop a push."""
     client = server.client()
     client.sadd("processes", "expired", "wrong-type", "not-json", "no-object", b"\xff\xfe", "empty")
     client.set("wrong-type", "x")
@@ -451,7 +500,7 @@ def test_damaged_processes_have_no_say(server: Server, connect: Connect) -> None
 
 
 def test_auto_asks_once_in_a_while(server: Server, connect: Connect) -> None:
-    """GEN-5: the client does not ask at every push, because that costs two round trips."""
+    """GEN-7: the client does not ask at every push, because that costs two round trips."""
     register(server, "", "7.3.2")
     client = connect(server.url)
     with listening(server) as heard:
@@ -471,7 +520,7 @@ def test_a_set_generation_asks_nobody(server: Server, connect: Connect) -> None:
 
 @pytest.mark.parametrize("namespace", ["app:", "{shard-03}:"])
 def test_a_namespace_is_kept_to(server: Server, connect: Connect, namespace: str) -> None:
-    """KEY-4: every key of every command, and every key that exists. KEY-2: queue names are bare."""
+    """KEY-4: every key of every command, and every key that exists. KEY-2, KEY-7: bare names."""
     register(server, namespace, "7.3.2")
     register(server, "", "8.1.7")  # of another namespace
     before = set(server.client().keys())

@@ -123,7 +123,7 @@ def test_no_password(server_factory: ServerFactory, connect: Connect) -> None:
 
 
 def test_not_allowed(server: Server, connect: Connect) -> None:
-    """PUSH-8: an ACL user that may not push."""
+    """PUSH-8, SRV-1: an ACL user that may not push."""
     server.client().execute_command("ACL", "SETUSER", "bob", "on", ">pw", "~*", "+@all", "-lpush")
     with pytest.raises(RedisRefused, match="NOPERM"):
         connect(server.url.replace("//", "//bob:pw@"), generation=8).push("A")
@@ -132,7 +132,7 @@ def test_not_allowed(server: Server, connect: Connect) -> None:
 
 @pytest.mark.parametrize("at", [None, 4e9])
 def test_out_of_memory(server: Server, connect: Connect, at: float | None) -> None:
-    """ENV-6, PUSH-8: the whole push is refused, registration of the queue included (PUSH-2)."""
+    """ENV-12, PUSH-8, SRV-1: the whole push is refused, with its registration (PUSH-2)."""
     server.client().config_set("maxmemory", 1)
     client = connect(server.url, generation=8)
     with pytest.raises(RedisRefused) as caught:
@@ -144,7 +144,7 @@ def test_out_of_memory(server: Server, connect: Connect, at: float | None) -> No
 
 
 def test_a_replica_refuses(server_factory: ServerFactory, connect: Connect) -> None:
-    """PUSH-9: the push is repeated once, on a new connection; then PUSH-8 reports the reply."""
+    """PUSH-9, PUSH-17: the push is repeated once, on a new connection; then PUSH-8."""
     primary, replica = server_factory(), server_factory()
     replica.client().replicaof("127.0.0.1", primary.port)
     client = connect(replica.url, generation=8)
@@ -212,7 +212,7 @@ def test_a_failover_is_survived_by_scripts(
 
 
 def test_a_timeout_says_perhaps(server: Server, connect: Connect) -> None:
-    """PUSH-8: sent without an answer; the job was written, and the error holds its id."""
+    """PUSH-8, PUSH-14: sent once, without an answer; the error has the id of the job."""
     client = connect(server.url, generation=8, timeout=0.2)
     client.run(echo("a connection to use"))
     server.pause()
@@ -329,7 +329,7 @@ def test_a_bulk_push_that_fails_in_part(server: Server, connect: Connect) -> Non
 
 
 def test_a_bulk_push_that_gets_no_answer(server: Server, connect: Connect) -> None:
-    """BULK-6: the outcome of the slice that was sent is unknown; the later ones were not sent."""
+    """BULK-17, BULK-18: the outcome of a slice is unknown; the later ones were not sent."""
     client = connect(server.url, generation=8, timeout=0.2)
     client.run(echo("a connection to use"))
     server.pause()

@@ -59,7 +59,7 @@ def test_a_name_of_ones_own(server: Server, connect: Connect) -> None:
 
 
 def test_a_server_that_wants_no_names(server: Server, connect: Connect) -> None:
-    """ENV-9: CLIENT is forbidden, and everything else works."""
+    """ENV-9, ENV-14: CLIENT is forbidden, and everything else works."""
     server.client().execute_command("ACL", "SETUSER", "bob", "on", ">pw", "~*", "+@all", "-client")
     client = connect(server.url.replace("//", "//bob:pw@"), generation=8)
     assert client.push("A")
@@ -188,7 +188,7 @@ def tls(server: Server, certificates: Path) -> Iterator[TlsProxy]:
 def test_tls_with_certificates_on_both_sides(
     server: Server, tls: TlsProxy, certificates: Path, connect: Connect
 ) -> None:
-    """rediss:// with a private authority, a client certificate and a host name that matches."""
+    """SEC-7: with a private authority, a client certificate and a host name that matches."""
     mine = f"ssl_certfile={certificates}/client.crt&ssl_keyfile={certificates}/client.key"
     trust = f"ssl_ca_certs={certificates}/ca.crt"
     url = f"rediss://localhost:{tls.port}/0"

@@ -40,7 +40,7 @@ def sample(*works: str, quiet: bool = False) -> HeartbeatSample:
 
 
 def test_a_beat_is_two_transactions(any_server: Server, shell: SyncRedis) -> None:
-    """BEAT-1, BEAT-5, BEAT-14 and SIG-4: a reader never sees a partial record."""
+    """BEAT-1, BEAT-5, BEAT-14, BEAT-15 and SIG-4: a reader never sees a partial record."""
     with listening(any_server) as heard:
         shell.run(beat(KEYS, ME, b"{}", 5, sample("t1", "t2")))
         names = [line.name for line in heard()]
@@ -70,7 +70,7 @@ def test_the_fields_of_the_hash(any_server: Server, shell: SyncRedis) -> None:
 
 
 def test_work_records(any_server: Server, shell: SyncRedis) -> None:
-    """BEAT-5 and GEN-4: the bare queue, the payload as a string, whole seconds."""
+    """BEAT-17 and GEN-4: the bare queue, the payload as a string, whole seconds."""
     shell.run(beat(KEYS, ME, b"{}", 5, sample("t1", "t2")))
     records = any_server.client().hgetall(f"{ME}:work")
     assert any_server.client().hgetall(f"{ME}:workers") == records  # for readers of 6.4.1
@@ -113,7 +113,10 @@ def test_one_signal_a_beat(any_server: Server, shell: SyncRedis) -> None:
 
 
 def test_a_clean_exit(any_server: Server, shell: SyncRedis) -> None:
-    """BEAT-7: the process leaves the list, without work records; its hash is left to expire."""
+    """The process leaves the list, without work records; its hash is left to expire.
+
+    BEAT-7, BEAT-20.
+    """
     client = any_server.client()
     client.sadd("processes", "another")
     shell.run(beat(KEYS, ME, b"{}", 5, sample("t1")))
@@ -124,7 +127,7 @@ def test_a_clean_exit(any_server: Server, shell: SyncRedis) -> None:
 
 
 def test_pruning(any_server: Server, shell: SyncRedis) -> None:
-    """BEAT-8: names without a hash are removed, once a minute for all processes."""
+    """BEAT-8, BEAT-21: names without a hash are removed, once a minute for all processes."""
     client = any_server.client()
     shell.run(beat(KEYS, ME, b"{}", 5, sample()))
     client.sadd("processes", "gone:1:ab", "gone:2:cd", b"\xff")
@@ -147,11 +150,12 @@ def test_pruning_nothing(any_server: Server, shell: SyncRedis) -> None:
     assert any_server.client().smembers("processes") == {ME.encode()}
 
 
-def test_what_is_no_hash_is_left_alone(any_server: Server, shell: SyncRedis) -> None:
-    """BEAT-8: a key of another type says nothing about a process."""
+def test_a_name_whose_key_is_not_a_hash(any_server: Server, shell: SyncRedis) -> None:
+    """BEAT-22: pruned, because Sidekiq's scheduler ends at such a member."""
     any_server.client().sadd("processes", "odd")
     any_server.client().set("odd", "x")
-    assert shell.run(prune(KEYS)) == 0
+    assert shell.run(prune(KEYS)) == 1
+    assert any_server.client().get("odd") == b"x"
 
 
 def test_a_namespace_is_kept_to(any_server: Server, shell: SyncRedis) -> None:

@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal, cast
 
 import pytest
 
@@ -87,7 +87,7 @@ def fill(client: Any, name: str, count: int, score: Callable[[int], float] = flo
 
 
 def test_totals(inspector: Any, client: Any) -> None:
-    """INSP-1, STAT-1, STAT-2: from the registrations and counters, from no other keys."""
+    """INSP-1, INSP-20, STAT-1, STAT-2: from the registrations and counters, from no other keys."""
     client.sadd("queues", "a", "b", "empty")
     client.lpush("queue:a", "1", "2", "3")
     client.lpush("queue:b", payload("x", enqueued_at=int((NOW - 90) * 1000)))
@@ -141,6 +141,19 @@ def test_reading_needs_no_right_to_write(server: Server, client: Any) -> None:
             assert getattr(reader, look)() is not None
         assert reader.job_activity("A").jobs
     assert client.info("persistence")["rdb_changes_since_last_save"] == before
+
+
+@pytest.mark.parametrize("missing", ["zmscore", "zrank", "zrevrank"])
+def test_a_walk_without_a_permission_ends(server: Server, client: Any, missing: str) -> None:
+    """A walk that cannot find its place says so, and does not show the same page for ever."""
+    rules = ("+@read", "+@connection", f"-{missing}")
+    client.execute_command("ACL", "SETUSER", "reader", "on", ">x", "~*", *rules)
+    fill(client, "retry", 250)
+    rising = missing == "zrank"
+    with Inspector(server.url.replace("redis://", "redis://reader:x@")) as reader:
+        shown = reader.entries("retry", rising=rising)
+        with pytest.raises(RedisRefused, match=missing):
+            assert [next(shown) for _ in range(101)] == []
 
 
 def test_looking_through_a_set_while_removing_from_it(inspector: Any, client: Any) -> None:
@@ -230,7 +243,10 @@ def test_finding(inspector: Any, client: Any) -> None:
 
 @pytest.mark.parametrize(("action", "count"), [("retry", 2), ("add_to_queue", 3)])
 def test_pushing_one(inspector: Any, client: Any, action: str, count: int) -> None:
-    """INSP-5, INSP-6: queue, registration, enqueued_at, retry_count; other bytes as they were."""
+    """Queue, registration, enqueued_at, retry_count; other bytes as they were.
+
+    INSP-5, INSP-6, INSP-21.
+    """
     text = (
         b'{ "class":"A","big":123456789012345678901234567890, "jid":"j","args":[1.50],"queue":"low"'
     )
@@ -249,8 +265,29 @@ def test_pushing_one(inspector: Any, client: Any, action: str, count: int) -> No
     assert client.llen("queue:low") == 1
 
 
+@pytest.mark.parametrize(("generation", "stamp"), [(7, 1795192067.25), (8, 1795192067250)])
+def test_the_form_of_times_can_be_set(
+    server: Server, generation: Literal[7, 8], stamp: float
+) -> None:
+    """GEN-1, GEN-2: without a look at the processes, for one entry and for all."""
+    with (
+        server.client() as client,
+        Inspector(server.url, generation=generation, clock=lambda: 1795192067.25) as inspector,
+    ):
+        client.zadd("retry", {payload("a"): 1, payload("b"): 2})
+        entry = inspector.find("retry", "a")
+        assert entry is not None
+        assert inspector.retry(entry)
+        assert inspector.sweep("retry", "retry").done == 1
+        texts = cast("list[bytes]", client.lrange("queue:default", 0, -1))
+        pushed = [json.loads(text) for text in texts]
+    assert [(job["enqueued_at"], type(job["enqueued_at"])) for job in pushed] == [
+        (stamp, type(stamp))
+    ] * 2
+
+
 def test_what_cannot_be_pushed_stays(inspector: Any, client: Any) -> None:
-    """INSP-5: the entry stays, and the error names the reason."""
+    """INSP-23: the entry stays, and the error names the reason."""
     client.set("queue:bad", "no list")
     client.zadd("retry", {payload("a", queue="bad"): 1, b"{broken": 2, payload("c", queue=7): 3})
     for entry in list(inspector.entries("retry")):
@@ -267,7 +304,10 @@ def test_what_cannot_be_pushed_stays(inspector: Any, client: Any) -> None:
 
 
 def test_killing_one(inspector: Any, client: Any) -> None:
-    """INSP-7, INSP-16: exact bytes, score now, trimmed; JSON but no object is `unreadable`."""
+    """Exact bytes, score now, trimmed; JSON but no object is `unreadable`.
+
+    INSP-7, INSP-29, INSP-16, PAY-27.
+    """
     odd = b'{"jid" : "j", "class":"A","args":[]}'
     client.zadd("dead", {"ancient": NOW - 15_552_000, "old": NOW - 15_551_999})
     client.zadd("schedule", {odd: 9e9, b"[1]": 9e9, b"{": 9e9})
@@ -280,7 +320,7 @@ def test_killing_one(inspector: Any, client: Any) -> None:
 
 
 def test_rescheduling_one(inspector: Any, client: Any) -> None:
-    """INSP-8: only the score of the exact bytes changes, and nothing is added."""
+    """INSP-8, INSP-30: only the score of the exact bytes changes, and nothing is added."""
     client.zadd("schedule", {payload("a"): 9e9})
     (entry,) = inspector.entries("schedule")
     assert inspector.reschedule(entry, 9.5e9)
@@ -293,7 +333,7 @@ def test_rescheduling_one(inspector: Any, client: Any) -> None:
 
 
 def test_clearing(inspector: Any, client: Any) -> None:
-    """INSP-9: list and registration in one transaction; a set in one command."""
+    """INSP-9, INSP-24: list and registration in one transaction; a set in one command."""
     client.sadd("queues", "a", "b")
     client.lpush("queue:a", "1", "2")
     fill(client, "dead", 3)
@@ -371,7 +411,10 @@ def test_what_is_dead_is_not_killed_again(inspector: Any) -> None:
 
 @pytest.mark.thorough
 def test_retrying_very_many_takes_little_at_a_time(server: Server, client: Any) -> None:
-    """INSP-5: 100,000 entries in pages of 100: no reply and no call is longer than that."""
+    """100,000 entries in pages of 100: no reply and no call is longer than that.
+
+    INSP-5, INSP-26.
+    """
     pipe = client.pipeline(transaction=False)
     for start in range(0, 100_000, 10_000):
         numbers = range(start, start + 10_000)
@@ -406,7 +449,7 @@ def test_retrying_very_many_takes_little_at_a_time(server: Server, client: Any) 
 
 
 def test_a_sweep_ends_though_jobs_come_back(inspector: Any, client: Any) -> None:
-    """INSP-5: a worker that fails at once adds the jobs again behind."""
+    """INSP-27: a worker that fails at once adds the jobs again behind."""
     fill(client, "retry", 250)
 
     def come_back(swept: Swept) -> None:
@@ -419,7 +462,10 @@ def test_a_sweep_ends_though_jobs_come_back(inspector: Any, client: Any) -> None
 
 
 def test_processes(inspector: Any, client: Any) -> None:
-    """INSP-11: from the hash, with defaults; BEAT-3, BEAT-4: hashes of any writer."""
+    """From the hash, with defaults; BEAT-3, BEAT-4: hashes of any writer.
+
+    INSP-11, INSP-25, BEAT-19.
+    """
     capsules = {"default": {"concurrency": 3, "mode": "weighted", "weights": {"a": 2, "b": 1}}}
     info = {"hostname": "h", "pid": 7, "started_at": 5.5, "queues": ["x"], "capsules": capsules}
     info |= {"labels": ["l"], "tag": "t", "version": "8.1.7", "embedded": True, "concurrency": 9}
@@ -438,7 +484,7 @@ def test_processes(inspector: Any, client: Any) -> None:
 
 
 def test_jobs_in_execution(inspector: Any, client: Any) -> None:
-    """INSP-12, INSP-18: both keys, each job once, text or object; the oldest first."""
+    """INSP-12, INSP-18, INSP-31: both keys, each job once, text or object; the oldest first."""
     text = payload("a").decode()
     client.sadd("processes", "p1", "p2")
     record = {"queue": "q", "payload": text, "run_at": 20}
@@ -460,7 +506,10 @@ def test_jobs_in_execution(inspector: Any, client: Any) -> None:
     ("method", "name"), [("quiet", "TSTP"), ("stop", "TERM"), ("dump", "TTIN")]
 )
 def test_telling_a_process(inspector: Any, client: Any, method: str, name: str) -> None:
-    """INSP-13: one transaction, with expiry; an error for an unknown or embedded process."""
+    """One transaction, with expiry; an error for an unknown or embedded process.
+
+    INSP-13, INSP-19.
+    """
     client.sadd("processes", IDENTITY, "inside")
     client.hset(IDENTITY, "info", "{}")
     client.hset("inside", "info", '{"embedded":true}')
@@ -527,7 +576,7 @@ def test_iterations(inspector: Any, client: Any) -> None:
 
 
 def test_executions(inspector: Any, server: Server, client: Any) -> None:
-    """MET-1, MET-2, MET-4, MET-5: minutes, hours, histograms and marks of flushes."""
+    """MET-1, MET-2, MET-4, MET-5, MET-13: minutes, hours, histograms and marks of flushes."""
     shell = SyncRedis(server.url)
     for ago in (0, 120):
         recorder = Metrics()
@@ -608,7 +657,7 @@ def test_queues_without_a_worker_are_known(inspector: Any, client: Any) -> None:
 
 
 def test_names_that_are_no_utf_8(inspector: Any, client: Any) -> None:
-    """INSP-3: the name is shown, and found under the same bytes."""
+    """INSP-3, INSP-28: the name is shown, and found under the same bytes."""
     client.sadd("queues", b"caf\xe9")
     client.lpush(b"queue:caf\xe9", payload("a"))
     (queue,) = inspector.queues()

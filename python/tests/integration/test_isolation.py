@@ -444,3 +444,47 @@ def test_a_module_that_cannot_be_imported_twice_is_refused(
     with pytest.raises(ConfigError, match=says), Isolation(loose.jobs.values(), size=1):
         pass
     del sys.modules["loose_jobs"]
+
+
+STAGED = {  # the layout of docs/how-to/modules.md, "Use Django"
+    "background.py": "from jobwire import App\napp = App()\n",
+    "worker.py": """
+import staged.framework as framework
+framework.ready = True
+from staged.background import app
+app.autodiscover("staged")
+""",
+    "framework.py": "ready = False\n",
+    "jobs.py": """
+import staged.framework as framework
+from staged.background import app
+if not framework.ready:
+    raise RuntimeError("the framework is not set up")
+@app.job(isolated=True)
+def note(path):
+    open(path, "w").write("there")
+""",
+}
+
+
+@pytest.mark.parametrize("target", ["staged.worker:app", "staged/worker.py:app"])
+def test_a_process_first_imports_the_module_that_the_worker_loaded(
+    elsewhere: Path, target: str
+) -> None:
+    (elsewhere / "work" / "staged").mkdir()
+    for name, source in STAGED.items():
+        (elsewhere / "work" / "staged" / name).write_text(source)
+    before = set(sys.modules)
+    try:
+        staged = load_app(target)
+        with Isolation(staged.jobs.values(), size=1, entry=staged.entry) as isolation:
+            isolation.run(job("note", "out"), staged.jobs["note"], None)
+        assert (elsewhere / "work" / "out").read_text() == "there"
+        with (  # as in a program that does not use the command line
+            pytest.raises(ConfigError, match="the framework is not set up"),
+            Isolation(staged.jobs.values(), size=1),
+        ):
+            pass
+    finally:
+        for name in set(sys.modules) - before:
+            del sys.modules[name]

@@ -85,7 +85,10 @@ def settled(server: Server) -> bool:
 def test_a_stop_sends_it_to_the_head_of_its_queue(
     server: Server, fetch: FetchMode, is_async: bool
 ) -> None:
-    """ITER-3, ITER-4, STAT-1: state first, then the same payload with a new `enqueued_at`."""
+    """State first, then the same payload with a new `enqueued_at`.
+
+    ITER-3, ITER-4, ITER-13, ITER-14, ITER-16, ITER-17, STAT-3.
+    """
     walk = Walk(is_async=is_async)
     walk.app.connect(server.url)
     client = server.client()
@@ -172,7 +175,7 @@ def test_giving_way_to_others(server: Server) -> None:
 
 @KINDS
 def test_cancelling(server: Server, is_async: bool) -> None:
-    """ITER-7, STAT-1: cancelled before its start, the job counts as done."""
+    """ITER-7, ITER-18, ITER-19, STAT-1: cancelled before its start, the job counts as done."""
     walk = Walk(is_async=is_async)
     walk.app.connect(server.url)
     client = server.client()
@@ -214,7 +217,7 @@ def test_calling_it_here(server: Server) -> None:
 
 @FETCH
 def test_metrics(server: Server, fetch: FetchMode) -> None:
-    """MET-1: each execution counts under the name of its class."""
+    """MET-10: each execution counts under the name of its class."""
     app = App()
     begun: list[str] = []  # basic fetch shows no job between fetch and start
 

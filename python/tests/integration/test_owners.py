@@ -35,7 +35,7 @@ def test_each_beat_names_the_owner(server: Server) -> None:
 
 
 def test_jobs_of_an_owner_without_a_name(server: Server) -> None:
-    """REL-5: inspection shows them, and a worker that starts puts them back."""
+    """REL-18: inspection shows them, and a worker that starts puts them back."""
     client = server.client()
     orphan(client, "h:1:x", named=False)
     with Inspector(server.url) as inspector:
@@ -48,7 +48,7 @@ def test_jobs_of_an_owner_without_a_name(server: Server) -> None:
 
 @pytest.mark.parametrize("key", ["processes", "jobwire:owners"])
 def test_a_worker_does_not_start_with_a_key_of_another_type(server: Server, key: str) -> None:
-    """REL-1, BEAT-1: the error names the key."""
+    """REL-26, BEAT-1: the error names the key."""
     server.client().set(key, "in the way")
     problem = f"{key} is a string, not a set: delete or rename it"
     with pytest.raises(RedisRefused, match=problem), running(App(), server):
@@ -58,7 +58,7 @@ def test_a_worker_does_not_start_with_a_key_of_another_type(server: Server, key:
 def test_recovery_goes_on_while_other_duties_fail(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """REL-5: without the set of processes, and with callbacks and statistics that fail."""
+    """REL-17: without the set of processes, and with callbacks and statistics that fail."""
     client = server.client()
     app = App()
     with running(app, server, timings=OFTEN) as worker:

@@ -118,7 +118,7 @@ def test_many_pollers_move_each_job_once(server: Server) -> None:
 
 @pytest.mark.thorough
 def test_an_idle_poller_asks_for_next_to_nothing(server: Server) -> None:
-    """SCHED-11: at most ten commands in a minute, with a job that is due later."""
+    """SCHED-27: at most ten commands in a minute, with a job that is due later."""
     client = server.client()
     assert 60 / DEFAULT_TIMINGS.poll_safety_interval * 4 <= 10
     timings = Timings(poll_safety_interval=0.5)  # a minute in a second

@@ -65,7 +65,10 @@ def payload(number: int, **fields: Any) -> bytes:
 def test_a_due_job_is_moved(
     any_server: Server, shell: SyncRedis, zset: str, generation: Generation, stamp: bytes
 ) -> None:
-    """SCHED-6, SCHED-7 and KEY-1: at the head, registered, with enqueued_at and no other change."""
+    """SCHED-6, SCHED-7, SCHED-19, SCHED-20, KEY-1: at the head, registered.
+
+    With enqueued_at and no other change, except the spelling of escapes. [PAY-2]
+    """
     client = any_server.client()
     client.lpush("queue:low", b"waiting")
     text = (
@@ -75,9 +78,10 @@ def test_a_due_job_is_moved(
     client.zadd(zset, {text: NOW - 1})
     result = promote(shell, zset, generation=generation)
     assert (result.seen, result.moved, list(result.killed)) == (1, 1, [])
+    written = text[:-1].replace(b"\\u00e9", "é".encode())
     assert everything(any_server) == {
         b"queues": {b"low"},
-        b"queue:low": [text[:-1] + b',"enqueued_at":' + stamp + b"}", b"waiting"],
+        b"queue:low": [written + b',"enqueued_at":' + stamp + b"}", b"waiting"],
     }
 
 
@@ -126,7 +130,10 @@ BAD = {
 
 
 def test_bad_members_are_buried_and_block_nobody(any_server: Server, shell: SyncRedis) -> None:
-    """SCHED-9, DEAD-1: killed byte for byte, in one look; the good member behind them is moved."""
+    """SCHED-9, SCHED-24, DEAD-1: killed byte for byte, in one look.
+
+    The good member behind them is moved.
+    """
     client = any_server.client()
     client.zadd("retry", dict.fromkeys(BAD.values(), 1) | {payload(1): 2})
     result = promote(shell, "retry")
@@ -142,7 +149,7 @@ def test_bad_members_are_buried_and_block_nobody(any_server: Server, shell: Sync
 
 
 def test_a_raw_time_in_a_foreign_member_is_dropped(any_server: Server, shell: SyncRedis) -> None:
-    """SCHED-6: otherwise a reader would schedule the job again."""
+    """SCHED-18: otherwise a reader would schedule the job again."""
     any_server.client().zadd("schedule", {b'{"at":5,"queue":"q","class":"A"}': 1})
     promote(shell)
     [text] = any_server.client().lrange("queue:q", 0, -1)
@@ -156,7 +163,7 @@ def test_a_raw_time_in_a_foreign_member_is_dropped(any_server: Server, shell: Sy
 
 
 def test_a_queue_that_is_no_list_keeps_its_jobs(any_server: Server, shell: SyncRedis) -> None:
-    """SCHED-5: its members stay in the set; the others move."""
+    """SCHED-26: its members stay in the set; the others move."""
     client = any_server.client()
     client.set("queue:low", "in the way")
     client.zadd("schedule", {payload(1): 1, payload(2, queue="high"): 2})
@@ -166,7 +173,7 @@ def test_a_queue_that_is_no_list_keeps_its_jobs(any_server: Server, shell: SyncR
 
 
 def test_promoters_race_harmlessly(any_server: Server) -> None:
-    """SCHED-5: every job moves once, with any number of pollers at the same time."""
+    """SCHED-5, SCHED-16: every job moves once, with any number of pollers at the same time."""
     client = any_server.client()
     client.zadd("schedule", {payload(n): NOW - 500 + n for n in range(500)})
     client.zadd("schedule", {b"bad %d" % n: 1 for n in range(100)})
@@ -189,7 +196,7 @@ def test_promoters_race_harmlessly(any_server: Server) -> None:
 
 
 def test_promoters_of_the_other_kind_are_no_harm(any_server: Server, shell: SyncRedis) -> None:
-    """SCHED-5: a promoter that pops and then pushes takes a member first; we push nothing."""
+    """SCHED-16: a promoter that pops and then pushes takes a member first; we push nothing."""
     client = any_server.client()
     client.zadd("schedule", {payload(1): 1, b"bad": 1})
     op = promote_batch(KEYS, "schedule", now=NOW, generation=8, dead_limits=DeadSetLimits(NOW))

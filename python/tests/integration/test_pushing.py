@@ -27,7 +27,7 @@ def ready(
 
 
 def test_a_push_of_all_kinds_at_once(server: Server, shell: SyncRedis) -> None:
-    """BULK-5, PUSH-2 and KEY-4: each job to its place, in one transaction."""
+    """BULK-5, BULK-15, PUSH-2 and KEY-4: each job to its place, in one transaction."""
     jobs = [
         *ready(2, queue="a"),
         *ready(1, queue="b", first=2),

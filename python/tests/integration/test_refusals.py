@@ -34,7 +34,7 @@ def test_nothing_was_stored_and_the_job_is_kept(
     off: str,
     code: str,
 ) -> None:
-    """ENV-6: the whole push fails; running jobs are stored when the server takes writes again."""
+    """ENV-6, SRV-1, SRV-2: the whole push fails; running jobs are stored later."""
     caplog.set_level(logging.INFO)
     app = App()
     client: Any = server.client()
@@ -122,7 +122,7 @@ def test_a_worker_waits_until_the_server_is_itself_again(
     name: str,
     fetch: FetchMode,
 ) -> None:
-    """ENV-6, PUSH-8, PUSH-9: keep the job, pause, try again; one line at the start and the end."""
+    """ENV-6, ENV-11, PUSH-8: keep the job, pause, try again; one line at the start and the end."""
     caplog.set_level(logging.INFO)
     trouble, words = TROUBLES[name]
     server = server_factory("--appendonly", "yes", "--appendfsync", "always")
@@ -262,7 +262,7 @@ def test_an_acl_that_forbids_what_is_not_needed(server: Server) -> None:
 def test_what_a_password_in_a_url_means(
     server_factory: ServerFactory, password: str, written: str
 ) -> None:
-    """ENV-7: percent-encoding, as URLs have it; a plus sign is a plus sign."""
+    """ENV-7, ENV-13: percent-encoding, as URLs have it; a plus sign is a plus sign."""
     server = server_factory(password=password)
     with Client(f"redis://:{written}@127.0.0.1:{server.port}/0", generation=8) as client:
         assert client.push("A")

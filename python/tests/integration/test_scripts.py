@@ -128,7 +128,7 @@ def shell(program: str, server_factory: ServerFactory) -> Iterator[Shell]:
 
 
 def test_fetch_takes_from_the_tail_in_order(shell: Shell) -> None:
-    """FETCH-1, FETCH-2 and REL-1: from the queue to the private hash; the reply names the queue."""
+    """FETCH-1, FETCH-2, REL-1, REL-13, REL-14: to the private hash; the reply names the queue."""
     shell.live()
     shell.push("high", b"h1", b"h2")
     shell.push("low", b"l1", b"l2", b"l3")
@@ -150,7 +150,7 @@ def test_fetch_takes_from_the_tail_in_order(shell: Shell) -> None:
 
 
 def test_fetch_needs_a_lease(shell: Shell) -> None:
-    """REL-3: without the identity hash nothing is taken."""
+    """REL-16: without the identity hash nothing is taken."""
     shell.push("q", b"{}")
     fetched = shell.run(fetch(KEYS, ME, ["q"], count=5, sequence=1))
     assert (list(fetched.jobs), fetched.lease) == ([], False)
@@ -158,7 +158,7 @@ def test_fetch_needs_a_lease(shell: Shell) -> None:
 
 
 def test_fetch_of_nothing_leaves_nothing(shell: Shell) -> None:
-    """REL-1: an idle process owns nothing."""
+    """REL-14: an idle process owns nothing."""
     shell.live()
     fetched = shell.run(fetch(KEYS, ME, ["q"], count=5, sequence=1))
     assert (list(fetched.jobs), fetched.lease) == ([], True)
@@ -166,7 +166,7 @@ def test_fetch_of_nothing_leaves_nothing(shell: Shell) -> None:
 
 
 def test_payloads_and_names_keep_their_bytes(shell: Shell) -> None:
-    """LUA-1, REL-6 and KEY-2: any bytes and any queue name, in both directions."""
+    """LUA-1, REL-13 and KEY-2: any bytes and any queue name, in both directions."""
     shell.live()
     for name in ODD_NAMES:
         shell.push(name, BINARY, b"", b'{"a":[],"n":12345678901234567890}')
@@ -207,13 +207,13 @@ def test_many_at_once(shell: Shell) -> None:
 
 
 def test_large_sequence_numbers(shell: Shell) -> None:
-    """REL-1: decimal digits, however long the process lives."""
+    """REL-13: decimal digits, however long the process lives."""
     assert shell.hold(b"a", b"b", first=10**15) == ["1000000000000000:q", "1000000000000001:q"]
 
 
 @pytest.mark.parametrize(("key", "kind"), [(PRIVATE, "hash"), (KEYS.owners, "set")])
 def test_fetch_loses_nothing_when_it_cannot_hold(shell: Shell, key: str, kind: str) -> None:
-    """REL-1: a key of another type is noticed before anything is taken, and the error names it."""
+    """REL-26: a key of another type is noticed before anything is taken, and the error names it."""
     shell.live()
     shell.plain.set(key, "in the way")
     shell.push("q", b"{}")
@@ -277,7 +277,7 @@ def test_a_paused_queue_is_left_alone(shell: Shell) -> None:
 
 
 def test_done_counts_and_forgets(shell: Shell) -> None:
-    """REL-2, STAT-1 and STAT-2: executions in total and of the day; the latter expire."""
+    """REL-2, STAT-1, STAT-2 and STAT-4: executions in total and of the day; the latter expire."""
     fields = shell.hold(b"a", b"b", b"c")
     lost = shell.step(script_done(KEYS, ME, fields[:2], failed=False, day=DAY))
     assert lost == []
@@ -288,7 +288,7 @@ def test_done_counts_and_forgets(shell: Shell) -> None:
 
 
 def test_done_counts_failures(shell: Shell) -> None:
-    """STAT-1 and DEAD-4: a failed job that is dropped counts as both."""
+    """STAT-1 and DEAD-5: a failed job that is dropped counts as both."""
     fields = shell.hold(b"a")
     shell.step(script_done(KEYS, ME, fields, failed=True, day=DAY))
     assert shell.numbers() == {
@@ -301,7 +301,7 @@ def test_done_counts_failures(shell: Shell) -> None:
 
 
 def test_done_leaves_what_others_own(shell: Shell) -> None:
-    """REL-2: jobs that were recovered meanwhile are named and not counted."""
+    """REL-15: jobs that were recovered meanwhile are named and not counted."""
     fields = shell.hold(b"a", b"b")
     assert shell.step(script_done(KEYS, ME, [fields[1]], failed=False, day=DAY)) == []
     call = script_done(KEYS, ME, [*fields, "9:q"], failed=False, day=DAY)
@@ -357,7 +357,7 @@ def test_an_outcome_that_cannot_be_stored_changes_nothing(shell: Shell, name: st
 
 @pytest.mark.parametrize("name", OUTCOMES)
 def test_an_outcome_of_a_lost_job_is_nothing(shell: Shell, name: str) -> None:
-    """REL-2: nothing is stored for a job that another process owns now. REL-12: the job counts as
+    """REL-15: nothing is stored for a job that another process owns now. REL-23: the job counts as
     late, unless the call may be a repetition of itself.
     """
     assert shell.step(outcome(name, "1:q")) in (0, [b"1:q"])
@@ -555,7 +555,7 @@ def digest(text: bytes) -> str:
 
 @pytest.mark.parametrize("name", OUTCOMES)
 def test_returns_are_counted_until_an_execution_ends(shell: Shell, name: str) -> None:
-    """REL-7: under the SHA-1 of the exact bytes; the next owner gets the count."""
+    """REL-7, REL-24: under the SHA-1 of the exact bytes; the next owner gets the count."""
     for returns in range(3):
         [field] = shell.hold(BINARY, first=returns + 1)
         held_twice = shell.run(put_back(KEYS, ME, [field], started=True, now=NOW))
@@ -644,7 +644,7 @@ def test_a_job_that_ends_its_processes_is_buried(shell: Shell) -> None:
 
 
 def test_each_job_is_remembered_for_its_own_time(shell: Shell) -> None:
-    """REL-7: a job is forgotten 72 h after its own last return."""
+    """REL-25: a job is forgotten 72 h after its own last return."""
     shell.hold(b"old", b"again", b"new")
     shell.plain.delete(ME)
     shell.run(recover(KEYS, own="other", now=NOW))
@@ -660,7 +660,7 @@ def test_each_job_is_remembered_for_its_own_time(shell: Shell) -> None:
 
 
 def test_any_number_is_forgotten_at_once(shell: Shell) -> None:
-    """REL-7: counts of many crashes do not pile up; each call of the script is bounded."""
+    """REL-25: counts of many crashes do not pile up; each call of the script is bounded."""
     for number in range(0, 2_500, 500):
         shell.hold(*(b"%d" % n for n in range(number, number + 500)), first=number + 1)
     shell.plain.delete(ME)
@@ -687,7 +687,7 @@ def test_recovery_of_many_is_done_in_steps(shell: Shell) -> None:
 
 
 def test_recovery_does_not_wait_for_a_process_that_has_ended(shell: Shell) -> None:
-    """REL-11: the lease of a process that has ended is ignored, and it leaves the list."""
+    """REL-27: the lease of a process that has ended is removed, and it leaves the list."""
     shell.hold(b"1")
     shell.plain.sadd(KEYS.processes, ME, "other")
     assert shell.run(recover(KEYS, own="other", now=NOW, ended=[ME, "other"])) == {ME: 1}
@@ -709,7 +709,7 @@ def test_resigning_is_no_crash(shell: Shell) -> None:
 
 
 def test_a_late_fetch_cannot_hide_from_recovery(shell: Shell) -> None:
-    """REL-1, REL-4 and REL-6: before every step of a normal end, the server carries out a fetch."""
+    """REL-20 and REL-21: before every step of a normal end, the server carries out a fetch."""
     for number in itertools.count():
         shell.plain.flushall()
         shell.hold(b"1")
@@ -735,7 +735,7 @@ def test_a_late_fetch_cannot_hide_from_recovery(shell: Shell) -> None:
 
 
 def test_recovery_returns_the_jobs_of_the_dead(shell: Shell) -> None:
-    """REL-4 and REL-6: exact bytes, to the tails, for any queue name; the owner is deleted."""
+    """REL-4 and REL-13: exact bytes, to the tails, for any queue name; the owner is deleted."""
     shell.hold(b"1", BINARY, b"3")
     for number, name in enumerate(ODD_NAMES):
         shell.hold(name.encode(), queue=name, first=10 + number)
@@ -751,7 +751,7 @@ def test_recovery_returns_the_jobs_of_the_dead(shell: Shell) -> None:
 
 
 def test_recovery_leaves_the_living_alone(shell: Shell) -> None:
-    """REL-3, REL-4: while the lease lasts, and never the caller's own jobs."""
+    """REL-11: while the lease lasts, and never the caller's own jobs."""
     shell.hold(b"1")
     before = everything(shell.server)
     assert shell.run(recover(KEYS, own="other", now=NOW)) == {}
@@ -769,14 +769,14 @@ def recovery(field: str) -> Script:
 
 
 def test_a_lease_that_returns_stops_the_recovery(shell: Shell) -> None:
-    """REL-4: the recovery checks the lease in its own step, not before it."""
+    """REL-4, REL-11: the recovery checks the lease in its own step, not before it."""
     shell.hold(b"1")
     assert shell.step(recovery("1:q")) == -1
     assert shell.plain.hgetall(PRIVATE) == {b"1:q": b"1"}
 
 
 def test_an_owner_without_jobs_is_forgotten(shell: Shell) -> None:
-    """REL-4: and the owner is not reported."""
+    """REL-20: and the owner is not reported."""
     fields = shell.hold(b"1")
     shell.step(script_done(KEYS, ME, fields, failed=False, day=DAY))
     shell.plain.delete(ME)
@@ -785,7 +785,7 @@ def test_an_owner_without_jobs_is_forgotten(shell: Shell) -> None:
 
 
 def test_jobs_fetched_since_the_look_are_for_the_next_round(shell: Shell) -> None:
-    """REL-4: the owner stays on the list while it holds anything."""
+    """REL-20: the owner stays on the list while it holds anything."""
     shell.hold(b"1", b"2")
     shell.plain.delete(ME)
     assert shell.step(recovery("1:q")) == 1
@@ -794,7 +794,7 @@ def test_jobs_fetched_since_the_look_are_for_the_next_round(shell: Shell) -> Non
 
 
 def test_recovery_keeps_what_has_no_queue_to_go_to(shell: Shell) -> None:
-    """REL-4: a job whose queue is not a list stays, and so does its owner's name."""
+    """REL-20: a job whose queue is not a list stays, and so does its owner's name."""
     shell.hold(b"1", queue="bad")
     shell.hold(b"2", queue="good", first=2)
     shell.plain.set(KEYS.queue("bad"), "in the way")
@@ -808,7 +808,7 @@ def test_recovery_keeps_what_has_no_queue_to_go_to(shell: Shell) -> None:
 
 @pytest.mark.parametrize("queues", ["", "in the way"])
 def test_a_job_that_returns_registers_its_queue(shell: Shell, queues: str) -> None:
-    """KEY-1: also if an operator has cleared the queue meanwhile; a broken set stops nothing."""
+    """KEY-1, REL-22: also of a queue cleared meanwhile; a broken set stops nothing."""
     names = ["q", "a:b", "line\nbreak"]
     for first, name in enumerate(names, 1):
         shell.hold(b"1", queue=name, first=first)
@@ -823,7 +823,7 @@ def test_a_job_that_returns_registers_its_queue(shell: Shell, queues: str) -> No
 
 
 def test_a_look_at_many_owners_takes_few_round_trips(shell: Shell) -> None:
-    """REL-5: one process looks for all, with one command a lease; others ask one question."""
+    """REL-17: one process looks for all, with one command a lease; others ask one question."""
     owners = [f"h:{number}:x" for number in range(1_000)]
     shell.plain.sadd(KEYS.owners, *owners)
     for owner in owners:
@@ -843,13 +843,13 @@ def test_a_look_at_many_owners_takes_few_round_trips(shell: Shell) -> None:
     shell.plain.delete(owners[7])
     assert shell.run(recover(KEYS, own=ME, now=NOW, every=60.0)) == {}
     assert shell.plain.scard(KEYS.owners) == 1_000
-    shell.run(recover(KEYS, own=ME, now=NOW, ended=[owners[8]], every=60.0))  # REL-11: at once
+    shell.run(recover(KEYS, own=ME, now=NOW, ended=[owners[8]], every=60.0))  # REL-27: at once
     shell.run(recover(KEYS, own=ME, now=NOW))
     assert shell.plain.scard(KEYS.owners) == 998
 
 
 def test_recovery_goes_on_after_an_owner_that_it_cannot_read(shell: Shell) -> None:
-    """REL-5: and names the key; without memory for the lock it looks nevertheless."""
+    """REL-17: and names the key; without memory for the lock it looks nevertheless."""
     shell.hold(b"1")
     shell.plain.set(KEYS.private("a:1:x"), "in the way")
     shell.plain.sadd(KEYS.owners, "a:1:x")
@@ -864,7 +864,7 @@ def test_recovery_goes_on_after_an_owner_that_it_cannot_read(shell: Shell) -> No
 
 @pytest.mark.parametrize("namespace", ["", "a[b]*?\\:"])
 def test_owners_that_the_set_does_not_name_are_found(shell: Shell, namespace: str) -> None:
-    """REL-5: by the names of their private hashes, in calls of limited size."""
+    """REL-18: by the names of their private hashes, in calls of limited size."""
     keys = Keys(namespace)
     pipe = shell.plain.pipeline()
     for number in range(15_000):
@@ -896,7 +896,7 @@ def test_recoveries_race_harmlessly(shell: Shell) -> None:
 
 
 def test_a_late_owner_finds_its_jobs_gone(shell: Shell) -> None:
-    """REL-2, REL-4: an owner paused for longer than its lease stores no outcome. REL-12: and
+    """REL-4, REL-15: an owner paused for longer than its lease stores no outcome. REL-23: and
     its job counts as late.
     """
     [field] = shell.hold(b"1")
@@ -934,7 +934,7 @@ def test_promote_moves_only_what_it_removed(shell: Shell) -> None:
 
 
 def test_promote_leaves_what_has_no_queue_to_go_to(shell: Shell) -> None:
-    """SCHED-5: a member whose queue is not a list stays; the others move."""
+    """SCHED-26: a member whose queue is not a list stays; the others move."""
     shell.plain.set(KEYS.queue("bad"), "in the way")
     shell.plain.zadd("retry", {b"1": 1, b"2": 1})
     call = Script(
@@ -967,7 +967,7 @@ def test_promotion_while_memory_is_short(shell: Shell) -> None:
 
 
 def test_kill_due_moves_only_what_it_removed(shell: Shell) -> None:
-    """SCHED-9 and DEAD-1: the exact bytes, at the time of the kill."""
+    """SCHED-9, SCHED-25, DEAD-1: the exact bytes, at the time of the kill."""
     shell.plain.zadd("schedule", {BINARY: 1})
     call = Script("kill_due", [KEYS.schedule, KEYS.dead], [NOW, NOW - 5, 10_000, BINARY, b"gone"])
     assert shell.step(call) == [BINARY]

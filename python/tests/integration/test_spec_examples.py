@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shlex
@@ -22,12 +23,15 @@ REPLY = "# =>"
 
 
 def session(fence: Fence) -> list[tuple[str, list[str]]]:
-    """Return the commands with the lines of the replies that stand below them."""
+    """Return the commands with the lines of the replies that stand below them.
+
+    Other lines that begin with `#` are comments.
+    """
     found: list[tuple[str, list[str]]] = []
     for line in filter(None, fence.text.splitlines()):
         if line.startswith(REPLY):
             found[-1][1].append(line.removeprefix(REPLY).removeprefix(" "))
-        else:
+        elif not line.startswith("#"):
             found.append((line, []))
     return found
 
@@ -60,6 +64,8 @@ def test_there_are_examples_with_replies() -> None:
 @pytest.mark.parametrize("fence", FENCES, ids=lambda fence: f"SPEC.md:{fence.line}")
 def test_the_server_replies_as_the_specification_says(fence: Fence, server: Server) -> None:
     client = server.client(protocol=2)
+    for script in sorted((ROOT / "lua").glob("*.lua")):
+        client.script_load(script.read_text("utf-8"))
     connection = client.connection_pool.get_connection()
     try:
         for command, replies in session(fence):
@@ -146,16 +152,39 @@ KEYS = [
 ]
 
 
+def keys_of(words: list[str]) -> list[str]:
+    """Return the keys of a command of an example."""
+    if words[0] == "EVALSHA":
+        return words[3 : 3 + int(words[2])]
+    return words[1:2]
+
+
+def test_the_examples_call_scripts_of_the_specification() -> None:
+    """A script whose text changed has another SHA-1."""
+    digests = {
+        hashlib.sha1(path.read_bytes(), usedforsecurity=False).hexdigest(): path.stem
+        for path in (ROOT / "lua").glob("*.lua")
+    }
+    called = [
+        digests.get(words[1], words[1])
+        for fence in FENCES
+        for command, _ in session(fence)
+        if (words := shlex.split(command))[0] == "EVALSHA"
+    ]
+    assert {*called} == {"fetch", "done", "recover"}
+
+
 def test_keys_follow_their_grammar() -> None:
     """KEY-1 to KEY-5: the keys of the examples, some more, and some that are not keys."""
     rules = grammar()
     key = re.compile(pattern(rules, "key"))
     bare = re.compile(pattern({**rules, "key": rules["key"].replace("[namespace]", "")}, "key"))
     used = {
-        shlex.split(command)[1]
+        key
         for fence in FENCES
         for command, _ in session(fence)
         if command not in ("MULTI", "EXEC")
+        for key in keys_of(shlex.split(command))
     }
     assert len(used) > 10
     for name in used | {"{shard-03}:" + each for each in KEYS}:

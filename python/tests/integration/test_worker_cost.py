@@ -244,7 +244,7 @@ IDLE_CONNECTIONS = 4  # one for pushes, one for due jobs, and those that communi
 
 @pytest.mark.thorough
 def test_an_idle_worker_is_hardly_seen(server: Server) -> None:
-    """BEAT-1, SCHED-8, REL-1: the worker waits for notices, over few connections."""
+    """BEAT-1, SCHED-8, REL-1, FETCH-10: the worker waits for notices, over few connections."""
     app = App()
     app.job(name="Nothing")(lambda number: None)
     client = server.client()

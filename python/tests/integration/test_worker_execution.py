@@ -56,7 +56,7 @@ ARGS: dict[str, tuple[str, list[Any]]] = {
 
 @FETCH
 def test_args_are_spread_over_the_parameters(server: Server, fetch: FetchMode) -> None:
-    """EXEC-1, PAY-1, PAY-8, PAY-10: also without a jid."""
+    """EXEC-1, EXEC-10, PAY-1, PAY-8, PAY-29: also without a jid."""
     app = App()
     got: dict[str, list[Any]] = {}
 
@@ -94,6 +94,34 @@ def test_args_of_another_kind_fail_the_job_in_the_ordinary_way(
     assert (stat(server, "processed"), stat(server, "failed")) == (len(bad) + 1, len(bad))
 
 
+@FETCH
+def test_encoded_arguments_fail_the_job_unless_middleware_decodes_them(
+    server: Server, fetch: FetchMode
+) -> None:
+    """EXEC-13: the retry has the payload as fetched."""
+
+    def decoding(job: Job, call_next: Callable[[], Any]) -> Any:
+        if job.fields.get("compressed") == "middleware knows":
+            del job.fields["compressed"]
+            job.fields["args"] = ["decoded"]
+        return call_next()
+
+    app = App(server_middleware=[decoding])
+    ran: list[Any] = []
+    app.job(name="One")(lambda one: ran.append(one))
+    marks = ['"encrypt":true', '"compressed":true', '"compressed":0', '"encrypt":"x"']
+    push(server, *(f'{{"class":"One","jid":"j","retry":true,"args":["x"],{m}}}' for m in marks))
+    with running(app, server, fetch=fetch):
+        wait_until(lambda: len(members(server, "retry")) == len(marks))
+        push(server, '{"class":"One","args":["x"],"compressed":"middleware knows"}')
+        wait_until(lambda: ran)
+        push(server, '{"class":"One","args":["plain"],"compressed":false,"encrypt":null}')
+        wait_until(lambda: len(ran) == 2)
+    stored = [json.loads(text) for text in members(server, "retry")]
+    assert {(each["error_class"], *each["args"]) for each in stored} == {("TypeError", "x")}
+    assert ran == ["decoded", "plain"]
+
+
 UNREADABLE = {
     "no JSON": b"hello",
     "cut off": b'{"class":"Take","args":[1',
@@ -123,7 +151,8 @@ NO_OBJECT = {
 
 @FETCH
 def test_what_is_no_payload_is_buried_as_its_exact_bytes(server: Server, fetch: FetchMode) -> None:
-    """EXEC-3, EXEC-4: not retried, not counted, without delay to other jobs; every thread lives."""
+    """EXEC-3, EXEC-4, EXEC-11, EXEC-12: not retried, not counted, no delay; every thread lives."""
+    server.client().zadd("jobwire:unreadable", {"old": 1.0})
     app = App()
     ran: list[Any] = []
     heard: list[Any] = []

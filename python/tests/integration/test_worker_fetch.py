@@ -108,7 +108,7 @@ def test_a_limit_of_threads_costs_no_job(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_no_job_waits_while_a_slot_is_free(server: Server, seed: int) -> None:
-    """FETCH-1, REL-1: with any mix of quick jobs, jobs that wait, and async jobs."""
+    """FETCH-11, FETCH-1, REL-1: with any mix of quick jobs, jobs that wait, and async jobs."""
     app = App()
     draw = random.Random(seed)
     running_now: set[int] = set()
@@ -170,7 +170,7 @@ def test_strict_order_serves_the_first_queue_first(server: Server, fetch: FetchM
 
 @FETCH
 def test_weights_are_shares_of_the_first_look(server: Server, fetch: FetchMode) -> None:
-    """FETCH-3: 9 to 1; drawn again at every fetch. With one job for each fetch, of 300."""
+    """FETCH-3, FETCH-8: 9 to 1; drawn again at every fetch. With one job for each fetch, of 300."""
     got: list[str] = []
     app = App()
 
@@ -194,7 +194,7 @@ def test_weights_are_shares_of_the_first_look(server: Server, fetch: FetchMode) 
 def test_a_key_that_is_no_list_stops_no_other_queue(
     server: Server, fetch: FetchMode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """FETCH-7: the key is reported once, by name, and served as soon as it is a list."""
+    """FETCH-7, FETCH-13: the key is reported once, by name, and served as soon as it is a list."""
     caplog.set_level(logging.ERROR)
     client = server.client()
     client.set("queue:bad", "not a list")
@@ -250,7 +250,7 @@ def test_a_quiet_worker_ends_what_runs_and_starts_nothing(server: Server, fetch:
 
 
 def test_what_a_pending_fetch_still_brings_goes_back(server: Server) -> None:
-    """FETCH-5, FETCH-6: a blocked BRPOP of a quiet worker."""
+    """FETCH-9, FETCH-6: a blocked BRPOP of a quiet worker."""
     gate = Gate()
     text = '{"class":"Take", "args":["late"]}'
     with running(gate.app, server, concurrency=3, fetch="basic") as launcher:
@@ -296,7 +296,7 @@ def test_unfinished_jobs_go_back_to_the_tail_byte_for_byte(
 
 
 def test_jobs_fetched_ahead_go_back_when_they_would_wait(server: Server) -> None:
-    """FETCH-6, REL-1: a long job does not block quick ones, and order is kept."""
+    """FETCH-12, FETCH-6, REL-1: a long job does not block quick ones, and order is kept."""
     gate = Gate()
     quick: list[Any] = []
     gate.app.job(name="Quick")(quick.append)

@@ -7,12 +7,10 @@ import json
 import logging
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
@@ -21,7 +19,6 @@ from jobwire import App, JobType, TryAgain, current_job
 from jobwire.application.config import FetchMode
 from jobwire.errors import ConfigError
 from jobwire.protocol.payload import Job
-from jobwire.worker.execute.processor import Processor
 from tests.apps import isolated
 from tests.workers import running
 
@@ -71,7 +68,7 @@ def members(server: Server, key: str) -> list[tuple[dict[str, Any], float]]:
 def test_a_hook_chooses_the_delay(
     server: Server, fetch: FetchMode, choice: Any, least: float
 ) -> None:
-    """RETRY-11: seconds above 0 replace the formula's, and jitter is added."""
+    """RETRY-11, RETRY-24: seconds above 0 replace the formula's, and jitter is added."""
     app = App()
     fail = failing(app)
     seen: list[Any] = []
@@ -101,7 +98,7 @@ def test_true_is_no_number_of_seconds(server: Server) -> None:
 
 
 def test_a_broken_hook_costs_nothing(server: Server, caplog: pytest.LogCaptureFixture) -> None:
-    """RETRY-11: an error in it means the default delay."""
+    """RETRY-24: an error in it means the default delay."""
     app = App()
     fail = failing(app)
     fail.retry_in(lambda job, error, count: 1 / 0)
@@ -115,7 +112,7 @@ def test_a_broken_hook_costs_nothing(server: Server, caplog: pytest.LogCaptureFi
 @FETCH
 @KIND
 def test_a_hook_discards(server: Server, fetch: FetchMode, is_async: bool) -> None:
-    """RETRY-12: nothing is stored, and death handlers are called."""
+    """RETRY-12, RETRY-25: nothing is stored, and death handlers are called."""
     app = App()
     fail = failing(app, is_async)
     fail.retry_in(lambda job, error, count: "discard")
@@ -132,7 +129,7 @@ def test_a_hook_discards(server: Server, fetch: FetchMode, is_async: bool) -> No
 @FETCH
 @KIND
 def test_a_hook_kills(server: Server, fetch: FetchMode, is_async: bool) -> None:
-    """RETRY-12, RETRY-13: as if exhausted."""
+    """RETRY-26, RETRY-13: as if exhausted."""
     app = App()
     fail = failing(app, is_async)
     fail.retry_in(lambda job, error, count: "kill")
@@ -155,7 +152,7 @@ def test_a_hook_kills(server: Server, fetch: FetchMode, is_async: bool) -> None:
 def test_hook_grave_and_handlers_come_in_this_order(
     server: Server, fetch: FetchMode, is_async: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """RETRY-13: each once, although each raises."""
+    """RETRY-13, RETRY-27: each once, although each raises."""
     app = App()
     fail = failing(app, is_async)
     calls: list[Any] = []
@@ -186,7 +183,7 @@ def test_hook_grave_and_handlers_come_in_this_order(
 
 
 def test_the_exhausted_hook_keeps_a_job_out_of_the_grave(server: Server) -> None:
-    """RETRY-13: death handlers are still called."""
+    """RETRY-28: death handlers are still called."""
     app = App()
     fail = failing(app)
     fail.exhausted(lambda job, error: "discard")
@@ -205,7 +202,7 @@ def test_the_exhausted_hook_keeps_a_job_out_of_the_grave(server: Server) -> None
 def test_death_handlers_hear_of_every_end(
     server: Server, fields: dict[str, Any], dead: int
 ) -> None:
-    """RETRY-1, DEAD-4: dropped or dead; but not after a failure that is retried."""
+    """RETRY-1, DEAD-4, DEAD-6: dropped or dead; but not after a failure that is retried."""
     app = App()
     failing(app)
     deaths: list[Any] = []
@@ -618,98 +615,3 @@ def test_a_class_is_made_anew_for_each_job(server: Server, is_async: bool) -> No
         wait_until(lambda: server.client().get("stat:processed") == b"2")
     assert [label for label, _ in made] == ["x", "x"]
     assert made[0][1] is not made[1][1]
-
-
-# -- time limits
-
-
-@KIND
-@FETCH
-def test_a_job_over_its_time_limit_fails_and_frees_its_slot(
-    server: Server, fetch: FetchMode, is_async: bool
-) -> None:
-    """RETRY-2: as any failure; its finally blocks run, and the next job starts."""
-    app = App()
-    cleaned: list[bool] = []
-    if is_async:
-
-        @app.job(name="Hang", timeout=0.05)
-        async def ahang() -> None:
-            try:
-                await asyncio.sleep(60)
-            finally:
-                cleaned.append(True)
-    else:
-
-        @app.job(name="Hang", timeout=0.05)
-        def hang() -> None:
-            try:
-                while True:
-                    sum(range(100))
-            finally:
-                cleaned.append(True)
-
-    ran: list[bool] = []
-    app.job(name="Next", timeout=60)(lambda: ran.append(True))
-    push(server, **{"class": "Hang", "retry": True})
-    push(server, **{"class": "Next"})
-    with running(app, server, concurrency=1, fetch=fetch):
-        ((payload, _),) = wait_until(lambda: members(server, "retry"))
-        wait_until(lambda: ran)
-    assert cleaned == [True]
-    assert payload["error_class"] == "jobwire.errors.JobTimeout"
-    assert payload["error_message"] == "ran longer than its time limit of 0.05 s"
-
-
-def test_a_job_that_ends_long_after_its_time_limit_says_so(server: Server) -> None:
-    """RETRY-10: a thread outside of Python code, or cleaning up, does not end at once."""
-    app = App()
-
-    @app.job(name="Hang", timeout=0.05)
-    def hang() -> None:
-        try:
-            while True:
-                sum(range(100))
-        finally:
-            time.sleep(1.1)  # as a call that is not Python code
-
-    push(server, **{"class": "Hang", "retry": True})
-    with running(app, server, concurrency=1):
-        ((payload, _),) = wait_until(lambda: members(server, "retry"))
-    message = payload["error_message"]
-    assert message.startswith("ran longer than its time limit of 0.05 s; it ended only after ")
-    assert message.endswith("isolated=True ends a job in time")
-
-
-def test_a_time_limit_counts_from_the_first_job_of_a_thread(server: Server) -> None:
-    """RETRY-10: also if the thread has its job before the one that started it continues."""
-    app, begun, ended = App(server.url), threading.Event(), threading.Event()
-
-    @app.job(name="Hang", timeout=0.05)
-    def hang() -> None:
-        begun.set()
-        try:
-            while True:
-                sum(range(100))
-        finally:
-            ended.set()
-
-    def slowly(processor: Processor) -> None:
-        start(processor)
-        assert begun.wait(60)
-        ended.wait(1)
-
-    start = Processor.start
-    push(server, **{"class": "Hang", "retry": True})
-    with (
-        patch.object(Processor, "start", slowly),
-        running(app, server, concurrency=1, fetch="basic"),
-    ):
-        ((payload, _),) = wait_until(lambda: members(server, "retry"))
-    assert payload["error_class"] == "jobwire.errors.JobTimeout"
-
-
-def test_a_time_limit_must_be_a_time() -> None:
-    app = App()
-    with pytest.raises(ConfigError, match="timeout 0 is not above 0 seconds"):
-        app.job(name="X", timeout=0)(lambda: None)

@@ -175,7 +175,7 @@ def test_without_a_certain_acknowledgement_it_does_not_run(
 def test_a_job_that_another_process_has_recovered_does_not_run(
     server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """REL-12: the entry in the private hash decides."""
+    """REL-15, REL-23: the entry in the private hash decides."""
     app = App()
     ran: list[int] = []
     acknowledge = ReliableFetcher.acknowledge

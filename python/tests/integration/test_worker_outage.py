@@ -18,6 +18,7 @@ from jobwire.connection.scripts import script
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import NoReply
 from jobwire.protocol.wire import Message
+from jobwire.worker.fetch.timings import Timings
 from tests.conftest import ServerFactory
 from tests.workers import brisk, running
 
@@ -77,6 +78,25 @@ def test_a_restart_of_redis_costs_no_job_and_two_lines(
     assert len(lines(caplog, "not stored yet")) <= 1
     if fetch == "reliable":
         assert server.client().get("stat:processed") == b"4"
+
+
+@FETCH
+def test_an_idle_worker_states_how_long_an_outage_lasted(
+    server_factory: ServerFactory, fetch: FetchMode, caplog: pytest.LogCaptureFixture
+) -> None:
+    """ENV-6: also if no job comes after it, and the worker waits for one."""
+    caplog.set_level(logging.INFO)
+    server = server_factory("--appendonly", "yes")  # keeps the lease
+    with running(App(), server, fetch=fetch, timings=Timings(reclaim_interval=60.0)):
+        server.stop()
+        wait_until(lambda: lines(caplog, "fetching failed"))
+        failed = time.monotonic()
+        server.start()
+        wait_until(lambda: lines(caplog, "fetching again"))
+        lasted = time.monotonic() - failed
+    (line,) = lines(caplog, "fetching again")
+    assert float(line.split()[-2]) < lasted + 0.2
+    assert lasted < 10  # the wait for a job takes longer
 
 
 def test_a_flush_of_the_scripts_is_not_even_noticed(
@@ -154,10 +174,50 @@ def test_jobs_of_a_fetch_whose_answer_was_lost_are_run(
 
 
 @FETCH
+@pytest.mark.parametrize("carried_out", [True, False])
+def test_an_outcome_whose_answer_was_lost_is_sent_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch, fetch: FetchMode, carried_out: bool
+) -> None:
+    """RETRY-23: the job is in `retry` once, whether the server had stored it or not."""
+    app = App()
+    runs: list[Any] = []
+
+    @app.job(name="Take")
+    def fail(arg: Any) -> None:
+        runs.append(arg)
+        raise ValueError(arg)
+
+    answer = SyncRedis._answer
+    lost: list[Message] = []
+
+    def lose_the_first_outcome(shell: SyncRedis, message: Message) -> list[Any]:
+        stores = any(
+            words[:2] in (("ZADD", "retry"), ("EVALSHA", script("retry").sha))
+            for words in message.commands
+        )
+        if not stores or lost:
+            return answer(shell, message)
+        lost.append(message)
+        if carried_out:
+            answer(shell, message)
+        raise NoReply("the reply was lost")
+
+    monkeypatch.setattr(SyncRedis, "_answer", lose_the_first_outcome)
+    push(server, 1)
+    client: Any = server.client()
+    with running(app, server, fetch=fetch, concurrency=1) as worker:
+        wait_until(lambda: client.zcard("retry") == 1)
+        wait_until(lambda: not client.exists(f"jobwire:private:{worker.identity}"))
+    assert lost
+    assert runs == [1]
+    assert client.zcard("retry") == 1
+
+
+@FETCH
 def test_a_lost_lease_is_renewed_and_the_worker_goes_on(
     server: Server, fetch: FetchMode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """REL-3: a fetch without a lease takes nothing."""
+    """REL-16: a fetch without a lease takes nothing."""
     caplog.set_level(logging.WARNING)
     app = App()
     got: list[Any] = []
@@ -176,7 +236,7 @@ def test_a_lost_lease_is_renewed_and_the_worker_goes_on(
 def test_the_outcome_of_a_job_that_others_have_recovered_is_dropped(
     server: Server, caplog: pytest.LogCaptureFixture, arg: str
 ) -> None:
-    """REL-2, REL-3, REL-4: the job ran twice, but it is stored and counted once."""
+    """REL-4, REL-15, REL-23: the job ran twice, but it is stored and counted once."""
     first, second = Gate(), Gate()
     second.open.set()
     client = server.client()
@@ -199,7 +259,7 @@ def test_the_outcome_of_a_job_that_others_have_recovered_is_dropped(
 def test_orphans_of_any_kind_of_queue_are_recovered(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """REL-4, REL-5, REL-6, REL-7: at the start and with every beat; order and bytes are kept."""
+    """REL-4, REL-7, REL-13, REL-17: at the start and with every beat; order and bytes are kept."""
     client = server.client()
 
     def die(identity: str, entries: dict[str, str]) -> None:
@@ -228,7 +288,7 @@ def test_orphans_of_any_kind_of_queue_are_recovered(
 
 
 def test_jobs_of_a_living_process_are_let_alone(server: Server) -> None:
-    """REL-4: the lease protects them, however long they run."""
+    """REL-11: the lease protects them, however long they run."""
     timings = brisk(heartbeat_interval=0.02)
     gate = Gate()
     client = server.client()
@@ -246,7 +306,7 @@ def test_jobs_of_a_living_process_are_let_alone(server: Server) -> None:
 def test_a_second_run_of_an_unfinished_job_shows_in_the_log(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """REL-7: the count is forgotten when a run ends."""
+    """REL-24: the count is forgotten when a run ends."""
     caplog.set_level(logging.INFO)
     gate = Gate()
     client = server.client()
@@ -282,3 +342,21 @@ def test_stopping_without_redis_ends_in_time(
         worker.stop()
         assert time.monotonic() - began < 60
     assert lines(caplog, "were not put back")
+
+
+def test_stopping_while_the_server_refuses_outcomes_ends_in_time(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SIG-12: the outcome is tried for a few seconds more, then the job stays held."""
+    gate = Gate()
+    with server.client() as client, running(gate.app, server, concurrency=1, timeout=1) as worker:
+        push(server, 1)
+        wait_until(lambda: gate.entered)
+        client.config_set("min-replicas-to-write", 1)
+        gate.open.set()
+        began = time.monotonic()
+        worker.stop()
+        assert time.monotonic() - began < 21
+        client.config_set("min-replicas-to-write", 0)
+        assert sum(client.hlen(key) for key in client.keys("jobwire:private:*")) == 1
+    assert lines(caplog, "could not be stored")

@@ -158,7 +158,9 @@ def test_quiet_shows_in_the_next_beat_and_beats_go_on(server: Server) -> None:
 def test_a_clean_end_leaves_the_list_after_the_last_counters(
     server: Server, fetch: FetchMode
 ) -> None:
-    """BEAT-7, STAT-1, STAT-2: at most the hash is left of the process, and it expires.
+    """At most the hash is left of the process, and it expires.
+
+    BEAT-7, BEAT-20, STAT-1, STAT-2, STAT-5.
 
     With reliable fetch the process gives up its lease, which is the hash. [REL-3]
     """

@@ -169,7 +169,7 @@ def test_python_reads_what_sidekiq_wrote(
 def test_sidekiq_reads_what_a_worker_counted(
     driver: Driver, server: Server, client: redis.Redis, generation: Generation
 ) -> None:
-    """MET-1, MET-4: a worker in a fleet of Sidekiq 7 writes where 7 reads, without a setting."""
+    """MET-1, MET-4, MET-10: in a fleet of Sidekiq 7, a worker writes where 7 reads."""
     if generation == 7:  # as in the hash of its process
         client.sadd("processes", "ruby:1:0123456789ab")
         client.hset("ruby:1:0123456789ab", "info", '{"version":"7.3.2"}')
@@ -194,7 +194,7 @@ MARKS = """
 def test_marks(
     driver: Driver, client: redis.Redis, shell: SyncRedis, generation: Generation
 ) -> None:
-    """MET-5: each side shows and respects the mark of the other."""
+    """MET-5, MET-14: each side shows and respects the mark of the other."""
     now = time.time()
     assert shell.run(mark_deploy(KEYS, "v1 é", now=now - 120)) is True
     if time.gmtime(now).tm_mday == time.gmtime(now - 120).tm_mday:  # Sidekiq shows today's
@@ -209,7 +209,10 @@ def test_marks(
 
 
 def test_a_mark_that_was_cut_off(driver: Driver, client: redis.Redis, shell: SyncRedis) -> None:
-    """MET-5: the lock alone is not a mark; the next process makes the mark of the lock's time."""
+    """The lock alone is not a mark; the next process makes the mark of the lock's time.
+
+    MET-6, MET-15.
+    """
     client.set("deploylock-v1", "2026-01-02T03:04:00Z", ex=60)
     assert shell.run(mark_deploy(KEYS, "v1", now=time.time())) is True
     assert client.hgetall("20260102-marks") == {b"2026-01-02T03:04:00Z": b"v1"}

@@ -48,7 +48,10 @@ def hooks(client: redis.Redis, jid: str) -> list[tuple[str, int]]:
 
 
 def test_hooks_of_a_failing_job(sidekiq: RealSidekiq, driver: Driver, client: redis.Redis) -> None:
-    """RETRY-11, RETRY-12, RETRY-13: a chosen delay, discard, kill, and exhaustion."""
+    """RETRY-11 to RETRY-13, RETRY-24 to RETRY-27: a chosen delay, discard, kill, and exhaustion.
+
+    [RETRY-12] [RETRY-25] [RETRY-26]
+    """
     delays = ("hundred", "zero", "negative", "nil", "raises")
     jids = {name: str(driver.perform_async("RetryInJob", name)) for name in delays}
     before = time.time()

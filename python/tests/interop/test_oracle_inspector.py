@@ -122,7 +122,7 @@ def test_to_its_queue_now(
 
 
 def test_kill(sidekiq: RealSidekiq, driver: Driver, client: redis.Redis) -> None:
-    """INSP-7: with the score now, and trimmed; the count of retries stays."""
+    """INSP-7, INSP-29, PAY-27: with the score now, and trimmed; the count of retries stays."""
     doomed = entry("a" * 24, retry_count=3)
     client.zadd("retry", {doomed: 5})
     client.zadd("dead", {"old": time.time() - 15_552_001})

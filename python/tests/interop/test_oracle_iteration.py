@@ -40,7 +40,7 @@ def keys(client: redis.Redis, pattern: str) -> dict[str, int]:
 
 
 def check_metrics(client: redis.Redis, generation: int) -> None:
-    """MET-1, MET-2, MET-3: by their keys, fields and times to live."""
+    """MET-1 to MET-3, MET-7, MET-8, MET-9, MET-11: by their keys, fields and times to live."""
     day = time.strftime("%y%m%d" if generation == 8 else "%Y%m%d", time.gmtime())
     minute = rf"j\|{day}\|(0|[1-9]|1\d|2\d):{'[0-5][0-9]' if generation == 8 else '[0-9]+'}"
     minutes = keys(client, minute)
@@ -74,7 +74,8 @@ def check_metrics(client: redis.Redis, generation: int) -> None:
 
 
 def test_iteration_and_metrics(sidekiq: RealSidekiq, driver: Driver, client: redis.Redis) -> None:
-    """ITER-1, ITER-2, ITER-3, ITER-4, ITER-5, ITER-6, ITER-7, MET-1, MET-2, MET-3.
+    """ITER-1, ITER-2, ITER-3, ITER-4, ITER-5, ITER-6, ITER-7, MET-1, MET-2, MET-3, MET-7, MET-8,
+    MET-9, MET-11.
 
     One long job and a few short ones show them, because beats and flushes take their time.
     """

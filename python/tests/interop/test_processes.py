@@ -23,7 +23,7 @@ BEAT = 12.0  # seconds until the next heartbeat at the latest [BEAT-2]
 def test_listed_quieted_and_stopped(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, server: Server
 ) -> None:
-    """BEAT-1 to BEAT-7, SIG-4, FETCH-5: two heartbeats of a real process, so 20 s."""
+    """BEAT-1 to BEAT-7, GEN-9, SIG-4, FETCH-5: two heartbeats of a real process, so 20 s."""
     with Client(server.url) as pusher:
         jid = pusher.push("GateJob", ["g", "é/\u2028", 10**30], queue="critical")
     options = ["-q", "critical,3", "-q", "default,1", "-c", "3", "-g", "shop"]

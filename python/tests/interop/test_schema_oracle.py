@@ -15,7 +15,7 @@ from tests.schema_strategies import payloads, sample, text
 
 pytestmark = pytest.mark.interop
 
-PARTS = [f"{part}-{generation}" for part in ("pushed", "generation") for generation in (7, 8)]
+PARTS = [f"{part}-{name}" for part in ("pushed", "writer") for name in ("7.3", "8.1")]
 EACH = 50
 
 
@@ -50,7 +50,7 @@ def test_sidekiq_loses_a_job_with_an_unknown_log_level(
 ) -> None:
     """PAY-13: the schema names the levels because of this, and a client should write no other."""
     levels: dict[str, Any] = {"name": "loud", "number": 99.5, "array": ["info"], "none": False}
-    base = {**generated("pushed-7")[0], "retry": True}
+    base = {**generated("pushed-7.3")[0], "retry": True}
     for number, (name, level) in enumerate([*levels.items(), ("good", "info")]):
         payload = {**base, "jid": f"{number:024x}", "args": [name], "log_level": level}
         client.lpush("queue:default", text(payload))

@@ -167,6 +167,7 @@ def test_a_killed_worker_is_gone_at_once(
 
 
 def test_malformed_payloads_can_be_looked_at(driver: Driver, client: redis.Redis) -> None:
+    """INSP-28: the bytes are shown."""
     client.zadd("dead", {b'{"jid": nonsense \xff': 1.5})
     (record,) = driver.set_list("dead")
     assert record.payload == b'{"jid": nonsense \xff'

@@ -107,7 +107,16 @@ def test_real_sidekiq_breaks_nothing(
     assert (status, broken) == (0, {}), said
     assert found["counts"]["warning"] == 0, said
     assert found["sidekiq"] == [int(sidekiq_version[0])]
-    for rule in ("PUSH-1", "KEY-1", "RETRY-2", "RETRY-8", "DEAD-3", "BEAT-1", "FETCH-6", "SCHED-7"):
+    for rule in (
+        "PUSH-1",
+        "KEY-1",
+        "RETRY-2",
+        "RETRY-8",
+        "DEAD-3",
+        "BEAT-1",
+        "FETCH-6",
+        "SCHED-20",
+    ):
         assert found["requirements"][rule]["seen"], rule
     # Two commands without a transaction, which SPEC.md requires of `client/faults` only.
     assert found["requirements"]["PUSH-2"]["note"]

@@ -41,13 +41,13 @@ LEFT_OUT = """\
   two faults, or three; one late message at a time. A mistake that needs more is not found.
 - **Time.** An event that may happen at some time may happen at any time: the end of the lease of a
   dead process, a late message, the next audit. So the model does not show that a job is back within
-  75 s [REL-5]. A process that lives loses its lease by a fault only.
+  75 s [REL-17]. A process that lives loses its lease by a fault only.
 - **Order.** A queue is a set. The tail of a queue and the order of several queues are left out.
 - **Batches.** A fetch takes one job, and a message has one call. A process fetches again while jobs
   wait or run, so jobs do wait in it.
 - **Payloads.** Two jobs never have the same bytes, and each retry makes new bytes.
-- **Counts.** Returns, recoveries and lost outcomes [REL-7] [REL-12], so also the end of a job that
-  ends its processes [REL-10].
+- **Counts.** Returns, recoveries and lost outcomes [REL-7] [REL-12] [REL-23], so also the end of a
+  job that ends its processes [REL-10].
 - **Other parts.** Pushes, paused queues [REL-9], keys of a wrong type, a deleted `jobwire:owners`,
   iteration, inspection, and basic fetch.
 - **A server that forgets.** Its state goes back to that of an earlier moment as a whole. Two
@@ -114,7 +114,7 @@ def render(searches: Mapping[str, Search], found: Mapping[str, Search]) -> str:
     for mistake in MISTAKES:
         steps = len(found[mistake.name].story)
         lines.append(
-            f"| {mistake.text} | {mistake.requirement or '-'} | `{mistake.name}` "
+            f"| {mistake.text} | {mistake.requirement} | `{mistake.name}` "
             f"| `{mistake.found_by}` | {steps} |"
         )
     lines += ["", end.rstrip()]

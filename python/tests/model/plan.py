@@ -61,7 +61,7 @@ class Mistake(NamedTuple):
     Attributes:
         name: Its name in the model.
         text: The mistake.
-        requirement: The requirement that it breaks; "" if only the contract of a script says it.
+        requirement: The requirement that it breaks.
         found_by: The property that must fail.
         definitions: The smallest configuration in which it shows.
     """
@@ -118,14 +118,14 @@ MISTAKES = (
     Mistake(
         "FETCH_WITHOUT_LEASE",
         "The fetch takes jobs without a look at the lease.",
-        "REL-3",
+        "REL-16",
         "run_explained",
     ),
     Mistake(
         "NUMBERS_ARE_REUSED",
         "Sequence numbers are used again: after an outcome was sent, or for a fetch that is "
         "repeated because it got no reply.",
-        "",
+        "REL-19",
         "none_lost",
         ("JOBS=2", "FAULTS=1"),
     ),
@@ -145,7 +145,7 @@ MISTAKES = (
     Mistake(
         "RETRY_WITHOUT_OWNERSHIP",
         "A failed job is added to `retry`, whether its private entry is still there or not.",
-        "REL-2",
+        "REL-15",
         "none_invented",
         ("FAULTS=2", "RETRIES=1"),
     ),
@@ -158,7 +158,7 @@ MISTAKES = (
     Mistake(
         "COUNTS_WHAT_IT_LOST",
         "A job counts as done once more, although its private entry was gone.",
-        "REL-2",
+        "REL-15",
         "one_winner",
         ("FAULTS=1",),
     ),
@@ -177,7 +177,7 @@ MISTAKES = (
     Mistake(
         "RECOVERY_WITHOUT_LEASE_CHECK",
         "Recovery looks at the lease when it reads the entries, and not when it moves them.",
-        "REL-4",
+        "REL-11",
         "run_explained",
     ),
     Mistake(
@@ -190,7 +190,7 @@ MISTAKES = (
     Mistake(
         "RECOVERY_FORGETS_OWNER",
         "Recovery removes the owner, although its hash has entries that recovery did not move.",
-        "REL-4",
+        "REL-20",
         "owners_named",
         ("JOBS=2", "FAULTS=2"),
     ),
@@ -204,7 +204,7 @@ MISTAKES = (
         "OWNER_REMOVED_IN_TWO_STEPS",
         "A process that stops asks for the length of its private hash, and then removes itself "
         "from the owners.",
-        "REL-1",
+        "REL-20",
         "owners_named",
         ("FAULTS=2", "STOPS"),
     ),

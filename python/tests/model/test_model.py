@@ -40,7 +40,17 @@ def test_every_planted_mistake_is_in_the_plan() -> None:
 @pytest.mark.parametrize("mistake", plan.MISTAKES, ids=lambda mistake: mistake.name)
 def test_a_mistake_breaks_a_requirement_and_a_property(mistake: plan.Mistake) -> None:
     assert mistake.found_by in plan.PROPERTIES
-    assert not mistake.requirement or f"**[{mistake.requirement}]**" in SPEC
+    assert f"**[{mistake.requirement}]**" in SPEC
+
+
+def test_the_specification_names_the_states_of_the_model() -> None:
+    """REL-8: the tables of section 19 and the definitions of the model have the same names."""
+    worker = (plan.MODEL / "worker.pml").read_text(encoding="utf-8")
+    states = re.findall(r"^#define ([A-Z]+) +\d+\b", worker, re.MULTILINE)
+    section = SPEC.partition("**States.**")[2].partition("> **[")[0]
+    rows = re.findall(r"^\| ([A-Z]+) \|", section, re.MULTILINE)
+    assert sorted(rows) == sorted(states)
+    assert len(rows) == 12
 
 
 def test_every_property_is_in_the_model() -> None:

@@ -195,7 +195,7 @@ def test_any_entry_can_be_asked_anything(text: bytes, score: float | None, now: 
 
 @given(text=TEXT | st.text(), seconds=st.floats(allow_nan=False))
 def test_anything_can_be_printed(text: str, seconds: float) -> None:
-    """SEC-2: no control character reaches the terminal; times are readable."""
+    """SEC-5: no control character reaches the terminal; times are readable."""
     assert clean(text).isprintable()
     assert duration(seconds).isprintable()
     assert ago(seconds, NOW)

@@ -78,8 +78,9 @@ def test_an_instant_is_a_time_or_refused(value: float | timedelta, now: float) -
         expected = now + max(value, -now) if value < 1_000_000_000 else value
         assert times.instant(value, now=now) == expected
     else:
-        with pytest.raises(InvalidJob, match="SCHED-4"):
+        with pytest.raises(InvalidJob) as caught:
             times.instant(value, now=now)
+        assert caught.value.rule == "SCHED-4"
 
 
 @given(moment=st.datetimes(datetime(1971, 1, 1), datetime(5000, 1, 1)), now=NOW)
@@ -216,7 +217,9 @@ def test_one_time_for_each(count: int, at: list[float]) -> None:
 def test_other_spread_intervals_are_refused(value: float) -> None:
     """BULK-4: positive numbers only, and never together with `at`."""
     assume(not (type(value) is float and 0 < value < 1e11))
-    with pytest.raises(InvalidJob, match="BULK-4"):
+    with pytest.raises(InvalidJob) as caught:
         bulk_times(1, at=None, spread_interval=value, now=0.0, draws=[0.5])
-    with pytest.raises(InvalidJob, match="BULK-4"):
+    assert caught.value.rule == "BULK-4"
+    with pytest.raises(InvalidJob) as caught:
         bulk_times(1, at=5.0, spread_interval=10.0, now=0.0, draws=[0.5])
+    assert caught.value.rule == "BULK-4"

@@ -1,23 +1,26 @@
 """Stages the pages of the site, which zensical then builds, and checks the result.
 
-    python -m tests.tools.site stage    write build/site-pages and build/site-python
-    python -m tests.tools.site check    look for dead links and foreign hosts in build/site
+    python -m tests.tools.site stage [--pdf]   write build/site-pages and build/site-python
+    python -m tests.tools.site finish [--pdf]  write the specification as one file, and as a PDF
+    python -m tests.tools.site check           look for dead links and foreign hosts in build/site
 
 The site has the pages of docs/ and the pages at other places of the checkout that `PAGES` names.
 Links between them are rewritten to their new places. A text file that a page links to becomes a
-page that shows it. The ids of requirements become links to the specification. Two pages have parts
-that come from the program: the command line, and the API. Exit status of `check`: 0 clean, 1 hits.
+page that shows it. The ids of requirements become links to the pages of the requirements, which
+`protocol_pages` makes. Two pages have parts that come from the program: the command line, and the
+API. Exit status of `check`: 0 clean, 1 hits.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib
+import json
 import os.path
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -25,8 +28,12 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from jobwire.cli import cli
+from jobwire_conformance.reports.lossmap import WINDOWS
+from tests.tools import one_file, protocol_pages
 from tests.tools.links import tracked
 from tests.tools.markdown import FENCE, HEADING, ROOT, links, without_code
+from tests.tools.protocol_facts import Facts
+from tests.tools.protocol_pages import SPECIFICATION
 
 PAGES_DIRECTORY = ROOT / "build" / "site-pages"
 PYTHON_DIRECTORY = ROOT / "build" / "site-python"
@@ -34,13 +41,13 @@ SITE_DIRECTORY = ROOT / "build" / "site"
 
 # Pages outside of docs/, and READMEs. The navigation takes the part of docs/README.md. A page named
 # index.md is the first page of its section.
-SPECIFICATION = "specification/index.md"
 PAGES = {
     "README.md": "index.md",
     "docs/README.md": "index.md",
     "docs/conformance/README.md": "conformance/index.md",
     "docs/explanation/decisions/README.md": "explanation/decisions.md",
     "SPEC.md": SPECIFICATION,
+    "conformance/README.md": "conformance/suite.md",
     "CHANGELOG.md": "changelog.md",
     "changelog.d/README.md": "changelog-fragments.md",
     "examples/README.md": "examples.md",
@@ -53,46 +60,45 @@ API = ("jobwire", "jobwire.testing", "jobwire.worker", "jobwire.inspect", "jobwi
 API_MARK = "<!-- generated: api -->"
 COMMANDS_MARK = "<!-- generated: command line -->"
 
-DEFINITION = re.compile(r"^> \*\*\[([A-Z]+-[1-9]\d*)\]\*\*", re.MULTILINE)
-STYLE = """\
-/* A table that is too wide scrolls by itself. Names break only at blanks. */
-.md-typeset table:not([class]) { font-size: 0.64rem; }
-.md-typeset table:not([class]) :is(th, td) { min-width: 3rem; padding: 0.5em 0.8em; }
-.md-typeset table:not([class]) code { overflow-wrap: normal; word-break: keep-all; }
-@media (max-width: 44rem) {
-  .md-typeset table:not([class]) :is(th, td) { padding: 0.4em 0.5em; }
-}
-.md-grid { max-width: 68rem; }
-.md-typeset .diagram { background: white; border-radius: 0.2rem; padding: 0.5rem; }
-.md-typeset h3.doc-heading {
-  border-top: 1px solid var(--md-default-fg-color--lightest);
-  padding-top: 1rem;
-}
-"""
+DEFINITION = re.compile(r"^> \*\*\[((?:X-)?[A-Z]+-\d+)\]\*\*", re.MULTILINE)
+ASSETS = Path(__file__).parent / "site_assets"  # style and program of the site
 
 
 # -- staging
 
 
-def stage() -> None:
+def stage(*, with_pdf: bool) -> None:
     """Write the pages, the files that they link to, and the sources for the API."""
     shutil.rmtree(PAGES_DIRECTORY, ignore_errors=True)
     shutil.rmtree(PYTHON_DIRECTORY, ignore_errors=True)
     places = staged_places()
     shown: dict[str, str] = {}  # file that a page links to: its place
-    areas = requirement_areas()
+    facts = Facts()
+    known = facts.document.by_id
     for source, place in places.items():
         if source == "docs/README.md":
             continue
         text = (ROOT / source).read_text("utf-8")
-        text = relinked(text, source, place, places, shown)
-        text = cited(drawn(text, place, shown), place, areas)
-        text = text.replace(COMMANDS_MARK, "\n".join(command_pages()))
-        text = text.replace(API_MARK, "\n".join(api_entries()))
+        text = relinked(unlinked(text), source, place, places, shown)
+        text = cited(drawn(text, place, shown), place, known, facts.release)
+        text += linked_back(place, facts)
+        for mark, entries in ((COMMANDS_MARK, command_pages), (API_MARK, api_entries)):
+            if mark in text:
+                text = text.replace(mark, "\n".join(entries()))
         write(PAGES_DIRECTORY / place, text)
+    for place, text in protocol_pages.pages(facts, shown, with_pdf=with_pdf):
+        # A table in HTML cannot hold links in Markdown; its program has written its links.
+        is_one = place.removesuffix(".md").rpartition("/")[2] in facts.document.by_id
+        text = cited(text, place, known, facts.release) if is_one else text
+        write(PAGES_DIRECTORY / place, text)
+    served = served_schemas()
+    for source, place in served.items():
+        write(PAGES_DIRECTORY / place, (ROOT / source).read_text("utf-8"))
+        shown.setdefault(source, _shown_place(source))
     for source, place in shown.items():
-        show(ROOT / source, PAGES_DIRECTORY / place)
-    write(PAGES_DIRECTORY / "site.css", STYLE)
+        show(ROOT / source, PAGES_DIRECTORY / place, served.get(source))
+    for asset in ASSETS.iterdir():
+        shutil.copyfile(asset, PAGES_DIRECTORY / asset.name)
     for path in sorted((ROOT / "python" / "jobwire").rglob("*.py")):
         # Readers of the API are users: the ids of requirements are for readers of the source.
         text = re.sub(r"(?:\s*\[[A-Z]+-\d+\])+", "", path.read_text("utf-8"))
@@ -131,6 +137,15 @@ def relinked(
     return "".join([*parts, text[position:]])
 
 
+def unlinked(text: str) -> str:
+    """Return a page in which two names in brackets, as [RFC2119] [RFC8174], are not a link."""
+    parts, position = [], 0
+    for match in re.finditer(r"(?<![\w\]\\])\[(RFC\d+)\](?![(:])", without_code(text)):
+        parts += [text[position : match.start()], rf"\[{match[1]}\]"]
+        position = match.end()
+    return "".join([*parts, text[position:]])
+
+
 def drawn(text: str, place: str, shown: dict[str, str]) -> str:
     """Return a page with the drawings of its Mermaid diagrams.
 
@@ -156,15 +171,62 @@ def _shown_place(source: str) -> str:
     return place if Path(source).suffix == ".svg" else f"{place}.md"
 
 
-def show(source: Path, place: Path) -> None:
-    """Write a page that shows a text file, or copy a picture."""
+def served_schemas() -> dict[str, str]:
+    """Return the schemas, each with the path that its `$id` names.
+
+    `urn:jobwire:schema:1.0:payload` is served as `schema/1.0/payload.json`.
+    """
+    served = {}
+    for path in sorted((ROOT / "schema").glob("*.json")):
+        identifier = json.loads(path.read_bytes()).get("$id", "")
+        if identifier.startswith("urn:jobwire:"):
+            place = f"{identifier.removeprefix('urn:jobwire:').replace(':', '/')}.json"
+        elif identifier:
+            place = urlsplit(identifier).path.lstrip("/")
+        else:
+            continue  # data, not a schema
+        served[path.relative_to(ROOT).as_posix()] = place
+    return served
+
+
+def linked_back(place: str, facts: Facts) -> str:
+    """Return the links from a page of results to the requirements that it is about."""
+    release = facts.release
+    if place == protocol_pages.CLAIMS:
+        return (
+            f"\n[Requirement by implementation](../{release}/matrix.md) has a row for each "
+            "requirement.\n"
+        )
+    if place != protocol_pages.LOSS_MAPS:
+        return ""
+    lines = ["", "## Requirements about the loss windows", ""]
+    for window, meaning in WINDOWS.items():
+        ids = [each.id for each in facts.requirements if window in facts.windows(each)]
+        named = ", ".join(f"[{name}](../{protocol_pages.place_of(name, release)})" for name in ids)
+        lines.append(f"- {window}, {meaning}: {named or 'none'}")
+    return "\n".join(lines) + "\n"
+
+
+def show(source: Path, place: Path, served: str | None = None) -> None:
+    """Write a page that shows a text file, or copy a picture.
+
+    Args:
+        source: The file.
+        place: The page.
+        served: The path below which the site has the file itself.
+    """
     if source.suffix == ".svg":
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, place)
         return
     language = LANGUAGES.get(source.suffix, "text")
     code = source.read_text("utf-8")
-    write(place, f"# {source.name}\n\n````{language}\n{code.rstrip()}\n````\n")
+    head = "---\nsearch:\n  exclude: true\n---\n\n" if "conformance" in place.parts else ""
+    link = ""
+    if served is not None:
+        goal = os.path.relpath(PAGES_DIRECTORY / served, place.parent)
+        link = f"The file itself is at its `$id`: [{served}]({goal}).\n\n"
+    write(place, f"{head}# {source.name}\n\n{link}````{language}\n{code.rstrip()}\n````\n")
 
 
 def requirement_areas() -> str:
@@ -173,13 +235,14 @@ def requirement_areas() -> str:
     return "|".join(sorted({name.partition("-")[0] for name in ids}))
 
 
-def cited(text: str, place: str, areas: str) -> str:
-    """Return a page whose requirement ids lead to the specification."""
-    goal = os.path.relpath(SPECIFICATION, os.path.dirname(place) or ".")
+def cited(text: str, place: str, known: Collection[str], release: str) -> str:
+    """Return a page whose requirement ids lead to the pages of the requirements.
+
+    In the specification itself they lead to its blocks, and the head of a block to its page.
+    """
     is_specification = place == SPECIFICATION
-    citation = re.compile(
-        rf"(?<![\w#/-])(?P<open>\[?)(?P<id>(?:{areas})-[1-9]\d*)(?P<close>\]?)(?![\w(-])"
-    )
+    ids = "|".join(map(re.escape, known))
+    citation = re.compile(rf"(?<![\w#/-])(?P<open>\[?)(?P<id>{ids})(?P<close>\]?)(?![\w(-])")
     plain = without_code(text)
     titles = [match.span() for match in HEADING.finditer(plain)]
     targets = [match.span() for match in re.finditer(r"\[[^\]\n]*\]\([^)\n]*\)", plain)]
@@ -189,11 +252,13 @@ def cited(text: str, place: str, areas: str) -> str:
         if any(start <= match.start() < end for start, end in (*titles, *targets)):
             continue
         opened, closed = (r"\[", r"\]") if match["open"] and match["close"] else ("", "")
-        link = f"[{opened}{name}{closed}]({'' if is_specification else goal}#{anchor})"
-        if is_specification and DEFINITION.match(
-            text, text.rfind("\n", 0, match.start()) + 1, match.end() + 2
-        ):
+        line = text.rfind("\n", 0, match.start()) + 1
+        page = os.path.relpath(protocol_pages.place_of(name, release), os.path.dirname(place))
+        link = f"[{opened}{name}{closed}]({page})"
+        if is_specification and DEFINITION.match(text, line, match.end() + 2):
             link += f"{{ #{anchor} }}"
+        elif is_specification:
+            link = f"[{opened}{name}{closed}](#{anchor})"
         start = match.start() + (0 if opened else len(match["open"]))
         end = match.end() - (0 if opened else len(match["close"]))
         parts += [text[position:start], link]
@@ -296,10 +361,30 @@ def _dead(page: Path, link: str, pages: dict[Path, Page]) -> bool:
     return unquote(url.fragment) not in pages[target].ids
 
 
+def finish(*, with_pdf: bool) -> None:
+    """Write the whole specification as one HTML file, and as a PDF."""
+    facts = Facts()
+    built = SITE_DIRECTORY / SPECIFICATION.removesuffix("index.md") / "index.html"
+    place = SITE_DIRECTORY / facts.release / protocol_pages.one_file(facts.version, "html")
+    write(place, one_file.standalone(built, f"jobwire {facts.version}"))
+    if with_pdf:
+        one_file.print_pdf(place, place.with_name(protocol_pages.one_file(facts.version, "pdf")))
+
+
+def main(arguments: list[str]) -> int:
+    """Run one command; return the exit status."""
+    with_pdf = "--pdf" in arguments
+    match [each for each in arguments if each != "--pdf"]:
+        case ["stage"]:
+            stage(with_pdf=with_pdf)
+        case ["finish"]:
+            finish(with_pdf=with_pdf)
+        case ["check"] if not with_pdf:
+            return check()
+        case _:
+            raise SystemExit("usage: python -m tests.tools.site stage [--pdf]|finish [--pdf]|check")
+    return 0
+
+
 if __name__ == "__main__":
-    if sys.argv[1:] == ["stage"]:
-        stage()
-    elif sys.argv[1:] == ["check"]:
-        sys.exit(check())
-    else:
-        sys.exit("usage: python -m tests.tools.site stage|check")
+    sys.exit(main(sys.argv[1:]))

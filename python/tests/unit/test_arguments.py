@@ -61,7 +61,7 @@ REFUSED = [
     ([Colour.RED], "args[0]", "is Colour"),
     ([collections.OrderedDict(a=1)], "args[0]", "is OrderedDict"),
     ([1j], "args[0]", "1j is complex"),
-    ([{1: "x"}], "args[0]", "key 1 is int"),
+    ([{1: "x"}], "args[0]", "key 1 is int; keys must be str, or annotate the parameter of the job"),
     ([{"a": {None: 1}}], "args[0]['a']", "key None is NoneType"),
     ([{Text("a"): 1}], "args[0]", "key 'a' is Text"),
 ]
@@ -80,8 +80,9 @@ def test_others_are_refused_by_path_and_value(args: list[Any], path: str, proble
 @pytest.mark.parametrize("args", ["abc", b"abc", bytearray(b"abc"), 5, None, {"a": 1}, {1}, True])
 def test_args_have_to_be_a_list(args: object) -> None:
     """PAY-12: a text is also a sequence, but never means one argument per letter."""
-    with pytest.raises(InvalidJob, match=r"is not a list; write a single argument as.*PAY-12"):
+    with pytest.raises(InvalidJob, match=r"is not a list; write a single argument as") as caught:
         check_args(args)
+    assert caught.value.rule == "PAY-12"
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -96,35 +97,39 @@ def test_numbers_that_json_lacks_are_refused(value: float) -> None:
     ("args", "field"), [(["\ud800"], "args[0]"), ([{"\udfff": 1}], "args[0]"), (["a\udc00"], "")]
 )
 def test_lone_surrogates_are_refused(args: list[Any], field: str) -> None:
-    """PAY-1: UTF-8 cannot encode them, so the text would not be a payload."""
+    """PAY-22: UTF-8 cannot encode them, so the text would not be a payload."""
     with pytest.raises(InvalidJob, match="lone surrogate") as caught:
         check_args(args)
     assert field in caught.value.field
+    assert caught.value.rule == "PAY-22"
 
 
 def test_depth_counts_payload_and_args() -> None:
     """PAY-3: with payload and args as the first two levels, 98 are left."""
     assert MAX_DEPTH == 100
     check_args([nested(98)])
-    with pytest.raises(InvalidJob, match=r"nests deeper than 100 levels \[PAY-3\]"):
+    with pytest.raises(InvalidJob, match=r"nests deeper than 100 levels$"):
         check_args([nested(99)])
 
 
 def test_depth_counts_objects_too() -> None:
     """PAY-3: an array in an object is two levels."""
     check_args([{"a": nested(97)}])
-    with pytest.raises(InvalidJob, match="PAY-3"):
+    with pytest.raises(InvalidJob) as caught:
         check_args([{"a": nested(98)}])
+    assert caught.value.rule == "PAY-3"
 
 
 def test_a_list_that_holds_itself_is_refused() -> None:
     """PAY-3: the error is not a RecursionError."""
     endless: list[Any] = []
     endless.append(endless)
-    with pytest.raises(InvalidJob, match="PAY-3"):
+    with pytest.raises(InvalidJob) as caught:
         check_args(endless)
-    with pytest.raises(InvalidJob, match="PUSH-5"):
+    assert caught.value.rule == "PAY-3"
+    with pytest.raises(InvalidJob) as caught:
         check_args(endless, strict="off")
+    assert caught.value.rule == "PUSH-5"
 
 
 def test_off_converts_what_has_an_obvious_form() -> None:
@@ -138,8 +143,9 @@ def test_off_converts_what_has_an_obvious_form() -> None:
 
 
 def test_off_refuses_what_has_none() -> None:
-    with pytest.raises(InvalidJob, match="PUSH-5"):
+    with pytest.raises(InvalidJob) as caught:
         check_args([object()], strict="off")
+    assert caught.value.rule == "PUSH-5"
 
 
 def test_long_values_are_shortened_in_errors() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import configparser
 import json
 import re
@@ -18,6 +19,7 @@ import click
 import pytest
 import yaml
 
+import jobwire
 from jobwire.cli import cli
 from tests.tools.links import broken, tracked
 from tests.tools.markdown import FENCE, ROOT, Block, blocks
@@ -26,7 +28,7 @@ DOCS = ROOT / "docs"
 CLIENTS = DOCS / "how-to" / "clients"
 PAGES = [ROOT / name for name in tracked()]
 
-DEFINITION = re.compile(r"^> \*\*\[([A-Z]+-[1-9]\d*)\]\*\*", re.MULTILINE)
+DEFINITION = re.compile(r"^> \*\*\[([A-Z]+-\d+)\]\*\*", re.MULTILINE)
 IDS = frozenset(DEFINITION.findall((ROOT / "SPEC.md").read_text(encoding="utf-8")))
 AREAS = sorted({identifier.partition("-")[0] for identifier in IDS})
 # In brackets every id counts; elsewhere its area has to exist: "UTF-8" is not a citation.
@@ -187,6 +189,62 @@ ELSEWHERE = {
 
 def check_python(block: Block) -> None:
     compile(block.setup + block.code, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def hidden_imports(text: str) -> list[tuple[int, list[str]]]:
+    """Return the lines of Python blocks with names that only a setup imports, or nothing does.
+
+    A reader sees no setup. Names that the reader's own code would define do not count.
+    """
+    wrong = []
+    imported, visible = {*jobwire.__all__}, {*dir(builtins)}
+    for block in blocks(text):
+        if block.kind == "python":
+            imported |= _names(block.setup, imports_only=True)[0]
+            defined, used = _names(block.code)
+            if missing := (used & imported) - defined - (set() if block.file else visible):
+                wrong.append((block.line, sorted(missing)))
+            visible |= set() if block.file else defined
+    return wrong
+
+
+def _names(code: str, *, imports_only: bool = False) -> tuple[set[str], set[str]]:
+    """Return the names that some code defines, and those that it uses."""
+    defined: set[str] = set()
+    used: set[str] = set()
+    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    for node in ast.walk(compile(code, "page", "exec", flags=flags)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            defined |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        elif imports_only:
+            continue
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            defined.add(node.name)
+        elif isinstance(node, ast.arg):
+            defined.add(node.arg)
+        elif isinstance(node, ast.Name):
+            (used if isinstance(node.ctx, ast.Load) else defined).add(node.id)
+    return defined, used
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_examples_import_what_they_use(page: Path) -> None:
+    assert hidden_imports(read(page)) == []
+
+
+def test_an_example_without_its_import_is_found() -> None:
+    setup = "<!-- setup\nfrom a import one\ndef own(): ...\n-->\n\n"
+    block = "```python\n{}\n```\n\n"
+    for code, wrong in {
+        "own(one)": [(7, ["one"])],
+        "from a import one\nown(one)": [],
+        "App()": [(7, ["App"])],
+        "def job(App): App()": [],
+    }.items():
+        assert hidden_imports(setup + block.format(code)) == wrong
+    both = block.format("from jobwire import App") + block.format("App()")
+    assert hidden_imports(both) == []
+    assert hidden_imports(both.replace("\nApp()", "\n# x.py\nApp()")) == [(6, ["App"])]
 
 
 def check_shell(block: Block) -> None:

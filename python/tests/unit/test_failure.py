@@ -184,6 +184,31 @@ def test_a_traceback_is_python_s_own() -> None:
             )
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError(),
+        ValueError("None"),
+        ValueError(None),
+        ValueError("two\nlines"),
+        KeyError("name"),
+        Odd.Inner("inner"),
+        NotText(),
+        Mute(ValueError()),
+        AttributeError("no", name="apend", obj=[]),
+        NameError("no", name="prnt"),
+        SyntaxError("no", ("file", 1, 2, "x = = 1", 1, 3)),
+        OSError(2, "no", "file"),
+        type("__main__", (ValueError,), {"__module__": "__main__"})("own"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_the_last_line_is_python_s_own(error: BaseException) -> None:
+    assert trace_of(error) == "".join(traceback.format_exception_only(error))
+    error.add_note("a note")
+    assert trace_of(error) == "".join(traceback.format_exception_only(error))
+
+
 def test_equal_failures_at_other_places_are_other_tracebacks() -> None:
     """The calls of a traceback are kept for the next failure at the same place."""
     source = "def fail(): 1 / 0"

@@ -105,7 +105,7 @@ def test_started_at_is_seconds_in_both_generations() -> None:
 
 
 def test_work_record() -> None:
-    """BEAT-5: the payload as fetched, as a string. GEN-4: run_at in whole seconds."""
+    """BEAT-5: the payload as fetched, as a string. GEN-9: run_at in whole seconds."""
     text = '{"class":"A","args":[1.50,"é\\u0000\\/"], "x":1}'.encode()
     record = Work("a:b", text, run_at=NOW).record()
     assert json.loads(record) == {"queue": "a:b", "payload": text.decode(), "run_at": 1795192067}

@@ -146,7 +146,7 @@ def test_replies_are_read_in_the_order_of_the_fetches() -> None:
 
 @pytest.mark.parametrize("threads", [1, 4])
 def test_no_number_is_used_twice(threads: int) -> None:
-    """REL-1: entries of one process never share a field."""
+    """REL-1, REL-19: entries of one process never share a field."""
     numbers = SequenceNumbers()
     got: list[range] = []
 

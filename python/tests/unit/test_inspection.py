@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import base64
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,7 @@ VECTORS = json.loads((data.path("fixtures") / "vectors" / "backtraces.json").rea
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
 def test_backtraces(vector: dict[str, Any]) -> None:
-    """PAY-15, PAY-18: every known form is read; nothing is loaded, and nothing fails."""
+    """PAY-15, PAY-18, PAY-32: every known form is read; nothing is loaded, and nothing fails."""
     assert backtrace_lines(vector["stored"]) == vector["lines"]
 
 
@@ -135,7 +137,9 @@ def test_broken_text_is_shown_whole() -> None:
     """INSP-3: the reason is also shown."""
     broken = entry(b"{\xff", "queue:q")
     assert (broken.text, broken.display_args, broken.queue) == ("{\ufffd", ["{\ufffd"], "q")
-    assert "EXEC-3" in str(broken.problem)
+    assert "malformed" in str(broken.problem)
+    assert broken.fault is not None
+    assert broken.fault.rule == "EXEC-3"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +168,7 @@ def test_moments() -> None:
 
 
 def test_what_steers_a_terminal_is_spelled_out() -> None:
-    """SEC-2: arguments and messages can contain control characters."""
+    """SEC-5: arguments and messages can contain control characters."""
     assert clean("a\x1b[31m\nb\udcff") == "a\\x1b[31m\\nb\ufffd"
     assert clean("grün 😀") == "grün 😀"
     assert clean("\x7f\x9b\u2028\u202e\u200b") == r"\x7f\x9b\u2028\u202e\u200b"
@@ -177,7 +181,7 @@ def test_json_has_only_what_json_has() -> None:
 
 
 def test_json_holds_nothing_that_steers() -> None:
-    """SEC-2: and has the same value."""
+    """SEC-5: and has the same value."""
     value = {"\u202e": "\x1b\x7f\x9b\u2028\u200b\U000e0041 grün 😀"}
     line = to_json(value)
     assert line.isprintable()
@@ -233,3 +237,11 @@ def test_only_the_inspectors_themselves_are_impure() -> None:
                 module.partition(".")[0] for module in imports(path.read_text("utf-8"), MODULES)
             }
             assert tops & IMPURE == set(), path.name
+
+
+def test_a_backtrace_that_unpacks_to_more_than_the_limit_is_none() -> None:
+    """SEC-4: a few kilobytes can hold gigabytes; a backtrace of usual size is shown."""
+    for size, shown in ((1_000, True), (10_000_000, False)):
+        packed = base64.b64encode(zlib.compress(json.dumps(["a" * size]).encode())).decode()
+        assert len(packed) < 20_000
+        assert (backtrace_lines(packed) is not None) == shown

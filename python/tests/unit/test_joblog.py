@@ -17,6 +17,7 @@ import pytest
 from jobwire import JobFilter
 from jobwire.application.current import running
 from jobwire.protocol.payload import Job
+from jobwire.protocol.visible import visible
 from jobwire.worker.execute.joblog import ended, event, flush, printed, set_up
 from jobwire.worker.execute.log_format import HumanFormatter, JsonFormatter
 
@@ -100,6 +101,18 @@ def test_a_terminal_gets_short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     os.close(ours)
 
 
+@pytest.mark.parametrize(
+    "message", ["", "no", "two\nlines", "a blank\n\n\nline", "\x1b[2J\u202e\nend\x00", "\n"]
+)
+def test_every_line_of_a_traceback_is_indented_and_visible(message: str) -> None:
+    """SEC-2: no text of an error can be taken for a line of the log."""
+    lines = ["Traceback (most recent call last):", '  File "\x07", line 1, in f']
+    trace = "\n".join([*lines, f"ValueError: {message}"])
+    text = HumanFormatter().line(0.0, "ERROR", "x", "fail", {}, trace + "\n")
+    shown = [f"  {visible(line)}" for line in trace.rstrip("\n").split("\n")]
+    assert text.split("\n")[1:] == shown
+
+
 def test_handlers_of_the_application_get_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the attributes of the record, in its message, and the error in `exc_info`."""
     records: list[logging.LogRecord] = []
@@ -125,6 +138,40 @@ def test_handlers_of_the_application_get_the_job(monkeypatch: pytest.MonkeyPatch
     fields = [(r.job_class, r.jid, r.queue) for r in records]  # type: ignore[attr-defined]
     assert fields == [("Hard", "j1", "low")] * 3 + [("", "", "")]
     assert (start.returned, fail.elapsed) == (2, 0.5)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("formatters", "filtered", "twice"),
+    [
+        ([logging.Formatter("%(jid)s %(message)s")], True, False),
+        ([logging.Formatter("{jid} {message}", style="{")], True, False),
+        ([logging.Formatter("%(message)s")], True, True),
+        ([logging.Formatter("%(jid)s"), logging.Formatter("%(message)s")], True, True),
+        ([JsonFormatter()], True, False),  # as one that writes all attributes
+        ([JsonFormatter()], False, True),
+        ([None], False, True),
+    ],
+)
+def test_a_line_of_the_application_names_the_job_once(
+    monkeypatch: pytest.MonkeyPatch,
+    formatters: list[logging.Formatter | None],
+    filtered: bool,
+    twice: bool,
+) -> None:
+    """In its format or in the message, so that each line has it."""
+    records: list[logging.LogRecord] = []
+    handlers = [logging.Handler() for _ in formatters]
+    for handler, formatter in zip(handlers, formatters, strict=True):
+        monkeypatch.setattr(handler, "emit", records.append)
+        handler.setFormatter(formatter)
+        if filtered:
+            handler.addFilter(JobFilter())
+    monkeypatch.setattr(logging.root, "handlers", handlers)
+    monkeypatch.setattr(logging.root, "level", logging.INFO)
+    with running(JOB):
+        event(logging.getLogger("jobwire.worker"), logging.INFO, "start", returned=2)
+    identity = " class=Hard jid=j1 queue=low" if twice else ""
+    assert {r.getMessage() for r in records} == {f"start{identity} bid=b1 tags=a,b returned=2"}
 
 
 def test_a_record_may_have_the_attributes_of_the_job_already(
@@ -233,7 +280,7 @@ def test_a_traceback_follows(formatter: logging.Formatter) -> None:
     "text", ["\n2026-11-20T16:27:47.500Z INFO    x forged", "\x1b[2J", *STEERING]
 )
 def test_a_traceback_forges_no_line(formatter: logging.Formatter, text: str) -> None:
-    """SEC-2: an error may hold any text of an argument."""
+    """SEC-5, SEC-6: an error may hold any text of an argument."""
     made = record("oops")
     try:
         raise ValueError(text)

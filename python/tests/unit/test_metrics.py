@@ -51,7 +51,7 @@ def test_names_of_sidekiq_7() -> None:
     [(0, 0), (19.9, 0), (20, 1), (29, 1), (334_999, 24), (335_000, 25), (10**9, 25)],
 )
 def test_the_counter_of_a_duration(ms: float, index: int) -> None:
-    """MET-2: the first counter whose bound is greater than the whole milliseconds."""
+    """MET-11: the first counter whose bound is greater than the whole milliseconds."""
     tally = ThreadMetrics()
     tally.record("A", ms, failed=False)
     histogram = tally.numbers()["A"][3:]
@@ -91,7 +91,7 @@ def words(op: Op[Any]) -> list[tuple[Arg, ...]]:
 
 
 def test_a_flush() -> None:
-    """MET-1, MET-2, MET-3: failures have no duration; a count of 0 is not written."""
+    """MET-1 to MET-3, MET-7 to MET-9: failures have no duration; a count of 0 is not written."""
     metrics = Metrics()
     one, other = metrics.for_thread(), metrics.for_thread()
     one.record("A", 25, failed=False)
@@ -149,7 +149,7 @@ def test_what_a_failed_flush_keeps(error: Exception, kept: bool) -> None:
 
 
 def test_threads_record_while_another_flushes() -> None:
-    """MET-1: every execution is counted once, without a lock."""
+    """MET-7: every execution is counted once, without a lock."""
     metrics, each, names = Metrics(), 20_000, ("A", "B", "C")
     tallies = [metrics.for_thread() for _ in range(4)]
 
@@ -174,7 +174,10 @@ def test_threads_record_while_another_flushes() -> None:
 
 
 def test_marking_a_deployment() -> None:
-    """MET-5, MET-6: at the minute; a second mark of a label goes to the time of the first."""
+    """At the minute; a second mark of a label goes to the time of the first.
+
+    MET-5, MET-6, MET-14, MET-15.
+    """
     op = mark_deploy(KEYS, "v1", now=NOW)
     stamp = "2025-02-04T08:04:00Z"
     assert next(op) == command("SET", "deploylock-v1", stamp, "NX", "EX", 60)

@@ -41,7 +41,7 @@ def fail(trouble: Outage, error: Exception) -> None:
 def test_pauses_grow_with_the_outage_and_are_spread(
     lasted: float, least: float, most: float
 ) -> None:
-    """ENV-6: the first try is at once, later ones are rarer and spread."""
+    """ENV-11: the first try is at once, later ones are rarer and spread."""
     assert next_pause(lasted, jitter=0.0) == pytest.approx(least)
     assert next_pause(lasted, jitter=1.0) == pytest.approx(most)
 
@@ -62,6 +62,25 @@ def test_a_line_down_and_a_line_up(caplog: pytest.LogCaptureFixture, now: list[f
     assert stop.waited[0] <= 0.05
     assert 1 <= stop.waited[1] <= 2
     assert 1 <= stop.waited[2] <= 2  # the longest
+
+
+def test_the_end_of_an_outage_is_not_that_of_the_wait_after_it(
+    caplog: pytest.LogCaptureFixture, now: list[float]
+) -> None:
+    """ENV-6: work that waits for a job states how long Redis could not be used."""
+    caplog.set_level(logging.INFO)
+    trouble = Outage("fetching", Stop(), clock=lambda: now[0])
+    fail(trouble, RedisUnreachable("gone"))
+    now[0] += 2
+    with trouble:
+        trouble.over()
+        now[0] += 15
+    fail(trouble, RedisUnreachable("gone"))
+    with trouble:
+        now[0] += 3
+        trouble.over(now[0] - 2)
+    ends = [record.getMessage() for record in caplog.records if "again" in record.getMessage()]
+    assert ends == ["fetching again, after 2.0 s", "fetching again, after 1.0 s"]
 
 
 def test_a_bug_is_never_hidden_nor_hot(caplog: pytest.LogCaptureFixture) -> None:

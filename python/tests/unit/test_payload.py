@@ -40,7 +40,7 @@ def job(text: bytes) -> Job:
     ],
 )
 def test_encode(value: Any, text: bytes) -> None:
-    """PAY-2 compact, raw text; PAY-5 exact integers; PAY-6 shortest floats, whole ones marked."""
+    """PAY-2 compact; PAY-20, PAY-21 escapes; PAY-5 integers; PAY-6, PAY-25, PAY-26 floats."""
     assert encode(value) == text
 
 
@@ -130,7 +130,7 @@ def test_depth(opening: bytes, closing: bytes) -> None:
         return b'{"x":' + opening * levels + inner + closing * levels + b"}"
 
     assert job(nested(99)).fields
-    with pytest.raises(MalformedPayload, match=r"deeper than 100 levels \[PAY-3\]"):
+    with pytest.raises(MalformedPayload, match=r"deeper than 100 levels$"):
         job(nested(100))
 
 
@@ -168,6 +168,18 @@ def test_args_of_another_type_fail_the_job(args: bytes) -> None:
         _ = decoded.args
 
 
+@pytest.mark.parametrize("mark", ["encrypt", "compressed"])
+def test_encoded_arguments_are_not_parameters(mark: str) -> None:
+    """EXEC-13: a mark that means something refuses; null and false mean nothing."""
+    for value in (b"null", b"false"):
+        text = b'{"class":"A","args":[1],"%s":%s}' % (mark.encode(), value)
+        assert job(text).parameters == [1]
+    for value in (b"true", b"0", b'"x"'):
+        text = b'{"class":"A","args":["x"],"%s":%s}' % (mark.encode(), value)
+        with pytest.raises(TypeError, match=f"field {mark} says"):
+            _ = job(text).parameters
+
+
 @pytest.mark.parametrize(
     ("text", "jid"),
     [
@@ -179,7 +191,7 @@ def test_args_of_another_type_fail_the_job(args: bytes) -> None:
     ],
 )
 def test_jid_is_opaque(text: bytes, jid: str | None) -> None:
-    """PAY-10: a jid has any form, or is missing."""
+    """PAY-10, PAY-29: a jid has any form, or is absent."""
     assert job(text).jid == jid
 
 
@@ -228,7 +240,7 @@ def test_get_and_repr() -> None:
         (b'{"a":1,"b":2}', {"a": 3}, b'{"a":3,"b":2}'),
         (b'{"a":1,"b":2,"a":9}', {"c": 3}, b'{"a":9,"b":2,"c":3}'),
         (b'{"n":1.0e+22,"i":12345678901234567890123}', {}, None),
-        (b'{"s":"\\u00e9\\/","k":{"\\u0041":[{}]}}', {}, None),
+        (b'{"s":"\\n\\u001f","k":{"A":[{}]}}', {}, None),
         (b' { "a" : [ 1 , { } ] } \n', {}, b'{"a":[1,{}]}'),
         (b'{"s":" a : [ b ] , \\" "}', {}, None),
         (b"{}", {"x": "é"}, '{"x":"é"}'.encode()),
@@ -265,3 +277,28 @@ def test_a_lazy_job_reads_as_a_decoded_one() -> None:
     lazy.fields = {"class": "B"}
     assert lazy["class"] == "B"
     assert LazyJob(b'{"retry_count":true}', "q").retry_count is None
+
+
+@pytest.mark.parametrize(
+    ("text", "edited"),
+    [
+        (rb'{"a":"\u000a\/\u001F"}', rb'{"a":"\n/\u001f","x":1}'),
+        (rb'{"a":"\ud83d\uDE00\u00e9"}', '{"a":"😀é","x":1}'.encode()),
+        (rb'{"\u0061":"\u2028\u007f"}', '{"a":"\u2028\x7f","x":1}'.encode()),
+        (rb'{"a":"\\/\\u000a"}', rb'{"a":"\\/\\u000a","x":1}'),
+        (rb'{"a":[{"b":"\u003c\n"}]}', rb'{"a":[{"b":"<\n"}],"x":1}'),
+    ],
+)
+def test_escapes_get_the_spelling_of_writers(text: bytes, edited: bytes) -> None:
+    """PAY-20, PAY-21: Sidekiq finds a member by the text that it would write itself. PAY-7."""
+    assert edit(text, {"x": 1}) == edited
+    assert job(text).edit({"x": 1}) == edited
+    assert json.loads(edited) == json.loads(text) | {"x": 1}
+
+
+@pytest.mark.parametrize("value", [b"1e400", b"-1e400", b"9" * 5_000, rb'"\ud800"', rb'"\udc00"'])
+def test_a_value_that_python_cannot_hold_is_malformed(value: bytes) -> None:
+    """PAY-23, PAY-24: the payload goes to the dead set as it is, and does not run."""
+    with pytest.raises(MalformedPayload) as caught:
+        job(b'{"class":"A","args":[' + value + b"]}")
+    assert caught.value.rule == "EXEC-3"

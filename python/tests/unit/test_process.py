@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,32 @@ def test_a_handler_only_passes_the_signal_on(
     caplog.set_level(logging.DEBUG)
     process._on_signal(signal.SIGTSTP, None)
     assert caplog.messages == []
+    assert process._signals.get_nowait().name == "TSTP"  # type: ignore[union-attr]
+
+
+def test_a_redis_that_does_not_answer_delays_no_stop(
+    process: _Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIG-1: Ctrl-C ends a worker at once that waits for Redis; other signals stay for later."""
+    answer = threading.Event()
+    monkeypatch.setattr(process._launcher, "check_server", lambda: answer.wait(60))
+    for name in ("TSTP", "INT"):
+        process._on_signal(getattr(signal, f"SIG{name}"), None)
+    try:
+        assert process._wait_for_redis("") is False
+    finally:
+        answer.set()
+
+
+def test_a_signal_during_the_search_for_redis_is_heeded_later(
+    process: _Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIG-2: a worker that is quiet before it starts."""
+    answer = threading.Event()
+    monkeypatch.setattr(process._launcher, "check_server", lambda: answer.wait(60))
+    process._on_signal(signal.SIGTSTP, None)
+    threading.Timer(0.3, answer.set).start()
+    assert process._wait_for_redis("") is True
     assert process._signals.get_nowait().name == "TSTP"  # type: ignore[union-attr]
 
 

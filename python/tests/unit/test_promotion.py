@@ -54,7 +54,7 @@ RETRIED = (
     ],
 )
 def test_promoted(text: bytes, generation: Generation, queue: str, moved: bytes) -> None:
-    """SCHED-6, PUSH-3: new enqueued_at, defaults for missing fields, no at; PAY-7: no more."""
+    """SCHED-6, SCHED-17, SCHED-18, SCHED-19, PUSH-3: new enqueued_at, defaults, no at; PAY-7."""
     assert promoted(text, now=NOW, generation=generation) == (queue, moved)
 
 
@@ -145,7 +145,7 @@ def test_a_bad_member_does_not_keep_the_others() -> None:
     [(None, 0.0, 10.0), (None, 0.5, 12.5), (3.0, 0.0, 0.0), (3.0, 0.5, 1.5), (60.0, 0.5, 2.5)],
 )
 def test_first_wait(interval: float | None, jitter: float, seconds: float) -> None:
-    """SCHED-8: 10 s + 5 s * u, or at most 5 s if the average is configured."""
+    """SCHED-23: 10 s + 5 s * u, or at most 5 s if the average is configured."""
     assert first_wait(interval, jitter=jitter) == seconds
 
 
@@ -167,5 +167,8 @@ def test_first_wait(interval: float | None, jitter: float, seconds: float) -> No
     ],
 )
 def test_next_wait(interval: float | None, processes: int, jitter: float, seconds: float) -> None:
-    """SCHED-8: A*u + A/2 below ten processes, 2*A*u from ten on; A is 5 s * N or configured."""
+    """SCHED-8, SCHED-22: A*u + A/2 below ten processes, 2*A*u from ten on.
+
+    A is 5 s * N or configured.
+    """
     assert next_wait(interval, processes=processes, jitter=jitter) == seconds

@@ -49,7 +49,7 @@ def stored(outcome: Retry | Kill | Discard) -> dict[str, Any]:
 
 
 def test_first_failure_generation_8() -> None:
-    """RETRY-2, RETRY-3, RETRY-9 and GEN-2: fields appended in Sidekiq's order, nothing else new."""
+    """RETRY-2, RETRY-3, RETRY-9, RETRY-20, GEN-2: fields appended in Sidekiq's order."""
     before = b'{"retry":true,"queue":"default","args":[1.50],"class":"A","jid":"j"'
     outcome = fail(before + b"}")
     assert outcome == Retry(
@@ -61,7 +61,7 @@ def test_first_failure_generation_8() -> None:
 
 
 def test_second_failure_generation_7() -> None:
-    """RETRY-2 and GEN-1: failed_at stays, retried_at is new; existing fields keep their place."""
+    """RETRY-17, RETRY-18, GEN-1: failed_at stays, retried_at is new; fields keep their place."""
     outcome = fail(
         b'{"retry":3,"queue":"default","class":"A","error_message":"old","error_class":"E",'
         b'"failed_at":1795190000.0,"retry_count":0,"cattr":{"a":[1e2]}}',
@@ -176,8 +176,46 @@ TIME_LIMITS: list[tuple[dict[str, Any], type]] = [
     ("fields", "kind"), TIME_LIMITS, ids=[json.dumps(f)[:70] for f, _ in TIME_LIMITS]
 )
 def test_retry_for(fields: dict[str, Any], kind: type) -> None:
-    """RETRY-6: replaces the count if truthy, as 0 is; failed_at of either generation (GEN-3)."""
+    """RETRY-6, RETRY-21: replaces the count, also 0; failed_at of either generation (GEN-3)."""
     assert type(fail({"retry": True} | fields)) is kind
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        *[(0, 1), (-1, 0), (-5, -4), (2.5, 3), (3.0, 4), (-0.5, 1), (1e300, int(1e300) + 1)],
+        *[(None, 0), (ABSENT, 0), ("3", 0), (True, 0), (False, 0), ([], 0), ({"a": 1}, 0)],
+    ],
+    ids=lambda value: f"{value!r:.20}",
+)
+def test_any_retry_count(before: Any, after: int) -> None:
+    """RETRY-19: a number counts as its integer part, anything else as a first failure."""
+    fields = {"retry": 10**400, "retry_count": before, "failed_at": 5}
+    outcome = fail({name: value for name, value in fields.items() if value is not ABSENT})
+    assert isinstance(outcome, Retry)
+    assert (outcome.count, stored(outcome)["retry_count"]) == (after, after)
+    first = before is ABSENT or isinstance(before, bool) or not isinstance(before, int | float)
+    assert stored(outcome)["failed_at"] == (int(NOW * 1000) if first else 5)
+    assert ("retried_at" in stored(outcome)) is not first
+    assert outcome.at == NOW + retry_delay(min(max(after, 0), 200), jitter=0.0)
+
+
+@pytest.mark.parametrize(
+    ("retry_for", "kind"),
+    [
+        *[("3600", Retry), ("", Retry), (True, Retry), ([], Retry), ({"a": 1}, Retry)],
+        *[(-1, Kill), (-(10**400), Kill), (0.0, Kill), (60.5, Retry), (59.5, Kill), (1e300, Retry)],
+    ],
+    ids=lambda value: f"{value!r:.20}",
+)
+def test_any_retry_for(retry_for: Any, kind: type) -> None:
+    """RETRY-19: only a number sets a time limit, in seconds, also with a fraction."""
+    fields = {"retry": 2, "retry_for": retry_for, "retry_count": 0, "failed_at": NOW - 60}
+    assert type(fail(fields)) is kind
+    limited = isinstance(retry_for, float) or type(retry_for) is int
+    outcome = fail({**fields, "retry_count": 1, "failed_at": "x"})
+    assert type(outcome) is (Retry if limited and retry_for > 0 else Kill)  # 2 is the last count
+    assert stored(outcome)["failed_at"] == (int(NOW * 1000) if limited else "x")
 
 
 @pytest.mark.parametrize("generation", [7, 8])
@@ -240,12 +278,19 @@ def test_error_message(message: str, kept: str) -> None:
         (20, ["line 1", "line 2", "line 3"]),
         (0, []),
         (10**400, ["line 1", "line 2", "line 3"]),
+        (-1, ["line 1", "line 2"]),
+        (-(10**400), []),
+        (1.5, ["line 1"]),
+        ("3", []),
+        ("", []),
+        ([], []),
+        ({"a": 1}, []),
         (False, None),
         (None, None),
     ],
 )
 def test_backtrace(wanted: Any, lines: list[str] | None) -> None:
-    """RETRY-8: all lines, the first N, or none at all."""
+    """RETRY-8, RETRY-22, RETRY-19: all lines, the first N, all but the last -N, or no field."""
     field = stored(fail({"retry": True, "backtrace": wanted})).get("error_backtrace")
     assert (
         None if field is None else json.loads(zlib.decompress(base64.b64decode(field)))

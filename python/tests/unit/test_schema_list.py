@@ -12,16 +12,23 @@ from jsonschema import Draft202012Validator
 SCHEMA = Path(__file__).resolve().parents[3] / "schema"
 
 PAYLOADS = (
-    "reader", "generation-7", "generation-8", "pushed-7", "pushed-8", "scheduled-7", "scheduled-8",
-    "retry-7", "retry-8", "dead-7", "dead-8",
-)  # fmt: skip
+    *("reader", "reader-queue", "reader-schedule", "reader-retry", "reader-dead"),
+    *(
+        f"{part}-{generation}"
+        for part in ("writer", "queue", "schedule", "retry", "dead", "pushed", "scheduled")
+        for generation in ("6.4", "7.3", "8.1")
+    ),
+)
+OF_WRITERS = ("writer-6.4", "writer-7.3", "writer-8.1")
+ROLES = ("reader", "writer")
 OBJECTS = [
     *(("payload", part) for part in PAYLOADS),
-    *(("process-info", part) for part in ("reader", "written")),
-    *(("identity-hash", part) for part in ("reader", "written", "sidekiq")),
+    *(("process-info", part) for part in ("reader", "written", *OF_WRITERS)),
+    *(("identity-hash", part) for part in ("reader", "written", "sidekiq", *OF_WRITERS)),
     *(("work-record", part) for part in ("reader", "written")),
-    *(("iteration-state", part) for part in ("reader", "written", "cancelled")),
-    ("cron-entry", None),
+    *(("iteration-state", part) for part in ("reader", "written", "cancelled", "stored")),
+    *((name, part) for name in ("deploy-marks", "private-hash", "signals") for part in ROLES),
+    ("cron-entry", "reader"),
     *(("driver", part) for part in ("request", "response")),
     ("case", None),
     ("results", None),

@@ -23,7 +23,7 @@ def test_new_enough(version: str) -> None:
 
 @pytest.mark.parametrize("version", ["6.0.16", "6.1.9", "5.0", "4.0.9", "2.8.24", "0.1"])
 def test_too_old(version: str) -> None:
-    """ENV-1: the message names the version found and the versions needed."""
+    """ENV-10: the message names the version found and the versions needed."""
     with pytest.raises(UnfitServer, match=rf"Redis {version} .*Redis 6\.2 or Valkey 7\.2"):
         check({"redis_version": version})
 
@@ -42,7 +42,7 @@ def test_a_server_that_loads_its_data_is_not_usable_yet() -> None:
 
 
 def test_a_server_that_tells_nothing_is_given_a_try() -> None:
-    """ENV-1, ENV-2: proxies and managed servers hide their version."""
+    """ENV-1, ENV-2, ENV-9: proxies and managed servers hide their version."""
     assert check({}) == ("Redis", "?", 0)
 
 
@@ -88,7 +88,7 @@ def test_it_asks_once_and_reads_the_text() -> None:
 
 
 def test_a_refused_info_is_a_warning() -> None:
-    """ENV-2, ENV-9: an ACL may forbid INFO; other commands may still work."""
+    """ENV-9, ENV-15: an ACL may forbid INFO, which is a warning; other commands may still work."""
     asking = check_server(Keys())
     next(asking)
     with pytest.raises(StopIteration) as ended:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.tools import site
+from tests.tools import one_file, protocol_pages, site
 from tests.tools.markdown import ROOT, without_code
+from tests.tools.protocol_facts import Facts
 
+KNOWN = ("KEY-1", "KEY-2", "KEY-3", "KEY-4", "PUSH-2")
 PLACES = {"README.md": "index.md", "docs/a/b.md": "a/b.md", "lua/README.md": "lua.md"}
 
 
@@ -32,15 +36,22 @@ def test_links_lead_to_places_on_the_site(link: str, expected: str) -> None:
     assert staged == f"[it]({expected}) `[code](x)`\n"
 
 
-def test_ids_of_requirements_lead_to_the_specification() -> None:
+def test_names_of_references_are_not_links() -> None:
+    text = "in [RFC2119] [RFC8174], `[RFC1]`, [RFC2](x.md)\n\n[RFC3]: y.md\n"
+    assert site.unlinked(text) == (
+        "in \\[RFC2119\\] \\[RFC8174\\], `[RFC1]`, [RFC2](x.md)\n\n[RFC3]: y.md\n"
+    )
+
+
+def test_ids_of_requirements_lead_to_their_pages() -> None:
     text = "# KEY-1\n\nsee [KEY-1] or KEY-2, not `KEY-3`, [KEY-4](x.md) and UTF-8\n"
-    assert site.cited(text, "a/b.md", "KEY|PUSH") == (
-        "# KEY-1\n\nsee [\\[KEY-1\\]](../specification/index.md#key-1) or "
-        "[KEY-2](../specification/index.md#key-2), not `KEY-3`, [KEY-4](x.md) and UTF-8\n"
+    assert site.cited(text, "a/b.md", KNOWN, "1.0") == (
+        "# KEY-1\n\nsee [\\[KEY-1\\]](../1.0/KEY-1.md) or "
+        "[KEY-2](../1.0/KEY-2.md), not `KEY-3`, [KEY-4](x.md) and UTF-8\n"
     )
     text = "> **[KEY-1]** · all\n> it, see PUSH-2\n"
-    assert site.cited(text, site.SPECIFICATION, "KEY|PUSH") == (
-        "> **[\\[KEY-1\\]](#key-1){ #key-1 }** · all\n> it, see [PUSH-2](#push-2)\n"
+    assert site.cited(text, protocol_pages.SPECIFICATION, KNOWN, "1.0") == (
+        "> **[\\[KEY-1\\]](../1.0/KEY-1.md){ #key-1 }** · all\n> it, see [PUSH-2](#push-2)\n"
     )
 
 
@@ -63,7 +74,8 @@ def test_every_page_of_the_navigation_exists_and_every_page_of_docs_is_in_it() -
     ]
     named = set(re.findall(r"'([\w/.-]+\.md)'", str(settings["project"]["nav"])))
     places = set(site.staged_places().values())
-    assert named - places == set()
+    made = {f"1.0/{name}.md" for name in ("index", "changes", "matrix")}
+    assert named - places == made
     assert {
         place
         for place in places - named
@@ -73,7 +85,7 @@ def test_every_page_of_the_navigation_exists_and_every_page_of_docs_is_in_it() -
 
 def test_every_diagram_is_drawn() -> None:
     shown: dict[str, str] = {}
-    text = site.drawn((ROOT / "SPEC.md").read_text("utf-8"), site.SPECIFICATION, shown)
+    text = site.drawn((ROOT / "SPEC.md").read_text("utf-8"), protocol_pages.SPECIFICATION, shown)
     assert "```mermaid" not in text
     drawings = {f"docs/diagrams/{path.name}" for path in (ROOT / "docs" / "diagrams").iterdir()}
     assert set(shown) == drawings
@@ -121,3 +133,134 @@ def test_a_dead_link_and_a_foreign_host_are_found(
     index.write_text('<p id="y">')
     (tmp_path / "x.css").write_text("a { background: url('https://example.org/x.png') }")
     assert site.check() == 1
+
+
+@pytest.fixture(scope="module")
+def facts() -> Facts:
+    return Facts()
+
+
+def test_every_requirement_has_a_page_with_all_that_is_known(facts: Facts) -> None:
+    files: dict[str, str] = {}
+    pages = dict(protocol_pages.pages(facts, files, with_pdf=False))
+    assert {f"1.0/{each.id}.md" for each in facts.requirements} <= set(pages)
+    page = pages["1.0/RETRY-4.md"]
+    requirement = facts.document.by_id["RETRY-4"]
+    for part in (
+        requirement.text.splitlines()[0],
+        f"**Why:** {requirement.why}",
+        f"**Seen in:** {requirement.seen}",
+        '<span class="fact level interop">interop</span>',
+        "(../specification/index.md#retry-4)",
+        "(matrix.md#retry-4)",
+        "(../conformance/cases/retry/retry-first.json.md)",
+        "(../conformance/mutants/retry/retry-at-once.json.md)",
+        "; sidekiq 8.1.7; gitlab-fetcher",
+        "generation 7.3 | ≠ does not hold | this version adds failed jobs to <code>goretry</code>",
+        "(../fixtures/vectors/retry-delays.json.md)",
+    ):
+        assert part in page, part
+    assert files["conformance/cases/retry/retry-first.json"]
+    # Verdicts for robust requirements come from the robust claims.
+    assert "It holds in: jobwire 0.1.0; " in pages["1.0/SIG-6.md"]
+    # A rule about the loss of jobs leads to the loss maps, and back.
+    assert "loss-maps.md#lw-1-from-the-fetch" in pages["1.0/REL-2.md"]
+    assert "(../1.0/REL-2.md)" in site.linked_back(protocol_pages.LOSS_MAPS, facts)
+    # A deviation of Sidekiq stands on the page, with its reason.
+    assert re.search(
+        r"\*\*Deviations of Sidekiq:\*\* 6\.4\.1, 7\.3\.2, 8\.1\.7\.", pages["1.0/SIG-6.md"]
+    )
+
+
+def test_the_index_has_a_row_and_the_matrix_a_line_for_each_requirement(facts: Facts) -> None:
+    index = protocol_pages.index_page(facts, with_pdf=True)
+    matrix = protocol_pages.matrix_page(facts)
+    for requirement in facts.requirements:
+        assert f'<a href="{requirement.id}.md">' in index
+        assert f'<tr id="{requirement.id.lower()}">' in matrix
+    assert "jobwire-" in index
+    assert ".pdf" in index
+    assert ".pdf" not in protocol_pages.index_page(facts, with_pdf=False)
+
+
+def test_changes_show_the_words_that_came_and_went() -> None:
+    before = ["a", "worker", "MUST", "not", "<run>", "it"]
+    after = ["a", "worker", "MUST", "run", "it", "now"]
+    assert protocol_pages.marked(before, after) == (
+        "a worker MUST <del>not &lt;run&gt;</del> <ins>run</ins> it <ins>now</ins>"
+    )
+
+
+def test_a_table_in_a_requirement_does_not_become_bars() -> None:
+    text = "The fields **MUST** be:\n\n| Field | Text |\n| --- | --- |\n| `a` | b |"
+    assert protocol_pages.inline(text) == "The fields <strong>MUST</strong> be: (table)"
+    page = "\n".join(
+        protocol_pages.changes_between(
+            {"version": "1", "requirements": [{"id": "A", "retired": None, "text": text}]},
+            {"version": "1", "requirements": [{"id": "A", "retired": None, "text": text + "c"}]},
+        )
+    )
+    assert "| ---" not in page.partition("### New text")[2]
+
+
+def test_changes_between_two_records_are_complete() -> None:
+    def record(version: str, **texts: str) -> dict[str, Any]:
+        entries: list[dict[str, Any]] = [
+            {
+                **{"id": name, "text": text, "sha256": text, "keyword": "MUST", "level": "interop"},
+                **{"generations": [], "claims": [], "retired": None},
+            }
+            for name, text in texts.items()
+        ]
+        return {"version": version, "requirements": entries}
+
+    page = "\n".join(
+        protocol_pages.changes_between(
+            record("1.0-draft.1", A="one", B="two", C="gone"),
+            record("1.0-draft.2", A="one", B="three", D="new"),
+        )
+    )
+    assert "## From 1.0-draft.1 to 1.0-draft.2" in page
+    for title, count in (("new", 1), ("new text", 1), ("removed", 1), ("retired", 0)):
+        assert f"| {title} | {count} |" in page
+    assert "<del>two</del> <ins>three</ins>" in page
+
+
+def test_each_schema_is_served_at_the_path_of_its_id() -> None:
+    served = site.served_schemas()
+    schemas = [p for p in (ROOT / "schema").glob("*.json") if "$id" in json.loads(p.read_bytes())]
+    assert set(served) == {f"schema/{path.name}" for path in schemas}
+    assert len(set(served.values())) == len(served)
+    assert all(place.endswith(".json") for place in served.values())
+
+
+def test_the_one_file_needs_no_other(tmp_path: Path) -> None:
+    page = tmp_path / "index.html"
+    (tmp_path / "a.svg").write_text("<svg/>")
+    page.write_text(
+        '<nav>x</nav><article class="x"><h1 id="a">A<a class="headerlink" href="#a">¶</a></h1>'
+        '<a id="key-1" href="../1.0/KEY-1/">[KEY-1]</a> <a href="#a">here</a>'
+        '<a href="../faq/">faq</a><img alt="" src="a.svg"></article>'
+    )
+    text = one_file.standalone(page, "T & U")
+    assert '<span id="key-1">[KEY-1]</span> <a href="#a">here</a>faq<img' in text
+    assert "<title>T &amp; U</title>" in text
+    assert 'src="data:image/svg+xml;base64,' in text
+    assert "nav" not in text
+    assert "headerlink" not in text
+
+
+@pytest.mark.skipif(one_file.chromium() is None, reason="Chromium prints the PDF; `make site` says")
+def test_chromium_prints_the_one_file(tmp_path: Path) -> None:
+    page, goal = tmp_path / "a.html", tmp_path / "a.pdf"
+    page.write_text("<!doctype html><h1>One</h1>")
+    one_file.print_pdf(page, goal)
+    assert goal.read_bytes().startswith(b"%PDF-")
+
+
+def test_without_chromium_there_is_no_pdf_but_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SystemExit, match="needs Chromium"):
+        one_file.print_pdf(tmp_path / "a.html", tmp_path / "a.pdf")

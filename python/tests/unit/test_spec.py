@@ -90,6 +90,8 @@ Why: so.
         "> **[KEY-1]** · client/core · interop · 8.1, 7.3 · since 1.0 · test: wire",
         "> **[KEY-1]** · client/core · interop · 6.4, 7.3, 8.1 · since 1.0 · test: wire",
         "> **[KEY-1]** · client/core · interop · all · since 1.0 · test: none",
+        "> **[KEY-1]** · client/core · interop · all · since 1.0 · test: log",
+        "> **[KEY-1]** · client/core · interop · all · since 1.0 · test: wire (so)",
         "> **[KEY-1]** · client/core · interop · all · since 1.0 · retired · test: wire",
         "> [KEY-1] · client/core · interop · all · since 1.0 · test: wire",
     ],
@@ -98,6 +100,12 @@ def test_reader_refuses_a_malformed_head(head: str) -> None:
     assert read(BLOCK).requirements[0].keyword == "MUST"
     with pytest.raises(Malformed, match=r"^SPEC\.md:1: "):
         read(head + "\n> A client **MUST** do it.\n")
+
+
+@pytest.mark.parametrize("test", ["wire", "state", "outcome", "hook", "none (it is inside)"])
+def test_reader_knows_what_a_check_looks_at(test: str) -> None:
+    head = BLOCK.replace("test: wire", f"test: {test}")
+    assert read(head).requirements[0].test == test
 
 
 def test_reader_sees_every_keyword_of_a_block() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -10,10 +11,23 @@ from typing import Any
 
 import pytest
 
-from jobwire.spec import fixture_files, lints, oracle, record, scripts, trace, traps, verdicts
+from jobwire.spec import (
+    checks,
+    fixture_files,
+    lints,
+    oracle,
+    record,
+    registry,
+    scripts,
+    trace,
+    traps,
+    verdicts,
+)
 from jobwire.spec.citations import cited
 from jobwire.spec.document import Document, Profile, read
-from jobwire_conformance.judge import payloads
+from jobwire_conformance.judge import objects, payloads
+from jobwire_conformance.judge.payloads import View
+from tests.schemas import problems
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -36,6 +50,8 @@ Version **1.0-draft.1**. A sample.
 {PAYLOAD}
 ```
 
+## 5 Keys
+
 > **[KEY-1]** · client/core · interop · 6.4, 7.3 · since 1.0 · test: wire
 > A client **MUST** push,
 > at the head.
@@ -43,6 +59,11 @@ Version **1.0-draft.1**. A sample.
 Why: so KEY-2 can work.
 
 Seen in: 6 and 7.
+
+```redis-cli
+PING
+# => PONG
+```
 
 > **[KEY-2]** · worker/core, client/bulk · interop · all · since 1.0 · test: none (no way to see it)
 > A worker **SHOULD** fetch.
@@ -108,6 +129,26 @@ def test_a_block_is_read_whole() -> None:
     assert [*profiles] == ["client/core", "client/bulk", "worker/core", "worker/reliable"]
     assert profiles["client/core"] == Profile("client/core", (), "push, see `queue`")
     assert profiles["worker/reliable"].requires == ("worker/core+robust", "client/core")
+
+
+def test_an_example_shows_the_block_before_it_or_those_that_its_introduction_names() -> None:
+    """Examples of other sections, and those before the first block, show no requirement."""
+    assert [fence.shows for fence in read(SPEC).fences] == [(), ("KEY-1",)]
+    introduced = edited(("```redis-cli", "A push (KEY-2, REL-1):\n\n```redis-cli"))
+    assert [fence.shows for fence in read(introduced).fences] == [(), ("KEY-2", "REL-1")]
+    elsewhere = edited(("```redis-cli", "## 6 Others\n\n```redis-cli"))
+    assert [fence.shows for fence in read(elsewhere).fences] == [(), ()]
+
+
+def test_the_cases_of_the_suite_are_found(tmp_path: Path) -> None:
+    assert checks.cases(tmp_path) == {}
+    directory = tmp_path / "conformance" / "cases" / "client"
+    directory.mkdir(parents=True)
+    case = {"steps": [{"push": {}}, {"check": "REL-1"}], "crash": {"check": {"REL-2": "x"}}}
+    (directory / "push-head.json").write_text(json.dumps(case), "utf-8")
+    found = checks.cases(tmp_path)
+    assert (found["REL-1"], found["REL-2"]) == (["push-head"], ["push-head"])
+    assert found["KEY-6"] == ["traffic"]
 
 
 def test_the_hash_is_of_the_words() -> None:
@@ -224,8 +265,9 @@ def test_released_hashes_survive_the_drafts_after() -> None:
 
 
 def test_the_record_is_json_and_complete() -> None:
-    made = json.loads(record.render(record.build(read(SPEC), None)))
-    assert made["version"] == "1.0-draft.1"
+    checks = {"KEY-1": ["push-head"]}
+    made = json.loads(record.render(record.build(read(SPEC), None, checks)))
+    assert (made["format"], made["version"]) == (2, "1.0-draft.1")
     assert made["profiles"][1] == {
         "profile": "client/bulk",
         "requires": ["client/core"],
@@ -234,18 +276,35 @@ def test_the_record_is_json_and_complete() -> None:
     assert [entry["id"] for entry in made["requirements"]] == ["KEY-1", "KEY-2", "PAY-1", "REL-1"]
     assert made["requirements"][0] == {
         "id": "KEY-1",
+        "section": "5",
         "claims": ["client/core"],
         "level": "interop",
         "generations": ["6.4", "7.3"],
         "keyword": "MUST",
         "since": "1.0",
         "retired": None,
-        "test": "wire",
-        "line": 16,
+        "test": {"kind": "wire", "reason": None},
         "text": "A client **MUST** push,\nat the head.",
+        "why": "so KEY-2 can work.",
+        "seen_in": "6 and 7.",
+        "examples": [{"language": "redis-cli", "text": "PING\n# => PONG"}],
         "sha256": read(SPEC).requirements[0].sha256,
         "released": None,
+        "deviations": [],
+        "checks": ["push-head"],
     }
+    assert made["requirements"][1]["test"] == {"kind": "none", "reason": "no way to see it"}
+    assert made["requirements"][3]["deviations"] == ["6.4.1", "7.3.2"]
+    assert made["sections"] == [
+        {"number": "5", "title": "Keys", "anchor": "5-keys"},
+        {
+            "number": "A",
+            "title": "where Sidekiq differs",
+            "anchor": "appendix-a-where-sidekiq-differs",
+        },
+    ]
+    assert problems("requirements.schema", None, made) == []
+    assert problems("requirements.schema", None, {**made, "format": 1}) != []
 
 
 @pytest.fixture
@@ -389,6 +448,8 @@ def make_records(root: Path) -> dict[str, Any]:
     document = document_of(root)
     made = record.build(document, None)
     (root / "schema/requirements.json").write_text(record.render(made), "utf-8")
+    rendered = registry.render(registry.build(document))
+    (root / "schema/registry.json").write_text(rendered, "utf-8")
     (root / "lua/README.md").write_text(scripts.page(root, document), "utf-8")
     return made
 
@@ -402,9 +463,10 @@ def make_records(root: Path) -> dict[str, Any]:
             ["schema/requirements.json"],
         ),
         (
-            lambda root: (root / "SPEC.md").write_text("\n" + SPEC, "utf-8"),
+            lambda root: (root / "SPEC.md").write_text(edited(("PING", "ECHO x")), "utf-8"),
             ["schema/requirements.json"],
         ),
+        (lambda root: (root / "SPEC.md").write_text("\n" + SPEC, "utf-8"), []),
         (
             lambda root: (root / "lua/fetch.lua").write_text("-- [KEY-1]", "utf-8"),
             ["lua/README.md"],
@@ -472,33 +534,35 @@ def test_a_script_that_the_document_leaves_out_is_found(checkout: Path, row: str
 
 def test_the_page_names_the_gaps(checkout: Path) -> None:
     document, citations = document_of(checkout), cited(checkout)
-    page = trace.page(document, citations)
+    page = trace.page(document, citations, {"KEY-1": ["push-head", "traffic"]})
     assert "- Obligations without a test: none\n" in page
-    assert "| KEY-1 | MUST | wire |  | core | payload |  | a | test_core |\n" in page
-    assert "| PAY-1 | retired | state |  |  |  |  |  |  |\n" in page
+    row = "| KEY-1 | MUST | wire |  | core | payload |  | a | test_core | push-head, traffic |\n"
+    assert row in page
+    assert "| PAY-1 | retired | state |  |  |  |  |  |  |  |\n" in page
     del citations["KEY-1"]
     page = trace.page(document, citations)
     assert "- Obligations without a test: KEY-1\n" in page
     assert "- Obligations without code: KEY-1\n" in page
 
 
-def broken(text: str | bytes, part: payloads.Part) -> dict[str, str]:
+def broken(text: str | bytes, view: payloads.View) -> dict[str, str]:
     """Map the broken rules to the paths of the faults."""
-    judged = verdicts.judge(text.encode() if isinstance(text, str) else text, part)
+    judged = verdicts.judge(text.encode() if isinstance(text, str) else text, view)
     return {verdict.rule: verdict.path for verdict in judged if verdict.broken}
 
 
+READER, SEVEN, EIGHT = View(), View("writer", None, "7.3"), View("writer", None, "8.1")
 IN_SECONDS = edited(("0123,", ".123,"), ("124}", ".0}"), text=PAYLOAD)
 
 
 def test_a_good_payload_breaks_nothing() -> None:
-    assert broken(PAYLOAD, "generation-8") == broken(PAYLOAD, "reader") == {}
-    assert broken(IN_SECONDS, "generation-7") == broken(IN_SECONDS, "reader") == {}
-    assert {v.rule for v in verdicts.judge(PAYLOAD.encode(), "generation-8")} >= {
+    assert broken(PAYLOAD, EIGHT) == broken(PAYLOAD, READER) == {}
+    assert broken(IN_SECONDS, SEVEN) == broken(IN_SECONDS, READER) == {}
+    assert {v.rule for v in verdicts.judge(PAYLOAD.encode(), EIGHT)} >= {
         *("PAY-1", "PAY-2", "PAY-3", "PAY-4", "PAY-6", "PAY-8", "PAY-9", "PAY-12", "GEN-2"),
     }
-    assert "GEN-1" in broken(PAYLOAD, "generation-7")
-    assert "GEN-2" in broken(IN_SECONDS, "generation-8")
+    assert "GEN-1" in broken(PAYLOAD, SEVEN)
+    assert "GEN-2" in broken(IN_SECONDS, EIGHT)
 
 
 @pytest.mark.parametrize(
@@ -508,27 +572,34 @@ def test_a_good_payload_breaks_nothing() -> None:
         ("[1]", "[NaN]", "PAY-4", "$"),
         ("[1]", "[-Infinity]", "PAY-4", "$"),
         ("[1]", "[ 1]", "PAY-2", "$"),
-        ("[1]", r'["\/"]', "PAY-2", "$"),
-        ("[1]", r'["\\ \u00e9"]', "PAY-2", "$"),
+        ("[1]", r'["\/"]', "PAY-21", "$"),
+        ("[1]", r'["\\ \u00e9"]', "PAY-21", "$"),
+        *(("[1]", rf'["\u{code}"]', "PAY-20", "$") for code in ("000a", "0008", "0022", "005c")),
+        *(("[1]", rf'["\u{code}"]', "PAY-20", "$") for code in ("001F", "000B")),
+        *(("[1]", rf'["\u{code}"]', "PAY-21", "$") for code in ("007f", "2028", "d83d\\ude00")),
+        *(("[1]", rf'["{half}"]', "PAY-22", "$") for half in (r"\ud800", r"\udc00\ud800")),
+        ("[1]", "[1e400]", "PAY-6", "$"),
+        ("[1]", "[-1e400]", "PAY-6", "$"),
+        ('"enqueued_at"', '"retry_count":3,"failed_at"', "RETRY-17", "$"),
         ("[1]", "[1.10]", "PAY-6", "$"),
         ("[1]", "[0.1000000000000000055]", "PAY-6", "$"),
-        ("[1]", "[-0]", "PAY-6", "$"),
+        ("[1]", "[-0]", "PAY-26", "$"),
         ("[1]", '[{"a":1,"b":{"c":1,"c":2}}]', "PAY-8", "$.args[0].b"),
         ("[1]", '[{"a b":{"c":1,"c":2}}]', "PAY-8", '$.args[0]["a b"]'),
         ("[1]", "[" * 100 + "]" * 100, "PAY-3", "$"),
-        ("[1]", "null", "PAY-12", "$.args"),
-        ('"9f2c', '"9F2C', "PAY-9", "$.jid"),
+        ("[1]", "null", "PAY-30", "$.args"),
+        ('"9f2c1b7a4d3e5f60718293a4"', '""', "PAY-9", "$.jid"),
         ("1786960000123", "1786960000123.0", "GEN-2", "$.created_at"),
         ("1786960000123", "1786960000", "GEN-2", "$.created_at"),
         ('"retry":true', '"retry":-1', "PUSH-4", "$.retry"),
         ('"retry":true,', "", "PUSH-6", "$"),
-        ("[1]", r'["\\/ \" \n \u001f é 😀"]', None, ""),
+        ("[1]", r'["\\/ \" \b\f\n\r\t \u0000\u0007\u000b\u000e\u001f é 😀 \\ud800"]', None, ""),
         ("[1]", "[1.0,-0.0,1e+20,1.0e+20,123456789012345678901234567890]", None, ""),
     ],
 )
 def test_each_rule_finds_its_fault(old: str, new: str, rule: str | None, path: str) -> None:
     """The path leads to the value: an object with a doubled name, or the whole text."""
-    found = broken(edited((old, new), text=PAYLOAD), "generation-8")
+    found = broken(edited((old, new), text=PAYLOAD), EIGHT)
     assert found.get(rule) == path if rule else found == {}
 
 
@@ -545,26 +616,107 @@ def test_each_rule_finds_its_fault(old: str, new: str, rule: str | None, path: s
     ],
 )
 def test_what_no_reader_accepts(text: bytes, rule: str) -> None:
-    assert rule in broken(text, "reader")
+    assert rule in broken(text, READER)
     for odd in (
         '{"class":"A"}',
         f" {PAYLOAD} ",
         IN_SECONDS,
         PAYLOAD.replace("[1]", '[{"a":1,"a":2}]'),
     ):
-        assert broken(odd, "reader") == {}
+        assert broken(odd, READER) == {}
 
 
 @pytest.mark.parametrize("value", ["1e400", r'"\ud800"'])
 def test_what_jobwire_cannot_hold_is_a_note(value: str) -> None:
-    judged = verdicts.judge(f'{{"class":"A","args":[{value}]}}'.encode(), "reader")
-    assert [(v.rule, v.is_note, v.broken) for v in judged if v.problem] == [("EXEC-3", True, False)]
+    judged = verdicts.judge(f'{{"class":"A","args":[{value}]}}'.encode(), READER)
+    found = [verdict for verdict in judged if verdict.problem]
+    assert {(verdict.rule, verdict.kind) for verdict in found} == {("", "note")}
+    assert "a limit of that parser, not a rule of the protocol" in found[-1].problem
+    assert "not every parser can read it" in found[0].problem
+
+
+def test_a_jid_of_the_caller_is_a_note_for_a_writer() -> None:
+    """PAY-9, PUSH-19: a client writes it unchanged, and makes other ones itself."""
+    given = PAYLOAD.replace("9f2c1b7a4d3e5f60718293a4", "6f9619ff-8b86-d011-b42d-00cf4fc964ff")
+    judged = verdicts.judge(given.encode(), EIGHT)
+    assert [(v.rule, v.kind, v.path) for v in judged if v.problem] == [("PAY-9", "note", "$.jid")]
+
+
+def test_an_odd_time_is_a_note_for_a_reader() -> None:
+    """INSP-3, GEN-3: a time as text does not make a job unreadable."""
+    odd = PAYLOAD.replace("1786960000123", '"2026-11-20"')
+    judged = verdicts.judge(odd.encode(), READER)
+    assert [(v.rule, v.kind, v.path) for v in judged if v.problem] == [
+        ("GEN-3", "note", "$.created_at")
+    ]
+    assert broken(odd, EIGHT) == {"GEN-2": "$.created_at"}
+
+
+@pytest.mark.parametrize(
+    ("string", "is_half"),
+    [
+        (r"\ud83d\ude00\uD83D\uDE00", False),
+        (r"\\ud800", False),
+        (r"\ude00\ud83d", True),
+        (r"\ud83dabc", True),
+        (r"\ud83dx\n", True),
+        (r"\ud83d\n\ude00", True),
+        (r"\ud83d\ud83d\ude00", True),
+    ],
+)
+def test_a_half_of_a_surrogate_pair_is_noted(string: str, is_half: bool) -> None:
+    """PAY-1: a reader accepts it, and some parsers do not."""
+    text = f'{{"class":"A","args":["{string}"]}}'.encode()
+    assert bool(payloads.notes(text)) == is_half
+    assert broken(text, READER) == {}
+
+
+@pytest.mark.parametrize("place", [None, *payloads.PLACES])
+@pytest.mark.parametrize(
+    ("changes", "places"),
+    [
+        ({"queue": None}, {"queue", "dead", None}),  # SCHED-9
+        ({"queue": 7}, {"queue", "dead", None}),
+        ({"queue": ""}, {"queue", "dead", None}),
+        ({"retry_queue": 5}, {*payloads.PLACES, None}),
+        ({"retry_for": 90.5}, {*payloads.PLACES, None}),
+        ({"args": {}}, {"dead"}),  # EXEC-7
+        ({"class": None}, {"dead"}),  # EXEC-2
+    ],
+)
+def test_a_reader_accepts_by_place(
+    changes: dict[str, Any], places: set[str | None], place: payloads.Place | None
+) -> None:
+    """SCHED-9, RETRY-7, EXEC-2, EXEC-7: a worker knows the queue, a scheduler needs its name."""
+    text = json.dumps({**json.loads(PAYLOAD), **changes})
+    assert (broken(text, View("reader", place)) == {}) == (place in places)
+
+
+def test_unreadable_bytes_may_be_in_dead() -> None:
+    """KEY-3, EXEC-3, EXEC-4: and JSON that is not an object may not."""
+    for role in payloads.ROLES:
+        assert broken(b"\xff{", View(role, "dead")) == {}
+        assert broken("[1]", View(role, "dead")) == {"EXEC-4": "$"}
+        assert broken("[1]", View(role, "queue")) == {"PAY-1": "$"}
+
+
+def test_a_rule_binds_only_its_generations() -> None:
+    """PAY-8: 6.4 repeats `cattr`. RETRY-8: 6.4 breaks base64 into lines."""
+    twice = edited(("}", ',"cattr":1,"cattr":2}'), text=IN_SECONDS)
+    for generation, rules in {"6.4": set(), "7.3": {"PAY-8"}}.items():
+        assert {*broken(twice, View("writer", None, generation))} == rules
 
 
 def test_every_rule_exists() -> None:
     known = read((ROOT / "SPEC.md").read_text("utf-8")).by_id
-    for part in payloads.PARTS:
-        assert set(payloads.rules(part)) <= set(known)
+    generations = ("6.4", "7.3", "8.1")
+    for view in itertools.starmap(
+        View, itertools.product(payloads.ROLES, (None, *payloads.PLACES), generations)
+    ):
+        assert set(payloads.rules(view)) <= set(known)
+        for name, kind in objects.OBJECTS.items():
+            if view.generation in kind.generations:
+                assert set(objects.rules(name, view)) <= set(known)
 
 
 @pytest.mark.parametrize(
@@ -588,7 +740,9 @@ def test_an_entry_that_is_not_what_it_says() -> None:
     assert problem(payload=PAYLOAD) == ""
     assert problem(payload=PAYLOAD, breaks=["PAY-8"]) == "says to break PAY-8, and does not"
     assert problem(payload="{", breaks=["PAY-1"]) == ""
-    assert problem(payload="{") == "is said to be lawful, and breaks PAY-1"
+    run = {"breaks": ["PAY-1"], "expect": {"outcome": "run"}}
+    assert problem(payload="{", **run) == "has to run in a reader, and breaks PAY-1"
+    assert problem(payload="{") == "has to run in a reader, and breaks PAY-1"
     assert problem(payload_base64="ew==", expect={"outcome": "bury"}) == ""
 
 

@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from jobwire.connection import data
-from jobwire.errors import MalformedPayload
+from jobwire.errors import InvalidJob, MalformedPayload
 from jobwire.protocol import times
+from jobwire.protocol.normalize import build, finalize
 from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.payload import decode, encode
 from jobwire.protocol.promotion import first_wait, next_wait, promoted
 from jobwire.protocol.retry import encode_backtrace, retry_delay
+from jobwire_conformance.judge import payloads
 
 FIXTURES = data.path("fixtures")
 OURS = "8.0-"
@@ -214,6 +216,53 @@ def test_time_is_read(vector: dict[str, Any]) -> None:
     else:
         assert seconds is not None
         assert round(seconds * 1000) == vector["ms"]
+
+
+# -- spellings
+
+
+def written(value: object) -> str:
+    """Return the payload that a client writes for a job with this argument."""
+    item = build("A", [value], {}, jid="0" * 24, now=1.5, generation=8)
+    return finalize(item, now=1.5, generation=8).text.decode()
+
+
+@vectors("spellings")
+def test_value_is_written_in_a_lawful_spelling(vector: dict[str, Any]) -> None:
+    """[PAY-2] [PAY-4] [PAY-6] [PAY-20] [PAY-21] [PAY-22] [PAY-25] [PAY-26]"""
+    value = json.loads(vector["json"])
+    if not vector["written"]:
+        with pytest.raises(InvalidJob, match=r"args\[0\]"):
+            written(value)
+        return
+    text = written(value)
+    start, end = text.index('"args":[') + 8, text.index('],"class"')
+    assert text[start:end] in vector["written"]
+
+
+@vectors("spellings")
+def test_judge_knows_the_lawful_spellings(vector: dict[str, Any]) -> None:
+    """[PAY-2] [PAY-6] [PAY-20] [PAY-21] [PAY-22] [PAY-26]"""
+    for text in vector["written"]:
+        assert [*payloads.spelling(text.encode())] == []
+        assert json.loads(text) == json.loads(vector["json"])
+    found = {breach.rule for breach in payloads.spelling(vector["json"].encode())}
+    if vector["json"] in vector["written"]:
+        assert found == set()
+    elif "PAY-25" not in vector["covers"]:
+        assert found & {*vector["covers"], "PAY-6"}
+
+
+@vectors("spellings")
+def test_worker_reads_the_value_or_refuses_the_payload(vector: dict[str, Any]) -> None:
+    """[PAY-23] [PAY-24] a value that a writer refuses is not changed."""
+    text = b'{"class":"A","args":[%s]}' % vector["json"].encode()
+    try:
+        args = decode(text, "default").args
+    except MalformedPayload:
+        assert not vector["written"]
+    else:
+        assert args == [json.loads(vector["json"])]
 
 
 # -- poll intervals

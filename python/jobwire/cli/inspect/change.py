@@ -31,7 +31,9 @@ from jobwire.protocol.visible import visible
 __all__ = ["COMMANDS"]
 
 
-def _place(_context: click.Context, _option: click.Parameter, value: str) -> str:
+def _place(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    if value is None:
+        return None
     if value in SETS:
         return SETS[value]
     if value.startswith("queue:") and value != "queue:":
@@ -46,24 +48,28 @@ def _bulk(action: Action, *, source: str, doc: str, done: str) -> click.Command:
         "--from",
         "place",
         callback=_place,
-        default=source,
-        show_default=True,
         metavar="PLACE",
-        help="scheduled, retries, dead, unreadable" + (", queue:NAME" * (action == "delete")),
+        help="scheduled, retries, dead, unreadable"
+        + (", queue:NAME" * (action == "delete"))
+        + f"  [default: {source}{', and dead for ids' * (action == 'retry')}]",
     )
     @click.option("--all", "every", is_flag=True, help="All jobs of the place.")
     @filter_options
     @yes_option
     @change_options
-    def change(jids: tuple[str, ...], place: str, every: bool, yes: bool, **given: Any) -> int:
+    def change(
+        jids: tuple[str, ...], place: str | None, every: bool, yes: bool, **given: Any
+    ) -> int:
         only = filter_of(given)
+        others = ["dead"] if action == "retry" and place is None else []
+        place = SETS[source] if place is None else place
         if place.startswith("queue:") and action != "delete":
             raise click.UsageError(f"{action} is for sets; jobs in {place} run anyway")
         if bool(jids) + (every or bool(only)) != 1:
             raise click.UsageError("give ids of jobs, or --all, or a filter like --class")
         with opened(given["url"], given["namespace"]) as inspector:
             if jids:
-                return _change_each(inspector, action, place, jids, done)
+                return _change_each(inspector, action, [place, *others], jids, done)
             return _change_all(inspector, action, place, only, yes, done)
 
     return change
@@ -116,7 +122,8 @@ def reschedule(
     with opened(url, namespace) as inspector:
         return _each_of(
             inspector,
-            place,
+            "reschedule",
+            [place],
             jids,
             "rescheduled",
             lambda entry: inspector.reschedule(entry, when),
@@ -279,28 +286,51 @@ def _agreed(question: str, yes: bool) -> bool:
 
 def _each_of(
     inspector: Inspector,
-    place: str,
+    command: str,
+    places: Sequence[str],
     jids: Sequence[str],
     done: str,
     change: Callable[[Entry], bool],
 ) -> int:
-    missing = []
+    status = EXIT_OK
     for jid in jids:
-        if place.startswith("queue:"):
-            entry = inspector.find_job(place.removeprefix("queue:"), jid)
-        else:
-            entry = inspector.find(SETS[place], jid)
+        found = (_find(inspector, place, jid) for place in places)
+        entry = next((entry for entry in found if entry is not None), None)
         if entry is not None and change(entry):
             click.echo(f"{done} {jid}")
         else:
-            missing.append(jid)
-    return not_found(missing, f"in {place}")
+            where = f"in {' or '.join(places)}{_hint(inspector, command, places, jid)}"
+            status = not_found([jid], where)
+    return status
+
+
+_REFUSED_IN = {
+    "dead": ("kill", "reschedule"),
+    "unreadable": ("kill", "reschedule", "retry", "add-to-queue"),
+}
+
+
+def _find(inspector: Inspector, place: str, jid: str) -> Entry | None:
+    if place.startswith("queue:"):
+        return inspector.find_job(place.removeprefix("queue:"), jid)
+    return inspector.find(SETS[place], jid)
+
+
+def _hint(inspector: Inspector, command: str, places: Sequence[str], jid: str) -> str:
+    """Return in which other set a job is, with the command that changes it there; "" if in none."""
+    for name in dict.fromkeys(SETS.values()):
+        if name not in places and inspector.find(name, jid) is not None:
+            if command in _REFUSED_IN.get(name, ()):
+                return f"; it is in {name}"
+            return f"; it is in {name}: jobwire inspect {command} --from {name} {jid}"
+    return f"; jobwire inspect job {jid} searches all places"
 
 
 def _change_each(
-    inspector: Inspector, action: Action, place: str, jids: Sequence[str], done: str
+    inspector: Inspector, action: Action, places: Sequence[str], jids: Sequence[str], done: str
 ) -> int:
-    return _each_of(inspector, place, jids, done, getattr(inspector, action))
+    command = action.replace("_", "-")
+    return _each_of(inspector, command, places, jids, done, getattr(inspector, action))
 
 
 def _change_all(
@@ -308,12 +338,14 @@ def _change_all(
 ) -> int:
     size = _size(inspector, place)
     verb = action.replace("_", " ")
-    which = f"{_all(size, 'job')} of {place}"
-    if only:
-        which = f"those of the {counted(size, 'job')} in {place} that match"
-    question = f"{verb.capitalize()} {which}?"
-    if not _agreed(question, yes):
-        return EXIT_NOT_FOUND
+    if not yes:
+        which = f"{_all(size, 'job')} of {place}"
+        if only:
+            which = (
+                f"{_matching(inspector, place, only):,} of the {counted(size, 'job')} in {place}"
+            )
+        if not _agreed(f"{verb.capitalize()} {which}?", yes):
+            return EXIT_NOT_FOUND
     with _progress(verb, size) as progress:
         if place.startswith("queue:"):
             queue_name = place.removeprefix("queue:")
@@ -328,6 +360,13 @@ def _change_all(
             err=True,
         )
     return EXIT_OK
+
+
+def _matching(inspector: Inspector, place: str, only: Filter) -> int:
+    name = place.removeprefix("queue:")
+    if name != place:
+        return sum(1 for _ in inspector.jobs(name, only=only))
+    return sum(1 for _ in inspector.entries(SETS[place], only=only))
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from jobwire.inspect import (
     QueueSummary,
     SetName,
 )
-from jobwire.protocol.metrics import BOUNDS
+from jobwire.protocol.metrics import BOUNDS, Totals
 from jobwire.protocol.plural import counted
 from jobwire.protocol.times import Generation
 
@@ -378,13 +378,13 @@ def metrics(
 
     span = f"{hours} hours" if hours else f"{minutes or 60} minutes"
     return Sheet(
-        f"Executions in the last {span}",
+        f"Executions in the last {span}; the times are of those that did not fail",
         [
             Column("class", style="cyan"),
             Column("executed", "right"),
             Column("failed", "right"),
-            Column("average", "right"),
-            Column("total", "right"),
+            Column("mean time", "right"),
+            Column("total time", "right"),
             Column("over time", chart=True),
         ],
         executed,
@@ -392,8 +392,8 @@ def metrics(
             clean(job.class_name),
             f"{job.total.count:,}",
             Styled(f"{job.total.failed:,}", "red" if job.total.failed else ""),
-            f"{job.total.average_ms:,.0f} ms",
-            duration(job.total.ms / 1000),
+            _mean(job.total),
+            _total(job.total),
             _spark([job.series[at].count if at in job.series else 0 for at in buckets]),
         ),
         summary=summary,
@@ -481,6 +481,25 @@ def _durations(totals: list[int]) -> list[str | Styled]:
         shown.append(f"\n  {names[index]:>10} {totals[index]:>8,} ")
         shown.append(Styled(_bar(totals[index], most), "green"))
     return shown
+
+
+def _mean(totals: Totals) -> str:
+    """Return the mean duration. Redis has whole milliseconds of each execution, rounded down."""
+    if totals.failed >= totals.count:
+        return "-"
+    return _span(totals.average_ms) if totals.average_ms >= 1 else "< 1 ms"
+
+
+def _total(totals: Totals) -> str:
+    """Return the total duration."""
+    succeeded = totals.count - totals.failed
+    if succeeded <= 0:
+        return "-"
+    return _span(totals.ms) if totals.ms >= succeeded else f"< {_span(totals.ms + succeeded)}"
+
+
+def _span(ms: float) -> str:
+    return f"{ms:,.0f} ms" if ms < 1000 else duration(ms / 1000)
 
 
 def _ms(value: int) -> str:

@@ -33,6 +33,8 @@ _log = logging.getLogger("jobwire.worker")
 class HeartbeatThread:
     """Beats once at its start, then every ten seconds, and early if the last beat misleads people.
 
+    It goes on while the worker is quiet, and while it stops. [BEAT-2] [BEAT-16]
+
     Args:
         redis: The Redis to use.
         keys: Key names.
@@ -41,7 +43,7 @@ class HeartbeatThread:
         concurrency: Number of jobs that the process runs at the same time.
         works: Returns the running jobs, by thread id.
         quiet: Returns True if fetching has stopped.
-        on_signal: Called with the name of a signal that came through Redis. [SIG-4]
+        on_signal: Called with the name of a signal that came through Redis. [SIG-4] [SIG-10]
         on_beat: Called with every beat, for other regular work.
         audit: Looks at the private entries of this process; None if it has none. With an audit,
             the thread also puts back jobs of dead processes. [REL-4] [REL-8]
@@ -166,16 +168,21 @@ class HeartbeatThread:
             if self._stop.wait(max(pause, 0.0)):
                 return
             if time.monotonic() >= due:
-                self._round()
-                due = time.monotonic() + self._timings.heartbeat_interval
+                timings = self._timings
+                beaten = self._round()
+                pause = timings.heartbeat_interval
+                if not beaten:
+                    pause = min(pause, timings.longest_outage_pause)
+                due = time.monotonic() + pause
             elif misleads(self._shown, self._works(), time.time() - self._timings.early_beat):
                 self._goes_on(*self._duties[0])
 
-    def _round(self) -> None:
+    def _round(self) -> bool:
+        """Do the duties in order; return False if Redis could not be used."""
         self.turned = time.monotonic()
-        for outage, duty in self._duties:
-            if self._stop.is_set() or not self._goes_on(outage, duty):
-                break
+        return all(
+            not self._stop.is_set() and self._goes_on(outage, duty) for outage, duty in self._duties
+        )
 
     def _goes_on(self, outage: Outage, duty: Callable[[], None]) -> bool:
         """Do a duty; return whether the next ones can be done, also if it failed."""

@@ -1,6 +1,6 @@
 """Proof that a process of this machine has ended, so that recovery need not wait for its lease.
 
-[REL-11]
+[REL-27]
 
 A process id is not a proof: the system uses ids again, and containers with the same host name have
 their own ids. So each process locks a file that only processes on the same kernel use. The kernel

@@ -1,4 +1,7 @@
-"""The poller: a thread that promotes due jobs. [SCHED-5] to [SCHED-11]"""
+"""The poller: a thread that promotes due jobs. [SCHED-5] to [SCHED-11]
+
+It runs no client middleware, which any promoter may do. [SCHED-28]
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ class Poller:
         keys: Key names.
         interval: Average seconds between polls, or None for the fleet's rule. [SCHED-8]
         precise: True to wake up for each member when it is due. If the server does not notify of
-            new members, the poller looks at intervals, and the log says so. [SCHED-11]
+            new members, the poller looks at intervals, and the log says so. [SCHED-11] [SCHED-27]
         generation: Returns the generation of the times to write.
         dead_limits: Returns the limits of the dead set at this moment.
         timings: Intervals between polls.
@@ -63,7 +66,7 @@ class Poller:
         pause = timings.longest_outage_pause
         self._sets = [
             (zset, Outage(f"promoting due jobs of {zset}", self._stop, pause=pause))
-            for zset in (keys.retry, keys.schedule)  # retries first, as Sidekiq
+            for zset in (keys.retry, keys.schedule)  # retries first [SCHED-21]
         ]
         self._processes = 1
         self._counted_at = -math.inf

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 import logging
 import math
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import groupby
@@ -19,12 +18,13 @@ from jobwire.application.hooks import Around, ServerMiddleware
 from jobwire.application.iterabletype import IterableSpec
 from jobwire.application.jobtype import JobType
 from jobwire.application.middleware import is_async
-from jobwire.errors import JobTimeout, UnknownJob
+from jobwire.errors import UnknownJob
 from jobwire.protocol.payload import Job
 from jobwire.protocol.wire import Command
 from jobwire.worker.execute.event_loop import AsyncLoop
 from jobwire.worker.execute.interruption import blocked
 from jobwire.worker.execute.iterating import Iterations
+from jobwire.worker.execute.time_limit import limited
 
 if TYPE_CHECKING:
     from jobwire.worker.execute.isolation import Isolation
@@ -143,7 +143,7 @@ class JobTable:
         if not definition.is_async:
 
             def run(job: Job) -> Any:
-                result = function(*job.args)
+                result = function(*job.parameters)
                 if result is not None:
                     check_result(definition.name, result)
                 return result
@@ -151,8 +151,8 @@ class JobTable:
             return CompiledJob(definition, self._in_thread(run), timeout=timeout)
 
         def coroutine(job: Job) -> Any:
-            awaitable = function(*job.args)
-            return awaitable if timeout is None else _limited(awaitable, timeout)
+            awaitable = function(*job.parameters)
+            return awaitable if timeout is None else limited(awaitable, timeout)
 
         return self._make_async(definition, coroutine)
 
@@ -180,7 +180,7 @@ class JobTable:
             return commands.pop(id(job), None)
 
         def arguments(job: Job) -> Any:
-            return {"args": decode(job.args), "on_finish": on_finish(job)}
+            return {"args": decode(job.parameters), "on_finish": on_finish(job)}
 
         decode = definition.parameters.decode
         run, arun = self._iterations.run, self._iterations.arun
@@ -196,7 +196,9 @@ class JobTable:
             _log.debug("registered classes: %s", ", ".join(sorted(self._jobs)) or "none")
         name, shown = job.class_name, job.display_class
         words = f"{job.get('class')!r}" if shown == name else f"{shown!r}, which {name} wraps"
-        error = UnknownJob(f"no job is registered for class {words}")
+        error = UnknownJob(
+            f"no job is registered for class {words}; import its module: App(imports=[...])"
+        )
         for similar in self._similar(name):
             error.add_note(f"did you mean {similar!r}?")  # in the log, but not in the payload
         raise error
@@ -293,13 +295,3 @@ def _awrapped(wrappers: Sequence[Around], core: _AsyncCall) -> _AsyncCall:
 def _isolated(isolation: Isolation, definition: JobType[..., Any], job: Job) -> None:
     with blocked(partial(isolation.interrupt, threading.get_ident())):
         isolation.run(job, definition, definition.timeout)
-
-
-async def _limited(awaitable: Awaitable[Any], seconds: float) -> Any:
-    try:
-        async with asyncio.timeout(seconds) as limit:
-            return await awaitable
-    except TimeoutError:
-        if limit.expired():
-            raise JobTimeout(f"ran longer than its time limit of {seconds:g} s") from None
-        raise

@@ -24,6 +24,9 @@ _OURS = (
     os.path.dirname(jobwire.__file__) + os.sep,
     os.path.dirname(concurrent.futures.__file__) + os.sep,
 )
+_BARE = ("builtins", "__main__")  # modules that Python leaves out before the name of a class
+# Errors to which Python adds lines or words of its own.
+_SUGGESTING = (SyntaxError, NameError, AttributeError, ImportError, BaseExceptionGroup)
 _traces: dict[tuple[int, ...], tuple[str, Sequence[CodeType]]] = {}
 
 
@@ -65,7 +68,7 @@ def trace_of(error: BaseException) -> str:
         if _is_chained(error):
             text = "".join(traceback.format_exception(type(error), error, trace))
         else:
-            text = _calls(trace) + "".join(traceback.format_exception_only(error))
+            text = _calls(trace) + _last_line(error)
     except BaseException as problem:  # noqa: BLE001 - it calls code of the error
         return f"(no traceback, because of {type(problem).__name__})"
     if len(text) > MAX_TRACE:
@@ -94,6 +97,23 @@ def _is_chained(error: BaseException) -> bool:
         or (error.__context__ is not None and not error.__suppress_context__)
         or isinstance(error, BaseExceptionGroup)
     )
+
+
+def _last_line(error: BaseException) -> str:
+    """Return class and message as Python prints them, with notes and suggestions if there are any.
+
+    The usual case is made here, because Python takes four times as long for it.
+    """
+    kind = type(error)
+    if isinstance(error, _SUGGESTING) or getattr(error, "__notes__", None):
+        return "".join(traceback.format_exception_only(error))
+    module = kind.__module__
+    name = kind.__qualname__ if module in _BARE else f"{module}.{kind.__qualname__}"
+    try:
+        message = str.__str__(str(error))
+    except BaseException:  # noqa: BLE001 - the application's __str__ may raise anything
+        return "".join(traceback.format_exception_only(error))
+    return f"{name}: {message}\n" if message else f"{name}\n"
 
 
 def _calls(trace: TracebackType | None) -> str:

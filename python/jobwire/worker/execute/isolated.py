@@ -63,6 +63,7 @@ class Boot(msgspec.Struct, tag=True):
 
     worker: int  # pid of the worker
     directory: str
+    entry: str | None  # module that the command line loaded, which may set up what jobs import
     jobs: dict[str, str]  # wire class to module
     files: dict[str, str]  # module to file, for modules that were loaded from a path
     url: str
@@ -270,7 +271,7 @@ class _JobRunner:
                         self._runner.run(coroutine, context=copy_context())
                     else:
                         with _around(app, job):
-                            result = function(*job.args)
+                            result = function(*job.parameters)
                         check_result(definition.name, result)
                 finally:
                     self._inside = False
@@ -292,7 +293,7 @@ class _JobRunner:
             if self._interrupt:  # the interruption came before the task existed
                 raise Shutdown
             with _around(app, job):
-                await function(*job.args)
+                await function(*job.parameters)
         finally:
             self._coroutine = None
 
@@ -335,6 +336,8 @@ def _die_with(worker: int) -> None:
 def _load(boot: Boot) -> Mapping[str, tuple[App, JobType[..., Any]]]:
     os.chdir(boot.directory)
     jobs = {}
+    if boot.entry is not None:
+        _import(boot.entry, boot.files.get(boot.entry))
     for name, place in boot.jobs.items():
         module = _import(place, boot.files.get(place))
         entry = find_job(module, name)

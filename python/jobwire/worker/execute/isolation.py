@@ -24,6 +24,7 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from types import ModuleType
 from typing import Any, Self
 
 import msgspec
@@ -73,6 +74,7 @@ class Isolation:
         size: Maximum number of children: the number of threads that call `run`.
         interrupt_grace: Seconds that an interrupted job has for its `finally` blocks.
         idle_limit: Seconds after which an idle child ends; one child is kept.
+        entry: Name of the module that a child imports before those of the jobs; see `App`.
 
     Raises:
         ConfigError: A child could not find one of the jobs again.
@@ -85,10 +87,11 @@ class Isolation:
         size: int,
         interrupt_grace: float = 3.0,
         idle_limit: float = 60.0,
+        entry: str | None = None,
     ) -> None:
         self._interrupt_grace = interrupt_grace
         self._idle_limit = idle_limit
-        self._boot = _boot(list(jobs))
+        self._boot = _boot(list(jobs), entry)
         self._size = size
         # Guards `_idle`, `_children`, `_starting`, `_runs`, `_tidier` and `_closed`.
         self._changed = threading.Condition()
@@ -450,8 +453,9 @@ def _fields(job: Job) -> bytes:
         ) from None
 
 
-def _boot(jobs: list[JobType[..., Any]]) -> Boot:
-    places, files = {}, {}
+def _boot(jobs: list[JobType[..., Any]], entry: str | None) -> Boot:
+    places: dict[str, str] = {}
+    files: dict[str, str] = {}
     for definition in jobs:
         place = definition.function.__module__
         module = sys.modules.get(place)
@@ -470,15 +474,16 @@ def _boot(jobs: list[JobType[..., Any]]) -> Boot:
                 f"{place}; define the job or its application at the top level of the module"
             )
         places[definition.name] = place
-        file = getattr(module, "__file__", None)
-        if file and _is_loose(place, file):
-            files[place] = os.path.abspath(file)
+        files |= _loose_file(place, module)
+    if entry is not None:
+        files |= _loose_file(entry, sys.modules.get(entry))
     root = logging.getLogger()
     is_json = any(isinstance(handler.formatter, JsonFormatter) for handler in root.handlers)
     log_format: LogFormat = "json" if is_json else "human"
     return Boot(
         worker=os.getpid(),
         directory=os.getcwd(),
+        entry=entry,
         jobs=places,
         files=files,
         url=find_address(jobs[0].app.url if jobs else None).url,
@@ -487,6 +492,12 @@ def _boot(jobs: list[JobType[..., Any]]) -> Boot:
         # In a process that has set up its own log, output goes where that of the process goes.
         log=2 if is_set_up() else None,
     )
+
+
+def _loose_file(name: str, module: ModuleType | None) -> dict[str, str]:
+    """Return the module's file by its name; nothing if the import path leads to the module."""
+    file = getattr(module, "__file__", None)
+    return {name: os.path.abspath(file)} if file and _is_loose(name, file) else {}
 
 
 def _is_loose(module: str, file: str) -> bool:

@@ -26,7 +26,7 @@ class Iterations:
     Args:
         redis: The Redis that holds the states.
         keys: Key names.
-        stopping: Returns True if the worker is quiet or stops, so that jobs must stop.
+        stopping: Returns True if the worker is quiet or stops, so that jobs must yield. [ITER-14]
         max_runtime: Seconds after which a job gives way to other jobs; None for no limit. A job's
             own setting takes precedence. [ITER-11]
         clock: Returns the seconds of a monotonic clock.
@@ -71,7 +71,7 @@ class Iterations:
             RedisTrouble: The state could not be read or deleted.
             Exception: The job raised it; the state is saved. [ITER-10]
         """
-        iteration = IterationSteps(spec, tuple(job.args if args is None else args))
+        iteration = IterationSteps(spec, tuple(job.parameters if args is None else args))
 
         def take(ask: Ask) -> Any:
             match ask:
@@ -95,7 +95,7 @@ class Iterations:
         on_finish: Callable[[Command], None] | None = None,
     ) -> None:
         """Process the items of an async job, in its event loop; see `run`."""
-        iteration = IterationSteps(spec, tuple(job.args if args is None else args))
+        iteration = IterationSteps(spec, tuple(job.parameters if args is None else args))
 
         async def take(ask: Ask) -> Any:
             match ask:

@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Any, Literal, TextIO
 
 from jobwire.application.current import current_job
-from jobwire.application.logs import job_fields
+from jobwire.application.logs import JobFilter, job_fields
 from jobwire.protocol.visible import visible
 from jobwire.worker.execute.failure import trace_of, user_trace
 from jobwire.worker.execute.log_format import (
@@ -93,7 +93,7 @@ def event(logger: logging.Logger, level: int, message: str, **extra: Any) -> Non
     """Log a line about the current job, like `logger.log` but quicker.
 
     If the application has not changed the set-up of logging, no `LogRecord` is made. Otherwise the
-    record has the job in its attributes, and in its message, because few formatters show those.
+    record has the job in its attributes, and also in its message unless all handlers show those.
     """
     if logger.isEnabledFor(level):
         lines = _direct(logger)
@@ -159,12 +159,31 @@ def _handle(
     extra: Mapping[str, Any],
     error: BaseException | None = None,
 ) -> None:
-    record = _record(logger, level, visible(message) + words(extra), extra)
+    text = visible(message) + words(extra, with_identity=not _show_job(logger))
+    record = _record(logger, level, text, extra)
     if error is not None:
         record.exc_info = (type(error), error, user_trace(error))
         # Formatters take this text if there is one; that of the error may hold anything.
         record.exc_text = visible_lines(trace_of(error))
     logger.handle(record)
+
+
+def _show_job(logger: logging.Logger) -> bool:
+    """True if all handlers of a logger show the attributes of the job."""
+    handlers = []
+    one: logging.Logger | None = logger
+    while one is not None:
+        handlers += one.handlers
+        one = one.parent if one.propagate else None
+    return bool(handlers) and all(map(_shows_job, handlers))
+
+
+def _shows_job(handler: logging.Handler) -> bool:
+    """True if the format names the id of the job, or a formatter for all attributes gets it."""
+    text = getattr(handler.formatter, "_fmt", None)
+    if type(handler.formatter) is logging.Formatter:
+        return "jid" in (text or "")
+    return "jid" in str(text) or any(isinstance(part, JobFilter) for part in handler.filters)
 
 
 def _record(

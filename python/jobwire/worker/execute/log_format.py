@@ -1,4 +1,4 @@
-"""The two forms of a line of the log: for people and for programs."""
+"""The two forms of a line of the log: for people and for programs. [SEC-5] [SEC-6]"""
 
 from __future__ import annotations
 
@@ -85,7 +85,9 @@ class HumanFormatter(LineFormatter):
         head = f"{self._time(created)} {origin} {text}{words(extra, with_queue=not self._short)}"
         if trace:
             # Indented, so that no text in it can be taken for the next line of the log.
-            head += "\n  " + visible_lines(trace).replace("\n", "\n  ")
+            # The lines before the last one, the calls, are the same for each failure at a place.
+            calls, _, last = trace.rstrip("\n").rpartition("\n")
+            head += (_indented(calls) if calls else "") + "\n  " + visible(last)
         return head
 
     def _level_and_thread(self, level: str, thread: str) -> str:
@@ -140,15 +142,16 @@ def _context(job: Job) -> dict[str, Any]:
     return context
 
 
-def words(extra: Mapping[str, Any], *, with_queue: bool = True) -> str:
+def words(extra: Mapping[str, Any], *, with_queue: bool = True, with_identity: bool = True) -> str:
     """Return what a line for people tells about the current job: ` class=HardJob jid=...`
 
     Args:
         extra: Attributes of the event.
         with_queue: False to leave out the queue.
+        with_identity: False to leave out class, id and queue, which the line shows elsewhere.
     """
     job = current_job()
-    text = "" if job is None else _job_words(job, with_queue)
+    text = "" if job is None else _job_words(job, with_queue, with_identity)
     for name in _EXTRAS:
         value = extra.get(name)
         if value is not None:
@@ -158,16 +161,24 @@ def words(extra: Mapping[str, Any], *, with_queue: bool = True) -> str:
 
 def visible_lines(text: str) -> str:
     """Return lines in which only the line ends are not printable, without the last line end."""
-    text = text.rstrip("\n")
+    return _visible_lines(text.rstrip("\n"))
+
+
+def _visible_lines(text: str) -> str:
     if text.replace("\n", "").isprintable():
         return text
     return "\n".join(map(visible, text.split("\n")))
 
 
+@lru_cache(maxsize=32)
+def _indented(text: str) -> str:
+    return "\n  " + _visible_lines(text).replace("\n", "\n  ")
+
+
 @lru_cache(maxsize=1)  # most lines are about the same job as the line before
-def _job_words(job: Job, with_queue: bool) -> str:
-    text = f" class={job.display_class} jid={job.jid}"
-    if with_queue:
+def _job_words(job: Job, with_queue: bool, with_identity: bool) -> str:
+    text = f" class={job.display_class} jid={job.jid}" if with_identity else ""
+    if with_queue and with_identity:
         text += f" queue={job.queue}"
     for field in _OPTIONAL:
         if value := job.get(field):

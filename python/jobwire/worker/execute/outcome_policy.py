@@ -15,7 +15,14 @@ from typing import Any, TypeGuard, TypeVar
 from jobwire.application.app import App
 from jobwire.application.current import running
 from jobwire.application.jobtype import JobType
-from jobwire.errors import InvalidArgument, JobFailed, MalformedPayload, PoisonPill, TryAgain
+from jobwire.errors import (
+    InvalidArgument,
+    JobFailed,
+    JobTimeout,
+    MalformedPayload,
+    PoisonPill,
+    TryAgain,
+)
 from jobwire.protocol.iteration import Interrupted
 from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.payload import Job, LazyJob, decode, edit
@@ -86,6 +93,7 @@ class OutcomePolicy:
             elif isinstance(error, Interrupted):
                 ended(_log, logging.INFO, "gave way; it goes on later", elapsed=round(seconds, 3))
                 counters.record(job.display_class, seconds * 1000, False)
+                # [ITER-16] [ITER-17]
                 text = edit(
                     execution.held.text, {"enqueued_at": stamp(time.time(), self.generation())}
                 )
@@ -115,7 +123,7 @@ class OutcomePolicy:
         _log.error("killed a job whose outcome cannot be recorded", exc_info=problem)
 
     def unreadable(self, held: InFlightJob, error: MalformedPayload) -> None:
-        """Store a payload that cannot be decoded as it is. [EXEC-3]"""
+        """Store a payload that cannot be decoded as it is, uncounted. [EXEC-3] [EXEC-11]"""
         _log.error("payload in queue %s moved to the dead set unchanged: %s", held.queue, error)
         self.sink.record(held, Unreadable(error))
 
@@ -205,7 +213,7 @@ class OutcomePolicy:
     def _record_death(
         self, held: InFlightJob, job: Job, outcome: Kill | Discard, error: BaseException
     ) -> None:
-        """Record the end of a job, then call the death handlers. [RETRY-13]"""
+        """Record the end of a job, then call the death handlers. [RETRY-13] [RETRY-25] [DEAD-6]"""
         if not self.app.death_handlers:
             self.sink.record(held, outcome)
             return
@@ -269,7 +277,7 @@ def _shown(value: object) -> str:
 def _last_word(
     outcome: Kill | Discard, definition: JobType[..., Any] | None, error: BaseException, job: Job
 ) -> Kill | Discard:
-    """Ask the exhausted hook. [RETRY-13]"""
+    """Ask the exhausted hook. [RETRY-13] [RETRY-28]"""
     hook = None if definition is None else definition.exhausted_hook
     if hook is None:
         return outcome
@@ -286,12 +294,12 @@ def _expected(error: BaseException, outcome: Retry | Kill | Discard) -> bool:
 
 
 def _is_told(error: BaseException) -> bool:
-    """True if a traceback would add nothing: an argument was refused before the job's code ran."""
-    return isinstance(error, InvalidArgument) and user_trace(error) is None
+    """True if a traceback would add nothing: the job's code did not run, or has ended."""
+    return isinstance(error, InvalidArgument | JobTimeout) and user_trace(error) is None
 
 
 def _contained(what: str, call: Callable[[], T]) -> T | None:
-    """Call a hook of the application; if it raises, log that and return None."""
+    """Call a hook of the application; if it raises, log that and return None. [RETRY-27]"""
     try:
         return call()
     except BaseException:  # noqa: BLE001 - a broken hook must cost neither job nor thread

@@ -19,11 +19,10 @@ from jobwire.worker.execute.execution import Execution
 from jobwire.worker.execute.interruption import cancel_raise, raise_in_thread
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.execute.tasks import Tasks
+from jobwire.worker.execute.time_limit import timed_out
 from jobwire.worker.fetch.source import JobSource
 
 __all__ = ["Processor"]
-
-LATE_S = 1.0  # after its time limit, from which the error of a job explains the delay
 
 _log = logging.getLogger("jobwire.worker")
 
@@ -250,23 +249,7 @@ class Processor:
             if self._struck is Shutdown:
                 raise Shutdown from error
             if self._struck is JobTimeout:
-                return _timed_out(timeout or 0.0, time.monotonic() - expires, error)
+                late = time.monotonic() - expires
+                return timed_out(timeout or 0.0, late, error.__traceback__)
             return error
         return None
-
-
-def _timed_out(limit: float, late: float, error: BaseException) -> JobTimeout:
-    """Return the error with a message, which an interruption cannot carry.
-
-    Args:
-        limit: Seconds that the job may take.
-        late: Seconds from the limit to the end of the job.
-        error: The interruption, or the error that the job raised because of it.
-    """
-    message = f"ran longer than its time limit of {limit:g} s"
-    if late > LATE_S:
-        message += (
-            f"; it ended only after {limit + late:.1f} s, because a thread can be interrupted only "
-            "while it runs Python code: isolated=True ends a job in time"
-        )
-    return JobTimeout(message).with_traceback(error.__traceback__)

@@ -1,4 +1,4 @@
-"""Basic fetch: BRPOP, as Sidekiq does it. A crash loses the jobs in progress. [FETCH-1]"""
+"""Basic fetch: BRPOP, as Sidekiq does it. A crash loses the jobs in progress. [FETCH-1] [GUAR-3]"""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class BasicFetcher:
         self._queues = {keys.queue(name).encode(): name for name in order.weights}
 
     def take(self, ran: float | None) -> InFlightJob | None:
-        """Return the next job, waiting for one; None once closed. [FETCH-5]"""
+        """Return the next job, waiting for one; None once closed. [FETCH-5] [FETCH-9] [FETCH-11]"""
         while not self._closed.is_set():
             with self._outage:
                 reply = self._pop()
@@ -96,13 +96,16 @@ class BasicFetcher:
             self._closed.wait(self._pause)
             self._find_broken()
             return None
+        began = time.monotonic()
         try:
-            return self._redis.run(once(command("BRPOP", *keys, self._block)))
+            reply = self._redis.run(once(command("BRPOP", *keys, self._block)))
         except RedisRefused as error:
             if error.code != "WRONGTYPE":
                 raise
             self._find_broken()
             return None
+        self._outage.over(began)  # it may have waited for a push
+        return reply
 
     def _find_paused(self) -> None:
         """Leave out paused queues. [REL-9]
@@ -119,7 +122,7 @@ class BasicFetcher:
             self._asked_at = time.monotonic()
 
     def _find_broken(self) -> None:
-        """Leave out queues whose keys are not lists, for as long as that lasts."""
+        """Leave out queues whose keys are not lists, for as long as that lasts. [FETCH-13]"""
         self._looked_at = time.monotonic()
         keys = [self._keys.queue(name) for name in self._order.weights]
         kinds = self._redis.run(once(Batch([command("TYPE", key) for key in keys])))

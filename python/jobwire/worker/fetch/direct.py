@@ -95,7 +95,7 @@ class DirectSink(OutcomeSink):
         """Store the outcome of a job, trying until Redis takes it or the process stops."""
         self._flush_log()
         if not isinstance(outcome, Unreadable | Requeue):
-            self._counts.add(failed=not isinstance(outcome, Done))
+            self._counts.add(failed=not isinstance(outcome, Done))  # [DEAD-5]
         step: Step
         match outcome:
             case Done(after):
@@ -132,7 +132,7 @@ def insist(
     deadline: float = math.inf,
     given_up: threading.Event | None = None,
 ) -> None:
-    """Send a step until Redis takes it.
+    """Send a step until Redis takes it. [RETRY-23]
 
     Args:
         redis: The server.

@@ -1,4 +1,4 @@
-"""Work that goes on after any error: a log line when trouble begins and when it ends. [ENV-6]"""
+"""Work that goes on after any error: log lines when trouble begins and ends. [ENV-6] [SRV-2]"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger("jobwire.worker")
 
 
 def next_pause(lasted: float, *, jitter: float) -> float:
-    """Return how long to wait before the next try, in seconds. [ENV-6]
+    """Return how long to wait before the next try, in seconds. [ENV-11]
 
     Pauses grow with the outage: one that has lasted a second may well last another. Jitter
     spreads them, so that all workers do not reach a restarted server at once.
@@ -36,8 +36,8 @@ class Outage:
     """A context for one try of work that is retried for as long as the process lives.
 
     Swallows any error, after a pause that `stop` cuts short and that grows while the trouble
-    lasts. `RedisTrouble` gets one log line when it begins and one when it is over; any other error
-    is a bug, and gets its traceback each time. Threads may share one.
+    lasts. `RedisTrouble` gets one log line when it begins and one when it is over, with the time in
+    between; any other error is a bug, and gets its traceback each time. Threads may share one.
 
     Args:
         doing: Name of the work, for the log.
@@ -71,9 +71,7 @@ class Outage:
         trace: TracebackType | None,
     ) -> bool:
         if error is None:
-            since = self._end() if self._since is not None else None
-            if since is not None:
-                _log.info("%s again, after %.1f s", self._doing, self._clock() - since)
+            self.over()
             return False
         if not isinstance(error, Exception):
             return False
@@ -87,6 +85,19 @@ class Outage:
             _log.error("%s failed and is retried: %s", self._doing, error)
         self._stop.wait(min(next_pause(lasted, jitter=random.random()), self._longest))
         return True
+
+    def over(self, at: float | None = None) -> None:
+        """Log the end of the outage, if there is one. For work that goes on with a wait.
+
+        Args:
+            at: When Redis could be used again, if that was before this moment; monotonic seconds.
+        """
+        if self._since is None:
+            return
+        since = self._end()
+        if since is not None:
+            lasted = (self._clock() if at is None else at) - since
+            _log.info("%s again, after %.1f s", self._doing, max(lasted, 0.0))
 
     def _begin(self, now: float) -> bool:
         """Record the time of the first failure; return True if this is it."""

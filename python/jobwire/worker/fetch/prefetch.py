@@ -3,6 +3,7 @@
 Taking more jobs than can run at once saves round trips, and makes jobs wait that other processes
 could run. So none is taken ahead before jobs have proved quick, then only as many as should run
 within `Timings.prefetch_horizon`. A job that waits longer than `Timings.prefetch_stale` goes back.
+[FETCH-12]
 """
 
 from __future__ import annotations

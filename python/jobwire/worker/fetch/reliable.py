@@ -450,6 +450,7 @@ class ReliableFetcher:
         if not fetched.lease:
             _log.warning("lease lost: this process was silent for too long; renewing it")
             self._renew_lease()
+        self._outage.over()  # now, because a wait for a push may follow
         return fetched
 
     def _return_unstarted(self) -> None:

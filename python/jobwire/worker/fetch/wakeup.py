@@ -39,7 +39,7 @@ class Wakeup:
         noticed: Callable[[], None],
         changes: Sequence[str] = (),
     ) -> None:
-        """Return when one of the lists may have jobs, or after `timeout` seconds.
+        """Return when one of the lists may have jobs, or after `timeout` seconds. [FETCH-10]
 
         Also return when one of the keys in `changes` is written to, with any value. The first wait
         for a change returns at once: the write may have come since the caller read it. [REL-9]

@@ -76,7 +76,7 @@ class Launcher:
         timings: Waiting times of its parts; tests pass shorter ones.
 
     Attributes:
-        identity: `<host>:<pid>:<12 hex digits>`, its name in Redis. [BEAT-6]
+        identity: `<host>:<pid>:<12 hex digits>`, its name in Redis. [BEAT-6] [BEAT-18]
     """
 
     def __init__(
@@ -244,7 +244,10 @@ class Launcher:
             raise self._redis.run(explained(error, self._keys, self.identity)) from None
 
     def quiet(self) -> None:
-        """Start and promote no more jobs; running jobs go on. Cannot be undone. [SIG-2]"""
+        """Start and promote no more jobs; running jobs go on. Cannot be undone.
+
+        [SIG-2] [SIG-8] [SIG-9]
+        """
         if self._quiet.is_set():
             return
         self._quiet.set()
@@ -258,7 +261,9 @@ class Launcher:
         """Stop within `config.timeout` plus a few seconds; return how many jobs were put back.
 
         Jobs that do not end in time are put back first, to run next, and then interrupted, so
-        that each of them is in Redis at any time. [SIG-5]
+        that each of them is in Redis at any time. [SIG-5] Outcomes that the server refuses are
+        tried for a few seconds more, and the last counters are written before the process leaves.
+        [SIG-7] [SIG-12] [STAT-5] [MET-12]
         """
         deadline = time.monotonic() + self.config.timeout
         self.quiet()
@@ -420,4 +425,4 @@ def _isolation(app: App, config: WorkerConfig) -> Isolation | None:
         return None
     from jobwire.worker.execute.isolation import Isolation
 
-    return Isolation(isolated, size=config.concurrency)
+    return Isolation(isolated, size=config.concurrency, entry=app.entry)

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import TextIOWrapper
 from queue import Empty, SimpleQueue
 from types import FrameType
@@ -39,6 +39,7 @@ EXIT_FORCED = 1  # after a second TERM or INT
 # The kernel may deliver a signal to any thread, but only the main thread runs its handler. So the
 # main thread wakes up regularly.
 SIGNAL_CHECK_INTERVAL_S = 0.5
+STOP_CHECK_INTERVAL_S = 0.1  # the same, while a thread looks for Redis
 STOP_GRACE_S = 30.0  # beyond the timeout, after which a stop that hangs is cut short
 HEARTBEAT_STUCK_S = 4 * BEAT_INTERVAL_S  # without a round of the heartbeat thread
 # Prefix of the names of threads that live to the end of the process and do not hinder its exit.
@@ -145,7 +146,7 @@ class _Process:
         postponed: list[_Signal | None] = []
         while True:
             try:
-                self._launcher.check_server()
+                stop = self._check_server(stops, postponed)
             except RedisTrouble as error:
                 if not _may_pass(error):
                     raise
@@ -154,23 +155,59 @@ class _Process:
                     logged_at = lasted
                     _log.warning("waiting for Redis: %s%s", error, self._advice(error, source))
                     self._notifier.status("waiting for Redis")
+                stop = self._next_stop(stops, postponed, next_pause(lasted, jitter=random.random()))
             else:
-                break
-            try:
-                received = self._signals.get(timeout=next_pause(lasted, jitter=random.random()))
-            except Empty:
-                continue
-            if received is not None and received.name in stops:
-                _log.info("%s: stopping, before Redis could be used", received.name)
+                if stop is None:
+                    break
+            if stop is not None:
+                _log.info("%s: stopping, before Redis could be used", stop.name)
                 self._notifier.stopping("stopping")
-                self._call_earlier(received)
+                self._call_earlier(stop)
                 return False
-            postponed.append(received)
         if logged_at is not None:
             _log.info("Redis can be used, after %.1f s", time.monotonic() - began)
         for received in postponed:
             self._signals.put(received)
         return True
+
+    def _check_server(
+        self, stops: Sequence[str], postponed: list[_Signal | None]
+    ) -> _Signal | None:
+        """Check the server; return the signal if one of `stops` comes first.
+
+        In a thread: a server that accepts connections and does not answer must not delay a stop.
+        """
+        ended = threading.Event()
+        errors: list[BaseException] = []
+
+        def check() -> None:
+            try:
+                self._launcher.check_server()
+            except BaseException as error:  # noqa: BLE001 - raised below
+                errors.append(error)
+            finally:
+                ended.set()
+
+        threading.Thread(target=check, name=f"{DAEMON_PREFIX}-check", daemon=True).start()
+        while not ended.wait(STOP_CHECK_INTERVAL_S):
+            if stop := self._next_stop(stops, postponed, 0.0):
+                return stop
+        if errors:
+            raise errors.pop()
+        return None
+
+    def _next_stop(
+        self, stops: Sequence[str], postponed: list[_Signal | None], timeout: float
+    ) -> _Signal | None:
+        """Return the next signal if it is one of `stops`; keep any other one for later."""
+        try:
+            received = self._signals.get(timeout=timeout) if timeout else self._signals.get_nowait()
+        except Empty:
+            return None
+        if received is not None and received.name in stops:
+            return received
+        postponed.append(received)
+        return None
 
     def _advice(self, error: RedisTrouble, source: str) -> str:
         if not source or not isinstance(error, RedisUnreachable):

@@ -17,7 +17,7 @@ GENERATION = Sidekiq::VERSION.to_i
 Sidekiq.configure_server do |config|
   options = (GENERATION >= 7) ? config : Sidekiq.options
   {poll_interval_average: "POLL", dead_max_jobs: "DEAD_MAX", dead_timeout_in_seconds: "DEAD_TIMEOUT",
-   max_retries: "MAX_RETRIES"}.each do |option, variable|
+   max_retries: "MAX_RETRIES", max_iteration_runtime: "MAX_ITERATION_RUNTIME"}.each do |option, variable|
     options[option] = Float(ENV[variable]).then { |n| (n % 1 == 0) ? n.to_i : n } if ENV[variable]
   end
 end

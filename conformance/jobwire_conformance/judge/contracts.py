@@ -1,0 +1,102 @@
+"""The contracts of the canonical scripts: the KEYS and ARGV of each, from section 18. [LUA-4]"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import cycle
+from typing import NamedTuple
+
+__all__ = ["fault"]
+
+_DIGITS = r"\d+"
+_FLAG = "[01]"
+_FIELD = r"\d+:.+"
+_TIME = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|inf"
+_TEXT = ".+"
+_BYTES = ".*"
+_QUEUE = "queue:.+"
+_PRIVATE = "jobwire:private:.+"
+_RETURNED = ("jobwire:returned", "jobwire:returned_at")
+_DATE = r"\d{4}-\d\d-\d\d"
+_COUNTED = (
+    *("stat:processed", f"stat:processed:{_DATE}", "stat:failed", f"stat:failed:{_DATE}"),
+    *(*_RETURNED, "jobwire:stat:lost"),
+)
+
+
+class _Contract(NamedTuple):
+    """Patterns of the fixed KEYS and ARGV of a script, and of the group that repeats after them."""
+
+    keys: Sequence[str]
+    arguments: Sequence[str]
+    more_keys: Sequence[str] = ()
+    more_arguments: Sequence[str] = ()
+
+
+_CONTRACTS = {
+    "fetch": _Contract(
+        (_PRIVATE, _TEXT, "jobwire:owners", "jobwire:returned", "jobwire:paused"),
+        (_TEXT, _DIGITS, _DIGITS),
+        (_QUEUE,),
+        (_TEXT,),
+    ),
+    "done": _Contract((_PRIVATE, *_COUNTED), (_DIGITS, _FLAG, _FLAG), (), (_FIELD,)),
+    "retry": _Contract(
+        (_PRIVATE, "retry", *_COUNTED), (_DIGITS, _FLAG), (), (_FIELD, _TIME, _BYTES)
+    ),
+    "kill": _Contract(
+        (_PRIVATE, "dead|jobwire:unreadable", *_COUNTED),
+        (_DIGITS, _FIELD, _BYTES, _TIME, _TIME, _DIGITS, _FLAG, _FLAG),
+    ),
+    "requeue": _Contract(
+        (_PRIVATE, _QUEUE, *_COUNTED, "queues"),
+        (_DIGITS, _FIELD, _TEXT, _BYTES, _FLAG, _FLAG, _FLAG),
+    ),
+    "put_back": _Contract(
+        (_PRIVATE, *_RETURNED, "jobwire:stat:lost", "queues"),
+        (_DIGITS, _TIME),
+        (_QUEUE,),
+        (_FIELD, _DIGITS),
+    ),
+    "recover": _Contract(
+        (_PRIVATE, _TEXT, "jobwire:owners", *_RETURNED, "jobwire:stat:recovered", "queues"),
+        (_TEXT, _DIGITS, _TIME),
+        (_QUEUE,),
+        (_FIELD, _DIGITS),
+    ),
+    "forget": _Contract(_RETURNED, (_TIME, _DIGITS)),
+    "promote": _Contract(
+        ("schedule|retry", "queues"), (), (_QUEUE,), (_BYTES, _DIGITS, _TEXT, _BYTES)
+    ),
+    "kill_due": _Contract(
+        ("schedule|retry", "dead|jobwire:unreadable"), (_TIME, _TIME, _DIGITS), (), (_BYTES,)
+    ),
+}
+
+
+def fault(name: str, keys: Sequence[str], arguments: Sequence[str]) -> str | None:
+    """Return the first KEYS or ARGV that the contract of a script does not allow; None if all fit.
+
+    Args:
+        name: Name of a canonical script.
+        keys: The keys of a call, without the namespace.
+        arguments: The other arguments of the call.
+    """
+    contract = _CONTRACTS[name]
+    return _misfit("KEYS", keys, contract.keys, contract.more_keys) or _misfit(
+        "ARGV", arguments, contract.arguments, contract.more_arguments
+    )
+
+
+def _misfit(
+    table: str, words: Sequence[str], fixed: Sequence[str], group: Sequence[str]
+) -> str | None:
+    more = len(words) - len(fixed)
+    if more < 0 or (more % len(group) if group else more):
+        return f"{len(words)} {table}"
+    patterns = [*fixed, *(pattern for pattern, _ in zip(cycle(group), range(more), strict=False))]
+    for number, (word, pattern) in enumerate(zip(words, patterns, strict=True), 1):
+        if re.fullmatch(pattern, word, re.DOTALL) is None:
+            return f"{table}[{number}] = {word[:100]}"
+    return None

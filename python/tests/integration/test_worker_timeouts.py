@@ -1,0 +1,263 @@
+"""Time limits of jobs, in threads and in the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from harness.servers import Server, wait_until
+from jobwire import App
+from jobwire.application.config import FetchMode
+from jobwire.errors import ConfigError, JobTimeout
+from jobwire.worker.execute.event_loop import _stack
+from jobwire.worker.execute.processor import Processor
+from jobwire.worker.execute.time_limit import limited
+from tests.workers import running
+
+FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
+KIND = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+
+
+def push(server: Server, *args: Any, **fields: Any) -> None:
+    payload = {"class": "Hang", "args": list(args), "jid": "ab" * 12, "queue": "default", **fields}
+    server.client().lpush("queue:default", json.dumps(payload))
+
+
+def members(server: Server, key: str) -> list[tuple[dict[str, Any], float]]:
+    found: Any = server.client().zrange(key, 0, -1, withscores=True)
+    return [(json.loads(text), score) for text, score in found]
+
+
+@KIND
+@FETCH
+def test_a_job_over_its_time_limit_fails_and_frees_its_slot(
+    server: Server, fetch: FetchMode, is_async: bool
+) -> None:
+    """RETRY-2: as any failure; its finally blocks run, and the next job starts."""
+    app = App()
+    cleaned: list[bool] = []
+    if is_async:
+
+        @app.job(name="Hang", timeout=0.05)
+        async def ahang() -> None:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                cleaned.append(True)
+    else:
+
+        @app.job(name="Hang", timeout=0.05)
+        def hang() -> None:
+            try:
+                while True:
+                    sum(range(100))
+            finally:
+                cleaned.append(True)
+
+    ran: list[bool] = []
+    app.job(name="Next", timeout=60)(lambda: ran.append(True))
+    push(server, retry=True)
+    push(server, **{"class": "Next"})
+    with running(app, server, concurrency=1, fetch=fetch):
+        ((payload, _),) = wait_until(lambda: members(server, "retry"))
+        wait_until(lambda: ran)
+    assert cleaned == [True]
+    assert payload["error_class"] == "jobwire.errors.JobTimeout"
+    assert payload["error_message"] == "ran longer than its time limit of 0.05 s"
+
+
+def test_a_job_that_ends_long_after_its_time_limit_says_so(server: Server) -> None:
+    """RETRY-10: a thread outside of Python code, or cleaning up, does not end at once."""
+    app = App()
+
+    @app.job(name="Hang", timeout=0.05)
+    def hang() -> None:
+        try:
+            while True:
+                sum(range(100))
+        finally:
+            time.sleep(1.1)  # as a call that is not Python code
+
+    push(server, retry=True)
+    with running(app, server, concurrency=1):
+        ((payload, _),) = wait_until(lambda: members(server, "retry"))
+    message = payload["error_message"]
+    assert message.startswith("ran longer than its time limit of 0.05 s; it ended only after ")
+    assert message.endswith("isolated=True ends a job in time")
+
+
+def test_a_time_limit_counts_from_the_first_job_of_a_thread(server: Server) -> None:
+    """RETRY-10: also if the thread has its job before the one that started it continues."""
+    app, begun, ended = App(server.url), threading.Event(), threading.Event()
+
+    @app.job(name="Hang", timeout=0.05)
+    def hang() -> None:
+        begun.set()
+        try:
+            while True:
+                sum(range(100))
+        finally:
+            ended.set()
+
+    def slowly(processor: Processor) -> None:
+        start(processor)
+        assert begun.wait(60)
+        ended.wait(1)
+
+    start = Processor.start
+    push(server, retry=True)
+    with (
+        patch.object(Processor, "start", slowly),
+        running(app, server, concurrency=1, fetch="basic"),
+    ):
+        ((payload, _),) = wait_until(lambda: members(server, "retry"))
+    assert payload["error_class"] == "jobwire.errors.JobTimeout"
+
+
+def test_a_time_limit_must_be_a_time() -> None:
+    app = App()
+    with pytest.raises(ConfigError, match="timeout 0 is not above 0 seconds"):
+        app.job(name="X", timeout=0)(lambda: None)
+
+
+# -- async jobs that block the event loop
+
+
+def test_an_async_job_that_blocks_the_loop_beyond_its_limit_fails(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """RETRY-10: although no timer of the loop can interrupt it."""
+    app = App()
+
+    @app.job(name="Hang", timeout=0.05)
+    async def hang() -> None:
+        await asyncio.sleep(0)
+        time.sleep(1.2)
+
+    push(server, retry=True)
+    with running(app, server, concurrency=1):
+        ((payload, _),) = wait_until(lambda: members(server, "retry"))
+    assert payload["error_class"] == "jobwire.errors.JobTimeout"
+    message = payload["error_message"]
+    assert message.startswith("ran longer than its time limit of 0.05 s; it ended only after 1.")
+    assert "its code blocked the event loop for 1." in message
+    assert "done" not in [record.message.split()[0] for record in caplog.records]
+
+
+def test_the_error_of_an_async_job_shows_where_the_job_was(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """RETRY-10: the traceback in the log has the calls that waited."""
+    app = App()
+
+    async def answer_of_a_service() -> None:
+        await asyncio.sleep(60)
+
+    @app.job(name="Hang", timeout=0.05)
+    async def hang() -> None:
+        await answer_of_a_service()
+
+    push(server, retry=True)
+    with running(app, server, concurrency=1):
+        wait_until(lambda: members(server, "retry"))
+    (record,) = (record for record in caplog.records if record.message.startswith("fail: "))
+    trace = record.exc_text or ""
+    assert ", in hang\n" in trace
+    assert ", in answer_of_a_service\n    await asyncio.sleep(60)\n" in trace
+    assert trace.endswith("jobwire.errors.JobTimeout: ran longer than its time limit of 0.05 s")
+    assert "time_limit.py" not in trace
+
+
+def limits(*jobs: Any) -> list[Any]:
+    """Run jobs in one loop, in their order; return their results or errors."""
+
+    async def together() -> list[Any]:
+        return await asyncio.gather(*jobs, return_exceptions=True)
+
+    return asyncio.run(together())
+
+
+def test_a_job_that_another_one_delays_is_not_blamed() -> None:
+    """RETRY-10: its wait was over in time, and the loop could not tell it."""
+
+    async def waits() -> str:
+        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)
+        return "late"
+
+    async def blocks() -> None:
+        await asyncio.sleep(0.01)
+        time.sleep(1)
+
+    assert limits(limited(waits(), 0.4), blocks()) == ["late", None]
+
+
+def test_a_job_that_waits_too_long_fails_although_another_one_blocks() -> None:
+    """RETRY-10: the time of the delay counts once."""
+
+    async def blocks() -> None:
+        time.sleep(0.5)
+
+    began = time.monotonic()
+    ended, _ = limits(limited(asyncio.sleep(60), 0.2), blocks())
+    assert isinstance(ended, JobTimeout)
+    assert str(ended) == "ran longer than its time limit of 0.2 s"
+    assert time.monotonic() - began < 30
+
+
+def test_a_job_that_blocks_and_then_waits_is_interrupted_at_once() -> None:
+    """RETRY-10: it gets no more time, because it was the one that blocked the loop."""
+    reached: list[bool] = []
+
+    async def blocks() -> None:
+        time.sleep(0.5)
+        await asyncio.sleep(0.1)
+        reached.append(True)
+
+    (ended,) = limits(limited(blocks(), 0.3))
+    assert isinstance(ended, JobTimeout)
+    assert reached == []
+
+
+def test_errors_and_values_pass_through_a_limit() -> None:
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise TimeoutError("its own")
+
+    async def catches() -> str:
+        try:
+            await asyncio.wait_for(asyncio.sleep(60), 0.01)
+        except TimeoutError:
+            return "caught"
+        return ""
+
+    error, value = limits(limited(fails(), 60), limited(catches(), 60))
+    assert (type(error), str(error)) == (TimeoutError, "its own")
+    assert value == "caught"
+
+
+def test_the_stack_of_a_task_goes_on_behind_a_limit() -> None:
+    """SIG-3: an operator sees where a job with a time limit is."""
+
+    async def inner() -> None:
+        await asyncio.sleep(60)
+
+    async def job() -> None:
+        await inner()
+
+    async def seen() -> str:
+        task = asyncio.create_task(limited(job(), 60))
+        await asyncio.sleep(0.01)
+        stack = _stack(task, threading.current_thread())
+        task.cancel()
+        return stack
+
+    (stack,) = limits(seen())
+    assert ", in job\n" in stack
+    assert ", in inner\n" in stack

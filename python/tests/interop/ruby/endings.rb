@@ -1,0 +1,78 @@
+# frozen_string_literal: true
+#
+# Jobs with unusual ends, for test_oracle_endings.py. Loaded after jobs.rb.
+
+require_relative "jobs"
+
+# Raises an error whose class has no name.
+class NamelessJob
+  include Sidekiq::Job
+  def perform(message) = raise(Class.new(StandardError), message)
+end
+
+# Raises an error without a message of its own.
+class SilentJob
+  include Sidekiq::Job
+  def perform = raise(ShoutError)
+end
+
+module Reports
+  class Refused < StandardError; end
+end
+
+class QualifiedJob
+  include Sidekiq::Job
+  def perform = raise(Reports::Refused, "no")
+end
+
+# Raises the error with which a hard stop interrupts a job.
+class LeavingJob
+  include Sidekiq::Job
+  def perform
+    started(jid)
+    raise Sidekiq::Shutdown
+  end
+end
+
+# Its exhausted hook answers with "discard".
+class WorthlessJob
+  include Sidekiq::Job
+  sidekiq_options retry: 0
+  sidekiq_retries_exhausted do |job, _error|
+    hooked("exhausted", job["jid"])
+    :discard
+  end
+  def perform = raise("original")
+end
+
+# Dead jobs are not kept.
+class ForgottenJob
+  include Sidekiq::Job
+  sidekiq_options retry: 0, dead: false
+  sidekiq_retries_exhausted { |job, _error| hooked("exhausted", job["jid"]) }
+  def perform = raise("original")
+end
+
+# Pushes with times that are not times; reports what became of each.
+class TimesJob
+  include Sidekiq::Job
+  def perform
+    {"nil" => nil, "NaN" => Float::NAN, "-5" => -5, "-10**10" => -10**10, "text" => "soon"}.each do |name, time|
+      EchoJob.perform_in(time, name)
+      redis("RPUSH", "app:times", "#{name} ok")
+    rescue => e
+      redis("RPUSH", "app:times", "#{name} #{e.class}")
+    end
+    redis("RPUSH", "app:times", "end")
+  end
+end
+
+# Client middleware of the process: reports each push that it sees.
+class Reporting
+  def call(_job_class, payload, _queue, _redis)
+    redis("RPUSH", "app:pushed", payload["jid"])
+    yield
+  end
+end
+
+Sidekiq.configure_server { |config| config.client_middleware { |chain| chain.add(Reporting) } }
