@@ -7,10 +7,12 @@ therefore a separate point for a fault. Each process has a port of its own, whic
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -53,9 +55,17 @@ class Switchboard:
         """Close all proxies and end the thread."""
         for proxy in self._proxies:
             proxy.close()
+        self.run(self._settle)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
+
+    async def _settle(self) -> None:
+        """Wait for the connections that were half made as their proxies closed: they end too."""
+        if begun := asyncio.all_tasks() - {asyncio.current_task()}:
+            _, late = await asyncio.wait(begun, timeout=5)
+            for task in late:
+                task.cancel()
 
     def __enter__(self) -> Self:
         return self
@@ -118,7 +128,8 @@ class Proxy:
         self._lockstep = lockstep
         self._label = label
         self._observe = observe
-        self._server: asyncio.Server | None = None
+        self._listener: socket.socket | None = None
+        self._beginning: set[asyncio.Task[object]] = set()  # connections accepted just now
         self._connections: dict[int, ProxyConnection] = {}
         self._numbers = 0
         self._sequence = 0
@@ -129,10 +140,11 @@ class Proxy:
 
     async def listen(self) -> None:
         """Start to listen. Called once, in the loop's thread."""
-        self._server = await self._loop.create_server(
-            lambda: ProxyConnection(self), "127.0.0.1", self.port
-        )
-        self.port = self._server.sockets[0].getsockname()[1]
+        # An asyncio.Server that is closed just after an accept leaves the new socket open.
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self._listener.setblocking(False)
+        self.port = self._listener.getsockname()[1]
+        self._loop.add_reader(self._listener, self._accept)
 
     async def stop(self) -> None:
         """Close the port and all connections, from the loop's thread."""
@@ -188,9 +200,22 @@ class Proxy:
 
         return asyncio.run_coroutine_threadsafe(in_the_loop(), self._loop).result(10)
 
+    def _accept(self) -> None:
+        assert self._listener is not None
+        with suppress(BlockingIOError, ConnectionAbortedError):  # the client has gone
+            client, _ = self._listener.accept()
+            task = self._loop.create_task(
+                self._loop.connect_accepted_socket(lambda: ProxyConnection(self), client)
+            )
+            self._beginning.add(task)
+            task.add_done_callback(self._beginning.discard)
+
     def _close(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        self._refusing = True  # those accepted just now as well
+        if self._listener is not None:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
         for connection in list(self._connections.values()):
             connection.drop()
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 __all__ = ["BEATS", "SLACK", "Entry", "InFlight", "Process"]
 
 BEATS = 2  # of the process, after which no entry may be left that it had before them [REL-8]
+APART = 9.0  # seconds between two beats that count: a process compares every ten seconds only
 SLACK = 5.0  # seconds after the last of these beats
 
 Entry: TypeAlias = tuple[str, str]  # identity of the process, field
@@ -39,9 +40,11 @@ class _Seen:
 class InFlight:
     """Finds private entries that outlive two heartbeats of their living process.
 
-    A beat that fails does not count. A fault may also interrupt the audit that follows a beat, so
-    the age of an entry begins again with every fault that strikes its process. No job of the run
-    takes more than a second, so an entry of this age does not belong to a running job.
+    A beat that fails does not count, nor does one that comes early, because more jobs run or an
+    outage has ended: no comparison need follow it. A fault may also interrupt the audit that
+    follows a beat, so the age of an entry begins again with every fault that strikes its process.
+    No job of the run takes more than a second, so an entry of this age does not belong to a running
+    job.
 
     Attributes:
         overdue: The entries found, with their age in seconds at the last look that saw them.
@@ -69,7 +72,7 @@ class InFlight:
             seen = before.get(entry)
             if seen is None or seen.faults != process.faults:
                 seen = _Seen(now, process.faults, process.beat)
-            elif process.beat > seen.beat:
+            elif process.beat >= seen.beat + APART:
                 seen.beat = process.beat
                 seen.beats += 1
                 if seen.beats == BEATS:

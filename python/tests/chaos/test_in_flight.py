@@ -22,7 +22,7 @@ def watch(looks: Iterable[tuple[float, Process | None]]) -> dict[tuple[str, str]
 def beating(until: float, *, faults: int = 0, since: float = 0) -> list[tuple[float, Process]]:
     """Return a look each second at a process that beats every ten seconds."""
     return [
-        (since + second, Process((since + second) // 10, faults))
+        (since + second, Process((since + second) // 10 * 10, faults))
         for second in range(int(until - since) + 1)
     ]
 
@@ -50,6 +50,12 @@ def test_age_begins_again_after_a_fault(between: list[tuple[float, Process | Non
 
 def test_beats_that_fail_do_not_count() -> None:
     assert watch((second, Process(0.0, 0)) for second in range(100)) == {}
+
+
+def test_early_beats_do_not_count() -> None:
+    looks = [(float(second), Process(second // 2 * 2, 0)) for second in range(40)]
+    assert watch(looks[: 20 + int(SLACK)]) == {}
+    assert ENTRY in watch(looks)
 
 
 def test_an_entry_that_leaves_begins_again() -> None:

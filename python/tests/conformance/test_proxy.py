@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import os
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -344,6 +346,20 @@ def test_all_connections_can_be_cut_and_new_ones_refused(
     assert refused.hear() is None
     proxy.refuse(False)
     assert open_wire(proxy).ask("PING") == [b"+PONG\r\n"]
+
+
+def test_a_client_that_connects_at_the_end_leaves_nothing_open(server: Server) -> None:
+    """A connection may be between its accept and its first callback when the proxy closes."""
+    for _ in range(40):
+        with Switchboard() as board:
+            port = board.open(server.host, server.port).port
+            clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(5)]
+        for client in clients:
+            client.close()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        gc.collect()
+    assert [str(warning.message) for warning in caught] == []
 
 
 def test_a_command_costs_little(server: Server, board: Switchboard) -> None:
