@@ -63,7 +63,7 @@ async def limited(awaitable: Awaitable[Any], seconds: float) -> Any:
     except TimeoutError as error:
         if not limit.expired():
             raise
-        cancelled = error.__cause__ or error
+        cancelled = error.__cause__ or error.__context__ or error  # 3.11.2 gives no cause
         raise steps.error(seconds).with_traceback(cancelled.__traceback__) from None
     if steps.blocked:
         raise steps.error(seconds)
