@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from functools import partial
+from types import BuiltinMethodType, MethodType, ModuleType
 from typing import Any
 
 from jobwire.errors import ConfigError
@@ -50,7 +51,7 @@ def check_result(name: str, result: object) -> None:
 
 def place(function: Callable[..., Any]) -> str:
     """Return module and name of a function, for messages."""
-    module = getattr(function, "__module__", "?")
+    module = getattr(function, "__module__", "?") or "builtins"  # methods of `list` have None
     return f"{module}.{getattr(function, '__qualname__', repr(function))}"
 
 
@@ -67,6 +68,12 @@ def _problem(function: Callable[..., Any], name: str | None, iterable: bool) -> 
         return (
             "a method cannot be a job, because a payload cannot hold its object; make it a "
             "function, or a staticmethod, that gets the object's key"
+        )
+    if name is None and _is_bound(function):
+        return (
+            "a bound method cannot be a job under its own name, because a payload cannot hold its "
+            "object; make it a function, or a staticmethod, that gets the object's key, or give "
+            "name='...' if each worker shall use the object that it has"
         )
     if name is None and not _has_name(function):
         return (
@@ -85,7 +92,7 @@ def _is_generator(function: Callable[..., Any]) -> bool:
 
 
 def _is_method(function: Callable[..., Any]) -> bool:
-    """True for a function of a class body that wants its object. (A bound method has it.)"""
+    """True for a function of a class body that wants its object. See `_is_bound` for others."""
     owner = getattr(function, "__qualname__", "").rpartition(".")[0]
     if not owner or owner.endswith("<locals>") or inspect.ismethod(function):
         return False
@@ -96,6 +103,13 @@ def _is_method(function: Callable[..., Any]) -> bool:
     except ValueError:  # some functions written in C have none
         return False
     return parameters[:1] in (["self"], ["cls"])
+
+
+def _is_bound(function: Callable[..., Any]) -> bool:
+    """True for a method with its object, like `mailer.send`, or with its class."""
+    if not isinstance(function, MethodType | BuiltinMethodType):
+        return False
+    return not isinstance(function.__self__, ModuleType | None)  # `print` has a module
 
 
 def _has_name(function: Callable[..., Any]) -> bool:

@@ -87,6 +87,38 @@ def test_what_has_no_name_needs_one(case: str) -> None:
     assert list(app.jobs) == ["Named"]
 
 
+BOUND: dict[str, tuple[Any, str]] = {
+    "method": (Shop().method, "Shop.method"),
+    "async method": (Shop().amethod, "Shop.amethod"),
+    "classmethod": (Shop.of_class, "Shop.of_class"),
+    "in C": ([].append, "builtins.list.append"),
+}
+
+
+@pytest.mark.parametrize("case", BOUND)
+def test_a_bound_method_needs_a_name(case: str) -> None:
+    """A worker has no object of the program that enqueues; a given name accepts its own one."""
+    app = App()
+    function, value = BOUND[case]
+    with pytest.raises(ConfigError) as info:
+        app.job(function)
+    message = str(info.value)
+    assert value in message
+    assert "a bound method cannot be a job under its own name, because a payload" in message
+    assert "make it a function, or a staticmethod, that gets the object's key" in message
+    assert not app.jobs
+    app.job(name="Named")(function)
+    assert list(app.jobs) == ["Named"]
+
+
+def test_a_bound_generator_method_needs_a_name_as_an_iterable_job() -> None:
+    with pytest.raises(ConfigError, match=r"Shop\.touch': a bound method cannot be a job"):
+        App().iterable()(Shop().touch)
+    app = App()
+    app.iterable(name="Touch")(Shop().touch)
+    assert list(app.jobs) == ["Touch"]
+
+
 def test_a_method_is_no_iterable_job_either() -> None:
     with pytest.raises(ConfigError, match="a method cannot be a job"):
         App().iterable()(Shop.touch)  # type: ignore[arg-type]
