@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import random
 import threading
 import time
@@ -19,6 +20,7 @@ from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.worker.background.poller import Poller
 from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
+from tests.conftest import ServerFactory
 from tests.integration.clients import listening
 
 
@@ -196,6 +198,27 @@ def test_a_lost_connection_is_made_again(server: Server) -> None:
             client.client_kill_filter(_type="normal", skipme=True)
             client.zadd("schedule", {job(number): time.time() + 0.05})
             assert client.brpop("queue:q", 60) is not None
+
+
+def test_the_end_of_an_outage_is_told_without_a_due_job(
+    server_factory: ServerFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """ENV-6: otherwise the log would count the time until the next due job as an outage."""
+    caplog.set_level(logging.INFO)
+    server = server_factory("--appendonly", "yes")
+
+    def told(words: str) -> set[str]:
+        sets = ("retry", "schedule")
+        return {name for name in sets if f"promoting due jobs of {name} {words}" in caplog.text}
+
+    with polling(server):
+        server.client().zadd("schedule", {job(1): time.time() + 3600})
+        waiting(server)
+        server.stop()
+        wait_until(lambda: len(told("failed")) == 2, 60, "the lines of the beginning")
+        server.start()
+        wait_until(lambda: len(told("again, after")) == 2, 60, "the lines of the end")
+    assert server.client().zcard("schedule") == 1
 
 
 def test_without_notices_it_looks_at_intervals(

@@ -83,6 +83,27 @@ def test_the_end_of_an_outage_is_not_that_of_the_wait_after_it(
     assert ends == ["fetching again, after 2.0 s", "fetching again, after 1.0 s"]
 
 
+def test_an_outage_whose_end_nobody_saw_is_an_upper_bound(
+    caplog: pytest.LogCaptureFixture, now: list[float]
+) -> None:
+    """ENV-6: work that looks again after 18 s cannot tell when Redis came back."""
+    caplog.set_level(logging.INFO)
+    trouble = Outage("promoting", Stop(), clock=lambda: now[0])
+    for pause in (3, 18):
+        fail(trouble, RedisUnreachable("gone"))
+        now[0] += pause
+    with trouble:
+        pass
+    fail(trouble, RedisUnreachable("gone"))
+    now[0] += 20
+    trouble.over(now[0] - 15)  # known, from another place
+    ends = [record.getMessage() for record in caplog.records if "again" in record.getMessage()]
+    assert ends == [
+        "promoting again, after 21.0 s at most (it last failed 18.0 s before)",
+        "promoting again, after 5.0 s",
+    ]
+
+
 def test_a_bug_is_never_hidden_nor_hot(caplog: pytest.LogCaptureFixture) -> None:
     stop = Stop()
     trouble = Outage("fetching", stop)

@@ -96,6 +96,8 @@ class Poller:
                 if due is None or zset in due:
                     with outage:
                         self._look(zset)
+                else:
+                    outage.over()  # it was just read; a look may not be needed for hours
             if next_due is not None:
                 self._await(next_due)
                 wait = 0.0 if self._stop.is_set() else self._gap(looked)

@@ -15,6 +15,7 @@ __all__ = ["Outage", "next_pause"]
 
 FIRST = 0.05  # seconds before the second try: most troubles are a connection that was cut
 LONGEST = 2.0  # seconds between tries, at most
+UNKNOWN_S = 6.0  # without a try, after which the end of the outage is not known well enough
 
 _log = logging.getLogger("jobwire.worker")
 
@@ -37,7 +38,9 @@ class Outage:
 
     Swallows any error, after a pause that `stop` cuts short and that grows while the trouble
     lasts. `RedisTrouble` gets one log line when it begins and one when it is over, with the time in
-    between; any other error is a bug, and gets its traceback each time. Threads may share one.
+    between. Work with intervals of its own may try again long after Redis came back; then the line
+    says that the time is the most that it can have been. Any other error is a bug, and gets its
+    traceback each time. Threads may share one.
 
     Args:
         doing: Name of the work, for the log.
@@ -60,6 +63,7 @@ class Outage:
         self._clock = clock
         self._lock = threading.Lock()  # Guards that one thread reports each change of `_since`.
         self._since: float | None = None  # written under `_lock`
+        self._failed_at = 0.0  # the last failure of an outage
 
     def __enter__(self) -> None:
         return None
@@ -81,8 +85,10 @@ class Outage:
         if not isinstance(error, RedisTrouble):
             _log.error("%s failed, which is a bug", self._doing, exc_info=error)
             lasted = 1.0
-        elif self._begin(now):
-            _log.error("%s failed and is retried: %s", self._doing, error)
+        else:
+            self._failed_at = now
+            if self._begin(now):
+                _log.error("%s failed and is retried: %s", self._doing, error)
         self._stop.wait(min(next_pause(lasted, jitter=random.random()), self._longest))
         return True
 
@@ -95,9 +101,16 @@ class Outage:
         if self._since is None:
             return
         since = self._end()
-        if since is not None:
-            lasted = (self._clock() if at is None else at) - since
-            _log.info("%s again, after %.1f s", self._doing, max(lasted, 0.0))
+        if since is None:
+            return
+        usable_at = self._clock() if at is None else at
+        unknown = usable_at - self._failed_at
+        _log.info(
+            "%s again, after %.1f s%s",
+            self._doing,
+            max(usable_at - since, 0.0),
+            f" at most (it last failed {unknown:.1f} s before)" if unknown > UNKNOWN_S else "",
+        )
 
     def _begin(self, now: float) -> bool:
         """Record the time of the first failure; return True if this is it."""
