@@ -113,6 +113,16 @@ def test_looking(server: Server, client: Any) -> None:
     assert client.info("persistence")["rdb_changes_since_last_save"] == before
 
 
+def test_failures_are_counted_from_one(server: Server, client: Any) -> None:
+    """RETRY-2: a list and the view of a job say the same; `--json` has the field, from 0."""
+    text = payload("f", retry_count=0, error_class="E", error_message="no", failed_at=time.time())
+    client.zadd("retry", {text: time.time()})
+    assert run(server, "retries", "-n", "1").stdout.splitlines()[1].endswith("\t#1 E: no")
+    facts = dict(line.split("\t", 1) for line in run(server, "job", "f").stdout.splitlines())
+    assert facts["failures counted"] == "1"
+    assert records(server, "job", "f")[0]["retry_count"] == 0
+
+
 def test_orders(server: Server, client: Any) -> None:
     """The job that is due next comes first, and the job that died last."""
     now = time.time()

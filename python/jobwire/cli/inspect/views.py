@@ -186,7 +186,8 @@ def one_job(entry: Entry, state: IterationState | None, now: float) -> Sheet:
         )
     if entry.error_class or entry.failed_at is not None:
         facts += [
-            ("retries counted", "-" if entry.retry_count is None else str(entry.retry_count)),
+            # As in the lists and the log: 1 after the first failure, where the payload has 0.
+            ("failures counted", "-" if entry.retry_count is None else str(entry.retry_count + 1)),
             ("failed first", Moment(entry.failed_at, now, both=True)),
             ("failed last", Moment(entry.retried_at, now, both=True)),
             ("error", Styled(clean(f"{entry.error_class}: {entry.error_message}"), "red")),
