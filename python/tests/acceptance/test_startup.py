@@ -109,6 +109,22 @@ def test_queues_that_are_left_out_are_named(server: Server, workers: Workers, sh
     )
 
 
+def test_a_misspelt_queue_is_suggested(server: Server, workers: Workers, shop: Path) -> None:
+    """A warning and no refusal: other programs and languages may use such a queue."""
+    options = ("-q", "defualt", "-q", "mails", "-q", "mail", "-q", "ruby")
+    worker = workers.start("shop.app:app", "--redis", server.url, *options)
+    worker.identity(server.client())
+    wait_until(lambda: worker.logged("not served"))
+    assert [(line["lvl"], line["msg"]) for line in worker.logged("no job of the app")] == [
+        (
+            "WARNING",
+            "queue 'defualt': no job of the application names it; did you mean 'default'?",
+        ),
+        ("INFO", "queue 'mails': no job of the application names it"),  # it serves mail
+        ("INFO", "queue 'ruby': no job of the application names it"),
+    ]
+
+
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_an_application_without_jobs_does_not_start(
     server: Server, tmp_path: Path, processes: str

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from io import TextIOWrapper
 from queue import Empty, SimpleQueue
 from types import FrameType
@@ -25,6 +25,7 @@ from jobwire.errors import RedisRefused, RedisTrouble, RedisUnreachable
 from jobwire.protocol.heartbeat import BEAT_INTERVAL_S
 from jobwire.protocol.plural import counted
 from jobwire.protocol.server import ServerInfo
+from jobwire.settings.types import did_you_mean
 from jobwire.worker.background.heartbeat import rss
 from jobwire.worker.fetch.outage import next_pause
 from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
@@ -340,7 +341,9 @@ def _announce(launcher: Launcher, info: ServerInfo, source: str) -> None:
             f"{queue} ({weight})" if weight else queue for queue, weight in capsule.queues.items()
         )
         _log.info("capsule %s: %s for %s", name, counted(capsule.concurrency, "thread"), queues)
-    _warn_of_unserved(launcher.app, config)
+    served = {queue for capsule in config.capsules.values() for queue in capsule.queues}
+    _tell_of_unnamed(launcher.app, served)
+    _warn_of_unserved(launcher.app, served)
     jobs = counted(len(launcher.app.jobs), "job class")
     _log.info(
         "jobwire %s, process %s, %s fetch, %s, %s %s at %s%s",
@@ -355,9 +358,25 @@ def _announce(launcher: Launcher, info: ServerInfo, source: str) -> None:
     )
 
 
-def _warn_of_unserved(app: App, config: WorkerConfig) -> None:
+def _tell_of_unnamed(app: App, served: Set[str]) -> None:
+    """Log the queues of this worker that no job of the application names.
+
+    Programs may name a queue for one job, and Ruby has queues of its own, so only a name like that
+    of a queue that is left out is worth a warning.
+    """
+    left_out = app.queues.keys() - served
+    for queue in sorted(served - app.queues.keys()):
+        near = did_you_mean(queue, left_out, cutoff=0.7)
+        _log.log(
+            logging.WARNING if near else logging.INFO,
+            "queue %r: no job of the application names it%s",
+            queue,
+            f"; did you mean {near!r}?" if near else "",
+        )
+
+
+def _warn_of_unserved(app: App, served: Set[str]) -> None:
     """Log the queues of the application that this worker does not serve."""
-    served = {queue for capsule in config.capsules.values() for queue in capsule.queues}
     unserved = {queue: jobs for queue, jobs in app.queues.items() if jobs and queue not in served}
     if unserved:
         _log.warning(
