@@ -11,7 +11,7 @@ import pytest
 
 import jobwire
 from jobwire import App, Job
-from jobwire.errors import JobFailed
+from jobwire.errors import ConfigError, JobFailed, JobwireError
 from jobwire.worker.execute import failure
 from jobwire.worker.execute.compiled_job import JobTable
 from jobwire.worker.execute.event_loop import AsyncLoop
@@ -234,6 +234,39 @@ def test_an_error_of_jobwire_has_no_calls_of_its_own() -> None:
     missing = trace_of(run(needs_one))
     assert jobwire.__file__.removesuffix("__init__.py") in missing
     assert "missing 1 required positional argument: 'one'" in missing
+
+
+def test_an_error_of_an_enqueue_ends_with_the_call_of_the_application() -> None:
+    """The message says all that the calls of jobwire could; middleware in between stays."""
+    other = App("redis://127.0.0.1:1/0", generation=8)
+
+    @other.job
+    def mail(address: object) -> None: ...
+
+    def unusable() -> None:
+        mail.enqueue(object())
+
+    async def aunreachable() -> None:
+        await mail.aenqueue("x")
+
+    def unreachable() -> None:
+        mail.enqueue("x")
+
+    for function in (unusable, aunreachable, unreachable):
+        error = run(function)
+        assert isinstance(error, JobwireError)
+        text = trace_of(error)
+        assert calls(text) == [function.__name__]
+        assert text.endswith(f"{type(error).__module__}.{type(error).__name__}: {error}\n")
+        assert len(describe(error).backtrace) > 3  # the payload and other handlers have all calls
+
+    def refuse(*_: object) -> None:
+        raise ConfigError("no")
+
+    other.client_middleware.add(refuse)
+    (first, *between, last) = calls(trace_of(run(unreachable)))
+    assert (first, last) == ("unreachable", "refuse")
+    assert between != []
 
 
 def test_the_traceback_of_an_isolated_job_is_that_of_its_process() -> None:

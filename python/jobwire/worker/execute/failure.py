@@ -19,7 +19,7 @@ __all__ = ["describe", "trace_of", "user_trace"]
 
 MAX_TRACE = 20_000  # characters of a traceback in the log
 MAX_TRACES = 200  # kept in memory
-# Files whose calls come before those of the application.
+# Files whose calls come before those of the application, and after them if it calls jobwire.
 _OURS = (
     os.path.dirname(jobwire.__file__) + os.sep,
     os.path.dirname(concurrent.futures.__file__) + os.sep,
@@ -60,11 +60,17 @@ def _lines(trace: TracebackType | None) -> list[str]:
 
 
 def trace_of(error: BaseException) -> str:
-    """Return the traceback of an error for the log, from the first call of the application on."""
+    """Return the traceback of an error for the log, from the first call of the application on.
+
+    For an error that jobwire raised on purpose, as `enqueue` does, it ends with the application's
+    last call, because the message says the rest.
+    """
     if isinstance(error, JobFailed) and error.traceback:
         return error.traceback
     try:
         trace = user_trace(error)
+        if isinstance(error, JobwireError):
+            trace = _without_own_end(trace)
         if _is_chained(error):
             text = "".join(traceback.format_exception(type(error), error, trace))
         else:
@@ -88,6 +94,21 @@ def user_trace(error: BaseException) -> TracebackType | None:
     if trace is None and not isinstance(error, JobwireError):
         return error.__traceback__
     return trace
+
+
+def _without_own_end(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without the calls of jobwire after the last one of the application."""
+    calls: list[TracebackType] = []
+    end = 0
+    while trace is not None:
+        calls.append(trace)
+        if not trace.tb_frame.f_code.co_filename.startswith(_OURS):
+            end = len(calls)
+        trace = trace.tb_next
+    shown = None
+    for call in reversed(calls[:end]):  # copies, because the error keeps its traceback
+        shown = TracebackType(shown, call.tb_frame, call.tb_lasti, call.tb_lineno)
+    return shown
 
 
 def _is_chained(error: BaseException) -> bool:
