@@ -32,6 +32,13 @@ def sidekiq(sidekiq_version: str, server: Server) -> RealSidekiq:
 
 
 @pytest.fixture
+def iterable_jobs(sidekiq: RealSidekiq) -> None:
+    """Skip the test on a generation without iterable jobs."""
+    if sidekiq.generation == 6:
+        pytest.skip("6.4 has no iterable jobs")
+
+
+@pytest.fixture
 def driver(sidekiq: RealSidekiq) -> Iterator[Driver]:
     """Sidekiq's client and API, on the same server."""
     with sidekiq.driver() as driver:

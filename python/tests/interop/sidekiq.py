@@ -142,6 +142,11 @@ def started(client: redis.Redis) -> list[str]:
     return [jid.decode() for jid in cast("list[bytes]", client.lrange("app:started", 0, -1))]
 
 
+def items(client: redis.Redis, jid: str) -> list[int]:
+    """Return the items that the runs of an IterJob have handled, in order."""
+    return [int(item) for item in cast("list[bytes]", client.lrange(f"app:items:{jid}", 0, -1))]
+
+
 def open_gate(client: redis.Redis, gate: str, *, jobs: int = 1) -> None:
     """Let this many GateJobs of that name continue."""
     client.rpush(f"app:gate:{gate}", *["open"] * jobs)

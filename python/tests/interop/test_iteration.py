@@ -6,7 +6,7 @@ import itertools
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import redis
@@ -21,22 +21,12 @@ from jobwire.protocol.payload import decode, encode
 from jobwire.worker.execute.iterating import Iterations
 from tests.interop.driver import Driver
 from tests.interop.python_worker import worker_threads
-from tests.interop.sidekiq import RealSidekiq, results
+from tests.interop.sidekiq import RealSidekiq, items, results
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("iterable_jobs")]
 
 KEYS = Keys()
 ITEMS = 40
-
-
-@pytest.fixture(autouse=True)
-def _new_enough(sidekiq: RealSidekiq) -> None:
-    if sidekiq.generation == 6:
-        pytest.skip("6.4 has no iterable jobs")
-
-
-def items(client: redis.Redis, jid: str) -> list[int]:
-    return [int(item) for item in cast("Any", client.lrange(f"app:items:{jid}", 0, -1))]
 
 
 def run_in_python(

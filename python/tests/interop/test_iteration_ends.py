@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import json
 import signal
-from typing import Any, cast
+from typing import cast
 
 import pytest
 import redis
 
 from harness.servers import wait_until
 from tests.interop.driver import Driver
-from tests.interop.sidekiq import RealSidekiq, results
+from tests.interop.sidekiq import RealSidekiq, items, results
 
-pytestmark = pytest.mark.interop
-
-
-@pytest.fixture(autouse=True)
-def _new_enough(sidekiq: RealSidekiq) -> None:
-    if sidekiq.generation == 6:
-        pytest.skip("6.4 has no iterable jobs")
-
-
-def items(client: redis.Redis, jid: str) -> list[int]:
-    return [int(item) for item in cast("Any", client.lrange(f"app:items:{jid}", 0, -1))]
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("iterable_jobs")]
 
 
 @pytest.mark.parametrize("name", ["TSTP", "TERM"])

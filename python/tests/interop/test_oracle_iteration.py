@@ -15,7 +15,7 @@ import redis
 from harness.servers import wait_until
 from tests.interop.commands import commands
 from tests.interop.driver import Driver
-from tests.interop.sidekiq import RealSidekiq, results
+from tests.interop.sidekiq import RealSidekiq, items, results
 
 pytestmark = pytest.mark.interop
 
@@ -27,10 +27,6 @@ BOUNDS += [13000, 20000, 30000, 45000, 65000, 100000, 150000, 225000, 335000, 10
 def state(client: redis.Redis, jid: str) -> dict[str, str]:
     found = cast("dict[bytes, bytes]", client.hgetall(f"it-{jid}"))
     return {name.decode(): value.decode() for name, value in found.items()}
-
-
-def items(client: redis.Redis, jid: str) -> list[int]:
-    return [int(item) for item in cast("Any", client.lrange(f"app:items:{jid}", 0, -1))]
 
 
 def keys(client: redis.Redis, pattern: str) -> dict[str, int]:

@@ -95,10 +95,9 @@ def test_a_row(sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, outcom
         assert measured(client) == metrics
 
 
+@pytest.mark.usefixtures("iterable_jobs")
 def test_a_run_that_yields(sidekiq: RealSidekiq, driver: Driver, client: redis.Redis) -> None:
     """STAT-3, ITER-14: it counts as failed, and in the metrics as a success."""
-    if sidekiq.generation == 6:
-        pytest.skip("6.4 has no iterable jobs")
     jid = driver.perform_async("IterJob", 600, 0.05)
     with sidekiq.worker(poll=None) as worker:
         wait_until(lambda: client.llen(f"app:items:{jid}"), 60, "the first item")
