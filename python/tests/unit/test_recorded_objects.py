@@ -14,6 +14,7 @@ from jobwire.spec import verdicts
 from jobwire.spec.fixture_files import place_of
 from jobwire_conformance.judge.objects import OBJECTS
 from jobwire_conformance.judge.payloads import View
+from tests.sample_objects import IDENTITY, INFO, METRICS
 from tests.schemas import GENERATIONS, ROOT, load
 
 RELEASES = pytest.mark.parametrize("release", GENERATIONS)
@@ -130,35 +131,13 @@ def test_every_recorded_object_keeps_the_rules_of_its_generation(release: str) -
     assert seen == expected
 
 
-INFO: dict[str, Any] = {
-    "hostname": "app-1",
-    "started_at": 1786959000.25,
-    "pid": 4711,
-    "tag": "shop",
-    "concurrency": 5,
-    "capsules": {"default": {"concurrency": 5, "mode": "strict", "weights": {"default": 0}}},
-    "queues": ["default"],
-    "weights": [{"default": 0}],
-    "labels": [],
-    "identity": "app-1:4711:0a1b2c3d4e5f",
-    "version": "example 1.0",
-    "embedded": False,
-}
 PAYLOAD = '{"class":"HardJob","args":[]}'
 VALID: dict[str, Any] = {
     "process-info": INFO,
-    "identity": {
-        "info": json.dumps(INFO),
-        "concurrency": "5",
-        "busy": "0",
-        "beat": "1786959010.5",
-        "rtt_us": "120",
-        "quiet": "false",
-        "rss": "43872",
-    },
+    "identity": IDENTITY,
     "work": {"queue": "default", "payload": PAYLOAD, "run_at": 1786960000},
     "iteration": {"ex": "1", "c": "null", "rt": "0.5"},
-    "metrics": {"EchoJob|p": "3", "EchoJob|f": "1", "EchoJob|ms": "20"},
+    "metrics": METRICS,
     "marks": {"2025-02-14T08:04:00Z": "4f2d1c0"},
     "signals": ["TERM", "TSTP"],
     "private": {"17:default": PAYLOAD},

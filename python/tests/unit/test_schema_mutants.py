@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.sample_objects import IDENTITY, INFO, METRICS
 from tests.schemas import ABSENT, blames, mutant, problems, schema
 
 TIMES = ("created_at", "enqueued_at", "failed_at", "retried_at")
@@ -168,22 +169,6 @@ def test_odd_bookkeeping_is_unusual_and_readable(
     assert any(f"[{requirement}]" in blame for blame in blames("payload", "usual", payload))
 
 
-INFO: dict[str, Any] = {
-    "hostname": "app-1",
-    "started_at": 1786959000.25,
-    "pid": 4711,
-    "tag": "shop",
-    "concurrency": 5,
-    "capsules": {"default": {"concurrency": 5, "mode": "weighted", "weights": {"a": 2, "b": 1}}},
-    "queues": ["a", "b"],
-    "weights": [{"a": 2, "b": 1}],
-    "labels": [],
-    "identity": "app-1:4711:0a1b2c3d4e5f",
-    "version": "jobwire 0.1.0",
-    "embedded": False,
-}
-
-
 MEMBERS = dict.fromkeys(("concurrency", "capsules", "weights", "version", "embedded"), "BEAT-13")
 
 
@@ -227,18 +212,8 @@ def test_work_record_mutant_is_rejected(field: str, value: object, requirement: 
     assert any(f"[{requirement}]" in blame for blame in rejected_by)
 
 
-IDENTITY: dict[str, Any] = {
-    "info": json.dumps(INFO),
-    "concurrency": "5",
-    "busy": "0",
-    "beat": "1786959010.5",
-    "rtt_us": "120",
-    "quiet": "false",
-    "rss": "43872",
-}
 RULES = {field: "BEAT-9" if field == "concurrency" else "BEAT-3" for field in IDENTITY}
 STATE = {"ex": "1", "c": "null", "rt": "0.5", "cancelled": "1795191608"}
-BUCKET = {"EchoJob|p": "3", "EchoJob|f": "1", "EchoJob|ms": "20"}
 
 
 @pytest.mark.parametrize(
@@ -256,11 +231,11 @@ BUCKET = {"EchoJob|p": "3", "EchoJob|f": "1", "EchoJob|ms": "20"}
         ("iteration-state", STATE, "rt", "-1", "ITER-1"),
         ("iteration-state", STATE, "cancelled", "true", "ITER-7"),
         ("iteration-state", STATE, "cancelled", "1795191608123", "ITER-7"),
-        ("metrics-bucket", BUCKET, "EchoJob|p", "1.5", "MET-7"),
-        ("metrics-bucket", BUCKET, "EchoJob|f", "-1", "MET-8"),
-        ("metrics-bucket", BUCKET, "EchoJob|ms", "20.5", "MET-9"),
-        ("metrics-bucket", BUCKET, "EchoJob", "1", "MET-1"),
-        ("metrics-bucket", BUCKET, "Echo|Job|p", "1", "MET-1"),
+        ("metrics-bucket", METRICS, "EchoJob|p", "1.5", "MET-7"),
+        ("metrics-bucket", METRICS, "EchoJob|f", "-1", "MET-8"),
+        ("metrics-bucket", METRICS, "EchoJob|ms", "20.5", "MET-9"),
+        ("metrics-bucket", METRICS, "EchoJob", "1", "MET-1"),
+        ("metrics-bucket", METRICS, "Echo|Job|p", "1", "MET-1"),
     ],
 )
 def test_hash_mutant_is_rejected(
@@ -381,8 +356,8 @@ def places(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
         ("identity-hash", "written", IDENTITY),
         ("identity-hash", "reader", IDENTITY),
         ("iteration-state", "reader", STATE),
-        ("metrics-bucket", "written", BUCKET),
-        ("metrics-bucket", "reader", BUCKET),
+        ("metrics-bucket", "written", METRICS),
+        ("metrics-bucket", "reader", METRICS),
         ("work-record", "written", RECORD),
         ("cron-entry", None, CRON),
     ],
