@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import sys
 import threading
@@ -20,6 +19,7 @@ from jobwire.application.config import FetchMode
 from jobwire.errors import ConfigError
 from jobwire.protocol.payload import Job
 from tests.apps import isolated
+from tests.integration.payloads import push_job, scored
 from tests.workers import running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
@@ -41,16 +41,6 @@ def failing(app: App, is_async: bool = False, **options: Any) -> JobType[[str], 
         raise ValueError(text)
 
     return fail
-
-
-def push(server: Server, *args: Any, **fields: Any) -> None:
-    payload = {"class": "Fail", "args": list(args), "jid": "ab" * 12, "queue": "default", **fields}
-    server.client().lpush("queue:default", json.dumps(payload))
-
-
-def members(server: Server, key: str) -> list[tuple[dict[str, Any], float]]:
-    found: Any = server.client().zrange(key, 0, -1, withscores=True)
-    return [(json.loads(text), score) for text, score in found]
 
 
 # -- retry_in
@@ -78,9 +68,9 @@ def test_a_hook_chooses_the_delay(
         seen.append((count, str(error), job.jid))
         return choice
 
-    push(server, "boom", retry=True)
+    push_job(server, "Fail", "boom", retry=True)
     with running(app, server, fetch=fetch):
-        ((payload, score),) = wait_until(lambda: members(server, "retry"))
+        ((payload, score),) = wait_until(lambda: scored(server, "retry"))
     assert seen == [(0, "boom", "ab" * 12)]
     delay = score - payload["failed_at"] / 1000
     assert least - 0.01 <= delay < least + 10.01
@@ -91,9 +81,9 @@ def test_true_is_no_number_of_seconds(server: Server) -> None:
     app = App()
     fail = failing(app)
     fail.retry_in(lambda job, error, count: True)
-    push(server, "boom", retry=True)
+    push_job(server, "Fail", "boom", retry=True)
     with running(app, server):
-        ((payload, score),) = wait_until(lambda: members(server, "retry"))
+        ((payload, score),) = wait_until(lambda: scored(server, "retry"))
     assert 14.9 <= score - payload["failed_at"] / 1000 < 25.1
 
 
@@ -102,9 +92,9 @@ def test_a_broken_hook_costs_nothing(server: Server, caplog: pytest.LogCaptureFi
     app = App()
     fail = failing(app)
     fail.retry_in(lambda job, error, count: 1 / 0)
-    push(server, "boom", retry=True)
+    push_job(server, "Fail", "boom", retry=True)
     with running(app, server):
-        ((payload, score),) = wait_until(lambda: members(server, "retry"))
+        ((payload, score),) = wait_until(lambda: scored(server, "retry"))
     assert 14.9 <= score - payload["failed_at"] / 1000 < 25.1
     assert "retry_in failed and is ignored" in caplog.text
 
@@ -119,11 +109,11 @@ def test_a_hook_discards(server: Server, fetch: FetchMode, is_async: bool) -> No
     fail.exhausted(lambda job, error: deaths.append("exhausted"))
     deaths: list[Any] = []
     app.on_death(lambda job, error: deaths.append((job["discarded_at"] > 10**12, str(error))))
-    push(server, "boom", retry=True)
+    push_job(server, "Fail", "boom", retry=True)
     with running(app, server, fetch=fetch):
         wait_until(lambda: deaths)
     assert deaths == [(True, "boom")]
-    assert members(server, "retry") == members(server, "dead") == []
+    assert scored(server, "retry") == scored(server, "dead") == []
 
 
 @FETCH
@@ -136,11 +126,11 @@ def test_a_hook_kills(server: Server, fetch: FetchMode, is_async: bool) -> None:
     calls: list[str] = []
     fail.exhausted(lambda job, error: calls.append("exhausted"))
     app.on_death(lambda job, error: calls.append("death"))
-    push(server, "boom", retry=True)
+    push_job(server, "Fail", "boom", retry=True)
     with running(app, server, fetch=fetch):
         wait_until(lambda: len(calls) == 2)
     assert calls == ["exhausted", "death"]
-    ((payload, _),) = members(server, "dead")
+    ((payload, _),) = scored(server, "dead")
     assert payload["error_message"] == "boom"
 
 
@@ -158,7 +148,7 @@ def test_hook_grave_and_handlers_come_in_this_order(
     calls: list[Any] = []
 
     def look(what: str) -> None:
-        calls.append((what, len(members(server, "dead"))))
+        calls.append((what, len(scored(server, "dead"))))
         raise LookupError(what)
 
     @fail.exhausted
@@ -175,7 +165,7 @@ def test_hook_grave_and_handlers_come_in_this_order(
         assert (job["retry_count"], str(error)) == (0, "boom")
         look("second")
 
-    push(server, "boom", retry=0)
+    push_job(server, "Fail", "boom", retry=0)
     with running(app, server, fetch=fetch):
         wait_until(lambda: len(calls) == 3)
     assert calls == [("exhausted", 0), ("first", 1), ("second", 1)]
@@ -189,11 +179,11 @@ def test_the_exhausted_hook_keeps_a_job_out_of_the_grave(server: Server) -> None
     fail.exhausted(lambda job, error: "discard")
     deaths: list[Job] = []
     app.on_death(lambda job, error: deaths.append(job))
-    push(server, "boom", retry=0)
+    push_job(server, "Fail", "boom", retry=0)
     with running(app, server):
         wait_until(lambda: deaths)
     assert "discarded_at" in deaths[0].fields
-    assert members(server, "dead") == []
+    assert scored(server, "dead") == []
 
 
 @pytest.mark.parametrize(
@@ -209,14 +199,14 @@ def test_death_handlers_hear_of_every_end(
     failures: list[Any] = []
     app.on_death(lambda job, error: deaths.append(job.args))
     app.on_error(lambda job, error: failures.append(job.args))
-    push(server, "kept", retry=5)
-    push(server, "gone", **fields)
+    push_job(server, "Fail", "kept", retry=5)
+    push_job(server, "Fail", "gone", **fields)
     with running(app, server):
         wait_until(lambda: deaths and len(failures) == 2)
     assert deaths == [["gone"]]
     assert sorted(failures) == [["gone"], ["kept"]]
-    assert len(members(server, "dead")) == dead
-    assert len(members(server, "retry")) == 1
+    assert len(scored(server, "dead")) == dead
+    assert len(scored(server, "retry")) == 1
 
 
 @FETCH
@@ -242,16 +232,16 @@ def test_an_error_that_the_job_foresaw_is_nobodys_business(
         work(text)
 
     app.job(name="Fail")(awork if is_async else work)
-    push(server, "later", jid="first", retry=True)
-    push(server, "boom", jid="other", retry=True)
-    push(server, "later", jid="last", retry=1, retry_count=0)
-    push(server, "later", jid="only", retry=False)
+    push_job(server, "Fail", "later", jid="first", retry=True)
+    push_job(server, "Fail", "boom", jid="other", retry=True)
+    push_job(server, "Fail", "later", jid="last", retry=1, retry_count=0)
+    push_job(server, "Fail", "later", jid="only", retry=False)
     with running(app, server, concurrency=1, fetch=fetch):
         wait_until(lambda: len(heard) >= 5)  # the queue is empty earlier because of prefetching
     assert sorted(heard) == [
         ("last", "dead"), ("last", "later"), ("only", "dead"), ("only", "later"), ("other", "boom"),
     ]  # fmt: skip
-    payloads = {payload["jid"]: payload for payload, _ in members(server, "retry")}
+    payloads = {payload["jid"]: payload for payload, _ in scored(server, "retry")}
     assert payloads.keys() == {"first", "other"}
     assert payloads["first"]["error_class"].endswith("RateLimited")
     assert payloads["first"]["error_message"] == "later"
@@ -270,9 +260,9 @@ def test_what_an_isolated_job_foresaw(
     app, heard = isolated.app, []
     monkeypatch.setattr(app, "error_handlers", [lambda job, error: heard.append(str(error))])
     for name in ("Later", "Raise"):
-        push(server, "boom", **{"class": name}, retry=True)
+        push_job(server, "Fail", "boom", **{"class": name}, retry=True)
     with running(app, server):
-        wait_until(lambda: len(members(server, "retry")) == 2 and heard)
+        wait_until(lambda: len(scored(server, "retry")) == 2 and heard)
     assert heard == ["tests.apps.isolated.BrokenError: boom"]
     (line,) = [line for line in caplog.records if "RateLimitedError: boom" in line.getMessage()]
     assert line.levelname == "INFO"
@@ -298,15 +288,15 @@ def test_a_hook_that_exits_costs_neither_job_nor_thread(
     app.on_error(lambda job, error: leave("error"))
     app.on("beat")(lambda: leave("beat"))
     for number in range(3):  # more jobs than threads
-        push(server, number, retry=5)
-        push(server, number, retry=0)
+        push_job(server, "Fail", number, retry=5)
+        push_job(server, "Fail", number, retry=0)
     with running(app, server, concurrency=1, fetch=fetch) as worker:
         wait_until(lambda: heard.count("error") == 6)
         wait_until(lambda: not worker.busy)
     assert heard.count("beat") >= 2  # at the start and at the end
     counts = {what: heard.count(what) for what in heard if what != "beat"}
     assert counts == {"retry_in": 3, "exhausted": 3, "death": 3, "error": 6}
-    assert len(members(server, "retry")) == len(members(server, "dead")) == 3
+    assert len(scored(server, "retry")) == len(scored(server, "dead")) == 3
     assert server.client().get("stat:failed") == b"6"
     assert server.client().llen("queue:default") == 0
     assert caplog.text.count("failed and is ignored") == 15
@@ -325,14 +315,14 @@ def test_a_job_that_others_recovered_has_no_death_here(server: Server) -> None:
 
     deaths: list[Job] = []
     app.on_death(lambda job, error: deaths.append(job))
-    push(server, "boom", retry=0)
+    push_job(server, "Fail", "boom", retry=0)
     with running(app, server) as worker:
         assert entered.wait(60)
         server.client().delete(f"jobwire:private:{worker.identity}")
         go.set()
         wait_until(lambda: server.client().get("jobwire:stat:lost"))
     assert deaths == []
-    assert members(server, "dead") == []
+    assert scored(server, "dead") == []
 
 
 def test_a_slow_error_handler_holds_up_no_outcome(server: Server) -> None:
@@ -342,9 +332,9 @@ def test_a_slow_error_handler_holds_up_no_outcome(server: Server) -> None:
     stored = threading.Event()
     told: list[bool] = []
     app.on_error(lambda job, error: told.append(stored.wait(60)))
-    push(server, "boom", retry=True)
+    push_job(server, "Fail", "boom", retry=True)
     with running(app, server):
-        wait_until(lambda: members(server, "retry"), timeout=60)
+        wait_until(lambda: scored(server, "retry"), timeout=60)
         stored.set()
         wait_until(lambda: told)
     assert told == [True]
@@ -388,7 +378,7 @@ def test_an_error_at_startup_ends_the_worker_before_it_takes_a_job(server: Serve
     app = App()
     failing(app)
     app.on("startup")(lambda: 1 / 0)
-    push(server, "boom")
+    push_job(server, "Fail", "boom")
     with pytest.raises(ZeroDivisionError), running(app, server):
         pass
     assert server.client().llen("queue:default") == 1
@@ -422,7 +412,7 @@ def test_a_wrapper_surrounds_each_execution(server: Server, is_async: bool) -> N
             steps.append("out")
 
     failing(app, is_async)
-    push(server, "boom", retry=False)
+    push_job(server, "Fail", "boom", retry=False)
     with running(app, server):
         wait_until(lambda: server.client().get("stat:failed"))
     assert steps == ["in boom", "raised boom", "out"]
@@ -461,7 +451,7 @@ def test_a_wrapper_may_stand_outside_of_middleware(
     if middleware != "none":
         app.server_middleware.add(layer if middleware == "sync" else alayer)
     failing(app, is_async)
-    push(server, "boom", retry=False)
+    push_job(server, "Fail", "boom", retry=False)
     with running(app, server):
         wait_until(lambda: server.client().get("stat:failed"))
     between = [] if middleware == "none" else ["middleware"]
@@ -584,8 +574,8 @@ def test_any_middleware_surrounds_any_job(server: Server, kinds: str, job_is_asy
     else:
         app.job(name="Fail")(work)
 
-    push(server, False)
-    push(server, True, retry=False)
+    push_job(server, "Fail", False)
+    push_job(server, "Fail", True, retry=False)
     with running(app, server, concurrency=1):
         wait_until(lambda: server.client().get("stat:processed") == b"2")
     back = [f"/{name}" for name in reversed(names)]
@@ -609,8 +599,8 @@ def test_a_class_is_made_anew_for_each_job(server: Server, is_async: bool) -> No
 
     app.server_middleware.add(Keeping, "x")
     failing(app, is_async)
-    push(server, "boom", retry=False)
-    push(server, "boom", retry=False)
+    push_job(server, "Fail", "boom", retry=False)
+    push_job(server, "Fail", "boom", retry=False)
     with running(app, server):
         wait_until(lambda: server.client().get("stat:processed") == b"2")
     assert [label for label, _ in made] == ["x", "x"]

@@ -16,16 +16,12 @@ from jobwire import App, ConfigError, JobType, Shutdown
 from jobwire.application.config import FetchMode
 from jobwire.errors import NoReply
 from jobwire.worker.fetch.reliable import ReliableFetcher
+from tests.integration.payloads import push_job
 from tests.workers import brisk, running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
 KIND = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 TIMINGS = brisk(heartbeat_interval=0.02)
-
-
-def push(server: Server, **fields: Any) -> None:
-    payload = {"class": "Once", "args": [], "jid": "ab" * 12, "queue": "default", **fields}
-    server.client().lpush("queue:default", json.dumps(payload))
 
 
 def left(server: Server) -> dict[str, int]:
@@ -59,7 +55,7 @@ def test_redis_has_forgotten_the_job_when_it_runs(
     app = App()
     seen: list[dict[str, int]] = []
     once(app, lambda: seen.append(left(server)), is_async)
-    push(server)
+    push_job(server, "Once")
     with running(app, server, fetch=fetch, timings=TIMINGS):
         wait_until(lambda: seen)
         wait_until(lambda: stats(server) == (1, 0))
@@ -82,7 +78,7 @@ def test_a_failure_is_final_whatever_the_payload_says(
         raise ValueError("boom")
 
     once(app, fail, is_async)
-    push(server, jid="j", retry=True)
+    push_job(server, "Once", jid="j", retry=True)
     with running(app, server, fetch=fetch, timings=TIMINGS):
         wait_until(lambda: stats(server) == (1, 1))
         wait_until(lambda: len(heard) == 2)
@@ -123,8 +119,8 @@ def test_a_stop_does_not_put_it_back(
 
     define("Once", retry=False, redeliver=False)
     define("Again", retry=False)
-    push(server, jid="once")
-    push(server, jid="again", **{"class": "Again"})
+    push_job(server, "Once", jid="once")
+    push_job(server, "Once", jid="again", **{"class": "Again"})
     try:
         with running(app, server, fetch=fetch, timeout=0.1, timings=TIMINGS):
             wait_until(lambda: len(started) == 2)
@@ -162,7 +158,7 @@ def test_without_a_certain_acknowledgement_it_does_not_run(
 
     monkeypatch.setattr(ReliableFetcher, "acknowledge", broken)
     once(app, lambda: ran.append(1), is_async)
-    push(server)
+    push_job(server, "Once")
     with running(app, server, timings=TIMINGS):
         wait_until(lambda: left(server) == {} and calls)
         if not applied:
@@ -187,7 +183,7 @@ def test_a_job_that_another_process_has_recovered_does_not_run(
 
     monkeypatch.setattr(ReliableFetcher, "acknowledge", late)
     once(app, lambda: ran.append(1), False)
-    push(server)
+    push_job(server, "Once")
     with running(app, server, timings=TIMINGS):
         wait_until(lambda: "another process has it" in caplog.text)
     assert (ran, stats(server)) == ([], (0, 0))
@@ -208,7 +204,7 @@ def test_a_task_that_other_code_cancels_is_a_failure(
         asyncio.get_running_loop().call_soon(task.cancel)
         await asyncio.sleep(60)
 
-    push(server)
+    push_job(server, "Once")
     with running(app, server, timings=TIMINGS):
         wait_until(lambda: stats(server) == (1, 1))
     assert (runs, left(server)) == ([1], {})
@@ -245,7 +241,7 @@ def test_shutdown_is_the_job_s_own_to_see(server: Server) -> None:
             raise
 
     once(app, work, False)
-    push(server)
+    push_job(server, "Once")
     with running(app, server, timeout=0.1, timings=TIMINGS):
         assert started.wait(30)
     assert cleaned.is_set()

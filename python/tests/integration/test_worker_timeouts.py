@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 import time
-from typing import Any
+from typing import Any, NoReturn
 from unittest.mock import patch
 
 import pytest
@@ -18,20 +17,25 @@ from jobwire.errors import ConfigError, JobTimeout
 from jobwire.worker.execute.event_loop import _stack
 from jobwire.worker.execute.processor import Processor
 from jobwire.worker.execute.time_limit import limited
+from tests.integration.payloads import push_job, scored
 from tests.workers import running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
 KIND = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 
 
-def push(server: Server, *args: Any, **fields: Any) -> None:
-    payload = {"class": "Hang", "args": list(args), "jid": "ab" * 12, "queue": "default", **fields}
-    server.client().lpush("queue:default", json.dumps(payload))
+def run_for_ever() -> NoReturn:
+    """Run Python code, which a time limit can interrupt."""
+    while True:
+        sum(range(100))
 
 
-def members(server: Server, key: str) -> list[tuple[dict[str, Any], float]]:
-    found: Any = server.client().zrange(key, 0, -1, withscores=True)
-    return [(json.loads(text), score) for text, score in found]
+def block(seconds: float) -> None:
+    """Hold the thread in one call outside of Python code.
+
+    No time limit can interrupt it, so a job that calls this ends late on purpose.
+    """
+    time.sleep(seconds)
 
 
 @KIND
@@ -55,17 +59,16 @@ def test_a_job_over_its_time_limit_fails_and_frees_its_slot(
         @app.job(name="Hang", timeout=0.05)
         def hang() -> None:
             try:
-                while True:
-                    sum(range(100))
+                run_for_ever()
             finally:
                 cleaned.append(True)
 
     ran: list[bool] = []
     app.job(name="Next", timeout=60)(lambda: ran.append(True))
-    push(server, retry=True)
-    push(server, **{"class": "Next"})
+    push_job(server, "Hang", retry=True)
+    push_job(server, "Next")
     with running(app, server, concurrency=1, fetch=fetch):
-        ((payload, _),) = wait_until(lambda: members(server, "retry"))
+        ((payload, _),) = wait_until(lambda: scored(server, "retry"))
         wait_until(lambda: ran)
     assert cleaned == [True]
     assert payload["error_class"] == "jobwire.errors.JobTimeout"
@@ -79,14 +82,13 @@ def test_a_job_that_ends_long_after_its_time_limit_says_so(server: Server) -> No
     @app.job(name="Hang", timeout=0.05)
     def hang() -> None:
         try:
-            while True:
-                sum(range(100))
+            run_for_ever()
         finally:
-            time.sleep(1.1)  # as a call that is not Python code
+            block(1.1)
 
-    push(server, retry=True)
+    push_job(server, "Hang", retry=True)
     with running(app, server, concurrency=1):
-        ((payload, _),) = wait_until(lambda: members(server, "retry"))
+        ((payload, _),) = wait_until(lambda: scored(server, "retry"))
     message = payload["error_message"]
     assert message.startswith("ran longer than its time limit of 0.05 s; it ended only after ")
     assert message.endswith("isolated=True ends a job in time")
@@ -100,8 +102,7 @@ def test_a_time_limit_counts_from_the_first_job_of_a_thread(server: Server) -> N
     def hang() -> None:
         begun.set()
         try:
-            while True:
-                sum(range(100))
+            run_for_ever()
         finally:
             ended.set()
 
@@ -111,12 +112,12 @@ def test_a_time_limit_counts_from_the_first_job_of_a_thread(server: Server) -> N
         ended.wait(1)
 
     start = Processor.start
-    push(server, retry=True)
+    push_job(server, "Hang", retry=True)
     with (
         patch.object(Processor, "start", slowly),
         running(app, server, concurrency=1, fetch="basic"),
     ):
-        ((payload, _),) = wait_until(lambda: members(server, "retry"))
+        ((payload, _),) = wait_until(lambda: scored(server, "retry"))
     assert payload["error_class"] == "jobwire.errors.JobTimeout"
 
 
@@ -138,11 +139,11 @@ def test_an_async_job_that_blocks_the_loop_beyond_its_limit_fails(
     @app.job(name="Hang", timeout=0.05)
     async def hang() -> None:
         await asyncio.sleep(0)
-        time.sleep(1.2)
+        block(1.2)
 
-    push(server, retry=True)
+    push_job(server, "Hang", retry=True)
     with running(app, server, concurrency=1):
-        ((payload, _),) = wait_until(lambda: members(server, "retry"))
+        ((payload, _),) = wait_until(lambda: scored(server, "retry"))
     assert payload["error_class"] == "jobwire.errors.JobTimeout"
     message = payload["error_message"]
     assert message.startswith("ran longer than its time limit of 0.05 s; it ended only after 1.")
@@ -163,9 +164,9 @@ def test_the_error_of_an_async_job_shows_where_the_job_was(
     async def hang() -> None:
         await answer_of_a_service()
 
-    push(server, retry=True)
+    push_job(server, "Hang", retry=True)
     with running(app, server, concurrency=1):
-        wait_until(lambda: members(server, "retry"))
+        wait_until(lambda: scored(server, "retry"))
     (record,) = (record for record in caplog.records if record.message.startswith("fail: "))
     trace = record.exc_text or ""
     assert ", in hang\n" in trace
@@ -193,7 +194,7 @@ def test_a_job_that_another_one_delays_is_not_blamed() -> None:
 
     async def blocks() -> None:
         await asyncio.sleep(0.01)
-        time.sleep(1)
+        block(1)
 
     assert limits(limited(waits(), 0.4), blocks()) == ["late", None]
 
@@ -202,7 +203,7 @@ def test_a_job_that_waits_too_long_fails_although_another_one_blocks() -> None:
     """RETRY-10: the time of the delay counts once."""
 
     async def blocks() -> None:
-        time.sleep(0.5)
+        block(0.5)
 
     began = time.monotonic()
     ended, _ = limits(limited(asyncio.sleep(60), 0.2), blocks())
@@ -216,7 +217,7 @@ def test_a_job_that_blocks_and_then_waits_is_interrupted_at_once() -> None:
     reached: list[bool] = []
 
     async def blocks() -> None:
-        time.sleep(0.5)
+        block(0.5)
         await asyncio.sleep(0.1)
         reached.append(True)
 
