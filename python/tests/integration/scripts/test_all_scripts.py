@@ -1,0 +1,122 @@
+"""All scripts: their keys, their bytes, and the servers that they run on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.debian_servers import SERVERS, DebianServer
+from harness.servers import wait_until
+from jobwire import RedisRefused
+from jobwire.connection import data
+from jobwire.connection.scripts import script
+from jobwire.protocol.dead_set import DeadSetLimits
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.promotion import promote_batch
+from jobwire.protocol.reliable import (
+    fetch,
+    put_back,
+    recover,
+    script_done,
+    script_kill,
+    script_requeue,
+    script_retry,
+)
+from tests.conftest import ServerFactory
+from tests.integration.clients import listening
+from tests.integration.scripts.shell import DAY, KEYS, ME, NOW, Shell, one
+
+
+def life(shell: Shell, keys: Keys) -> None:
+    """Run jobs through every script, with odd names of queues."""
+    shell.live(ME, keys)
+    queues = ["a:b", "c|d"]
+    for name in queues:
+        shell.plain.lpush(keys.queue(name), *(b"%d" % n for n in range(6)))
+    held = shell.run(fetch(keys, ME, queues, count=12, sequence=1)).jobs
+    fields = [each.field for each in held]
+    steps = [
+        script_requeue(keys, ME, fields[9], b"{}", "a:b", day=DAY, executed=True),
+        script_done(keys, ME, fields[:2], failed=True, day=DAY),
+        script_retry(keys, ME, [(fields[2], NOW, b"{}")], day=DAY),
+        script_kill(keys, ME, fields[3], b"{}", DeadSetLimits(NOW), counted=True, day=DAY),
+    ]
+    for step in steps:
+        shell.run(one(step))
+    shell.run(put_back(keys, ME, fields[4:9], started=True, now=NOW))
+    shell.run(fetch(keys, ME, queues, count=1, sequence=50))
+    shell.plain.delete(keys.process(ME))
+    assert shell.run(recover(keys, own="other", now=NOW)) == {ME: 3}
+    shell.plain.zadd(keys.schedule, {b'{"queue":"a:b"}': 1, b"\xff": 1, b'{"queue":"new"}': 1})
+    for zset in (keys.retry, keys.schedule):
+        shell.run(promote_batch(keys, zset, now=NOW, generation=8, dead_limits=DeadSetLimits(NOW)))
+    assert shell.plain.zcard(keys.schedule) == 0
+
+
+SCRIPTS = {path.stem for path in data.path("lua").glob("*.lua")}
+
+
+def test_scripts_touch_declared_keys_only(shell: Shell) -> None:
+    """LUA-2: as the server sees every script. KEY-5: our own keys carry our name."""
+    with listening(shell.server) as heard:
+        life(shell, KEYS)
+        lines = heard()
+    declared: set[bytes] = set()
+    calls = 0
+    for line in lines:
+        if line.name == "EVALSHA":
+            declared = set(line.words[3 : 3 + int(line.words[2])])
+        elif line.by_script:
+            calls += 1
+            assert line.words[1] in declared, line
+    assert calls > 50
+    own = shell.plain.keys("*jobwire*")
+    assert own
+    assert all(key.startswith(b"jobwire:") for key in own)
+
+
+def test_every_script_has_been_tried(shell: Shell) -> None:
+    """LUA-2: otherwise the test above would prove nothing."""
+    with listening(shell.server) as heard:
+        life(shell, KEYS)
+        called = {line.words[1].decode() for line in heard() if line.name == "EVALSHA"}
+    assert called == {script(name).sha for name in SCRIPTS}
+
+
+def test_all_scripts_run_on_a_cluster(program: str, server_factory: ServerFactory) -> None:
+    """LUA-2 and KEY-4: a cluster refuses undeclared keys and keys of other slots."""
+    server = server_factory("--cluster-enabled", "yes", program=program)
+    shell = Shell(server)
+    shell.plain.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16_383)
+    wait_until(lambda: b"cluster_state:ok" in shell.plain.execute_command("CLUSTER", "INFO"))
+    life(shell, Keys("{shard-03}:"))
+    shell.live(ME, KEYS)
+    assert set(shell.plain.keys()) - set(shell.plain.keys("{shard-03}:*")) == {ME.encode()}
+    with pytest.raises(RedisRefused, match="CROSSSLOT"):
+        shell.run(fetch(KEYS, ME, ["a", "b"], count=1, sequence=1))
+    shell.redis.close()
+
+
+def test_bytes_are_json_that_ruby_would_read(shell: Shell) -> None:
+    """LUA-1: bytes that Lua's own JSON would change pass unchanged through every transition."""
+    text = b'{"retry":true,"queue":"q","args":[[],{},9007199254740993,1.0],"class":"A"}'
+    [field] = shell.hold(text)
+    shell.step(script_retry(KEYS, ME, [(field, 1, text)], day=DAY))
+    shell.run(
+        promote_batch(KEYS, KEYS.retry, now=NOW, generation=8, dead_limits=DeadSetLimits(NOW))
+    )
+    [promoted] = shell.queue("q")
+    assert promoted.startswith(text[:-1])
+    assert json.loads(promoted)["args"] == [[], {}, 9007199254740993, 1.0]
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("debian", SERVERS, ids=lambda debian: debian.name)
+def test_the_servers_are_those_of_their_names(
+    debian: DebianServer, server_factory: ServerFactory, tmp_path: Path
+) -> None:
+    """LUA-2: the scripts were tried on Redis 7.0 and 8, on Valkey 8 and 9."""
+    info = server_factory(program=debian.launcher(tmp_path)).client().info("server")
+    assert info[f"{debian.kind}_version"].startswith(debian.version)

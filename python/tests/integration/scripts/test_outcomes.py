@@ -1,0 +1,252 @@
+"""The scripts that end an execution: done, retry, kill and requeue; and the counters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from jobwire import RedisRefused
+from jobwire.protocol.dead_set import DeadSetLimits, kill
+from jobwire.protocol.reliable import script_done, script_kill, script_requeue, script_retry
+from jobwire.protocol.stats import DAY_TTL_S, Deliveries, count, deliveries
+from jobwire.protocol.wire import Script
+from tests.integration.clients import everything
+from tests.integration.scripts.shell import (
+    BINARY,
+    DAY,
+    KEYS,
+    ME,
+    NOW,
+    OUTCOMES,
+    PRIVATE,
+    STORED,
+    Shell,
+    one,
+    outcome,
+)
+
+# done
+
+
+def test_done_counts_and_forgets(shell: Shell) -> None:
+    """REL-2, STAT-1, STAT-2 and STAT-4: executions in total and of the day; the latter expire."""
+    fields = shell.hold(b"a", b"b", b"c")
+    lost = shell.step(script_done(KEYS, ME, fields[:2], failed=False, day=DAY))
+    assert lost == []
+    assert shell.plain.hgetall(PRIVATE) == {b"3:q": b"c"}
+    assert shell.numbers() == {"processed": 2, f"processed:{DAY}": 2}
+    assert DAY_TTL_S - 5 <= shell.plain.ttl(f"stat:processed:{DAY}") <= DAY_TTL_S == 157_680_000
+    assert shell.plain.ttl("stat:processed") == -1
+
+
+def test_done_counts_failures(shell: Shell) -> None:
+    """STAT-1 and DEAD-5: a failed job that is dropped counts as both."""
+    fields = shell.hold(b"a")
+    shell.step(script_done(KEYS, ME, fields, failed=True, day=DAY))
+    assert shell.numbers() == {
+        "processed": 1,
+        f"processed:{DAY}": 1,
+        "failed": 1,
+        f"failed:{DAY}": 1,
+    }
+    assert shell.plain.ttl(f"stat:failed:{DAY}") > DAY_TTL_S - 5
+
+
+def test_done_leaves_what_others_own(shell: Shell) -> None:
+    """REL-15: jobs that were recovered meanwhile are named and not counted."""
+    fields = shell.hold(b"a", b"b")
+    assert shell.step(script_done(KEYS, ME, [fields[1]], failed=False, day=DAY)) == []
+    call = script_done(KEYS, ME, [*fields, "9:q"], failed=False, day=DAY)
+    assert shell.step(call) == [b"2:q", b"9:q"]
+    assert shell.numbers()["processed"] == 2
+    assert shell.step(call) == [b"1:q", b"2:q", b"9:q"]
+    assert shell.numbers()["processed"] == 2
+
+
+COUNTERS = ("stat:processed", f"stat:processed:{DAY}", "stat:failed", f"stat:failed:{DAY}")
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+@pytest.mark.parametrize("broken", [*COUNTERS, KEYS.returned, KEYS.returned_at, KEYS.queues])
+def test_a_broken_counter_undoes_no_outcome(shell: Shell, name: str, broken: str) -> None:
+    """REL-2 and STAT-1: the other counters still count."""
+    [field] = shell.hold(b"old")
+    shell.plain.sadd(broken, "in the way")
+    shell.step(outcome(name, field))
+    assert not shell.plain.exists(PRIVATE)
+    for counter in COUNTERS:
+        if counter != broken:
+            assert shell.plain.get(counter) == b"1"
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_an_outcome_that_cannot_be_stored_changes_nothing(shell: Shell, name: str) -> None:
+    """REL-2: the job stays held, to be recovered or tried again."""
+    [field] = shell.hold(b"old")
+    shell.plain.set(STORED[name], "in the way")
+    before = everything(shell.server)
+    with pytest.raises(RedisRefused, match="WRONGTYPE"):
+        shell.step(outcome(name, field))
+    assert everything(shell.server) == before
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_an_outcome_of_a_lost_job_is_nothing(shell: Shell, name: str) -> None:
+    """REL-15: nothing is stored for a job that another process owns now. REL-23: the job counts as
+    late, unless the call may be a repetition of itself.
+    """
+    assert shell.step(outcome(name, "1:q")) in (0, [b"1:q"])
+    assert everything(shell.server) == {KEYS.lost.encode(): b"1"}
+    assert shell.step(outcome(name, "1:q", repeated=True)) in (0, [b"1:q"])
+    assert shell.run(deliveries(KEYS)) == Deliveries(recovered=0, lost=1)
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_an_outcome_is_stored_while_memory_is_short(shell: Shell, name: str) -> None:
+    """REL-2 and RETRY-9: after the deletion of the entry nothing may fail."""
+    [field] = shell.hold(b"old")
+    shell.plain.config_set("maxmemory", 1)
+    shell.step(outcome(name, field))
+    shell.plain.config_set("maxmemory", 0)
+    assert not shell.plain.exists(PRIVATE)
+    if name == "requeue":
+        assert shell.queue("a:b") == [b"new"]
+    elif name != "done":
+        assert shell.plain.zrange(STORED[name], 0, -1) == [b"new"]
+
+
+# retry
+
+
+def test_retry_stores_and_counts(shell: Shell) -> None:
+    """RETRY-9, STAT-1 and GEN-4: the new payload, its time, and both counters in one step."""
+    [field] = shell.hold(b"old")
+    call = script_retry(KEYS, ME, [(field, 1795192082.123456, BINARY)], day=DAY)
+    assert shell.step(call) == []
+    assert shell.plain.zrange("retry", 0, -1, withscores=True) == [(BINARY, 1795192082.123456)]
+    assert not shell.plain.exists(PRIVATE)
+    assert shell.numbers() == dict.fromkeys(
+        ("processed", f"processed:{DAY}", "failed", f"failed:{DAY}"), 1
+    )
+    assert shell.step(call) == [b"1:q"]
+    assert shell.plain.get("stat:failed") == b"1"
+
+
+def test_many_retries_are_stored_in_one_call(shell: Shell) -> None:
+    """RETRY-9, REL-2: each job that is still held; the others are named and counted as late."""
+    fields = shell.hold(*(b"old %d" % n for n in range(3000)))
+    retries = [(field, NOW + n, b"new %d" % n) for n, field in enumerate(fields)]
+    assert shell.step(script_retry(KEYS, ME, [*retries, ("9999:q", 1, b"x")], day=DAY)) == [
+        b"9999:q"
+    ]
+    assert not shell.plain.exists(PRIVATE)
+    assert shell.plain.zcard("retry") == 3000
+    assert shell.plain.zscore("retry", b"new 2999") == NOW + 2999
+    assert shell.numbers()["processed"] == shell.numbers()["failed"] == 3000
+    assert shell.run(deliveries(KEYS)).lost == 1
+
+
+# kill
+
+
+def test_bury_stores_and_counts(shell: Shell) -> None:
+    """DEAD-1 and STAT-1: the score is now."""
+    [field] = shell.hold(b"old")
+    call = script_kill(KEYS, ME, field, b"new", DeadSetLimits(NOW), counted=True, day=DAY)
+    assert shell.step(call) == 1
+    assert shell.plain.zrange("dead", 0, -1, withscores=True) == [(b"new", NOW)]
+    assert shell.numbers()["processed"] == shell.numbers()["failed"] == 1
+    assert shell.step(call) == 0
+
+
+def test_what_cannot_be_read_is_buried_uncounted(shell: Shell) -> None:
+    """EXEC-3 and EXEC-4: as its exact bytes."""
+    [field] = shell.hold(BINARY)
+    shell.step(script_kill(KEYS, ME, field, BINARY, DeadSetLimits(NOW), counted=False, day=DAY))
+    assert shell.plain.zrange("dead", 0, -1) == [BINARY]
+    assert shell.numbers() == {}
+
+
+def bury_held(shell: Shell, dead_limits: DeadSetLimits) -> None:
+    [field] = shell.hold(b"new", first=shell.plain.incr("test:sequence"))
+    shell.step(script_kill(KEYS, ME, field, b"new", dead_limits, counted=True, day=DAY))
+
+
+def bury_basic(shell: Shell, dead_limits: DeadSetLimits) -> None:
+    shell.run(one(kill(KEYS.dead, b"new", dead_limits)))
+
+
+def kill_due(shell: Shell, dead_limits: DeadSetLimits) -> None:
+    shell.plain.zadd("retry", {b"new": 0})
+    call = Script(
+        "kill_due",
+        [KEYS.retry, KEYS.dead],
+        [dead_limits.now, dead_limits.oldest, dead_limits.limit, b"new"],
+    )
+    assert shell.step(call) == [b"new"]
+
+
+@pytest.mark.parametrize("burial", [bury_held, bury_basic, kill_due])
+def test_the_dead_set_is_trimmed_by_age(
+    shell: Shell, burial: Callable[[Shell, DeadSetLimits], None]
+) -> None:
+    """DEAD-2: 180 days, inclusive, at every insertion."""
+    age = 15_552_000
+    ages = {"older": age + 1, "as old": age, "younger": age - 1}
+    shell.plain.zadd("dead", {name: NOW - seconds for name, seconds in ages.items()})
+    burial(shell, DeadSetLimits(NOW))
+    assert shell.plain.zrange("dead", 0, -1) == [b"younger", b"new"]
+
+
+@pytest.mark.parametrize("burial", [bury_held, bury_basic, kill_due])
+def test_the_dead_set_is_trimmed_by_size(
+    shell: Shell, burial: Callable[[Shell, DeadSetLimits], None]
+) -> None:
+    """DEAD-3: one less than the limit stays, the youngest."""
+    shell.plain.zadd("dead", {f"{n}": NOW - 100 + n for n in range(10)})
+    burial(shell, DeadSetLimits(NOW, limit=5))
+    assert shell.plain.zrange("dead", 0, -1) == [b"7", b"8", b"9", b"new"]
+
+
+def test_the_default_size_is_9999(shell: Shell) -> None:
+    """DEAD-3: as real Sidekiq trims it."""
+    shell.plain.zadd("dead", {f"{n}": NOW - 20_000 + n for n in range(10_500)})
+    bury_held(shell, DeadSetLimits(NOW))
+    assert shell.plain.zcard("dead") == 9_999
+
+
+# requeue
+
+
+@pytest.mark.parametrize(("executed", "failed"), [(False, False), (True, False), (True, True)])
+def test_again_is_a_push(shell: Shell, executed: bool, failed: bool) -> None:
+    """ITER-4, KEY-1, KEY-2, REL-7: at the head of its queue, registered; no return is counted."""
+    [field] = shell.hold(b"old", queue="a:b")
+    shell.push("a:b", b"waiting")
+    call = script_requeue(KEYS, ME, field, BINARY, "a:b", day=DAY, executed=executed, failed=failed)
+    assert shell.step(call) == 1
+    assert shell.queue("a:b") == [b"waiting", BINARY]
+    assert shell.plain.smembers(KEYS.queues) == {b"a:b"}
+    assert not shell.plain.exists(PRIVATE, KEYS.returned, KEYS.returned_at)
+    counted = ["processed"] * executed + ["failed"] * failed
+    assert shell.numbers() == {name: 1 for kind in counted for name in (kind, f"{kind}:{DAY}")}
+    assert shell.step(call) == 0
+    assert shell.plain.llen(KEYS.queue("a:b")) == 2
+
+
+# counters of the basic mode
+
+
+def test_counters(shell: Shell) -> None:
+    """STAT-1 and STAT-2: added by a worker whose outcomes do not count themselves."""
+    shell.run(one(count(KEYS, processed=3, failed=1, day=DAY)))
+    shell.run(one(count(KEYS, processed=2, failed=0, day=DAY)))
+    assert shell.numbers() == {
+        "processed": 5,
+        f"processed:{DAY}": 5,
+        "failed": 1,
+        f"failed:{DAY}": 1,
+    }
+    assert shell.plain.ttl(f"stat:processed:{DAY}") > DAY_TTL_S - 5
+    assert shell.plain.ttl(f"stat:failed:{DAY}") > DAY_TTL_S - 5
