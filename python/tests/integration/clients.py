@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +13,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from harness.servers import Server, redis_program, valkey_program
 from jobwire import AsyncClient, Client
+from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Op, command
 
 T = TypeVar("T")
@@ -119,6 +121,16 @@ def echo(text: str) -> Op[bytes]:
     """Return the text as the server repeats it."""
     reply: bytes = yield command("ECHO", text)
     return reply
+
+
+def register(server: Server, namespace: str, *versions: str | None) -> None:
+    """Register processes as these versions of Sidekiq do; None stands for a missing version."""
+    keys, client = Keys(namespace), server.client()
+    for number, version in enumerate(versions):
+        identity = f"host:{number}:0123456789ab"
+        info = {"hostname": "host"} | ({} if version is None else {"version": version})
+        client.sadd(keys.processes, identity)
+        client.hset(keys.process(identity), "info", json.dumps(info))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,237 @@
+"""Changes that the inspector makes: to single entries, and to all that a filter selects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Literal, cast
+
+import pytest
+
+from harness.servers import Server
+from jobwire.connection.sync import SyncRedis
+from jobwire.errors import ConfigError, MalformedPayload, RedisRefused
+from jobwire.inspect import Filter, Inspector, Swept, sets
+from jobwire.protocol.dead_set import DeadSetLimits
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.wire import Batch, Local, Script, once
+from tests.integration.inspector.entries import NOW, fill, payload
+from tests.interop.commands import commands
+
+
+@pytest.mark.parametrize(("action", "count"), [("retry", 2), ("add_to_queue", 3)])
+def test_pushing_one(inspector: Any, client: Any, action: str, count: int) -> None:
+    """Queue, registration, enqueued_at, retry_count; other bytes as they were.
+
+    INSP-5, INSP-6, INSP-21.
+    """
+    text = (
+        b'{ "class":"A","big":123456789012345678901234567890, "jid":"j","args":[1.50],"queue":"low"'
+    )
+    text += b',"retry_count":3,"created_at":5,"retry":true}'
+    client.zadd("retry", {text: 9e9})
+    entry = inspector.find("retry", "j")
+    assert getattr(inspector, action)(entry)
+    (pushed,) = client.lrange("queue:low", 0, -1)
+    assert pushed == (
+        b'{"class":"A","big":123456789012345678901234567890,"jid":"j","args":[1.50],"queue":"low",'
+        b'"retry_count":%d,"created_at":5,"retry":true,"enqueued_at":1795192067250}' % count
+    )
+    assert client.smembers("queues") == {b"low"}
+    assert client.zcard("retry") == 0
+    assert not getattr(inspector, action)(entry)  # the entry is gone: nothing is pushed again
+    assert client.llen("queue:low") == 1
+
+
+@pytest.mark.parametrize(("generation", "stamp"), [(7, 1795192067.25), (8, 1795192067250)])
+def test_the_form_of_times_can_be_set(
+    server: Server, generation: Literal[7, 8], stamp: float
+) -> None:
+    """GEN-1, GEN-2: without a look at the processes, for one entry and for all."""
+    with (
+        server.client() as client,
+        Inspector(server.url, generation=generation, clock=lambda: 1795192067.25) as inspector,
+    ):
+        client.zadd("retry", {payload("a"): 1, payload("b"): 2})
+        entry = inspector.find("retry", "a")
+        assert entry is not None
+        assert inspector.retry(entry)
+        assert inspector.sweep("retry", "retry").done == 1
+        texts = cast("list[bytes]", client.lrange("queue:default", 0, -1))
+        pushed = [json.loads(text) for text in texts]
+    assert [(job["enqueued_at"], type(job["enqueued_at"])) for job in pushed] == [
+        (stamp, type(stamp))
+    ] * 2
+
+
+def test_what_cannot_be_pushed_stays(inspector: Any, client: Any) -> None:
+    """INSP-23: the entry stays, and the error names the reason."""
+    client.set("queue:bad", "no list")
+    client.zadd("retry", {payload("a", queue="bad"): 1, b"{broken": 2, payload("c", queue=7): 3})
+    for entry in list(inspector.entries("retry")):
+        with pytest.raises((RedisRefused, MalformedPayload)):
+            inspector.retry(entry)
+    assert client.zcard("retry") == 3
+    swept = inspector.sweep("retry", "retry")
+    assert (swept.seen, swept.done, swept.left) == (3, 0, 3)
+    assert client.zcard("retry") == 3
+    client.lpush("queue:q", payload("q"))
+    (job,) = inspector.jobs("q")
+    with pytest.raises(ConfigError, match="queue:q"):
+        inspector.kill(job)
+
+
+def test_killing_one(inspector: Any, client: Any) -> None:
+    """Exact bytes, score now, trimmed; JSON but no object is `unreadable`.
+
+    INSP-7, INSP-29, INSP-16, PAY-27.
+    """
+    odd = b'{"jid" : "j", "class":"A","args":[]}'
+    client.zadd("dead", {"ancient": NOW - 15_552_000, "old": NOW - 15_551_999})
+    client.zadd("schedule", {odd: 9e9, b"[1]": 9e9, b"{": 9e9})
+    for entry in list(inspector.entries("schedule")):
+        assert inspector.kill(entry)
+        assert not inspector.kill(entry)
+    dead = dict(client.zrange("dead", 0, -1, withscores=True))
+    assert dead == {b"old": NOW - 15_551_999, odd: NOW, b"{": NOW}
+    assert client.zrange("jobwire:unreadable", 0, -1, withscores=True) == [(b"[1]", NOW)]
+
+
+def test_rescheduling_one(inspector: Any, client: Any) -> None:
+    """INSP-8, INSP-30: only the score of the exact bytes changes, and nothing is added."""
+    client.zadd("schedule", {payload("a"): 9e9})
+    (entry,) = inspector.entries("schedule")
+    assert inspector.reschedule(entry, 9.5e9)
+    assert inspector.reschedule(entry, 9.5e9)  # no change, but the entry exists
+    assert inspector.reschedule(entry, timedelta(hours=1))
+    assert client.zrange("schedule", 0, -1, withscores=True) == [(payload("a"), NOW + 3600)]
+    client.delete("schedule")
+    assert not inspector.reschedule(entry, 9.5e9)
+    assert client.exists("schedule") == 0
+
+
+def test_clearing(inspector: Any, client: Any) -> None:
+    """INSP-9, INSP-24: list and registration in one transaction; a set in one command."""
+    client.sadd("queues", "a", "b")
+    client.lpush("queue:a", "1", "2")
+    fill(client, "dead", 3)
+    with commands(client) as seen:
+        assert inspector.clear_queue("a") == 2
+        assert inspector.clear("dead") == 3
+    assert [" ".join(each) for each in seen] == [
+        *("MULTI", "LLEN queue:a", "UNLINK queue:a", "SREM queues a", "EXEC"),
+        *("MULTI", "ZCARD dead", "UNLINK dead", "EXEC"),
+    ]
+    assert client.keys("*") == [b"queues"]
+
+
+def test_pausing(inspector: Any, client: Any) -> None:
+    """REL-9: bare names in a set."""
+    client.sadd("queues", "a")
+    assert inspector.pause("a")
+    assert not inspector.pause("a")
+    assert client.smembers("jobwire:paused") == {b"a"}
+    assert inspector.queue("a").paused
+    assert inspector.unpause("a")
+    assert not inspector.unpause("a")
+    assert not inspector.queues()[0].paused
+
+
+@pytest.mark.parametrize("score", [float, lambda n: 7.0], ids=["spread", "same"])
+@pytest.mark.parametrize("action", ["retry", "add_to_queue", "kill", "delete"])
+def test_changing_those_that_a_filter_means(
+    inspector: Any, client: Any, action: str, score: Callable[[int], float]
+) -> None:
+    """INSP-4 to INSP-7, INSP-15: only entries that match, in pages; others keep their place."""
+    members = {
+        payload(f"j{n:06}", **({"tags": ["x"]} if n % 3 == 0 else {})): score(n) for n in range(700)
+    }
+    client.zadd("schedule", members)
+    steps: list[Swept] = []
+    swept = inspector.sweep("schedule", action, only=Filter(tag="x"), progress=steps.append)
+    assert (swept.total, swept.seen, swept.matched, swept.done, swept.left) == (
+        700,
+        700,
+        234,
+        234,
+        0,
+    )
+    assert [step.seen for step in steps] == [100, 200, 300, 400, 500, 600, 700]
+    rest = dict(client.zrange("schedule", 0, -1, withscores=True))
+    assert rest == {text: at for text, at in members.items() if b"tags" not in text}
+    where = {"kill": client.zcard("dead"), "delete": 234}
+    assert where.get(action, client.llen("queue:default")) == 234
+
+
+def test_whole_pages_go_behind_pages_that_stay(inspector: Any, client: Any) -> None:
+    """INSP-4: with one score for all entries, where only the bytes give an order."""
+    client.zadd("schedule", {payload(f"j{n:06}", args=[n >= 150]): 7 for n in range(650)})
+    swept = inspector.sweep("schedule", "delete", only=Filter(text="[true]"))
+    assert (swept.seen, swept.done) == (650, 500)
+    assert client.zcard("schedule") == 150
+
+
+def test_deleting_from_a_queue_by_filter(inspector: Any, client: Any) -> None:
+    """INSP-4: LREM of each text."""
+    client.lpush("queue:q", *(payload(f"j{n:03}", args=[n % 2]) for n in range(250)))
+    swept = inspector.delete_jobs("q", only=Filter(text='"args":[1]'))
+    assert (swept.total, swept.seen, swept.done) == (250, 250, 125)
+    assert client.llen("queue:q") == 125
+    assert not any(b'"args":[1]' in text for text in client.lrange("queue:q", 0, -1))
+
+
+def test_what_is_dead_is_not_killed_again(inspector: Any) -> None:
+    """INSP-7: otherwise the loop would never end."""
+    for name in ("dead", "unreadable"):
+        with pytest.raises(ConfigError, match="already dead"):
+            inspector.sweep(name, "kill")
+
+
+@pytest.mark.thorough
+def test_retrying_very_many_takes_little_at_a_time(server: Server, client: Any) -> None:
+    """100,000 entries in pages of 100: no reply and no call is longer than that.
+
+    INSP-5, INSP-26.
+    """
+    pipe = client.pipeline(transaction=False)
+    for start in range(0, 100_000, 10_000):
+        numbers = range(start, start + 10_000)
+        pipe.zadd("retry", {payload(f"j{n:06}", retry_count=0): n for n in numbers})
+    pipe.execute()
+    shell = SyncRedis(server.url)
+    op = sets.sweep(Keys(), "retry", "retry", dead_limits=DeadSetLimits(NOW), only=Filter())
+    longest_call = longest_reply = scripts = 0
+    reply: Any = None
+    try:
+        while True:
+            step = op.send(reply)
+            reply = shell.run(once(step))
+            assert not isinstance(step, Local)
+            each = list(step.steps) if isinstance(step, Batch) else [step]
+            scripts += sum(isinstance(one, Script) for one in each)
+            longest_call = max(longest_call, *(len(one.args) for one in each))
+            replies = reply if isinstance(reply, list) else [reply]
+            longest_reply = max(
+                longest_reply, *(len(one) if isinstance(one, list) else 1 for one in replies), 0
+            )
+    except StopIteration as done:
+        swept = done.value
+    shell.close()
+    assert swept.done == swept.total == 100_000
+    assert (client.zcard("retry"), client.llen("queue:default")) == (0, 100_000)
+    assert scripts == 1_000
+    assert longest_call == 400  # a page of fours
+    assert longest_reply == 200  # a page of pairs
+    # The job that was due first runs first.
+    assert json.loads(client.lindex("queue:default", -1))["jid"] == "j000000"
+
+
+def test_a_sweep_ends_though_jobs_come_back(inspector: Any, client: Any) -> None:
+    """INSP-27: a worker that fails at once adds the jobs again behind."""
+    fill(client, "retry", 250)
+
+    def come_back(swept: Swept) -> None:
+        fill(client, "retry", 250, lambda n: 1e9 + n)
+
+    assert inspector.sweep("retry", "retry", progress=come_back).seen == 250

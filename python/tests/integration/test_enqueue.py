@@ -1,0 +1,65 @@
+"""Jobs that enqueue themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime
+
+from harness.servers import Server
+from jobwire import App
+from tests.integration.clients import everything
+
+
+def double(a: int, b: str = "x") -> None: ...
+
+
+def test_jobs_enqueue_themselves(server: Server) -> None:
+    """PAY-11, SCHED-2: every way to enqueue, with options of the definition and of the call."""
+    app = App(server.url, generation=8)
+    job = app.job(name="Reports::Double", queue="low", retry=3)(double)
+    jids = [
+        job.enqueue(1),
+        job.enqueue(2, b="y"),
+        job.options(queue="high", tags=["t"]).enqueue(3),
+        job.enqueue_in(60, 4),
+        job.enqueue_at(datetime(2096, 10, 2, 7, 6, 40, tzinfo=UTC), 5),
+        *job.enqueue_bulk([[6], [7, "z"]]),
+    ]
+    app.client.close()
+    check_enqueued(server, jids)
+
+
+def test_jobs_enqueue_themselves_from_asyncio(server: Server) -> None:
+    """PAY-11 and SCHED-2: the same through the asyncio twins."""
+    app = App(server.url, generation=8)
+    job = app.job(name="Reports::Double", queue="low", retry=3)(double)
+
+    async def scenario() -> list[str | None]:
+        jids = [
+            await job.aenqueue(1),
+            await job.aenqueue(2, b="y"),
+            await job.options(queue="high", tags=["t"]).aenqueue(3),
+            await job.aenqueue_in(60, 4),
+            await job.aenqueue_at(datetime(2096, 10, 2, 7, 6, 40, tzinfo=UTC), 5),
+            *await job.aenqueue_bulk([[6], [7, "z"]]),
+        ]
+        await app.aclient.close()
+        return jids
+
+    check_enqueued(server, asyncio.run(scenario()))
+
+
+def check_enqueued(server: Server, jids: list[str | None]) -> None:
+    found = everything(server)
+    low = [json.loads(text) for text in reversed(found[b"queue:low"])]
+    [high] = [json.loads(text) for text in found[b"queue:high"]]
+    later = [json.loads(text) for text, _ in found[b"schedule"]]
+    assert [each["args"] for each in low] == [[1], [2, "y"], [6], [7, "z"]]
+    assert (high["args"], high["tags"], high["retry"]) == ([3], ["t"], 3)
+    assert [each["args"] for each in later] == [[4], [5]]
+    assert found[b"schedule"][1][1] == 4e9
+    every = [*low, high, *later]
+    assert {each["jid"] for each in every} == set(jids)
+    assert {each["class"] for each in every} == {"Reports::Double"}
+    assert {each["retry"] for each in every} == {3}
