@@ -29,8 +29,10 @@ _HISTORY = "schema/history/"  # the records of earlier versions
 _TOOLS = ("python/jobwire/spec/", "python/jobwire/cli/spec.py", "python/jobwire/cli/validate.py")
 # These tests check the text and the tools; an implementation that does nothing passes them.
 _ABOUT_DOCUMENTS = {
-    *("test_spec.py", "test_schema.py", "test_spec_tools.py", "test_cli_spec.py"),
-    *("test_docs.py", "test_site.py", "test_spec_form.py", "test_spec_data.py"),
+    *("test_spec.py", "test_spec_data.py", "test_spec_document.py", "test_spec_form.py"),
+    *("test_spec_checkout.py", "test_spec_history.py", "test_spec_oracle.py"),
+    *("test_spec_verdicts.py", "test_schema.py", "test_cli_spec.py"),
+    *("test_docs.py", "test_site.py"),
 }
 
 

@@ -18,14 +18,11 @@ import redis
 from harness.servers import Server
 from jobwire.cli.validate import validate as program
 from jobwire_conformance.judge.objects import OBJECTS
+from tests.spec_sample import PAYLOAD
 from tests.workers import environment, jobwire
 
 ROOT = Path(__file__).resolve().parents[3]
 SPEC = (ROOT / "SPEC.md").read_text("utf-8")
-PAYLOAD = (
-    '{"retry":true,"queue":"default","args":[1],"class":"A","jid":"9f2c1b7a4d3e5f60718293a4",'
-    '"created_at":1786960000123,"enqueued_at":1786960000124}'
-)
 
 
 def test_the_whole_text_goes_through_a_pipe_unchanged() -> None:

@@ -1,0 +1,117 @@
+"""The record of requirements, and the changes that a version may make."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from jobwire.spec import lints, record
+from jobwire.spec.document import read
+from tests.schemas import problems
+from tests.spec_sample import RELEASED, REWORDED, SPEC, edited
+
+
+def history(before: str, after: str) -> list[str]:
+    """Return the faults of the step from one text to the other."""
+    return [
+        re.sub(r"^SPEC.md:\d+: ", "", str(fault))
+        for fault in lints.of_history(read(after), record.build(read(before), None))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("edits", "problem"),
+    [
+        ([("[KEY-2]", "[KEY-3]")], "KEY-3: was KEY-2: ids are never renumbered"),
+        (
+            [("[KEY-1]", "[KEY-0]"), ("[KEY-2]", "[KEY-1]"), ("[KEY-0]", "[KEY-2]")],
+            "has the text of KEY-2",
+        ),
+        ([("> **[PAY-1]**", "Was PAY-1"), ("> A payload **MAY**", "A payload may")], "was removed"),
+    ],
+)
+@pytest.mark.parametrize("before", [SPEC, RELEASED])
+def test_ids_are_permanent(edits: list[tuple[str, str]], problem: str, before: str) -> None:
+    assert any(problem in fault for fault in history(before, edited(*edits, text=before)))
+
+
+NEXT = ("Version **1.0**", "Version **1.1-draft.0**")
+
+
+def test_a_released_text_changes_as_an_erratum_only() -> None:
+    reworded = edited(REWORDED, NEXT, text=RELEASED)
+    (fault,) = history(RELEASED, reworded)
+    assert fault.startswith("KEY-1: differs from its released text: list it as an erratum of 1.1")
+    assert history(RELEASED, reworded + "\n| 1.1 | KEY-1 | clearer |\n") == []
+    # An erratum of another version or of another block excuses nothing.
+    assert history(RELEASED, reworded + "\n| 1.0 | KEY-1 | clearer |\n") != []
+    assert history(RELEASED, reworded + "\n| 1.1 | KEY-2 | clearer |\n") != []
+    assert history(RELEASED, edited(NEXT, text=RELEASED)) == []
+
+
+def test_a_retired_block_may_change() -> None:
+    head = "> **[KEY-1]** · client/core · interop · 6.4, 7.3 · since 1.0"
+    retired = edited(REWORDED, NEXT, (head, f"{head} · retired 1.1"), text=RELEASED)
+    assert history(RELEASED, retired) == []
+
+
+def test_drafts_change_freely_and_say_so() -> None:
+    before = record.build(read(SPEC), None)
+    after = read(edited(REWORDED))
+    assert history(SPEC, edited(REWORDED)) == []
+    assert record.changed(after, before) == {"new": [], "reworded": ["KEY-1"], "gone": []}
+
+
+def test_released_hashes_survive_the_drafts_after() -> None:
+    """Otherwise a second edit in a draft would hide the first."""
+    released = record.build(read(RELEASED), None)
+    build = record.build(read(edited(REWORDED, NEXT, text=RELEASED)), released)
+    assert build["requirements"][0]["released"] == released["requirements"][0]["sha256"]
+    assert build["requirements"][0]["sha256"] != released["requirements"][0]["sha256"]
+    again = read(edited(("at the head", "anywhere"), NEXT, text=RELEASED))
+    assert [fault.lint for fault in lints.of_history(again, build)] == ["permanent"]
+
+
+def test_the_record_is_json_and_complete() -> None:
+    checks = {"KEY-1": ["push-head"]}
+    made = json.loads(record.render(record.build(read(SPEC), None, checks)))
+    assert (made["format"], made["version"]) == (2, "1.0-draft.1")
+    assert made["profiles"][1] == {
+        "profile": "client/bulk",
+        "requires": ["client/core"],
+        "purpose": "push many",
+    }
+    assert [entry["id"] for entry in made["requirements"]] == ["KEY-1", "KEY-2", "PAY-1", "REL-1"]
+    assert made["requirements"][0] == {
+        "id": "KEY-1",
+        "section": "5",
+        "claims": ["client/core"],
+        "level": "interop",
+        "generations": ["6.4", "7.3"],
+        "keyword": "MUST",
+        "since": "1.0",
+        "retired": None,
+        "test": {"kind": "wire", "reason": None},
+        "text": "A client **MUST** push,\nat the head.",
+        "why": "so KEY-2 can work.",
+        "seen_in": "6 and 7.",
+        "examples": [{"language": "redis-cli", "text": "PING\n# => PONG"}],
+        "sha256": read(SPEC).requirements[0].sha256,
+        "released": None,
+        "deviations": [],
+        "checks": ["push-head"],
+    }
+    assert made["requirements"][1]["test"] == {"kind": "none", "reason": "no way to see it"}
+    assert made["requirements"][3]["deviations"] == ["6.4.1", "7.3.2"]
+    assert made["sections"] == [
+        {"number": "5", "title": "Keys", "anchor": "5-keys"},
+        {
+            "number": "A",
+            "title": "where Sidekiq differs",
+            "anchor": "appendix-a-where-sidekiq-differs",
+        },
+    ]
+    assert problems("requirements.schema", None, made) == []
+    assert problems("requirements.schema", None, {**made, "format": 1}) != []
