@@ -7,9 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from jobwire_conformance import reports
+from jobwire_conformance.reports.matrix import find
 from jobwire_conformance.reports.results import Results, dump, load
 
-__all__ = ["GONE", "MARKS", "results", "write"]
+__all__ = ["GONE", "MARKS", "pages", "results", "write"]
 
 SCRIPT = "</pre></style></title><script>document.title='taken'</script><img src=x onerror=alert(1)>"
 QUOTES = "\" ' onmouseover=alert(1) &lt; &amp;"
@@ -99,3 +101,11 @@ def write(directory: Path) -> Results:
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (directory / "trace.jsonl").write_text(text, "utf-8")
     return load(directory)
+
+
+def pages(directory: Path) -> list[Path]:
+    """Write every kind of page from hostile results."""
+    reports.write(directory, write(directory))
+    for name, content in reports.matrix_pages(find([directory])[0]).items():
+        reports.put(directory / name, content)
+    return [directory / "report.html", directory / "matrix.html"]

@@ -1,0 +1,129 @@
+"""Matrix, bundles and badge: they claim no more than was met."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from jobwire_conformance import reports
+from jobwire_conformance.reports.claim_status import BUNDLES, bundles
+from jobwire_conformance.reports.matrix import Column, find
+from jobwire_conformance.reports.results import Check, Results, load
+from tests.conformance import hostile
+from tests.conformance.markup import Page
+from tests.conformance.sample_results import put, results
+from tests.conformance.suite import run
+
+
+def matrix_of(tmp_path: Path, *runs: Results) -> list[Column]:
+    for number, each in enumerate(runs):
+        put(tmp_path / f"{number}.json", each)
+    return [*find([tmp_path])[0].columns]
+
+
+def test_a_tick_needs_every_obligation_to_have_run_and_to_hold(tmp_path: Path) -> None:
+    claim = "client/core"
+    # The file says "met" but leaves a check out, so that check did not run.
+    boasting = results(claim, leave_out="PUSH-1")
+    boasting["claims"][claim]["met"] = True
+    for given, mark in (
+        (results(claim), "met"),
+        (boasting, "as-far"),
+        (results(claim, leave_out="PUSH-1"), "part"),
+        (results(claim, status="deviation"), "deviation"),
+        (results(claim, status="fail"), "failed"),
+        (results(claim, spec="0.9"), "as-far"),
+        (results(claim, errors=[{"status": 3, "message": "gone"}]), "part"),
+        # The adapter ended a case; the checks of that case are blocked if it is of this claim.
+        (results(claim, errors=[{"status": 3, "message": "gone", "case": "exec-order"}]), "met"),
+        (results("worker/core"), "unclaimed"),
+    ):
+        (column,) = matrix_of(tmp_path, given)
+        assert column.claim(claim) == mark
+    assert column.cell(claim, "PUSH-1") == ("unclaimed", None)
+
+
+def test_a_deviation_stays_amber_and_says_why(tmp_path: Path) -> None:
+    put(tmp_path / "1.json", results("client/core", status="deviation"))
+    done = run("matrix", tmp_path / "1.json")
+    assert done.status == 0, done.err
+    assert re.search(r"^\| PUSH-1 \| MUST \| ≠ \d+ \|$", done.out, re.MULTILINE)
+    assert "PUSH-1, deviation: we like \\| stacks" in done.out
+    assert run("matrix", tmp_path, "--out", tmp_path / "out").status == 0
+    page = Page(tmp_path / "out" / "matrix.html")
+    assert ("class", "s-deviation") in page.attributes
+    assert ("title", "we like | stacks") in page.attributes
+
+
+def test_what_does_not_count_is_shown_if_it_fails(tmp_path: Path) -> None:
+    run = results("client/core")
+    run["checks"] = [c for c in run["checks"] if c["requirement"] not in ("ENV-4", "ENV-5")]
+    newer = {"case": "new", "keyword": "MUST", "claim": "client/core", "status": "added-after"}
+    run["checks"] += [
+        cast(Check, {**newer, "requirement": "ENV-4"}),
+        cast(Check, {**newer, "requirement": "ENV-5", "message": "speaks in riddles"}),
+    ]
+    put(tmp_path / "results.json", run)
+    reports.write(tmp_path, load(tmp_path))
+    for name in ("summary.md", "report.html"):
+        text = (tmp_path / name).read_text("utf-8")
+        assert "speaks in riddles" in text
+        assert ("| ENV-4" in text, 'id="new--ENV-4"' in text) == (False, False)
+    (column,) = matrix_of(tmp_path / "kept", run)
+    assert column.claim("client/core") == "met"
+    assert column.cell("client/core", "ENV-4") == ("added-after", None)
+    status, note = column.cell("client/core", "ENV-5")
+    assert (status, note and note.why) == ("added-after", "speaks in riddles")
+
+
+def test_of_the_same_version_the_latest_counts(tmp_path: Path) -> None:
+    put(tmp_path / "1.json", results("client/core", started="2026-11-21T00:00:00Z"))
+    put(tmp_path / "2.json", results("client/core", status="fail"))
+    put(tmp_path / "3.json", results("client/core", generation="7.3"))
+    matrix, remarks = find([tmp_path])
+    assert [(column.generation, column.day) for column in matrix.columns] == [
+        ("8.1", "2026-11-21"),
+        ("7.3", "2026-11-20"),
+    ]
+    assert [remark.startswith(str(tmp_path / "2.json")) for remark in remarks] == [True]
+
+
+def test_a_requirement_that_this_version_does_not_have_is_shown_as_that(tmp_path: Path) -> None:
+    other = results("client/core", spec="0.9")
+    other["checks"][0]["requirement"] = hostile.GONE
+    put(tmp_path / "1.json", other)
+    text = run("matrix", tmp_path).out
+    assert f"{hostile.GONE} (not in this version)" in text
+    assert "0.9 (another one)" in text
+
+
+def test_there_is_no_matrix_of_nothing(tmp_path: Path) -> None:
+    done = run("matrix", tmp_path)
+    assert (done.status, "no file with results" in done.err) == (64, True)
+
+
+def test_a_bundle_needs_all_its_claims() -> None:
+    for name, claims in BUNDLES.items():
+        assert name in bundles(results(*claims))
+        assert name not in bundles(results(*claims[1:]))
+        assert name not in bundles(results(*claims, status="deviation"))
+
+
+@pytest.mark.parametrize(
+    ("found", "message", "color"),
+    [
+        (results(*BUNDLES["Producer"]), "producer", "brightgreen"),
+        (results("client/core"), "1 of 1 claims", "brightgreen"),
+        (results(*BUNDLES["Producer"], status="deviation"), "0 of 3 claims", "yellow"),
+        (results("client/core", status="fail"), "0 of 1 claims", "red"),
+        (results("client/core", leave_out="PUSH-1"), "0 of 1 claims", "lightgrey"),
+    ],
+)
+def test_the_badge_says_what_is_met(found: Results, message: str, color: str) -> None:
+    said = json.loads(reports.badge_json(found))
+    assert said == {"schemaVersion": 1, "label": "jobwire", "message": message, "color": color}
+    assert f"jobwire: {message}" in reports.badge_svg(found).decode()
