@@ -351,10 +351,8 @@ class Play:
             message += f"\n(the processes did not come to rest: {self._restless})"
         for worker in self._sandbox.workers.values():
             if worker.idle_expected and (status := worker.group.status) is not None:
-                message += (
-                    f"\n({worker.name} ended without a signal, exit status {status}; the end of its "
-                    f"output:\n{worker.group.tail(3)})"
-                )
+                message += f"\n({worker.name} ended without a signal, exit status {status}; "
+                message += f"the end of its output:\n{worker.group.tail(3)})"
         return CheckResult(
             requirement,
             False,

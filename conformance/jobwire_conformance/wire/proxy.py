@@ -61,7 +61,7 @@ class Switchboard:
         self._loop.close()
 
     async def _settle(self) -> None:
-        """Wait for the connections that were half made as their proxies closed: they end too."""
+        """Wait for the ends of connections that were half made as their proxies closed."""
         if begun := asyncio.all_tasks() - {asyncio.current_task()}:
             _, late = await asyncio.wait(begun, timeout=5)
             for task in late:
