@@ -58,7 +58,10 @@ CLAIMS = tuple(
 GENERATIONS = ("6.4", "7.3", "8.1")
 DEFAULT_GENERATION = "8.1"
 
-OFFERS = ("auto", "cancel", "delays", "endings", "hooks", "middleware", "natives", "precise")
+OFFERS = (
+    *("auto", "cancel", "delays", "endings", "halves", "hooks", "middleware", "natives"),
+    *("precise", "sweeps"),
+)
 """Features that are optional for an implementation and belong to no claim."""
 
 

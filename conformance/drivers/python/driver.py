@@ -10,7 +10,7 @@ from typing import Any
 
 import jobwire
 from jobwire.errors import InvalidJob, JobwireError, NoReply
-from jobwire.inspect import Entry, Inspector
+from jobwire.inspect import Entry, Filter, Inspector
 from jobwire.inspect.entry import entry
 
 OPTIONS = (
@@ -38,12 +38,23 @@ def native(value: Any) -> Any:
     return object() if value == "native" else value
 
 
+def halved(value: Any) -> Any:
+    """Return the value, with half of a surrogate pair in place of each text `half`."""
+    if isinstance(value, dict):
+        return {halved(key): halved(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [halved(part) for part in value]
+    return "a\ud800b" if value == "half" else value
+
+
 def push(client: jobwire.Client, request: dict[str, Any]) -> dict[str, Any]:
     """Push the job of a request; return its id."""
     job = dict(request["job"])
     name, args, jid = job.pop("class", None), job.pop("args", None), job.pop("jid", None)
     if name == "JobwireNative":
         args = [native(value) for value in args]
+    if name == "JobwireHalf":
+        args = [halved(value) for value in args]
     options = {option: job.pop(option) for option in OPTIONS if option in job}
     if "in" in request:
         return {"jid": client.push_in(request["in"], name, args, jid=jid, fields=job, **options)}
@@ -136,6 +147,9 @@ def act(inspector: Inspector, request: dict[str, Any]) -> None:
         inspector.clear_queue(request["queue"])
     elif action == "clear":
         inspector.clear(request["set"])
+    elif action.endswith("_all"):
+        only = Filter(class_name=request.get("class"))
+        inspector.sweep(request["set"], action.removesuffix("_all"), only=only)
     elif action == "cancel":
         inspector.cancel(request["jid"])
     else:  # quiet, stop, dump

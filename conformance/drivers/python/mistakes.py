@@ -5,7 +5,10 @@ The variable JOBWIRE_MUTATE names one of the functions.
 
 from __future__ import annotations
 
+import json
 import random
+import threading
+import time
 from typing import Any
 
 from jobwire import Client
@@ -13,9 +16,12 @@ from jobwire.application import middleware, producer
 from jobwire.connection.connection import Connection
 from jobwire.connection.pool import ConnectionPool
 from jobwire.errors import NoReply, RedisTrouble
+from jobwire.inspect import Inspector, sets
 from jobwire.protocol import pushing
+from jobwire.protocol.wire import Batch, command
 from jobwire.worker import Timings
 from jobwire.worker.background.poller import Poller
+from jobwire.worker.fetch.reliable import ReliableFetcher
 
 
 def keep_connection() -> None:
@@ -87,9 +93,71 @@ def wait_least() -> None:
     Poller._next_wait = next_wait  # type: ignore[method-assign]
 
 
+def close_late() -> None:
+    """Start jobs that a fetch brings within three seconds after the signal. [FETCH-9]"""
+    close = ReliableFetcher.close
+
+    def close_later(fetcher: ReliableFetcher) -> None:
+        threading.Timer(3.0, close, [fetcher]).start()
+
+    ReliableFetcher.close = close_later  # type: ignore[method-assign]
+
+
+def put_back_late() -> None:
+    """Put jobs back that came after the signal, but three seconds later. [FETCH-9]"""
+    put_back = ReliableFetcher._return_unstarted
+
+    def put_back_later(fetcher: ReliableFetcher) -> None:
+        time.sleep(3.0)
+        put_back(fetcher)
+
+    ReliableFetcher._return_unstarted = put_back_later  # type: ignore[method-assign]
+
+
+def never_leave() -> None:
+    """Stay until the server has stored the last outcome. [SIG-12]"""
+    timeout: Any = property(lambda _: 3600.0, lambda *_: None)
+    Timings.outcome_close_timeout = timeout
+
+
+def replace_halves() -> None:
+    """Push another character in place of half of a surrogate pair. [PAY-22]"""
+    push: Any = Client.push
+
+    def push_replaced(client: Client, name: Any, args: Any, **options: Any) -> Any:
+        text = json.dumps(args).replace(r"\ud800", r"\ufffd")
+        return push(client, name, json.loads(text), **options)
+
+    Client.push = push_replaced  # type: ignore[method-assign]
+
+
+def sweep_in_two_steps() -> None:
+    """Retry all: remove the members, then push their payloads. [INSP-26]"""
+
+    def promote(_: Any, key: str, moves: Any) -> Any:
+        removal = command("ZREM", key, *(one.payload for one, _, _ in moves))
+        return Batch([removal, command("LPUSH", "queue:low", *(text for _, _, text in moves))])
+
+    sets._promote = promote
+
+
+def sweep_on() -> None:
+    """Change all members until the set is empty. [INSP-27]"""
+    sweep: Any = Inspector.sweep
+
+    def sweep_until_empty(inspector: Inspector, name: Any, *args: Any, **options: Any) -> Any:
+        while True:
+            swept = sweep(inspector, name, *args, **options)
+            if not any(True for _ in inspector.entries(name)):
+                return swept
+
+    Inspector.sweep = sweep_until_empty  # type: ignore[method-assign]
+
+
 _MISTAKES = (
     *(keep_connection, one_slice, stay_connected, send_again, ignore_stops, go_on),
-    *(no_pause, wait_least),
+    *(no_pause, wait_least, close_late, put_back_late, never_leave),
+    *(replace_halves, sweep_in_two_steps, sweep_on),
 )
 
 

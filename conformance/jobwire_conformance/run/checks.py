@@ -309,7 +309,8 @@ class Checks:
     def _ran(self, step: Mapping[str, Any]) -> None:
         jid = self._state.named(step["ran"])
         events = [e for e in self._state.events() if e.kind == "begin" and e.jid == jid]
-        seen = plain(events[-1].args) if events else ABSENT
+        # The spelling counts: Python reads `1e400` and `Infinity` as one value.
+        seen = members(events[-1].text).get("args", plain(None)) if events else ABSENT
         self._must(f"arguments of {jid}", step.get("args", {"$": "any"}), seen)
 
     def _answered(self, step: Mapping[str, Any]) -> None:
@@ -476,6 +477,13 @@ class Checks:
         if not scripts:
             raise Miss("calls of scripts", "at least one", ABSENT)
 
+    def _either(self, step: Mapping[str, Any]) -> None:
+        """Check that at least one of the alternatives holds."""
+        misses = [self.miss(alternative) for alternative in step["either"]]
+        if None not in misses:
+            seen = "; ".join(str(miss) for miss in misses)
+            raise Miss("alternatives", "one of them", seen)
+
     def _that(self, step: Mapping[str, Any]) -> None:
         holds, seen = self._state.holds(step["that"])
         if not holds:
@@ -506,6 +514,7 @@ class Checks:
         "contracts": _contracts,
         "ran": _ran,
         "answer": _answered,
+        "either": _either,
         "that": _that,
     }
 

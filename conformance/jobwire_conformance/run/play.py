@@ -199,7 +199,8 @@ class Play:
 
     def _act(self, step: Mapping[str, Any]) -> None:
         request = {"action": step["act"]}
-        request |= {name: step[name] for name in ("queue", "set", "member", "jid") if name in step}
+        members = ("queue", "set", "member", "class", "jid")
+        request |= {name: step[name] for name in members if name in step}
         if "identity" in step:
             request["identity"] = self._state.named(step["identity"])
         if "at" in step:

@@ -34,6 +34,7 @@ class Event:
         jid: Id of the job; None if it has none.
         args: Arguments of the job, at `begin`.
         ok: True at the `end` of a job that succeeded.
+        text: The whole report, as the job spelled it.
     """
 
     at: float
@@ -42,6 +43,7 @@ class Event:
     jid: str | None
     args: Any
     ok: bool
+    text: str
 
 
 class SandboxWorker:
@@ -121,9 +123,9 @@ class SandboxWorker:
             kind, jid = report["ev"], report.get("jid")
             if kind not in _REPORTS or not isinstance(jid, str | None):
                 raise ValueError
-            return Event(
-                call.at, self.name, kind, jid, report.get("args"), report.get("ok", True) is True
-            )
+            ok = report.get("ok", True) is True
+            args = report.get("args")
+            return Event(call.at, self.name, kind, jid, args, ok, word.decode())
         except (ValueError, KeyError, TypeError, AttributeError):
             raise AdapterFault(
                 "the worker of the implementation is at fault: one of its standard jobs reported "

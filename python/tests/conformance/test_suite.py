@@ -196,6 +196,52 @@ def test_a_job_between_its_fetch_and_its_begin_is_waited_for(tmp_path: Path) -> 
     assert {v.status for v in ran} == {"pass"}
 
 
+# A worker that runs each payload with the text of its `args`, changed by the expression CHANGE.
+RUNS_THE_TEXT = r"""
+import json, os, re, signal
+import redis
+
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+wire = redis.from_url(os.environ["JOBWIRE_REDIS_URL"])
+control = redis.from_url(os.environ["JOBWIRE_CONTROL_URL"])
+events = "jw:" + os.environ["JOBWIRE_RUN"] + ":ev"
+queue = "queue:" + os.environ["JOBWIRE_QUEUES"].split(",")[0]
+while True:
+    popped = wire.brpop(queue, 1)
+    if popped is None:
+        continue
+    jid = json.loads(popped[1])["jid"]
+    args = re.search(r'"args":(.*),"jid"', popped[1].decode())[1]
+    args = CHANGE
+    control.rpush(events, '{"ev":"begin","jid":"%s","args":%s}' % (jid, args))
+    control.rpush(events, json.dumps({"ev": "end", "jid": jid, "ok": True}))
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ("args", {"PAY-23": "pass", "PAY-24": "pass"}),
+        ("json.dumps(json.loads(args))", {"PAY-23": "fail", "PAY-24": "pass"}),
+        (r"re.sub(r'\\u[0-9a-f]{4}', '?', args)", {"PAY-23": "pass", "PAY-24": "fail"}),
+    ],
+    ids=["exactly", "infinities", "question-marks"],
+)
+def test_a_worker_may_run_what_the_reference_buries(
+    change: str, status: dict[str, str], tmp_path: Path
+) -> None:
+    """[PAY-23] [PAY-24]: either is right, and a job with another value is wrong."""
+    worker = RUNS_THE_TEXT.replace("CHANGE", change)
+    path = adapter(tmp_path, worker=worker, claims=("worker/core", "worker/core+robust"))
+    outcome = outcome_of(
+        config.load(path), load("exec-huge-numbers", "exec-half-pairs"), patience=20
+    )
+    assert outcome.errors == []
+    judged = {v.requirement: v.status for v in outcome.verdicts if v.case.startswith("exec-")}
+    assert judged == status
+
+
 # A worker that writes HSETNX between its fetch and the end of the job, and survives a crash: it
 # begins with the jobs that the crash left behind.
 MARKS_WITH_HSETNX = r"""

@@ -64,7 +64,7 @@ def test_genuine_sidekiq_meets_every_interop_claim(sidekiq_version: str, tmp_pat
     """Each generation, without a deviation. [PUSH-1] [RETRY-2] [SCHED-6] [SIG-5] [PAY-8] [PUSH-8]
     [PUSH-9]
 
-    Also conditions that no other test can create. [ENV-5] [KEY-5] [SCHED-10] [SEC-1]
+    Also conditions that no other test can create. [ENV-5] [FETCH-9] [KEY-5] [SCHED-10] [SEC-1]
 
     Requirements that were split by level or generation: [PAY-12] [PAY-15] [PAY-16] [PAY-19]
     [GEN-3] [BULK-1] [BULK-7] [EXEC-3] [RETRY-10] [BEAT-4] [BEAT-9] [BEAT-10] [BEAT-11] [BEAT-12]
