@@ -31,6 +31,15 @@ Sidekiq.configure_client do |config|
 end
 Sidekiq.strict_args! if Sidekiq.respond_to?(:strict_args!)
 
+# The value, with half of a surrogate pair in place of each text "half".
+def halved(value)
+  case value
+  when Hash then value.to_h { |name, part| [halved(name), halved(part)] }
+  when Array then value.map { |part| halved(part) }
+  else value == "half" ? "a\xED\xA0\x80b" : value
+  end
+end
+
 def push(request)
   job = request.fetch("job").dup
   if request.key?("in")
@@ -44,6 +53,7 @@ def push(request)
   if job["class"] == "JobwireNative"
     job["args"] = job["args"].map { |value| value == "native" ? Time.now : value }
   end
+  job["args"] = halved(job["args"]) if job["class"] == "JobwireHalf"
   jid = Sidekiq::Client.push(job)
   raise Stopped, "stopped by middleware" unless jid
 
