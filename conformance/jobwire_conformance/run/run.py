@@ -372,7 +372,7 @@ class _Run:
         with self._lock:
             lines = sandbox.calls()
             places = self._trace.add(case, lines)
-            _place(self._traffic.look(case, lines), places)
+            _place(self._traffic.look(case, lines, findings), places)
         _place(findings, places)
         if case.crash is not None and all(finding.ok for finding in findings):
             sandbox.reset()
