@@ -152,11 +152,14 @@ KEYS = [
 ]
 
 
+KEYLESS = frozenset(["MULTI", "EXEC", "SCAN", "ACL", "AUTH"])
+
+
 def keys_of(words: list[str]) -> list[str]:
     """Return the keys of a command of an example."""
     if words[0] == "EVALSHA":
         return words[3 : 3 + int(words[2])]
-    return words[1:2]
+    return [] if words[0] in KEYLESS else words[1:2]
 
 
 def test_the_examples_call_scripts_of_the_specification() -> None:
@@ -171,7 +174,7 @@ def test_the_examples_call_scripts_of_the_specification() -> None:
         for command, _ in session(fence)
         if (words := shlex.split(command))[0] == "EVALSHA"
     ]
-    assert {*called} == {"fetch", "done", "recover"}
+    assert {"fetch", "done", "recover"} <= {*called} <= {*digests.values()}
 
 
 def test_keys_follow_their_grammar() -> None:
@@ -183,7 +186,6 @@ def test_keys_follow_their_grammar() -> None:
         key
         for fence in FENCES
         for command, _ in session(fence)
-        if command not in ("MULTI", "EXEC")
         for key in keys_of(shlex.split(command))
     }
     assert len(used) > 10
