@@ -52,7 +52,7 @@ class Traffic:
     ) -> list[CheckResult]:
         """Judge the commands of a case; return the new failures.
 
-        An implementation that is interop and not robust may write what it likes where only a
+        An implementation that is interop and not robust is free to write anything where only a
         robust one knows what to do, for example if it accepts a push that a robust one refuses.
         So a case whose checks are all robust, and did not all pass, is no test of interop.
         """
