@@ -54,7 +54,7 @@ class Traffic:
 
         An implementation that is interop and not robust is free to write anything where only a
         robust one knows what to do, for example if it accepts a push that a robust one refuses.
-        So a case whose checks are all robust, and did not all pass, is no test of interop.
+        A case whose checks are all robust, and did not all pass, does not test interop.
         """
         is_interop = any(_is_interop(result.requirement) for result in results)
         is_evidence = is_interop or all(result.ok for result in results)

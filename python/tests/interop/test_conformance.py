@@ -96,7 +96,7 @@ def test_genuine_sidekiq_meets_every_interop_claim(sidekiq_version: str, tmp_pat
 def test_genuine_sidekiq_does_less_than_robust_requirements_ask(
     sidekiq_version: str, tmp_path: Path
 ) -> None:
-    """What it does instead. [ENV-14] [BULK-17] [BULK-18] [EXEC-12] [SEC-4] [SRV-1] [SRV-2]"""
+    """Its own behaviour. [ENV-14] [BULK-17] [BULK-18] [EXEC-12] [SEC-4] [SRV-1] [SRV-2]"""
     is_6 = sidekiq_version.startswith("6.")
     instead = {
         "bulk-lost-reply#BULK-17": 'seen "ok"',
