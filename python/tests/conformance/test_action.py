@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from jobwire_conformance import data
+
 pytestmark = pytest.mark.thorough
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -115,7 +117,7 @@ def test_it_is_a_composite_action(action: dict[str, Any]) -> None:
 @pytest.mark.usefixtures("_jobwire")
 def test_its_steps_check_the_claims(action: dict[str, Any], tmp_path: Path) -> None:
     with_perl(tmp_path)
-    job = Job(action, tmp_path, package="", claims="client/scheduled", spec="1.0-draft.1")
+    job = Job(action, tmp_path, package="", claims="client/scheduled", spec=data.spec_version())
     status, shown = job.run()
     assert (status, job.file("OUTPUT")) == (0, "status=0\n"), shown
     results = json.loads((tmp_path / "jobwire-report" / "results.json").read_text())
