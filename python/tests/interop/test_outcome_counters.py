@@ -82,9 +82,10 @@ def test_a_row(sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, outcom
     prepare(driver, client, sidekiq.generation)
     if outcome == "raised" and sidekiq.generation == 6:
         processed, failed = 4, 4  # 6 has neither discard nor kill
-    with sidekiq.worker(poll=None) as worker:
-        wait_until(lambda: not client.llen("queue:default"), 60, "all jobs")
-        assert worker.stop() == 0
+    while client.llen("queue:default"):  # a stop puts back a job that has not begun
+        with sidekiq.worker(poll=None) as worker:
+            wait_until(lambda: not client.llen("queue:default"), 60, "all jobs")
+            assert worker.stop() == 0
     today = time.strftime("%Y-%m-%d", time.gmtime())
     for name, count in (("processed", processed), ("failed", failed)):
         for key in (f"stat:{name}", f"stat:{name}:{today}"):
