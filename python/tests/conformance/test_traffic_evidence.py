@@ -1,4 +1,4 @@
-"""Which cases tell from their traffic whether an implementation is interop."""
+"""The cases whose traffic tells whether an implementation is interop."""
 
 from __future__ import annotations
 
