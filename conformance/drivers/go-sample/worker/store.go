@@ -1,0 +1,44 @@
+package worker
+
+import "time"
+
+// store takes jobs from Redis and stores their outcomes. There is one for each profile: basic takes
+// a job out of Redis, reliable keeps it in a private hash. `again` says that the same call was made
+// before and got no reply.
+type store interface {
+	// fetcher returns a function for one executor that takes a job, nil if none came in its time.
+	fetcher() func() (*held, error)
+	// comeHome ends the fetches that wait, until the channel is closed.
+	comeHome(home <-chan struct{})
+
+	done(job *held, failed, again bool) error
+	retry(job *held, due float64, text string, again bool) error
+	kill(job *held, set, text string, now float64, executed, again bool) error
+	putBack(jobs []*held, started, again bool) error
+	// end gives up what the process has in Redis besides jobs.
+	end() error
+}
+
+// Pauses between two tries after an error of the server. [ENV-11] [SRV-2]
+const (
+	firstPause   = 100 * time.Millisecond
+	longestPause = 5 * time.Second
+)
+
+// persist repeats a step until it succeeds or the time of the worker is over. [ENV-6] [RETRY-23]
+func (w *Worker) persist(what string, step func(again bool) error) {
+	pause := firstPause
+	for again := false; ; again = true {
+		err := step(again)
+		if err == nil {
+			return
+		}
+		w.logf("%s: %v; next try in %v", what, err, pause)
+		select {
+		case <-w.hopeless:
+			return
+		case <-time.After(pause):
+			pause = min(2*pause, longestPause)
+		}
+	}
+}
