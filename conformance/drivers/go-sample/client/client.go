@@ -157,7 +157,7 @@ func (c *Client) finish(job payload.Object, now time.Time) (*ready, error) {
 		job.Delete(name)
 	}
 	job.Delete("enqueued_at")
-	if _, present := job.Get("created_at"); !present {
+	if created, _ := job.Get("created_at"); created == nil {
 		job.Set("created_at", c.Generation.Now().Time(now))
 	}
 	if err := validate(job); err != nil {

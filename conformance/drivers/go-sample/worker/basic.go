@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -183,6 +184,9 @@ func (b *basic) putBack(jobs []*held, _, _ bool) error {
 	return err
 }
 
-func (b *basic) end() error { return nil }
+// A job that its process took along is gone, so there is nothing to look after.
+func (b *basic) poisoned(*held, payload.Object) bool { return false }
+func (b *basic) watch(context.Context)               {}
+func (b *basic) end() error                          { return nil }
 
 func queueKey(name string) string { return "queue:" + name }

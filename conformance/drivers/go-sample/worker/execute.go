@@ -31,6 +31,9 @@ func (w *Worker) execute(job *held) {
 		w.unreadable(job, err)
 		return
 	}
+	if w.store.poisoned(job, decoded) {
+		return
+	}
 	if !w.begin(job) {
 		w.persist("put back", func(again bool) error { return w.store.putBack([]*held{job}, false, again) })
 		return

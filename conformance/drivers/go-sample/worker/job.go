@@ -18,15 +18,16 @@ type Definition struct {
 	Run func(context.Context, *Job) error
 	// Retry is the `retry` of payloads without one: nil (for true), bool or int.
 	Retry any
-	// Delay answers how long to wait before a retry; nil asks for the default.
-	Delay func(count int64, err error) (Wish, error)
+	// Delay answers how long to wait before a retry.
+	Delay func(job payload.Object, count int64, err error) (Wish, error)
 	// Exhausted is called before an exhausted job goes to the dead set.
 	Exhausted func(job payload.Object, err error) error
 }
 
-// Wish is the answer of a Delay: a whole number of seconds above 0, or an end.
+// Wish is the answer of a Delay: an end, or seconds whose fraction is cut off. 0 and below mean the
+// default.
 type Wish struct {
-	Seconds       int64
+	Seconds       float64
 	Discard, Kill bool
 }
 

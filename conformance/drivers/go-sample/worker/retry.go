@@ -76,7 +76,7 @@ func judge(
 	if isExhausted(&job, count, limit, first, generation, now) {
 		return verdict{fate: exhausted, job: job}
 	}
-	wish := askDelay(definition, count, failed.err)
+	wish := askDelay(job, definition, count, failed.err)
 	switch {
 	case wish.Discard:
 		return verdict{fate: dropped, job: job}
@@ -221,7 +221,7 @@ func message(text string) string {
 }
 
 // askDelay asks the definition for its wish; an error means the default. [RETRY-24]
-func askDelay(definition *Definition, count *big.Int, err error) (wish Wish) {
+func askDelay(job payload.Object, definition *Definition, count *big.Int, err error) (wish Wish) {
 	if definition == nil || definition.Delay == nil {
 		return Wish{}
 	}
@@ -230,7 +230,7 @@ func askDelay(definition *Definition, count *big.Int, err error) (wish Wish) {
 			wish = Wish{}
 		}
 	}()
-	wish, problem := definition.Delay(count.Int64(), err)
+	wish, problem := definition.Delay(job, count.Int64(), err)
 	if problem != nil {
 		return Wish{}
 	}
@@ -238,12 +238,12 @@ func askDelay(definition *Definition, count *big.Int, err error) (wish Wish) {
 }
 
 // delay returns the seconds until the next attempt. [RETRY-4] [RETRY-11]
-func delay(count *big.Int, wish int64) float64 {
+func delay(count *big.Int, wish float64) float64 {
 	c, _ := new(big.Float).SetInt(count).Float64()
 	c = max(c, 0)
 	base := math.Pow(c, 4) + 15
-	if wish > 0 {
-		base = float64(wish)
+	if wish = math.Trunc(wish); wish > 0 {
+		base = wish
 	}
 	return base + draw(10*(c+1))
 }

@@ -1,6 +1,12 @@
 package worker
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"gosample/payload"
+	"gosample/redis"
+)
 
 // store takes jobs from Redis and stores their outcomes. There is one for each profile: basic takes
 // a job out of Redis, reliable keeps it in a private hash. `again` says that the same call was made
@@ -15,6 +21,10 @@ type store interface {
 	retry(job *held, due float64, text string, again bool) error
 	kill(job *held, set, text string, now float64, executed, again bool) error
 	putBack(jobs []*held, started, again bool) error
+	// poisoned deals with a job that must not run any more, and reports whether it did.
+	poisoned(job *held, decoded payload.Object) bool
+	// watch looks after the jobs of this and of other processes until the context ends.
+	watch(ctx context.Context)
 	// end gives up what the process has in Redis besides jobs.
 	end() error
 }
@@ -28,11 +38,12 @@ const (
 // persist repeats a step until it succeeds or the time of the worker is over. [ENV-6] [RETRY-23]
 func (w *Worker) persist(what string, step func(again bool) error) {
 	pause := firstPause
-	for again := false; ; again = true {
+	for again := false; ; {
 		err := step(again)
 		if err == nil {
 			return
 		}
+		again = again || redis.Uncertain(err)
 		w.logf("%s: %v; next try in %v", what, err, pause)
 		select {
 		case <-w.hopeless:

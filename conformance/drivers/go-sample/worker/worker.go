@@ -32,6 +32,7 @@ type Options struct {
 	Generation  *generation.Choice
 	Queues      []Queue
 	Concurrency int
+	Reliable    bool          // keep jobs in a private hash while they run
 	Poll        float64       // average seconds between looks for due jobs; 0: by the number of processes
 	Beat        time.Duration // between two beats
 	Grace       time.Duration // for running jobs at a stop
@@ -68,13 +69,18 @@ func Run(options Options) error {
 		signals: make(chan os.Signal, 16), hopeless: make(chan struct{}), running: map[*held]*held{},
 	}
 	w.store = &basic{Worker: w, waiting: map[string]bool{}, unusable: map[string]time.Time{}}
+	if w.Reliable {
+		w.store = &reliable{Worker: w, known: map[int64]bool{}}
+		w.alsoBeat = []redis.Command{{"SADD", ownersKey, w.identity}} // [REL-5]
+	}
 	signal.Notify(w.signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGTSTP, syscall.SIGTTIN)
 	if err := w.checkServer(); err != nil {
 		return err
 	}
 	ctx, quieten := context.WithCancel(context.Background())
 	w.quieten = quieten
-	stopBeats := w.startBeats()
+	stopBeats := w.startBeats() // the first beat is the lease of the reliable profile
+	go w.store.watch(ctx)
 	for i := range w.Concurrency {
 		w.executors.Add(1)
 		go w.executor(strconv.Itoa(i))

@@ -58,7 +58,8 @@ func newClient() (*client.Client, error) {
 		return nil, err
 	}
 	pool := &redis.Pool{Server: server}
-	return &client.Client{Pool: pool, Generation: generation.Parse(os.Getenv("JOBWIRE_GENERATION"), pool)}, nil
+	return &client.Client{Pool: pool, Generation: generation.Parse(os.Getenv("JOBWIRE_GENERATION"), pool),
+		Middleware: []client.Middleware{route}}, nil
 }
 
 // id takes the number from the text, because a request may be one that cannot be parsed.
@@ -92,6 +93,7 @@ func answer(c *client.Client, line string) (result payload.Object, last bool) {
 
 func push(c *client.Client, request map[string]any) payload.Object {
 	item := client.Item(request["job"].(map[string]any))
+	unwritable(item)
 	if at, given := request["at"]; given {
 		item["at"] = at
 	}

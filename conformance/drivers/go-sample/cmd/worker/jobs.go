@@ -34,10 +34,12 @@ func failing(message string) error {
 }
 
 func (s *suite) definitions() map[string]*worker.Definition {
+	delay := s.job(func(context.Context, *worker.Job) error { return failing("not yet") })
+	delay.Delay = wish
 	return map[string]*worker.Definition{
-		"JobwireEcho": s.job(func(*worker.Job) error { return nil }),
-		"JobwireFail": s.job(func(j *worker.Job) error { return failing(text(j, 0)) }),
-		"JobwireFlaky": s.job(func(j *worker.Job) error {
+		"JobwireEcho": s.job(func(context.Context, *worker.Job) error { return nil }),
+		"JobwireFail": s.job(func(_ context.Context, j *worker.Job) error { return failing(text(j, 0)) }),
+		"JobwireFlaky": s.job(func(_ context.Context, j *worker.Job) error {
 			count, err := s.control.Do("INCR", s.key(fmt.Sprintf("n:%v", j.JID)))
 			if err != nil {
 				return err
@@ -47,8 +49,8 @@ func (s *suite) definitions() map[string]*worker.Definition {
 			}
 			return nil
 		}),
-		"JobwireGate": s.job(func(j *worker.Job) error { return s.pass(text(j, 0)) }),
-		"JobwireSpawn": s.job(func(j *worker.Job) error {
+		"JobwireGate": s.job(func(_ context.Context, j *worker.Job) error { return s.pass(text(j, 0)) }),
+		"JobwireSpawn": s.job(func(_ context.Context, j *worker.Job) error {
 			item := client.Item{}
 			for _, member := range j.Args[0].(payload.Object) {
 				item[member.Name] = member.Value
@@ -56,25 +58,26 @@ func (s *suite) definitions() map[string]*worker.Definition {
 			_, err := s.client.Push(item)
 			return err
 		}),
-		"JobwireSpoil": s.job(func(j *worker.Job) error {
+		"JobwireSpoil": s.job(func(_ context.Context, j *worker.Job) error {
 			clear(j.Args[0].([]any))
 			j.Args[0] = []any{}
 			return failing("spoiled")
 		}),
+		"JobwireDelay": delay, "JobwireLast": s.last(),
 	}
 }
 
 func (s *suite) key(name string) string { return "jw:" + s.run + ":" + name }
 
 // job reports the begin and the end of a job.
-func (s *suite) job(work func(*worker.Job) error) *worker.Definition {
-	return &worker.Definition{Run: func(_ context.Context, j *worker.Job) error {
+func (s *suite) job(work func(context.Context, *worker.Job) error) *worker.Definition {
+	return &worker.Definition{Run: func(ctx context.Context, j *worker.Job) error {
 		args := j.Args
 		if args == nil {
 			args = []any{}
 		}
 		s.report(payload.Object{{Name: "ev", Value: "begin"}, {Name: "jid", Value: j.JID}, {Name: "args", Value: args}})
-		err := work(j)
+		err := work(ctx, j)
 		s.report(payload.Object{{Name: "ev", Value: "end"}, {Name: "jid", Value: j.JID}, {Name: "ok", Value: err == nil}})
 		return err
 	}}

@@ -17,13 +17,14 @@ import (
 
 func main() {
 	scripts := flag.String("scripts", "lua", "directory of the scripts of the specification")
+	basic := flag.Bool("basic", false, "fetch as Sidekiq does, so that a crash loses the running jobs")
 	flag.Parse()
-	if err := start(*scripts); err != nil {
+	if err := start(*scripts, !*basic); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func start(directory string) error {
+func start(directory string, reliable bool) error {
 	library, err := script.Load(directory)
 	if err != nil {
 		return err
@@ -45,9 +46,9 @@ func start(directory string) error {
 	}
 	return worker.Run(worker.Options{
 		Pool: pool, Scripts: library, Generation: choice,
-		Queues: worker.ParseQueues(setting("QUEUES", "default")), Concurrency: concurrency,
+		Queues: worker.ParseQueues(setting("QUEUES", "default")), Concurrency: concurrency, Reliable: reliable,
 		Poll: seconds("POLL", 0), Beat: duration("BEAT", 10), Grace: duration("GRACE", 25),
-		Definitions: suite.definitions(),
+		Definitions: suite.definitions(), Middleware: []worker.Middleware{skip}, Deaths: suite.deaths(),
 	})
 }
 
