@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
+	"gosample/mistake"
 	"gosample/payload"
 )
 
@@ -24,7 +26,7 @@ var checks = []struct {
 	{"retry", "true, false, null or an integer not below 0", flagOrCount},
 	{"retry_for", "null or a number from 0 to 1,000,000,000", func(v any) bool {
 		seconds, ok := float(v)
-		return v == nil || ok && seconds >= 0 && seconds <= 1e9
+		return v == nil || ok && seconds >= 0 && (seconds <= 1e9 || mistake.Made("unbounded-retry-for"))
 	}},
 	{"backtrace", "true, false, null or an integer not below 0", flagOrCount},
 	{"tags", "null or an array of texts", func(v any) bool { return v == nil || texts(v) }},
@@ -36,6 +38,9 @@ var checks = []struct {
 // validate refuses an item that a worker could not handle. [PUSH-4] [SCHED-4]
 func validate(job payload.Object) error {
 	for _, check := range checks {
+		if mistake.Made("unchecked-" + strings.ReplaceAll(check.field, "_", "-")) {
+			continue
+		}
 		if value, present := job.Get(check.field); present && !check.valid(value) {
 			return fmt.Errorf("%s: %.100v is not %s [PUSH-4]", check.field, value, check.rule)
 		}
@@ -49,6 +54,9 @@ func validate(job payload.Object) error {
 
 // checkComplete refuses a job from which middleware removed a field. [PUSH-18]
 func checkComplete(job payload.Object) error {
+	if mistake.Made("unchecked-after-middleware") {
+		return nil
+	}
 	for _, field := range []string{"class", "args", "jid", "queue", "retry"} {
 		if value, present := job.Get(field); !present || field == "jid" && (value == nil || value == "") {
 			return fmt.Errorf("%s: middleware removed it [PUSH-18]", field)
@@ -59,7 +67,7 @@ func checkComplete(job payload.Object) error {
 
 func name(value any) bool {
 	text, ok := value.(string)
-	return ok && text != ""
+	return ok && (text != "" || mistake.Made("accepts-empty-names"))
 }
 
 func array(value any) bool {
@@ -71,12 +79,21 @@ func flagOrCount(value any) bool {
 	if _, isFlag := value.(bool); isFlag || value == nil {
 		return true
 	}
+	if number, ok := float(value); ok && number >= 0 && mistake.Made("accepts-fractions-of-retries") {
+		return true
+	}
 	isInteger, negative := whole(value)
+	if mistake.Made("accepts-negative-counts") {
+		return isInteger
+	}
 	return isInteger && !negative
 }
 
 func texts(value any) bool {
 	items, ok := value.([]any)
+	if mistake.Made("accepts-any-tags") {
+		return ok
+	}
 	return ok && !slices.ContainsFunc(items, func(item any) bool { _, ok := item.(string); return !ok })
 }
 
@@ -87,5 +104,5 @@ func logLevel(value any) bool {
 	}
 	isInteger, negative := whole(value)
 	level, _ := float(value)
-	return isInteger && !negative && level <= 5
+	return isInteger && !negative && level <= 5 || isInteger && level == 6 && mistake.Made("accepts-log-level-6")
 }

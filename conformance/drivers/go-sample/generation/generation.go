@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"gosample/mistake"
 	"gosample/payload"
 	"gosample/redis"
 )
@@ -41,7 +42,7 @@ func (c *Choice) Now() payload.Generation {
 	defer c.mutex.Unlock()
 	if c.chosen == 0 || time.Since(c.looked) >= lookAgain {
 		c.chosen, c.looked = 8, time.Now()
-		if c.oldSidekiq() {
+		if c.oldSidekiq() != mistake.Made("auto-the-wrong-way-round") {
 			c.chosen = 7
 		}
 	}
@@ -55,6 +56,9 @@ func (c *Choice) oldSidekiq() bool {
 		return true
 	}
 	identities, _ := reply.([]any)
+	if mistake.Made("auto-asks-one-process") && len(identities) > 1 {
+		identities = identities[:1]
+	}
 	for _, identity := range identities {
 		reply, err := c.Pool.Do("HGET", identity.(string), "info")
 		text, present := reply.(string)
@@ -62,10 +66,17 @@ func (c *Choice) oldSidekiq() bool {
 			continue
 		}
 		var info struct{ Version *string }
+		if info.Version == nil && mistake.Made("auto-ignores-missing-version") {
+			continue
+		}
 		if json.Unmarshal([]byte(text), &info) != nil || info.Version == nil {
 			return true
 		}
-		major, _, _ := strings.Cut(*info.Version, ".")
+		version := *info.Version
+		if mistake.Made("auto-takes-others-for-sidekiq") {
+			version = version[strings.LastIndexByte(version, ' ')+1:]
+		}
+		major, _, _ := strings.Cut(version, ".")
 		if number, err := strconv.Atoi(major); err == nil && number < 8 {
 			return true
 		}

@@ -8,11 +8,15 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"gosample/mistake"
 )
 
 // MaxDepth is how many levels a payload nests, its own object included. [PAY-3]
@@ -79,7 +83,14 @@ var ErrNotObject = errors.New("JSON, but not an object")
 
 // Decode reads a payload.
 func Decode(text string) (Object, error) {
-	value, err := Parse(text, MaxDepth)
+	levels := MaxDepth
+	switch {
+	case mistake.Made("reads-101-levels"):
+		levels++
+	case mistake.Made("reads-99-levels"):
+		levels--
+	}
+	value, err := Parse(text, levels)
 	if err != nil {
 		return nil, err
 	}
@@ -87,11 +98,20 @@ func Decode(text string) (Object, error) {
 	if !ok {
 		return nil, ErrNotObject
 	}
+	if mistake.Made("drops-null-fields") { // as a struct with omitempty does
+		object = slices.DeleteFunc(object, func(member Member) bool { return member.Value == nil })
+	}
 	return object, nil
 }
 
 // Parse reads one JSON value: nil, bool, string, Number, []any or Object.
 func Parse(text string, maxDepth int) (any, error) {
+	if mistake.Made("reads-invalid-utf8") { // as encoding/json does
+		text = strings.ToValidUTF8(text, "\uFFFD")
+	}
+	if mistake.Made("reads-byte-order-mark") {
+		text = strings.TrimPrefix(text, "\uFEFF")
+	}
 	if !utf8.ValidString(text) {
 		return nil, errors.New("not UTF-8")
 	}
@@ -100,6 +120,9 @@ func Parse(text string, maxDepth int) (any, error) {
 	value, err := p.value()
 	if err != nil {
 		return nil, err
+	}
+	if mistake.Made("ignores-text-behind") {
+		return value, nil
 	}
 	if p.space(); p.at < len(text) {
 		return nil, p.fail("text behind the value")
@@ -118,6 +141,12 @@ func (p *parser) fail(problem string) error { return fmt.Errorf("%s at byte %d",
 func (p *parser) space() {
 	for p.at < len(p.text) && strings.IndexByte(" \t\r\n", p.text[p.at]) >= 0 {
 		p.at++
+	}
+	if mistake.Made("reads-comments") && strings.HasPrefix(p.text[p.at:], "/*") {
+		if _, rest, closed := strings.Cut(p.text[p.at:], "*/"); closed {
+			p.at = len(p.text) - len(rest)
+			p.space()
+		}
 	}
 }
 
@@ -184,9 +213,11 @@ func (p *parser) object() (Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		if place, repeated := places[name]; repeated { // the last value counts [PAY-17]
-			object[place].Value = value
-		} else {
+		if place, repeated := places[name]; repeated && !mistake.Made("keeps-duplicates") { // the last value counts [PAY-17]
+			if !mistake.Made("first-duplicate-counts") {
+				object[place].Value = value
+			}
+		} else if value != nil || p.left == MaxDepth-1 || !mistake.Made("drops-nested-nulls") {
 			places[name] = len(object)
 			object = append(object, Member{name, value})
 		}
@@ -244,7 +275,17 @@ func (p *parser) number() (Number, error) {
 			return "", p.fail("no digit")
 		}
 	}
-	return Number(p.text[start:p.at]), nil
+	number := Number(p.text[start:p.at])
+	if number.IsInteger() && mistake.Made("integers-through-doubles") {
+		return Number(strconv.FormatFloat(number.Float(), 'f', 0, 64)), nil
+	}
+	if !number.IsInteger() && mistake.Made("floats-of-15-digits") {
+		return Number(strconv.FormatFloat(number.Float(), 'g', 15, 64)), nil
+	}
+	if !number.IsInteger() && number.Float() == math.Trunc(number.Float()) && mistake.Made("one-number-type") {
+		return Number(strconv.FormatFloat(number.Float(), 'f', 0, 64)), nil // as JavaScript does
+	}
+	return number, nil
 }
 
 func (p *parser) string() (string, error) {
@@ -295,6 +336,9 @@ func (p *parser) escape() (rune, error) {
 			return pair, nil
 		}
 	}
+	if mistake.Made("replaces-halves") { // as encoding/json does
+		return utf8.RuneError, nil
+	}
 	return 0, p.fail("half of a surrogate pair") // [PAY-22] [PAY-24]
 }
 
@@ -314,7 +358,11 @@ func (p *parser) unit() (rune, error) {
 // that readers could not decode; path is the place of value itself.
 func Encode(value any, path string) (string, error) {
 	var out strings.Builder
-	err := write(&out, value, path, MaxDepth)
+	levels := MaxDepth
+	if mistake.Made("writes-101-levels") { // as one does who begins to count with args
+		levels++
+	}
+	err := write(&out, value, path, levels)
 	return out.String(), err
 }
 
@@ -331,6 +379,10 @@ func write(out *strings.Builder, value any, path string, left int) error {
 	case json.Number:
 		return write(out, Number(value), path, left)
 	case float64:
+		if (math.IsNaN(value) || math.IsInf(value, 0)) && mistake.Made("nan-as-null") { // as JSON.stringify does
+			out.WriteString("null")
+			return nil
+		}
 		if math.IsNaN(value) || math.IsInf(value, 0) {
 			return fmt.Errorf("%s: JSON has no %v [PAY-4]", path, value)
 		}
@@ -345,6 +397,9 @@ func write(out *strings.Builder, value any, path string, left int) error {
 		for i, item := range value {
 			if i > 0 {
 				out.WriteByte(',')
+				if mistake.Made("space-after-comma") {
+					out.WriteByte(' ')
+				}
 			}
 			if err := write(out, item, fmt.Sprintf("%s[%d]", path, i), left-1); err != nil {
 				return err
@@ -368,6 +423,9 @@ func write(out *strings.Builder, value any, path string, left int) error {
 				return err
 			}
 			out.WriteByte(':')
+			if mistake.Made("space-after-colon") {
+				out.WriteByte(' ')
+			}
 			if err := write(out, member.Value, inner, left-1); err != nil {
 				return err
 			}
@@ -381,6 +439,12 @@ func write(out *strings.Builder, value any, path string, left int) error {
 
 // writeNative writes a value of the language: integers, slices, and maps with texts as keys.
 func writeNative(out *strings.Builder, value any, path string, left int) error {
+	if date, ok := value.(time.Time); ok && mistake.Made("dates-as-texts") { // as encoding/json does
+		return writeString(out, date.Format(time.RFC3339Nano), path)
+	}
+	if mistake.Made("names-no-place") {
+		path = "args"
+	}
 	native := reflect.ValueOf(value)
 	switch kind := native.Kind(); {
 	case native.CanInt():
@@ -400,6 +464,9 @@ func writeNative(out *strings.Builder, value any, path string, left int) error {
 	case kind == reflect.Map && native.Type().Key().Kind() == reflect.String:
 		object := Object{}
 		for _, key := range native.MapKeys() {
+			if native.MapIndex(key).IsNil() && mistake.Made("drops-nulls-in-arguments") { // as Gson does
+				continue
+			}
 			object = append(object, Member{key.String(), native.MapIndex(key).Interface()})
 		}
 		sort.Slice(object, func(i, j int) bool { return object[i].Name < object[j].Name })
@@ -413,12 +480,31 @@ func tooDeep(path string) error {
 }
 
 func writeString(out *strings.Builder, text, path string) error {
+	if mistake.Made("replaces-invalid-text") { // as encoding/json does
+		text = strings.ToValidUTF8(text, "\uFFFD")
+	}
 	if !utf8.ValidString(text) {
 		return fmt.Errorf("%s: a text that is not UTF-8 [PAY-22]", path)
+	}
+	if mistake.Made("marshals-texts") || mistake.Made("marshals-texts-without-html") {
+		var line strings.Builder
+		encoder := json.NewEncoder(&line)
+		encoder.SetEscapeHTML(mistake.Made("marshals-texts"))
+		err := encoder.Encode(text)
+		out.WriteString(strings.TrimSuffix(line.String(), "\n"))
+		return err
 	}
 	out.WriteByte('"')
 	for i := range len(text) {
 		switch c := text[i]; {
+		case c == '/' && mistake.Made("escapes-slash"):
+			out.WriteString(`\/`)
+		case c == 0x7f && mistake.Made("escapes-delete"):
+			out.WriteString(`\u007f`)
+		case c == '\n' && mistake.Made("newline-by-number"):
+			out.WriteString(`\u000a`)
+		case c < ' ' && c != '\n' && mistake.Made("upper-case-escapes"):
+			fmt.Fprintf(out, `\u%04X`, c)
 		case c == '"' || c == '\\':
 			out.WriteByte('\\')
 			out.WriteByte(c)
@@ -444,7 +530,16 @@ func Float(value float64) string {
 	if size := math.Abs(value); size != 0 && (size < 1e-4 || size >= 1e16) {
 		form = 'e'
 	}
+	if value == 0 && mistake.Made("loses-minus-zero") {
+		value = 0
+	}
 	text := strconv.FormatFloat(value, form, -1, 64)
+	if mistake.Made("floats-of-17-digits") {
+		text = strconv.FormatFloat(value, 'g', 17, 64)
+	}
+	if mistake.Made("whole-floats-as-integers") {
+		return text
+	}
 	if !strings.ContainsAny(text, ".e") {
 		text += ".0"
 	}

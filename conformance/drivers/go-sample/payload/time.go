@@ -1,8 +1,11 @@
 package payload
 
 import (
+	"math"
 	"strconv"
 	"time"
+
+	"gosample/mistake"
 )
 
 // Generation is a form of the four times of a payload: 7, float seconds, or 8, milliseconds.
@@ -13,6 +16,15 @@ const millisecondsFrom = 1e11
 
 // Time returns a time in the form of the generation. [GEN-1] [GEN-2]
 func (g Generation) Time(t time.Time) Number {
+	if mistake.Made("whole-seconds") {
+		t = t.Truncate(time.Second)
+	}
+	if g == 7 && mistake.Made("integer-seconds") {
+		return Number(strconv.FormatInt(t.Unix(), 10))
+	}
+	if g == 7 && mistake.Made("no-point-for-whole-seconds") {
+		return Number(strconv.FormatFloat(Seconds(t), 'f', -1, 64))
+	}
 	if g == 7 {
 		return Number(Float(Seconds(t)))
 	}
@@ -25,7 +37,16 @@ func ReadTime(value any) (seconds float64, ok bool) {
 	if !ok {
 		return 0, false
 	}
-	if seconds = number.Float(); seconds >= millisecondsFrom {
+	seconds = number.Float()
+	switch {
+	case mistake.Made("reads-all-times-as-seconds"):
+		return seconds, true
+	case mistake.Made("reads-integers-as-milliseconds") && number.IsInteger():
+		return seconds / 1000, true
+	case mistake.Made("reads-floats-as-seconds") && !number.IsInteger():
+		return seconds, true
+	}
+	if seconds >= millisecondsFrom {
 		seconds /= 1000
 	}
 	return seconds, true
@@ -35,4 +56,12 @@ func ReadTime(value any) (seconds float64, ok bool) {
 func Seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
 // Score returns seconds as the text of a score.
-func Score(seconds float64) string { return strconv.FormatFloat(seconds, 'f', -1, 64) }
+func Score(seconds float64) string {
+	switch {
+	case mistake.Made("scores-in-milliseconds"):
+		seconds *= 1000
+	case mistake.Made("scores-of-whole-seconds"):
+		seconds = math.Trunc(seconds)
+	}
+	return strconv.FormatFloat(seconds, 'f', -1, 64)
+}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"gosample/mistake"
 )
 
 // Error is an error reply of the server, such as "READONLY You can't write ...".
@@ -22,6 +24,9 @@ func (e Error) Error() string { return string(e) }
 
 // has reports whether the reply has this code. In the text of a script's error it may stand anywhere.
 func (e Error) has(code string) bool {
+	if mistake.Made("code-at-the-start-only") {
+		return strings.HasPrefix(string(e), code+" ")
+	}
 	return strings.HasPrefix(string(e), code+" ") || string(e) == code || strings.Contains(string(e), "-"+code+" ")
 }
 
@@ -94,6 +99,14 @@ func Parse(text string, timeout time.Duration) (Server, error) {
 	if parsed.User != nil { // percent-decoded; "+" stands for itself
 		s.user = parsed.User.Username()
 		s.password, _ = parsed.User.Password()
+		switch raw := strings.SplitN(parsed.User.String(), ":", 2); {
+		case mistake.Made("login-not-decoded") && len(raw) == 2:
+			s.user, s.password = raw[0], raw[1]
+		case mistake.Made("user-not-decoded"):
+			s.user = raw[0]
+		case mistake.Made("plus-as-space"):
+			s.password = strings.ReplaceAll(s.password, "+", " ")
+		}
 	}
 	return s, nil
 }
@@ -106,6 +119,12 @@ func (s Server) Dial() (*Conn, error) {
 	}
 	c := &Conn{socket: socket, replies: bufio.NewReader(socket), timeout: s.connectAndReadTime}
 	var login []Command
+	if mistake.Made("needs-hello") {
+		login = append(login, Command{"HELLO", "2"})
+	}
+	if mistake.Made("needs-client-name") {
+		login = append(login, Command{"CLIENT", "SETNAME", "go-sample"})
+	}
 	switch {
 	case s.user != "":
 		login = append(login, Command{"AUTH", s.user, s.password})
@@ -173,6 +192,9 @@ func (c *Conn) Transaction(commands ...Command) ([]any, error) {
 	if results, ok := replies[len(replies)-1].([]any); ok {
 		return results, nil
 	}
+	if mistake.Made("reports-execabort") {
+		return nil, replies[len(replies)-1].(Error)
+	}
 	for _, reply := range replies { // the first error is the reason; EXEC only says EXECABORT
 		if reply, failed := reply.(Error); failed {
 			return nil, reply
@@ -201,7 +223,9 @@ func (c *Conn) exchange(limit time.Duration, commands ...Command) ([]any, error)
 	for i := range replies {
 		reply, err := c.read()
 		if err != nil {
-			c.Close() // the rest of the reply would answer the next command
+			if !mistake.Made("keeps-late-connections") {
+				c.Close() // the rest of the reply would answer the next command
+			}
 			return nil, &Lost{Sent: true, Err: err}
 		}
 		replies[i] = reply
@@ -273,7 +297,7 @@ func (p *Pool) With(use func(*Conn) error) error {
 		}
 	}
 	err := use(conn)
-	if HasCode(err, "READONLY", "NOREPLICAS", "UNBLOCKED") { // after a failover the next one leads elsewhere
+	if HasCode(err, "READONLY", "NOREPLICAS", "UNBLOCKED") && !mistake.Made("repeats-on-same-connection") { // after a failover the next one leads elsewhere
 		conn.Close()
 	}
 	if !conn.broken {
@@ -311,7 +335,7 @@ func (p *Pool) Transaction(commands ...Command) (replies []any, err error) {
 			return err
 		}
 		for _, reply := range replies {
-			if reply, failed := reply.(Error); failed {
+			if reply, failed := reply.(Error); failed && !mistake.Made("ignores-errors-in-exec") {
 				return reply
 			}
 		}

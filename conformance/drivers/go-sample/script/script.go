@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
+	"gosample/mistake"
 	"gosample/redis"
 )
 
@@ -37,12 +39,23 @@ func Load(directory string) (Library, error) {
 	return library, err
 }
 
+// For a mistake: scripts that were loaded once.
+var once sync.Map
+
+func (l Library) loaded(name string) bool {
+	_, was := once.LoadOrStore(name, true)
+	return was
+}
+
 // Call runs a script, which it loads if the server does not know it. [LUA-3]
 func (l Library) Call(pool *redis.Pool, name string, keys, arguments []string) (any, error) {
 	script := l[name]
 	command := redis.Command{"EVALSHA", script.digest, strconv.Itoa(len(keys))}
 	command = append(append(command, keys...), arguments...)
 	reply, err := pool.Do(command...)
+	if redis.HasCode(err, "NOSCRIPT") && mistake.Made("never-loads-again") && l.loaded(name) {
+		return nil, err
+	}
 	if redis.HasCode(err, "NOSCRIPT") {
 		if _, err := pool.Do("SCRIPT", "LOAD", script.body); err != nil {
 			return nil, err

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"gosample/mistake"
 	"gosample/payload"
 	"gosample/redis"
 )
@@ -21,12 +23,6 @@ const (
 
 // unusableFor is how long a queue is left out whose key is not a list.
 const unusableFor = 5 * time.Second
-
-// The dead set keeps jobs for 180 days, and one less than its limit. [DEAD-2] [DEAD-3]
-const (
-	deadAge   = 15552000
-	deadLimit = 10000
-)
 
 // basic is the store without the reliable profile: BRPOP takes a job out of Redis.
 type basic struct {
@@ -47,7 +43,7 @@ func (b *basic) fetcher() func() (*held, error) {
 			}
 			if reply, err := conn.Do("CLIENT", "ID"); err == nil {
 				id = strconv.FormatInt(reply.(int64), 10)
-			} else if _, refused := err.(redis.Error); !refused {
+			} else if _, refused := err.(redis.Error); !refused || mistake.Made("needs-client-id") {
 				conn = nil
 				return nil, err
 			}
@@ -73,21 +69,35 @@ func (b *basic) fetch(conn *redis.Conn, id string) (*held, error) {
 		block = shortBlock
 	}
 	command := redis.Command{"BRPOP"}
+	if mistake.Made("takes-from-the-left") {
+		command[0] = "BLPOP"
+	}
 	for _, name := range names {
 		command = append(command, queueKey(name))
 	}
 	command = append(command, strconv.FormatFloat(block.Seconds(), 'f', -1, 64))
 	b.expect(id, true)
-	reply, err := conn.DoWithin(block+10*time.Second, command...) // longer than the server's [ENV-3]
+	patience := block + 10*time.Second // longer than the server's [ENV-3]
+	if mistake.Made("reads-for-a-second") {
+		patience = time.Second
+	}
+	if mistake.Made("reads-as-long-as-the-server") {
+		patience = block
+	}
+	reply, err := conn.DoWithin(patience, command...)
 	b.expect(id, false)
-	if redis.HasCode(err, "WRONGTYPE") {
+	if redis.HasCode(err, "WRONGTYPE") && !mistake.Made("stops-at-a-wrong-key") {
 		return nil, b.leaveOut(names)
 	}
 	pair, ok := reply.([]any)
 	if err != nil || !ok {
 		return nil, err
 	}
-	return &held{queue: pair[0].(string)[len("queue:"):], text: pair[1].(string)}, nil
+	queue := pair[0].(string)[len("queue:"):]
+	if mistake.Made("strips-name-to-the-last-colon") {
+		queue = queue[strings.LastIndexByte(queue, ':')+1:]
+	}
+	return &held{queue: queue, text: pair[1].(string)}, nil
 }
 
 // expect notes that a connection waits in the server.
@@ -124,6 +134,9 @@ func (b *basic) leaveOut(names []string) error {
 			b.logf("the key %q is a %s and not a list; its jobs wait [FETCH-7]", queueKey(name), kind)
 			b.mutex.Lock()
 			b.unusable[name] = time.Now().Add(unusableFor)
+			if mistake.Made("leaves-out-for-ever") {
+				b.unusable[name] = time.Now().Add(24 * time.Hour)
+			}
 			b.mutex.Unlock()
 		}
 	}
@@ -139,6 +152,9 @@ func (b *basic) comeHome(home <-chan struct{}) {
 			ids = append(ids, id)
 		}
 		b.mutex.Unlock()
+		if mistake.Made("waits-for-the-fetch") {
+			return
+		}
 		for _, id := range ids {
 			b.Pool.Do("CLIENT", "UNBLOCK", id)
 		}
@@ -156,6 +172,11 @@ func (b *basic) done(_ *held, failed, _ bool) error {
 }
 
 func (b *basic) retry(_ *held, due float64, text string, _ bool) error {
+	if mistake.Made("counts-before-it-stores") {
+		b.count(true)
+		_, err := b.Pool.Do("ZADD", "retry", payload.Score(due), text)
+		return err
+	}
 	_, err := b.Pool.Do("ZADD", "retry", payload.Score(due), text)
 	if err == nil {
 		b.count(true)
@@ -164,11 +185,29 @@ func (b *basic) retry(_ *held, due float64, text string, _ bool) error {
 }
 
 func (b *basic) kill(_ *held, set, text string, now float64, executed, _ bool) error {
-	_, err := b.Pool.Transaction(
-		redis.Command{"ZADD", set, payload.Score(now), text},
-		redis.Command{"ZREMRANGEBYSCORE", set, "-inf", payload.Score(now - deadAge)},
-		redis.Command{"ZREMRANGEBYRANK", set, "0", fmt.Sprint(-deadLimit)},
-	)
+	age, limit := deadLimits()
+	commands := []redis.Command{
+		{"ZADD", set, payload.Score(now), text},
+		{"ZREMRANGEBYSCORE", set, "-inf", payload.Score(now - age)},
+		{"ZREMRANGEBYRANK", set, "0", fmt.Sprint(-limit)},
+	}
+	switch {
+	case mistake.Made("trims-by-rank-only"):
+		commands = []redis.Command{commands[0], commands[2]}
+	case mistake.Made("trims-by-age-only"):
+		commands = commands[:2]
+	case mistake.Made("never-trims-unreadable") && set != "dead":
+		commands = commands[:1]
+	case mistake.Made("trims-the-youngest"):
+		commands[2] = redis.Command{"ZREMRANGEBYRANK", set, fmt.Sprint(limit), "-1"}
+	}
+	if mistake.Made("trims-in-a-second-step") {
+		if _, err := b.Pool.Do(commands[0]...); err != nil {
+			return err
+		}
+		commands = commands[1:]
+	}
+	_, err := b.Pool.Transaction(commands...)
 	if err == nil && executed {
 		b.count(true)
 	}
@@ -178,7 +217,22 @@ func (b *basic) kill(_ *held, set, text string, now float64, executed, _ bool) e
 func (b *basic) putBack(jobs []*held, _, _ bool) error {
 	var commands []redis.Command
 	for _, job := range jobs {
-		commands = append(commands, redis.Command{"RPUSH", queueKey(job.queue), job.text})
+		command := redis.Command{"RPUSH", queueKey(job.queue), job.text}
+		decoded, _ := payload.Decode(job.text)
+		switch {
+		case mistake.Made("puts-back-at-the-head"):
+			command[0] = "LPUSH"
+		case mistake.Made("puts-back-encoded-again"):
+			command[2], _ = payload.Encode(decoded, "")
+		case mistake.Made("puts-back-to-the-queue-of-the-payload"):
+			if name, _ := decoded.Get("queue"); isName(name) {
+				command[1] = queueKey(name.(string))
+			}
+		case mistake.Made("puts-back-with-enqueued-at"):
+			decoded.Set("enqueued_at", b.Generation.Now().Time(time.Now()))
+			command[2], _ = payload.Encode(decoded, "")
+		}
+		commands = append(commands, command)
 	}
 	_, err := b.Pool.Transaction(commands...)
 	return err

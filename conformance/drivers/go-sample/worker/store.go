@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"gosample/mistake"
 	"gosample/payload"
 	"gosample/redis"
 )
@@ -29,6 +30,25 @@ type store interface {
 	end() error
 }
 
+// deadLimits returns how long the dead set keeps jobs, 180 days, and its limit, which is one more than
+// it keeps. [DEAD-2] [DEAD-3]
+func deadLimits() (age float64, limit int) {
+	age, limit = 15552000, 10000
+	switch {
+	case mistake.Made("dead-for-180-hours"):
+		age = 180 * 3600
+	case mistake.Made("dead-age-in-milliseconds"):
+		age *= 1000
+	case mistake.Made("dead-for-18-days"):
+		age /= 10
+	case mistake.Made("keeps-10000-dead"):
+		limit++
+	case mistake.Made("keeps-1000-dead"):
+		limit = 1000
+	}
+	return age, limit
+}
+
 // Pauses between two tries after an error of the server. [ENV-11] [SRV-2]
 const (
 	firstPause   = 100 * time.Millisecond
@@ -43,7 +63,17 @@ func (w *Worker) persist(what string, step func(again bool) error) {
 		if err == nil {
 			return
 		}
-		again = again || redis.Uncertain(err)
+		again = again || redis.Uncertain(err) && !mistake.Made("never-tells-of-repetition")
+		again = again || mistake.Made("tells-of-repetition-after-refusal")
+		if mistake.Made("drops-refused-outcomes") {
+			return
+		}
+		if redis.Uncertain(err) && mistake.Made("drops-lost-outcomes") {
+			return
+		}
+		if mistake.Made("tries-without-pause") {
+			pause = 0
+		}
 		w.logf("%s: %v; next try in %v", what, err, pause)
 		select {
 		case <-w.hopeless:

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"gosample/generation"
+	"gosample/mistake"
+	"gosample/payload"
 	"gosample/redis"
 	"gosample/script"
 )
@@ -60,6 +62,8 @@ type Worker struct {
 	quieten           context.CancelFunc
 	running           map[*held]*held
 	processed, failed int64
+
+	beats, lastBusy, begun int // for mistakes
 }
 
 // Run works until a signal ends the process.
@@ -74,12 +78,29 @@ func Run(options Options) error {
 		w.alsoBeat = []redis.Command{{"SADD", ownersKey, w.identity}} // [REL-5]
 	}
 	signal.Notify(w.signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGTSTP, syscall.SIGTTIN)
+	if mistake.Made("ignores-int") {
+		signal.Ignore(syscall.SIGINT)
+	}
 	if err := w.checkServer(); err != nil {
+		if errors.Is(err, errStopped) {
+			return nil
+		}
 		return err
 	}
 	ctx, quieten := context.WithCancel(context.Background())
 	w.quieten = quieten
 	stopBeats := w.startBeats() // the first beat is the lease of the reliable profile
+	if mistake.Made("quiet-at-the-second-signal") {
+		for first := range w.signals {
+			if first != syscall.SIGTSTP {
+				w.signals <- first
+			}
+			break
+		}
+	}
+	if mistake.Made("names-itself-at-its-start-only") {
+		w.alsoBeat = nil
+	}
 	go w.store.watch(ctx)
 	for i := range w.Concurrency {
 		w.executors.Add(1)
@@ -97,13 +118,27 @@ func Run(options Options) error {
 		case syscall.SIGTTIN:
 			w.dump()
 		default:
+			if mistake.Made("no-beat-while-it-stops") {
+				stopBeats()
+				stopBeats = func() {}
+			}
 			w.stop(schedulerEnd)
 			stopBeats()
-			return w.leave()
+			err := w.leave()
+			if mistake.Made("ends-with-status-1") {
+				os.Exit(1)
+			}
+			if mistake.Made("ends-with-status-143") {
+				os.Exit(143)
+			}
+			return err
 		}
 	}
 	return nil
 }
+
+// errStopped means that a signal ended a worker before its start.
+var errStopped = errors.New("stopped before the server answered")
 
 // checkServer refuses a server that cannot serve the protocol. [ENV-1] [ENV-8]
 func (w *Worker) checkServer() error {
@@ -117,14 +152,22 @@ func (w *Worker) checkServer() error {
 		if redis.HasCode(err, "NOAUTH", "WRONGPASS", "MOVED", "CROSSSLOT") {
 			return err
 		}
+		if redis.HasCode(err, "NOPERM") && mistake.Made("needs-info") {
+			return err
+		}
 		if redis.HasCode(err, "NOPERM", "ERR") && !strings.Contains(err.Error(), "max number of clients") {
 			w.logf("warning: the version of the server is unknown: %v [ENV-15]", err)
 			return nil
 		}
 		w.logf("no server: %v; next try in %v", err, pause)
 		select {
-		case <-w.signals:
-			return nil
+		case signal := <-w.signals:
+			if mistake.Made("forgets-signals-before-its-start") {
+				return nil
+			}
+			if signal == syscall.SIGTERM || signal == syscall.SIGINT {
+				return errStopped
+			}
 		case <-time.After(pause):
 			pause = min(2*pause, longestPause)
 		}
@@ -139,13 +182,22 @@ func (w *Worker) checkServer() error {
 	version := facts["redis_version"]
 	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); n < 2 {
 		w.logf("warning: the version of the server is unknown [ENV-15]")
+	} else if mistake.Made("takes-any-version") || mistake.Made("takes-version-6.0") && major == 6 {
+		w.logf("version %s", version)
+	} else if mistake.Made("names-no-version") && major < 6 {
+		return errors.New("the server is too old")
+	} else if mistake.Made("compares-versions-as-texts") && version >= "6.2" {
+		w.logf("version %s", version)
 	} else if major < 6 || major == 6 && minor < 2 {
 		return fmt.Errorf("the server has version %s; at least 6.2 is needed [ENV-1]", version)
+	}
+	if mistake.Made("serves-a-cluster") {
+		return nil
 	}
 	if facts["cluster_enabled"] == "1" || facts["redis_mode"] == "cluster" {
 		return errors.New("the server is in cluster mode, where queues cannot be served [ENV-8]")
 	}
-	if policy := facts["maxmemory_policy"]; policy != "" && policy != "noeviction" {
+	if policy := facts["maxmemory_policy"]; policy != "" && policy != "noeviction" && !mistake.Made("takes-any-policy") {
 		w.logf("warning: maxmemory-policy is %s; the server may delete jobs; use noeviction [ENV-2]", policy)
 	}
 	return nil
@@ -158,7 +210,9 @@ func (w *Worker) startBeats() (stop func()) {
 			w.logf("beat: %v", err)
 		}
 	}
-	tell()
+	if !mistake.Made("first-beat-late") {
+		tell()
+	}
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -166,7 +220,7 @@ func (w *Worker) startBeats() (stop func()) {
 			select {
 			case <-done:
 				return
-			case <-time.After(w.Beat):
+			case <-time.After(w.betweenBeats()):
 				tell()
 			}
 		}
@@ -177,6 +231,19 @@ func (w *Worker) startBeats() (stop func()) {
 	}
 }
 
+// betweenBeats returns the time between two beats.
+func (w *Worker) betweenBeats() time.Duration {
+	switch {
+	case mistake.Made("beats-every-14-seconds"):
+		return 14 * w.Beat / 10
+	case mistake.Made("beats-every-30-seconds"):
+		return 3 * w.Beat
+	case mistake.Made("beats-rarely-when-quiet") && w.isQuiet():
+		return 10 * w.Beat
+	}
+	return w.Beat
+}
+
 // executor runs one job after the other until the worker is quiet.
 func (w *Worker) executor(id string) {
 	fetch := w.store.fetcher()
@@ -185,6 +252,12 @@ func (w *Worker) executor(id string) {
 		job, err := fetch()
 		if err != nil {
 			w.logf("fetch: %v; next try in %v", err, pause)
+			if mistake.Made("ends-after-an-error") {
+				break
+			}
+			if mistake.Made("pauses-up-to-a-minute") {
+				pause = time.Minute
+			}
 			time.Sleep(pause)
 			pause = min(2*pause, longestPause)
 			continue
@@ -208,9 +281,10 @@ func (w *Worker) executor(id string) {
 func (w *Worker) begin(job *held) bool {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	if w.quiet {
+	if w.quiet || mistake.Made("begins-no-job-after-100") && w.begun >= 100 {
 		return false
 	}
+	w.begun++
 	job.state, job.began = running, time.Now()
 	w.running[job] = job
 	return true
@@ -220,10 +294,12 @@ func (w *Worker) begin(job *held) bool {
 func (w *Worker) finish(job *held) bool {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	if job.state != running {
+	if job.state != running && !mistake.Made("stores-what-was-put-back") {
 		return false
 	}
-	job.state = storing
+	if job.state == running {
+		job.state = storing
+	}
 	return true
 }
 
@@ -250,7 +326,9 @@ func (w *Worker) becomeQuiet() {
 		return
 	}
 	w.logf("quiet")
-	w.quieten()
+	if !mistake.Made("promotes-when-quiet") {
+		w.quieten()
+	}
 	home := make(chan struct{})
 	go func() {
 		w.executors.Wait()
@@ -261,9 +339,24 @@ func (w *Worker) becomeQuiet() {
 
 // stop goes through the steps of list 17-1, up to the last counters. [SIG-1]
 func (w *Worker) stop(schedulerEnd <-chan struct{}) {
-	deadline := time.After(w.Grace)
-	time.AfterFunc(w.Grace+storeTime, func() { close(w.hopeless) })
-	w.becomeQuiet()
+	grace, storeTime := w.Grace, storeTime
+	switch {
+	case mistake.Made("twice-the-grace"):
+		grace *= 2
+	case mistake.Made("grace-and-15-seconds"):
+		grace += 15 * time.Second
+	case mistake.Made("no-grace"):
+		grace = 0
+	case mistake.Made("grace-from-the-first-quiet") && w.isQuiet():
+		grace = 0
+	case mistake.Made("stores-for-ever"):
+		storeTime = time.Hour
+	}
+	deadline := time.After(grace)
+	time.AfterFunc(grace+storeTime, func() { close(w.hopeless) })
+	if !mistake.Made("fetches-while-it-stops") {
+		w.becomeQuiet()
+	}
 	home := make(chan struct{})
 	go func() {
 		w.executors.Wait()
@@ -275,9 +368,36 @@ func (w *Worker) stop(schedulerEnd <-chan struct{}) {
 		return
 	case <-deadline:
 	}
-	if unfinished := w.claimRunning(); len(unfinished) > 0 {
+	if mistake.Made("puts-nothing-back") {
+		return
+	}
+	unfinished := w.claimRunning()
+	if mistake.Made("puts-one-job-back") && len(unfinished) > 1 {
+		unfinished = unfinished[:1]
+	}
+	if mistake.Made("fails-what-it-aborts") {
+		for _, job := range unfinished {
+			decoded, _ := payload.Decode(job.text)
+			w.fail(job, decoded, nil, failure{class: "context.Canceled", message: "context canceled"})
+		}
+		return
+	}
+	if mistake.Made("aborts-before-it-puts-back") {
+		for _, job := range unfinished {
+			job.cancel()
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	if mistake.Made("counts-what-it-aborts") {
+		for range unfinished {
+			w.count(true)
+		}
+	}
+	if len(unfinished) > 0 {
 		w.logf("putting %d jobs back", len(unfinished))
-		w.persist("put back", func(again bool) error { return w.store.putBack(unfinished, true, again) })
+		w.persist("put back", func(again bool) error {
+			return w.store.putBack(unfinished, !mistake.Made("puts-back-as-not-started"), again)
+		})
 		for _, job := range unfinished { // only now [SIG-5]
 			if job.cancel != nil {
 				job.cancel()
@@ -303,16 +423,32 @@ func (w *Worker) claimRunning() (jobs []*held) {
 		}
 	}
 	slices.SortFunc(jobs, func(a, b *held) int { return b.began.Compare(a.began) }) // the oldest runs next
+	if mistake.Made("puts-back-in-the-wrong-order") {
+		slices.Reverse(jobs)
+	}
 	return jobs
 }
 
 // leave writes the last counters and removes the process. [STAT-5] [BEAT-7] [BEAT-20]
 func (w *Worker) leave() error {
-	problems := []error{w.flushCounters(), w.store.end()}
-	_, err := w.Pool.Transaction(
-		redis.Command{"SREM", "processes", w.identity},
+	var problems []error
+	if !mistake.Made("forgets-the-last-counters") {
+		problems = append(problems, w.flushCounters())
+	}
+	problems = append(problems, w.store.end())
+	commands := []redis.Command{
+		{"SREM", "processes", w.identity},
 		append(redis.Command{"UNLINK"}, w.recordKeys()...),
-	)
+	}
+	switch {
+	case mistake.Made("leaves-itself-registered"):
+		commands = commands[1:]
+	case mistake.Made("leaves-its-records"):
+		commands = commands[:1]
+	case mistake.Made("leaves-records-of-generation-6"):
+		commands[1] = commands[1][:2]
+	}
+	_, err := w.Pool.Transaction(commands...)
 	if err := errors.Join(append(problems, err)...); err != nil {
 		w.logf("end: %v", err)
 	}
@@ -323,6 +459,22 @@ func (w *Worker) leave() error {
 func (w *Worker) obey(name string) {
 	known := map[string]os.Signal{
 		"TSTP": syscall.SIGTSTP, "TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "TTIN": syscall.SIGTTIN,
+	}
+	switch {
+	case mistake.Made("obeys-term-only"):
+		known = map[string]os.Signal{"TERM": syscall.SIGTERM}
+	case mistake.Made("knows-no-int-through-redis"):
+		delete(known, "INT")
+	case mistake.Made("stops-at-ttin-through-redis"):
+		known["TTIN"] = syscall.SIGTERM
+	case mistake.Made("stops-at-tstp-through-redis"):
+		known["TSTP"] = syscall.SIGTERM
+	case mistake.Made("stops-at-unknown-signals") && known[name] == nil:
+		known[name] = syscall.SIGTERM
+	case mistake.Made("obeys-signals-with-prefix"):
+		name = strings.TrimPrefix(name, "SIG")
+	case mistake.Made("obeys-signals-in-lower-case"):
+		name = strings.ToUpper(name)
 	}
 	if signal, ok := known[name]; ok {
 		w.signals <- signal
