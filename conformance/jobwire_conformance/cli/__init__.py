@@ -29,6 +29,7 @@ COMMANDS = {
     "kills": "jobwire_conformance.cli.kills:kills",
     "trace": "jobwire_conformance.cli.trace:trace",
     "report": "jobwire_conformance.cli.report:report",
+    "export": "jobwire_conformance.cli.export:export",
     "matrix": "jobwire_conformance.cli.matrix:matrix",
     "interop": "jobwire_conformance.cli.interop:interop",
 }
