@@ -28,9 +28,14 @@ from jobwire_conformance.wire.faults import (
     on_key,
 )
 
-__all__ = ["Play"]
+__all__ = ["Play", "date_in_utc"]
 
 _USUAL_PATIENCE_S = 20.0  # the patience for which the times in cases are written
+
+
+def date_in_utc() -> str:
+    """Return today's date, as `2026-01-31`."""
+    return time.strftime("%Y-%m-%d", time.gmtime())
 
 
 class Play:
@@ -42,6 +47,9 @@ class Play:
         patience: Longest wait for an expected event, in seconds.
         waits: Called with the event that the run waits for.
         cuts: The processes to run in lockstep, each with its rules.
+
+    Attributes:
+        date: The date in UTC at the start.
     """
 
     def __init__(
@@ -57,8 +65,8 @@ class Play:
         self._case = case
         self._cuts = cuts or {}
         self._scope = Scope(sandbox.config.times, time.time())
-        self._scope.bound["today"] = time.strftime("%Y-%m-%d", time.gmtime())
-        self._scope.bound["day"] = time.strftime("%Y%m%d", time.gmtime())
+        self.date = date_in_utc()
+        self._scope.bound |= {"today": self.date, "day": self.date.replace("-", "")}
         self._state = State(sandbox, self._scope)
         self._checks = Checks(sandbox, self._state, self._scope)
         fixed = sandbox.config.worker.fixed if sandbox.config.worker else {}

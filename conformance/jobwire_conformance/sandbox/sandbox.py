@@ -34,6 +34,7 @@ class Sandbox:
         config: Settings of the implementation.
         servers: Starts two servers: one under test, and the control Redis for reports of jobs.
         rewrites: Rules of a mutant, which apply to every process.
+        pause: Returns the seconds for which to hold back a reply; None to pass all at once.
     """
 
     def __init__(
@@ -42,10 +43,12 @@ class Sandbox:
         config: Config,
         servers: Callable[[], tuple[Database, Database]],
         rewrites: Sequence[Rule] = (),
+        pause: Callable[[], float] | None = None,
     ) -> None:
         self.config = config
         self._reaper = reaper
         self._rewrites = rewrites
+        self._pause = pause
         self._stack = ExitStack()
         self._workers: dict[str, SandboxWorker] = {}
         self._run = ""
@@ -136,6 +139,7 @@ class Sandbox:
             rules=[*map(_fresh_rule, self._rewrites), *rules],
             lockstep=lockstep,
             greeting=self._server.greeting,
+            pause=self._pause,
         )
 
     def server(self) -> tuple[str, str]:

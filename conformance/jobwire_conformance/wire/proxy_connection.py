@@ -42,11 +42,13 @@ class Switch(Protocol):
         greeting: Frame of the first command on a connection to the server.
         cuts: Number of connections cut by a rule.
         pushes: Number of frames that the server sent without a command.
+        pause: Returns the seconds for which to hold back a reply; None to pass all at once.
     """
 
     greeting: bytes
     cuts: int
     pushes: int
+    pause: Callable[[], float] | None
 
     @property
     def upstream(self) -> tuple[str, int]:
@@ -116,6 +118,8 @@ class ProxyConnection(asyncio.Protocol):
         self._multi = False
         self._dirty = False  # a command of the transaction was refused
         self._refused: str | None = None  # the error with which a whole transaction is refused
+        self._held_back: deque[tuple[asyncio.Transport, bytes]] = deque()  # empty: close it
+        self._passes_at = 0.0  # time of the loop at which the last of them passes
 
     # -- the client's side
 
@@ -352,8 +356,27 @@ class ProxyConnection(asyncio.Protocol):
             self._server.write(data)
 
     def _to_client(self, frames: Sequence[bytes]) -> None:
-        if frames and self._client is not None and not self._client.is_closing():
-            self._client.write(frames[0] if len(frames) == 1 else b"".join(frames))
+        client = self._client
+        if not frames or client is None or client.is_closing():
+            return
+        data = frames[0] if len(frames) == 1 else b"".join(frames)
+        if self._proxy.pause is None:
+            client.write(data)
+            return
+        self._passes_at = max(self._passes_at, self._loop.time() + self._proxy.pause())
+        self._hold_back(client, data)
+
+    def _hold_back(self, client: asyncio.Transport, data: bytes) -> None:
+        self._held_back.append((client, data))
+        self._loop.call_at(self._passes_at, self._pass_next)
+
+    def _pass_next(self) -> None:
+        # Timers for the same time may come in any order, so each takes what is first.
+        client, data = self._held_back.popleft()
+        if not data:
+            client.close()
+        elif not client.is_closing():
+            client.write(data)
 
     def pause_client(self) -> None:
         if self._client is not None:
@@ -376,7 +399,9 @@ class ProxyConnection(asyncio.Protocol):
         self.silence()
         if self._client is not None:
             client, self._client = self._client, None
-            if politely:
+            if politely and self._held_back:
+                self._hold_back(client, b"")
+            elif politely:
                 client.close()
             else:
                 client.abort()
