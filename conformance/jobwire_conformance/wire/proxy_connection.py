@@ -118,8 +118,6 @@ class ProxyConnection(asyncio.Protocol):
         self._multi = False
         self._dirty = False  # a command of the transaction was refused
         self._refused: str | None = None  # the error with which a whole transaction is refused
-        self._held_back: deque[tuple[asyncio.Transport, bytes]] = deque()  # empty: close it
-        self._passes_at = 0.0  # time of the loop at which the last of them passes
 
     # -- the client's side
 
@@ -135,7 +133,8 @@ class ProxyConnection(asyncio.Protocol):
     async def _connect(self) -> None:
         try:
             await self._loop.create_connection(
-                lambda: _Upstream(self, self._proxy.greeting), *self._proxy.upstream
+                lambda: _Upstream(self, self._proxy.greeting, self._proxy.pause),
+                *self._proxy.upstream,
             )
         except OSError:
             self.drop()
@@ -179,7 +178,7 @@ class ProxyConnection(asyncio.Protocol):
         self.advance()
 
     def server_sent(self, data: bytes) -> None:
-        if self._proxy.frozen:
+        if self._proxy.frozen or self._server is None:
             return
         if self._raw:
             self._to_client([data])
@@ -356,27 +355,8 @@ class ProxyConnection(asyncio.Protocol):
             self._server.write(data)
 
     def _to_client(self, frames: Sequence[bytes]) -> None:
-        client = self._client
-        if not frames or client is None or client.is_closing():
-            return
-        data = frames[0] if len(frames) == 1 else b"".join(frames)
-        if self._proxy.pause is None:
-            client.write(data)
-            return
-        self._passes_at = max(self._passes_at, self._loop.time() + self._proxy.pause())
-        self._hold_back(client, data)
-
-    def _hold_back(self, client: asyncio.Transport, data: bytes) -> None:
-        self._held_back.append((client, data))
-        self._loop.call_at(self._passes_at, self._pass_next)
-
-    def _pass_next(self) -> None:
-        # Timers for the same time may come in any order, so each takes what is first.
-        client, data = self._held_back.popleft()
-        if not data:
-            client.close()
-        elif not client.is_closing():
-            client.write(data)
+        if frames and self._client is not None and not self._client.is_closing():
+            self._client.write(frames[0] if len(frames) == 1 else b"".join(frames))
 
     def pause_client(self) -> None:
         if self._client is not None:
@@ -399,9 +379,7 @@ class ProxyConnection(asyncio.Protocol):
         self.silence()
         if self._client is not None:
             client, self._client = self._client, None
-            if politely and self._held_back:
-                self._hold_back(client, b"")
-            elif politely:
+            if politely:
                 client.close()
             else:
                 client.abort()
@@ -416,8 +394,13 @@ class ProxyConnection(asyncio.Protocol):
 class _Upstream(asyncio.Protocol):
     """The connection to the server that belongs to a client's connection."""
 
-    def __init__(self, connection: ProxyConnection, greeting: bytes) -> None:
+    def __init__(
+        self, connection: ProxyConnection, greeting: bytes, pause: Callable[[], float] | None
+    ) -> None:
         self._connection = connection
+        self._pause = pause
+        self._late: deque[bytes] = deque()  # held back; empty: the end of the connection
+        self._passes_at = 0.0  # time of the loop at which the last of it passes
         self._greeting = greeting
         self._greeted = b""  # the reply to the greeting
         self._transport: asyncio.Transport | None = None
@@ -432,7 +415,7 @@ class _Upstream(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if not self._greeting:
-            self._connection.server_sent(data)
+            self._pass(data)
             return
         self._greeted += data
         if not self._greeted.endswith(b"\r\n"):
@@ -445,7 +428,23 @@ class _Upstream(asyncio.Protocol):
             self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._connection.server_lost()
+        self._pass(b"")
+
+    def _pass(self, data: bytes) -> None:
+        if self._pause is None:
+            self._arrive(data)
+            return
+        loop = asyncio.get_running_loop()
+        self._passes_at = max(self._passes_at, loop.time() + self._pause())
+        self._late.append(data)
+        # Timers for the same time may come in any order, so each takes the first part.
+        loop.call_at(self._passes_at, lambda: self._arrive(self._late.popleft()))
+
+    def _arrive(self, data: bytes) -> None:
+        if data:
+            self._connection.server_sent(data)
+        else:
+            self._connection.server_lost()
 
     def pause_writing(self) -> None:
         self._connection.pause_client()
