@@ -30,6 +30,7 @@ __all__ = [
     "schema",
     "scripts",
     "sets_directory",
+    "source_mutants_directory",
     "spec_version",
     "specification",
 ]
@@ -88,6 +89,11 @@ def cases_directory() -> Path:
 def mutants_directory() -> Path:
     """Return the directory of the mutants."""
     return _own("mutants")
+
+
+def source_mutants_directory() -> Path:
+    """Return the directory of the mutants of sources, which only a checkout has."""
+    return _PACKAGE.parent / "source-mutants"
 
 
 def sets_directory() -> Path:

@@ -14,13 +14,19 @@ def closing(table: Table) -> str:
     kills = table["mutants"]
     mutants = {kill["mutant"] for kill in kills}
     alive = {kill["mutant"] for kill in _alive(kills)}
+    share = 100 * (len(mutants) - len(alive)) / max(1, len(mutants))
+    total = f"{len(mutants) - len(alive)} of {len(mutants)} mutants are killed ({share:.1f} %)"
+    if is_of_source(table):
+        broken = {kill["requirement"] for kill in kills}
+        return f"{total}; they break {len(broken)} requirements"
     tallies = obligations(kills).values()
     certain = sum(bool(tally.killed) and not tally.alive for tally in tallies)
-    share = 100 * (len(mutants) - len(alive)) / max(1, len(mutants))
-    return (
-        f"{len(mutants) - len(alive)} of {len(mutants)} mutants are killed ({share:.1f} %); "
-        f"{certain} of {len(tallies)} visible obligations have mutants, all killed"
-    )
+    return f"{total}; {certain} of {len(tallies)} visible obligations have mutants, all killed"
+
+
+def is_of_source(table: Table) -> bool:
+    """Return whether a table is of mistakes in the source, not in the traffic."""
+    return any("operator" in kill for kill in table["mutants"])
 
 
 def markdown(table: Table) -> str:
