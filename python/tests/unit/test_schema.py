@@ -20,7 +20,7 @@ VERSIONED = [path for path in SCHEMAS if path.stem != "fixture"]
 # Schemas of the conformance suite, not of data in Redis: the specification requires only some
 # of their fields.
 SUITE = {
-    *("driver", "case", "kills", "mutant", "results", "source-mutants", "summary"),
+    *("driver", "case", "kills", "mutant", "results", "source-mutants", "summary", "variant"),
     *("requirements.schema", "registry.schema"),
 }
 ON_THE_WIRE = [path for path in VERSIONED if path.stem not in SUITE]
