@@ -21,7 +21,7 @@ VERSIONED = [path for path in SCHEMAS if path.stem != "fixture"]
 # of their fields.
 SUITE = {
     *("driver", "case", "kills", "mutant", "portable-case", "results", "source-mutants", "summary"),
-    *("requirements.schema", "registry.schema"),
+    *("variant", "requirements.schema", "registry.schema"),
 }
 ON_THE_WIRE = [path for path in VERSIONED if path.stem not in SUITE]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
