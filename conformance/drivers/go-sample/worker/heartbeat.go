@@ -363,11 +363,6 @@ func (w *Worker) flushCounters() error {
 		return nil
 	}
 	_, err := w.Pool.Transaction(commands...)
-	if err != nil && redis.Uncertain(err) && mistake.Made("counts-lost-counters-again") {
-		w.mutex.Lock()
-		w.processed, w.failed = w.processed+processed, w.failed+failed
-		w.mutex.Unlock()
-	}
 	if err != nil && !redis.Uncertain(err) && !redis.HasCode(err, "WRONGTYPE", "ERR") { // nothing was counted
 		w.mutex.Lock()
 		w.processed, w.failed = w.processed+processed, w.failed+failed
@@ -384,13 +379,8 @@ func today() string {
 	if mistake.Made("date-without-dashes") {
 		return time.Now().UTC().Format("20060102")
 	}
-	if mistake.Made("date-of-the-start") {
-		return started.UTC().Format(time.DateOnly)
-	}
 	return time.Now().UTC().Format(time.DateOnly)
 }
-
-var started = time.Now() // for a mistake
 
 // residentKiB returns the resident memory of the process, 0 if it is unknown.
 func residentKiB() int {

@@ -394,9 +394,6 @@ func (r *reliable) watch(ctx context.Context) {
 // recover puts back the jobs of owners without lease. One look of a fleet serves all. [REL-4]
 func (r *reliable) recover(first bool) error {
 	locked, err := r.Pool.Do("SET", recoveryKey, "1", "NX", "PX", "5000")
-	if mistake.Made("recovers-without-lock") {
-		locked, err = "OK", nil
-	}
 	if err != nil || locked == nil && (!first || mistake.Made("relies-on-others-at-its-start")) {
 		return err
 	}

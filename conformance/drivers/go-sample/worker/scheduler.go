@@ -139,12 +139,6 @@ func (w *Worker) promote(ctx context.Context, set string) error {
 			return err
 		}
 		members := reply.([]any)
-		if mistake.Made("lowest-member-only") && len(members) > 1 {
-			members = members[:1]
-		}
-		if mistake.Made("highest-first") {
-			slices.Reverse(members)
-		}
 		more, err := w.promoteBatch(set, members, now)
 		if err != nil || len(members) < batch {
 			return err

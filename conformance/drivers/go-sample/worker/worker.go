@@ -63,7 +63,7 @@ type Worker struct {
 	running           map[*held]*held
 	processed, failed int64
 
-	beats, lastBusy, begun int // for mistakes
+	beats, lastBusy int // for mistakes
 }
 
 // Run works until a signal ends the process.
@@ -182,7 +182,7 @@ func (w *Worker) checkServer() error {
 	version := facts["redis_version"]
 	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); n < 2 {
 		w.logf("warning: the version of the server is unknown [ENV-15]")
-	} else if mistake.Made("takes-any-version") || mistake.Made("takes-version-6.0") && major == 6 {
+	} else if mistake.Made("takes-any-version") || mistake.Made("takes-version-6-0") && major == 6 {
 		w.logf("version %s", version)
 	} else if mistake.Made("names-no-version") && major < 6 {
 		return errors.New("the server is too old")
@@ -281,10 +281,9 @@ func (w *Worker) executor(id string) {
 func (w *Worker) begin(job *held) bool {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	if w.quiet || mistake.Made("begins-no-job-after-100") && w.begun >= 100 {
+	if w.quiet {
 		return false
 	}
-	w.begun++
 	job.state, job.began = running, time.Now()
 	w.running[job] = job
 	return true
@@ -423,9 +422,6 @@ func (w *Worker) claimRunning() (jobs []*held) {
 		}
 	}
 	slices.SortFunc(jobs, func(a, b *held) int { return b.began.Compare(a.began) }) // the oldest runs next
-	if mistake.Made("puts-back-in-the-wrong-order") {
-		slices.Reverse(jobs)
-	}
 	return jobs
 }
 
