@@ -551,10 +551,11 @@ def _index(step: Mapping[str, Any], key: str, texts: Sequence[bytes]) -> int:
     """Return the index of the member that a check is about."""
     if "jid" not in step:
         return int(step.get("index", 0))
-    jids = [jid_of(text) for text in texts]
-    if step["jid"] not in jids:
-        raise Miss(f"members of {key}", f"one with the id {step['jid']}", jids)
-    return jids.index(step["jid"])
+    newest_first = range(len(texts) - 1, -1, -1)  # the set may be long
+    index = next((index for index in newest_first if jid_of(texts[index]) == step["jid"]), None)
+    if index is None:
+        raise Miss(f"members of {key}", f"one with the id {step['jid']}", f"{len(texts)} others")
+    return index
 
 
 def _within(sequence: Sequence[object], index: int) -> bool:
