@@ -110,6 +110,14 @@ def spoil(values: list[Any]) -> None:
     raise JobwireError("spoilt")
 
 
+@app.job(name="JobwireMessage")
+def message(kind: str) -> None:
+    """Fail with a message that cannot be encoded, or without one."""
+    report("begin", args=[kind])
+    report("end", ok=False)
+    raise JobwireError("a\ud800b") if kind == "broken" else JobwireError
+
+
 @app.job(name="JobwireDelay")
 def delay(wish: Any) -> None:
     """Fail; the hook `retry_in` decides on the fate of the job."""
@@ -182,7 +190,7 @@ def main() -> int:
         capsules={"default": capsule},
         fetch=fetch,
         timeout=float(os.environ["JOBWIRE_GRACE"]),
-        poll_interval=float(os.environ["JOBWIRE_POLL"]),
+        poll_interval=float(os.environ["JOBWIRE_POLL"]) if "JOBWIRE_POLL" in os.environ else None,
         precise=os.environ.get("JOBWIRE_PRECISE", "1" if fetch == "reliable" else "0") == "1",
     )
     return process.run(app, config)

@@ -298,6 +298,8 @@ class JobRules:
             is_later = last.get("retry_count") is not None
             is_left_out = is_later and last.get("failed_at") is None and "failed_at" not in job
             judged = {**job, "failed_at": 0.0} if is_left_out else job
+            if (count := payloads.whole(last.get("retry_count"))) is not None and count < -1:
+                judged = {**judged, "retry_count": 0}  # one more is still below 0 [RETRY-19]
             self._schema(step, judged, "payload", "retry")
         message = job.get("error_message")
         if isinstance(message, str):

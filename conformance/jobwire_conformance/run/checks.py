@@ -14,6 +14,7 @@ from jobwire_conformance.errors import EnvironmentFault, SuiteFault, Unbound
 from jobwire_conformance.judge.contracts import fault
 from jobwire_conformance.judge.key_rules import is_known_key
 from jobwire_conformance.judge.stream import canonical, script_call
+from jobwire_conformance.run import draws
 from jobwire_conformance.run.metrics import Counted
 from jobwire_conformance.run.state import State, jid_of, struck
 from jobwire_conformance.sandbox.driver import Outcome
@@ -138,12 +139,14 @@ class Checks:
     def _zset(self, step: Mapping[str, Any]) -> None:
         key = self._state.key(step["zset"])
         flat = self._range(key, b"zset", "ZRANGE", ["WITHSCORES"])
-        index = step.get("index", 0)
-        scores = flat[1::2]
+        texts, scores = flat[::2], [float(score) for score in flat[1::2]]
         if "score" in step:
-            seen = number(float(scores[index])) if _within(scores, index) else ABSENT
+            index = _index(step, key, texts)
+            seen = number(scores[index]) if _within(scores, index) else ABSENT
             self._must(f"score {index} of {key}", step["score"], seen)
-        self._members(step, key, flat[::2])
+        self._members(step, key, texts)
+        if "draws" in step and (problem := draws.problem(texts, scores, step["draws"])):
+            raise Miss(f"delays in {key}", *problem)
 
     def _range(self, key: str, kind: bytes, command: str, options: Sequence[str]) -> list[bytes]:
         seen = self._sandbox.link.call("TYPE", key)
@@ -162,7 +165,7 @@ class Checks:
             self._must(f"ids of the members of {key}", step["jids"], plain(jids))
         if "payload" not in step and "raw" not in step:
             return
-        index = step.get("index", 0)
+        index = _index(step, key, texts)
         if not _within(texts, index):
             raise Miss(f"member {index} of {key}", "a member", ABSENT)
         text = texts[index].decode("utf-8", "surrogateescape")
@@ -280,8 +283,10 @@ class Checks:
 
     def _metrics(self, step: Mapping[str, Any]) -> None:
         counted = Counted(self._sandbox.link, self._sandbox.config.prefix, self._scope)
-        for class_name, parts in step["metrics"].items():
-            for part, matcher in parts.items():
+        for pattern, parts in step["metrics"].items():
+            for class_name, (part, matcher) in itertools.product(
+                counted.classes(pattern), parts.items()
+            ):
                 seen = counted.part(class_name, part)
                 self._must(
                     f"{part} of {class_name}", matcher, ABSENT if seen is None else plain(seen)
@@ -441,6 +446,13 @@ class Checks:
         if max(pauses) < wanted["ratio"] * min(pauses):
             raise Miss(f"longest by shortest of {what}", wanted["ratio"], max(pauses) / min(pauses))
 
+    def _idle(self, step: Mapping[str, Any]) -> None:
+        """Check that a process has read a key, and not again for so many seconds."""
+        times = self._reads(step)
+        seen = time.monotonic() - times[-1] if times else 0.0
+        if seen < step["idle"]:
+            raise Miss(f"seconds since the last read of {step['of']}", step["idle"], round(seen, 1))
+
     def _first(self, step: Mapping[str, Any], wanted: int) -> list[float]:
         """Return the first so many pauses of a process between its reads of a key."""
         pauses = self._between(step)[:wanted]
@@ -456,12 +468,15 @@ class Checks:
 
     def _between(self, step: Mapping[str, Any]) -> list[float]:
         """Return the pauses of a process between its reads of a key."""
-        key = self._state.key(step["of"]).encode()
-        process = step["process"]
-        times = [c.at for name, c in self._sandbox.calls() if name == process and key in c.words]
-        pauses = [after - before for before, after in itertools.pairwise(times)]
+        pauses = [after - before for before, after in itertools.pairwise(self._reads(step))]
         # Several commands of one read arrive together.
         return [pause for pause in pauses if pause > _TOGETHER]
+
+    def _reads(self, step: Mapping[str, Any]) -> list[float]:
+        """Return the times at which a process named a key."""
+        key = self._state.key(step["of"]).encode()
+        process = step["process"]
+        return [c.at for name, c in self._sandbox.calls() if name == process and key in c.words]
 
     def _contracts(self, step: Mapping[str, Any]) -> None:
         """Check the KEYS and ARGV of the calls of canonical scripts."""
@@ -531,6 +546,7 @@ class Checks:
         "patient": _patient,
         "pauses": _pauses,
         "spread": _spread,
+        "idle": _idle,
         "declared": _declared,
         "contracts": _contracts,
         "ran": _ran,
@@ -550,6 +566,17 @@ class Checks:
 
 def _text(call: Call) -> str:
     return b" ".join(call.words).decode("utf-8", "replace")[:300]
+
+
+def _index(step: Mapping[str, Any], key: str, texts: Sequence[bytes]) -> int:
+    """Return the index of the member that a check is about."""
+    if "jid" not in step:
+        return int(step.get("index", 0))
+    newest_first = range(len(texts) - 1, -1, -1)  # the set may be long
+    index = next((index for index in newest_first if jid_of(texts[index]) == step["jid"]), None)
+    if index is None:
+        raise Miss(f"members of {key}", f"one with the id {step['jid']}", f"{len(texts)} others")
+    return index
 
 
 def _within(sequence: Sequence[object], index: int) -> bool:

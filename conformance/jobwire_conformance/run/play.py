@@ -244,9 +244,10 @@ class Play:
         self._state.warp(step["warp"], step.get("keys", []))
 
     def _release(self, step: Mapping[str, Any]) -> None:
-        self._sandbox.control.call(
-            "RPUSH", f"jw:{self._sandbox.run}:gate:{step['release']}", "open"
-        )
+        key = f"jw:{self._sandbox.run}:gate:{step['release']}"
+        for pause in step.get("after", [0.0]):
+            time.sleep(pause)  # the duration of a job, about which nothing is assumed
+            self._sandbox.control.call("RPUSH", key, "open")
 
     def _flush_scripts(self, step: Mapping[str, Any]) -> None:
         self._sandbox.flush_scripts()

@@ -6,6 +6,7 @@ import base64
 import json
 import operator
 import re
+import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from jobwire_conformance.cases.match import TIMES, Scope, moment, written_time
 from jobwire_conformance.cases.values import members
 from jobwire_conformance.errors import SuiteFault, Unbound
+from jobwire_conformance.run.metrics import histogram_key
 from jobwire_conformance.sandbox.processes import wait_for
 from jobwire_conformance.sandbox.rest import FORGOTTEN_S, Event
 from jobwire_conformance.sandbox.sandbox import Sandbox
@@ -109,6 +111,11 @@ class State:
             link.call("HSET", key, *[word for pair in seed["fields"].items() for word in pair])
         elif "sadd" in seed:
             link.call("SADD", key, *map(self.named, seed["members"]))
+        elif "histogram" in seed:
+            # The worker may write in one of the next minutes.
+            for minute in range(3):
+                key = self.key(histogram_key(seed["histogram"], time.gmtime(now + 60 * minute)))
+                link.call("SET", key, struct.pack(">26H", *[seed["count"]] * 26), "EX", 28800)
         elif "del" in seed:
             link.call("DEL", key)
         else:
@@ -344,7 +351,7 @@ class State:
         return [*link.calls([*sizes, *kinds, ("DBSIZE",)]), len(self.events())]
 
 
-_SEEDS = ("zadd", "lpush", "hset", "sadd", "set", "del")
+_SEEDS = ("zadd", "lpush", "hset", "sadd", "set", "histogram", "del")
 
 
 def struck(calls: Sequence[tuple[str, Call]], process: str) -> list[tuple[Call, float]]:

@@ -252,7 +252,7 @@ class Sandbox:
         user: str | None = None,
         precise: bool | None = None,
         wait: bool = True,
-        **knobs: float,
+        **knobs: float | None,
     ) -> SandboxWorker:
         """Start a worker and, unless `wait` is False, wait for its first fetch.
 
@@ -285,7 +285,11 @@ class Sandbox:
                 "JOBWIRE_CONCURRENCY": str(concurrency),
                 "JOBWIRE_GENERATION": generation or str(self.config.times),
                 **({} if precise is None else {"JOBWIRE_PRECISE": str(int(precise))}),
-                **{f"JOBWIRE_{knob.upper()}": f"{value:g}" for knob, value in paces.items()},
+                **{
+                    f"JOBWIRE_{knob.upper()}": f"{value:g}"
+                    for knob, value in paces.items()
+                    if value is not None
+                },
             },
             log=Log(),
         )
