@@ -28,6 +28,9 @@ __all__ = ["CheckResult", "Checks", "Miss", "ProcessCall"]
 _TOGETHER = 0.1  # seconds; commands that are sent together may arrive in pieces
 _EARLY = 0.95  # of the shortest pause of a scheduler: clocks differ
 _LATE_S = 1.4  # seconds; on a busy machine
+_STATES = frozenset(
+    ["list", "zset", "hash", "set", "key", "commands", "metrics", "atomic", "ran", "either", "that"]
+)  # parts of checks that a worker can still fulfil; the others look at what has happened
 
 ProcessCall = tuple[str, Call]
 """Name of a process, and a command that it sent."""
@@ -65,10 +68,23 @@ class CheckResult:
 
 
 class Miss(Exception):
-    """A value does not match."""
+    """A value does not match.
 
-    def __init__(self, subject: str, expected: object, seen: object) -> None:
-        super().__init__(f"{subject}: expected {show(expected)}, seen {show(seen)}")
+    Attributes:
+        expected: The expected value as data.
+        seen: The seen value as data.
+        subject: Name of the value.
+        shown: The seen value as text.
+        final: True if no later command can make the value match.
+    """
+
+    def __init__(
+        self, subject: str, expected: object, seen: object, *, final: bool = False
+    ) -> None:
+        self.subject = subject
+        self.shown = show(seen)
+        self.final = final
+        super().__init__(f"{subject}: expected {show(expected)}, seen {self.shown}")
         self.expected = expected
         self.seen = (
             seen.value if isinstance(seen, Spelt) else None if isinstance(seen, Absent) else seen
@@ -85,10 +101,12 @@ class Checks:
 
     Attributes:
         answer: The driver's last answer; None before the first request.
+        shown: The values that the last check has seen, as text, by their names.
     """
 
     def __init__(self, sandbox: Sandbox, state: State, scope: Scope) -> None:
         self.answer: Outcome | None = None
+        self.shown: dict[str, str] = {}
         self._sandbox = sandbox
         self._state = state
         self._scope = scope
@@ -96,17 +114,20 @@ class Checks:
     def miss(self, step: Mapping[str, Any]) -> Miss | None:
         """Return the first mismatch of a check; None if the check passes."""
         self._scope.now = time.time()
+        self.shown.clear()
         try:
             for part, judge in self._parts.items():
                 if part in step:
                     judge(self, step)
         except Miss as miss:
+            miss.final = miss.final or not step.keys() & _STATES
             return miss
         except Unbound as unbound:
             return Miss(str(unbound), "a value that an earlier step has seen", ABSENT)
         return None
 
     def _must(self, subject: str, matcher: Any, seen: Spelt | Absent, name: str = "") -> None:
+        self.shown[subject] = show(seen)
         if not matches(matcher, seen, self._scope, name):
             raise Miss(subject, matcher, seen)
 
@@ -206,11 +227,11 @@ class Checks:
     def _ttl(self, step: Mapping[str, Any], key: str) -> None:
         if "ttl" in step:
             left = self._sandbox.link.call("PTTL", key)
-            self._must(
-                f"remaining seconds of {key}",
-                step["ttl"],
-                number(left / 1000) if left >= 0 else ABSENT,
-            )
+            seen = number(left / 1000) if left >= 0 else ABSENT
+            if not matches(step["ttl"], seen, self._scope):
+                # One that is too long becomes right as time goes by, without any command.
+                subject = f"remaining seconds of {key}"
+                raise Miss(subject, step["ttl"], seen, final=left >= 0)
 
     def _sent(self, step: Mapping[str, Any]) -> list[Call]:
         process = step.get("process", "driver")

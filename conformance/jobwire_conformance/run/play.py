@@ -11,7 +11,7 @@ from jobwire_conformance.cases.case import Case
 from jobwire_conformance.cases.match import Scope, moment
 from jobwire_conformance.data import GENERATIONS
 from jobwire_conformance.errors import SuiteFault
-from jobwire_conformance.run.checks import CheckResult, Checks
+from jobwire_conformance.run.checks import CheckResult, Checks, Miss
 from jobwire_conformance.run.state import State
 from jobwire_conformance.sandbox.processes import wait_for
 from jobwire_conformance.sandbox.sandbox import Sandbox
@@ -28,9 +28,15 @@ from jobwire_conformance.wire.faults import (
     on_key,
 )
 
-__all__ = ["Play"]
+__all__ = ["Play", "date_in_utc"]
 
 _USUAL_PATIENCE_S = 20.0  # the patience for which the times in cases are written
+_LAG_S = 2.0  # for what may follow although all processes seem to rest, on a busy machine
+
+
+def date_in_utc() -> str:
+    """Return today's date, as `2026-01-31`."""
+    return time.strftime("%Y-%m-%d", time.gmtime())
 
 
 class Play:
@@ -42,6 +48,9 @@ class Play:
         patience: Longest wait for an expected event, in seconds.
         waits: Called with the event that the run waits for.
         cuts: The processes to run in lockstep, each with its rules.
+
+    Attributes:
+        date: The date in UTC at the start.
     """
 
     def __init__(
@@ -57,8 +66,8 @@ class Play:
         self._case = case
         self._cuts = cuts or {}
         self._scope = Scope(sandbox.config.times, time.time())
-        self._scope.bound["today"] = time.strftime("%Y-%m-%d", time.gmtime())
-        self._scope.bound["day"] = time.strftime("%Y%m%d", time.gmtime())
+        self.date = date_in_utc()
+        self._scope.bound |= {"today": self.date, "day": self.date.replace("-", "")}
         self._state = State(sandbox, self._scope)
         self._checks = Checks(sandbox, self._state, self._scope)
         fixed = sandbox.config.worker.fixed if sandbox.config.worker else {}
@@ -83,6 +92,7 @@ class Play:
 
     def predicate(self, requirement: str, predicate: str, when: str) -> CheckResult:
         """Check a predicate after the last step."""
+        wait_for(lambda: self._state.holds(predicate)[0], self._lag(), 0.02)
         holds, seen = self._state.holds(predicate)
         if holds:
             return CheckResult(requirement, True)
@@ -239,7 +249,7 @@ class Play:
         )
 
     def _flush_scripts(self, step: Mapping[str, Any]) -> None:
-        self._sandbox.link.call("SCRIPT", "FLUSH")
+        self._sandbox.flush_scripts()
 
     def _snapshot(self, _: Mapping[str, Any]) -> None:
         self._state.snapshot()
@@ -337,13 +347,8 @@ class Play:
         requirement = step["check"]
         if self._broken is not None:
             return CheckResult(requirement, False, blocked_by=self._broken)
-        deadline = time.monotonic() + step.get("within", 0.0) * self._time_scale
         self._waits(f"{requirement} to hold")
-        while True:
-            miss = self._checks.miss(step)
-            if miss is None or time.monotonic() > deadline:
-                break
-            time.sleep(0.02)
+        miss = self._miss(step)
         seconds, self._since = time.monotonic() - self._since, time.monotonic()
         if miss is None:
             return CheckResult(requirement, True, seconds=seconds)
@@ -363,6 +368,33 @@ class Play:
             self._checks.around(step),
             seconds=seconds,
         )
+
+    def _miss(self, step: Mapping[str, Any]) -> Miss | None:
+        """Return the mismatch of a check that does not pass in time.
+
+        A check without `within` passes soon, as an outcome may follow later than expected. Time
+        alone does not make it pass: the value that did not match must have changed.
+        """
+        began = time.monotonic()
+        first = miss = self._checks.miss(step)
+        while miss is not None:
+            waited = time.monotonic() - began
+            if waited > step.get("within", 0.0) * self._time_scale and (
+                miss.final or waited > self._lag()
+            ):
+                return miss
+            time.sleep(0.02)
+            first, miss = miss, self._checks.miss(step)
+        is_late = time.monotonic() - began > step.get("within", 0.0) * self._time_scale
+        if first is not None and is_late and self._checks.shown.get(first.subject) == first.shown:
+            return first
+        return None
+
+    def _lag(self) -> float:
+        """Return the seconds for which a state that should hold is awaited."""
+        workers = self._sandbox.workers.values()
+        runs = any(worker.group.status is None for worker in workers)
+        return _LAG_S * self._time_scale if runs else 0.0
 
 
 def _moment(value: Any) -> Any:

@@ -14,8 +14,9 @@ from jobwire_conformance.cases.match import TIMES, Scope, moment, written_time
 from jobwire_conformance.cases.values import members
 from jobwire_conformance.errors import SuiteFault, Unbound
 from jobwire_conformance.sandbox.processes import wait_for
+from jobwire_conformance.sandbox.rest import FORGOTTEN_S, Event
 from jobwire_conformance.sandbox.sandbox import Sandbox
-from jobwire_conformance.sandbox.worker import Event
+from jobwire_conformance.sandbox.worker import SandboxWorker
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.faults import Delay
 
@@ -32,6 +33,7 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 _PREDICATE = re.compile(r"\s*([a-z]+)\(([^)]*)\)\s*(==|!=|<=|>=|<|>)\s*(.+?)\s*")
 _IDENTITY = re.compile(rb"[^:\s]+:[0-9]+:[0-9a-f]{12}")
+_ENTRY = re.compile(rb"[0-9]+:")  # the field of a private entry [REL-13]
 _FIRST_BEAT = 15.0  # seconds
 _STEADY = 0.01  # seconds between two reads that must be equal
 
@@ -43,6 +45,7 @@ class State:
         self.sandbox = sandbox
         self.scope = scope
         self._copy: list[tuple[bytes, int, bytes]] = []
+        self._entries: dict[tuple[str, bytes], float] = {}  # private entry to the time of the sight
 
     # -- names
 
@@ -281,6 +284,9 @@ class State:
         for worker in awake:
             if activity := worker.unrest():
                 return activity
+        for key, worker in self._private_hashes().items():
+            if worker in awake and self._has_recent_entry(key, worker):
+                return f"{worker.name} holds jobs in {key}"
         working = [worker for worker in awake if worker.idle_expected]
         for worker in working:
             for queue in worker.queues:
@@ -293,6 +299,27 @@ class State:
                 if self.sandbox.link.call("ZCOUNT", key, "-inf", time.time()):
                     return f"members of {key} are due"
         return None
+
+    def _private_hashes(self) -> dict[str, SandboxWorker]:
+        """Return the private hashes, each with the first process that has named it: its owner."""
+        workers = [*self.sandbox.workers.values()]
+        named = [
+            (at, key, worker) for worker in workers for key, at in worker.private_hashes().items()
+        ]
+        latest_first = sorted(named, key=lambda entry: entry[0], reverse=True)
+        return {key: worker for _, key, worker in latest_first}
+
+    def _has_recent_entry(self, key: str, worker: SandboxWorker) -> bool:
+        """Return whether a private hash has an entry, except those that its owner cannot end."""
+        if self.sandbox.link.call("TYPE", key) != b"hash":
+            return False
+        now = time.monotonic()
+        heard = max((event.at for event in worker.events()), default=0.0)
+        for field in self.sandbox.link.call("HKEYS", key):
+            seen = self._entries.setdefault((key, field), now)
+            if _ENTRY.match(field) and max(seen, heard) > now - FORGOTTEN_S:
+                return True
+        return False
 
     def settle(self, seconds: float) -> str | None:
         """Wait until all processes are at rest; return the activity that prevents it in time."""

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import Self
 from urllib.parse import quote
 
+from jobwire_conformance import data
 from jobwire_conformance.config import Config
 from jobwire_conformance.errors import ConformError, EnvironmentFault, Usage
 from jobwire_conformance.sandbox.driver import Driver
@@ -34,6 +35,7 @@ class Sandbox:
         config: Settings of the implementation.
         servers: Starts two servers: one under test, and the control Redis for reports of jobs.
         rewrites: Rules of a mutant, which apply to every process.
+        pause: Returns the seconds for which to hold back a reply; None to pass all at once.
     """
 
     def __init__(
@@ -42,10 +44,12 @@ class Sandbox:
         config: Config,
         servers: Callable[[], tuple[Database, Database]],
         rewrites: Sequence[Rule] = (),
+        pause: Callable[[], float] | None = None,
     ) -> None:
         self.config = config
         self._reaper = reaper
         self._rewrites = rewrites
+        self._pause = pause
         self._stack = ExitStack()
         self._workers: dict[str, SandboxWorker] = {}
         self._run = ""
@@ -62,6 +66,7 @@ class Sandbox:
             self.control = self._control.link()
             self._stack.callback(self.control.close)
             self.driver_proxy = self._proxy()
+            self._load_scripts()
         except BaseException:
             self._stack.close()
             raise
@@ -88,6 +93,18 @@ class Sandbox:
         """Return the commands that the server has executed since `monitor`."""
         assert self._monitor is not None
         return self._monitor.executed(self.link)
+
+    def flush_scripts(self) -> None:
+        """Have the server forget all scripts."""
+        self.link.call("SCRIPT", "FLUSH")
+        self._case.callback(self._load_scripts)
+
+    def _load_scripts(self) -> None:
+        """Load the canonical scripts, so that the first case of a sandbox begins like the others.
+
+        A process whose call gets NOSCRIPT is busy for two more round trips; cases for that flush.
+        """
+        self.link.calls([("SCRIPT", "LOAD", source) for source in data.scripts().values()])
 
     def cluster(self) -> None:
         """Replace the server by one in cluster mode that serves all slots."""
@@ -136,6 +153,7 @@ class Sandbox:
             rules=[*map(_fresh_rule, self._rewrites), *rules],
             lockstep=lockstep,
             greeting=self._server.greeting,
+            pause=self._pause,
         )
 
     def server(self) -> tuple[str, str]:

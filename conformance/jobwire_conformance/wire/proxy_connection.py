@@ -42,11 +42,13 @@ class Switch(Protocol):
         greeting: Frame of the first command on a connection to the server.
         cuts: Number of connections cut by a rule.
         pushes: Number of frames that the server sent without a command.
+        pause: Returns the seconds for which to hold back a reply; None to pass all at once.
     """
 
     greeting: bytes
     cuts: int
     pushes: int
+    pause: Callable[[], float] | None
 
     @property
     def upstream(self) -> tuple[str, int]:
@@ -131,7 +133,8 @@ class ProxyConnection(asyncio.Protocol):
     async def _connect(self) -> None:
         try:
             await self._loop.create_connection(
-                lambda: _Upstream(self, self._proxy.greeting), *self._proxy.upstream
+                lambda: _Upstream(self, self._proxy.greeting, self._proxy.pause),
+                *self._proxy.upstream,
             )
         except OSError:
             self.drop()
@@ -175,7 +178,7 @@ class ProxyConnection(asyncio.Protocol):
         self.advance()
 
     def server_sent(self, data: bytes) -> None:
-        if self._proxy.frozen:
+        if self._proxy.frozen or self._server is None:
             return
         if self._raw:
             self._to_client([data])
@@ -391,8 +394,13 @@ class ProxyConnection(asyncio.Protocol):
 class _Upstream(asyncio.Protocol):
     """The connection to the server that belongs to a client's connection."""
 
-    def __init__(self, connection: ProxyConnection, greeting: bytes) -> None:
+    def __init__(
+        self, connection: ProxyConnection, greeting: bytes, pause: Callable[[], float] | None
+    ) -> None:
         self._connection = connection
+        self._pause = pause
+        self._late: deque[bytes] = deque()  # held back; empty: the end of the connection
+        self._passes_at = 0.0  # time of the loop at which the last of it passes
         self._greeting = greeting
         self._greeted = b""  # the reply to the greeting
         self._transport: asyncio.Transport | None = None
@@ -407,7 +415,7 @@ class _Upstream(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if not self._greeting:
-            self._connection.server_sent(data)
+            self._pass(data)
             return
         self._greeted += data
         if not self._greeted.endswith(b"\r\n"):
@@ -420,7 +428,23 @@ class _Upstream(asyncio.Protocol):
             self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._connection.server_lost()
+        self._pass(b"")
+
+    def _pass(self, data: bytes) -> None:
+        if self._pause is None:
+            self._arrive(data)
+            return
+        loop = asyncio.get_running_loop()
+        self._passes_at = max(self._passes_at, loop.time() + self._pause())
+        self._late.append(data)
+        # Timers for the same time may come in any order, so each takes the first part.
+        loop.call_at(self._passes_at, lambda: self._arrive(self._late.popleft()))
+
+    def _arrive(self, data: bytes) -> None:
+        if data:
+            self._connection.server_sent(data)
+        else:
+            self._connection.server_lost()
 
     def pause_writing(self) -> None:
         self._connection.pause_client()
