@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -270,8 +271,9 @@ class Checks:
         )
 
     def _never(self, step: Mapping[str, Any]) -> None:
+        key = self._state.key(step["of"]).encode() if "of" in step else None
         for call in self._sent(step):
-            for pattern in step["never"]:
+            for pattern in step["never"] if key is None or key in call.words else ():
                 if self._like(pattern, call):
                     raise Miss("commands", f"never {show(pattern)}", _text(call))
 
@@ -376,18 +378,35 @@ class Checks:
             raise Miss("refused commands", "at least one", ABSENT)
 
     def _paced(self, step: Mapping[str, Any]) -> None:
-        """Check that a process pauses after a refused command."""
-        process = step["process"]
-        times = [
-            call.at
-            for name, call in self._sandbox.calls()
-            if name == process and isinstance(call.action, Refuse)
-        ]
-        if len(times) < 3:
-            raise Miss(f"refused commands of {process}", "at least three", len(times))
-        pause = (times[-1] - times[0]) / (len(times) - 1)
-        if pause < step["paced"]:
-            raise Miss("the average pause between tries", f"{step['paced']} s", f"{pause:.4f} s")
+        """Check that a process pauses after each refused command. [ENV-11]"""
+        process, wanted = step["process"], step["paced"]
+        refused = [call for call in self._sent(step) if isinstance(call.action, Refuse)]
+        if len(refused) < 3:
+            raise Miss(f"refused commands of {process}", "at least three", len(refused))
+        # From the reply on, so that a slow proxy does not pass for a pause.
+        pairs = itertools.pairwise(refused)
+        pause = min(after.at - (before.answered or before.at) for before, after in pairs)
+        if pause < wanted:
+            raise Miss("the shortest pause between tries", f"{wanted} s", f"{pause:.4f} s")
+
+    def _ordered(self, step: Mapping[str, Any]) -> None:
+        """Check that the last write of a process to one key came before its last to another."""
+        process, keys = step["process"], step["ordered"]
+        last: list[float] = []
+        for key in keys:
+            word = self._state.key(key).encode()
+            sent = [c.at for c in self._sent(step) if c.spec.may_write and word in c.words]
+            if not sent:
+                raise Miss(f"writes of {process} to {key}", "at least one", ABSENT)
+            last.append(sent[-1])
+        if last != sorted(last):
+            seen = [key for _, key in sorted(zip(last, keys, strict=True))]
+            raise Miss(f"order of the last writes of {process}", keys, seen)
+
+    def _logs(self, step: Mapping[str, Any]) -> None:
+        text = self._sandbox.workers[step["process"]].log.text()
+        if not re.search(step["logs"], text):
+            raise Miss(f"output of {step['process']}", f"a match of {step['logs']}", text[-300:])
 
     def _rate(self, step: Mapping[str, Any]) -> None:
         """Check that an idle process does not fetch too often. [FETCH-10]"""
@@ -541,6 +560,8 @@ class Checks:
         "discarded": _discarded,
         "moved": _moved,
         "paced": _paced,
+        "ordered": _ordered,
+        "logs": _logs,
         "rate": _rate,
         "grammar": _grammar,
         "patient": _patient,

@@ -195,8 +195,7 @@ class State:
                 raise SuiteFault(f"not a predicate: {part!r}")
             name, argument, compare, wanted = match.groups()
             value = self._value(name, self.named(argument.strip()))
-            expected = self.named(wanted)
-            holds = _COMPARE[compare](value, int(expected) if isinstance(value, int) else expected)
+            holds = _compared(value, compare, self.named(wanted))
             seen.append(f"{name}({argument}) is {value}")
             all_hold = all_hold and holds
         return all_hold, ", ".join(seen)
@@ -370,6 +369,15 @@ def struck(calls: Sequence[tuple[str, Call]], process: str) -> list[tuple[Call, 
             elif arrived < time.monotonic():
                 delayed.append((call, arrived))
     return delayed
+
+
+def _compared(value: int | str, compare: str, wanted: str) -> bool:
+    """Return the result of a comparison; False if the text that a case has bound is no number."""
+    try:
+        expected = int(wanted) if isinstance(value, int) else wanted
+    except ValueError:
+        return False
+    return _COMPARE[compare](value, expected)
 
 
 def _pairs(reply: list[Any]) -> Iterator[tuple[bytes, bytes]]:
