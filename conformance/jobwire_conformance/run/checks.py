@@ -227,6 +227,12 @@ class Checks:
             self._must(key, step["value"], seen)
         self._ttl(step, key)
 
+    def _keys(self, step: Mapping[str, Any]) -> None:
+        pattern = self._state.key(step["keys"])
+        found = [key.decode("utf-8", "replace") for key in self._sandbox.link.call("KEYS", pattern)]
+        if not matches(step["len"], number(len(found)), self._scope):
+            raise Miss(f"number of keys like {pattern}", step["len"], sorted(found))
+
     def _ttl(self, step: Mapping[str, Any], key: str) -> None:
         if "ttl" in step:
             left = self._sandbox.link.call("PTTL", key)
@@ -550,6 +556,7 @@ class Checks:
         "hash": _hash,
         "set": _set,
         "key": _key,
+        "keys": _keys,
         "commands": _commands,
         "never": _never,
         "writes": _writes,

@@ -181,8 +181,8 @@ def _error(error: ConformError) -> dict[str, Any]:
 
 
 def offered(cases: Sequence[Case], config: Config) -> list[Case]:
-    """Return the cases whose needs the implementation offers."""
-    return [case for case in cases if set(case.needs) <= set(config.offers)]
+    """Return the cases whose needs the implementation offers or claims."""
+    return [case for case in cases if {*case.needs} <= {*config.offers, *config.claims}]
 
 
 def chosen(

@@ -97,6 +97,10 @@ class State:
     def seed(self, seed: Mapping[str, Any]) -> None:
         """Write one key."""
         link, now = self.sandbox.link, time.time()
+        if "set" in seed and "times" in seed:
+            words = _numbered([self.sandbox.config.prefix + seed["set"], seed["value"]], seed)
+            link.call("MSET", *words)
+            return
         key = self.key(next(str(seed[verb]) for verb in _SEEDS if verb in seed))
         texts = self._texts(seed, now)
         if "zadd" in seed:
@@ -108,7 +112,8 @@ class State:
             if bare.startswith("queue:") and seed.get("registered", True):
                 link.call("SADD", self.key("queues"), self.named(bare.removeprefix("queue:")))
         elif "hset" in seed:
-            link.call("HSET", key, *[word for pair in seed["fields"].items() for word in pair])
+            words = [word for pair in seed["fields"].items() for word in pair]
+            link.call("HSET", key, *_numbered(words, seed))
         elif "sadd" in seed:
             link.call("SADD", key, *map(self.named, seed["members"]))
         elif "histogram" in seed:
@@ -129,11 +134,7 @@ class State:
             return [base64.b64decode(seed["base64"])]
         if not ("raw" in seed or "job" in seed):
             return []
-        text = self._text(seed, now)
-        if "times" not in seed:
-            return [text.encode()]
-        numbers = range(1, seed["times"] + 1)
-        return [text.replace("{n}", str(number)).encode() for number in numbers]
+        return [text.encode() for text in _numbered([self._text(seed, now)], seed)]
 
     def _text(self, seed: Mapping[str, Any], now: float) -> str:
         if "raw" in seed:
@@ -237,6 +238,9 @@ class State:
                 return len(self.sandbox.workers[argument].waited())
             case "struck":
                 return len(struck(self.sandbox.calls(), argument))
+            case "held":
+                calls = [call for name, call in self.sandbox.calls() if name == argument]
+                return sum(isinstance(call.action, Delay) for call in calls)
             case "looks":
                 calls = self.sandbox.workers[argument].proxy.snapshot()
                 keys = {self.key("schedule").encode(), self.key("retry").encode()}
@@ -378,6 +382,14 @@ def _compared(value: int | str, compare: str, wanted: str) -> bool:
     except ValueError:
         return False
     return _COMPARE[compare](value, expected)
+
+
+def _numbered(words: Sequence[str], seed: Mapping[str, Any]) -> list[str]:
+    """Return the words, `times` times if the seed says so, with `{n}` as the number of each."""
+    if "times" not in seed:
+        return list(words)
+    numbers = map(str, range(1, seed["times"] + 1))
+    return [word.replace("{n}", number) for number in numbers for word in words]
 
 
 def _pairs(reply: list[Any]) -> Iterator[tuple[bytes, bytes]]:
