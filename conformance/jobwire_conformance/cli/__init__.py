@@ -30,6 +30,7 @@ COMMANDS = {
     "variants": "jobwire_conformance.cli.variants:variants",
     "trace": "jobwire_conformance.cli.trace:trace",
     "report": "jobwire_conformance.cli.report:report",
+    "export": "jobwire_conformance.cli.export:export",
     "matrix": "jobwire_conformance.cli.matrix:matrix",
     "interop": "jobwire_conformance.cli.interop:interop",
 }

@@ -194,7 +194,7 @@ class JobRules:
         added = [name for name in job if not (name in before or name.startswith("jw_"))]
         added = [name for name in added if name not in _PROMOTED | _FAILURE]
         expected = "added fields begin with jw_"
-        self._judge("KEY-5", not added, step, expected, f"the fields {added}")
+        self._judge("KEY-10", not added, step, expected, f"the fields {added}")
         lost = [name for name in before if name not in job and name != "at"]
         self._judge("PAY-7", not lost, step, "every field of the job", f"without {lost}")
 
@@ -325,7 +325,7 @@ class JobRules:
         added = [name for name in job if name not in before and name not in owned]
         added = [name for name in added if not name.startswith("jw_")]
         expected = "added fields begin with jw_"
-        self._judge("KEY-5", not added, step, expected, f"the fields {added}")
+        self._judge("KEY-10", not added, step, expected, f"the fields {added}")
         self._counted(step, before, job)
         failed = job.get("error_class") != _POISON
         if failed and origin.taken and origin.key.startswith("queue:"):

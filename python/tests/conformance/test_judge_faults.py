@@ -58,7 +58,7 @@ WRONG: list[tuple[str, str, list[Line]]] = [
     ("KEY-2", "violation", [say("LPUSH", "queues:default", text(JOB), reply=1)]),
     ("KEY-2", "violation", [say("BRPOP", "queues:default", 2, reply=None)]),
     ("KEY-3", "violation", [say("ZADD", "schedule", NOW, JID, reply=1)]),
-    ("KEY-5", "violation", [
+    ("KEY-10", "violation", [
         fetch(), say("ZADD", "retry", NOW + 20, text(FAILED, seen_by="me"), reply=1),
     ]),
     ("KEY-6", "note", [say("SADD", "batches", "x", reply=1)]),
