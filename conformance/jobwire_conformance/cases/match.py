@@ -80,8 +80,8 @@ def matches(matcher: Any, seen: Spelt | Absent, scope: Scope, name: str = "") ->
             scope.bound[matcher["name"]] = seen.value
             return True
         case "same":
-            return matcher["name"] in scope.bound and equal(
-                scope.bound[matcher["name"]], seen.value
+            return matcher["name"] in scope.bound and _is_same(
+                scope.bound[matcher["name"]], seen.value, ordered=matcher.get("order", True)
             )
     raise ValueError(f"no matcher {kind!r}")  # the schema allows no other
 
@@ -154,6 +154,12 @@ def _is_time(matcher: Mapping[str, Any], seen: Spelt, scope: Scope, name: str) -
         _is_number(value)
         and moment(expected, scope.began) - within <= value <= moment(expected, scope.now) + within
     )
+
+
+def _is_same(bound: Any, value: Any, *, ordered: bool) -> bool:
+    if not ordered and isinstance(bound, list) and isinstance(value, list):
+        bound, value = sorted(bound, key=json.dumps), sorted(value, key=json.dumps)
+    return equal(bound, value)
 
 
 def _is_distinct(matcher: Mapping[str, Any], value: object) -> bool:

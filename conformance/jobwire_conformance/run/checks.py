@@ -20,6 +20,7 @@ from jobwire_conformance.run.metrics import Counted
 from jobwire_conformance.run.state import State, jid_of, struck
 from jobwire_conformance.sandbox.driver import Outcome
 from jobwire_conformance.sandbox.sandbox import Sandbox
+from jobwire_conformance.wire import scripts
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.commands import keys_of, spec_of
 from jobwire_conformance.wire.faults import Refuse
@@ -284,8 +285,12 @@ class Checks:
                     raise Miss("commands", f"never {show(pattern)}", _text(call))
 
     def _writes(self, step: Mapping[str, Any]) -> None:
-        for call in self._sent(step):
-            if call.spec.may_write and not any(self._like(p, call) for p in step["writes"]):
+        sent = self._sent(step)
+        texts = scripts.texts_of(sent)
+        for call in sent:
+            if scripts.may_write(call, texts) and not any(
+                self._like(p, call) for p in step["writes"]
+            ):
                 allowed = show(step["writes"]) if step["writes"] else "none"
                 raise Miss("commands that write", allowed, _text(call))
 

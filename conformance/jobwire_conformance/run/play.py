@@ -290,10 +290,11 @@ class Play:
         fits = on_key(self._state.key(match["key"]) if "key" in match else "*")
         return Rule(
             action,
-            label=None if match["cmd"] == "*" else match["cmd"],
+            label=None if match.get("cmd", "*") == "*" else match["cmd"],
             nth=match.get("nth", 1),
             times=match.get("times", 1),
             fits=fits,
+            does=match.get("does"),
         )
 
     def _await(self, step: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ import secrets
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Self
 from urllib.parse import quote
 
@@ -325,7 +326,7 @@ class Sandbox:
 
 def _fresh_rule(rule: Rule) -> Rule:
     """Return a copy of a rule, with its counts at zero."""
-    return Rule(rule.action, rule.label, rule.connection, rule.nth, rule.times, rule.fits)
+    return replace(rule)
 
 
 def side_by_side(
