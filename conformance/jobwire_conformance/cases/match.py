@@ -73,7 +73,7 @@ def matches(matcher: Any, seen: Spelt | Absent, scope: Scope, name: str = "") ->
                 for key, part in matcher["is"].items()
             )
         case "lines":
-            return _has_lines(matcher, seen.value)
+            return _has_lines(matcher, seen.value, scope)
         case "json":
             return _is_json(matcher["is"], seen.value, scope)
         case "bind":
@@ -168,15 +168,25 @@ def _is_distinct(matcher: Mapping[str, Any], value: object) -> bool:
     return len({json.dumps(item) for item in value}) == len(value)
 
 
-def _has_lines(matcher: Mapping[str, Any], text: object) -> bool:
-    """Return whether a text is a stored backtrace with the right number of lines."""
+def _has_lines(matcher: Mapping[str, Any], text: object, scope: Scope) -> bool:
+    """Return whether a text is a stored backtrace with the right number of lines, and the right."""
+    lines = _lines(text)
+    if lines is None:
+        return False
+    if "first_of" in matcher:
+        whole = _lines(scope.bound.get(matcher["first_of"]))
+        if whole is None or lines != whole[: len(lines)]:
+            return False
+    return bool(matcher.get("min", 0) <= len(lines) <= matcher.get("max", len(lines)))
+
+
+def _lines(text: object) -> list[str] | None:
+    """Return the lines of a stored backtrace; None if it is none."""
     try:
         lines = json.loads(zlib.decompress(base64.b64decode(text))) if isinstance(text, str) else 0
     except (ValueError, zlib.error):
-        return False
-    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-        return False
-    return bool(matcher.get("min", 0) <= len(lines) <= matcher.get("max", len(lines)))
+        return None
+    return lines if isinstance(lines, list) and all(isinstance(x, str) for x in lines) else None
 
 
 def _is_json(fields: Mapping[str, Any], text: object, scope: Scope) -> bool:
