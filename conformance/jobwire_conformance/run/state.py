@@ -110,7 +110,7 @@ class State:
             words = [word for pair in seed["fields"].items() for word in pair]
             link.call("HSET", key, *_numbered(words, seed))
         elif "sadd" in seed:
-            link.call("SADD", key, *map(self.named, seed["members"]))
+            link.call("SADD", key, *map(self.named, _numbered(seed["members"], seed)))
         elif "del" in seed:
             link.call("DEL", key)
         else:
