@@ -115,7 +115,7 @@ class State:
             words = [word for pair in seed["fields"].items() for word in pair]
             link.call("HSET", key, *_numbered(words, seed))
         elif "sadd" in seed:
-            link.call("SADD", key, *map(self.named, seed["members"]))
+            link.call("SADD", key, *map(self.named, _numbered(seed["members"], seed)))
         elif "histogram" in seed:
             # The worker may write in one of the next minutes.
             for minute in range(3):
