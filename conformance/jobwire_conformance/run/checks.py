@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from jobwire_conformance.cases.match import Scope, matches, number, show, spelt_text
+from jobwire_conformance.cases.match import Scope, difference, matches, number, spelt_text
 from jobwire_conformance.cases.values import ABSENT, Absent, Spelt, members, plain
+from jobwire_conformance.cases.words import as_data, in_words, pattern_text, predicate_text, show
 from jobwire_conformance.errors import EnvironmentFault, SuiteFault, Unbound
 from jobwire_conformance.judge.contracts import fault
 from jobwire_conformance.judge.key_rules import is_known_key
@@ -64,14 +65,18 @@ class CheckResult:
 
 
 class Miss(Exception):
-    """A value does not match."""
+    """A value does not match.
+
+    Args:
+        subject: Name of the value in the message.
+        expected: The expected value; plain words if it is a `str`.
+        seen: The seen value; plain words if it is a `str`.
+    """
 
     def __init__(self, subject: str, expected: object, seen: object) -> None:
         super().__init__(f"{subject}: expected {show(expected)}, seen {show(seen)}")
-        self.expected = expected
-        self.seen = (
-            seen.value if isinstance(seen, Spelt) else None if isinstance(seen, Absent) else seen
-        )
+        self.expected = as_data(expected)
+        self.seen = as_data(seen)
 
 
 class Checks:
@@ -105,9 +110,14 @@ class Checks:
             return Miss(str(unbound), "a value that an earlier step has seen", ABSENT)
         return None
 
-    def _must(self, subject: str, matcher: Any, seen: Spelt | Absent, name: str = "") -> None:
-        if not matches(matcher, seen, self._scope, name):
-            raise Miss(subject, matcher, seen)
+    def _must(self, subject: str, matcher: Any, seen: Spelt | Absent, of: str = "") -> None:
+        """Raise Miss with the path of the first difference; with `of`, the subject is a field."""
+        found = difference(matcher, seen, self._scope, subject if of else "")
+        if found is None:
+            return
+        place = f"{subject} at {found.path}" if found.path else subject
+        wanted = in_words(found.matcher, self._scope, found.name)
+        raise Miss(f"'{subject}{found.path}' of {of}" if of else place, wanted, found.seen)
 
     def _list(self, step: Mapping[str, Any]) -> None:
         key = self._state.key(step["list"])
@@ -153,8 +163,7 @@ class Checks:
             except ValueError:
                 raise Miss(f"member {index} of {key}", "a JSON object", text) from None
             for name, matcher in step["payload"].items():
-                subject = f"{name!r} of member {index} of {key}"
-                self._must(subject, matcher, fields.get(name, ABSENT), name)
+                self._must(name, matcher, fields.get(name, ABSENT), f"member {index} of {key}")
 
     def _hash(self, step: Mapping[str, Any]) -> None:
         key = self._state.key(step["hash"])
@@ -169,9 +178,7 @@ class Checks:
             # `*` is a field whose name a case cannot know, like the id of an executor.
             known = fields.get(self._state.named(name))
             value = next(iter(fields.values()), None) if name == "*" else known
-            self._must(
-                f"{name!r} of {key}", matcher, ABSENT if value is None else spelt_text(value), name
-            )
+            self._must(name, matcher, ABSENT if value is None else spelt_text(value), key)
         self._ttl(step, key)
 
     def _set(self, step: Mapping[str, Any]) -> None:
@@ -225,7 +232,8 @@ class Checks:
             names = [call.name.decode("utf-8", "replace") for call in sent]
             where = " in one transaction" if "together" in step else ""
             process = step.get("process", "driver")
-            raise Miss(f"commands of {process}{where}", missing[0], names[-40:])
+            seen = ", ".join(names[-40:]) or ABSENT
+            raise Miss(f"commands of {process}{where}", pattern_text(missing[0]), seen)
 
     def _missing(self, patterns: Sequence[Any], calls: Sequence[Call]) -> list[Any]:
         """Return the patterns, in order, that the commands do not match."""
@@ -249,12 +257,12 @@ class Checks:
         for call in self._sent(step):
             for pattern in step["never"]:
                 if self._like(pattern, call):
-                    raise Miss("commands", f"never {show(pattern)}", _text(call))
+                    raise Miss("commands", f"never {pattern_text(pattern)}", _text(call))
 
     def _writes(self, step: Mapping[str, Any]) -> None:
         for call in self._sent(step):
             if call.spec.may_write and not any(self._like(p, call) for p in step["writes"]):
-                allowed = show(step["writes"]) if step["writes"] else "none"
+                allowed = " or ".join(map(pattern_text, step["writes"])) or "none"
                 raise Miss("commands that write", allowed, _text(call))
 
     def _metrics(self, step: Mapping[str, Any]) -> None:
@@ -318,7 +326,7 @@ class Checks:
             raise SuiteFault("a check of an answer must follow a request to the driver")
         for name, matcher in step["answer"].items():
             seen = plain(self.answer[name]) if name in self.answer else ABSENT
-            self._must(f"{name!r} of the answer", matcher, seen)
+            self._must(name, matcher, seen, "the answer")
 
     def _discarded(self, step: Mapping[str, Any]) -> None:
         """Check that a connection with a missing reply is not used before the reply comes."""
@@ -485,9 +493,11 @@ class Checks:
             raise Miss("alternatives", "one of them", seen)
 
     def _that(self, step: Mapping[str, Any]) -> None:
-        holds, seen = self._state.holds(step["that"])
-        if not holds:
-            raise Miss("", step["that"], seen)
+        for part in step["that"].split(" and "):
+            holds, seen = self._state.holds(part)
+            if not holds:
+                subject, wanted = predicate_text(self._state.named(part))
+                raise Miss(subject, wanted, seen.partition(") is ")[2])
 
     _parts: Mapping[str, Callable[..., None]] = {
         "list": _list,
