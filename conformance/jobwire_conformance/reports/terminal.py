@@ -5,17 +5,17 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import TextIO
+from typing import TextIO, cast
 
-from jobwire_conformance import data
 from jobwire_conformance.cases.case import Case
 from jobwire_conformance.data import DEFAULT_GENERATION
+from jobwire_conformance.errors import REQUEST
 from jobwire_conformance.reports.claim_status import WORDS, called, counts, states
-from jobwire_conformance.reports.results import Results
-from jobwire_conformance.reports.text import one_line, visible
-from jobwire_conformance.run.checks import ProcessCall
+from jobwire_conformance.reports.failure import explanation
+from jobwire_conformance.reports.results import Check, Results
+from jobwire_conformance.run.run import check_data
 from jobwire_conformance.run.verdicts import CaseVerdict
-from jobwire_conformance.wire.resp import Refusal, decode
+from jobwire_conformance.wire.text import one_line, visible
 
 __all__ = ["Terminal", "closing", "errors"]
 
@@ -74,33 +74,21 @@ class Terminal:
             key = (verdict.case, "" if ended else verdict.requirement)
             if key not in self._shown:
                 self._shown.add(key)
-                (self._ended if ended else self._explain)(verdict)
+                self._explain(verdict)
 
     def close(self) -> None:
         """Clear the line of the progress."""
         self._clear()
 
     def _explain(self, verdict: CaseVerdict) -> None:
-        finding = verdict.finding
-        requirement = data.requirements()[finding.requirement]
-        times = f" (passed in {verdict.held} of {verdict.runs} runs)" if verdict.runs > 1 else ""
-        self._print(f"  {verdict.status}: [{requirement.id}] {verdict.claim}{times}")
-        self._print(_indented(requirement.text.partition("\n|")[0]))
-        if finding.blocked_by is not None:
-            self._print(_indented(f"blocked by an earlier failure: {finding.blocked_by}"))
-        else:
-            self._print(_indented(finding.message))
-        for line in finding.lines:
-            self._print(f"      {wire_line(line)}")
-        if verdict.deviation is not None:
-            self._print(_indented(f"declared: {verdict.deviation.reason}"))
-        self._print(f"    again: {self._replay} {verdict.finding.again or verdict.case}")
-
-    def _ended(self, verdict: CaseVerdict) -> None:
-        times = f" (passed in {verdict.held} of {verdict.runs} runs)" if verdict.held else ""
-        self._print(f"  {verdict.status}: an adapter fault ended the case{times}")
-        self._print(_indented(verdict.finding.blocked_by or ""))
-        self._print(f"    again: {self._replay} {verdict.case}")
+        check = cast(Check, check_data(verdict))
+        runs = f" (passed in {verdict.held} of {verdict.runs} runs)" if verdict.runs > 1 else ""
+        what = f"[{verdict.requirement}] {verdict.claim}"
+        if verdict.finding.by == "adapter":  # one fault for all checks of the case
+            what = "an adapter fault ended the case"
+        self._print(f"  {verdict.status}: {what}{runs}")
+        for paragraph in explanation(check, self._replay):
+            self._print(_indented(paragraph))
 
     def _line(self, text: str) -> None:
         self._out.write(f"\r\x1b[K{one_line(text, _WIDTH - 1)[: _WIDTH - 1]}")
@@ -120,39 +108,38 @@ def _is_passed_later(verdict: CaseVerdict) -> bool:
 
 
 def _indented(text: str) -> str:
+    """Return a paragraph, wrapped. A command, which begins with spaces, keeps its line."""
     return "\n".join(
-        textwrap.fill(line, _WIDTH, initial_indent="    ", subsequent_indent="    ")
+        f"    {line}"
+        if line.startswith((" ", "again: "))
+        else textwrap.fill(
+            line,
+            _WIDTH,
+            initial_indent="    ",
+            subsequent_indent="    ",
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
         for line in visible(text, 4000).splitlines()
     )
 
 
-def wire_line(line: ProcessCall) -> str:
-    """Return a command and its reply for people."""
-    name, call = line
-    words = " ".join(one_line(word) for word in call.words[:8])
-    omitted = f" ... {len(call.words) - 8} more" if len(call.words) > 8 else ""
-    if call.reply is None:
-        reply = "no reply"
-    else:
-        decoded = decode(call.reply)
-        reply = decoded.message if isinstance(decoded, Refusal) else repr(decoded)
-    return f"{name} #{call.sequence} {words}{omitted} -> {one_line(reply[:60])}"
-
-
 def errors(results: Results) -> Iterator[str]:
     """Yield the errors that ended cases or the run. Equal errors of several cases come once."""
-    cases: dict[str, list[str]] = {}
+    cases: dict[str, tuple[str, list[str]]] = {}  # by the message without its request
     stopped = []
     for error in results.get("errors", ()):
         if "case" in error:
-            cases.setdefault(error["message"], []).append(error["case"])
+            lines = error["message"].split("\n")
+            rest = "\n".join(line for line in lines if not line.startswith(REQUEST))
+            cases.setdefault(rest, (error["message"], []))[1].append(error["case"])
         else:
             stopped.append(error["message"])
-    shown = [*cases.items()][:_FAULTS]
+    shown = [*cases.values()][:_FAULTS]
     for message, names in shown:
         yield f"in case {_some(names)}: {message}"
     if len(cases) > len(shown):
-        names = [name for others in [*cases.values()][_FAULTS:] for name in others]
+        names = [name for _, others in [*cases.values()][_FAULTS:] for name in others]
         yield f"other adapter faults, which the reports show, ended case {_some(names)}"
     yield from stopped
 

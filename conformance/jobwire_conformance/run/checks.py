@@ -15,6 +15,7 @@ from jobwire_conformance.errors import EnvironmentFault, SuiteFault, Unbound
 from jobwire_conformance.judge.contracts import fault
 from jobwire_conformance.judge.key_rules import is_known_key
 from jobwire_conformance.judge.stream import canonical, script_call
+from jobwire_conformance.run import evidence
 from jobwire_conformance.run.metrics import Counted
 from jobwire_conformance.run.state import State, jid_of, struck
 from jobwire_conformance.sandbox.driver import Outcome
@@ -43,10 +44,11 @@ class CheckResult:
         message: The expected and the seen value, for a check that failed.
         expected: The expected value as data.
         seen: The seen value as data.
-        lines: The commands around the check.
+        lines: The commands, requests and signals around the check.
         blocked_by: The earlier failure that made the check impossible.
         seconds: Time since the last check.
         trace: First and last line of `lines` in the trace; empty until the trace is written.
+        evidence: `lines` as text; empty until the trace is written.
         again: Name of a case that shows the failure again, if it is not the case of the check.
         by: The side at fault; `adapter` if the driver or the worker program broke its rules.
     """
@@ -56,10 +58,11 @@ class CheckResult:
     message: str = ""
     expected: object = None
     seen: object = None
-    lines: Sequence[ProcessCall] = ()
+    lines: Sequence[evidence.Line] = ()
     blocked_by: str | None = None
     seconds: float = 0.0
     trace: list[int] = field(default_factory=list)
+    evidence: list[str] = field(default_factory=list)
     again: str | None = None
     by: Literal["implementation", "adapter"] = "implementation"
 
@@ -528,13 +531,9 @@ class Checks:
         "that": _that,
     }
 
-    def around(self, step: Mapping[str, Any]) -> list[ProcessCall]:
-        """Return the last six commands, if possible only those with the key of a check."""
-        calls = self._sandbox.calls()
-        words = [str(step[part]) for part in ("list", "zset", "hash", "set", "key") if part in step]
-        keys = [self._state.key(word).encode() for word in words]
-        near = [line for line in calls if any(key in line[1].words for key in keys)]
-        return (near or calls)[-6:]
+    def around(self, step: Mapping[str, Any]) -> list[evidence.Line]:
+        """Return the evidence of a check."""
+        return evidence.around(step, self._sandbox.record(), self._state.key)
 
 
 def _text(call: Call) -> str:

@@ -87,7 +87,8 @@ class Play:
         if holds:
             return CheckResult(requirement, True)
         message = f"{when}: expected {predicate}, seen {seen}"
-        return CheckResult(requirement, False, message, predicate, seen, self._sandbox.calls()[-6:])
+        around = self._checks.around({"that": predicate})
+        return CheckResult(requirement, False, message, predicate, seen, around)
 
     def fate(self, jid: str) -> str:
         """Return the fate of a job: kept, lost, duplicated or stuck."""
@@ -165,6 +166,7 @@ class Play:
             key = self._state.key(f"{{{worker.name}}}-signals")
             self._sandbox.link.call("LPUSH", key, step["signal"])
             self._sandbox.link.call("EXPIRE", key, 60)
+            self._sandbox.history.signal(worker.name, f"{step['signal']} through Redis")
         else:
             worker.signal(step["signal"])
 
@@ -173,6 +175,7 @@ class Play:
         worker.idle_expected = False
         worker.proxy.freeze()
         worker.group.kill()
+        self._sandbox.history.signal(worker.name, "KILL")
 
     def _push(self, step: Mapping[str, Any]) -> None:
         request = {"job": step["push"]}
@@ -353,7 +356,7 @@ class Play:
         for worker in self._sandbox.workers.values():
             if worker.idle_expected and (status := worker.group.status) is not None:
                 message += f"\n({worker.name} ended without a signal, exit status {status}; "
-                message += f"the end of its output:\n{worker.group.tail(3)})"
+                message += f"its output:\n{worker.group.excerpt()})"
         return CheckResult(
             requirement,
             False,
