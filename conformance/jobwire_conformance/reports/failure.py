@@ -28,12 +28,12 @@ def explanation(check: Check, again: str) -> Iterator[str]:
     else:
         yield check.get("message", "")
     yield from (f"  {line}" for line in check.get("evidence", ()))
-    if check.get("by") != "adapter":
+    if "blocked_by" not in check:
         requirement = data.requirements().get(check["requirement"])
         if requirement is not None:
             text, table, _ = requirement.text.partition("\n|")
             more = f" (the table: jobwire conform explain {requirement.id})" if table else ""
-            yield f"[{requirement.id}] {text}{more}"
+            yield f"[{requirement.id}] {text.rstrip()}{more}"
     if "reason" in check:
         yield f"declared: {check['reason']}"
     if again:

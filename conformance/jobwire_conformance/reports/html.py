@@ -99,7 +99,7 @@ def _claims(results: Results) -> Iterator[str]:
     yield "</p>"
     yield '<div class="scroll"><table><thead><tr><th scope="col">Claim</th>'
     yield '<th scope="col">State</th><th scope="col">Checks</th>'
-    yield '<th scope="col">Obligations not checked</th></tr></thead><tbody>'
+    yield '<th scope="col">Requirements not checked</th></tr></thead><tbody>'
     for name, claim in results["claims"].items():
         cells = [
             tag("th", inline(name), scope="row"),
@@ -117,6 +117,7 @@ def _unchecked(claim: Claim) -> str:
         for words, ids in (
             ("in this run", claim.get("missing", ())),
             ("by this suite yet", claim.get("unchecked", ())),
+            ("by a case of their own", claim.get("without_case", ())),
         )
         if ids
     ]

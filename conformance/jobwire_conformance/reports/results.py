@@ -42,6 +42,7 @@ class Claim(TypedDict):
     checks: dict[str, int]
     missing: NotRequired[list[str]]
     unchecked: NotRequired[list[str]]
+    without_case: NotRequired[list[str]]
 
 
 class Check(TypedDict):

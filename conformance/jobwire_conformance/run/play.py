@@ -12,6 +12,7 @@ from jobwire_conformance.cases.match import Scope, moment
 from jobwire_conformance.data import GENERATIONS
 from jobwire_conformance.errors import SuiteFault
 from jobwire_conformance.run.checks import CheckResult, Checks
+from jobwire_conformance.run.evidence import Line
 from jobwire_conformance.run.state import State
 from jobwire_conformance.sandbox.processes import wait_for
 from jobwire_conformance.sandbox.sandbox import Sandbox
@@ -69,6 +70,7 @@ class Play:
         self._time_scale = 1.0 if has_fixed_pace else min(1.0, patience / _USUAL_PATIENCE_S)
         self._waits = waits
         self._broken: str | None = None  # problem of a failed step, on which later steps depend
+        self._broken_by: Sequence[Line] = ()  # its evidence
         self._restless: str | None = None
         self._since = time.monotonic()
 
@@ -222,6 +224,7 @@ class Play:
                 f"the answer to {op} was {answer['outcome']!r}{message} instead of "
                 f"{wanted or 'ok'!r}"
             )
+            self._broken_by = self._checks.around({"answer": op})
         elif "bind" in step:
             bound = answer if result is None else answer.get(result)
             self._scope.bound[step["bind"]] = bound
@@ -298,8 +301,10 @@ class Play:
             return bool(workers) and all(worker.group.status is not None for worker in workers)
 
         wait_for(decided, self._within(step), 0.01)
-        if not self._state.holds(step["await"])[0]:
-            self._broken = f"{step['await']}: {self._state.holds(step['await'])[1]}"
+        holds, seen = self._state.holds(step["await"])
+        if not holds:
+            self._broken = f"waited for {step['await']}, but {seen}"
+            self._broken_by = self._checks.around({"that": step["await"]})
 
     def _within(self, step: Mapping[str, Any]) -> float:
         return step["within"] * self._time_scale if "within" in step else self._patience
@@ -339,7 +344,7 @@ class Play:
     def _check(self, step: Mapping[str, Any]) -> CheckResult:
         requirement = step["check"]
         if self._broken is not None:
-            return CheckResult(requirement, False, blocked_by=self._broken)
+            return CheckResult(requirement, False, blocked_by=self._broken, lines=self._broken_by)
         deadline = time.monotonic() + step.get("within", 0.0) * self._time_scale
         self._waits(f"{requirement} to hold")
         while True:

@@ -74,6 +74,7 @@ class Outcome:
     unexplained: list[Deviation] = field(default_factory=list)
     errors: list[ConformError] = field(default_factory=list)
     version: str = ""
+    answer_times: list[float] = field(default_factory=list)  # of the driver, in seconds
     server: tuple[str, str] = ("redis", "unknown")
     started: str = ""
     seconds: float = 0.0
@@ -104,6 +105,7 @@ class Outcome:
                     "checks": dict(sorted(claim_status.counts.items())),
                     "missing": [*claim_status.missing],
                     "unchecked": [*claim_status.unchecked],
+                    "without_case": [*claim_status.without_case],
                 }
                 for claim, claim_status in self._claim_statuses().items()
             },
@@ -301,6 +303,8 @@ class _Run:
                 if unknown and self._outcome.config.driver is not None:
                     sandbox.driver.hello()
                     self._outcome.version = sandbox.version
+                with self._lock:
+                    self._outcome.answer_times += sandbox.history.taken
         except ConformError as error:
             with self._lock:
                 self._outcome.errors.append(error)

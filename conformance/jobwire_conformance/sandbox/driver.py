@@ -145,7 +145,7 @@ class Driver:
         deadline = time.monotonic() + self._settings.timeout
         self._send(self._request, deadline)
         answer = self._settings.garble(self._receive(op, deadline))
-        self._history.answer(note, answer)
+        self._history.answer(note, answer, timed=op != "hello")
         self._answers += 1
         if self._settings.oneshot:
             self._end()
@@ -261,7 +261,8 @@ class Driver:
         if status > 0:
             return (
                 "let no error end the driver: catch every exception of an operation, and answer "
-                '{"id":...,"error":{"kind":"unknown","message":"..."}}'
+                'with "error", whose kind is "rejected" if certainly nothing was written, and '
+                'otherwise "unknown"'
             )
         if self._settings.oneshot:
             return "answer the request before the program ends"

@@ -34,7 +34,7 @@ class History:
 
     def __init__(self) -> None:
         self.notes: list[Note] = []
-        self.taken: list[float] = []  # seconds for each answer, over all cases
+        self.taken: list[float] = []  # seconds for each timed answer, over all cases
 
     def signal(self, process: str, text: str) -> None:
         """Note a signal."""
@@ -46,10 +46,11 @@ class History:
         self.notes.append(note)
         return note
 
-    def answer(self, request: Note, line: bytes) -> None:
-        """Note the answer to a request."""
+    def answer(self, request: Note, line: bytes, *, timed: bool) -> None:
+        """Note the answer to a request, and its duration unless it includes the driver's start."""
         request.answer, request.answered = line, time.monotonic()
-        self.taken.append(request.answered - request.at)
+        if timed:
+            self.taken.append(request.answered - request.at)
 
     def forget(self) -> None:
         """Remove the notes of the last case."""
