@@ -71,6 +71,7 @@ class Config:
     offers: Sequence[str] = ()
     language: str | None = None
     source: str | None = None
+    build: str = ""  # the command that builds driver and worker, for messages
     prefix: str = ""
     driver: DriverProgram | None = None
     worker: WorkerProgram | None = None
@@ -129,6 +130,7 @@ def load(path: Path) -> Config:
         offers=_offers(about),
         language=about.text("language", optional=True) or None,
         source=about.text("source", optional=True) or None,
+        build=about.text("build", optional=True),
         prefix=about.text("prefix", optional=True),
         driver=_driver(top),
         worker=_worker(top),

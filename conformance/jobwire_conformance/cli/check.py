@@ -97,7 +97,7 @@ def check(
     from jobwire_conformance.reports import summary as summaries
     from jobwire_conformance.reports.events import Events, Together
     from jobwire_conformance.reports.results import Results, dump
-    from jobwire_conformance.reports.terminal import Terminal, closing, errors
+    from jobwire_conformance.reports.terminal import Terminal, closing, errors, remarks
     from jobwire_conformance.run import run, sets, verdicts
     from jobwire_conformance.sandbox import external_server
 
@@ -164,6 +164,9 @@ def check(
     if as_json:
         click.echo(dump(results), nl=False)
     click.echo(closing(results), err=as_json)
+    if not summary:
+        for remark in remarks(results, outcome.answer_times, os.path.relpath(config.path)):
+            click.echo(remark, err=as_json)
     for deviation in outcome.stale:
         click.echo(
             f"stale: {deviation.id} is declared as a deviation but passes; remove it from "

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from jobwire_conformance.reports.text import one_line, visible
+from jobwire_conformance.wire.text import one_line, visible
 
 __all__ = ["cell", "facts", "inline", "page", "pill", "pre", "tag"]
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from jobwire_conformance import data
 from jobwire_conformance.errors import Usage
+from jobwire_conformance.run.evidence import note_text
 
 __all__ = [
     *("Check", "Claim", "Loss", "Results", "Summary", "TraceLine"),
@@ -41,6 +42,7 @@ class Claim(TypedDict):
     checks: dict[str, int]
     missing: NotRequired[list[str]]
     unchecked: NotRequired[list[str]]
+    without_case: NotRequired[list[str]]
 
 
 class Check(TypedDict):
@@ -61,6 +63,8 @@ class Check(TypedDict):
     blocked_by: NotRequired[str]
     by: NotRequired[str]
     trace: NotRequired[list[int]]
+    evidence: NotRequired[list[str]]
+    again: NotRequired[str]
     seconds: NotRequired[float]
 
 
@@ -123,19 +127,20 @@ class Results(Summary):
 
 @dataclass(frozen=True, slots=True)
 class TraceLine:
-    """One command and its reply.
+    """One command and its reply, or another event of the case.
 
     Attributes:
         number: Number of the line, from 0.
         case: Name of the case.
         proc: The process that sent it: `driver`, or the name of a worker.
         connection: Number of the connection within the process, from 1.
-        words: Name and arguments.
+        words: Name and arguments; empty for another event.
         reply: The frame of the reply; None if no reply came.
         fault: The fault that the suite caused, like `cut`.
         sent: True if the server received it.
         ms: Milliseconds since the first command of the case.
         crash: The point of the cut, for a rerun in which a process was cut off.
+        note: A request to the driver with its answer, or a signal, as text.
     """
 
     number: int
@@ -148,6 +153,7 @@ class TraceLine:
     sent: bool
     ms: float | None
     crash: str | None
+    note: str = ""
 
 
 def dump(results: Results) -> bytes:
@@ -250,6 +256,8 @@ def load_trace(directory: Path, results: Results) -> list[TraceLine]:
 
 
 def _trace_line(number: int, raw: Mapping[str, Any]) -> TraceLine:
+    if "kind" in raw:
+        return _other_event(number, raw)
     reply = raw["reply"]
     return TraceLine(
         number=number,
@@ -262,6 +270,23 @@ def _trace_line(number: int, raw: Mapping[str, Any]) -> TraceLine:
         sent=bool(raw.get("sent", True)),
         ms=raw.get("ms"),
         crash=raw.get("crash"),
+    )
+
+
+def _other_event(number: int, raw: Mapping[str, Any]) -> TraceLine:
+    answer = None if raw["answer"] is None else str(raw["answer"]).encode("utf-8", "surrogatepass")
+    return TraceLine(
+        number=number,
+        case=str(raw["case"]),
+        proc=str(raw["proc"]),
+        connection=0,
+        words=[],
+        reply=None,
+        fault=None,
+        sent=True,
+        ms=raw.get("ms"),
+        crash=raw.get("crash"),
+        note=note_text(str(raw["kind"]), str(raw["text"]), answer, 400),
     )
 
 

@@ -36,7 +36,11 @@ def dump(run: Summary) -> bytes:
     data |= {name: cast(Any, run)[name] for name in _ABOUT if name in run}
     data["claims"] = {
         name: {
-            **{key: value for key, value in claim.items() if value or key in ("met", "checks")},
+            **{
+                key: value
+                for key, value in claim.items()
+                if key != "without_case" and (value or key in ("met", "checks"))
+            },
             "set": _digest(frozen.get(name, frozenset())),
         }
         for name, claim in run["claims"].items()
