@@ -32,6 +32,7 @@ class Implementation(TypedDict):
     variant: NotRequired[str]
     language: NotRequired[str]
     source: NotRequired[str]
+    home: NotRequired[str]
 
 
 class Claim(TypedDict):
@@ -103,6 +104,8 @@ class Summary(TypedDict):
     generation: NotRequired[str]
     server: Server
     started: str
+    again: NotRequired[str]
+    command: NotRequired[str]
     checks: list[Check]
     unknown: NotRequired[list[str]]
     loss_map: NotRequired[list[Loss]]
@@ -117,7 +120,6 @@ class Results(Summary):
     seed: int
     seconds: NotRequired[float]
     status: int
-    again: NotRequired[str]
     trace: NotRequired[str]
 
 
