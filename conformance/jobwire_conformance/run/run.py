@@ -79,6 +79,7 @@ class Outcome:
     started: str = ""
     seconds: float = 0.0
     status: int = 0
+    command: str = ""  # the command that made the run
 
     @property
     def stopped(self) -> bool:
@@ -90,7 +91,7 @@ class Outcome:
         about = {"name": self.config.name, "version": self.version or "unknown"}
         if self.variant:
             about["variant"] = self.variant
-        for name in ("language", "source"):
+        for name in ("language", "source", "home"):
             if value := getattr(self.config, name):
                 about[name] = value
         results = {
@@ -120,8 +121,9 @@ class Outcome:
             "errors": [_error(error) for error in self.errors],
             "trace": "trace.jsonl",
         }
-        if self.again:
-            results["again"] = self.again
+        for name in ("again", "command"):
+            if command := getattr(self, name):
+                results[name] = command
         return results
 
     def _claim_statuses(self) -> Mapping[str, ClaimStatus]:
