@@ -273,10 +273,10 @@ class Proxy:
         self.calls.append(call)
         return call
 
-    def meet(self, call: Call) -> None:
-        """Have the rules decide about the next command to send."""
+    def meet(self, call: Call, transaction: int | None) -> None:
+        """Have the rules decide about the next command to send, and the number of its MULTI."""
         call.decided = True
-        call.action = self._faults.meet(call.label, call.connection, call.words)
+        call.action = self._faults.meet(call.label, call.connection, call.words, transaction)
 
     def over(self, call: Call) -> None:
         """Report a finished call, after the frames that are forwarded now."""

@@ -70,7 +70,7 @@ def test_the_date_of_a_distant_zone_is_not_that_of_utc(hour: int) -> None:
 
 @pytest.fixture
 def midnight_passes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Have the first run of a case begin on the day before; return the dates that were asked for."""
+    """Have the first run of a case begin on the day before; return the dates asked for."""
     asked: list[str] = []
 
     def date() -> str:
