@@ -314,7 +314,7 @@ class Play:
 
     def _settle(self, step: Mapping[str, Any]) -> None:
         self._waits("all processes to rest")
-        self._restless = self._state.settle(self._patience)
+        self._restless = self._state.settle(self._within(step))
 
     _verbs: Mapping[str, Callable[..., Any]] = {
         "check": lambda *_: None,
