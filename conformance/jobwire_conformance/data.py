@@ -62,8 +62,8 @@ GENERATIONS = ("6.4", "7.3", "8.1")
 DEFAULT_GENERATION = "8.1"
 
 OFFERS = (
-    *("auto", "cancel", "delays", "endings", "halves", "hooks", "middleware", "natives"),
-    *("precise", "sweeps"),
+    *("auto", "cancel", "delays", "endings", "fleet", "halves", "hooks", "messages"),
+    *("middleware", "natives", "precise", "sweeps", "unknowns"),
 )
 """Features that are optional for an implementation and belong to no claim."""
 

@@ -281,7 +281,8 @@ class JobRules:
             near = abs(score - self._context.now) < _SLACK
             expected = f"the current time {self._context.now} as score"
             self._judge("DEAD-1", near, step, expected, f"{score}")
-            wanted = job.get("dead") is not False
+            poison = job.get("error_class") == "jobwire.PoisonPill"  # it has not failed [REL-10]
+            wanted = poison or job.get("dead") is not False
             self._judge("DEAD-4", wanted, step, "no entry, because dead is false", "an entry")
         return []
 
@@ -300,6 +301,8 @@ class JobRules:
             is_later = last.get("retry_count") is not None
             is_left_out = is_later and last.get("failed_at") is None and "failed_at" not in job
             judged = {**job, "failed_at": 0.0} if is_left_out else job
+            if (count := payloads.whole(last.get("retry_count"))) is not None and count < -1:
+                judged = {**judged, "retry_count": 0}  # one more is still below 0 [RETRY-19]
             self._schema(step, judged, "payload", "retry")
         message = job.get("error_message")
         if isinstance(message, str):
