@@ -18,7 +18,7 @@ from jobwire_conformance.wire.resp import decode
 
 __all__ = [
     *("FORGOTTEN_S", "Event", "brought", "debt"),
-    *("is_answered", "is_at_home", "jobs_in", "unrepeated"),
+    *("is_answered", "is_at_home", "jobs_in", "longest_wait", "unrepeated"),
 ]
 
 FORGOTTEN_S = 5.0
@@ -140,6 +140,15 @@ def brought(call: Call) -> bool:
     if isinstance(reply, list) or call.spec.effect == "takes":
         return any(_texts(reply))
     return isinstance(reply, bytes) and _jid(reply) is not None
+
+
+def longest_wait(call: Call) -> float:
+    """Return the seconds after which the server ends a blocking fetch; 0 if it never does."""
+    place = 1 if call.name in (b"BLMPOP", b"BZMPOP") else -1
+    try:
+        return float(call.words[place])
+    except (ValueError, IndexError):
+        return 0.0
 
 
 def jobs_in(call: Call) -> list[tuple[str, bytes]]:
