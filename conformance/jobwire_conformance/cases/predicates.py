@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobwire_conformance.cases.match import show
+from jobwire_conformance.cases.words import show
 
 __all__ = ["FUNCTIONS", "Predicate", "predicates", "text"]
 

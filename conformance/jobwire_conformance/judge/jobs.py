@@ -9,7 +9,9 @@ from jobwire_conformance.judge import payloads
 from jobwire_conformance.judge.ledger import Finding
 from jobwire_conformance.judge.memory import Origin
 from jobwire_conformance.judge.payloads import Breach
-from jobwire_conformance.judge.stream import JudgeContext, Step, Unit, canonical, script_call
+from jobwire_conformance.judge.stream import JudgeContext, Step, Unit, canonical
+from jobwire_conformance.wire.call import script_sha
+from jobwire_conformance.wire.commands import keys_of, spec_of
 
 __all__ = ["JobRules"]
 
@@ -403,13 +405,14 @@ class JobRules:
             if step.reply is None or not step.worked or len(step.words) < 2:
                 continue
             name, reply = step.name, step.reply
-            if name in ("BRPOP", "BLPOP"):
+            if name in ("BRPOP", "BLPOP", "BLMPOP", "LMPOP"):
                 if isinstance(reply, list) and len(reply) == 2:
                     self._taken(step, context.key(reply[0]), reply[1])
             elif name in ("RPOP", "LPOP", "RPOPLPUSH", "BRPOPLPUSH", "LMOVE", "BLMOVE"):
                 self._taken(step, context.key(step.words[1]), reply)
-            elif (script := script_call(step.words)) is not None:
-                self._script_read(step, script.sha, [context.key(key) for key in script.keys])
+            elif spec_of(name).runs_script:
+                keys = [context.key(key) for key in keys_of(step.words)]
+                self._script_read(step, script_sha(step.words) or "", keys)
             elif isinstance(reply, bytes | list):
                 key = context.key(step.words[1])
                 if key in _SETS or key.startswith(("queue:", "jobwire:")):

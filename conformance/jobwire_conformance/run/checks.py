@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from jobwire_conformance.cases.match import Scope, matches, number, show, spelt_text
+from jobwire_conformance.cases.match import Scope, difference, matches, number, spelt_text
 from jobwire_conformance.cases.values import ABSENT, Absent, Spelt, members, plain
+from jobwire_conformance.cases.words import as_data, in_words, pattern_text, predicate_text, show
 from jobwire_conformance.errors import EnvironmentFault, SuiteFault, Unbound
 from jobwire_conformance.judge.contracts import fault
 from jobwire_conformance.judge.key_rules import is_known_key
 from jobwire_conformance.judge.stream import canonical, script_call
-from jobwire_conformance.run import draws
+from jobwire_conformance.run import draws, evidence
 from jobwire_conformance.run.metrics import Counted
 from jobwire_conformance.run.state import State, jid_of, struck
 from jobwire_conformance.sandbox.driver import Outcome
@@ -48,10 +49,11 @@ class CheckResult:
         message: The expected and the seen value, for a check that failed.
         expected: The expected value as data.
         seen: The seen value as data.
-        lines: The commands around the check.
+        lines: The commands, requests and signals around the check.
         blocked_by: The earlier failure that made the check impossible.
         seconds: Time since the last check.
         trace: First and last line of `lines` in the trace; empty until the trace is written.
+        evidence: `lines` as text; empty until the trace is written.
         again: Name of a case that shows the failure again, if it is not the case of the check.
         by: The side at fault; `adapter` if the driver or the worker program broke its rules.
     """
@@ -61,10 +63,11 @@ class CheckResult:
     message: str = ""
     expected: object = None
     seen: object = None
-    lines: Sequence[ProcessCall] = ()
+    lines: Sequence[evidence.Line] = ()
     blocked_by: str | None = None
     seconds: float = 0.0
     trace: list[int] = field(default_factory=list)
+    evidence: list[str] = field(default_factory=list)
     again: str | None = None
     by: Literal["implementation", "adapter"] = "implementation"
 
@@ -72,25 +75,24 @@ class CheckResult:
 class Miss(Exception):
     """A value does not match.
 
-    Attributes:
-        expected: The expected value as data.
-        seen: The seen value as data.
-        subject: Name of the value.
-        shown: The seen value as text.
+    Args:
+        subject: Name of the value in the message.
+        expected: The expected value; plain words if it is a `str`.
+        seen: The seen value; plain words if it is a `str`.
         final: True if no later command can make the value match.
+
+    Attributes:
+        whole: Name and text of the value in which the difference is.
     """
 
     def __init__(
         self, subject: str, expected: object, seen: object, *, final: bool = False
     ) -> None:
-        self.subject = subject
-        self.shown = show(seen)
+        super().__init__(f"{subject}: expected {show(expected)}, seen {show(seen)}")
+        self.expected = as_data(expected)
+        self.seen = as_data(seen)
         self.final = final
-        super().__init__(f"{subject}: expected {show(expected)}, seen {self.shown}")
-        self.expected = expected
-        self.seen = (
-            seen.value if isinstance(seen, Spelt) else None if isinstance(seen, Absent) else seen
-        )
+        self.whole = subject, show(seen)
 
 
 class Checks:
@@ -128,10 +130,18 @@ class Checks:
             return Miss(str(unbound), "a value that an earlier step has seen", ABSENT)
         return None
 
-    def _must(self, subject: str, matcher: Any, seen: Spelt | Absent, name: str = "") -> None:
-        self.shown[subject] = show(seen)
-        if not matches(matcher, seen, self._scope, name):
-            raise Miss(subject, matcher, seen)
+    def _must(self, subject: str, matcher: Any, seen: Spelt | Absent, of: str = "") -> None:
+        """Raise Miss with the path of the first difference; with `of`, the subject is a field."""
+        whole = f"{subject!r} of {of}" if of else subject
+        self.shown[whole] = show(seen)
+        found = difference(matcher, seen, self._scope, subject if of else "")
+        if found is None:
+            return
+        place = f"{subject} at {found.path}" if found.path else subject
+        wanted = in_words(found.matcher, self._scope, found.name)
+        miss = Miss(f"'{subject}{found.path}' of {of}" if of else place, wanted, found.seen)
+        miss.whole = whole, show(seen)
+        raise miss
 
     def _list(self, step: Mapping[str, Any]) -> None:
         key = self._state.key(step["list"])
@@ -179,8 +189,7 @@ class Checks:
             except ValueError:
                 raise Miss(f"member {index} of {key}", "a JSON object", text) from None
             for name, matcher in step["payload"].items():
-                subject = f"{name!r} of member {index} of {key}"
-                self._must(subject, matcher, fields.get(name, ABSENT), name)
+                self._must(name, matcher, fields.get(name, ABSENT), f"member {index} of {key}")
 
     def _hash(self, step: Mapping[str, Any]) -> None:
         key = self._state.key(step["hash"])
@@ -195,9 +204,7 @@ class Checks:
             # `*` is a field whose name a case cannot know, like the id of an executor.
             known = fields.get(self._state.named(name))
             value = next(iter(fields.values()), None) if name == "*" else known
-            self._must(
-                f"{name!r} of {key}", matcher, ABSENT if value is None else spelt_text(value), name
-            )
+            self._must(name, matcher, ABSENT if value is None else spelt_text(value), key)
         self._ttl(step, key)
 
     def _set(self, step: Mapping[str, Any]) -> None:
@@ -257,7 +264,8 @@ class Checks:
             names = [call.name.decode("utf-8", "replace") for call in sent]
             where = " in one transaction" if "together" in step else ""
             process = step.get("process", "driver")
-            raise Miss(f"commands of {process}{where}", missing[0], names[-40:])
+            seen = ", ".join(names[-40:]) or ABSENT
+            raise Miss(f"commands of {process}{where}", pattern_text(missing[0]), seen)
 
     def _missing(self, patterns: Sequence[Any], calls: Sequence[Call]) -> list[Any]:
         """Return the patterns, in order, that the commands do not match."""
@@ -282,7 +290,7 @@ class Checks:
         for call in self._sent(step):
             for pattern in step["never"] if key is None or key in call.words else ():
                 if self._like(pattern, call):
-                    raise Miss("commands", f"never {show(pattern)}", _text(call))
+                    raise Miss("commands", f"never {pattern_text(pattern)}", _text(call))
 
     def _writes(self, step: Mapping[str, Any]) -> None:
         sent = self._sent(step)
@@ -291,7 +299,7 @@ class Checks:
             if scripts.may_write(call, texts) and not any(
                 self._like(p, call) for p in step["writes"]
             ):
-                allowed = show(step["writes"]) if step["writes"] else "none"
+                allowed = " or ".join(map(pattern_text, step["writes"])) or "none"
                 raise Miss("commands that write", allowed, _text(call))
 
     def _metrics(self, step: Mapping[str, Any]) -> None:
@@ -357,7 +365,7 @@ class Checks:
             raise SuiteFault("a check of an answer must follow a request to the driver")
         for name, matcher in step["answer"].items():
             seen = plain(self.answer[name]) if name in self.answer else ABSENT
-            self._must(f"{name!r} of the answer", matcher, seen)
+            self._must(name, matcher, seen, "the answer")
 
     def _discarded(self, step: Mapping[str, Any]) -> None:
         """Check that a connection with a missing reply is not used before the reply comes."""
@@ -555,9 +563,11 @@ class Checks:
             raise Miss("alternatives", "one of them", seen)
 
     def _that(self, step: Mapping[str, Any]) -> None:
-        holds, seen = self._state.holds(step["that"])
-        if not holds:
-            raise Miss("", step["that"], seen)
+        for part in step["that"].split(" and "):
+            holds, seen = self._state.holds(part)
+            if not holds:
+                subject, wanted = predicate_text(self._state.named(part))
+                raise Miss(subject, wanted, seen.partition(") is ")[2])
 
     _parts: Mapping[str, Callable[..., None]] = {
         "list": _list,
@@ -592,13 +602,9 @@ class Checks:
         "that": _that,
     }
 
-    def around(self, step: Mapping[str, Any]) -> list[ProcessCall]:
-        """Return the last six commands, if possible only those with the key of a check."""
-        calls = self._sandbox.calls()
-        words = [str(step[part]) for part in ("list", "zset", "hash", "set", "key") if part in step]
-        keys = [self._state.key(word).encode() for word in words]
-        near = [line for line in calls if any(key in line[1].words for key in keys)]
-        return (near or calls)[-6:]
+    def around(self, step: Mapping[str, Any]) -> list[evidence.Line]:
+        """Return the evidence of a check."""
+        return evidence.around(step, self._sandbox.record(), self._state.key)
 
 
 def _text(call: Call) -> str:

@@ -12,6 +12,7 @@ from jobwire_conformance.cases.match import Scope, moment
 from jobwire_conformance.data import GENERATIONS
 from jobwire_conformance.errors import SuiteFault
 from jobwire_conformance.run.checks import CheckResult, Checks, Miss
+from jobwire_conformance.run.evidence import Line
 from jobwire_conformance.run.state import State
 from jobwire_conformance.sandbox.processes import wait_for
 from jobwire_conformance.sandbox.sandbox import Sandbox
@@ -78,6 +79,7 @@ class Play:
         self._time_scale = 1.0 if has_fixed_pace else min(1.0, patience / _USUAL_PATIENCE_S)
         self._waits = waits
         self._broken: str | None = None  # problem of a failed step, on which later steps depend
+        self._broken_by: Sequence[Line] = ()  # its evidence
         self._restless: str | None = None
         self._since = time.monotonic()
 
@@ -97,7 +99,8 @@ class Play:
         if holds:
             return CheckResult(requirement, True)
         message = f"{when}: expected {predicate}, seen {seen}"
-        return CheckResult(requirement, False, message, predicate, seen, self._sandbox.calls()[-6:])
+        around = self._checks.around({"that": predicate})
+        return CheckResult(requirement, False, message, predicate, seen, around)
 
     def fate(self, jid: str) -> str:
         """Return the fate of a job: kept, lost, duplicated or stuck."""
@@ -175,6 +178,7 @@ class Play:
             key = self._state.key(f"{{{worker.name}}}-signals")
             self._sandbox.link.call("LPUSH", key, step["signal"])
             self._sandbox.link.call("EXPIRE", key, 60)
+            self._sandbox.history.signal(worker.name, f"{step['signal']} through Redis")
         else:
             worker.signal(step["signal"])
 
@@ -183,6 +187,7 @@ class Play:
         worker.idle_expected = False
         worker.proxy.freeze()
         worker.group.kill()
+        self._sandbox.history.signal(worker.name, "KILL")
 
     def _push(self, step: Mapping[str, Any]) -> None:
         request = {"job": step["push"]}
@@ -229,6 +234,7 @@ class Play:
                 f"the answer to {op} was {answer['outcome']!r}{message} instead of "
                 f"{wanted or 'ok'!r}"
             )
+            self._broken_by = self._checks.around({"answer": op})
         elif "bind" in step:
             bound = answer if result is None else answer.get(result)
             self._scope.bound[step["bind"]] = bound
@@ -307,8 +313,10 @@ class Play:
             return bool(workers) and all(worker.group.status is not None for worker in workers)
 
         wait_for(decided, self._within(step), 0.01)
-        if not self._state.holds(step["await"])[0]:
-            self._broken = f"{step['await']}: {self._state.holds(step['await'])[1]}"
+        holds, seen = self._state.holds(step["await"])
+        if not holds:
+            self._broken = f"waited for {step['await']}, but {seen}"
+            self._broken_by = self._checks.around({"that": step["await"]})
 
     def _within(self, step: Mapping[str, Any]) -> float:
         return step["within"] * self._time_scale if "within" in step else self._patience
@@ -348,7 +356,7 @@ class Play:
     def _check(self, step: Mapping[str, Any]) -> CheckResult:
         requirement = step["check"]
         if self._broken is not None:
-            return CheckResult(requirement, False, blocked_by=self._broken)
+            return CheckResult(requirement, False, blocked_by=self._broken, lines=self._broken_by)
         self._waits(f"{requirement} to hold")
         miss = self._miss(step)
         seconds, self._since = time.monotonic() - self._since, time.monotonic()
@@ -360,7 +368,7 @@ class Play:
         for worker in self._sandbox.workers.values():
             if worker.idle_expected and (status := worker.group.status) is not None:
                 message += f"\n({worker.name} ended without a signal, exit status {status}; "
-                message += f"the end of its output:\n{worker.group.tail(3)})"
+                message += f"its output:\n{worker.group.excerpt()})"
         return CheckResult(
             requirement,
             False,
@@ -388,8 +396,10 @@ class Play:
             time.sleep(0.02)
             first, miss = miss, self._checks.miss(step)
         is_late = time.monotonic() - began > step.get("within", 0.0) * self._time_scale
-        if first is not None and is_late and self._checks.shown.get(first.subject) == first.shown:
-            return first
+        if first is not None and is_late:
+            subject, shown = first.whole
+            if self._checks.shown.get(subject) == shown:
+                return first
         return None
 
     def _lag(self) -> float:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from jobwire_conformance.errors import EnvironmentFault
+from jobwire_conformance.sandbox.excerpt import excerpt
 from jobwire_conformance.sandbox.reaper import Reaper
 
 __all__ = ["Log", "LogFile", "ProcessGroup", "distant_zone", "wait_for"]
@@ -54,8 +55,8 @@ class Log:
     """
 
     def __init__(self) -> None:
-        self.total = 0
         self._kept = b""
+        self.total = 0
         self._thread: threading.Thread | None = None
 
     def open(self) -> int:
@@ -70,14 +71,15 @@ class Log:
         if self._thread is not None:
             self._thread.join(seconds)
 
-    def text(self) -> str:
-        """Return the kept end of the output."""
-        return self._kept.decode("utf-8", "replace")
+    def text(self, since: int = 0) -> str:
+        """Return the kept end of the output, without the first `since` bytes of all output."""
+        kept, total = self._kept, self.total
+        return kept[max(0, since - (total - len(kept))) :].decode("utf-8", "replace")
 
     def _read(self, pipe: int) -> None:
         while data := os.read(pipe, _TAIL):
-            self.total += len(data)
             self._kept = (self._kept + data)[-_TAIL:]
+            self.total += len(data)
         os.close(pipe)
 
 
@@ -99,9 +101,9 @@ class LogFile:
     def finish(self, seconds: float) -> None:
         """Return at once, because a file needs no reader."""
 
-    def text(self) -> str:
-        """Return the output."""
-        return self._path.read_text("utf-8", "replace")
+    def text(self, since: int = 0) -> str:
+        """Return the output, without its first `since` bytes."""
+        return self._path.read_bytes()[since:].decode("utf-8", "replace")
 
     def tail(self) -> str:
         """Return the last lines, indented."""
@@ -190,10 +192,14 @@ class ProcessGroup:
         self.log.finish(0.5)  # a child that has left the group may keep the pipe open
         self._reaper.release_group(self.popen.pid)
 
-    def tail(self, lines: int = 8) -> str:
-        """Return the last lines of its log, indented."""
+    def excerpt(self, since: int = 0) -> str:
+        """Return the lines of its log that tell why it ended, indented.
+
+        Args:
+            since: Number of bytes at the beginning of the log to leave out.
+        """
         self.log.finish(0.5 if self.status is not None else 0.05)
-        return _tail(self.log.text(), lines)
+        return excerpt(self.log.text(since))
 
 
 def _tail(text: str, lines: int = 8) -> str:

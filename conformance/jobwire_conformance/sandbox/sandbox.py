@@ -14,6 +14,7 @@ from jobwire_conformance import data
 from jobwire_conformance.config import Config
 from jobwire_conformance.errors import ConformError, EnvironmentFault, Usage
 from jobwire_conformance.sandbox.driver import Driver
+from jobwire_conformance.sandbox.history import History, Note
 from jobwire_conformance.sandbox.local_server import Database, LocalServer, server_program
 from jobwire_conformance.sandbox.monitor import Executed, Monitor
 from jobwire_conformance.sandbox.processes import Log
@@ -37,6 +38,9 @@ class Sandbox:
         servers: Starts two servers: one under test, and the control Redis for reports of jobs.
         rewrites: Rules of a mutant, which apply to every process.
         pause: Returns the seconds for which to hold back a reply; None to pass all at once.
+
+    Attributes:
+        history: The requests and signals of the case.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class Sandbox:
         self._rewrites = rewrites
         self._pause = pause
         self._stack = ExitStack()
+        self.history = History()
         self._workers: dict[str, SandboxWorker] = {}
         self._run = ""
         self._users: dict[str, str] = {}  # name -> password
@@ -199,6 +204,7 @@ class Sandbox:
             url=self._url(self.driver_proxy, user),
             generation=generation or self.config.times,
             log=Log(),
+            history=self.history,
             timeout=timeout,
         )
 
@@ -229,6 +235,7 @@ class Sandbox:
         self._control.clear(self.control)
         self.heal("driver")
         self.driver_proxy.forget()
+        self.history.forget()
         self._run = secrets.token_hex(4)
 
     def renew(self) -> None:
@@ -293,6 +300,7 @@ class Sandbox:
                 },
             },
             log=Log(),
+            history=self.history,
         )
         self._workers[name] = worker
         if wait:
@@ -305,6 +313,11 @@ class Sandbox:
         for name, worker in self._workers.items():
             calls += [(name, call) for call in worker.proxy.snapshot()]
         return sorted(calls, key=lambda pair: pair[1].at)
+
+    def record(self) -> list[tuple[str, Call | Note]]:
+        """Return the commands, requests and signals since the last reset, in order."""
+        notes = [(note.process, note) for note in self.history.notes]
+        return sorted([*self.calls(), *notes], key=lambda pair: pair[1].at)
 
     def close(self) -> None:
         """End all processes and servers."""

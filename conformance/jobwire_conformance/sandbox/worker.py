@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from jobwire_conformance.config import Config, WorkerProgram
 from jobwire_conformance.errors import AdapterFault
 from jobwire_conformance.sandbox import rest
+from jobwire_conformance.sandbox.history import History
+from jobwire_conformance.sandbox.not_started import not_started
 from jobwire_conformance.sandbox.processes import Log, ProcessGroup
 from jobwire_conformance.sandbox.reaper import Reaper
 from jobwire_conformance.sandbox.rest import Event
@@ -37,6 +39,7 @@ class SandboxWorker:
         environment: Variables, as the contract of the standard jobs defines them.
         concurrency: Number of executors.
         log: Receives its output.
+        history: Receives the signals that it is sent.
 
     Attributes:
         idle_expected: False after a signal to be quiet or to stop, or after a kill.
@@ -56,6 +59,7 @@ class SandboxWorker:
         environment: Mapping[str, str],
         concurrency: int,
         log: Log,
+        history: History,
     ) -> None:
         self.name = name
         self.queues = [re.sub(r":[0-9]+$", "", queue) for queue in queues]
@@ -64,6 +68,7 @@ class SandboxWorker:
         self.idle_expected = True
         self.log = log
         self._control = control
+        self._history = history
         self._settings = settings
         self._keys = {f"{config.prefix}queue:{queue}".encode() for queue in self.queues}
         self._fetched: dict[int, Sequence[tuple[str, bytes]]] = {}  # jobs by number of the fetch
@@ -76,10 +81,7 @@ class SandboxWorker:
                 log=log,
             )
         except OSError as error:
-            raise AdapterFault(
-                f"the worker cannot be started: {error}; correct [worker] command, which runs in "
-                f"{config.path.parent}"
-            ) from None
+            raise not_started(config, "worker", settings.command, error) from None
 
     def events(self) -> list[Event]:
         """Return the reports of its jobs so far.
@@ -147,7 +149,7 @@ class SandboxWorker:
             raise AdapterFault(
                 f"the worker of the implementation is at fault: {problem}.\n  Remedy: connect to "
                 "JOBWIRE_REDIS_URL and fetch from the queues in JOBWIRE_QUEUES.\n"
-                f"  The end of its output:\n{self.group.tail()}"
+                f"  Its output:\n{self.group.excerpt()}"
             )
 
     def private_hashes(self) -> dict[str, float]:
@@ -191,6 +193,7 @@ class SandboxWorker:
 
     def signal(self, name: str) -> None:
         """Send a signal, like TERM. A mutant may exchange or ignore it."""
+        self._history.signal(self.name, name)
         if sent := self._settings.signals.get(name, name):
             self.group.signal(sent)
 
