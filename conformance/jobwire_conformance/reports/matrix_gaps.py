@@ -8,12 +8,15 @@ from html import escape
 from jobwire_conformance.data import ROBUST
 from jobwire_conformance.reports.claim_status import WORDS, bundles
 from jobwire_conformance.reports.gaps import Failing, Gap, Reason, gaps
-from jobwire_conformance.reports.matrix import Column, Mark, Matrix, Note
+from jobwire_conformance.reports.matrix import Column, Matrix, Note
 from jobwire_conformance.reports.page import facts, inline, pill
 
 __all__ = ["implementations", "link_to_gap", "nearest"]
 
-_MARKS: Mapping[str, str] = {**dict[str, str](WORDS), "as-far": "met in another run"}
+_MARKS: Mapping[str, str] = {
+    "as-far": "met in another run",
+    **{mark: word for mark, word in WORDS.items()},
+}
 
 
 def link_to_gap(anchor: str, column: Column, claim: str) -> str:
