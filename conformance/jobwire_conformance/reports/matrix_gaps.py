@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from html import escape
 
-from jobwire_conformance.data import ROBUST, level_of
+from jobwire_conformance.data import ROBUST
 from jobwire_conformance.reports.claim_status import WORDS, bundles
 from jobwire_conformance.reports.gaps import Failing, Gap, Reason, gaps
 from jobwire_conformance.reports.matrix import Column, Matrix, Note
@@ -14,8 +14,8 @@ from jobwire_conformance.reports.page import facts, inline, pill
 __all__ = ["implementations", "link_to_gap", "nearest"]
 
 _MARKS: Mapping[str, str] = {
-    **{str(state): words for state, words in WORDS.items()},
     "as-far": "met in another run",
+    **{mark: word for mark, word in WORDS.items()},
 }
 
 
@@ -44,10 +44,10 @@ def nearest(matrix: Matrix) -> Iterator[str]:
     for gap in found:
         anchor = anchors[id(gap.column)]
         profile = gap.claim.removesuffix(ROBUST)
+        level = "robust" if gap.claim.endswith(ROBUST) else "interop"
         yield (
             f'<tr data-column="{numbers[id(gap.column)]}" data-claims="{profile}" '
-            f'data-level="{level_of(gap.claim)}">'
-            f'<th scope="row">{inline(gap.column.title, 100)}</th>'
+            f'data-level="{level}"><th scope="row">{inline(gap.column.title, 100)}</th>'
             f'<td><a href="#{anchor}/{gap.claim}/gap">{gap.claim}</a></td>'
             f"<td>{inline(gap.size, 1000)}</td></tr>"
         )
@@ -104,8 +104,7 @@ def _gaps(column: Column, anchor: str) -> Iterator[str]:
     for gap in gaps([column]):
         name = f"{anchor}/{gap.claim}"
         yield (
-            f'<details class="gap" id="{name}/gap" data-level="{level_of(gap.claim)}" '
-            f'data-claims="{gap.claim.removesuffix(ROBUST)}">'
+            f'<details class="gap" id="{name}/gap" data-claims="{gap.claim.removesuffix(ROBUST)}">'
             f"<summary>{pill(gap.mark, _MARKS[gap.mark])} <strong>{gap.claim}</strong> "
             f"needs {inline(gap.size, 1000)}</summary>"
         )

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from jobwire_conformance.cases.match import Scope, difference, matches, number, spelt_text
+from jobwire_conformance.cases.predicates import named, predicates
 from jobwire_conformance.cases.values import ABSENT, Absent, Spelt, members, plain
-from jobwire_conformance.cases.words import as_data, in_words, pattern_text, predicate_text, show
+from jobwire_conformance.cases.words import as_data, in_words, pattern_text, show
 from jobwire_conformance.errors import EnvironmentFault, SuiteFault, Unbound
 from jobwire_conformance.judge.contracts import fault
 from jobwire_conformance.judge.key_rules import is_known_key
@@ -569,11 +570,11 @@ class Checks:
             raise Miss("alternatives", "one of them", seen)
 
     def _that(self, step: Mapping[str, Any]) -> None:
-        for part in step["that"].split(" and "):
-            holds, seen = self._state.holds(part)
+        for each in predicates(step["that"]):
+            holds, seen = self._state.holds(each)
             if not holds:
-                subject, wanted = predicate_text(self._state.named(part))
-                raise Miss(subject, wanted, seen.partition(") is ")[2])
+                wanted = named(each, self._state.named)
+                raise Miss(wanted.subject, wanted.expected, seen)
 
     _parts: Mapping[str, Callable[..., None]] = {
         "list": _list,
