@@ -61,7 +61,7 @@ DEFAULT_GENERATION = "8.1"
 
 OFFERS = (
     *("auto", "cancel", "delays", "endings", "halves", "hooks", "middleware", "natives"),
-    *("precise", "sweeps"),
+    *("namespace", "precise", "sweeps"),
 )
 """Features that are optional for an implementation and belong to no claim."""
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from jobwire_conformance.cases.samples import is_random
 from jobwire_conformance.cases.values import ABSENT, Absent, Spelt, equal, members, plain
 
 __all__ = ["Scope", "matches", "moment", "show", "written_time"]
@@ -67,6 +68,8 @@ def matches(matcher: Any, seen: Spelt | Absent, scope: Scope, name: str = "") ->
             return isinstance(seen.value, str) and bool(re.search(matcher["is"], seen.value))
         case "distinct":
             return _is_distinct(matcher, seen.value)
+        case "random":
+            return _is_random(matcher, seen.value)
         case "has":
             return isinstance(seen.value, Mapping) and all(
                 matches(part, _member(seen.value, key), scope)
@@ -160,6 +163,13 @@ def _is_distinct(matcher: Mapping[str, Any], value: object) -> bool:
     if not isinstance(value, list) or len(value) != matcher.get("len", len(value)):
         return False
     return len({json.dumps(item) for item in value}) == len(value)
+
+
+def _is_random(matcher: Mapping[str, Any], value: object) -> bool:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        return False
+    ends = [text[-matcher.get("last", 0) :] for text in value]
+    return len(ends) == matcher.get("len", len(ends)) and is_random(ends)
 
 
 def _has_lines(matcher: Mapping[str, Any], text: object) -> bool:

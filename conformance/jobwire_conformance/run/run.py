@@ -181,8 +181,9 @@ def _error(error: ConformError) -> dict[str, Any]:
 
 
 def offered(cases: Sequence[Case], config: Config) -> list[Case]:
-    """Return the cases whose needs the implementation offers."""
-    return [case for case in cases if set(case.needs) <= set(config.offers)]
+    """Return the cases whose needs the implementation offers or claims."""
+    has = {*config.offers, *config.claims, *config.unasked}
+    return [case for case in cases if set(case.needs) <= has]
 
 
 def chosen(

@@ -14,7 +14,7 @@ from pathlib import Path
 from jobwire_conformance.errors import EnvironmentFault
 from jobwire_conformance.sandbox.reaper import Reaper
 
-__all__ = ["Log", "LogFile", "ProcessGroup", "wait_for"]
+__all__ = ["Log", "LogFile", "ProcessGroup", "resident", "wait_for"]
 
 _TAIL = 64 * 1024  # bytes of a log that are kept
 
@@ -172,6 +172,24 @@ class ProcessGroup:
         """Return the last lines of its log, indented."""
         self.log.finish(0.5 if self.status is not None else 0.05)
         return _tail(self.log.text(), lines)
+
+
+def resident(group: int) -> list[int]:
+    """Return the resident memory of the processes of a group, in KiB.
+
+    The list is empty on a system without /proc.
+    """
+    sizes = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.getpgid(int(directory.name)) != group:
+                continue
+            status = (directory / "status").read_text()
+        except OSError:  # it has ended
+            continue
+        lines = [line.split() for line in status.splitlines() if line.startswith("VmRSS:")]
+        sizes += [int(words[1]) for words in lines]
+    return sizes
 
 
 def _tail(text: str, lines: int = 8) -> str:
