@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["AdapterFault", "ConformError", "EnvironmentFault", "SuiteFault", "Unbound", "Usage"]
+__all__ = [
+    *("REQUEST", "AdapterFault", "ConformError", "EnvironmentFault", "SuiteFault"),
+    *("Unbound", "Usage"),
+]
+
+REQUEST = "  Request: "
+"""Start of the line that shows the request of a driver in the message of a fault."""
 
 
 class ConformError(Exception):
@@ -25,6 +31,13 @@ class AdapterFault(ConformError):
         super().__init__(problem if case is None else f"in case {case}: {problem}")
         self.problem = problem
         self.case = case
+
+    @property
+    def short(self) -> str:
+        """The problem on one line, with the start of the request."""
+        first, *others = self.problem.split("\n")
+        request = next((line for line in others if line.startswith(REQUEST)), "")
+        return f"{first}{f'; request: {request.removeprefix(REQUEST)[:200]}' if request else ''}"
 
 
 class EnvironmentFault(ConformError):

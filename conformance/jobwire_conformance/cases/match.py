@@ -13,7 +13,7 @@ from typing import Any
 from jobwire_conformance.cases.samples import is_random
 from jobwire_conformance.cases.values import ABSENT, Absent, Spelt, equal, members, plain
 
-__all__ = ["Scope", "matches", "moment", "show", "written_time"]
+__all__ = ["TIMES", "Difference", "Scope", "difference", "matches", "moment", "written_time"]
 
 TIMES = ("created_at", "enqueued_at", "failed_at", "retried_at")
 _NOW = re.compile(r"now(?:([+-])([0-9.]+))?")
@@ -36,25 +36,83 @@ class Scope:
     bound: dict[str, Any] = field(default_factory=dict)
 
 
-def matches(matcher: Any, seen: Spelt | Absent, scope: Scope, name: str = "") -> bool:
-    """Return whether a value matches.
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first place at which a value does not match.
+
+    Attributes:
+        path: Place in the value, like `[2].quiet`; empty for the value itself.
+        matcher: The matcher or literal of this place.
+        seen: The value at this place.
+        name: Name of the field that holds it: some fields have their own unit.
+    """
+
+    path: str
+    matcher: Any
+    seen: Spelt | Absent
+    name: str = ""
+
+
+def difference(
+    matcher: Any, seen: Spelt | Absent, scope: Scope, name: str = "", path: str = ""
+) -> Difference | None:
+    """Return the first difference between a matcher and a value; None if the value matches.
 
     Args:
         matcher: A matcher or a literal, from the case.
         seen: The value to judge.
         scope: The scope of this run of the case.
         name: Name of the field that holds the value: some fields have their own unit.
+        path: Place of the value in a larger one.
     """
-    if not (isinstance(matcher, Mapping) and "$" in matcher):
-        return isinstance(seen, Spelt) and _literally(matcher, seen.value, scope)
-    kind = matcher["$"]
-    if kind == "absent":
-        return isinstance(seen, Absent)
+    here = Difference(path, matcher, seen, name)
     if isinstance(seen, Absent):
-        return False
-    match kind:
+        return None if _is_matcher(matcher) and matcher["$"] == "absent" else here
+    parts = _parts(matcher, seen.value)
+    if parts is None:
+        return None if _fits(matcher, seen, scope, name) else here
+    for place, part, value, field_name in parts:
+        if found := difference(part, value, scope, field_name, path + place):
+            return found
+    return None
+
+
+def _is_matcher(value: object) -> bool:
+    return isinstance(value, Mapping) and "$" in value
+
+
+def _parts(matcher: Any, value: Any) -> list[tuple[str, Any, Spelt | Absent, str]] | None:
+    """Return path, matcher, value and field name of each part; None if they have no parts."""
+    if not isinstance(matcher, Mapping):
+        if isinstance(matcher, list) and isinstance(value, list) and len(matcher) == len(value):
+            pairs = zip(matcher, value, strict=True)
+            return [(f"[{at}]", part, plain(item), "") for at, (part, item) in enumerate(pairs)]
+        return None
+    kind = matcher.get("$")
+    if kind == "json":
+        fields = _json_object(value)
+        if fields is None:
+            return None
+        return [(f".{n}", part, fields.get(n, ABSENT), n) for n, part in matcher["is"].items()]
+    if kind not in (None, "has") or not isinstance(value, Mapping):
+        return None
+    expected = matcher["is"] if kind == "has" else matcher
+    parts = [(f".{name}", part, _member(value, name), "") for name, part in expected.items()]
+    if kind is None:
+        surplus = [name for name in value if name not in matcher]
+        parts += [(f".{name}", {"$": "absent"}, plain(value[name]), "") for name in surplus]
+    return parts
+
+
+def _fits(matcher: Any, seen: Spelt, scope: Scope, name: str) -> bool:
+    """Return whether a value without parts, or with the wrong parts, matches."""
+    if not _is_matcher(matcher):
+        return equal(matcher, seen.value)
+    match matcher["$"]:
         case "any":
             return True
+        case "absent" | "has" | "json":
+            return False
         case "type":
             return bool(seen.kind == matcher["is"])
         case "range":
@@ -70,53 +128,25 @@ def matches(matcher: Any, seen: Spelt | Absent, scope: Scope, name: str = "") ->
             return _is_distinct(matcher, seen.value)
         case "random":
             return _is_random(matcher, seen.value)
-        case "has":
-            return isinstance(seen.value, Mapping) and all(
-                matches(part, _member(seen.value, key), scope)
-                for key, part in matcher["is"].items()
-            )
         case "lines":
-            return _has_lines(matcher, seen.value)
-        case "json":
-            return _is_json(matcher["is"], seen.value, scope)
+            return _has_lines(matcher, seen.value, scope)
         case "bind":
             scope.bound[matcher["name"]] = seen.value
             return True
         case "same":
-            return matcher["name"] in scope.bound and equal(
-                scope.bound[matcher["name"]], seen.value
+            return matcher["name"] in scope.bound and _is_same(
+                scope.bound[matcher["name"]], seen.value, ordered=matcher.get("order", True)
             )
-    raise ValueError(f"no matcher {kind!r}")  # the schema allows no other
+    raise ValueError(f"no matcher {matcher['$']!r}")  # the schema allows no other
 
 
-def _literally(matcher: Any, value: Any, scope: Scope) -> bool:
-    """Return whether a value equals a literal. The parts of the literal may be matchers."""
-    if isinstance(matcher, Mapping) and isinstance(value, Mapping):
-        return matcher.keys() == value.keys() and all(
-            matches(part_matcher, plain(value[key]), scope) for key, part_matcher in matcher.items()
-        )
-    if isinstance(matcher, list) and isinstance(value, list):
-        return len(matcher) == len(value) and all(
-            matches(part_matcher, plain(part), scope)
-            for part_matcher, part in zip(matcher, value, strict=True)
-        )
-    return equal(matcher, value)
+def matches(matcher: Any, seen: Spelt | Absent, scope: Scope, name: str = "") -> bool:
+    """Return whether a value matches."""
+    return difference(matcher, seen, scope, name) is None
 
 
 def _member(value: Mapping[str, Any], name: str) -> Spelt | Absent:
     return plain(value[name]) if name in value else ABSENT
-
-
-def show(value: object) -> str:
-    """Return a matcher or a value as text for people."""
-    if isinstance(value, Spelt):
-        return value.raw if len(value.raw) <= 300 else f"{value.raw[:300]}..."
-    if isinstance(value, Absent):
-        return "nothing"
-    if isinstance(value, Mapping) and "$" in value:
-        options = [f"{key}={show(part)}" for key, part in value.items() if key != "$"]
-        return " ".join([str(value["$"]), *options])
-    return json.dumps(value, ensure_ascii=False)
 
 
 def moment(spec: float | str, now: float) -> float:
@@ -159,6 +189,12 @@ def _is_time(matcher: Mapping[str, Any], seen: Spelt, scope: Scope, name: str) -
     )
 
 
+def _is_same(bound: Any, value: Any, *, ordered: bool) -> bool:
+    if not ordered and isinstance(bound, list) and isinstance(value, list):
+        bound, value = sorted(bound, key=json.dumps), sorted(value, key=json.dumps)
+    return equal(bound, value)
+
+
 def _is_distinct(matcher: Mapping[str, Any], value: object) -> bool:
     if not isinstance(value, list) or len(value) != matcher.get("len", len(value)):
         return False
@@ -172,25 +208,33 @@ def _is_random(matcher: Mapping[str, Any], value: object) -> bool:
     return len(ends) == matcher.get("len", len(ends)) and is_random(ends)
 
 
-def _has_lines(matcher: Mapping[str, Any], text: object) -> bool:
-    """Return whether a text is a stored backtrace with the right number of lines."""
-    try:
-        lines = json.loads(zlib.decompress(base64.b64decode(text))) if isinstance(text, str) else 0
-    except (ValueError, zlib.error):
+def _has_lines(matcher: Mapping[str, Any], text: object, scope: Scope) -> bool:
+    """Return whether a text is a stored backtrace with the right number of lines, and the right."""
+    lines = _lines(text)
+    if lines is None:
         return False
-    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-        return False
+    if "first_of" in matcher:
+        whole = _lines(scope.bound.get(matcher["first_of"]))
+        if whole is None or lines != whole[: len(lines)]:
+            return False
     return bool(matcher.get("min", 0) <= len(lines) <= matcher.get("max", len(lines)))
 
 
-def _is_json(fields: Mapping[str, Any], text: object, scope: Scope) -> bool:
+def _lines(text: object) -> list[str] | None:
+    """Return the lines of a stored backtrace; None if it is none."""
     try:
-        parsed = members(text) if isinstance(text, str) else None
+        lines = json.loads(zlib.decompress(base64.b64decode(text))) if isinstance(text, str) else 0
+    except (ValueError, zlib.error):
+        return None
+    return lines if isinstance(lines, list) and all(isinstance(x, str) for x in lines) else None
+
+
+def _json_object(text: object) -> dict[str, Spelt] | None:
+    """Return the members of a text that is a JSON object; None for anything else."""
+    try:
+        return members(text) if isinstance(text, str) else None
     except ValueError:
-        return False
-    return parsed is not None and all(
-        matches(part, parsed.get(name, ABSENT), scope, name) for name, part in fields.items()
-    )
+        return None
 
 
 def spelt_text(text: str) -> Spelt:

@@ -5,6 +5,8 @@ A module is imported when its command is called, and imports most of its own mod
 
 from __future__ import annotations
 
+import os
+import sys
 import traceback
 from difflib import get_close_matches
 from importlib import import_module
@@ -27,12 +29,17 @@ COMMANDS = {
     "explain": "jobwire_conformance.cli.explain:explain",
     "replay": "jobwire_conformance.cli.replay:replay",
     "kills": "jobwire_conformance.cli.kills:kills",
+    "variants": "jobwire_conformance.cli.variants:variants",
     "trace": "jobwire_conformance.cli.trace:trace",
     "report": "jobwire_conformance.cli.report:report",
+    "export": "jobwire_conformance.cli.export:export",
     "matrix": "jobwire_conformance.cli.matrix:matrix",
     "interop": "jobwire_conformance.cli.interop:interop",
 }
 """Name to module and function, in the order of the help."""
+
+
+_SIGPIPE = 141  # the status of a program that SIGPIPE has killed, in a shell
 
 
 class _Conform(click.Group):
@@ -68,6 +75,12 @@ class _Conform(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
+            return self._invoke(ctx)
+        except BrokenPipeError:
+            return _unread()
+
+    def _invoke(self, ctx: click.Context) -> Any:
+        try:
             return super().invoke(ctx)
         except (ConformError, click.ClickException) as error:
             return _report(error)
@@ -77,7 +90,7 @@ class _Conform(click.Group):
                 raise
             advice = "install it with: pip install 'jobwire[conformance]'"
             return _report(Usage(f"the suite needs the package {package}; {advice}"))
-        except (click.Abort, click.exceptions.Exit):
+        except (click.Abort, click.exceptions.Exit, BrokenPipeError):
             raise
         except Exception:  # noqa: BLE001  Python's status 1 would mean that a claim is not met
             click.echo(traceback.format_exc(), err=True, nl=False)
@@ -95,6 +108,18 @@ def _report(error: ConformError | click.ClickException) -> int:
         text = error.format_message()
     click.echo(f"jobwire: {text}", err=True)
     return status
+
+
+def _unread() -> int:
+    """End as a program that SIGPIPE kills: `head` has read enough of the output."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(nowhere, stream.fileno())  # for Python's own flush at its end
+    os.close(nowhere)
+    return _SIGPIPE
 
 
 @click.group(cls=_Conform)

@@ -85,6 +85,8 @@ def replay(
         1,
     ):
         for error in replayed.outcome.errors:
+            for line in replays.wire(replayed.trace):
+                click.echo(line)
             click.echo(f"jobwire: run {number}: {error}", err=True)
             return error.status
         passed += replayed.passed

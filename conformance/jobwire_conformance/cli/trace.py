@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from jobwire_conformance.cases.case import Case
 
 __all__ = ["trace"]
 
 
 @click.command()
+@click.argument("arguments", nargs=-1, metavar="[FILE] [CLAIM]...")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--set", "as_set", is_flag=True, help="Print all checks in the form of a frozen set.")
 @click.option(
@@ -22,8 +28,11 @@ __all__ = ["trace"]
     metavar="[DIR]",
     help="List the gaps between requirements, cases, runs and mutants of a checkout. [default: .]",
 )
-def trace(as_json: bool, as_set: bool, root: Path | None) -> int:
+def trace(arguments: tuple[str, ...], as_json: bool, as_set: bool, root: Path | None) -> int:
     """List the checks of the suite, and the obligations that it does not check yet.
+
+    With FILE, a conformance.toml, or with CLAIM, list each requirement of these claims with the
+    cases that check it, for its generation and its offers. The exit status then is 0.
 
     With --strict, compare the requirements with the runs in conformance/reports and with the
     mutants in conformance/kills.json. Exit status 1 if an obligation has no check or a gap exists.
@@ -47,6 +56,8 @@ def trace(as_json: bool, as_set: bool, root: Path | None) -> int:
         return 1 if faults else 0
 
     known_cases = cases.load()
+    if arguments:
+        return _of_claims(arguments, known_cases, as_json=as_json)
     if as_set:
         click.echo(sets.text(sets.current(known_cases)), nl=False)
         return 0
@@ -73,3 +84,22 @@ def trace(as_json: bool, as_set: bool, root: Path | None) -> int:
         err=True,
     )
     return 1 if any(missing.values()) else 0
+
+
+def _of_claims(arguments: Sequence[str], known_cases: Sequence[Case], *, as_json: bool) -> int:
+    """List the requirements of claims with their cases, or the reason why they have none."""
+    from jobwire_conformance.cli._settings import settings
+    from jobwire_conformance.config import NAME
+    from jobwire_conformance.reports.coverage import covered
+
+    config = settings(arguments, Path(NAME), None)
+    found = {claim: covered(known_cases, claim, config) for claim in config.claims}
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return 0
+    for claim, requirements in found.items():
+        click.echo(claim)
+        for id_, entry in requirements.items():
+            names = ", ".join(entry["cases"]) or f"no case: {entry['without']}"
+            click.echo(f"  {id_:9} {names}")
+    return 0

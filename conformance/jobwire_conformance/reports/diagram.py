@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jobwire_conformance.reports.page import inline
 from jobwire_conformance.reports.results import TraceLine
-from jobwire_conformance.reports.text import command, one_line, reply
+from jobwire_conformance.wire.text import command, one_line, reply
 
 __all__ = ["diagram"]
 
@@ -37,6 +37,11 @@ def diagram(lines: Sequence[TraceLine], title: str) -> str:
         if left_out and number == _MOST // 2:
             parts.append(_text(first[-1] + 10, y, f"{left_out} more commands", "gap"))
             y += _GAP
+        if line.note:
+            room = int((_REACH - 20) / _CHARACTER)
+            parts.append(_text(first[-1] + 10, y, _fit(f"{line.proc} {line.note}", room), "gap"))
+            y += _GAP
+            continue
         parts += _exchange(line, at[line.proc], first[-1], server, y)
         y += _STEP
     bottom = y
@@ -81,7 +86,8 @@ def _exchange(line: TraceLine, start: int, near: int, server: int, y: int) -> li
         ]
         remark = f"{line.fault or 'cut off'}: the server never received it"
         if line.reply is not None:
-            remark = f"{line.fault or 'cut off'}: the suite answered: {reply(line, room)}"[:room]
+            remark = f"{line.fault or 'cut off'}: the suite answered: {reply(line.reply, room)}"
+            remark = remark[:room]
             parts += [
                 f'<line class="come" x1="{cut}" y1="{y + 18}" x2="{start + 6}" y2="{y + 18}"/>',
                 f'<path class="tipback" d="M{start} {y + 18}l8 -4v8z"/>',
@@ -97,7 +103,7 @@ def _exchange(line: TraceLine, start: int, near: int, server: int, y: int) -> li
             _text(x, back - 3, remark, "why" if line.fault else "back"),
         ]
         return parts
-    answer = reply(line, room)
+    answer = reply(line.reply, room)
     if line.fault:
         answer = f"{line.fault}: {answer}"
     parts += [

@@ -21,9 +21,10 @@ from jobwire_conformance.reports.diagram import diagram
 from jobwire_conformance.reports.lossmap import FATES, rows
 from jobwire_conformance.reports.page import cell, facts, inline, page, pill, pre, tag
 from jobwire_conformance.reports.results import Check, Claim, Loss, Results, TraceLine
-from jobwire_conformance.reports.text import command, reply, value
+from jobwire_conformance.reports.text import value
 from jobwire_conformance.run.verdicts import FAILURES
 from jobwire_conformance.wire.commands import spec_of
+from jobwire_conformance.wire.text import command, reply
 
 __all__ = ["report_page"]
 
@@ -42,7 +43,7 @@ def report_page(results: Results, trace: Sequence[TraceLine]) -> str:
         *_losses(results, trace),
         *_requirements(results),
     ]
-    return page(f"{called(results)}: conformance", body, script=True)
+    return page(f"{called(results)}: conformance", body)
 
 
 def _head(results: Results) -> Iterator[str]:
@@ -98,7 +99,7 @@ def _claims(results: Results) -> Iterator[str]:
     yield "</p>"
     yield '<div class="scroll"><table><thead><tr><th scope="col">Claim</th>'
     yield '<th scope="col">State</th><th scope="col">Checks</th>'
-    yield '<th scope="col">Obligations not checked</th></tr></thead><tbody>'
+    yield '<th scope="col">Requirements not checked</th></tr></thead><tbody>'
     for name, claim in results["claims"].items():
         cells = [
             tag("th", inline(name), scope="row"),
@@ -116,6 +117,7 @@ def _unchecked(claim: Claim) -> str:
         for words, ids in (
             ("in this run", claim.get("missing", ())),
             ("by this suite yet", claim.get("unchecked", ())),
+            ("by a case of their own", claim.get("without_case", ())),
         )
         if ids
     ]
@@ -181,7 +183,8 @@ def _failure(
     if "trace" in check:
         yield from _wire(trace, check["trace"], f"Commands in {case}, {requirement}")
     if again := results.get("again"):
-        yield f'<h4>Again</h4><p><span class="again">{inline(f"{again} {case}", 600)}</span></p>'
+        line = inline(f"{again} {check.get('again', case)}", 600)
+        yield f'<h4>Again</h4><p><span class="again">{line}</span></p>'
     yield "</article>"
 
 
@@ -194,8 +197,8 @@ def _wire(trace: Sequence[TraceLine], lines: Sequence[int], title: str) -> Itera
     near = [
         line
         for line in trace[max(first - 200, 0) : last + 200]
-        if (line.case, line.crash) == run and line.words
-        if spec_of(line.words[0]).kind != "session"
+        if (line.case, line.crash) == run
+        if line.note or (line.words and spec_of(line.words[0]).kind != "session")
     ]
     before = [line for line in near if line.number < first][-_AROUND:]
     after = [line for line in near if line.number > last][:_AROUND]
@@ -218,10 +221,16 @@ def _wire(trace: Sequence[TraceLine], lines: Sequence[int], title: str) -> Itera
         here = ' class="here"' if first <= line.number <= last else ""
         time = "" if line.ms is None else f" {line.ms:.1f} ms"
         fault = f" {pill('fail', line.fault)}" if line.fault else ""
+        if line.note:
+            yield (
+                f'<li{here}><span class="who">{inline(line.proc)}{time}</span> '
+                f"{inline(line.note, 4000)}</li>"
+            )
+            continue
         yield (
             f'<li{here}><span class="who">{inline(line.proc)} #{line.connection}{time}</span> '
             f"{inline(command(line.words, 1000), 4000)}{fault} "
-            f'<span class="back">→ {inline(reply(line, 400), 1000)}</span></li>'
+            f'<span class="back">→ {inline(reply(line.reply, 400), 1000)}</span></li>'
         )
     yield "</ol></details>"
 
@@ -232,7 +241,7 @@ def _without_polls(lines: Sequence[TraceLine]) -> list[TraceLine]:
     kept = []
     for line in lines:
         sent = (line.proc, *line.words[:2])
-        if line.fault or sent not in last_reply or last_reply[sent] != line.reply:
+        if line.note or line.fault or sent not in last_reply or last_reply[sent] != line.reply:
             kept.append(line)
         last_reply[sent] = line.reply
     return kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
+from jobwire_conformance.reports.failure import explanation
 from jobwire_conformance.reports.results import Results
 from jobwire_conformance.reports.text import plain
 from jobwire_conformance.run.verdicts import FAILURES
@@ -12,7 +13,11 @@ __all__ = ["junit"]
 
 
 def junit(results: Results) -> bytes:
-    """Return the file. An error that ended a case or the run is a test with an error."""
+    """Return the file. An error that ended a case or the run is a test with an error.
+
+    The name of a test is its requirement with the case, because test reporters merge tests of one
+    name. A case is not a file of the repository under test, so no test has one.
+    """
     errors = results.get("errors", [])
     checks = results["checks"]
     suite = ElementTree.Element(
@@ -30,20 +35,24 @@ def junit(results: Results) -> bytes:
             suite,
             "testcase",
             classname=f"jobwire.{check['claim']}",
-            name=check["requirement"],
-            file=check["case"],
+            name=f"{check['requirement']} ({check['case']})",
             time=f"{check.get('seconds', 0):.3f}",
         )
-        reason = check.get("reason") or check.get("message") or check.get("blocked_by") or ""
-        message = plain(f"{check['case']}: {reason}")
-        if check["status"] in FAILURES:
-            ElementTree.SubElement(test, "failure", message=message)
-        elif _skipped(check["status"]):
-            ElementTree.SubElement(test, "skipped", message=f"{check['status']}: {message}")
-    for error in errors:
-        name = error.get("case", "run")
+        status = check["status"]
+        if status in FAILURES or _skipped(status):
+            reason = check.get("reason") or check.get("message") or check.get("blocked_by") or ""
+            failed = status in FAILURES
+            message = plain(reason if failed else f"{status}: {reason}")
+            result = ElementTree.SubElement(
+                test, "failure" if failed else "skipped", message=message
+            )
+            result.text = plain("\n".join(explanation(check, results.get("again", ""))))
+    for number, error in enumerate(errors, 1):
+        # A run may end with several errors, and a report must not have two tests of one name.
+        name = error.get("case", f"run, error {number}")
         test = ElementTree.SubElement(suite, "testcase", classname="jobwire", name=name)
-        ElementTree.SubElement(test, "error", message=plain(error["message"]))
+        first, _, whole = error["message"].partition("\n")
+        ElementTree.SubElement(test, "error", message=plain(first)).text = plain(whole)
     document: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
     return document
 

@@ -39,7 +39,7 @@ def overview(table: Table) -> str:
     lines = [
         *_head(table),
         "",
-        "## Table",
+        "### Table",
         "",
         "`make conformance ARGS=--pages` writes the table of requirement, mutant and cases to",
         "`build/conformance/kills.md`.",
@@ -50,7 +50,7 @@ def overview(table: Table) -> str:
 def _lines(table: Table) -> Iterator[str]:
     kills = table["mutants"]
     yield from _head(table)
-    yield from ("", "## Table", "", "| Requirement | Mutant | Killed by |", "| --- | --- | --- |")
+    yield from ("", "### Table", "", "| Requirement | Mutant | Killed by |", "| --- | --- | --- |")
     order = {id_: number for number, id_ in enumerate(obligations(kills))}
     for kill in sorted(kills, key=lambda k: (order.get(k["requirement"], 1 << 30), k["mutant"])):
         by = ", ".join(kill["by"]) or f"**{kill['fate']}**"
@@ -62,6 +62,8 @@ def _head(table: Table) -> Iterator[str]:
     yield from (
         "# Mistakes that the suite finds",
         "",
+        "## In the traffic",
+        "",
         "Made by `jobwire conform kills`. It puts one mistake (a",
         "[mutant](../how-to/conformance.md#mutants)) after the other into the traffic of an",
         "implementation, and runs the checks. A mutant survives if no check of its requirement",
@@ -71,7 +73,7 @@ def _head(table: Table) -> Iterator[str]:
         f"{table['spec']}, suite {table['suite']}, {table['server']}, "
         f"{table['seconds']:.0f} s. {closing(table)}.",
         "",
-        "## Survivors",
+        "### Not found",
         "",
     )
     alive = [*_alive(kills)]

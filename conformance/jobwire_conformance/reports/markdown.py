@@ -37,6 +37,14 @@ def summary_page(results: Results) -> str:
     if missing:
         lines += ["", "Not checked in this run:", ""]
         lines += [f"- {name}: {', '.join(ids)}" for name, ids in missing.items()]
+    without = {
+        name: claim["without_case"]
+        for name, claim in results["claims"].items()
+        if claim.get("without_case")
+    }
+    if without:
+        lines += ["", "Without a case of their own (the traffic of all cases may show them):", ""]
+        lines += [f"- {name}: {', '.join(ids)}" for name, ids in without.items()]
     explained = [check for check in results["checks"] if not held(check)]
     if explained:
         lines += [""]

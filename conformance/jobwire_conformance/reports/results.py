@@ -15,6 +15,7 @@ from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from jobwire_conformance import data
 from jobwire_conformance.errors import Usage
+from jobwire_conformance.run.evidence import note_text
 
 __all__ = [
     *("Check", "Claim", "Loss", "Results", "Summary", "TraceLine"),
@@ -32,6 +33,7 @@ class Implementation(TypedDict):
     variant: NotRequired[str]
     language: NotRequired[str]
     source: NotRequired[str]
+    home: NotRequired[str]
 
 
 class Claim(TypedDict):
@@ -41,6 +43,7 @@ class Claim(TypedDict):
     checks: dict[str, int]
     missing: NotRequired[list[str]]
     unchecked: NotRequired[list[str]]
+    without_case: NotRequired[list[str]]
 
 
 class Check(TypedDict):
@@ -61,6 +64,8 @@ class Check(TypedDict):
     blocked_by: NotRequired[str]
     by: NotRequired[str]
     trace: NotRequired[list[int]]
+    evidence: NotRequired[list[str]]
+    again: NotRequired[str]
     seconds: NotRequired[float]
 
 
@@ -103,6 +108,8 @@ class Summary(TypedDict):
     generation: NotRequired[str]
     server: Server
     started: str
+    again: NotRequired[str]
+    command: NotRequired[str]
     checks: list[Check]
     unknown: NotRequired[list[str]]
     loss_map: NotRequired[list[Loss]]
@@ -117,25 +124,25 @@ class Results(Summary):
     seed: int
     seconds: NotRequired[float]
     status: int
-    again: NotRequired[str]
     trace: NotRequired[str]
 
 
 @dataclass(frozen=True, slots=True)
 class TraceLine:
-    """One command and its reply.
+    """One command and its reply, or another event of the case.
 
     Attributes:
         number: Number of the line, from 0.
         case: Name of the case.
         proc: The process that sent it: `driver`, or the name of a worker.
         connection: Number of the connection within the process, from 1.
-        words: Name and arguments.
+        words: Name and arguments; empty for another event.
         reply: The frame of the reply; None if no reply came.
         fault: The fault that the suite caused, like `cut`.
         sent: True if the server received it.
         ms: Milliseconds since the first command of the case.
         crash: The point of the cut, for a rerun in which a process was cut off.
+        note: A request to the driver with its answer, or a signal, as text.
     """
 
     number: int
@@ -148,6 +155,7 @@ class TraceLine:
     sent: bool
     ms: float | None
     crash: str | None
+    note: str = ""
 
 
 def dump(results: Results) -> bytes:
@@ -250,6 +258,8 @@ def load_trace(directory: Path, results: Results) -> list[TraceLine]:
 
 
 def _trace_line(number: int, raw: Mapping[str, Any]) -> TraceLine:
+    if "kind" in raw:
+        return _other_event(number, raw)
     reply = raw["reply"]
     return TraceLine(
         number=number,
@@ -262,6 +272,23 @@ def _trace_line(number: int, raw: Mapping[str, Any]) -> TraceLine:
         sent=bool(raw.get("sent", True)),
         ms=raw.get("ms"),
         crash=raw.get("crash"),
+    )
+
+
+def _other_event(number: int, raw: Mapping[str, Any]) -> TraceLine:
+    answer = None if raw["answer"] is None else str(raw["answer"]).encode("utf-8", "surrogatepass")
+    return TraceLine(
+        number=number,
+        case=str(raw["case"]),
+        proc=str(raw["proc"]),
+        connection=0,
+        words=[],
+        reply=None,
+        fault=None,
+        sent=True,
+        ms=raw.get("ms"),
+        crash=raw.get("crash"),
+        note=note_text(str(raw["kind"]), str(raw["text"]), answer, 400),
     )
 
 

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TextIO
+from typing import TextIO, cast
 
-from jobwire_conformance import data
 from jobwire_conformance.cases.case import Case
 from jobwire_conformance.data import DEFAULT_GENERATION
+from jobwire_conformance.errors import REQUEST, EnvironmentFault
 from jobwire_conformance.reports.claim_status import WORDS, called, counts, states
-from jobwire_conformance.reports.results import Results
-from jobwire_conformance.reports.text import one_line, visible
-from jobwire_conformance.run.checks import ProcessCall
+from jobwire_conformance.reports.failure import explanation
+from jobwire_conformance.reports.results import Check, Results
+from jobwire_conformance.run.run import check_data
 from jobwire_conformance.run.verdicts import CaseVerdict
-from jobwire_conformance.wire.resp import Refusal, decode
+from jobwire_conformance.wire.text import one_line, visible
 
-__all__ = ["Terminal", "closing", "errors"]
+__all__ = ["Terminal", "closing", "errors", "remarks"]
 
 _WIDTH = 100
 _FAULTS = 3  # different adapter faults to print in full
 _NAMES = 12  # cases to name on one line
-_MARKS = {"pass": "ok", "fail": "FAIL", "blocked": "BLOCKED", "warn": "warn", "info": "info"}
+_SLOW = 0.3  # seconds; a driver that usually takes longer is called slow
+_ENOUGH = 5  # answers, because some cases delay one on purpose
+_MARKS = {"fail": "FAIL", "flaky": "FLAKY", "blocked": "BLOCKED"}  # the worst first
 
 
 class Terminal:
@@ -52,7 +55,6 @@ class Terminal:
         self._out = out
         self._done = 0
         self._live = out.isatty()
-        self._shown: set[tuple[str, str]] = set()
 
     def waiting(self, case: Case, event: str) -> None:
         """Show the event, if the output is a terminal."""
@@ -64,55 +66,59 @@ class Terminal:
         """Print the result of a case."""
         self._done += 1
         self._clear()
-        marks = sorted({_MARKS.get(verdict.status, verdict.status) for verdict in verdicts})
-        result = " ".join(marks) or ("only for the loss map" if case.crash else "no verdict")
+        result = _result(verdicts) or ("only for the loss map" if case.crash else "no verdict")
         not_passed = [v for v in verdicts if v.status != "pass" and not _is_passed_later(v)]
         if self._cases or (self._failures and not_passed):
             self._print(f"[{self._done}/{self._total}] {case.name}  {result}  {seconds:.1f} s")
+        groups: dict[str, list[CaseVerdict]] = {}
         for verdict in not_passed if self._failures else ():
-            ended = verdict.finding.by == "adapter"  # one fault for all checks of the case
-            key = (verdict.case, "" if ended else verdict.requirement)
-            if key not in self._shown:
-                self._shown.add(key)
-                (self._ended if ended else self._explain)(verdict)
+            # One check may count for several claims, and one failure may block several checks.
+            reason = verdict.finding.blocked_by or verdict.requirement
+            groups.setdefault(reason, []).append(verdict)
+        for group in groups.values():
+            self._explain(group)
 
     def close(self) -> None:
         """Clear the line of the progress."""
         self._clear()
 
-    def _explain(self, verdict: CaseVerdict) -> None:
-        finding = verdict.finding
-        requirement = data.requirements()[finding.requirement]
-        times = f" (passed in {verdict.held} of {verdict.runs} runs)" if verdict.runs > 1 else ""
-        self._print(f"  {verdict.status}: [{requirement.id}] {verdict.claim}{times}")
-        self._print(_indented(requirement.text.partition("\n|")[0]))
-        if finding.blocked_by is not None:
-            self._print(_indented(f"blocked by an earlier failure: {finding.blocked_by}"))
-        else:
-            self._print(_indented(finding.message))
-        for line in finding.lines:
-            self._print(f"      {wire_line(line)}")
-        if verdict.deviation is not None:
-            self._print(_indented(f"declared: {verdict.deviation.reason}"))
-        self._print(f"    again: {self._replay} {verdict.finding.again or verdict.case}")
-
-    def _ended(self, verdict: CaseVerdict) -> None:
-        times = f" (passed in {verdict.held} of {verdict.runs} runs)" if verdict.held else ""
-        self._print(f"  {verdict.status}: an adapter fault ended the case{times}")
-        self._print(_indented(verdict.finding.blocked_by or ""))
-        self._print(f"    again: {self._replay} {verdict.case}")
+    def _explain(self, group: Sequence[CaseVerdict]) -> None:
+        verdict = group[0]
+        check = cast(Check, check_data(verdict))
+        runs = f" (passed in {verdict.held} of {verdict.runs} runs)" if verdict.runs > 1 else ""
+        ids = " ".join(f"[{id_}]" for id_ in dict.fromkeys(v.requirement for v in group))
+        what = f"{ids} {', '.join(dict.fromkeys(v.claim for v in group))}"
+        if verdict.finding.by == "adapter":
+            what = "an adapter fault ended the case"
+        self._print(f"  {verdict.status}: {what}{runs}")
+        for paragraph in explanation(check, self._replay):
+            self._print(_indented(paragraph))
 
     def _line(self, text: str) -> None:
-        self._out.write(f"\r\x1b[K{one_line(text, _WIDTH - 1)[: _WIDTH - 1]}")
-        self._out.flush()
+        self._write(f"\r\x1b[K{one_line(text, _WIDTH - 1)[: _WIDTH - 1]}")
 
     def _clear(self) -> None:
         if self._live:
-            self._out.write("\r\x1b[K")
-            self._out.flush()
+            self._write("\r\x1b[K")
 
     def _print(self, text: str) -> None:
-        self._out.write(text + "\n")
+        self._write(text + "\n")
+
+    def _write(self, text: str) -> None:
+        try:
+            self._out.write(text)
+            self._out.flush()
+        except BrokenPipeError:
+            raise EnvironmentFault("no program reads the output any more") from None
+
+
+def _result(verdicts: Sequence[CaseVerdict]) -> str:
+    """Return the result of a case: ok, or the worst status and the number of checks by status."""
+    checks = Counter(verdict.status for verdict in verdicts)
+    if checks.keys() <= {"pass"}:
+        return "ok" if checks else ""
+    worst = next((mark for status, mark in _MARKS.items() if status in checks), "ok")
+    return f"{worst} ({', '.join(f'{n} {status}' for status, n in sorted(checks.items()))})"
 
 
 def _is_passed_later(verdict: CaseVerdict) -> bool:
@@ -120,39 +126,38 @@ def _is_passed_later(verdict: CaseVerdict) -> bool:
 
 
 def _indented(text: str) -> str:
+    """Return a paragraph, wrapped. A command, which begins with spaces, keeps its line."""
     return "\n".join(
-        textwrap.fill(line, _WIDTH, initial_indent="    ", subsequent_indent="    ")
+        f"    {line}"
+        if line.startswith((" ", "again: "))
+        else textwrap.fill(
+            line,
+            _WIDTH,
+            initial_indent="    ",
+            subsequent_indent="    ",
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
         for line in visible(text, 4000).splitlines()
     )
 
 
-def wire_line(line: ProcessCall) -> str:
-    """Return a command and its reply for people."""
-    name, call = line
-    words = " ".join(one_line(word) for word in call.words[:8])
-    omitted = f" ... {len(call.words) - 8} more" if len(call.words) > 8 else ""
-    if call.reply is None:
-        reply = "no reply"
-    else:
-        decoded = decode(call.reply)
-        reply = decoded.message if isinstance(decoded, Refusal) else repr(decoded)
-    return f"{name} #{call.sequence} {words}{omitted} -> {one_line(reply[:60])}"
-
-
 def errors(results: Results) -> Iterator[str]:
     """Yield the errors that ended cases or the run. Equal errors of several cases come once."""
-    cases: dict[str, list[str]] = {}
+    cases: dict[str, tuple[str, list[str]]] = {}  # by the message without its request
     stopped = []
     for error in results.get("errors", ()):
         if "case" in error:
-            cases.setdefault(error["message"], []).append(error["case"])
+            lines = error["message"].split("\n")
+            rest = "\n".join(line for line in lines if not line.startswith(REQUEST))
+            cases.setdefault(rest, (error["message"], []))[1].append(error["case"])
         else:
             stopped.append(error["message"])
-    shown = [*cases.items()][:_FAULTS]
+    shown = [*cases.values()][:_FAULTS]
     for message, names in shown:
         yield f"in case {_some(names)}: {message}"
     if len(cases) > len(shown):
-        names = [name for others in [*cases.values()][_FAULTS:] for name in others]
+        names = [name for _, others in [*cases.values()][_FAULTS:] for name in others]
         yield f"other adapter faults, which the reports show, ended case {_some(names)}"
     yield from stopped
 
@@ -162,11 +167,35 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMES]) + omitted
 
 
+def remarks(results: Results, answer_times: Sequence[float], settings: str) -> Iterator[str]:
+    """Yield lines about the run as a whole: gaps of the suite, and a slow driver.
+
+    Args:
+        results: The results.
+        answer_times: Seconds that the driver took for each answer.
+        settings: The path of conformance.toml, for commands.
+    """
+    claims = results["claims"].values()
+    without = {id_ for claim in claims for id_ in claim.get("without_case", ())}
+    if without:
+        yield (
+            f"requirements of these claims that no case checks by itself: {len(without)}; "
+            f"jobwire conform trace {settings} lists them"
+        )
+    times = sorted(answer_times)
+    usual = times[len(times) // 2] if len(times) >= _ENOUGH else 0.0
+    if usual >= _SLOW:
+        yield (
+            f"slow driver: half of its {len(times)} answers took {usual:.1f} s or longer, "
+            f"{sum(times):.0f} s in all; keep program and connection open between requests"
+        )
+
+
 def closing(results: Results) -> str:
     """Return the last lines for people."""
     state_of = states(results)
     lines = [
-        f"{name:20} {WORDS[state_of[name]]:17} {counts(claim) or 'no checks were run'}"
+        f"{name:24} {WORDS[state_of[name]]:17} {counts(claim) or 'no checks were run'}"
         for name, claim in results["claims"].items()
     ]
     server = results["server"]

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from jobwire_conformance.cases.match import Scope, matches, moment, number, show, spelt_text
+from jobwire_conformance.cases.match import Scope, difference, matches, moment, number, spelt_text
 from jobwire_conformance.cases.samples import unevenness
 from jobwire_conformance.cases.values import ABSENT, Absent, Spelt, members, plain
+from jobwire_conformance.cases.words import as_data, in_words, pattern_text, predicate_text, show
 from jobwire_conformance.errors import EnvironmentFault, SuiteFault, Unbound
 from jobwire_conformance.judge.contracts import fault
 from jobwire_conformance.judge.key_rules import is_known_key
 from jobwire_conformance.judge.stream import canonical, script_call
-from jobwire_conformance.run import told
+from jobwire_conformance.run import draws, evidence, told
 from jobwire_conformance.run.metrics import Counted
 from jobwire_conformance.run.state import State, jid_of, struck
 from jobwire_conformance.run.units import burst, units
 from jobwire_conformance.sandbox.driver import Outcome
 from jobwire_conformance.sandbox.sandbox import Sandbox
+from jobwire_conformance.wire import scripts
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.commands import keys_of, spec_of
 from jobwire_conformance.wire.faults import Refuse
@@ -30,6 +33,9 @@ __all__ = ["CheckResult", "Checks", "Miss", "ProcessCall"]
 _TOGETHER = 0.1  # seconds; commands that are sent together may arrive in pieces
 _EARLY = 0.95  # of the shortest pause of a scheduler: clocks differ
 _LATE_S = 1.4  # seconds; on a busy machine
+_STATES = frozenset(
+    ["list", "zset", "hash", "set", "key", "commands", "metrics", "atomic", "ran", "either", "that"]
+)  # parts of checks that a worker can still fulfil; the others look at what has happened
 
 ProcessCall = tuple[str, Call]
 """Name of a process, and a command that it sent."""
@@ -45,10 +51,11 @@ class CheckResult:
         message: The expected and the seen value, for a check that failed.
         expected: The expected value as data.
         seen: The seen value as data.
-        lines: The commands around the check.
+        lines: The commands, requests and signals around the check.
         blocked_by: The earlier failure that made the check impossible.
         seconds: Time since the last check.
         trace: First and last line of `lines` in the trace; empty until the trace is written.
+        evidence: `lines` as text; empty until the trace is written.
         again: Name of a case that shows the failure again, if it is not the case of the check.
         by: The side at fault; `adapter` if the driver or the worker program broke its rules.
     """
@@ -58,23 +65,36 @@ class CheckResult:
     message: str = ""
     expected: object = None
     seen: object = None
-    lines: Sequence[ProcessCall] = ()
+    lines: Sequence[evidence.Line] = ()
     blocked_by: str | None = None
     seconds: float = 0.0
     trace: list[int] = field(default_factory=list)
+    evidence: list[str] = field(default_factory=list)
     again: str | None = None
     by: Literal["implementation", "adapter"] = "implementation"
 
 
 class Miss(Exception):
-    """A value does not match."""
+    """A value does not match.
 
-    def __init__(self, subject: str, expected: object, seen: object) -> None:
+    Args:
+        subject: Name of the value in the message.
+        expected: The expected value; plain words if it is a `str`.
+        seen: The seen value; plain words if it is a `str`.
+        final: True if no later command can make the value match.
+
+    Attributes:
+        whole: Name and text of the value in which the difference is.
+    """
+
+    def __init__(
+        self, subject: str, expected: object, seen: object, *, final: bool = False
+    ) -> None:
         super().__init__(f"{subject}: expected {show(expected)}, seen {show(seen)}")
-        self.expected = expected
-        self.seen = (
-            seen.value if isinstance(seen, Spelt) else None if isinstance(seen, Absent) else seen
-        )
+        self.expected = as_data(expected)
+        self.seen = as_data(seen)
+        self.final = final
+        self.whole = subject, show(seen)
 
 
 class Checks:
@@ -87,10 +107,12 @@ class Checks:
 
     Attributes:
         answer: The driver's last answer; None before the first request.
+        shown: The values that the last check has seen, as text, by their names.
     """
 
     def __init__(self, sandbox: Sandbox, state: State, scope: Scope) -> None:
         self.answer: Outcome | None = None
+        self.shown: dict[str, str] = {}
         self._sandbox = sandbox
         self._state = state
         self._scope = scope
@@ -98,19 +120,30 @@ class Checks:
     def miss(self, step: Mapping[str, Any]) -> Miss | None:
         """Return the first mismatch of a check; None if the check passes."""
         self._scope.now = time.time()
+        self.shown.clear()
         try:
             for part, judge in self._parts.items():
                 if part in step:
                     judge(self, step)
         except Miss as miss:
+            miss.final = miss.final or not step.keys() & _STATES
             return miss
         except Unbound as unbound:
             return Miss(str(unbound), "a value that an earlier step has seen", ABSENT)
         return None
 
-    def _must(self, subject: str, matcher: Any, seen: Spelt | Absent, name: str = "") -> None:
-        if not matches(matcher, seen, self._scope, name):
-            raise Miss(subject, matcher, seen)
+    def _must(self, subject: str, matcher: Any, seen: Spelt | Absent, of: str = "") -> None:
+        """Raise Miss with the path of the first difference; with `of`, the subject is a field."""
+        whole = f"{subject!r} of {of}" if of else subject
+        self.shown[whole] = show(seen)
+        found = difference(matcher, seen, self._scope, subject if of else "")
+        if found is None:
+            return
+        place = f"{subject} at {found.path}" if found.path else subject
+        wanted = in_words(found.matcher, self._scope, found.name)
+        miss = Miss(f"'{subject}{found.path}' of {of}" if of else place, wanted, found.seen)
+        miss.whole = whole, show(seen)
+        raise miss
 
     def _list(self, step: Mapping[str, Any]) -> None:
         key = self._state.key(step["list"])
@@ -120,23 +153,24 @@ class Checks:
     def _zset(self, step: Mapping[str, Any]) -> None:
         key = self._state.key(step["zset"])
         flat = self._range(key, b"zset", "ZRANGE", ["WITHSCORES"])
-        index = step.get("index", 0)
-        scores = flat[1::2]
+        texts, scores = flat[::2], [float(score) for score in flat[1::2]]
         if "score" in step:
-            seen = number(float(scores[index])) if _within(scores, index) else ABSENT
+            index = _index(step, key, texts)
+            seen = number(scores[index]) if _within(scores, index) else ABSENT
             self._must(f"score {index} of {key}", step["score"], seen)
+        self._members(step, key, texts)
+        if "draws" in step and (problem := draws.problem(texts, scores, step["draws"])):
+            raise Miss(f"delays in {key}", *problem)
         if "uniform" in step:
-            low, high = step["uniform"]["from"], step["uniform"]["to"]
-            self._uniform(key, [float(score) for score in scores], (low, high))
-            ids = [jid_of(text) for text in flat[::2]]
+            self._uniform(key, scores, step["uniform"])
+            ids = [jid_of(text) for text in texts]
             if self.answer is not None and ids == self.answer.get("jids"):
                 raise Miss(f"draws of {key}", "another order than that of the push", ids[:10])
-        self._members(step, key, flat[::2])
 
-    def _uniform(self, key: str, scores: Sequence[float], ends: tuple[Any, Any]) -> None:
+    def _uniform(self, key: str, scores: Sequence[float], ends: Mapping[str, Any]) -> None:
         if not scores:
             raise Miss(f"members of {key}", "at least 1,000", 0)
-        low, high = moment(ends[0], self._scope.began), moment(ends[1], self._scope.now)
+        low, high = moment(ends["from"], self._scope.began), moment(ends["to"], self._scope.now)
         if (problem := unevenness(scores, low, high)) is not None:
             raise Miss(f"scores of {key}", f"uniform draws from {low:.3f} to {high:.3f}", problem)
 
@@ -157,7 +191,7 @@ class Checks:
             self._must(f"ids of the members of {key}", step["jids"], plain(jids))
         if "payload" not in step and "raw" not in step:
             return
-        index = step.get("index", 0)
+        index = _index(step, key, texts)
         if not _within(texts, index):
             raise Miss(f"member {index} of {key}", "a member", ABSENT)
         text = texts[index].decode("utf-8", "surrogateescape")
@@ -169,8 +203,7 @@ class Checks:
             except ValueError:
                 raise Miss(f"member {index} of {key}", "a JSON object", text) from None
             for name, matcher in step["payload"].items():
-                subject = f"{name!r} of member {index} of {key}"
-                self._must(subject, matcher, fields.get(name, ABSENT), name)
+                self._must(name, matcher, fields.get(name, ABSENT), f"member {index} of {key}")
 
     def _hash(self, step: Mapping[str, Any]) -> None:
         key = self._state.key(step["hash"])
@@ -185,9 +218,7 @@ class Checks:
             # `*` is a field whose name a case cannot know, like the id of an executor.
             known = fields.get(self._state.named(name))
             value = next(iter(fields.values()), None) if name == "*" else known
-            self._must(
-                f"{name!r} of {key}", matcher, ABSENT if value is None else spelt_text(value), name
-            )
+            self._must(name, matcher, ABSENT if value is None else spelt_text(value), key)
         self._ttl(step, key)
 
     def _set(self, step: Mapping[str, Any]) -> None:
@@ -220,14 +251,20 @@ class Checks:
             self._must(key, step["value"], seen)
         self._ttl(step, key)
 
+    def _keys(self, step: Mapping[str, Any]) -> None:
+        pattern = self._state.key(step["keys"])
+        found = [key.decode("utf-8", "replace") for key in self._sandbox.link.call("KEYS", pattern)]
+        if not matches(step["len"], number(len(found)), self._scope):
+            raise Miss(f"number of keys like {pattern}", step["len"], sorted(found))
+
     def _ttl(self, step: Mapping[str, Any], key: str) -> None:
         if "ttl" in step:
             left = self._sandbox.link.call("PTTL", key)
-            self._must(
-                f"remaining seconds of {key}",
-                step["ttl"],
-                number(left / 1000) if left >= 0 else ABSENT,
-            )
+            seen = number(left / 1000) if left >= 0 else ABSENT
+            if not matches(step["ttl"], seen, self._scope):
+                # One that is too long becomes right as time goes by, without any command.
+                subject = f"remaining seconds of {key}"
+                raise Miss(subject, step["ttl"], seen, final=left >= 0)
 
     def _sent(self, step: Mapping[str, Any]) -> list[Call]:
         process = step.get("process", "driver")
@@ -243,7 +280,8 @@ class Checks:
             names = [call.name.decode("utf-8", "replace") for call in sent]
             where = " in one transaction" if "together" in step else ""
             process = step.get("process", "driver")
-            raise Miss(f"commands of {process}{where}", missing[0], names[-40:])
+            seen = ", ".join(names[-40:]) or ABSENT
+            raise Miss(f"commands of {process}{where}", pattern_text(missing[0]), seen)
 
     def _missing(self, patterns: Sequence[Any], calls: Sequence[Call]) -> list[Any]:
         """Return the patterns, in order, that the commands do not match."""
@@ -264,21 +302,28 @@ class Checks:
         )
 
     def _never(self, step: Mapping[str, Any]) -> None:
+        key = self._state.key(step["of"]).encode() if "of" in step else None
         for call in self._sent(step):
-            for pattern in step["never"]:
+            for pattern in step["never"] if key is None or key in call.words else ():
                 if self._like(pattern, call):
-                    raise Miss("commands", f"never {show(pattern)}", _text(call))
+                    raise Miss("commands", f"never {pattern_text(pattern)}", _text(call))
 
     def _writes(self, step: Mapping[str, Any]) -> None:
-        for call in self._sent(step):
-            if call.spec.may_write and not any(self._like(p, call) for p in step["writes"]):
-                allowed = show(step["writes"]) if step["writes"] else "none"
+        sent = self._sent(step)
+        texts = scripts.texts_of(sent)
+        for call in sent:
+            if scripts.may_write(call, texts) and not any(
+                self._like(p, call) for p in step["writes"]
+            ):
+                allowed = " or ".join(map(pattern_text, step["writes"])) or "none"
                 raise Miss("commands that write", allowed, _text(call))
 
     def _metrics(self, step: Mapping[str, Any]) -> None:
         counted = Counted(self._sandbox.link, self._sandbox.config.prefix, self._scope)
-        for class_name, parts in step["metrics"].items():
-            for part, matcher in parts.items():
+        for pattern, parts in step["metrics"].items():
+            for class_name, (part, matcher) in itertools.product(
+                counted.classes(pattern), parts.items()
+            ):
                 seen = counted.part(class_name, part)
                 self._must(
                     f"{part} of {class_name}", matcher, ABSENT if seen is None else plain(seen)
@@ -361,7 +406,7 @@ class Checks:
             raise SuiteFault("a check of an answer must follow a request to the driver")
         for name, matcher in step["answer"].items():
             seen = plain(self.answer[name]) if name in self.answer else ABSENT
-            self._must(f"{name!r} of the answer", matcher, seen)
+            self._must(name, matcher, seen, "the answer")
 
     def _discarded(self, step: Mapping[str, Any]) -> None:
         """Check that a connection with a missing reply is not used before the reply comes."""
@@ -393,18 +438,35 @@ class Checks:
             raise Miss("refused commands", "at least one", ABSENT)
 
     def _paced(self, step: Mapping[str, Any]) -> None:
-        """Check that a process pauses after a refused command."""
-        process = step["process"]
-        times = [
-            call.at
-            for name, call in self._sandbox.calls()
-            if name == process and isinstance(call.action, Refuse)
-        ]
-        if len(times) < 3:
-            raise Miss(f"refused commands of {process}", "at least three", len(times))
-        pause = (times[-1] - times[0]) / (len(times) - 1)
-        if pause < step["paced"]:
-            raise Miss("the average pause between tries", f"{step['paced']} s", f"{pause:.4f} s")
+        """Check that a process pauses after each refused command. [ENV-11]"""
+        process, wanted = step["process"], step["paced"]
+        refused = [call for call in self._sent(step) if isinstance(call.action, Refuse)]
+        if len(refused) < 3:
+            raise Miss(f"refused commands of {process}", "at least three", len(refused))
+        # From the reply on, so that a slow proxy does not pass for a pause.
+        pairs = itertools.pairwise(refused)
+        pause = min(after.at - (before.answered or before.at) for before, after in pairs)
+        if pause < wanted:
+            raise Miss("the shortest pause between tries", f"{wanted} s", f"{pause:.4f} s")
+
+    def _ordered(self, step: Mapping[str, Any]) -> None:
+        """Check that the last write of a process to one key came before its last to another."""
+        process, keys = step["process"], step["ordered"]
+        last: list[float] = []
+        for key in keys:
+            word = self._state.key(key).encode()
+            sent = [c.at for c in self._sent(step) if c.spec.may_write and word in c.words]
+            if not sent:
+                raise Miss(f"writes of {process} to {key}", "at least one", ABSENT)
+            last.append(sent[-1])
+        if last != sorted(last):
+            seen = [key for _, key in sorted(zip(last, keys, strict=True))]
+            raise Miss(f"order of the last writes of {process}", keys, seen)
+
+    def _logs(self, step: Mapping[str, Any]) -> None:
+        text = self._sandbox.workers[step["process"]].log.text()
+        if not re.search(step["logs"], text):
+            raise Miss(f"output of {step['process']}", f"a match of {step['logs']}", text[-300:])
 
     def _rate(self, step: Mapping[str, Any]) -> None:
         """Check that an idle process does not fetch too often. [FETCH-10]"""
@@ -471,6 +533,13 @@ class Checks:
         if max(pauses) < wanted["ratio"] * min(pauses):
             raise Miss(f"longest by shortest of {what}", wanted["ratio"], max(pauses) / min(pauses))
 
+    def _idle(self, step: Mapping[str, Any]) -> None:
+        """Check that a process has read a key, and not again for so many seconds."""
+        times = self._reads(step)
+        seen = time.monotonic() - times[-1] if times else 0.0
+        if seen < step["idle"]:
+            raise Miss(f"seconds since the last read of {step['of']}", step["idle"], round(seen, 1))
+
     def _first(self, step: Mapping[str, Any], wanted: int) -> list[float]:
         """Return the first so many pauses of a process between its reads of a key."""
         pauses = self._between(step)[:wanted]
@@ -486,12 +555,15 @@ class Checks:
 
     def _between(self, step: Mapping[str, Any]) -> list[float]:
         """Return the pauses of a process between its reads of a key."""
-        key = self._state.key(step["of"]).encode()
-        process = step["process"]
-        times = [c.at for name, c in self._sandbox.calls() if name == process and key in c.words]
-        pauses = [after - before for before, after in itertools.pairwise(times)]
+        pauses = [after - before for before, after in itertools.pairwise(self._reads(step))]
         # Several commands of one read arrive together.
         return [pause for pause in pauses if pause > _TOGETHER]
+
+    def _reads(self, step: Mapping[str, Any]) -> list[float]:
+        """Return the times at which a process named a key."""
+        key = self._state.key(step["of"]).encode()
+        process = step["process"]
+        return [c.at for name, c in self._sandbox.calls() if name == process and key in c.words]
 
     def _contracts(self, step: Mapping[str, Any]) -> None:
         """Check the KEYS and ARGV of the calls of canonical scripts."""
@@ -536,9 +608,11 @@ class Checks:
             raise Miss("alternatives", "one of them", seen)
 
     def _that(self, step: Mapping[str, Any]) -> None:
-        holds, seen = self._state.holds(step["that"])
-        if not holds:
-            raise Miss("", step["that"], seen)
+        for part in step["that"].split(" and "):
+            holds, seen = self._state.holds(part)
+            if not holds:
+                subject, wanted = predicate_text(self._state.named(part))
+                raise Miss(subject, wanted, seen.partition(") is ")[2])
 
     _parts: Mapping[str, Callable[..., None]] = {
         "list": _list,
@@ -546,6 +620,7 @@ class Checks:
         "hash": _hash,
         "set": _set,
         "key": _key,
+        "keys": _keys,
         "commands": _commands,
         "never": _never,
         "writes": _writes,
@@ -560,12 +635,15 @@ class Checks:
         "discarded": _discarded,
         "moved": _moved,
         "paced": _paced,
+        "ordered": _ordered,
+        "logs": _logs,
         "rate": _rate,
         "namespaced": _namespaced,
         "grammar": _grammar,
         "patient": _patient,
         "pauses": _pauses,
         "spread": _spread,
+        "idle": _idle,
         "declared": _declared,
         "contracts": _contracts,
         "ran": _ran,
@@ -574,17 +652,24 @@ class Checks:
         "that": _that,
     }
 
-    def around(self, step: Mapping[str, Any]) -> list[ProcessCall]:
-        """Return the last six commands, if possible only those with the key of a check."""
-        calls = self._sandbox.calls()
-        words = [str(step[part]) for part in ("list", "zset", "hash", "set", "key") if part in step]
-        keys = [self._state.key(word).encode() for word in words]
-        near = [line for line in calls if any(key in line[1].words for key in keys)]
-        return (near or calls)[-6:]
+    def around(self, step: Mapping[str, Any]) -> list[evidence.Line]:
+        """Return the evidence of a check."""
+        return evidence.around(step, self._sandbox.record(), self._state.key)
 
 
 def _text(call: Call) -> str:
     return b" ".join(call.words).decode("utf-8", "replace")[:300]
+
+
+def _index(step: Mapping[str, Any], key: str, texts: Sequence[bytes]) -> int:
+    """Return the index of the member that a check is about."""
+    if "jid" not in step:
+        return int(step.get("index", 0))
+    newest_first = range(len(texts) - 1, -1, -1)  # the set may be long
+    index = next((index for index in newest_first if jid_of(texts[index]) == step["jid"]), None)
+    if index is None:
+        raise Miss(f"members of {key}", f"one with the id {step['jid']}", f"{len(texts)} others")
+    return index
 
 
 def _within(sequence: Sequence[object], index: int) -> bool:

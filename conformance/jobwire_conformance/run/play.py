@@ -11,7 +11,8 @@ from jobwire_conformance.cases.case import Case
 from jobwire_conformance.cases.match import Scope, moment
 from jobwire_conformance.data import GENERATIONS
 from jobwire_conformance.errors import SuiteFault
-from jobwire_conformance.run.checks import CheckResult, Checks
+from jobwire_conformance.run.checks import CheckResult, Checks, Miss
+from jobwire_conformance.run.evidence import Line
 from jobwire_conformance.run.state import State
 from jobwire_conformance.sandbox.processes import wait_for
 from jobwire_conformance.sandbox.sandbox import Sandbox
@@ -28,9 +29,15 @@ from jobwire_conformance.wire.faults import (
     on_key,
 )
 
-__all__ = ["Play"]
+__all__ = ["Play", "date_in_utc"]
 
 _USUAL_PATIENCE_S = 20.0  # the patience for which the times in cases are written
+_LAG_S = 2.0  # for what may follow although all processes seem to rest, on a busy machine
+
+
+def date_in_utc() -> str:
+    """Return today's date, as `2026-01-31`."""
+    return time.strftime("%Y-%m-%d", time.gmtime())
 
 
 class Play:
@@ -42,6 +49,9 @@ class Play:
         patience: Longest wait for an expected event, in seconds.
         waits: Called with the event that the run waits for.
         cuts: The processes to run in lockstep, each with its rules.
+
+    Attributes:
+        date: The date in UTC at the start.
     """
 
     def __init__(
@@ -57,8 +67,8 @@ class Play:
         self._case = case
         self._cuts = cuts or {}
         self._scope = Scope(sandbox.config.times, time.time())
-        self._scope.bound["today"] = time.strftime("%Y-%m-%d", time.gmtime())
-        self._scope.bound["day"] = time.strftime("%Y%m%d", time.gmtime())
+        self.date = date_in_utc()
+        self._scope.bound |= {"today": self.date, "day": self.date.replace("-", "")}
         self._state = State(sandbox, self._scope)
         self._checks = Checks(sandbox, self._state, self._scope)
         fixed = sandbox.config.worker.fixed if sandbox.config.worker else {}
@@ -69,6 +79,7 @@ class Play:
         self._time_scale = 1.0 if has_fixed_pace else min(1.0, patience / _USUAL_PATIENCE_S)
         self._waits = waits
         self._broken: str | None = None  # problem of a failed step, on which later steps depend
+        self._broken_by: Sequence[Line] = ()  # its evidence
         self._restless: str | None = None
         self._since = time.monotonic()
 
@@ -83,11 +94,13 @@ class Play:
 
     def predicate(self, requirement: str, predicate: str, when: str) -> CheckResult:
         """Check a predicate after the last step."""
+        wait_for(lambda: self._state.holds(predicate)[0], self._lag(), 0.02)
         holds, seen = self._state.holds(predicate)
         if holds:
             return CheckResult(requirement, True)
         message = f"{when}: expected {predicate}, seen {seen}"
-        return CheckResult(requirement, False, message, predicate, seen, self._sandbox.calls()[-6:])
+        around = self._checks.around({"that": predicate})
+        return CheckResult(requirement, False, message, predicate, seen, around)
 
     def fate(self, jid: str) -> str:
         """Return the fate of a job: kept, lost, duplicated or stuck."""
@@ -168,6 +181,7 @@ class Play:
             key = self._state.key(f"{{{worker.name}}}-signals")
             self._sandbox.link.call("LPUSH", key, step["signal"])
             self._sandbox.link.call("EXPIRE", key, 60)
+            self._sandbox.history.signal(worker.name, f"{step['signal']} through Redis")
         else:
             worker.signal(step["signal"])
 
@@ -176,6 +190,7 @@ class Play:
         worker.idle_expected = False
         worker.proxy.freeze()
         worker.group.kill()
+        self._sandbox.history.signal(worker.name, "KILL")
 
     def _push(self, step: Mapping[str, Any]) -> None:
         request = {"job": step["push"]}
@@ -222,6 +237,7 @@ class Play:
                 f"the answer to {op} was {answer['outcome']!r}{message} instead of "
                 f"{wanted or 'ok'!r}"
             )
+            self._broken_by = self._checks.around({"answer": op})
         elif "bind" in step:
             bound = answer if result is None else answer.get(result)
             self._scope.bound[step["bind"]] = bound
@@ -237,12 +253,13 @@ class Play:
         self._state.warp(step["warp"], step.get("keys", []))
 
     def _release(self, step: Mapping[str, Any]) -> None:
-        self._sandbox.control.call(
-            "RPUSH", f"jw:{self._sandbox.run}:gate:{step['release']}", "open"
-        )
+        key = f"jw:{self._sandbox.run}:gate:{step['release']}"
+        for pause in step.get("after", [0.0]):
+            time.sleep(pause)  # the duration of a job, about which nothing is assumed
+            self._sandbox.control.call("RPUSH", key, "open")
 
     def _flush_scripts(self, step: Mapping[str, Any]) -> None:
-        self._sandbox.link.call("SCRIPT", "FLUSH")
+        self._sandbox.flush_scripts()
 
     def _snapshot(self, _: Mapping[str, Any]) -> None:
         self._state.snapshot()
@@ -282,10 +299,11 @@ class Play:
         fits = on_key(self._state.key(match["key"]) if "key" in match else "*")
         return Rule(
             action,
-            label=None if match["cmd"] == "*" else match["cmd"],
+            label=None if match.get("cmd", "*") == "*" else match["cmd"],
             nth=match.get("nth", 1),
             times=match.get("times", 1),
             fits=fits,
+            does=match.get("does"),
         )
 
     def _await(self, step: Mapping[str, Any]) -> None:
@@ -298,8 +316,10 @@ class Play:
             return bool(workers) and all(worker.group.status is not None for worker in workers)
 
         wait_for(decided, self._within(step), 0.01)
-        if not self._state.holds(step["await"])[0]:
-            self._broken = f"{step['await']}: {self._state.holds(step['await'])[1]}"
+        holds, seen = self._state.holds(step["await"])
+        if not holds:
+            self._broken = f"waited for {step['await']}, but {seen}"
+            self._broken_by = self._checks.around({"that": step["await"]})
 
     def _within(self, step: Mapping[str, Any]) -> float:
         return step["within"] * self._time_scale if "within" in step else self._patience
@@ -340,14 +360,9 @@ class Play:
     def _check(self, step: Mapping[str, Any]) -> CheckResult:
         requirement = step["check"]
         if self._broken is not None:
-            return CheckResult(requirement, False, blocked_by=self._broken)
-        deadline = time.monotonic() + step.get("within", 0.0) * self._time_scale
+            return CheckResult(requirement, False, blocked_by=self._broken, lines=self._broken_by)
         self._waits(f"{requirement} to hold")
-        while True:
-            miss = self._checks.miss(step)
-            if miss is None or time.monotonic() > deadline:
-                break
-            time.sleep(0.02)
+        miss = self._miss(step)
         seconds, self._since = time.monotonic() - self._since, time.monotonic()
         if miss is None:
             return CheckResult(requirement, True, seconds=seconds)
@@ -357,7 +372,7 @@ class Play:
         for worker in self._sandbox.workers.values():
             if worker.idle_expected and (status := worker.group.status) is not None:
                 message += f"\n({worker.name} ended without a signal, exit status {status}; "
-                message += f"the end of its output:\n{worker.group.tail(3)})"
+                message += f"its output:\n{worker.group.excerpt()})"
         return CheckResult(
             requirement,
             False,
@@ -367,6 +382,35 @@ class Play:
             self._checks.around(step),
             seconds=seconds,
         )
+
+    def _miss(self, step: Mapping[str, Any]) -> Miss | None:
+        """Return the mismatch of a check that does not pass in time.
+
+        A check without `within` passes soon, as an outcome may follow later than expected. Time
+        alone does not make it pass: the value that did not match must have changed.
+        """
+        began = time.monotonic()
+        first = miss = self._checks.miss(step)
+        while miss is not None:
+            waited = time.monotonic() - began
+            if waited > step.get("within", 0.0) * self._time_scale and (
+                miss.final or waited > self._lag()
+            ):
+                return miss
+            time.sleep(0.02)
+            first, miss = miss, self._checks.miss(step)
+        is_late = time.monotonic() - began > step.get("within", 0.0) * self._time_scale
+        if first is not None and is_late:
+            subject, shown = first.whole
+            if self._checks.shown.get(subject) == shown:
+                return first
+        return None
+
+    def _lag(self) -> float:
+        """Return the seconds for which a state that should hold is awaited."""
+        workers = self._sandbox.workers.values()
+        runs = any(worker.group.status is None for worker in workers)
+        return _LAG_S * self._time_scale if runs else 0.0
 
 
 def _moment(value: Any) -> Any:

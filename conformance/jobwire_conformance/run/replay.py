@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,12 +16,17 @@ from jobwire_conformance.cases.case import Case
 from jobwire_conformance.config import Config, Generation
 from jobwire_conformance.errors import SuiteFault, Usage
 from jobwire_conformance.run import run
+from jobwire_conformance.run.evidence import note_text
 from jobwire_conformance.run.traffic import NAME
 from jobwire_conformance.run.verdicts import FAILURES, CaseVerdict
 from jobwire_conformance.sandbox.external_server import ExternalServer
 from jobwire_conformance.wire.faults import Rule
+from jobwire_conformance.wire.text import command, reply
 
 __all__ = ["Replayed", "find", "replay", "wire"]
+
+_MOST = 4000  # characters of a word, and words of a command
+_BREAK = f"\n{'':25} -> "
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,25 +132,28 @@ def _generation(settings: Config, case: Case) -> Generation:
 
 
 def wire(trace: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a log of the commands for people: time, process, command and reply."""
+    """Yield a log for people: time, process, and a command with its reply or another event."""
     part: object = None
     for line in trace:
         if line.get("crash") != part:
             part = line.get("crash")
             yield f"-- {part}"
-        words = " ".join(_shown(word) for word in line["argv"])
+        head = f"{line.get('ms', 0):9.1f} ms  {line['proc']}"
+        if "kind" in line:
+            answer = None if line["answer"] is None else line["answer"].encode()
+            yield f"{head:25} {note_text(line['kind'], line['text'], answer, _MOST, _BREAK)}"
+            continue
         marks = "".join(f"  [{line[name]}]" for name in ("fault",) if line.get(name))
         marks += "" if line.get("sent", True) else "  [never sent]"
-        reply = "no reply" if line["reply"] is None else _shown(line["reply"].rstrip("\r\n"))
-        where = f"{line['proc']} {line['conn']}.{line['seq']}"
-        yield f"{line.get('ms', 0):9.1f} ms  {where:12} {words}"
-        yield f"{'':25} -> {reply}{marks}"
+        words = command([*map(_bytes, line["argv"])], _MOST, _MOST)
+        said = reply(None if line["reply"] is None else _bytes(line["reply"]), _MOST)
+        head += f" {line['conn']}.{line['seq']}"
+        yield f"{head:25} {words}"
+        yield f"{'':25} -> {said}{marks}"
 
 
-def _shown(word: Any) -> str:
-    if not isinstance(word, str):
-        return f"base64:{word['base64']}"
-    return json.dumps(word, ensure_ascii=False)[1:-1].replace('\\"', '"') if word else '""'
+def _bytes(word: Any) -> bytes:
+    return word.encode() if isinstance(word, str) else base64.b64decode(word["base64"])
 
 
 class _Watcher:

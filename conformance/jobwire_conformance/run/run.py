@@ -21,7 +21,8 @@ from jobwire_conformance.config import Config
 from jobwire_conformance.errors import AdapterFault, ConformError, SuiteFault
 from jobwire_conformance.run import crash, traffic
 from jobwire_conformance.run.checks import CheckResult
-from jobwire_conformance.run.play import Play
+from jobwire_conformance.run.evidence import Line, describe
+from jobwire_conformance.run.play import Play, date_in_utc
 from jobwire_conformance.run.sets import Frozen
 from jobwire_conformance.run.traffic import Traffic
 from jobwire_conformance.run.verdicts import (
@@ -34,6 +35,7 @@ from jobwire_conformance.run.verdicts import (
     summary,
 )
 from jobwire_conformance.sandbox.external_server import ExternalServer, borrow
+from jobwire_conformance.sandbox.history import Note
 from jobwire_conformance.sandbox.local_server import Database, LocalServer, server_program
 from jobwire_conformance.sandbox.reaper import Reaper
 from jobwire_conformance.sandbox.sandbox import Sandbox, side_by_side
@@ -72,10 +74,12 @@ class Outcome:
     unexplained: list[Deviation] = field(default_factory=list)
     errors: list[ConformError] = field(default_factory=list)
     version: str = ""
+    answer_times: list[float] = field(default_factory=list)  # of the driver, in seconds
     server: tuple[str, str] = ("redis", "unknown")
     started: str = ""
     seconds: float = 0.0
     status: int = 0
+    command: str = ""  # the command that made the run
 
     @property
     def stopped(self) -> bool:
@@ -87,7 +91,7 @@ class Outcome:
         about = {"name": self.config.name, "version": self.version or "unknown"}
         if self.variant:
             about["variant"] = self.variant
-        for name in ("language", "source"):
+        for name in ("language", "source", "home"):
             if value := getattr(self.config, name):
                 about[name] = value
         results = {
@@ -102,6 +106,7 @@ class Outcome:
                     "checks": dict(sorted(claim_status.counts.items())),
                     "missing": [*claim_status.missing],
                     "unchecked": [*claim_status.unchecked],
+                    "without_case": [*claim_status.without_case],
                 }
                 for claim, claim_status in self._claim_statuses().items()
             },
@@ -116,8 +121,9 @@ class Outcome:
             "errors": [_error(error) for error in self.errors],
             "trace": "trace.jsonl",
         }
-        if self.again:
-            results["again"] = self.again
+        for name in ("again", "command"):
+            if command := getattr(self, name):
+                results[name] = command
         return results
 
     def _claim_statuses(self) -> Mapping[str, ClaimStatus]:
@@ -157,6 +163,10 @@ def check_data(verdict: CaseVerdict) -> dict[str, Any]:
         entry["blocked_by"] = finding.blocked_by
     if finding.trace:
         entry["trace"] = finding.trace
+    if finding.evidence:
+        entry["evidence"] = finding.evidence
+    if finding.again is not None and not finding.ok:
+        entry["again"] = finding.again
     if verdict.deviation is not None:
         entry["reason"] = verdict.deviation.reason
         if verdict.deviation.issue:
@@ -214,24 +224,21 @@ class _Trace:
         self._file = None if path is None else path.open("w", encoding="utf-8")
         self._lines = 0
 
-    def add(
-        self, case: Case, calls: Sequence[tuple[str, Call]], crash: str | None = None
-    ) -> dict[int, int]:
-        """Write the commands of a case; return the line of each call by `id`, from 0.
+    def add(self, case: Case, record: Sequence[Line], crash: str | None = None) -> dict[int, int]:
+        """Write what happened in a case; return the line of each event by `id`, from 0.
 
         Args:
             case: The case.
-            calls: The commands, each with its process.
+            record: The commands, requests and signals, each with its process.
             crash: The point of the cut, for a rerun in which a process was cut off.
         """
         places = {}
-        for name, call in calls:
-            places[id(call)] = self._lines
+        for name, event in record:
+            places[id(event)] = self._lines
             self._lines += 1
             if self._file is not None:
-                line = {"case": case.name, "proc": name, **json.loads(call.as_json())}
-                line["ms"] = round((call.at - calls[0][1].at) * 1e3, 3)
-                line["sent"] = call.sent is not None
+                line = {"case": case.name, "proc": name, **_members(event)}
+                line["ms"] = round((event.at - record[0][1].at) * 1e3, 3)
                 if crash is not None:
                     line["crash"] = crash
                 self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
@@ -284,10 +291,11 @@ class _Run:
         reaper: Reaper,
         servers: Callable[[], tuple[Database, Database]],
         rewrites: Sequence[Rule],
+        pause: Callable[[], float] | None,
     ) -> None:
         """Run cases until none is left, or an error ends the run."""
         try:
-            with Sandbox(reaper, self._outcome.config, servers, rewrites) as sandbox:
+            with Sandbox(reaper, self._outcome.config, servers, rewrites, pause) as sandbox:
                 self._outcome.server = sandbox.server()
                 while not self._outcome.stopped:
                     try:
@@ -299,6 +307,8 @@ class _Run:
                 if unknown and self._outcome.config.driver is not None:
                     sandbox.driver.hello()
                     self._outcome.version = sandbox.version
+                with self._lock:
+                    self._outcome.answer_times += sandbox.history.taken
         except ConformError as error:
             with self._lock:
                 self._outcome.errors.append(error)
@@ -342,11 +352,10 @@ class _Run:
         with self._lock:
             # The commands may belong to a rerun, and must not be mixed with those of the first run.
             rerun = None if case.crash is None else "ended by the adapter"
-            places = self._trace.add(case, sandbox.calls(), rerun).values()
+            places = self._trace.add(case, sandbox.record(), rerun).values()
         lines = [min(places), max(places)] if places else []
-        problem = fault.problem.partition("\n")[0]
         return [
-            CheckResult(requirement, False, blocked_by=problem, trace=[*lines], by="adapter")
+            CheckResult(requirement, False, blocked_by=fault.short, trace=[*lines], by="adapter")
             for requirement in case.requirements
         ]
 
@@ -369,21 +378,24 @@ class _Run:
             )
 
     def _play(self, sandbox: Sandbox, case: Case, waits: Any) -> list[CheckResult]:
-        findings = Play(sandbox, case, patience=self._patience, waits=waits).run()
+        findings = self._within_a_day(sandbox, case, waits)
         with self._lock:
-            lines = sandbox.calls()
-            places = self._trace.add(case, lines)
-            _place(self._traffic.look(case, lines, findings), places)
-        _place(findings, places)
+            record = sandbox.record()
+            places = self._trace.add(case, record)
+            calls = [(name, event) for name, event in record if not isinstance(event, Note)]
+            _place(self._traffic.look(case, calls, findings), record, places)
+        _place(findings, record, places)
         if case.crash is not None and all(finding.ok for finding in findings):
             sandbox.reset()
 
             def keep(where: str, failed: Sequence[CheckResult]) -> tuple[int, int] | None:
+                record = sandbox.record()
                 with self._lock:
-                    places = self._trace.add(case, sandbox.calls(), where)
+                    places = self._trace.add(case, record, where)
                 if not places:
                     return None
                 lines = min(places.values()), max(places.values())
+                _place(failed, record, places)
                 for finding in failed:
                     finding.trace[:] = lines
                 return lines
@@ -402,6 +414,15 @@ class _Run:
             ]
         return findings
 
+    def _within_a_day(self, sandbox: Sandbox, case: Case, waits: Any) -> list[CheckResult]:
+        """Run a case; again if it failed and midnight UTC has passed, as its counts are by day."""
+        while True:
+            play = Play(sandbox, case, patience=self._patience, waits=waits)
+            findings = play.run()
+            if all(finding.ok for finding in findings) or date_in_utc() == play.date:
+                return findings
+            sandbox.reset()
+
     def _scored(self, verdicts: list[CaseVerdict]) -> list[CaseVerdict]:
         """Mark the verdicts of checks that are newer than the frozen set; they do not count."""
         frozen = self._outcome.frozen
@@ -415,11 +436,24 @@ class _Run:
             self._watcher.waiting(case, event)
 
 
-def _place(findings: Sequence[CheckResult], places: dict[int, int]) -> None:
+def _place(
+    findings: Sequence[CheckResult], record: Sequence[Line], places: Mapping[int, int]
+) -> None:
+    """Add the place in the trace, and the text of the evidence."""
     for finding in findings:
-        numbers = [places[id(call)] for _, call in finding.lines if id(call) in places]
-        if numbers:
+        known = [line for line in finding.lines if id(line[1]) in places]
+        if known:
+            numbers = [places[id(event)] for _, event in known]
             finding.trace[:] = [min(numbers), max(numbers)]
+            finding.evidence[:] = [describe(line, record[0][1].at) for line in known]
+
+
+def _members(event: Call | Note) -> dict[str, Any]:
+    """Return the members of an event for the trace."""
+    if isinstance(event, Note):
+        answer = None if event.answer is None else event.answer.decode("utf-8", "backslashreplace")
+        return {"kind": event.kind, "text": event.text, "answer": answer}
+    return {**json.loads(event.as_json()), "sent": event.sent is not None}
 
 
 def _left_out(outcome: Outcome, ran: Sequence[Case]) -> set[str]:
@@ -457,6 +491,7 @@ def run(
     seed: int = 0,
     repeat: int = 1,
     frozen: Frozen | None = None,
+    pause: Callable[[], float] | None = None,
 ) -> Outcome:
     """Run cases and return the outcome.
 
@@ -476,6 +511,8 @@ def run(
         seed: Seed of the order of the cases.
         repeat: Number of runs of each case.
         frozen: The checks that count; None for all.
+        pause: Returns the seconds for which to hold back a reply of Redis; None to pass all at
+            once. Correct implementations pass all checks in both cases.
     """
     cases = offered(cases, config)
     outcome = Outcome(config, offered(every_case(), config), again, variant, seed, frozen)
@@ -497,9 +534,8 @@ def run(
                 return LocalServer(reaper, server), LocalServer(reaper, server)
 
             count = max(1, min(sandboxes, len(cases)))
-            side_by_side(
-                reaper, count, lambda: work.sandbox(reaper, servers, rewrites), outcome.errors
-            )
+            one = lambda: work.sandbox(reaper, servers, rewrites, pause)  # noqa: E731
+            side_by_side(reaper, count, one, outcome.errors)
     except ConformError as error:
         outcome.errors.append(error)
     finally:

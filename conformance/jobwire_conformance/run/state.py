@@ -6,6 +6,7 @@ import base64
 import json
 import operator
 import re
+import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,9 +14,11 @@ from typing import Any
 from jobwire_conformance.cases.match import TIMES, Scope, moment, written_time
 from jobwire_conformance.cases.values import members
 from jobwire_conformance.errors import SuiteFault, Unbound
+from jobwire_conformance.run.metrics import histogram_key
 from jobwire_conformance.sandbox.processes import wait_for
+from jobwire_conformance.sandbox.rest import FORGOTTEN_S, Event
 from jobwire_conformance.sandbox.sandbox import Sandbox
-from jobwire_conformance.sandbox.worker import Event
+from jobwire_conformance.sandbox.worker import SandboxWorker
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.faults import Delay
 
@@ -32,6 +35,7 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 _PREDICATE = re.compile(r"\s*([a-z]+)\(([^)]*)\)\s*(==|!=|<=|>=|<|>)\s*(.+?)\s*")
 _IDENTITY = re.compile(rb"[^:\s]+:[0-9]+:[0-9a-f]{12}")
+_ENTRY = re.compile(rb"[0-9]+:")  # the field of a private entry [REL-13]
 _FIRST_BEAT = 15.0  # seconds
 _STEADY = 0.01  # seconds between two reads that must be equal
 
@@ -43,6 +47,7 @@ class State:
         self.sandbox = sandbox
         self.scope = scope
         self._copy: list[tuple[bytes, int, bytes]] = []
+        self._entries: dict[tuple[str, bytes], float] = {}  # private entry to the time of the sight
 
     # -- names
 
@@ -92,6 +97,10 @@ class State:
     def seed(self, seed: Mapping[str, Any]) -> None:
         """Write one key."""
         link, now = self.sandbox.link, time.time()
+        if "set" in seed and "times" in seed:
+            words = _numbered([self.sandbox.config.prefix + seed["set"], seed["value"]], seed)
+            link.call("MSET", *words)
+            return
         key = self.key(next(str(seed[verb]) for verb in _SEEDS if verb in seed))
         texts = self._texts(seed, now)
         if "zadd" in seed:
@@ -103,9 +112,15 @@ class State:
             if bare.startswith("queue:") and seed.get("registered", True):
                 link.call("SADD", self.key("queues"), self.named(bare.removeprefix("queue:")))
         elif "hset" in seed:
-            link.call("HSET", key, *[word for pair in seed["fields"].items() for word in pair])
+            words = [word for pair in seed["fields"].items() for word in pair]
+            link.call("HSET", key, *_numbered(words, seed))
         elif "sadd" in seed:
-            link.call("SADD", key, *map(self.named, seed["members"]))
+            link.call("SADD", key, *map(self.named, _numbered(seed["members"], seed)))
+        elif "histogram" in seed:
+            # The worker may write in one of the next minutes.
+            for minute in range(3):
+                key = self.key(histogram_key(seed["histogram"], time.gmtime(now + 60 * minute)))
+                link.call("SET", key, struct.pack(">26H", *[seed["count"]] * 26), "EX", 28800)
         elif "del" in seed:
             link.call("DEL", key)
         else:
@@ -119,11 +134,7 @@ class State:
             return [base64.b64decode(seed["base64"])]
         if not ("raw" in seed or "job" in seed):
             return []
-        text = self._text(seed, now)
-        if "times" not in seed:
-            return [text.encode()]
-        numbers = range(1, seed["times"] + 1)
-        return [text.replace("{n}", str(number)).encode() for number in numbers]
+        return [text.encode() for text in _numbered([self._text(seed, now)], seed)]
 
     def _text(self, seed: Mapping[str, Any], now: float) -> str:
         if "raw" in seed:
@@ -185,8 +196,7 @@ class State:
                 raise SuiteFault(f"not a predicate: {part!r}")
             name, argument, compare, wanted = match.groups()
             value = self._value(name, self.named(argument.strip()))
-            expected = self.named(wanted)
-            holds = _COMPARE[compare](value, int(expected) if isinstance(value, int) else expected)
+            holds = _compared(value, compare, self.named(wanted))
             seen.append(f"{name}({argument}) is {value}")
             all_hold = all_hold and holds
         return all_hold, ", ".join(seen)
@@ -228,6 +238,9 @@ class State:
                 return len(self.sandbox.workers[argument].waited())
             case "struck":
                 return len(struck(self.sandbox.calls(), argument))
+            case "held":
+                calls = [call for name, call in self.sandbox.calls() if name == argument]
+                return sum(isinstance(call.action, Delay) for call in calls)
             case "looks":
                 calls = self.sandbox.workers[argument].proxy.snapshot()
                 keys = {self.key("schedule").encode(), self.key("retry").encode()}
@@ -282,6 +295,9 @@ class State:
         for worker in awake:
             if activity := worker.unrest():
                 return activity
+        for key, worker in self._private_hashes().items():
+            if worker in awake and self._has_recent_entry(key, worker):
+                return f"{worker.name} holds jobs in {key}"
         working = [worker for worker in awake if worker.idle_expected]
         for worker in working:
             for queue in worker.queues:
@@ -294,6 +310,27 @@ class State:
                 if self.sandbox.link.call("ZCOUNT", key, "-inf", time.time()):
                     return f"members of {key} are due"
         return None
+
+    def _private_hashes(self) -> dict[str, SandboxWorker]:
+        """Return the private hashes, each with the first process that has named it: its owner."""
+        workers = [*self.sandbox.workers.values()]
+        named = [
+            (at, key, worker) for worker in workers for key, at in worker.private_hashes().items()
+        ]
+        latest_first = sorted(named, key=lambda entry: entry[0], reverse=True)
+        return {key: worker for _, key, worker in latest_first}
+
+    def _has_recent_entry(self, key: str, worker: SandboxWorker) -> bool:
+        """Return whether a private hash has an entry, except those that its owner cannot end."""
+        if self.sandbox.link.call("TYPE", key) != b"hash":
+            return False
+        now = time.monotonic()
+        heard = max((event.at for event in worker.events()), default=0.0)
+        for field in self.sandbox.link.call("HKEYS", key):
+            seen = self._entries.setdefault((key, field), now)
+            if _ENTRY.match(field) and max(seen, heard) > now - FORGOTTEN_S:
+                return True
+        return False
 
     def settle(self, seconds: float) -> str | None:
         """Wait until all processes are at rest; return the activity that prevents it in time."""
@@ -317,7 +354,7 @@ class State:
         return [*link.calls([*sizes, *kinds, ("DBSIZE",)]), len(self.events())]
 
 
-_SEEDS = ("zadd", "lpush", "hset", "sadd", "set", "del")
+_SEEDS = ("zadd", "lpush", "hset", "sadd", "set", "histogram", "del")
 
 
 def struck(calls: Sequence[tuple[str, Call]], process: str) -> list[tuple[Call, float]]:
@@ -336,6 +373,23 @@ def struck(calls: Sequence[tuple[str, Call]], process: str) -> list[tuple[Call, 
             elif arrived < time.monotonic():
                 delayed.append((call, arrived))
     return delayed
+
+
+def _compared(value: int | str, compare: str, wanted: str) -> bool:
+    """Return the result of a comparison; False if the text that a case has bound is no number."""
+    try:
+        expected = int(wanted) if isinstance(value, int) else wanted
+    except ValueError:
+        return False
+    return _COMPARE[compare](value, expected)
+
+
+def _numbered(words: Sequence[str], seed: Mapping[str, Any]) -> list[str]:
+    """Return the words, `times` times if the seed says so, with `{n}` as the number of each."""
+    if "times" not in seed:
+        return list(words)
+    numbers = map(str, range(1, seed["times"] + 1))
+    return [word.replace("{n}", number) for number in numbers for word in words]
 
 
 def _pairs(reply: list[Any]) -> Iterator[tuple[bytes, bytes]]:

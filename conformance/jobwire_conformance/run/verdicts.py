@@ -222,12 +222,14 @@ class ClaimStatus:
         counts: Number of checks by status.
         missing: Obligations that the suite can check, but that were not checked.
         unchecked: Obligations that the suite cannot check yet.
+        without_case: Requirements that no case checks by itself.
     """
 
     met: bool
     counts: Counter[str]
     missing: Sequence[str] = ()
     unchecked: Sequence[str] = ()
+    without_case: Sequence[str] = ()
 
 
 def summary(
@@ -257,7 +259,8 @@ def summary(
         required = [statuses[name] for name in data.required_claims(claim) if name in statuses]
         met = met and all(status.met for status in required)
         unchecked = [id_ for id_ in obligations.uncovered(cases, [claim]) if id_ not in ran]
-        statuses[claim] = ClaimStatus(met, counts, missing, unchecked)
+        without = obligations.without_case(cases, claim, generation)
+        statuses[claim] = ClaimStatus(met, counts, missing, unchecked, without)
     return statuses
 
 

@@ -5,40 +5,34 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import time
 from collections.abc import Mapping
 from subprocess import TimeoutExpired
 from typing import Any
 
-from jsonschema import Draft202012Validator
-
-from jobwire_conformance import data
 from jobwire_conformance.config import Config, DriverProgram
-from jobwire_conformance.errors import AdapterFault, SuiteFault
+from jobwire_conformance.errors import REQUEST, AdapterFault, SuiteFault
+from jobwire_conformance.sandbox.answers import Malformed, checked, request_problem
+from jobwire_conformance.sandbox.history import History
+from jobwire_conformance.sandbox.not_started import not_started
 from jobwire_conformance.sandbox.processes import Log, ProcessGroup
 from jobwire_conformance.sandbox.reaper import Reaper
+from jobwire_conformance.wire.text import one_line, visible
 
 __all__ = ["Driver", "Outcome"]
 
 _LONGEST = 64 * 1024 * 1024  # bytes of one response; an inflated backtrace has its own check
 _STREAMS = "write only answers to standard output, and logs to standard error"
-_RESULTS = {
-    "hello": "greeting",
-    "push": "pushed",
-    "push_bulk": "pushed_bulk",
-    "act": "nothing",
-    "bye": "nothing",
-    **dict.fromkeys(["queue", "set", "find"], "members"),
-    **{name: name for name in ("queues", "stats", "processes", "work")},
-}
+_LONG = 4000  # characters of a request in a message
 
 Outcome = dict[str, Any]
 """`outcome`, which is ok, rejected, unknown or unsupported, and the members of the response."""
 
 
-def _validator(definition: str) -> Draft202012Validator:
-    whole = data.schema("driver")
-    return Draft202012Validator({"$ref": f"#/$defs/{definition}", "$defs": whole["$defs"]})
+def _line(request: Mapping[str, Any]) -> str:
+    # 1e400 is larger than any double. Python reads it as an infinity.
+    return json.dumps(request, separators=(",", ":")).replace("Infinity", "1e400")
 
 
 class Driver:
@@ -51,6 +45,7 @@ class Driver:
         url: URL of its Redis.
         generation: Generation to write, or `auto`.
         log: Receives its standard error.
+        history: Receives its requests and answers.
         timeout: Seconds that the driver shall wait for a reply of Redis.
     """
 
@@ -63,10 +58,11 @@ class Driver:
         url: str,
         generation: int | str,
         log: Log,
+        history: History,
         timeout: float | None = None,
     ) -> None:
         self._reaper = reaper
-        self._directory = config.path.parent
+        self._config = config
         self._settings = settings
         self._url = url
         self._environment = {
@@ -76,11 +72,12 @@ class Driver:
             **({} if timeout is None else {"JOBWIRE_TIMEOUT": f"{timeout:g}"}),
         }
         self._log = log
+        self._history = history
         self._group: ProcessGroup | None = None
         self._number = 0
-        self._checks = {
-            name: _validator(name) for name in {"request", "response", *_RESULTS.values()}
-        }
+        self._request = ""  # the last one
+        self._log_before = 0  # bytes of its log before the last request
+        self._answers = 0  # of the running process
         self.version = ""
         self.operations: frozenset[str] = frozenset()
 
@@ -124,7 +121,8 @@ class Driver:
         """Send `bye`, wait for at most a second, and kill the driver."""
         if self._group is not None and self._group.status is None and self.operations:
             try:
-                self._send({"id": self._number + 1, "op": "bye"}, time.monotonic() + 1)
+                bye = _line({"id": self._number + 1, "op": "bye"})
+                self._send(bye, time.monotonic() + 1)
                 self._group.popen.wait(1)
             except (AdapterFault, OSError, TimeoutExpired):
                 pass  # it is killed in any case
@@ -138,53 +136,52 @@ class Driver:
     def _ask(self, op: str, members: Mapping[str, Any]) -> Outcome:
         self._number += 1
         request = {"id": self._number, "op": op, **members}
-        for problem in self._checks["request"].iter_errors(request):
-            raise SuiteFault(
-                f"a case has a request that the driver schema does not allow: {problem.message}"
-            )
+        if problem := request_problem(request):
+            raise SuiteFault(f"a case has a request that schema/driver.json forbids: {problem}")
+        self._request = _line(request)
+        self._log_before = self._log.total
         if self._group is None or self._settings.oneshot:
             self._start()
+        note = self._history.request(self._request)
         deadline = time.monotonic() + self._settings.timeout
-        self._send(request, deadline)
+        self._send(self._request, deadline)
         answer = self._settings.garble(self._receive(op, deadline))
+        self._history.answer(note, answer, timed=op != "hello")
+        self._answers += 1
         if self._settings.oneshot:
             self._end()
         return self._judge(request, answer)
 
     def _start(self) -> None:
         self._end()
+        self._answers = 0
         command = self._settings.command
         try:
             self._group = ProcessGroup(
                 self._reaper,
                 command,
                 environment=self._environment,
-                directory=self._directory,
+                directory=self._config.path.parent,
                 log=self._log,
                 pipes=True,
             )
         except OSError as error:
-            raise AdapterFault(
-                f"the driver cannot be started: {error}; correct [driver] command, which runs in "
-                f"{self._directory}"
-            ) from None
+            raise not_started(self._config, "driver", command, error) from None
         assert self._group.popen.stdin is not None
         assert self._group.popen.stdout is not None
         os.set_blocking(self._group.popen.stdin.fileno(), False)
         os.set_blocking(self._group.popen.stdout.fileno(), False)
 
-    def _send(self, request: Mapping[str, Any], deadline: float) -> None:
+    def _send(self, line: str, deadline: float) -> None:
         assert self._group is not None
         assert self._group.popen.stdin is not None
         pipe = self._group.popen.stdin.fileno()
-        # 1e400 is larger than any double. Python reads it as an infinity.
-        text = json.dumps(request, separators=(",", ":")).replace("Infinity", "1e400")
-        unsent = text.encode() + b"\n"
+        unsent = line.encode() + b"\n"
         while unsent:
             wait = deadline - time.monotonic()
             if wait <= 0 or not select.select([], [pipe], [], wait)[1]:
                 raise self._fault(
-                    f"it did not read the request for {self._settings.timeout:g} s",
+                    f"for {self._settings.timeout:g} s it did not read the request",
                     "read standard input line by line",
                 )
             try:
@@ -204,7 +201,8 @@ class Driver:
             if wait <= 0 or not select.select([pipe], [], [], wait)[0]:
                 raise self._fault(
                     f"no answer to {op!r} within {self._settings.timeout:g} s",
-                    "answer each request with one line, and flush standard output after it",
+                    "answer each request with one line, and flush standard output after it; if the "
+                    "operation takes longer, set timeout = SECONDS in [driver]",
                 )
             try:
                 data = os.read(pipe, 1 << 20)
@@ -221,7 +219,7 @@ class Driver:
         line, _, rest = received.partition(b"\n")
         if rest:
             raise self._fault(
-                f"more output follows the answer to {op!r}: {bytes(rest[:100])!r}",
+                f"more output follows the answer to {op!r}: {one_line(bytes(rest), 100)}",
                 "write one line for each request, and logs to standard error",
             )
         return bytes(line)
@@ -230,47 +228,58 @@ class Driver:
         try:
             answer = json.loads(line)
         except ValueError:
-            raise self._fault(f"an answer is not JSON: {line[:200]!r}", _STREAMS) from None
-        result = request["what"] if request["op"] == "inspect" else request["op"]
-        if isinstance(answer, dict) and "ok" in answer:  # gives a more precise error
-            self._conforms(_RESULTS[result], answer["ok"], line)
-        self._conforms("response", answer, line)
-        if answer["id"] != request["id"]:
-            raise self._fault(
-                f"the answer to request {request['id']} has the id {answer['id']}",
-                "repeat the id of the request, and answer in order",
-            )
+            raise self._fault(f"an answer is not JSON: {one_line(line, 200)}", _STREAMS) from None
+        try:
+            answer = checked(request, answer)
+        except Malformed as error:
+            raise self._fault(str(error), error.advice, line) from None
         if "unsupported" in answer:
             return {"outcome": "unsupported"}
         if "error" in answer:
             return {"outcome": answer["error"]["kind"], **answer["error"]}
         return {"outcome": "ok", **answer["ok"]}
 
-    def _conforms(self, definition: str, value: object, line: bytes) -> None:
-        for problem in self._checks[definition].iter_errors(value):
-            place = "".join(f"/{part}" for part in problem.absolute_path)
-            raise self._fault(
-                f"an answer does not fit #/$defs/{definition} of schema/driver.json: "
-                f"{f'{place}: ' if place else ''}{problem.message[:300]}\n  answer: {line[:300]!r}",
-                "compare it with the examples in that file",
-            )
-
     def _died(self) -> AdapterFault:
         assert self._group is not None
         try:
-            status: object = self._group.popen.wait(2)
+            status: int | None = self._group.popen.wait(2)
         except TimeoutExpired:
-            status = "unknown; it only closed a pipe"
+            status = None
+        shown = "unknown; it only closed a pipe" if status is None else str(status)
         return self._fault(
-            f"it ended (exit status {status}) instead of answering",
-            "read requests until `bye` or the end of standard input; if the driver exits after "
-            'one answer, set mode = "oneshot"',
+            f"it ended (exit status {shown}) instead of answering", self._remedy(status)
         )
 
-    def _fault(self, problem: str, advice: str) -> AdapterFault:
-        log = self._group.tail() if self._group is not None else "    (it is not running)"
+    def _remedy(self, status: int | None) -> str:
+        """Return the remedy for a driver that ended."""
+        if status is None:
+            return "keep standard input and output open until `bye`"
+        if status < 0:
+            name = signal.Signals(-status).name
+            return f"find out why {name} ended it, for example a crash of its runtime"
+        if status > 0 and not self._answers and not self._settings.oneshot:
+            return "correct the error at its start, which its standard error shows"
+        if status > 0:
+            return (
+                "let no error end the driver: catch every exception of an operation, and answer "
+                'with "error", whose kind is "rejected" if certainly nothing was written, and '
+                'otherwise "unknown"'
+            )
+        if self._settings.oneshot:
+            return "answer the request before the program ends"
+        return (
+            "read requests until `bye` or the end of standard input; if the driver exits after one "
+            'answer, set mode = "oneshot"'
+        )
+
+    def _fault(self, problem: str, advice: str, answer: bytes = b"") -> AdapterFault:
+        log = "    (it is not running)"
+        if self._group is not None:
+            log = self._group.excerpt(self._log_before)
         self._end()
+        shown = f"  Answer: {one_line(answer, 300)}\n" if answer else ""
         return AdapterFault(
-            f"the driver of the implementation is at fault: {problem}.\n  Remedy: {advice}.\n"
-            f"  The end of its standard error:\n{log}"
+            f"the driver of the implementation is at fault: {problem}\n"
+            f"{REQUEST}{one_line(self._request, _LONG)}\n{shown}"
+            f"  Remedy: {advice}.\n  Its standard error since this request:\n{visible(log, 8000)}"
         )

@@ -12,11 +12,29 @@ from contextlib import suppress
 from pathlib import Path
 
 from jobwire_conformance.errors import EnvironmentFault
+from jobwire_conformance.sandbox.excerpt import excerpt
 from jobwire_conformance.sandbox.reaper import Reaper
 
-__all__ = ["Log", "LogFile", "ProcessGroup", "resident", "wait_for"]
+__all__ = ["Log", "LogFile", "ProcessGroup", "distant_zone", "resident", "wait_for"]
 
 _TAIL = 64 * 1024  # bytes of a log that are kept
+_ZONES = Path("/usr/share/zoneinfo")
+_EAST = "Pacific/Kiritimati", "<+14>-14"  # the name of the zone, and its rule in POSIX form
+_WEST = "Etc/GMT+12", "<-12>12"
+
+
+def distant_zone(now: float) -> str:
+    """Return a time zone, for the variable TZ, in which the date is not that of UTC.
+
+    A program that takes the local date for the date in UTC is then wrong at any time of day. The
+    zone in the east is already at the next day, or the one in the west still at the day before,
+    for one hour at least.
+
+    Args:
+        now: The time, in epoch seconds.
+    """
+    name, rule = _EAST if time.gmtime(now).tm_hour >= 11 else _WEST
+    return name if (_ZONES / name).exists() else rule
 
 
 def wait_for(holds: Callable[[], object], seconds: float, pause: float = 0.005) -> bool:
@@ -37,8 +55,8 @@ class Log:
     """
 
     def __init__(self) -> None:
-        self.total = 0
         self._kept = b""
+        self.total = 0
         self._thread: threading.Thread | None = None
 
     def open(self) -> int:
@@ -53,14 +71,15 @@ class Log:
         if self._thread is not None:
             self._thread.join(seconds)
 
-    def text(self) -> str:
-        """Return the kept end of the output."""
-        return self._kept.decode("utf-8", "replace")
+    def text(self, since: int = 0) -> str:
+        """Return the kept end of the output, without the first `since` bytes of all output."""
+        kept, total = self._kept, self.total
+        return kept[max(0, since - (total - len(kept))) :].decode("utf-8", "replace")
 
     def _read(self, pipe: int) -> None:
         while data := os.read(pipe, _TAIL):
-            self.total += len(data)
             self._kept = (self._kept + data)[-_TAIL:]
+            self.total += len(data)
         os.close(pipe)
 
 
@@ -82,9 +101,9 @@ class LogFile:
     def finish(self, seconds: float) -> None:
         """Return at once, because a file needs no reader."""
 
-    def text(self) -> str:
-        """Return the output."""
-        return self._path.read_text("utf-8", "replace")
+    def text(self, since: int = 0) -> str:
+        """Return the output, without its first `since` bytes."""
+        return self._path.read_bytes()[since:].decode("utf-8", "replace")
 
     def tail(self) -> str:
         """Return the last lines, indented."""
@@ -97,7 +116,7 @@ class ProcessGroup:
     Args:
         reaper: Kills it if this process cannot.
         command: Program and arguments.
-        environment: Variables, added to those of this process.
+        environment: Variables, added to those of this process and a distant time zone.
         directory: Its current directory.
         log: Receives its standard error, and its standard output unless `pipes` is set.
         pipes: True if standard input and output are pipes.
@@ -123,7 +142,12 @@ class ProcessGroup:
             self.popen = subprocess.Popen(
                 [*command],
                 cwd=directory,
-                env={**os.environ, **environment, **dict([reaper.mark])},
+                env={
+                    **os.environ,
+                    "TZ": distant_zone(time.time()),
+                    **environment,
+                    **dict([reaper.mark]),
+                },
                 stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if pipes else writer,
                 stderr=writer,
@@ -168,10 +192,14 @@ class ProcessGroup:
         self.log.finish(0.5)  # a child that has left the group may keep the pipe open
         self._reaper.release_group(self.popen.pid)
 
-    def tail(self, lines: int = 8) -> str:
-        """Return the last lines of its log, indented."""
+    def excerpt(self, since: int = 0) -> str:
+        """Return the lines of its log that tell why it ended, indented.
+
+        Args:
+            since: Number of bytes at the beginning of the log to leave out.
+        """
         self.log.finish(0.5 if self.status is not None else 0.05)
-        return _tail(self.log.text(), lines)
+        return excerpt(self.log.text(since))
 
 
 def resident(group: int) -> list[int]:
@@ -190,8 +218,3 @@ def resident(group: int) -> list[int]:
         lines = [line.split() for line in status.splitlines() if line.startswith("VmRSS:")]
         sizes += [int(words[1]) for words in lines]
     return sizes
-
-
-def _tail(text: str, lines: int = 8) -> str:
-    last = text.splitlines()[-lines:]
-    return "\n".join(f"    {line[:500]}" for line in last) or "    (no output)"

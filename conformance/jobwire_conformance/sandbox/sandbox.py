@@ -10,9 +10,11 @@ from dataclasses import replace
 from typing import Self
 from urllib.parse import quote
 
+from jobwire_conformance import data
 from jobwire_conformance.config import Config
 from jobwire_conformance.errors import ConformError, EnvironmentFault, Usage
 from jobwire_conformance.sandbox.driver import Driver
+from jobwire_conformance.sandbox.history import History, Note
 from jobwire_conformance.sandbox.local_server import Database, LocalServer, server_program
 from jobwire_conformance.sandbox.monitor import Executed, Monitor
 from jobwire_conformance.sandbox.processes import Log
@@ -35,6 +37,10 @@ class Sandbox:
         config: Settings of the implementation.
         servers: Starts two servers: one under test, and the control Redis for reports of jobs.
         rewrites: Rules of a mutant, which apply to every process.
+        pause: Returns the seconds for which to hold back a reply; None to pass all at once.
+
+    Attributes:
+        history: The requests and signals of the case.
     """
 
     def __init__(
@@ -43,11 +49,14 @@ class Sandbox:
         config: Config,
         servers: Callable[[], tuple[Database, Database]],
         rewrites: Sequence[Rule] = (),
+        pause: Callable[[], float] | None = None,
     ) -> None:
         self.config = config
         self._reaper = reaper
         self._rewrites = rewrites
+        self._pause = pause
         self._stack = ExitStack()
+        self.history = History()
         self._workers: dict[str, SandboxWorker] = {}
         self._run = ""
         self._users: dict[str, str] = {}  # name -> password
@@ -63,6 +72,7 @@ class Sandbox:
             self.control = self._control.link()
             self._stack.callback(self.control.close)
             self.driver_proxy = self._proxy()
+            self._load_scripts()
         except BaseException:
             self._stack.close()
             raise
@@ -89,6 +99,18 @@ class Sandbox:
         """Return the commands that the server has executed since `monitor`."""
         assert self._monitor is not None
         return self._monitor.executed(self.link)
+
+    def flush_scripts(self) -> None:
+        """Have the server forget all scripts."""
+        self.link.call("SCRIPT", "FLUSH")
+        self._case.callback(self._load_scripts)
+
+    def _load_scripts(self) -> None:
+        """Load the canonical scripts, so that the first case of a sandbox begins like the others.
+
+        A process whose call gets NOSCRIPT is busy for two more round trips; cases for that flush.
+        """
+        self.link.calls([("SCRIPT", "LOAD", source) for source in data.scripts().values()])
 
     def cluster(self) -> None:
         """Replace the server by one in cluster mode that serves all slots."""
@@ -143,6 +165,7 @@ class Sandbox:
             rules=[*map(_fresh_rule, self._rewrites), *rules],
             lockstep=lockstep,
             greeting=self._server.greeting,
+            pause=self._pause,
         )
 
     def server(self) -> tuple[str, str]:
@@ -187,6 +210,7 @@ class Sandbox:
             url=self._url(self.driver_proxy, user),
             generation=generation or self.config.times,
             log=Log(),
+            history=self.history,
             timeout=timeout,
         )
 
@@ -217,6 +241,7 @@ class Sandbox:
         self._control.clear(self.control)
         self.heal("driver")
         self.driver_proxy.forget()
+        self.history.forget()
         self._run = secrets.token_hex(4)
 
     def renew(self) -> None:
@@ -241,7 +266,7 @@ class Sandbox:
         user: str | None = None,
         precise: bool | None = None,
         wait: bool = True,
-        **knobs: float,
+        **knobs: float | None,
     ) -> SandboxWorker:
         """Start a worker and, unless `wait` is False, wait for its first fetch.
 
@@ -275,9 +300,14 @@ class Sandbox:
                 "JOBWIRE_GENERATION": generation or str(self.config.times),
                 **({} if precise is None else {"JOBWIRE_PRECISE": str(int(precise))}),
                 **self.config.variables,
-                **{f"JOBWIRE_{knob.upper()}": f"{value:g}" for knob, value in paces.items()},
+                **{
+                    f"JOBWIRE_{knob.upper()}": f"{value:g}"
+                    for knob, value in paces.items()
+                    if value is not None
+                },
             },
             log=Log(),
+            history=self.history,
         )
         self._workers[name] = worker
         if wait:
@@ -290,6 +320,11 @@ class Sandbox:
         for name, worker in self._workers.items():
             calls += [(name, call) for call in worker.proxy.snapshot()]
         return sorted(calls, key=lambda pair: pair[1].at)
+
+    def record(self) -> list[tuple[str, Call | Note]]:
+        """Return the commands, requests and signals since the last reset, in order."""
+        notes = [(note.process, note) for note in self.history.notes]
+        return sorted([*self.calls(), *notes], key=lambda pair: pair[1].at)
 
     def close(self) -> None:
         """End all processes and servers."""
@@ -311,7 +346,7 @@ class Sandbox:
 
 def _fresh_rule(rule: Rule) -> Rule:
     """Return a copy of a rule, with its counts at zero."""
-    return Rule(rule.action, rule.label, rule.connection, rule.nth, rule.times, rule.fits)
+    return replace(rule)
 
 
 def side_by_side(

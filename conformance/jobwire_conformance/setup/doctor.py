@@ -14,8 +14,9 @@ from jobwire_conformance.sandbox.driver import Outcome
 from jobwire_conformance.sandbox.local_server import Database, LocalServer, server_program
 from jobwire_conformance.sandbox.processes import wait_for
 from jobwire_conformance.sandbox.reaper import Reaper
+from jobwire_conformance.sandbox.rest import Event
 from jobwire_conformance.sandbox.sandbox import DEFAULTS, Sandbox
-from jobwire_conformance.sandbox.worker import Event, SandboxWorker
+from jobwire_conformance.sandbox.worker import SandboxWorker
 
 __all__ = ["DoctorItem", "diagnose"]
 
@@ -96,6 +97,7 @@ def _guarded(name: str, look: Callable[[], Iterator[DoctorItem]]) -> Iterator[Do
     except AdapterFault as error:
         problem, _, advice = str(error).partition("\n  Remedy: ")
         seen = problem.partition("is at fault: ")[2] or problem
+        seen = seen.replace("\n  ", f"\n{' ' * 9}")
         yield DoctorItem(name, "bad", seen, advice)
 
 
@@ -443,6 +445,6 @@ class _Worker(_Examination):
             raise AdapterFault(
                 "the worker of the implementation is at fault: it ended without a signal, exit "
                 f"status {worker.group.status}.\n  Remedy: run until SIGTERM, even if a job "
-                f"fails.\n  The end of its output:\n{worker.group.tail()}"
+                f"fails.\n  Its output:\n{worker.group.excerpt()}"
             )
         return about()

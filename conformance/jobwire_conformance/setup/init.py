@@ -118,7 +118,7 @@ def write(plan: AdapterPlan) -> list[Path]:
 def _settings(plan: AdapterPlan, kit: Kit) -> str:
     made = complete(plan.claims)
     claims = "\n".join(f'  {"" if claim in made else "# "}"{claim}",' for claim in CLAIMS)
-    build = f"# Before a run: {kit.build}\n" if kit.build else ""
+    build = f"build = {_text(kit.build)} # run this command before the suite\n" if kit.build else ""
     return f"""\
 # The claims of this implementation, for `jobwire conform check`.
 
@@ -126,12 +126,12 @@ def _settings(plan: AdapterPlan, kit: Kit) -> str:
 name = {_text(plan.name)}
 language = {_text(plan.language)}
 generation = "{plan.generation}" # the Sidekiq that it is made for: 6.4, 7.3 or 8.1
-claims = [ # begin with one claim; when it is met, remove the # from the next one
+{build}claims = [ # begin with one claim; when it is met, remove the # from the next one
 {claims}
 ]
 
 # Commands run in the directory of this file.
-{build}
+
 [driver] # for claims of clients and inspectors
 command = {_texts(kit.driver)}
 

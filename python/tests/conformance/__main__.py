@@ -1,6 +1,6 @@
 """Keep docs/conformance up to date. See .ci/conformance.
 
-    python -m tests.conformance [--only reference|sidekiq|kills]... [--sandboxes N]
+    python -m tests.conformance [--only reference|sidekiq|kills|source]... [--sandboxes N]
                                 [--pages | --set | --check]
 
 Exit status: 0 done or unchanged; 1 changed; others as of `jobwire conform check`.
@@ -28,7 +28,7 @@ from jobwire_conformance.cli._settings import for_generation
 from jobwire_conformance.config import Config, Generation
 from jobwire_conformance.data import CLAIMS, ROBUST
 from jobwire_conformance.errors import ConformError, Usage
-from jobwire_conformance.mutation import kills, mutants
+from jobwire_conformance.mutation import kills, mutants, source
 from jobwire_conformance.reports import audit, summary
 from jobwire_conformance.reports.drift import drift
 from jobwire_conformance.reports.results import Results
@@ -39,6 +39,7 @@ from tests.conformance.pages import (
     KILLS,
     PAGES,
     ROOT,
+    SOURCE_KILLS,
     SPECIFICATION,
     STORE,
     built_pages,
@@ -166,6 +167,27 @@ def kill(sandboxes: int) -> None:
     KILLS.write_bytes(compact.dump(table))
 
 
+def kill_in_source(sandboxes: int) -> None:
+    """Run the mutants of each source that has some, and store the results."""
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    os.environ["PYTHONPATH"] = str(ROOT / "python")
+    for path in (REFERENCE, ROOT / "conformance" / "drivers" / "go-sample"):
+        settings = config.load(path)
+        sources = source.Sources.of(settings)
+        table = kills.kill(
+            settings,
+            sources.mutants,
+            cases.load(),
+            patience=6,
+            program=valkey_program(),
+            sandboxes=sandboxes,
+            plant=sources.planted,
+            tell=lambda tried, _: click.echo(f"{tried[0]['mutant']}: {tried[0]['fate']}", err=True),
+        )
+        sources.describe(table)
+        reports.put(SOURCE_KILLS / f"{settings.name}.json", compact.dump(table))
+
+
 def check(sandboxes: int) -> int:
     """Compare new results with the stored ones; return 1 if they differ."""
     changed = [f"{name} is not up to date" for name in stale_pages()]
@@ -194,7 +216,9 @@ def _tell(path: Path, lines: Sequence[str], results: Results) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance")
-    parser.add_argument("--only", choices=("reference", "sidekiq", "kills"), action="append")
+    parser.add_argument(
+        "--only", choices=("reference", "sidekiq", "kills", "source"), action="append"
+    )
     parser.add_argument("--sandboxes", type=int, default=3, help="cases side by side")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--pages", action="store_true", help="only make the pages again")
@@ -210,13 +234,15 @@ def main() -> int:
         which = (
             ()
             if options.pages or options.set
-            else options.only or ("reference", "sidekiq", "kills")
+            else options.only or ("reference", "sidekiq", "kills", "source")
         )
         for name, results_of_all in (("reference", reference), ("sidekiq", sidekiq)):
             for results in results_of_all(options.sandboxes) if name in which else ():
                 keep(results)
         if "kills" in which:
             kill(options.sandboxes)
+        if "source" in which:
+            kill_in_source(options.sandboxes)
         for directory, made in ((PAGES, pages()), (BUILT, built_pages())):
             for name, content in made.items():
                 reports.put(directory / name, content)
