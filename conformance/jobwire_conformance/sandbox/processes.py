@@ -218,3 +218,8 @@ def resident(group: int) -> list[int]:
         lines = [line.split() for line in status.splitlines() if line.startswith("VmRSS:")]
         sizes += [int(words[1]) for words in lines]
     return sizes
+
+
+def _tail(text: str, lines: int = 8) -> str:
+    last = text.splitlines()[-lines:]
+    return "\n".join(f"    {line[:500]}" for line in last) or "    (no output)"
