@@ -64,7 +64,7 @@ DEFAULT_GENERATION = "8.1"
 
 OFFERS = (
     *("auto", "cancel", "delays", "endings", "fleet", "halves", "hooks", "messages"),
-    *("middleware", "natives", "precise", "sweeps", "unknowns"),
+    *("middleware", "namespace", "natives", "precise", "sweeps", "unknowns"),
 )
 """Features that are optional for an implementation and belong to no claim."""
 
