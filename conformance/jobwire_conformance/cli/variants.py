@@ -25,13 +25,21 @@ __all__ = ["variants"]
     help="Only this variant; * matches any text.",
 )
 @click.option(
-    "--together", is_flag=True, help="Run variants of different aspects in one run. Faster."
+    "--rounds",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Run variants of different aspects together, in N runs for each settings. Faster, but "
+    "further variants of an aspect are left out.",
 )
 @sandboxes_option("cases")
 @patience_option()
 @server_option
 def variants(
-    names: tuple[str, ...], together: bool, sandboxes: int, patience: float, server: str | None
+    names: tuple[str, ...],
+    rounds: int | None,
+    sandboxes: int,
+    patience: float,
+    server: str | None,
 ) -> int:
     """Run variants of the reference that break no requirement; list the checks that fail.
 
@@ -43,7 +51,7 @@ def variants(
     from jobwire_conformance.reports.terminal import Terminal
 
     chosen = lawful.load(names)
-    groups = lawful.together(chosen) if together else [[variant] for variant in chosen]
+    groups = lawful.rounds(chosen, rounds) if rounds else [[variant] for variant in chosen]
     end_at_term()
     known, failed = cases.load(), 0
     for number, group in enumerate(groups, 1):

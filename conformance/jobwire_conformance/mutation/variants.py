@@ -28,7 +28,7 @@ from jobwire_conformance.run import run
 from jobwire_conformance.run.run import Watcher
 from jobwire_conformance.run.verdicts import FAILURES
 
-__all__ = ["Trial", "Variant", "cases_of", "load", "together", "trial"]
+__all__ = ["Trial", "Variant", "cases_of", "load", "rounds", "trial"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,18 +128,23 @@ def _load(path: Path) -> Variant:
     )
 
 
-def together(variants: Sequence[Variant]) -> list[list[Variant]]:
-    """Return the variants in as few groups as possible whose aspects differ."""
-    groups: list[list[Variant]] = []
+def rounds(variants: Sequence[Variant], most: int | None = None) -> list[list[Variant]]:
+    """Return the variants in as few rounds as possible, in which their aspects differ.
+
+    Args:
+        variants: The variants.
+        most: Number of rounds for each settings; further variants of an aspect are left out.
+    """
+    by_settings: dict[str, list[list[Variant]]] = {}
     for variant in variants:
-        for group in groups:
-            same = group[0].settings == variant.settings
-            if same and all(other.aspect != variant.aspect for other in group):
-                group.append(variant)
-                break
-        else:
+        groups = by_settings.setdefault(variant.settings, [])
+        free = (g for g in groups if all(other.aspect != variant.aspect for other in g))
+        group = next(free, None)
+        if group is not None:
+            group.append(variant)
+        elif most is None or len(groups) < most:
             groups.append([variant])
-    return groups
+    return [group for groups in by_settings.values() for group in groups]
 
 
 def cases_of(variants: Sequence[Variant], cases: Sequence[Case]) -> list[Case]:

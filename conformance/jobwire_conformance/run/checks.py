@@ -20,6 +20,7 @@ from jobwire_conformance.judge.stream import canonical, script_call
 from jobwire_conformance.run import draws, evidence
 from jobwire_conformance.run.metrics import Counted
 from jobwire_conformance.run.state import State, jid_of, struck
+from jobwire_conformance.sandbox import rest
 from jobwire_conformance.sandbox.driver import Outcome
 from jobwire_conformance.sandbox.sandbox import Sandbox
 from jobwire_conformance.wire import scripts
@@ -32,8 +33,12 @@ __all__ = ["CheckResult", "Checks", "Miss", "ProcessCall"]
 _TOGETHER = 0.1  # seconds; commands that are sent together may arrive in pieces
 _EARLY = 0.95  # of the shortest pause of a scheduler: clocks differ
 _LATE_S = 1.4  # seconds; on a busy machine
+_LONGEST_WAIT_S = 60.0  # of a fetch whose end is awaited
 _STATES = frozenset(
-    ["list", "zset", "hash", "set", "key", "commands", "metrics", "atomic", "ran", "either", "that"]
+    [
+        *("list", "zset", "hash", "set", "key", "keys", "commands", "metrics", "atomic", "logs"),
+        *("ran", "either", "that"),
+    ]
 )  # parts of checks that a worker can still fulfil; the others look at what has happened
 
 ProcessCall = tuple[str, Call]
@@ -460,7 +465,8 @@ class Checks:
             if call.given_up and worker.idle_expected:
                 words = [word.decode("utf-8", "replace") for word in call.words]
                 raise Miss(f"blocking fetches of {process}", "a reply", [*words, "given up"])
-        if blocking and not worker.waited():
+        wait = max((rest.longest_wait(call) for call in blocking), default=0.0)
+        if 0.0 < wait <= _LONGEST_WAIT_S and not worker.waited():
             raise Miss(f"blocking fetches of {process}", "a reply without a job", ABSENT)
 
     def _pauses(self, step: Mapping[str, Any]) -> None:

@@ -325,7 +325,7 @@ class Play:
 
     def _settle(self, step: Mapping[str, Any]) -> None:
         self._waits("all processes to rest")
-        self._restless = self._state.settle(self._patience)
+        self._restless = self._state.settle(self._within(step))
 
     _verbs: Mapping[str, Callable[..., Any]] = {
         "check": lambda *_: None,
@@ -387,28 +387,32 @@ class Play:
         A check without `within` passes soon, as an outcome may follow later than expected. Time
         alone does not make it pass: the value that did not match must have changed.
         """
+        within, lag = step.get("within", 0.0) * self._time_scale, self._lag()
         began = time.monotonic()
-        first = miss = self._checks.miss(step)
+        last = miss = self._checks.miss(step)
         while miss is not None:
             waited = time.monotonic() - began
-            if waited > step.get("within", 0.0) * self._time_scale and (
-                miss.final or waited > self._lag()
-            ):
+            if waited > within and (miss.final or waited > lag):
                 return miss
             time.sleep(0.02)
-            first, miss = miss, self._checks.miss(step)
-        is_late = time.monotonic() - began > step.get("within", 0.0) * self._time_scale
-        if first is not None and is_late:
-            subject, shown = first.whole
-            if self._checks.shown.get(subject) == shown:
-                return first
-        return None
+            last, miss = miss, self._checks.miss(step)
+        in_time = time.monotonic() - began <= within
+        if last is None or in_time:
+            return None
+        subject, shown = last.whole
+        return last if self._checks.shown.get(subject) == shown else None
 
     def _lag(self) -> float:
-        """Return the seconds for which a state that should hold is awaited."""
-        workers = self._sandbox.workers.values()
-        runs = any(worker.group.status is None for worker in workers)
-        return _LAG_S * self._time_scale if runs else 0.0
+        """Return the seconds for which a state that should hold now is awaited.
+
+        They are 0 while a disturbance holds a command back, because the case then looks at this
+        moment, and if no process can change the state.
+        """
+        workers = [w for w in self._sandbox.workers.values() if w.group.status is None]
+        number = self._state.number
+        if not workers or any(number("held", w.name) > number("struck", w.name) for w in workers):
+            return 0.0
+        return _LAG_S * self._time_scale
 
 
 def _moment(value: Any) -> Any:

@@ -18,7 +18,7 @@ from jobwire_conformance.wire.resp import decode
 
 __all__ = [
     *("FORGOTTEN_S", "Event", "brought", "debt"),
-    *("is_answered", "is_at_home", "jobs_in", "unrepeated"),
+    *("is_answered", "is_at_home", "jobs_in", "longest_wait", "unrepeated"),
 ]
 
 FORGOTTEN_S = 5.0
@@ -117,25 +117,21 @@ def _stores(call: Call, jid: str, payload: bytes, fetch: Call) -> bool:
     return any(text == payload or (text[:1] == b"{" and word in text) for text in call.words[1:])
 
 
-def is_at_home(
-    fetches: Sequence[Call], events: Sequence[Event], concurrency: int, *, after: float
-) -> bool:
+def is_at_home(fetches: Sequence[Call], concurrency: int, *, after: float) -> bool:
     """Return whether all executors wait for jobs.
 
     Args:
         fetches: Commands that may have taken jobs.
-        events: The reports of its jobs.
         concurrency: Number of executors.
-        after: Time at which the last fetch was sent that brought a job.
+        after: Time after which the last fetch must have been sent.
     """
     if sum(call.blocks and call.reply is None for call in fetches) >= concurrency:
         return True
     # Other commands may name the queue, so a command counts as a fetch once it has returned a
-    # job. The worker waits if its last fetch came after its last job and found nothing.
+    # job. The worker waits if the last fetch found nothing.
     bringing = {_kind(call) for call in fetches if brought(call)}
     asked = [c for c in fetches if not c.blocks and (not bringing or _kind(c) in bringing)]
-    last = max([after, *(event.at for event in events[-1:])])
-    return bool(asked and asked[-1].at > last and asked[-1].reply and not brought(asked[-1]))
+    return bool(asked and asked[-1].at > after and asked[-1].reply and not brought(asked[-1]))
 
 
 def brought(call: Call) -> bool:
@@ -144,6 +140,15 @@ def brought(call: Call) -> bool:
     if isinstance(reply, list) or call.spec.effect == "takes":
         return any(_texts(reply))
     return isinstance(reply, bytes) and _jid(reply) is not None
+
+
+def longest_wait(call: Call) -> float:
+    """Return the seconds after which the server ends a blocking fetch; 0 if it never does."""
+    place = 1 if call.name in (b"BLMPOP", b"BZMPOP") else -1
+    try:
+        return float(call.words[place])
+    except (ValueError, IndexError):
+        return 0.0
 
 
 def jobs_in(call: Call) -> list[tuple[str, bytes]]:

@@ -179,15 +179,15 @@ class SandboxWorker:
         bringing = [call for call in fetches if rest.brought(call)]
         for call in bringing:
             if call.sequence not in self._fetched:
-                # Of jobs in a private hash it is known whether they have an outcome.
-                is_private = any(_PRIVATE in key for key in keys_of(call.words))
-                self._fetched[call.sequence] = () if is_private else rest.jobs_in(call)
+                # The private hash shows which of its jobs have an outcome.
+                self._fetched[call.sequence] = () if _is_private(call) else rest.jobs_in(call)
         if (jid := rest.debt(calls, self._fetched, events, now)) is not None:
             return f"{self.name} has not stored the outcome of {jid}"
         last = bringing[-1].at if bringing else 0.0
-        if self.idle_expected and not rest.is_at_home(
-            fetches, events, self.concurrency, after=last
-        ):
+        if events and not (bringing and _is_private(bringing[-1])):
+            # An executor that comes back has done all that follows its job, as far as is known.
+            last = max(last, events[-1].at)
+        if self.idle_expected and not rest.is_at_home(fetches, self.concurrency, after=last):
             return f"{self.name} has not come back for more jobs"
         return None
 
@@ -207,3 +207,8 @@ class SandboxWorker:
         self.group.kill()
         self.proxy.close()
         self._control.close()
+
+
+def _is_private(call: Call) -> bool:
+    """Return whether a fetch has moved its jobs to a private hash. [REL-1]"""
+    return any(_PRIVATE in key for key in keys_of(call.words))

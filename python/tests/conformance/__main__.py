@@ -1,7 +1,7 @@
 """Keep docs/conformance up to date. See .ci/conformance.
 
     python -m tests.conformance [--only reference|sidekiq|kills|source]... [--sandboxes N]
-                                [--pages | --set | --check]
+                                [--pages | --set | --check | --variants]
 
 Exit status: 0 done or unchanged; 1 changed; others as of `jobwire conform check`.
 """
@@ -25,6 +25,7 @@ from harness.servers import valkey_program
 from jobwire_conformance import compact, config, data, reports
 from jobwire_conformance.cases import case as cases
 from jobwire_conformance.cli._settings import for_generation
+from jobwire_conformance.cli.variants import variants
 from jobwire_conformance.config import Config, Generation
 from jobwire_conformance.data import CLAIMS, ROBUST
 from jobwire_conformance.errors import ConformError, Usage
@@ -59,6 +60,7 @@ WAYS: Sequence[tuple[str, Generation]] = (
     *(("basic.toml", "8.1"), ("basic.toml", "7.3")),
     *(("asyncio.toml", "8.1"), ("asyncio-basic.toml", "8.1")),
 )
+ROUNDS = 2  # of lawful variants with each way to fetch
 CHECKED = WAYS[0], WAYS[3]  # both ways to fetch are enough to see a change
 
 
@@ -214,6 +216,14 @@ def _tell(path: Path, lines: Sequence[str], results: Results) -> None:
             click.echo(f"  {failed['case']}#{failed['requirement']}: {failed['message']}")
 
 
+def accept(sandboxes: int) -> int:
+    """Run lawful variants of the reference; return 1 if a check refuses one."""
+    arguments = ["--rounds", str(ROUNDS), "--sandboxes", str(sandboxes)]
+    return int(
+        variants.main([*arguments, "--server", valkey_program()], standalone_mode=False) or 0
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance")
     parser.add_argument(
@@ -224,11 +234,14 @@ def main() -> int:
     what.add_argument("--pages", action="store_true", help="only make the pages again")
     what.add_argument("--set", action="store_true", help="only write the set of checks again")
     what.add_argument("--check", action="store_true", help="only say what has changed")
+    what.add_argument("--variants", action="store_true", help="only run the lawful variants")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and clean up on the way
     try:
         if options.check:
             return check(options.sandboxes)
+        if options.variants:
+            return accept(options.sandboxes)
         if options.set:
             freeze()
         which = (

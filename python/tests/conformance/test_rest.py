@@ -98,10 +98,10 @@ def test_a_job_that_succeeded_has_its_outcome() -> None:
 
 def test_a_worker_is_at_home_if_all_executors_wait() -> None:
     waiting = call("BRPOP", "queue:default", 2, reply=None, at=2.0)
-    assert rest.is_at_home([waiting], [], 1, after=0.0)
-    assert not rest.is_at_home([waiting], [], 2, after=0.0)
+    assert rest.is_at_home([waiting], 1, after=0.0)
+    assert not rest.is_at_home([waiting], 2, after=0.0)
     bringing = call("EVALSHA", "aa", 1, "queue:default", reply=FETCHED, at=1.0)
     empty = call("EVALSHA", "aa", 1, "queue:default", reply=NOTHING, at=2.0)
-    assert not rest.is_at_home([bringing], [], 2, after=1.0)
-    assert rest.is_at_home([bringing, empty], [report("end", 1.5)], 2, after=1.0)
-    assert not rest.is_at_home([bringing, empty], [report("end", 2.5)], 2, after=1.0)
+    assert not rest.is_at_home([bringing], 2, after=1.0)
+    assert rest.is_at_home([bringing, empty], 2, after=1.5)
+    assert not rest.is_at_home([bringing, empty], 2, after=2.5)
