@@ -13,7 +13,7 @@ test: ## run the tests that need no root and cost little (no marker thorough)
 thorough: ## run the tests that take more than 2 s
 	@sh .ci/thorough $(ARGS)
 
-flaky: ## run the tests many times under load and list those that waver: ARGS="--runs 5 --io"
+flaky: ## run the tests many times under load and list those that waver: ARGS="--runs 5 --io", "--suite --runs 50"
 	@sh .ci/flaky $(ARGS)
 
 coverage: ## check that tests run through every branch of jobwire.protocol
@@ -43,7 +43,7 @@ interop: ## run the tests with real Sidekiq (root, Debian or Ubuntu)
 peers: ## run the suite on other implementations, and pairs of them: ARGS="--only php"
 	@sh .ci/peers $(ARGS)
 
-conformance: ## update docs/conformance: ARGS="--only reference", --pages, --check
+conformance: ## update docs/conformance: ARGS="--only reference", --pages, --check, --variants
 	@sh .ci/conformance $(ARGS)
 
 fixtures: ## record the fixtures again from real Sidekiq (root, Debian or Ubuntu)

@@ -72,6 +72,7 @@ class Config:
     language: str | None = None
     source: str | None = None
     build: str = ""  # the command that builds driver and worker, for messages
+    home: str | None = None  # address of its page
     prefix: str = ""
     driver: DriverProgram | None = None
     worker: WorkerProgram | None = None
@@ -131,6 +132,7 @@ def load(path: Path) -> Config:
         language=about.text("language", optional=True) or None,
         source=about.text("source", optional=True) or None,
         build=about.text("build", optional=True),
+        home=_home(about),
         prefix=about.text("prefix", optional=True),
         driver=_driver(top),
         worker=_worker(top),
@@ -166,6 +168,14 @@ def _claims(about: _Table) -> tuple[str, ...]:
         if claim not in CLAIMS:
             raise about.wrong("claims", f"unknown claim {claim!r}; {_hint(claim, CLAIMS)}")
     return tuple(expanded(claims))
+
+
+def _home(about: _Table) -> str | None:
+    """Return the address of a page; reports link it, so only a web address counts."""
+    home = about.text("home", optional=True)
+    if home and not home.startswith(("https://", "http://")):
+        raise about.wrong("home", f"{home!r}; expected an address that begins with https://")
+    return home or None
 
 
 def _offers(about: _Table) -> tuple[str, ...]:

@@ -25,13 +25,16 @@ __all__ = [
     "complete",
     "mutants_directory",
     "named_files",
+    "reference_directory",
     "required_claims",
     "requirements",
     "schema",
     "scripts",
     "sets_directory",
+    "source_mutants_directory",
     "spec_version",
     "specification",
+    "variants_directory",
 ]
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -59,8 +62,8 @@ GENERATIONS = ("6.4", "7.3", "8.1")
 DEFAULT_GENERATION = "8.1"
 
 OFFERS = (
-    *("auto", "cancel", "delays", "endings", "halves", "hooks", "middleware", "natives"),
-    *("precise", "sweeps"),
+    *("auto", "cancel", "delays", "endings", "fleet", "halves", "hooks", "messages"),
+    *("middleware", "natives", "precise", "sweeps", "unknowns"),
 )
 """Features that are optional for an implementation and belong to no claim."""
 
@@ -88,6 +91,21 @@ def cases_directory() -> Path:
 def mutants_directory() -> Path:
     """Return the directory of the mutants."""
     return _own("mutants")
+
+
+def source_mutants_directory() -> Path:
+    """Return the directory of the mutants of sources, which only a checkout has."""
+    return _PACKAGE.parent / "source-mutants"
+
+
+def variants_directory() -> Path:
+    """Return the directory of the lawful variants of the reference, which only a checkout has."""
+    return _PACKAGE.parent / "variants"
+
+
+def reference_directory() -> Path:
+    """Return the directory of the settings of the reference, which only a checkout has."""
+    return _PACKAGE.parent / "drivers" / "python"
 
 
 def sets_directory() -> Path:

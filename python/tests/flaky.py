@@ -1,6 +1,10 @@
 """Run the tests many times under load; list the tests that did not always pass.
 
     python -m tests.flaky [--runs N] [--busy N] [--io] [--] [PYTEST ARGUMENT]...
+    python -m tests.flaky --suite [--runs N] [--busy N] [--io] [--pause MS] [--] [CASE]...
+
+With --suite, run the conformance suite on the reference instead, with 1, 2 and 4 sandboxes in
+turn, and list the checks that failed.
 
 Exit status: 0 if every test passed every time, 1 if not, 2 for wrong usage.
 """
@@ -26,6 +30,7 @@ from xml.etree import ElementTree
 from rich.console import Console
 
 from harness.servers import Reaper
+from tests.flaky_suite import red_table, runs_of_suite
 
 __all__ = ["Outcome", "busy_machine", "outcome_of", "table"]
 
@@ -150,7 +155,14 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=20, help="number of runs; 20")
     parser.add_argument("--busy", type=int, default=3, help="processes that calculate; 3")
     parser.add_argument("--io", action="store_true", help="also write to the disk")
-    parser.add_argument("pytest", nargs="*", metavar="PYTEST ARGUMENT", help="after --")
+    parser.add_argument("--suite", action="store_true", help="run the conformance suite")
+    parser.add_argument(
+        "--pause", type=float, default=40, help="hold back replies for up to so many ms; 40"
+    )
+    parser.add_argument(
+        "--settings", default="conformance.toml", help="settings of the reference; conformance.toml"
+    )
+    parser.add_argument("pytest", nargs="*", metavar="ARGUMENT", help="after --")
     options = parser.parse_args()
     if options.runs < 1 or options.busy < 0:
         parser.error("--runs takes 1 or more, --busy 0 or more")
@@ -159,6 +171,23 @@ def main() -> int:
     writers = WRITERS if options.io else 0
     out.print(f"{options.runs} runs on {os.cpu_count()} cores, load: {options.busy} + {writers} io")
     kept = Path(tempfile.mkdtemp(prefix="jobwire-flaky-"))
+    if options.suite:
+        with busy_machine(options.busy, writers):
+            reds, counts = runs_of_suite(
+                options.runs,
+                out,
+                kept,
+                pause=options.pause / 1000,
+                settings=options.settings,
+                names=options.pytest,
+            )
+        out.print("\n".join(red_table(reds, counts)), markup=False)
+        if reds:
+            out.print(f"the reports of the runs with red checks are in {kept}", markup=False)
+            return 1
+        shutil.rmtree(kept)
+        out.print(f"every check passed in all of {options.runs} runs")
+        return 0
     outcomes: list[Outcome] = []
     with busy_machine(options.busy, writers):
         for number in range(1, options.runs + 1):

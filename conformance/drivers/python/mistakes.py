@@ -6,7 +6,9 @@ The variable JOBWIRE_MUTATE names one of the functions.
 from __future__ import annotations
 
 import json
+import os
 import random
+import sys
 import threading
 import time
 from typing import Any
@@ -154,10 +156,15 @@ def sweep_on() -> None:
     Inspector.sweep = sweep_until_empty  # type: ignore[method-assign]
 
 
+def log_nothing() -> None:
+    """Write nothing to standard error. [ENV-10] [FETCH-13]"""
+    sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - to the end of the process
+
+
 _MISTAKES = (
     *(keep_connection, one_slice, stay_connected, send_again, ignore_stops, go_on),
     *(no_pause, wait_least, close_late, put_back_late, never_leave),
-    *(replace_halves, sweep_in_two_steps, sweep_on),
+    *(replace_halves, sweep_in_two_steps, sweep_on, log_nothing),
 )
 
 

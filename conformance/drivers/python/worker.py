@@ -6,8 +6,10 @@ With JOBWIRE_FETCH=basic it fetches as Sidekiq does.
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,8 +23,7 @@ from jobwire.protocol.iteration import Cursor
 from jobwire.worker.process import process
 
 RUN = os.environ["JOBWIRE_RUN"]
-# Gates may stay shut for longer than the default timeout of redis-py.
-control = redis.Redis.from_url(os.environ["JOBWIRE_CONTROL_URL"], socket_timeout=None)
+control = redis.Redis.from_url(os.environ["JOBWIRE_CONTROL_URL"])
 given = os.environ["JOBWIRE_GENERATION"]
 generation: Any = given if given == "auto" else int(given)
 app = jobwire.App(os.environ["JOBWIRE_REDIS_URL"], generation=generation)
@@ -30,6 +31,17 @@ app = jobwire.App(os.environ["JOBWIRE_REDIS_URL"], generation=generation)
 
 class JobwireError(Exception):
     """The error of failing jobs."""
+
+
+def pause_at(name: str, seconds: float = math.inf) -> None:
+    """Wait until the suite opens a gate, for at most so many seconds.
+
+    In short steps: a thread that waits for a reply cannot be aborted.
+    """
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        if control.blpop([f"jw:{RUN}:gate:{name}"], min(left, 0.2)):
+            break
 
 
 def report(kind: str, **members: Any) -> None:
@@ -70,7 +82,7 @@ def flaky(times: int) -> None:
 def gate(name: str) -> None:
     """Wait until the suite opens a gate."""
     report("begin", args=[name])
-    control.blpop([f"jw:{RUN}:gate:{name}"], 0)
+    pause_at(name)
     report("end", ok=True)
 
 
@@ -80,7 +92,7 @@ def iterate(cursor: Cursor, count: int, gate_name: str, seconds: float) -> Itera
     for item, at in over_sequence(cursor, range(count)):
         yield at
         report("begin", args=[item])
-        control.blpop([f"jw:{RUN}:gate:{gate_name}"], seconds)
+        pause_at(gate_name, seconds)
         report("end", ok=True)
 
 
@@ -108,6 +120,14 @@ def spoil(values: list[Any]) -> None:
     values.clear()
     report("end", ok=False)
     raise JobwireError("spoilt")
+
+
+@app.job(name="JobwireMessage")
+def message(kind: str) -> None:
+    """Fail with a message that cannot be encoded, or without one."""
+    report("begin", args=[kind])
+    report("end", ok=False)
+    raise JobwireError("a\ud800b") if kind == "broken" else JobwireError
 
 
 @app.job(name="JobwireDelay")
@@ -182,7 +202,7 @@ def main() -> int:
         capsules={"default": capsule},
         fetch=fetch,
         timeout=float(os.environ["JOBWIRE_GRACE"]),
-        poll_interval=float(os.environ["JOBWIRE_POLL"]),
+        poll_interval=float(os.environ["JOBWIRE_POLL"]) if "JOBWIRE_POLL" in os.environ else None,
         precise=os.environ.get("JOBWIRE_PRECISE", "1" if fetch == "reliable" else "0") == "1",
     )
     return process.run(app, config)

@@ -35,7 +35,7 @@ end
 
 Sidekiq.configure_server do |config|
   config.redis = { url: ENV.fetch("JOBWIRE_REDIS_URL") }
-  poll = ENV.fetch("JOBWIRE_POLL").to_f
+  poll = ENV.fetch("JOBWIRE_POLL", 5).to_f # 5 is Sidekiq's own
   if config.respond_to?(:average_scheduled_poll_interval=)
     config.average_scheduled_poll_interval = poll
   else
@@ -124,6 +124,15 @@ class JobwireSpoil
     values.clear
     Control.report("end", jid, ok: false)
     raise JobwireError, "spoilt"
+  end
+end
+
+class JobwireMessage
+  include Sidekiq::Worker
+  def perform(kind)
+    Control.report("begin", jid, args: [kind])
+    Control.report("end", jid, ok: false)
+    raise JobwireError, kind == "broken" ? "a\xffb" : "" # an error of Ruby always has a message
   end
 end
 

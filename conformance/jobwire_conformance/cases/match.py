@@ -126,13 +126,13 @@ def _fits(matcher: Any, seen: Spelt, scope: Scope, name: str) -> bool:
         case "distinct":
             return _is_distinct(matcher, seen.value)
         case "lines":
-            return _has_lines(matcher, seen.value)
+            return _has_lines(matcher, seen.value, scope)
         case "bind":
             scope.bound[matcher["name"]] = seen.value
             return True
         case "same":
-            return matcher["name"] in scope.bound and equal(
-                scope.bound[matcher["name"]], seen.value
+            return matcher["name"] in scope.bound and _is_same(
+                scope.bound[matcher["name"]], seen.value, ordered=matcher.get("order", True)
             )
     raise ValueError(f"no matcher {matcher['$']!r}")  # the schema allows no other
 
@@ -186,21 +186,37 @@ def _is_time(matcher: Mapping[str, Any], seen: Spelt, scope: Scope, name: str) -
     )
 
 
+def _is_same(bound: Any, value: Any, *, ordered: bool) -> bool:
+    if not ordered and isinstance(bound, list) and isinstance(value, list):
+        bound, value = sorted(bound, key=json.dumps), sorted(value, key=json.dumps)
+    return equal(bound, value)
+
+
 def _is_distinct(matcher: Mapping[str, Any], value: object) -> bool:
     if not isinstance(value, list) or len(value) != matcher.get("len", len(value)):
         return False
     return len({json.dumps(item) for item in value}) == len(value)
 
 
-def _has_lines(matcher: Mapping[str, Any], text: object) -> bool:
-    """Return whether a text is a stored backtrace with the right number of lines."""
+def _has_lines(matcher: Mapping[str, Any], text: object, scope: Scope) -> bool:
+    """Return whether a text is a stored backtrace with the right number of lines, and the right."""
+    lines = _lines(text)
+    if lines is None:
+        return False
+    if "first_of" in matcher:
+        whole = _lines(scope.bound.get(matcher["first_of"]))
+        if whole is None or lines != whole[: len(lines)]:
+            return False
+    return bool(matcher.get("min", 0) <= len(lines) <= matcher.get("max", len(lines)))
+
+
+def _lines(text: object) -> list[str] | None:
+    """Return the lines of a stored backtrace; None if it is none."""
     try:
         lines = json.loads(zlib.decompress(base64.b64decode(text))) if isinstance(text, str) else 0
     except (ValueError, zlib.error):
-        return False
-    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-        return False
-    return bool(matcher.get("min", 0) <= len(lines) <= matcher.get("max", len(lines)))
+        return None
+    return lines if isinstance(lines, list) and all(isinstance(x, str) for x in lines) else None
 
 
 def _json_object(text: object) -> dict[str, Spelt] | None:

@@ -29,8 +29,10 @@ COMMANDS = {
     "explain": "jobwire_conformance.cli.explain:explain",
     "replay": "jobwire_conformance.cli.replay:replay",
     "kills": "jobwire_conformance.cli.kills:kills",
+    "variants": "jobwire_conformance.cli.variants:variants",
     "trace": "jobwire_conformance.cli.trace:trace",
     "report": "jobwire_conformance.cli.report:report",
+    "export": "jobwire_conformance.cli.export:export",
     "matrix": "jobwire_conformance.cli.matrix:matrix",
     "interop": "jobwire_conformance.cli.interop:interop",
 }

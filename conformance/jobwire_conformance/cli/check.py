@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 import click
+from click.core import ParameterSource
 
 from jobwire_conformance.cli._options import (
     config_option,
@@ -23,6 +24,8 @@ from jobwire_conformance.cli._options import (
 from jobwire_conformance.errors import Usage
 
 __all__ = ["check"]
+
+_NO_PART_OF_A_RUN = ("report", "store", "quiet", "summary", "as_json")
 
 
 @click.command()
@@ -153,6 +156,7 @@ def check(
         frozen=sets.counted(spec),
     )
     terminal.close()
+    outcome.command = _command(click.get_current_context(), arguments)
     results = cast(Results, outcome.as_data())
     if report is not None:
         reports.write_results(report, results)
@@ -183,6 +187,28 @@ def check(
     for problem in errors(results):
         click.echo(f"jobwire: {problem}", err=True)
     return outcome.status
+
+
+def _command(context: click.Context, arguments: tuple[str, ...]) -> str:
+    """Return the command of this run, without the options that choose its output."""
+    words = ["jobwire", "conform", "check"]
+    for option in context.command.params:
+        value = context.params[option.name or ""]
+        if not isinstance(option, click.Option) or option.name in _NO_PART_OF_A_RUN:
+            continue
+        if context.get_parameter_source(option.name or "") is not ParameterSource.COMMANDLINE:
+            continue
+        if option.name == "redis" and "@" in value:
+            value = "redis://:PASSWORD@..."  # a password must not reach a report
+        elif isinstance(value, Path):
+            value = os.path.relpath(value)
+        elif isinstance(value, float):
+            value = f"{value:g}"
+        values = value if option.multiple else [] if option.is_flag else [value]
+        name = option.opts[-1] if len(option.opts[-1]) > 2 else option.opts[0]
+        words += [name] if option.is_flag else [w for each in values for w in (name, str(each))]
+    words[3:3] = [os.path.relpath(a) if Path(a).is_absolute() else a for a in arguments]
+    return shlex.join(words)
 
 
 def _again(path: Path, generation: str | None, server: str | None, redis: str | None) -> str:

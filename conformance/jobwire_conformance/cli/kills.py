@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,9 @@ __all__ = ["kills"]
     "--mutant", "names", multiple=True, metavar="NAME", help="Only this mutant; * matches any text."
 )
 @click.option(
+    "--source", is_flag=True, help="Plant mistakes into the source, instead of into the traffic."
+)
+@click.option(
     "--all", "everything", is_flag=True, help="Run every case of a mutant's requirements. Slow."
 )
 @sandboxes_option("mutants")
@@ -43,6 +47,7 @@ __all__ = ["kills"]
 def kills(
     config_path: Path,
     names: tuple[str, ...],
+    source: bool,
     everything: bool,
     sandboxes: int,
     patience: float,
@@ -54,20 +59,24 @@ def kills(
     """Plant each mutant into an implementation and list the checks that find it.
 
     The implementation must pass the suite without mutants. Exit status 1 if a mutant survives.
+    With --source it must be one whose mistakes are in conformance/source-mutants of the checkout.
     """
     from jobwire_conformance import compact, config
     from jobwire_conformance.cases import case as cases
     from jobwire_conformance.mutation import kills, mutants
+    from jobwire_conformance.mutation.source import Sources
     from jobwire_conformance.reports.kills import closing, markdown
 
     settings = config.load(config_path)
+    sources = Sources.of(settings) if source else None
     chosen = [
         mutant
-        for mutant in mutants.load()
+        for mutant in (mutants.load() if sources is None else sources.mutants)
         if not names or any(fnmatch.fnmatchcase(mutant.name, name) for name in names)
     ]
     if not chosen:
-        raise Usage(f"no mutant {', '.join(names)}; the mutants are in conformance/mutants")
+        where = "source-mutants" if source else "mutants"
+        raise Usage(f"no mutant {', '.join(names)}; the mutants are in conformance/{where}")
     end_at_term()
     done = 0
 
@@ -87,8 +96,11 @@ def kills(
         program=server,
         sandboxes=sandboxes,
         everything=everything,
+        plant=nullcontext if sources is None else sources.planted,
         tell=tell,
     )
+    if sources is not None:
+        sources.describe(table)
     if store is not None:
         store.write_bytes(compact.dump(table))
     if page is not None:

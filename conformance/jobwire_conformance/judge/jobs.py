@@ -9,7 +9,9 @@ from jobwire_conformance.judge import payloads
 from jobwire_conformance.judge.ledger import Finding
 from jobwire_conformance.judge.memory import Origin
 from jobwire_conformance.judge.payloads import Breach
-from jobwire_conformance.judge.stream import JudgeContext, Step, Unit, canonical, script_call
+from jobwire_conformance.judge.stream import JudgeContext, Step, Unit, canonical
+from jobwire_conformance.wire.call import script_sha
+from jobwire_conformance.wire.commands import keys_of, spec_of
 
 __all__ = ["JobRules"]
 
@@ -194,7 +196,7 @@ class JobRules:
         added = [name for name in job if not (name in before or name.startswith("jw_"))]
         added = [name for name in added if name not in _PROMOTED | _FAILURE]
         expected = "added fields begin with jw_"
-        self._judge("KEY-5", not added, step, expected, f"the fields {added}")
+        self._judge("KEY-10", not added, step, expected, f"the fields {added}")
         lost = [name for name in before if name not in job and name != "at"]
         self._judge("PAY-7", not lost, step, "every field of the job", f"without {lost}")
 
@@ -279,7 +281,8 @@ class JobRules:
             near = abs(score - self._context.now) < _SLACK
             expected = f"the current time {self._context.now} as score"
             self._judge("DEAD-1", near, step, expected, f"{score}")
-            wanted = job.get("dead") is not False
+            poison = job.get("error_class") == "jobwire.PoisonPill"  # it has not failed [REL-10]
+            wanted = poison or job.get("dead") is not False
             self._judge("DEAD-4", wanted, step, "no entry, because dead is false", "an entry")
         return []
 
@@ -298,6 +301,8 @@ class JobRules:
             is_later = last.get("retry_count") is not None
             is_left_out = is_later and last.get("failed_at") is None and "failed_at" not in job
             judged = {**job, "failed_at": 0.0} if is_left_out else job
+            if (count := payloads.whole(last.get("retry_count"))) is not None and count < -1:
+                judged = {**judged, "retry_count": 0}  # one more is still below 0 [RETRY-19]
             self._schema(step, judged, "payload", "retry")
         message = job.get("error_message")
         if isinstance(message, str):
@@ -325,7 +330,7 @@ class JobRules:
         added = [name for name in job if name not in before and name not in owned]
         added = [name for name in added if not name.startswith("jw_")]
         expected = "added fields begin with jw_"
-        self._judge("KEY-5", not added, step, expected, f"the fields {added}")
+        self._judge("KEY-10", not added, step, expected, f"the fields {added}")
         self._counted(step, before, job)
         failed = job.get("error_class") != _POISON
         if failed and origin.taken and origin.key.startswith("queue:"):
@@ -400,13 +405,14 @@ class JobRules:
             if step.reply is None or not step.worked or len(step.words) < 2:
                 continue
             name, reply = step.name, step.reply
-            if name in ("BRPOP", "BLPOP"):
+            if name in ("BRPOP", "BLPOP", "BLMPOP", "LMPOP"):
                 if isinstance(reply, list) and len(reply) == 2:
                     self._taken(step, context.key(reply[0]), reply[1])
             elif name in ("RPOP", "LPOP", "RPOPLPUSH", "BRPOPLPUSH", "LMOVE", "BLMOVE"):
                 self._taken(step, context.key(step.words[1]), reply)
-            elif (script := script_call(step.words)) is not None:
-                self._script_read(step, script.sha, [context.key(key) for key in script.keys])
+            elif spec_of(name).runs_script:
+                keys = [context.key(key) for key in keys_of(step.words)]
+                self._script_read(step, script_sha(step.words) or "", keys)
             elif isinstance(reply, bytes | list):
                 key = context.key(step.words[1])
                 if key in _SETS or key.startswith(("queue:", "jobwire:")):

@@ -195,7 +195,9 @@ class KeyRules:
         hidden = [
             key
             for word in script.arguments
-            if (key := context.key(word)).startswith("queue:") and key not in keys
+            # It may also be the name of a queue, whose list is among the keys.
+            if (key := context.key(word)).startswith("queue:")
+            and keys.isdisjoint((key, f"queue:{key}"))
         ]
         if touches or hidden:
             self._judge("LUA-2", not hidden, record, "every key in KEYS", f"{hidden[:1]} in ARGV")

@@ -247,15 +247,15 @@ class ProcessRules:
         if match is None:
             return
         date, context = match[1], self._context
+        days = {_today(context.now - 60), _today(context.now)}  # midnight may just have passed
         if date is None:
             self._ledger.exercise("STAT-1")
-            today = _today(context.now)
-            if not any(context.key(other.words[1]) == f"{key}:{today}" for other in unit.steps):
-                expected = f"the same for {key}:{today}, with the date in UTC"
+            dated = {f"{key}:{day}" for day in days}
+            if not any(context.key(other.words[1]) in dated for other in unit.steps):
+                expected = f"the same for {key}:{_today(context.now)}, with the date in UTC"
                 seen = "only the total"
                 context.expect("date", key, _LINK, "STAT-2", step, expected, seen)
             return
-        days = {_today(context.now - 60), _today(context.now)}
         expected = f"the date in UTC, {_today(context.now)}"
         self._judge("STAT-2", date in days, step, expected, date)
         context.promises.keep("date", key.removesuffix(f":{date}"))

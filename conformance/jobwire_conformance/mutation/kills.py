@@ -10,6 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Literal, NotRequired, TypedDict
 
@@ -21,7 +22,7 @@ from jobwire_conformance.mutation.mutants import Mutant
 from jobwire_conformance.run import run
 from jobwire_conformance.run.verdicts import CaseVerdict
 
-__all__ = ["Fate", "Kill", "ObligationKills", "Table", "kill", "obligations", "try_one"]
+__all__ = ["Fate", "Kill", "ObligationKills", "Plant", "Table", "kill", "obligations", "try_one"]
 
 Fate = Literal["killed", "survived", "untouched", "unclaimed"]
 """The fate of a mutant.
@@ -43,6 +44,8 @@ class Kill(TypedDict):
     fate: Fate
     by: list[str]
     said: NotRequired[str]
+    clause: NotRequired[str]
+    operator: NotRequired[str]
 
 
 class About(TypedDict):
@@ -77,6 +80,9 @@ class ObligationKills:
 Held = Callable[[Case, str], bool]
 """Returns whether a check of a requirement passes without a mutant."""
 
+Plant = Callable[[Mutant], AbstractContextManager[Mutant]]
+"""Prepares an implementation for a mutant; gives the mutant with what its run needs."""
+
 _FULL_PATIENCE_S = 20.0  # the patience at which the times in cases are not shortened
 
 
@@ -97,6 +103,7 @@ def try_one(
     program: str | None = None,
     everything: bool = False,
     held: Held = lambda *_: True,
+    plant: Plant = nullcontext,
 ) -> tuple[list[Kill], run.Outcome | None]:
     """Run one mutant; return its fates and the outcome of the run.
 
@@ -109,20 +116,22 @@ def try_one(
         everything: True to run every case that checks one of its requirements, not only the cases
             that the mutant names.
         held: Returns whether a check passes without the mutant.
+        plant: Prepares the implementation for the mutant.
     """
     settings = mutant.on(config)
     chosen = _chosen(settings, mutant, cases, everything)
     if not chosen:
         return [_kill(mutant, id_, "unclaimed") for id_ in mutant.kills], None
-    outcome = run.run(
-        settings,
-        chosen,
-        (),
-        watcher=_Silent(),
-        patience=_patience(chosen, patience),
-        program=program,
-        rewrites=mutant.rules,
-    )
+    with plant(mutant) as planted:
+        outcome = run.run(
+            planted.on(config),
+            chosen,
+            (),
+            watcher=_Silent(),
+            patience=_patience(chosen, patience),
+            program=program,
+            rewrites=mutant.rules,
+        )
     names = {case.name: case for case in chosen}
     rows = []
     for id_ in mutant.kills:
@@ -139,7 +148,7 @@ def try_one(
         if not by and not remark:
             blocked = {v.finding.blocked_by for v in about if v.finding.blocked_by is not None}
             remark = "; ".join(f"blocked: {problem}" for problem in sorted(blocked))
-        fate: Fate = "killed" if by else "untouched" if mutant.untouched else "survived"
+        fate: Fate = "killed" if by else "untouched" if planted.untouched else "survived"
         if not by and not about and not remark:
             fate, remark = "unclaimed", ""
         rows.append(_kill(mutant, id_, fate, by, "" if by else remark))
@@ -216,6 +225,7 @@ def kill(
     sandboxes: int = 1,
     everything: bool = False,
     controlled: bool = True,
+    plant: Plant = nullcontext,
     tell: Callable[[Sequence[Kill], float], None] = lambda *_: None,
 ) -> Table:
     """Run these mutants; return the table.
@@ -229,6 +239,7 @@ def kill(
         sandboxes: Number of mutants at a time.
         everything: See `try_one`.
         controlled: True to run the cases without mutants first, and to count only checks that pass.
+        plant: See `try_one`.
         tell: Called with the rows of each mutant and the seconds of its run, one call at a time.
 
     Raises:
@@ -271,6 +282,7 @@ def kill(
                     program=program,
                     everything=everything,
                     held=held,
+                    plant=plant,
                 )
             except BaseException as error:  # noqa: BLE001  an exception in a thread would be lost
                 broken.append(error)

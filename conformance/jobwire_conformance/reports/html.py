@@ -43,7 +43,7 @@ def report_page(results: Results, trace: Sequence[TraceLine]) -> str:
         *_losses(results, trace),
         *_requirements(results),
     ]
-    return page(f"{called(results)}: conformance", body, script=True)
+    return page(f"{called(results)}: conformance", body)
 
 
 def _head(results: Results) -> Iterator[str]:

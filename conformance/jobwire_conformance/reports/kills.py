@@ -14,13 +14,19 @@ def closing(table: Table) -> str:
     kills = table["mutants"]
     mutants = {kill["mutant"] for kill in kills}
     alive = {kill["mutant"] for kill in _alive(kills)}
+    share = 100 * (len(mutants) - len(alive)) / max(1, len(mutants))
+    total = f"{len(mutants) - len(alive)} of {len(mutants)} mutants are killed ({share:.1f} %)"
+    if is_of_source(table):
+        broken = {kill["requirement"] for kill in kills}
+        return f"{total}; they break {len(broken)} requirements"
     tallies = obligations(kills).values()
     certain = sum(bool(tally.killed) and not tally.alive for tally in tallies)
-    share = 100 * (len(mutants) - len(alive)) / max(1, len(mutants))
-    return (
-        f"{len(mutants) - len(alive)} of {len(mutants)} mutants are killed ({share:.1f} %); "
-        f"{certain} of {len(tallies)} visible obligations have mutants, all killed"
-    )
+    return f"{total}; {certain} of {len(tallies)} visible obligations have mutants, all killed"
+
+
+def is_of_source(table: Table) -> bool:
+    """Return whether a table is of mistakes in the source, not in the traffic."""
+    return any("operator" in kill for kill in table["mutants"])
 
 
 def markdown(table: Table) -> str:
@@ -33,7 +39,7 @@ def overview(table: Table) -> str:
     lines = [
         *_head(table),
         "",
-        "## Table",
+        "### Table",
         "",
         "`make conformance ARGS=--pages` writes the table of requirement, mutant and cases to",
         "`build/conformance/kills.md`.",
@@ -44,7 +50,7 @@ def overview(table: Table) -> str:
 def _lines(table: Table) -> Iterator[str]:
     kills = table["mutants"]
     yield from _head(table)
-    yield from ("", "## Table", "", "| Requirement | Mutant | Killed by |", "| --- | --- | --- |")
+    yield from ("", "### Table", "", "| Requirement | Mutant | Killed by |", "| --- | --- | --- |")
     order = {id_: number for number, id_ in enumerate(obligations(kills))}
     for kill in sorted(kills, key=lambda k: (order.get(k["requirement"], 1 << 30), k["mutant"])):
         by = ", ".join(kill["by"]) or f"**{kill['fate']}**"
@@ -56,6 +62,8 @@ def _head(table: Table) -> Iterator[str]:
     yield from (
         "# Mistakes that the suite finds",
         "",
+        "## In the traffic",
+        "",
         "Made by `jobwire conform kills`. It puts one mistake (a",
         "[mutant](../how-to/conformance.md#mutants)) after the other into the traffic of an",
         "implementation, and runs the checks. A mutant survives if no check of its requirement",
@@ -65,7 +73,7 @@ def _head(table: Table) -> Iterator[str]:
         f"{table['spec']}, suite {table['suite']}, {table['server']}, "
         f"{table['seconds']:.0f} s. {closing(table)}.",
         "",
-        "## Survivors",
+        "### Not found",
         "",
     )
     alive = [*_alive(kills)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -16,8 +18,9 @@ from jobwire_conformance.reports.results import Check, Summary
 from jobwire_conformance.reports.summary import load, why
 from jobwire_conformance.run import sets
 from jobwire_conformance.run.run import every_case
+from jobwire_conformance.run.verdicts import FAILURES
 
-__all__ = ["SYMBOLS", "Column", "Matrix", "Note", "find", "required"]
+__all__ = ["SYMBOLS", "Column", "Group", "Mark", "Matrix", "Note", "find", "required"]
 
 Mark = Literal["met", "as-far", "failed", "deviation", "alone", "part", "none", "unclaimed"]
 
@@ -39,9 +42,18 @@ SYMBOLS: Mapping[str, tuple[str, str]] = {
     "none": ("?", "not checked"),
     "unclaimed": ("·", "not claimed"),
     "not-claimed": ("·", "not claimed"),
+    "other-generation": ("-", "belongs to another generation"),
     "added-after": ("+", "checked by a check that does not count yet for that version"),
 }
 """The sign of each status, and its meaning."""
+
+
+# The first of these is the status of a requirement that several claims ask for. A claim that did
+# not check the requirement says nothing if another claim did.
+_WORST = (
+    *("fail", "blocked", "flaky", "deviation", "stale", "warn", "info", "added-after", "pass"),
+    *("missing", "not-claimed", "other-generation", "unclaimed"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +84,28 @@ class Column:
         # The default generation is not named.
         is_default = self.generation == data.DEFAULT_GENERATION
         return name if is_default else f"{name}, generation {self.generation}"
+
+    @property
+    def name(self) -> str:
+        """Name of the implementation."""
+        return self.results["implementation"]["name"]
+
+    @property
+    def version(self) -> str:
+        """Version of the implementation, with its setup."""
+        about = self.results["implementation"]
+        return " ".join(filter(None, [about["version"], about.get("variant", "")]))
+
+    @property
+    def language(self) -> str:
+        """Language of the implementation."""
+        return self.results["implementation"].get("language", "")
+
+    @property
+    def address(self) -> str:
+        """The place where the implementation lives: its page, or otherwise its source."""
+        about = self.results["implementation"]
+        return about.get("home") or about.get("source", "")
 
     @property
     def generation(self) -> str:
@@ -118,13 +152,17 @@ class Column:
 
     def claim(self, claim: str) -> Mark:
         """Return the mark of a claim: `met` only if all checkable obligations were checked."""
-        if claim not in self._states:
-            return "unclaimed"
-        state = self._states[claim]
-        if state != "met":
-            return state
-        is_complete = self.current and required(claim, self.generation) <= self.ids(claim)
-        return "met" if is_complete else "as-far"
+        return self._marks.get(claim, "unclaimed")
+
+    @cached_property
+    def _marks(self) -> Mapping[str, Mark]:
+        def mark(claim: str, state: State) -> Mark:
+            if state != "met":
+                return state
+            is_complete = self.current and required(claim, self.generation) <= self.ids(claim)
+            return "met" if is_complete else "as-far"
+
+        return {claim: mark(claim, state) for claim, state in self._states.items()}
 
     def cell(self, claim: str, requirement: str) -> tuple[str, Note | None]:
         """Return the status of a requirement, and the note with the reason."""
@@ -132,8 +170,35 @@ class Column:
             return "unclaimed", None
         check = worst(self._checks.get((claim, requirement), ()))
         if check is None:
-            return "missing", None
+            known = data.requirements().get(requirement)
+            is_other = known is not None and self.generation not in known.generations
+            return "other-generation" if is_other else "missing", None
         return check["status"], self.notes.get((requirement, check["status"]))
+
+    def cells(self, requirement: str) -> Mapping[str, tuple[str, Note | None]]:
+        """Return the cell of a requirement for each claim that asks for it, the worst one first."""
+        known = data.requirements().get(requirement)
+        asking = known.claims if known else ()
+        cells = {
+            claim: self.cell(claim, requirement)
+            for claim in CLAIMS
+            if claim in self._states
+            if claim in asking or (claim, requirement) in self._checks
+        }
+        return dict(sorted(cells.items(), key=lambda item: _WORST.index(item[1][0])))
+
+    def failing(self, claim: str) -> Mapping[str, Sequence[Check]]:
+        """Return the checks that keep a claim from being met, by requirement."""
+        return self._failing.get(claim, {})
+
+    @cached_property
+    def _failing(self) -> Mapping[str, Mapping[str, Sequence[Check]]]:
+        failing: dict[str, dict[str, list[Check]]] = {}
+        for check in in_order(self.results["checks"]):
+            if check["status"] in FAILURES or check["status"] == "deviation":
+                of_claim = failing.setdefault(check["claim"], {})
+                of_claim.setdefault(check["requirement"], []).append(check)
+        return failing
 
 
 def required(claim: str, generation: str) -> set[str]:
@@ -157,10 +222,43 @@ def required(claim: str, generation: str) -> set[str]:
 
 
 @dataclass(frozen=True)
+class Group:
+    """One implementation in all its versions, generations and setups."""
+
+    name: str
+    columns: Sequence[Column]
+
+    def label(self, column: Column) -> str:
+        """Return what tells a column from the others: its setup and version."""
+        return f"{column.name[len(self.name) + 1 :]} {column.version}".strip()
+
+
+@dataclass(frozen=True)
 class Matrix:
     """All columns and their common rows."""
 
     columns: Sequence[Column]
+
+    @cached_property
+    def groups(self) -> Sequence[Group]:
+        """The columns by implementation. `jobwire-basic` is a setup of `jobwire`."""
+        of_name: dict[str, list[Column]] = {}
+        for column in self.columns:
+            of_name.setdefault(_family(column, self.columns), []).append(column)
+        return [Group(name, columns) for name, columns in of_name.items()]
+
+    @cached_property
+    def anchors(self) -> Sequence[str]:
+        """The name of each column in addresses, like `sidekiq` or `sidekiq@7.3`."""
+        anchors: list[str] = []
+        for column in self.columns:
+            name = _in_address(f"{column.name}")
+            longer = f"{name}@{_in_address(column.generation)}"
+            longest = f"{longer}@{_in_address(column.version)}"
+            numbered = (f"{longest}@{number}" for number in range(2, len(self.columns) + 2))
+            names = chain([name, longer, longest], numbered)
+            anchors.append(next(each for each in names if each not in anchors))
+        return anchors
 
     @property
     def claims(self) -> list[str]:
@@ -216,8 +314,8 @@ def find(paths: Iterable[Path]) -> tuple[Matrix, list[str]]:
             latest[key] = path, results
     if not latest:
         raise Usage("no file with results; name such files, or a directory that holds them")
-    columns = [Column(latest[key][1]) for key in sorted(latest, key=_order)]
-    return Matrix(columns), remarks
+    columns = [Column(results) for _, results in latest.values()]
+    return Matrix(sorted(columns, key=lambda column: _order(column, columns))), remarks
 
 
 def _files(paths: Iterable[Path]) -> Iterable[Path]:
@@ -232,10 +330,26 @@ def _age(results: Summary) -> str:
     return results["started"]
 
 
-def _order(key: tuple[str, ...]) -> tuple[object, ...]:
-    # The variants of the reference come first, then Sidekiq, then all others by name.
-    name = key[0].partition("-")[0]
+def _order(column: Column, columns: Sequence[Column]) -> tuple[object, ...]:
+    """Order the reference first, then Sidekiq, the projects with an address, and all others."""
+    family = _family(column, columns)
     first = ("jobwire", "sidekiq")
-    *about, generation = key
-    newest_first = -data.GENERATIONS.index(generation)
-    return (first.index(name) if name in first else len(first), *about, newest_first)
+    rank = first.index(family) if family in first else 2 if column.address else 3
+    newest_first = -data.GENERATIONS.index(column.generation)
+    return rank, family.lower(), column.name.lower(), newest_first, column.version
+
+
+def _family(column: Column, columns: Iterable[Column]) -> str:
+    """Return the name of the implementation that a column shows.
+
+    A name that begins with another name and a hyphen is a setup of the other one, if both have the
+    same language and live at the same place.
+    """
+    own = column.name, column.language, column.address
+    names = {c.name for c in columns if (c.language, c.address) == own[1:]}
+    return min((name for name in names if f"{own[0]}-".startswith(f"{name}-")), key=len)
+
+
+def _in_address(text: str) -> str:
+    """Return a name for addresses: no character in it needs an escape."""
+    return re.sub(r"[^A-Za-z0-9._+]+", "-", text)[:80].strip("-") or "unnamed"

@@ -1,36 +1,52 @@
-"""The matrix and the loss maps as an HTML page with a search."""
+"""The matrix as an HTML page: claims, requirements, gaps and loss maps, with filters and links."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 from jobwire_conformance import data
+from jobwire_conformance.data import ROBUST
 from jobwire_conformance.reports.claim_status import bundles
 from jobwire_conformance.reports.lossmap import FATES, rows
-from jobwire_conformance.reports.matrix import SYMBOLS, Column, Matrix
+from jobwire_conformance.reports.matrix import SYMBOLS, Matrix
+from jobwire_conformance.reports.matrix_gaps import implementations, link_to_gap, nearest
 from jobwire_conformance.reports.page import cell, inline, page, pill, tag
 
 __all__ = ["matrix_html"]
 
-# Each cell also holds the meaning of its sign as text, for screen readers.
-_CLASSES = {"met": "met", "as-far": "info", "failed": "failed"}
+_CLASSES = {"met": "met", "as-far": "info", "failed": "failed", "other-generation": "unclaimed"}
+_VIEWS: Mapping[str, str] = {
+    "not-met": "somebody does not meet it",
+    "fail": "somebody fails, undeclared",
+    "deviation": "somebody declares a deviation",
+    "warn": "somebody ignores a recommendation",
+    "missing": "somebody was not checked",
+}
+"""The choices of the filter of statuses. matrix.js knows the statuses of each."""
 
 
 def matrix_html(matrix: Matrix) -> str:
     """Return the page."""
     body = [
         "<h1>Conformance matrix</h1>",
-        f"<p>Requirements of jobwire {inline(data.spec_version())}.</p>",
+        f"<p>Who meets which part of jobwire {inline(data.spec_version())}, the protocol that "
+        "Sidekiq speaks in Redis. Each sign links to its reason, and every row, column and cell "
+        "has an address of its own.</p>",
         '<nav aria-label="Contents"><ul><li><a href="#claims">Claims</a></li>',
         '<li><a href="#requirements">Requirements</a></li>',
-        '<li><a href="#losses">Loss maps</a></li><li><a href="#why">Why not</a></li></ul></nav>',
+        '<li><a href="#green">What would make it green</a></li>',
+        '<li><a href="#implementations">Implementations</a></li>',
+        '<li><a href="#losses">Loss maps</a></li></ul></nav>',
         *_legend(),
+        *_filters(matrix),
         *_claims(matrix),
         *_requirements(matrix),
+        *nearest(matrix),
+        *implementations(matrix),
         *_losses(matrix),
-        *_notes(matrix),
     ]
-    return page("Conformance matrix", body, script=True, wide=True)
+    return page("Conformance matrix", body, own="matrix", wide=True)
 
 
 def _legend() -> Iterator[str]:
@@ -43,100 +59,198 @@ def _legend() -> Iterator[str]:
     yield "</ul></details>"
 
 
-def _head(matrix: Matrix, first: str) -> str:
-    columns = "".join(f'<th scope="col">{_title(column)}</th>' for column in matrix.columns)
-    return f'<thead><tr><th scope="col">{first}</th>{columns}</tr></thead>'
-
-
-def _title(column: Column) -> str:
-    results = column.results
-    about = results["implementation"]
-    spec = f"specification {results['spec']}"
-    small = [
-        about.get("variant", ""),
-        f"generation {column.generation}",
-        spec if column.current else f"another {spec}",
-        f"suite {results['suite']}",
-        column.day,
-    ]
-    return f"{inline(about['name'], 60)} {inline(about['version'], 40)}" + "".join(
-        f"<small>{inline(text, 80)}</small>" for text in small if text
-    )
+def _filters(matrix: Matrix) -> Iterator[str]:
+    """Yield the form. It is hidden in a browser without scripts, because it needs one."""
+    columns = matrix.columns
+    profiles = dict.fromkeys(claim.removesuffix(ROBUST) for claim in matrix.claims)
+    choices: Mapping[str, Iterable[tuple[str, str]]] = {
+        "claim": ((profile, profile) for profile in profiles),
+        "level": (("interop", "interop"), ("robust", "robust")),
+        "generation": (
+            (generation, generation)
+            for generation in reversed(data.GENERATIONS)
+            if any(column.generation == generation for column in columns)
+        ),
+        "implementation": ((group.name, group.name) for group in matrix.groups),
+        "language": (
+            (name, name) for name in sorted({column.language for column in columns} - {""})
+        ),
+        "status": _VIEWS.items(),
+    }
+    yield '<form class="find" id="filter" hidden role="search" aria-label="Filter">'
+    yield '<label>Words<input type="search" name="words" autocomplete="off"></label>'
+    for name, options in choices.items():
+        yield f'<label>{name.capitalize()}<select name="{name}"><option value="">any</option>'
+        yield "".join(
+            f'<option value="{inline(value, 100)}">{inline(words, 100)}</option>'
+            for value, words in options
+        )
+        yield "</select></label>"
+    yield '<button type="reset">Show all</button>'
+    yield '<output aria-live="polite"></output>'
+    yield '<p class="dim">The address of this page holds the filters: copy it to send a view.</p>'
+    yield "</form>"
 
 
 def _claims(matrix: Matrix) -> Iterator[str]:
+    """Yield the table of implementations by claim; a claim has a column for each level."""
+    claims = matrix.claims
+    profiles = [claim.removesuffix(ROBUST) for claim in claims]
     yield '<h2 id="claims">Claims</h2>'
-    yield '<div class="scroll" tabindex="0" role="region" aria-label="Claims">'
-    yield f'<table class="matrix">{_head(matrix, "Claim")}<tbody>'
-    for claim in matrix.claims:
-        cells = [_cell(column.claim(claim), "") for column in matrix.columns]
-        yield f'<tr><th scope="row" class="id">{inline(claim)}</th>{"".join(cells)}</tr>'
-    bundled = [
-        tag("td", "<br>".join(map(inline, bundles(column.results))) or "none")
-        for column in matrix.columns
-    ]
-    yield f'<tr><th scope="row">Bundles</th>{"".join(bundled)}</tr>'
-    yield "</tbody></table></div>"
+    yield (
+        "<p>Left, i: the interop requirements, which genuine Sidekiq meets. Right, r: the robust "
+        "ones, which ask for more.</p>"
+    )
+    yield '<div class="scroll both" tabindex="0" role="region" aria-label="Claims">'
+    yield '<table class="matrix" id="of-claims"><thead><tr>'
+    yield '<th scope="col" rowspan="3" class="corner">Implementation</th>'
+    for role, of in groupby(profiles, key=lambda profile: profile.partition("/")[0]):
+        yield f'<th scope="colgroup" colspan="{len([*of])}" class="first">{role}</th>'
+    yield '<th scope="col" rowspan="3" class="first">Bundles met</th></tr><tr>'
+    for profile, of in groupby(profiles):
+        name = profile.partition("/")[2]
+        yield f'<th scope="colgroup" colspan="{len([*of])}" class="first">{name}</th>'
+    yield "</tr><tr>"
+    for claim, profile in zip(claims, profiles, strict=True):
+        level = _level(claim)
+        first = ' class="first"' if claim == profile else ""
+        yield (
+            f'<th scope="col" id="{claim}" data-claim="{profile}" data-level="{level}"{first}>'
+            f'<a href="#{claim}" title="{claim}, {level}"><span aria-hidden="true">{level[0]}'
+            f'</span><span class="said">{claim}, {level}</span></a></th>'
+        )
+    yield "</tr></thead>"
+    numbers = {id(column): number for number, column in enumerate(matrix.columns)}
+    for group in matrix.groups:
+        yield "<tbody>"
+        for place, column in enumerate(group.columns):
+            number = numbers[id(column)]
+            anchor = matrix.anchors[number]
+            cells = [
+                _cell(
+                    column.claim(claim),
+                    link_to_gap(anchor, column, claim),
+                    anchor=f"{anchor}/{claim}",
+                    first=claim == profile,
+                )
+                for claim, profile in zip(claims, profiles, strict=True)
+            ]
+            met = ", ".join(bundles(column.results)) or "none"
+            yield (
+                f'<tr data-column="{number}" class="{"" if place else "leads"}">'
+                f'<th scope="row"><a href="#{anchor}"><span class="name">{inline(group.name, 60)} '
+                f"</span>{inline(group.label(column), 60)}</a>"
+                f"<small>{inline(column.generation)}, {inline(column.day)}</small></th>"
+                f'{"".join(cells)}<td class="first words">{inline(met)}</td></tr>'
+            )
+        yield "</tbody>"
+    yield "</table></div>"
+
+
+def _level(claim: str) -> str:
+    """Return the level of the requirements of a claim."""
+    is_robust = claim.endswith(ROBUST) or f"{claim}{ROBUST}" not in data.CLAIMS
+    return "robust" if is_robust else "interop"
 
 
 def _requirements(matrix: Matrix) -> Iterator[str]:
     known = data.requirements()
-    yield '<h2 id="requirements">Requirements</h2>'
-    yield '<form class="find" data-list="list" hidden role="search">'
-    yield '<label>Search<input type="search" name="words" autocomplete="off"></label>'
-    yield '<label>Somewhere<select name="status"><option value="">any</option>'
-    statuses = ("pass", "fail", "blocked", "flaky", "deviation", "stale", "warn", "info", "missing")
-    yield "".join(f"<option>{status}</option>" for status in statuses)
-    yield '</select></label><label>Claim<select name="claim"><option value="">any</option>'
-    yield "".join(f"<option>{inline(claim)}</option>" for claim in matrix.claims)
-    yield '</select></label><output aria-live="polite"></output></form>'
-    yield '<div class="scroll" tabindex="0" role="region" aria-label="Requirements">'
-    yield f'<table class="matrix">{_head(matrix, "Requirement")}<tbody id="list">'
+    order = {id_: number for number, id_ in enumerate(known)}
+    claims_of: dict[str, list[str]] = {}
     for claim in matrix.claims:
-        span = len(matrix.columns) + 1
-        yield f'<tr class="group"><th colspan="{span}" scope="rowgroup">{inline(claim)}</th></tr>'
         for id_ in matrix.requirements(claim):
-            requirement = known.get(id_)
-            text = requirement.text.partition("\n")[0] if requirement else ""
-            verdicts = [column.cell(claim, id_) for column in matrix.columns]
-            cells = [
-                _cell(status, f"{number}-{note.number}" if note else "", note.why if note else "")
-                for number, (status, note) in enumerate(verdicts)
-            ]
-            gone = requirement is None or requirement.retired
-            small = "not in this version" if gone or requirement is None else requirement.keyword
-            found_statuses = " ".join(sorted({status for status, _ in verdicts}))
+            claims_of.setdefault(id_, []).append(claim)
+    ids = sorted(claims_of, key=lambda id_: (order.get(id_, len(order)), id_))
+    yield '<h2 id="requirements">Requirements</h2>'
+    yield '<div class="scroll both" tabindex="0" role="region" aria-label="Requirements">'
+    yield '<table class="matrix" id="of-requirements"><thead><tr>'
+    yield '<th scope="col" rowspan="2" class="corner">Requirement</th>'
+    for group in matrix.groups:
+        yield (
+            f'<th scope="colgroup" colspan="{len(group.columns)}" class="first">'
+            f"{_breakable(group.name)}</th>"
+        )
+    yield "</tr><tr>"
+    firsts = []
+    for group in matrix.groups:
+        for place, column in enumerate(group.columns):
+            firsts.append(place == 0)
+            number = len(firsts) - 1
             yield (
-                f'<tr data-words="{inline(f"{id_} {claim} {text}".lower(), 3000)}" '
-                f'data-status="{found_statuses}" data-claims="{inline(claim)}">'
-                f'<th scope="row" class="id" title="{inline(text, 1000)}">{inline(id_)}'
-                f"<small>{inline(small)}</small></th>{''.join(cells)}</tr>"
+                f'<th scope="col" data-column="{number}"{"" if place else " class=first"}>'
+                f'<a href="#{matrix.anchors[number]}">{_breakable(group.label(column))}</a>'
+                f'<small title="generation {column.generation}, checked {column.day}">'
+                f"{column.generation}<br>{column.day[2:]}</small></th>"
             )
-    yield "</tbody></table></div>"
-    for claim in matrix.claims:
-        if unchecked := matrix.unchecked(claim):
-            ids = ", ".join(unchecked)
-            yield f'<p class="dim">{inline(claim)}, not checked for this claim yet: {ids}</p>'
+    yield "</tr></thead>"
+    for _, section in groupby(ids, key=lambda id_: id_.partition("-")[0]):
+        yield "<tbody>"
+        for id_ in section:
+            yield _requirement(matrix, id_, claims_of[id_], firsts)
+        yield "</tbody>"
+    yield "</table></div>"
+    unchecked = {claim: ids for claim in matrix.claims if (ids := matrix.unchecked(claim))}
+    if unchecked:
+        yield "<details><summary>Not checked for a claim yet</summary><ul>"
+        for claim, ids in unchecked.items():
+            yield f"<li>{inline(claim)}: {', '.join(ids)}</li>"
+        yield "</ul></details>"
 
 
-def _cell(status: str, note: str, why: str = "") -> str:
+def _requirement(matrix: Matrix, id_: str, claims: Sequence[str], firsts: Sequence[bool]) -> str:
+    requirement = data.requirements().get(id_)
+    text = requirement.text if requirement else "This version of the specification lacks it."
+    gone = requirement is None or requirement.retired
+    small = "not in this version" if gone or requirement is None else requirement.keyword
+    level = requirement.level if requirement else ""
+    profiles = dict.fromkeys(claim.removesuffix(ROBUST) for claim in claims)
+    cells = []
+    for column, anchor, first in zip(matrix.columns, matrix.anchors, firsts, strict=True):
+        verdicts = column.cells(id_)
+        if not verdicts:
+            cells.append(_cell("unclaimed", "", anchor=f"{anchor}/{id_}", first=first))
+            continue
+        claim, (status, note) = next(iter(verdicts.items()))
+        place = claim if id_ in column.failing(claim) else status
+        link = f"{anchor}/{place}/{id_}" if note else ""
+        why = note.why if note else ""
+        cells.append(_cell(status, link, why, anchor=f"{anchor}/{id_}", first=first))
+    lines = "\n".join(inline(line, 4000) for line in text.splitlines())
+    words = inline(f"{id_} {' '.join(claims)} {text}".lower(), 3000)
+    return (
+        f'<tr id="{inline(id_)}" data-words="{words}" data-claims="{" ".join(profiles)}" '
+        f'data-level="{level}"><th scope="row"><details><summary><a href="#{inline(id_)}">'
+        f"{inline(id_)}</a> <small>{inline(small)}</small></summary>"
+        f'<div class="text" tabindex="0">{lines}\n<span class="dim">{", ".join(claims)}</span>'
+        f"</div></details></th>{''.join(cells)}</tr>"
+    )
+
+
+def _cell(status: str, link: str, why: str = "", *, anchor: str, first: bool) -> str:
+    """Return a cell; it also holds the meaning of its sign as text, for screen readers."""
     sign, meaning = SYMBOLS[status]
     content = f'<span aria-hidden="true">{sign}</span><span class="said">{inline(meaning)}</span>'
-    if note:
-        content = f'<a href="#n{note}">{content} {note.partition("-")[2]}</a>'
-    return cell(_CLASSES.get(status, status), content, title=why or meaning)
+    if link:
+        content = f'<a href="#{inline(link)}">{content}</a>'
+    more = {"title": why} if why else {}
+    shown = cell(_CLASSES.get(status, status), content, id=anchor, **more)
+    return shown.replace('class="', 'class="first ', 1) if first else shown
+
+
+def _breakable(text: str) -> str:
+    """Return a name that may be divided after each hyphen."""
+    return "-<wbr>".join(inline(part, 40) for part in text.split("-"))
 
 
 def _losses(matrix: Matrix) -> Iterator[str]:
     yield '<h2 id="losses">Loss maps</h2>'
     yield "<p>Fate of a job when its process was cut off, with the number of points.</p>"
     yield '<div class="cards">'
-    for column in matrix.columns:
+    for number, column in enumerate(matrix.columns):
         windows = rows(column.results)
-        yield f"<section><h3>{_title(column)}</h3>"
         if not windows:
-            yield '<p class="dim">No map.</p></section>'
             continue
+        yield f'<section data-column="{number}"><h3>{inline(column.title, 100)}</h3>'
         yield '<table><thead><tr><th scope="col">Window</th>'
         yield "".join(f'<th scope="col">{fate}</th>' for fate in FATES)
         yield "</tr></thead><tbody>"
@@ -145,10 +259,8 @@ def _losses(matrix: Matrix) -> Iterator[str]:
                 cell(fate if row.counts.get(fate) else "zero", str(row.counts.get(fate, 0)))
                 for fate in FATES
             ]
-            yield (
-                f'<tr><th scope="row" title="{inline(row.meaning)}">{inline(row.window)}</th>'
-                f"{''.join(cells)}</tr>"
-            )
+            window = tag("th", inline(row.window), scope="row", title=row.meaning)
+            yield f"<tr>{window}{''.join(cells)}</tr>"
         yield "</tbody></table>"
         bad = [loss for row in windows for loss in row.points if loss["outcome"] != "kept"]
         if bad:
@@ -159,20 +271,6 @@ def _losses(matrix: Matrix) -> Iterator[str]:
             yield "</ul>"
         yield "</section>"
     yield "</div>"
-
-
-def _notes(matrix: Matrix) -> Iterator[str]:
-    yield '<h2 id="why">Requirements that are not met</h2>'
-    if not any(column.notes for column in matrix.columns):
-        yield "<p>Everything that was checked holds.</p>"
-    for number, column in enumerate(matrix.columns):
-        if column.notes:
-            yield f"<h3>{inline(column.title)}</h3><ol>"
-            for (requirement, status), note in column.notes.items():
-                issue = f" ({inline(note.check['issue'])})" if "issue" in note.check else ""
-                yield (
-                    f'<li id="n{number}-{note.number}" value="{note.number}">{pill(status)} '
-                    f"<strong>{inline(requirement)}</strong> {inline(note.check['case'])}: "
-                    f"{inline(note.why, 1000)}{issue}</li>"
-                )
-            yield "</ol>"
+    without = [column.title for column in matrix.columns if not rows(column.results)]
+    if without:
+        yield f'<p class="dim">No map: {", ".join(inline(title, 100) for title in without)}.</p>'

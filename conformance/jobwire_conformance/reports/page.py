@@ -15,21 +15,22 @@ __all__ = ["cell", "facts", "inline", "page", "pill", "pre", "tag"]
 _HERE = Path(__file__).parent
 
 
-def page(title: str, body: Iterable[str], *, script: bool = False, wide: bool = False) -> str:
+def page(title: str, body: Iterable[str], *, own: str = "page", wide: bool = False) -> str:
     """Return a whole page.
 
     Args:
         title: Title of the page, any text.
         body: HTML in which all foreign text is escaped.
-        script: True if the page has lists to search.
+        own: Name of the page's own script and, if it has one, of its own style.
         wide: True if the page uses the full width.
     """
-    style = (_HERE / "page.css").read_text("utf-8")
-    code = (_HERE / "page.js").read_text("utf-8") if script else ""
+    sheets = dict.fromkeys(["page.css", f"{own}.css"])
+    style = "".join(p.read_text("utf-8") for name in sheets if (p := _HERE / name).exists())
+    code = (_HERE / f"{own}.js").read_text("utf-8")
     # If foreign text ever became markup, the browser would still not run it.
-    policy = f"default-src 'none'; img-src data:; style-src '{_hash(style)}'"
-    if code:
-        policy += f"; script-src '{_hash(code)}'"
+    policy = (
+        f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(code)}'"
+    )
     lines = [
         "<!DOCTYPE html>",
         '<html lang="en">',
@@ -44,9 +45,8 @@ def page(title: str, body: Iterable[str], *, script: bool = False, wide: bool = 
         f'<main id="content"{" class=wide" if wide else ""}>',
         *body,
         "</main>",
+        f"<script>{code}</script>",
     ]
-    if code:
-        lines.append(f"<script>{code}</script>")
     return "\n".join([*lines, "</body></html>", ""])
 
 

@@ -33,6 +33,7 @@ class Implementation(TypedDict):
     variant: NotRequired[str]
     language: NotRequired[str]
     source: NotRequired[str]
+    home: NotRequired[str]
 
 
 class Claim(TypedDict):
@@ -107,6 +108,8 @@ class Summary(TypedDict):
     generation: NotRequired[str]
     server: Server
     started: str
+    again: NotRequired[str]
+    command: NotRequired[str]
     checks: list[Check]
     unknown: NotRequired[list[str]]
     loss_map: NotRequired[list[Loss]]
@@ -121,7 +124,6 @@ class Results(Summary):
     seed: int
     seconds: NotRequired[float]
     status: int
-    again: NotRequired[str]
     trace: NotRequired[str]
 
 

@@ -16,7 +16,9 @@ from jobwire_conformance.run import sets
 
 __all__ = ["dump", "load", "stored_as", "why"]
 
-_ABOUT = ("implementation", "generation", "spec", "suite", "server", "started")
+_ABOUT = (
+    *("implementation", "generation", "spec", "suite", "server", "started", "again", "command"),
+)
 
 
 def why(check: Check) -> str:
@@ -29,7 +31,7 @@ def dump(run: Summary) -> bytes:
 
     The file names the checks that did not pass or did not run. All other checks of the frozen set
     of a claim passed, and the digest of that set is in the file. Of several reasons for the same
-    requirement and status the first one is kept, because a matrix shows only that one.
+    requirement and status the first one is kept, with its message, because a matrix shows no other.
     """
     frozen = sets.checks_of(run["spec"])
     data: dict[str, Any] = {"summary": 1}
@@ -61,7 +63,8 @@ def _digest(checks: Iterable[str]) -> str:
 def _exceptions(run: Summary, frozen: Mapping[str, frozenset[str]]) -> Iterator[dict[str, Any]]:
     """Yield status, reason and names of the checks that did not pass or did not run."""
     groups: dict[tuple[str, str, str], dict[str, list[str]]] = {}
-    reasons: dict[tuple[str, str], tuple[str, str]] = {}
+    first: dict[tuple[str, str], Check] = {}
+    messages: dict[tuple[str, str, str], dict[str, str]] = {}
     ran: dict[str, set[str]] = {claim: set() for claim in run["claims"]}
     for check in in_order(run["checks"]):
         requirement, claim, status = check["requirement"], check["claim"], check["status"]
@@ -69,18 +72,22 @@ def _exceptions(run: Summary, frozen: Mapping[str, frozenset[str]]) -> Iterator[
         ran.setdefault(claim, set()).add(name)
         if status == "pass" and name in frozen.get(claim, ()):
             continue
-        reason = "", ""
+        key = status, "", ""
         if not held(check):
-            reason = why(check), check.get("issue", "")
-            reason = reasons.setdefault((requirement, status), reason)
-        groups.setdefault((status, *reason), {}).setdefault(claim, []).append(name)
+            shown = first.setdefault((requirement, status), check)
+            key = status, why(shown), shown.get("issue", "")
+            if "reason" in shown and (message := shown.get("message")):
+                messages.setdefault(key, {})[requirement] = message
+        groups.setdefault(key, {}).setdefault(claim, []).append(name)
     not_run = {
         claim: sorted(frozen.get(claim, frozenset()) - names) for claim, names in ran.items()
     }
     if any(not_run.values()):
         groups["not-run", "", ""] = {claim: names for claim, names in not_run.items() if names}
-    for (status, reason_, issue), checks in groups.items():
-        entry = {"status": status, "why": reason_, "issue": issue, "checks": checks}
+    for key, checks in groups.items():
+        status, reason, issue = key
+        entry: dict[str, Any] = {"status": status, "why": reason, "issue": issue}
+        entry |= {"messages": messages.get(key), "checks": checks}
         yield {key: value for key, value in entry.items() if value}
 
 
@@ -136,7 +143,10 @@ def _checks(content: Mapping[str, Any]) -> Iterator[Check]:
             for name in names:
                 named.add((claim, name))
                 if status != "not-run":
-                    yield cast(Check, {**_check(name, claim, status), **remarks})
+                    check = _check(name, claim, status)
+                    if message := group.get("messages", {}).get(check["requirement"]):
+                        check["message"] = message
+                    yield cast(Check, {**check, **remarks})
     frozen = sets.checks_of(content["spec"])
     unknown = _unknown(content)
     for claim in content["claims"]:

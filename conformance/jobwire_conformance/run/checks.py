@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from jobwire_conformance.cases.match import Scope, difference, matches, number, spelt_text
+from jobwire_conformance.cases.predicates import named, predicates
 from jobwire_conformance.cases.values import ABSENT, Absent, Spelt, members, plain
-from jobwire_conformance.cases.words import as_data, in_words, pattern_text, predicate_text, show
+from jobwire_conformance.cases.words import as_data, in_words, pattern_text, show
 from jobwire_conformance.errors import EnvironmentFault, SuiteFault, Unbound
 from jobwire_conformance.judge.contracts import fault
 from jobwire_conformance.judge.key_rules import is_known_key
 from jobwire_conformance.judge.stream import canonical, script_call
-from jobwire_conformance.run import evidence
+from jobwire_conformance.run import draws, evidence
 from jobwire_conformance.run.metrics import Counted
 from jobwire_conformance.run.state import State, jid_of, struck
+from jobwire_conformance.sandbox import rest
 from jobwire_conformance.sandbox.driver import Outcome
 from jobwire_conformance.sandbox.sandbox import Sandbox
+from jobwire_conformance.wire import scripts
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.commands import keys_of, spec_of
 from jobwire_conformance.wire.faults import Refuse
@@ -29,6 +33,13 @@ __all__ = ["CheckResult", "Checks", "Miss", "ProcessCall"]
 _TOGETHER = 0.1  # seconds; commands that are sent together may arrive in pieces
 _EARLY = 0.95  # of the shortest pause of a scheduler: clocks differ
 _LATE_S = 1.4  # seconds; on a busy machine
+_LONGEST_WAIT_S = 60.0  # of a fetch whose end is awaited
+_STATES = frozenset(
+    [
+        *("list", "zset", "hash", "set", "key", "keys", "commands", "metrics", "atomic", "logs"),
+        *("ran", "either", "that"),
+    ]
+)  # parts of checks that a worker can still fulfil; the others look at what has happened
 
 ProcessCall = tuple[str, Call]
 """Name of a process, and a command that it sent."""
@@ -74,12 +85,20 @@ class Miss(Exception):
         subject: Name of the value in the message.
         expected: The expected value; plain words if it is a `str`.
         seen: The seen value; plain words if it is a `str`.
+        final: True if no later command can make the value match.
+
+    Attributes:
+        whole: Name and text of the value in which the difference is.
     """
 
-    def __init__(self, subject: str, expected: object, seen: object) -> None:
+    def __init__(
+        self, subject: str, expected: object, seen: object, *, final: bool = False
+    ) -> None:
         super().__init__(f"{subject}: expected {show(expected)}, seen {show(seen)}")
         self.expected = as_data(expected)
         self.seen = as_data(seen)
+        self.final = final
+        self.whole = subject, show(seen)
 
 
 class Checks:
@@ -92,10 +111,12 @@ class Checks:
 
     Attributes:
         answer: The driver's last answer; None before the first request.
+        shown: The values that the last check has seen, as text, by their names.
     """
 
     def __init__(self, sandbox: Sandbox, state: State, scope: Scope) -> None:
         self.answer: Outcome | None = None
+        self.shown: dict[str, str] = {}
         self._sandbox = sandbox
         self._state = state
         self._scope = scope
@@ -103,11 +124,13 @@ class Checks:
     def miss(self, step: Mapping[str, Any]) -> Miss | None:
         """Return the first mismatch of a check; None if the check passes."""
         self._scope.now = time.time()
+        self.shown.clear()
         try:
             for part, judge in self._parts.items():
                 if part in step:
                     judge(self, step)
         except Miss as miss:
+            miss.final = miss.final or not step.keys() & _STATES
             return miss
         except Unbound as unbound:
             return Miss(str(unbound), "a value that an earlier step has seen", ABSENT)
@@ -115,12 +138,16 @@ class Checks:
 
     def _must(self, subject: str, matcher: Any, seen: Spelt | Absent, of: str = "") -> None:
         """Raise Miss with the path of the first difference; with `of`, the subject is a field."""
+        whole = f"{subject!r} of {of}" if of else subject
+        self.shown[whole] = show(seen)
         found = difference(matcher, seen, self._scope, subject if of else "")
         if found is None:
             return
         place = f"{subject} at {found.path}" if found.path else subject
         wanted = in_words(found.matcher, self._scope, found.name)
-        raise Miss(f"'{subject}{found.path}' of {of}" if of else place, wanted, found.seen)
+        miss = Miss(f"'{subject}{found.path}' of {of}" if of else place, wanted, found.seen)
+        miss.whole = whole, show(seen)
+        raise miss
 
     def _list(self, step: Mapping[str, Any]) -> None:
         key = self._state.key(step["list"])
@@ -130,12 +157,14 @@ class Checks:
     def _zset(self, step: Mapping[str, Any]) -> None:
         key = self._state.key(step["zset"])
         flat = self._range(key, b"zset", "ZRANGE", ["WITHSCORES"])
-        index = step.get("index", 0)
-        scores = flat[1::2]
+        texts, scores = flat[::2], [float(score) for score in flat[1::2]]
         if "score" in step:
-            seen = number(float(scores[index])) if _within(scores, index) else ABSENT
+            index = _index(step, key, texts)
+            seen = number(scores[index]) if _within(scores, index) else ABSENT
             self._must(f"score {index} of {key}", step["score"], seen)
-        self._members(step, key, flat[::2])
+        self._members(step, key, texts)
+        if "draws" in step and (problem := draws.problem(texts, scores, step["draws"])):
+            raise Miss(f"delays in {key}", *problem)
 
     def _range(self, key: str, kind: bytes, command: str, options: Sequence[str]) -> list[bytes]:
         seen = self._sandbox.link.call("TYPE", key)
@@ -154,7 +183,7 @@ class Checks:
             self._must(f"ids of the members of {key}", step["jids"], plain(jids))
         if "payload" not in step and "raw" not in step:
             return
-        index = step.get("index", 0)
+        index = _index(step, key, texts)
         if not _within(texts, index):
             raise Miss(f"member {index} of {key}", "a member", ABSENT)
         text = texts[index].decode("utf-8", "surrogateescape")
@@ -212,14 +241,20 @@ class Checks:
             self._must(key, step["value"], seen)
         self._ttl(step, key)
 
+    def _keys(self, step: Mapping[str, Any]) -> None:
+        pattern = self._state.key(step["keys"])
+        found = [key.decode("utf-8", "replace") for key in self._sandbox.link.call("KEYS", pattern)]
+        if not matches(step["len"], number(len(found)), self._scope):
+            raise Miss(f"number of keys like {pattern}", step["len"], sorted(found))
+
     def _ttl(self, step: Mapping[str, Any], key: str) -> None:
         if "ttl" in step:
             left = self._sandbox.link.call("PTTL", key)
-            self._must(
-                f"remaining seconds of {key}",
-                step["ttl"],
-                number(left / 1000) if left >= 0 else ABSENT,
-            )
+            seen = number(left / 1000) if left >= 0 else ABSENT
+            if not matches(step["ttl"], seen, self._scope):
+                # One that is too long becomes right as time goes by, without any command.
+                subject = f"remaining seconds of {key}"
+                raise Miss(subject, step["ttl"], seen, final=left >= 0)
 
     def _sent(self, step: Mapping[str, Any]) -> list[Call]:
         process = step.get("process", "driver")
@@ -257,21 +292,28 @@ class Checks:
         )
 
     def _never(self, step: Mapping[str, Any]) -> None:
+        key = self._state.key(step["of"]).encode() if "of" in step else None
         for call in self._sent(step):
-            for pattern in step["never"]:
+            for pattern in step["never"] if key is None or key in call.words else ():
                 if self._like(pattern, call):
                     raise Miss("commands", f"never {pattern_text(pattern)}", _text(call))
 
     def _writes(self, step: Mapping[str, Any]) -> None:
-        for call in self._sent(step):
-            if call.spec.may_write and not any(self._like(p, call) for p in step["writes"]):
+        sent = self._sent(step)
+        texts = scripts.texts_of(sent)
+        for call in sent:
+            if scripts.may_write(call, texts) and not any(
+                self._like(p, call) for p in step["writes"]
+            ):
                 allowed = " or ".join(map(pattern_text, step["writes"])) or "none"
                 raise Miss("commands that write", allowed, _text(call))
 
     def _metrics(self, step: Mapping[str, Any]) -> None:
         counted = Counted(self._sandbox.link, self._sandbox.config.prefix, self._scope)
-        for class_name, parts in step["metrics"].items():
-            for part, matcher in parts.items():
+        for pattern, parts in step["metrics"].items():
+            for class_name, (part, matcher) in itertools.product(
+                counted.classes(pattern), parts.items()
+            ):
                 seen = counted.part(class_name, part)
                 self._must(
                     f"{part} of {class_name}", matcher, ABSENT if seen is None else plain(seen)
@@ -361,18 +403,35 @@ class Checks:
             raise Miss("refused commands", "at least one", ABSENT)
 
     def _paced(self, step: Mapping[str, Any]) -> None:
-        """Check that a process pauses after a refused command."""
-        process = step["process"]
-        times = [
-            call.at
-            for name, call in self._sandbox.calls()
-            if name == process and isinstance(call.action, Refuse)
-        ]
-        if len(times) < 3:
-            raise Miss(f"refused commands of {process}", "at least three", len(times))
-        pause = (times[-1] - times[0]) / (len(times) - 1)
-        if pause < step["paced"]:
-            raise Miss("the average pause between tries", f"{step['paced']} s", f"{pause:.4f} s")
+        """Check that a process pauses after each refused command. [ENV-11]"""
+        process, wanted = step["process"], step["paced"]
+        refused = [call for call in self._sent(step) if isinstance(call.action, Refuse)]
+        if len(refused) < 3:
+            raise Miss(f"refused commands of {process}", "at least three", len(refused))
+        # From the reply on, so that a slow proxy does not pass for a pause.
+        pairs = itertools.pairwise(refused)
+        pause = min(after.at - (before.answered or before.at) for before, after in pairs)
+        if pause < wanted:
+            raise Miss("the shortest pause between tries", f"{wanted} s", f"{pause:.4f} s")
+
+    def _ordered(self, step: Mapping[str, Any]) -> None:
+        """Check that the last write of a process to one key came before its last to another."""
+        process, keys = step["process"], step["ordered"]
+        last: list[float] = []
+        for key in keys:
+            word = self._state.key(key).encode()
+            sent = [c.at for c in self._sent(step) if c.spec.may_write and word in c.words]
+            if not sent:
+                raise Miss(f"writes of {process} to {key}", "at least one", ABSENT)
+            last.append(sent[-1])
+        if last != sorted(last):
+            seen = [key for _, key in sorted(zip(last, keys, strict=True))]
+            raise Miss(f"order of the last writes of {process}", keys, seen)
+
+    def _logs(self, step: Mapping[str, Any]) -> None:
+        text = self._sandbox.workers[step["process"]].log.text()
+        if not re.search(step["logs"], text):
+            raise Miss(f"output of {step['process']}", f"a match of {step['logs']}", text[-300:])
 
     def _rate(self, step: Mapping[str, Any]) -> None:
         """Check that an idle process does not fetch too often. [FETCH-10]"""
@@ -406,7 +465,8 @@ class Checks:
             if call.given_up and worker.idle_expected:
                 words = [word.decode("utf-8", "replace") for word in call.words]
                 raise Miss(f"blocking fetches of {process}", "a reply", [*words, "given up"])
-        if blocking and not worker.waited():
+        wait = max((rest.longest_wait(call) for call in blocking), default=0.0)
+        if 0.0 < wait <= _LONGEST_WAIT_S and not worker.waited():
             raise Miss(f"blocking fetches of {process}", "a reply without a job", ABSENT)
 
     def _pauses(self, step: Mapping[str, Any]) -> None:
@@ -431,6 +491,13 @@ class Checks:
         if max(pauses) < wanted["ratio"] * min(pauses):
             raise Miss(f"longest by shortest of {what}", wanted["ratio"], max(pauses) / min(pauses))
 
+    def _idle(self, step: Mapping[str, Any]) -> None:
+        """Check that a process has read a key, and not again for so many seconds."""
+        times = self._reads(step)
+        seen = time.monotonic() - times[-1] if times else 0.0
+        if seen < step["idle"]:
+            raise Miss(f"seconds since the last read of {step['of']}", step["idle"], round(seen, 1))
+
     def _first(self, step: Mapping[str, Any], wanted: int) -> list[float]:
         """Return the first so many pauses of a process between its reads of a key."""
         pauses = self._between(step)[:wanted]
@@ -446,12 +513,15 @@ class Checks:
 
     def _between(self, step: Mapping[str, Any]) -> list[float]:
         """Return the pauses of a process between its reads of a key."""
-        key = self._state.key(step["of"]).encode()
-        process = step["process"]
-        times = [c.at for name, c in self._sandbox.calls() if name == process and key in c.words]
-        pauses = [after - before for before, after in itertools.pairwise(times)]
+        pauses = [after - before for before, after in itertools.pairwise(self._reads(step))]
         # Several commands of one read arrive together.
         return [pause for pause in pauses if pause > _TOGETHER]
+
+    def _reads(self, step: Mapping[str, Any]) -> list[float]:
+        """Return the times at which a process named a key."""
+        key = self._state.key(step["of"]).encode()
+        process = step["process"]
+        return [c.at for name, c in self._sandbox.calls() if name == process and key in c.words]
 
     def _contracts(self, step: Mapping[str, Any]) -> None:
         """Check the KEYS and ARGV of the calls of canonical scripts."""
@@ -496,11 +566,11 @@ class Checks:
             raise Miss("alternatives", "one of them", seen)
 
     def _that(self, step: Mapping[str, Any]) -> None:
-        for part in step["that"].split(" and "):
-            holds, seen = self._state.holds(part)
+        for each in predicates(step["that"]):
+            holds, seen = self._state.holds(each)
             if not holds:
-                subject, wanted = predicate_text(self._state.named(part))
-                raise Miss(subject, wanted, seen.partition(") is ")[2])
+                wanted = named(each, self._state.named)
+                raise Miss(wanted.subject, wanted.expected, seen)
 
     _parts: Mapping[str, Callable[..., None]] = {
         "list": _list,
@@ -508,6 +578,7 @@ class Checks:
         "hash": _hash,
         "set": _set,
         "key": _key,
+        "keys": _keys,
         "commands": _commands,
         "never": _never,
         "writes": _writes,
@@ -518,11 +589,14 @@ class Checks:
         "discarded": _discarded,
         "moved": _moved,
         "paced": _paced,
+        "ordered": _ordered,
+        "logs": _logs,
         "rate": _rate,
         "grammar": _grammar,
         "patient": _patient,
         "pauses": _pauses,
         "spread": _spread,
+        "idle": _idle,
         "declared": _declared,
         "contracts": _contracts,
         "ran": _ran,
@@ -538,6 +612,17 @@ class Checks:
 
 def _text(call: Call) -> str:
     return b" ".join(call.words).decode("utf-8", "replace")[:300]
+
+
+def _index(step: Mapping[str, Any], key: str, texts: Sequence[bytes]) -> int:
+    """Return the index of the member that a check is about."""
+    if "jid" not in step:
+        return int(step.get("index", 0))
+    newest_first = range(len(texts) - 1, -1, -1)  # the set may be long
+    index = next((index for index in newest_first if jid_of(texts[index]) == step["jid"]), None)
+    if index is None:
+        raise Miss(f"members of {key}", f"one with the id {step['jid']}", f"{len(texts)} others")
+    return index
 
 
 def _within(sequence: Sequence[object], index: int) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from jobwire_conformance.cases.match import Scope
 from jobwire_conformance.wire.link import Link
 
-__all__ = ["Counted"]
+__all__ = ["Counted", "histogram_key"]
 
 _BOUNDS = (
     *(20, 30, 45, 65, 100, 150, 225, 335, 500, 750, 1100, 1700, 2500, 3800, 5750, 8500, 13000),
@@ -18,6 +18,11 @@ _BOUNDS = (
 )
 """Upper bound of each counter of the histogram, in milliseconds. [MET-2]"""
 _COUNTERS = struct.Struct(f">{len(_BOUNDS)}H")
+
+
+def histogram_key(class_name: str, at: time.struct_time) -> str:
+    """Return the key of the histogram of a class in the minute of a time in UTC. [MET-1]"""
+    return f"h|{class_name}-{at.tm_mday}-{at.tm_hour}:{at.tm_min}"
 
 
 class Counted:
@@ -35,6 +40,21 @@ class Counted:
         first, last = int(scope.began // 60), int(scope.now // 60)
         self._minutes = [time.gmtime(minute * 60) for minute in range(first, last + 1)]
 
+    def classes(self, pattern: str) -> list[str]:
+        """Return the classes that a pattern means: with `*` at its end, all that begin so.
+
+        It is the pattern itself if there are none.
+        """
+        if not pattern.endswith("*"):
+            return [pattern]
+        fields = [
+            field.decode("utf-8", "replace")
+            for key in dict.fromkeys(self._keys("minute", ""))
+            for field in self._link.call("HKEYS", self._prefix + key)
+        ]
+        names = {field.rpartition("|")[0] for field in fields}
+        return sorted(name for name in names if name.startswith(pattern[:-1])) or [pattern]
+
     def part(self, class_name: str, part: str) -> int | bool | None:
         """Return one value of a class.
 
@@ -43,7 +63,9 @@ class Counted:
             part: `minute.p`, `minute.f`, `minute.ms`, and the same of `ten_minutes`: the sum.
                 `histogram.count`: the sum of all counters. `histogram.fits`: True if the only
                 execution is in the counter of its duration. `minute.ttl` and so on: the smallest
-                number of seconds to live, -1 without an expiry, None without a key.
+                number of seconds to live, -1 without an expiry, None without a key;
+                `minute.renewed`: the largest. `histogram.least`, `histogram.most`: the smallest
+                and the largest of all counters.
         """
         kind, _, value = part.partition(".")
         keys = [
@@ -51,8 +73,13 @@ class Counted:
             for key in dict.fromkeys(self._keys(kind, class_name))
             if self._link.call("EXISTS", self._prefix + key)
         ]
-        if value == "ttl":
-            return min((int(self._link.call("TTL", key)) for key in keys), default=None)
+        if value in ("ttl", "renewed"):
+            choose = min if value == "ttl" else max
+            return choose((int(self._link.call("TTL", key)) for key in keys), default=None)
+        if value in ("least", "most"):
+            choose = min if value == "least" else max
+            counters = [count for key in keys for count in self._counters(key)]
+            return choose(counters, default=None)
         if value == "count":
             return sum(self._histogram(keys))
         if value == "fits":
@@ -64,18 +91,23 @@ class Counted:
 
     def _keys(self, kind: str, class_name: str) -> Iterator[str]:
         for at in self._minutes:
+            if kind == "histogram":
+                yield histogram_key(class_name, at)
+                continue
             day, hour, minute = time.strftime("%y%m%d", at), at.tm_hour, at.tm_min
             if kind == "minute":
                 yield f"j|{day}|{hour}:{minute:02}"
-            elif kind == "ten_minutes":
-                yield f"j|{day}|{hour}:{minute // 10}"
             else:
-                yield f"h|{class_name}-{at.tm_mday}-{hour}:{minute}"
+                yield f"j|{day}|{hour}:{minute // 10}"
 
     def _histogram(self, keys: list[str]) -> list[int]:
         sums = [0] * len(_BOUNDS)
         for key in keys:
-            text = self._link.call("GET", key)[: _COUNTERS.size].ljust(_COUNTERS.size, b"\0")
-            for index, count in enumerate(_COUNTERS.unpack(text)):
+            for index, count in enumerate(self._counters(key)):
                 sums[index] += count
         return sums
+
+    def _counters(self, key: str) -> tuple[int, ...]:
+        text = self._link.call("GET", key)[: _COUNTERS.size].ljust(_COUNTERS.size, b"\0")
+        counters: tuple[int, ...] = _COUNTERS.unpack(text)
+        return counters

@@ -9,9 +9,10 @@ from typing import Any
 
 from jobwire_conformance.cases.case import Case
 from jobwire_conformance.cases.match import Scope, moment
+from jobwire_conformance.cases.predicates import Raw, text
 from jobwire_conformance.data import GENERATIONS
 from jobwire_conformance.errors import SuiteFault
-from jobwire_conformance.run.checks import CheckResult, Checks
+from jobwire_conformance.run.checks import CheckResult, Checks, Miss
 from jobwire_conformance.run.evidence import Line
 from jobwire_conformance.run.state import State
 from jobwire_conformance.sandbox.processes import wait_for
@@ -29,9 +30,15 @@ from jobwire_conformance.wire.faults import (
     on_key,
 )
 
-__all__ = ["Play"]
+__all__ = ["Play", "date_in_utc"]
 
 _USUAL_PATIENCE_S = 20.0  # the patience for which the times in cases are written
+_LAG_S = 2.0  # for what may follow although all processes seem to rest, on a busy machine
+
+
+def date_in_utc() -> str:
+    """Return today's date, as `2026-01-31`."""
+    return time.strftime("%Y-%m-%d", time.gmtime())
 
 
 class Play:
@@ -43,6 +50,9 @@ class Play:
         patience: Longest wait for an expected event, in seconds.
         waits: Called with the event that the run waits for.
         cuts: The processes to run in lockstep, each with its rules.
+
+    Attributes:
+        date: The date in UTC at the start.
     """
 
     def __init__(
@@ -58,8 +68,8 @@ class Play:
         self._case = case
         self._cuts = cuts or {}
         self._scope = Scope(sandbox.config.times, time.time())
-        self._scope.bound["today"] = time.strftime("%Y-%m-%d", time.gmtime())
-        self._scope.bound["day"] = time.strftime("%Y%m%d", time.gmtime())
+        self.date = date_in_utc()
+        self._scope.bound |= {"today": self.date, "day": self.date.replace("-", "")}
         self._state = State(sandbox, self._scope)
         self._checks = Checks(sandbox, self._state, self._scope)
         fixed = sandbox.config.worker.fixed if sandbox.config.worker else {}
@@ -83,14 +93,15 @@ class Play:
             self._broken = None  # expected, because a process was cut off
         return findings + self._all(then)
 
-    def predicate(self, requirement: str, predicate: str, when: str) -> CheckResult:
+    def predicate(self, requirement: str, predicate: Raw, when: str) -> CheckResult:
         """Check a predicate after the last step."""
-        holds, seen = self._state.holds(predicate)
+        wait_for(lambda: self._state.all_hold(predicate)[0], self._lag(), 0.02)
+        holds, seen = self._state.all_hold(predicate)
         if holds:
             return CheckResult(requirement, True)
-        message = f"{when}: expected {predicate}, seen {seen}"
+        message = f"{when}: expected {text(predicate)}, seen {seen}"
         around = self._checks.around({"that": predicate})
-        return CheckResult(requirement, False, message, predicate, seen, around)
+        return CheckResult(requirement, False, message, text(predicate), seen, around)
 
     def fate(self, jid: str) -> str:
         """Return the fate of a job: kept, lost, duplicated or stuck."""
@@ -240,12 +251,13 @@ class Play:
         self._state.warp(step["warp"], step.get("keys", []))
 
     def _release(self, step: Mapping[str, Any]) -> None:
-        self._sandbox.control.call(
-            "RPUSH", f"jw:{self._sandbox.run}:gate:{step['release']}", "open"
-        )
+        key = f"jw:{self._sandbox.run}:gate:{step['release']}"
+        for pause in step.get("after", [0.0]):
+            time.sleep(pause)  # the duration of a job, about which nothing is assumed
+            self._sandbox.control.call("RPUSH", key, "open")
 
     def _flush_scripts(self, step: Mapping[str, Any]) -> None:
-        self._sandbox.link.call("SCRIPT", "FLUSH")
+        self._sandbox.flush_scripts()
 
     def _snapshot(self, _: Mapping[str, Any]) -> None:
         self._state.snapshot()
@@ -285,33 +297,35 @@ class Play:
         fits = on_key(self._state.key(match["key"]) if "key" in match else "*")
         return Rule(
             action,
-            label=None if match["cmd"] == "*" else match["cmd"],
+            label=None if match.get("cmd", "*") == "*" else match["cmd"],
             nth=match.get("nth", 1),
             times=match.get("times", 1),
             fits=fits,
+            does=match.get("does"),
         )
 
     def _await(self, step: Mapping[str, Any]) -> None:
-        self._waits(step["await"])
+        wanted = step["await"]
+        self._waits(text(wanted))
         workers = self._sandbox.workers.values()
 
         def decided() -> bool:
-            if self._state.holds(step["await"])[0]:
+            if self._state.all_hold(wanted)[0]:
                 return True
             return bool(workers) and all(worker.group.status is not None for worker in workers)
 
         wait_for(decided, self._within(step), 0.01)
-        holds, seen = self._state.holds(step["await"])
+        holds, seen = self._state.all_hold(wanted)
         if not holds:
-            self._broken = f"waited for {step['await']}, but {seen}"
-            self._broken_by = self._checks.around({"that": step["await"]})
+            self._broken = f"waited for {text(wanted)}, but {seen}"
+            self._broken_by = self._checks.around({"that": wanted})
 
     def _within(self, step: Mapping[str, Any]) -> float:
         return step["within"] * self._time_scale if "within" in step else self._patience
 
     def _settle(self, step: Mapping[str, Any]) -> None:
         self._waits("all processes to rest")
-        self._restless = self._state.settle(self._patience)
+        self._restless = self._state.settle(self._within(step))
 
     _verbs: Mapping[str, Callable[..., Any]] = {
         "check": lambda *_: None,
@@ -345,13 +359,8 @@ class Play:
         requirement = step["check"]
         if self._broken is not None:
             return CheckResult(requirement, False, blocked_by=self._broken, lines=self._broken_by)
-        deadline = time.monotonic() + step.get("within", 0.0) * self._time_scale
         self._waits(f"{requirement} to hold")
-        while True:
-            miss = self._checks.miss(step)
-            if miss is None or time.monotonic() > deadline:
-                break
-            time.sleep(0.02)
+        miss = self._miss(step)
         seconds, self._since = time.monotonic() - self._since, time.monotonic()
         if miss is None:
             return CheckResult(requirement, True, seconds=seconds)
@@ -371,6 +380,39 @@ class Play:
             self._checks.around(step),
             seconds=seconds,
         )
+
+    def _miss(self, step: Mapping[str, Any]) -> Miss | None:
+        """Return the mismatch of a check that does not pass in time.
+
+        A check without `within` passes soon, as an outcome may follow later than expected. Time
+        alone does not make it pass: the value that did not match must have changed.
+        """
+        within, lag = step.get("within", 0.0) * self._time_scale, self._lag()
+        began = time.monotonic()
+        last = miss = self._checks.miss(step)
+        while miss is not None:
+            waited = time.monotonic() - began
+            if waited > within and (miss.final or waited > lag):
+                return miss
+            time.sleep(0.02)
+            last, miss = miss, self._checks.miss(step)
+        in_time = time.monotonic() - began <= within
+        if last is None or in_time:
+            return None
+        subject, shown = last.whole
+        return last if self._checks.shown.get(subject) == shown else None
+
+    def _lag(self) -> float:
+        """Return the seconds for which a state that should hold now is awaited.
+
+        They are 0 while a disturbance holds a command back, because the case then looks at this
+        moment, and if no process can change the state.
+        """
+        workers = [w for w in self._sandbox.workers.values() if w.group.status is None]
+        number = self._state.number
+        if not workers or any(number("held", w.name) > number("struck", w.name) for w in workers):
+            return 0.0
+        return _LAG_S * self._time_scale
 
 
 def _moment(value: Any) -> Any:

@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import base64
 import json
-import operator
 import re
+import struct
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jobwire_conformance.cases.match import TIMES, Scope, moment, written_time
-from jobwire_conformance.cases.values import members
+from jobwire_conformance.cases.match import TIMES, Scope, matches, moment, written_time
+from jobwire_conformance.cases.predicates import Predicate, Raw, named, predicates
+from jobwire_conformance.cases.values import members, plain
 from jobwire_conformance.errors import SuiteFault, Unbound
+from jobwire_conformance.run.metrics import histogram_key
 from jobwire_conformance.sandbox.processes import wait_for
+from jobwire_conformance.sandbox.rest import FORGOTTEN_S, Event
 from jobwire_conformance.sandbox.sandbox import Sandbox
-from jobwire_conformance.sandbox.worker import Event
+from jobwire_conformance.sandbox.worker import SandboxWorker
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.faults import Delay
 
 __all__ = ["State", "jid_of", "struck"]
 
 SETS = ("schedule", "retry", "dead")
-_COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<=": operator.le,
-    ">=": operator.ge,
-    "<": operator.lt,
-    ">": operator.gt,
-}
-_PREDICATE = re.compile(r"\s*([a-z]+)\(([^)]*)\)\s*(==|!=|<=|>=|<|>)\s*(.+?)\s*")
 _IDENTITY = re.compile(rb"[^:\s]+:[0-9]+:[0-9a-f]{12}")
+_ENTRY = re.compile(rb"[0-9]+:")  # the field of a private entry [REL-13]
 _FIRST_BEAT = 15.0  # seconds
 _STEADY = 0.01  # seconds between two reads that must be equal
 
@@ -43,6 +38,7 @@ class State:
         self.sandbox = sandbox
         self.scope = scope
         self._copy: list[tuple[bytes, int, bytes]] = []
+        self._entries: dict[tuple[str, bytes], float] = {}  # private entry to the time of the sight
 
     # -- names
 
@@ -92,6 +88,10 @@ class State:
     def seed(self, seed: Mapping[str, Any]) -> None:
         """Write one key."""
         link, now = self.sandbox.link, time.time()
+        if "set" in seed and "times" in seed:
+            words = _numbered([self.sandbox.config.prefix + seed["set"], seed["value"]], seed)
+            link.call("MSET", *words)
+            return
         key = self.key(next(str(seed[verb]) for verb in _SEEDS if verb in seed))
         texts = self._texts(seed, now)
         if "zadd" in seed:
@@ -103,9 +103,15 @@ class State:
             if bare.startswith("queue:") and seed.get("registered", True):
                 link.call("SADD", self.key("queues"), self.named(bare.removeprefix("queue:")))
         elif "hset" in seed:
-            link.call("HSET", key, *[word for pair in seed["fields"].items() for word in pair])
+            words = [word for pair in seed["fields"].items() for word in pair]
+            link.call("HSET", key, *_numbered(words, seed))
         elif "sadd" in seed:
-            link.call("SADD", key, *map(self.named, seed["members"]))
+            link.call("SADD", key, *map(self.named, _numbered(seed["members"], seed)))
+        elif "histogram" in seed:
+            # The worker may write in one of the next minutes.
+            for minute in range(3):
+                key = self.key(histogram_key(seed["histogram"], time.gmtime(now + 60 * minute)))
+                link.call("SET", key, struct.pack(">26H", *[seed["count"]] * 26), "EX", 28800)
         elif "del" in seed:
             link.call("DEL", key)
         else:
@@ -119,11 +125,7 @@ class State:
             return [base64.b64decode(seed["base64"])]
         if not ("raw" in seed or "job" in seed):
             return []
-        text = self._text(seed, now)
-        if "times" not in seed:
-            return [text.encode()]
-        numbers = range(1, seed["times"] + 1)
-        return [text.replace("{n}", str(number)).encode() for number in numbers]
+        return [text.encode() for text in _numbered([self._text(seed, now)], seed)]
 
     def _text(self, seed: Mapping[str, Any], now: float) -> str:
         if "raw" in seed:
@@ -175,37 +177,44 @@ class State:
         events = [event for worker in self.sandbox.workers.values() for event in worker.events()]
         return sorted(events, key=lambda event: event.at)
 
-    def holds(self, predicate: str) -> tuple[bool, str]:
-        """Return whether a predicate holds, and the current values of its functions."""
-        seen = []
-        all_hold = True
-        for part in predicate.split(" and "):
-            match = _PREDICATE.fullmatch(part)
-            if match is None:
-                raise SuiteFault(f"not a predicate: {part!r}")
-            name, argument, compare, wanted = match.groups()
-            value = self._value(name, self.named(argument.strip()))
-            expected = self.named(wanted)
-            holds = _COMPARE[compare](value, int(expected) if isinstance(value, int) else expected)
-            seen.append(f"{name}({argument}) is {value}")
-            all_hold = all_hold and holds
-        return all_hold, ", ".join(seen)
+    def all_hold(self, raw: Raw) -> tuple[bool, str]:
+        """Return whether all predicates hold, and the current values that they look at."""
+        found = [(each, *self.holds(each)) for each in predicates(raw)]
+        seen = ", ".join(f"{each.name} is {value}" for each, _, value in found)
+        return all(holds for _, holds, _ in found), seen
+
+    def holds(self, predicate: Predicate) -> tuple[bool, str]:
+        """Return whether a predicate holds, and the current value that it looks at."""
+        each = named(predicate, self.named)
+        value = self._value(each.function, each.of)
+        wanted = each.wanted
+        if isinstance(wanted, Mapping) and wanted.get("$") == "same":
+            wanted = self._bound(wanted["name"], value)
+        return matches(wanted, plain(value), self.scope) != each.differs, plain(value).raw
+
+    def _bound(self, name: str, value: object) -> object:
+        """Return a bound value, as a number if it is the text of one and a number is seen."""
+        if name not in self.scope.bound:
+            raise Unbound(f"no bound value has the name {name!r}")
+        bound = self.scope.bound[name]
+        is_digits = isinstance(bound, str) and bound.isascii() and bound.isdigit()
+        return int(bound) if is_digits and isinstance(value, int) else bound
 
     def number(self, name: str, argument: str) -> int:
         """Return the value of a function of predicates that counts."""
         return int(self._value(name, argument))
 
-    def _value(self, name: str, argument: str) -> int | str:
+    def _value(self, name: str, argument: Any) -> Any:
         match name:
             case "performed":
                 return sum(e.jid == argument and e.kind == "end" and e.ok for e in self.events())
             case "began":
                 return sum(e.jid == argument and e.kind == "begin" for e in self.events())
             case "started":
-                return ",".join(str(e.jid) for e in self.events() if e.kind == "begin")
+                return [e.jid for e in self.events() if e.kind == "begin"]
             case "items":
                 begun = [e for e in self.events() if e.jid == argument and e.kind == "begin"]
-                return ",".join(json.dumps(e.args[0] if e.args else None) for e in begun)
+                return [e.args[0] if e.args else None for e in begun]
             case "copies":
                 return len(self._places(argument))
             case "place":
@@ -213,28 +222,30 @@ class State:
             case "order":
                 prefix = f"{self.sandbox.config.prefix}queue:"
                 texts = self.sandbox.link.call("LRANGE", prefix + argument, 0, -1)
-                return ",".join(str(jid_of(text)) for text in texts)
+                return [jid_of(text) for text in texts]
             case "stat":
                 count = self.sandbox.link.call(
                     "GET", f"{self.sandbox.config.prefix}stat:{argument}"
                 )
                 return int(count or 0)
             case "share":
-                name, prefix, first = argument.split(",")
-                return self._share(name, prefix, int(first))
+                return self._share(argument["worker"], argument["jids"], argument["of"])
             case "life":
-                return ",".join(self._life(argument))
+                return self._life(argument)
             case "waited":
                 return len(self.sandbox.workers[argument].waited())
             case "struck":
                 return len(struck(self.sandbox.calls(), argument))
+            case "held":
+                calls = [call for name, call in self.sandbox.calls() if name == argument]
+                return sum(isinstance(call.action, Delay) for call in calls)
             case "looks":
                 calls = self.sandbox.workers[argument].proxy.snapshot()
                 keys = {self.key("schedule").encode(), self.key("retry").encode()}
                 return sum(call.reply is not None and bool(keys & {*call.words}) for call in calls)
             case "exit":
                 status = self.sandbox.workers[argument].group.status
-                return "running" if status is None else str(status)
+                return "running" if status is None else status
         raise SuiteFault(f"unknown predicate {name!r}")
 
     def _share(self, name: str, prefix: str, first: int) -> int:
@@ -282,6 +293,9 @@ class State:
         for worker in awake:
             if activity := worker.unrest():
                 return activity
+        for key, worker in self._private_hashes().items():
+            if worker in awake and self._has_recent_entry(key, worker):
+                return f"{worker.name} holds jobs in {key}"
         working = [worker for worker in awake if worker.idle_expected]
         for worker in working:
             for queue in worker.queues:
@@ -294,6 +308,27 @@ class State:
                 if self.sandbox.link.call("ZCOUNT", key, "-inf", time.time()):
                     return f"members of {key} are due"
         return None
+
+    def _private_hashes(self) -> dict[str, SandboxWorker]:
+        """Return the private hashes, each with the first process that has named it: its owner."""
+        workers = [*self.sandbox.workers.values()]
+        named = [
+            (at, key, worker) for worker in workers for key, at in worker.private_hashes().items()
+        ]
+        latest_first = sorted(named, key=lambda entry: entry[0], reverse=True)
+        return {key: worker for _, key, worker in latest_first}
+
+    def _has_recent_entry(self, key: str, worker: SandboxWorker) -> bool:
+        """Return whether a private hash has an entry, except those that its owner cannot end."""
+        if self.sandbox.link.call("TYPE", key) != b"hash":
+            return False
+        now = time.monotonic()
+        heard = max((event.at for event in worker.events()), default=0.0)
+        for field in self.sandbox.link.call("HKEYS", key):
+            seen = self._entries.setdefault((key, field), now)
+            if _ENTRY.match(field) and max(seen, heard) > now - FORGOTTEN_S:
+                return True
+        return False
 
     def settle(self, seconds: float) -> str | None:
         """Wait until all processes are at rest; return the activity that prevents it in time."""
@@ -317,7 +352,7 @@ class State:
         return [*link.calls([*sizes, *kinds, ("DBSIZE",)]), len(self.events())]
 
 
-_SEEDS = ("zadd", "lpush", "hset", "sadd", "set", "del")
+_SEEDS = ("zadd", "lpush", "hset", "sadd", "set", "histogram", "del")
 
 
 def struck(calls: Sequence[tuple[str, Call]], process: str) -> list[tuple[Call, float]]:
@@ -336,6 +371,14 @@ def struck(calls: Sequence[tuple[str, Call]], process: str) -> list[tuple[Call, 
             elif arrived < time.monotonic():
                 delayed.append((call, arrived))
     return delayed
+
+
+def _numbered(words: Sequence[str], seed: Mapping[str, Any]) -> list[str]:
+    """Return the words, `times` times if the seed says so, with `{n}` as the number of each."""
+    if "times" not in seed:
+        return list(words)
+    numbers = map(str, range(1, seed["times"] + 1))
+    return [word.replace("{n}", number) for number in numbers for word in words]
 
 
 def _pairs(reply: list[Any]) -> Iterator[tuple[bytes, bytes]]:

@@ -15,9 +15,26 @@ from jobwire_conformance.errors import EnvironmentFault
 from jobwire_conformance.sandbox.excerpt import excerpt
 from jobwire_conformance.sandbox.reaper import Reaper
 
-__all__ = ["Log", "LogFile", "ProcessGroup", "wait_for"]
+__all__ = ["Log", "LogFile", "ProcessGroup", "distant_zone", "wait_for"]
 
 _TAIL = 64 * 1024  # bytes of a log that are kept
+_ZONES = Path("/usr/share/zoneinfo")
+_EAST = "Pacific/Kiritimati", "<+14>-14"  # the name of the zone, and its rule in POSIX form
+_WEST = "Etc/GMT+12", "<-12>12"
+
+
+def distant_zone(now: float) -> str:
+    """Return a time zone, for the variable TZ, in which the date is not that of UTC.
+
+    A program that takes the local date for the date in UTC is then wrong at any time of day. The
+    zone in the east is already at the next day, or the one in the west still at the day before,
+    for one hour at least.
+
+    Args:
+        now: The time, in epoch seconds.
+    """
+    name, rule = _EAST if time.gmtime(now).tm_hour >= 11 else _WEST
+    return name if (_ZONES / name).exists() else rule
 
 
 def wait_for(holds: Callable[[], object], seconds: float, pause: float = 0.005) -> bool:
@@ -99,7 +116,7 @@ class ProcessGroup:
     Args:
         reaper: Kills it if this process cannot.
         command: Program and arguments.
-        environment: Variables, added to those of this process.
+        environment: Variables, added to those of this process and a distant time zone.
         directory: Its current directory.
         log: Receives its standard error, and its standard output unless `pipes` is set.
         pipes: True if standard input and output are pipes.
@@ -125,7 +142,12 @@ class ProcessGroup:
             self.popen = subprocess.Popen(
                 [*command],
                 cwd=directory,
-                env={**os.environ, **environment, **dict([reaper.mark])},
+                env={
+                    **os.environ,
+                    "TZ": distant_zone(time.time()),
+                    **environment,
+                    **dict([reaper.mark]),
+                },
                 stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if pipes else writer,
                 stderr=writer,

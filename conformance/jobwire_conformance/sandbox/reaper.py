@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from jobwire_conformance.errors import EnvironmentFault
+from jobwire_conformance.sandbox.signals import stop_ignoring_signals
 
 __all__ = ["Reaper"]
 
@@ -77,6 +78,7 @@ class Reaper:
     """
 
     def __init__(self) -> None:
+        stop_ignoring_signals()  # before the first program starts
         self.mark = ("JOBWIRE_SUITE", secrets.token_hex(12))
         self.directory = Path(tempfile.mkdtemp(prefix="jobwire-run-"))
         self._process = subprocess.Popen(

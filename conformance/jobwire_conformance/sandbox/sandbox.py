@@ -6,9 +6,11 @@ import secrets
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Self
 from urllib.parse import quote
 
+from jobwire_conformance import data
 from jobwire_conformance.config import Config
 from jobwire_conformance.errors import ConformError, EnvironmentFault, Usage
 from jobwire_conformance.sandbox.driver import Driver
@@ -35,6 +37,7 @@ class Sandbox:
         config: Settings of the implementation.
         servers: Starts two servers: one under test, and the control Redis for reports of jobs.
         rewrites: Rules of a mutant, which apply to every process.
+        pause: Returns the seconds for which to hold back a reply; None to pass all at once.
 
     Attributes:
         history: The requests and signals of the case.
@@ -46,10 +49,12 @@ class Sandbox:
         config: Config,
         servers: Callable[[], tuple[Database, Database]],
         rewrites: Sequence[Rule] = (),
+        pause: Callable[[], float] | None = None,
     ) -> None:
         self.config = config
         self._reaper = reaper
         self._rewrites = rewrites
+        self._pause = pause
         self._stack = ExitStack()
         self.history = History()
         self._workers: dict[str, SandboxWorker] = {}
@@ -67,6 +72,7 @@ class Sandbox:
             self.control = self._control.link()
             self._stack.callback(self.control.close)
             self.driver_proxy = self._proxy()
+            self._load_scripts()
         except BaseException:
             self._stack.close()
             raise
@@ -93,6 +99,18 @@ class Sandbox:
         """Return the commands that the server has executed since `monitor`."""
         assert self._monitor is not None
         return self._monitor.executed(self.link)
+
+    def flush_scripts(self) -> None:
+        """Have the server forget all scripts."""
+        self.link.call("SCRIPT", "FLUSH")
+        self._case.callback(self._load_scripts)
+
+    def _load_scripts(self) -> None:
+        """Load the canonical scripts, so that the first case of a sandbox begins like the others.
+
+        A process whose call gets NOSCRIPT is busy for two more round trips; cases for that flush.
+        """
+        self.link.calls([("SCRIPT", "LOAD", source) for source in data.scripts().values()])
 
     def cluster(self) -> None:
         """Replace the server by one in cluster mode that serves all slots."""
@@ -141,6 +159,7 @@ class Sandbox:
             rules=[*map(_fresh_rule, self._rewrites), *rules],
             lockstep=lockstep,
             greeting=self._server.greeting,
+            pause=self._pause,
         )
 
     def server(self) -> tuple[str, str]:
@@ -241,7 +260,7 @@ class Sandbox:
         user: str | None = None,
         precise: bool | None = None,
         wait: bool = True,
-        **knobs: float,
+        **knobs: float | None,
     ) -> SandboxWorker:
         """Start a worker and, unless `wait` is False, wait for its first fetch.
 
@@ -274,7 +293,11 @@ class Sandbox:
                 "JOBWIRE_CONCURRENCY": str(concurrency),
                 "JOBWIRE_GENERATION": generation or str(self.config.times),
                 **({} if precise is None else {"JOBWIRE_PRECISE": str(int(precise))}),
-                **{f"JOBWIRE_{knob.upper()}": f"{value:g}" for knob, value in paces.items()},
+                **{
+                    f"JOBWIRE_{knob.upper()}": f"{value:g}"
+                    for knob, value in paces.items()
+                    if value is not None
+                },
             },
             log=Log(),
             history=self.history,
@@ -316,7 +339,7 @@ class Sandbox:
 
 def _fresh_rule(rule: Rule) -> Rule:
     """Return a copy of a rule, with its counts at zero."""
-    return Rule(rule.action, rule.label, rule.connection, rule.nth, rule.times, rule.fits)
+    return replace(rule)
 
 
 def side_by_side(

@@ -6,46 +6,23 @@ import json
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from jobwire_conformance.config import Config, WorkerProgram
 from jobwire_conformance.errors import AdapterFault
+from jobwire_conformance.sandbox import rest
 from jobwire_conformance.sandbox.history import History
 from jobwire_conformance.sandbox.not_started import not_started
 from jobwire_conformance.sandbox.processes import Log, ProcessGroup
 from jobwire_conformance.sandbox.reaper import Reaper
-from jobwire_conformance.wire.call import Call, script_sha
+from jobwire_conformance.sandbox.rest import Event
+from jobwire_conformance.wire.call import Call
+from jobwire_conformance.wire.commands import keys_of
 from jobwire_conformance.wire.proxy import Proxy
-from jobwire_conformance.wire.resp import decode
 
-__all__ = ["Event", "SandboxWorker"]
+__all__ = ["SandboxWorker"]
 
 _REPORTS = ("begin", "end", "exhausted", "death")
-_FORGOTTEN = 5.0  # seconds after which a command without reply counts as lost with its connection
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A report of a standard job.
-
-    Attributes:
-        at: Time of the report, by the monotonic clock of the proxies.
-        worker: Name of the process.
-        kind: `begin` or `end`; for jobs with hooks also `exhausted` and `death`.
-        jid: Id of the job; None if it has none.
-        args: Arguments of the job, at `begin`.
-        ok: True at the `end` of a job that succeeded.
-        text: The whole report, as the job spelled it.
-    """
-
-    at: float
-    worker: str
-    kind: str
-    jid: str | None
-    args: Any
-    ok: bool
-    text: str
+_PRIVATE = b"jobwire:private:"
 
 
 class SandboxWorker:
@@ -94,7 +71,7 @@ class SandboxWorker:
         self._history = history
         self._settings = settings
         self._keys = {f"{config.prefix}queue:{queue}".encode() for queue in self.queues}
-        self._started = time.monotonic()
+        self._fetched: dict[int, Sequence[tuple[str, bytes]]] = {}  # jobs by number of the fetch
         try:
             self.group = ProcessGroup(
                 reaper,
@@ -137,15 +114,19 @@ class SandboxWorker:
 
     def fetches(self) -> list[Call]:
         """Return the commands that may have taken jobs from its queues."""
+        return self._fetches(self.proxy.snapshot())
+
+    def _fetches(self, calls: Sequence[Call]) -> list[Call]:
         return [
             call
-            for call in self.proxy.snapshot()
+            for call in calls
             if call.spec.may_take and any(word in self._keys for word in call.words[1:])
         ]
 
     def waited(self) -> list[Call]:
         """Return the blocking fetches that ended without a job."""
-        return [c for c in self.fetches() if c.blocks and c.reply is not None and not _brought(c)]
+        ended = [call for call in self.fetches() if call.blocks and call.reply is not None]
+        return [call for call in ended if not rest.brought(call)]
 
     def wait_ready(self) -> None:
         """Wait for its first fetch, or for a job that it owned before this start.
@@ -171,34 +152,44 @@ class SandboxWorker:
                 f"  Its output:\n{self.group.excerpt()}"
             )
 
+    def private_hashes(self) -> dict[str, float]:
+        """Return the private hashes that it has named with a queue, with the first time. [REL-1]
+
+        One is its own. The others are those whose jobs it has recovered.
+        """
+        first: dict[str, float] = {}
+        for call in self.fetches():
+            for key in keys_of(call.words):
+                if _PRIVATE in key:
+                    first.setdefault(key.decode("utf-8", "surrogateescape"), call.at)
+        return first
+
     def unrest(self) -> str | None:
         """Return the reason why the worker is not at rest; None if it is at rest."""
-        calls = self.proxy.snapshot()
-        recent = time.monotonic() - _FORGOTTEN
-        if any(
-            call.reply is None and not call.blocks and call.action is None and call.at > recent
-            for call in calls
-        ):
+        now, calls = time.monotonic(), self.proxy.snapshot()
+        if not all(rest.is_answered(call, now) for call in calls):
             return f"{self.name} waits for a reply"
-        if any(call.at > recent for call in _to_be_repeated(calls)):
-            return f"{self.name} has not repeated a call that was answered with NOSCRIPT"
+        if (call := rest.unrepeated(calls, now)) is not None:
+            name, reply = call.name.decode("utf-8", "replace"), (call.reply or b"")[1:40]
+            return f"{self.name} has not repeated {name}, which was refused: {reply!r}"
         events = self.events()
         if sum({"begin": 1, "end": -1}.get(event.kind, 0) for event in events) > 0:
             return f"a job runs in {self.name}"
-        if not self.idle_expected:
-            return None
-        fetches = self.fetches()
-        waiting = [call for call in fetches if call.blocks and call.reply is None]
-        if len(waiting) >= self.concurrency:
-            return None
-        # Other commands may name the queue, so a command counts as a fetch once it has returned a
-        # job. The worker is at rest if its last fetch came after its last job and found nothing.
-        bringing = {_kind(call) for call in fetches if _brought(call)}
-        asked = [c for c in fetches if not c.blocks and (not bringing or _kind(c) in bringing)]
-        last = events[-1].at if events else 0.0
-        if asked and asked[-1].at > last and asked[-1].reply and not _brought(asked[-1]):
-            return None
-        return f"{self.name} has not come back for more jobs"
+        fetches = self._fetches(calls)
+        bringing = [call for call in fetches if rest.brought(call)]
+        for call in bringing:
+            if call.sequence not in self._fetched:
+                # The private hash shows which of its jobs have an outcome.
+                self._fetched[call.sequence] = () if _is_private(call) else rest.jobs_in(call)
+        if (jid := rest.debt(calls, self._fetched, events, now)) is not None:
+            return f"{self.name} has not stored the outcome of {jid}"
+        last = bringing[-1].at if bringing else 0.0
+        if events and not (bringing and _is_private(bringing[-1])):
+            # An executor that comes back has done all that follows its job, as far as is known.
+            last = max(last, events[-1].at)
+        if self.idle_expected and not rest.is_at_home(fetches, self.concurrency, after=last):
+            return f"{self.name} has not come back for more jobs"
+        return None
 
     def signal(self, name: str) -> None:
         """Send a signal, like TERM. A mutant may exchange or ignore it."""
@@ -218,31 +209,6 @@ class SandboxWorker:
         self._control.close()
 
 
-def _kind(call: Call) -> tuple[bytes, ...]:
-    """Return the part of a command that is equal for commands with the same purpose."""
-    return tuple(call.words[:2]) if call.spec.runs_script else (call.name,)
-
-
-def _to_be_repeated(calls: Sequence[Call]) -> list[Call]:
-    """Return the last call of each script whose last call was answered with NOSCRIPT. [LUA-3]
-
-    The worker still has to repeat these. Commands that it sent together with such a call, like
-    the next fetch, may be answered long before.
-    """
-    last: dict[str, Call] = {}
-    for call in calls:
-        if (sha := script_sha(call.words)) is not None:
-            last[sha] = call
-    return [call for call in last.values() if (call.reply or b"").startswith(b"-NOSCRIPT")]
-
-
-def _brought(call: Call) -> bool:
-    """Return whether a command returned a job: an array or the reply of a pop, with any text."""
-    reply = None if call.reply is None else decode(call.reply)
-    return (isinstance(reply, list) or call.spec.effect == "takes") and _has_text(reply)
-
-
-def _has_text(value: object) -> bool:
-    if isinstance(value, list):
-        return any(map(_has_text, value))
-    return isinstance(value, bytes) and bool(value)
+def _is_private(call: Call) -> bool:
+    """Return whether a fetch has moved its jobs to a private hash. [REL-1]"""
+    return any(_PRIVATE in key for key in keys_of(call.words))

@@ -16,8 +16,9 @@ from jobwire_conformance.sandbox.driver import Outcome
 from jobwire_conformance.sandbox.local_server import Database, LocalServer, server_program
 from jobwire_conformance.sandbox.processes import wait_for
 from jobwire_conformance.sandbox.reaper import Reaper
+from jobwire_conformance.sandbox.rest import Event
 from jobwire_conformance.sandbox.sandbox import DEFAULTS, Sandbox
-from jobwire_conformance.sandbox.worker import Event, SandboxWorker
+from jobwire_conformance.sandbox.worker import SandboxWorker
 
 __all__ = ["DoctorItem", "diagnose"]
 

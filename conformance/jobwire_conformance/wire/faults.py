@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from jobwire_conformance.wire.commands import keys_of
+from jobwire_conformance.wire.commands import keys_of, spec_of
 
 __all__ = [
     "ERRORS",
@@ -17,6 +17,7 @@ __all__ = [
     "Answer",
     "Cut",
     "Delay",
+    "Does",
     "Faults",
     "Kill",
     "Refuse",
@@ -24,6 +25,7 @@ __all__ = [
     "Rule",
     "Side",
     "action_of",
+    "is_after",
     "older",
     "on_key",
 ]
@@ -111,6 +113,9 @@ class Answer:
 
 Action: TypeAlias = Cut | Kill | Refuse | Delay | Rewrite | Answer
 
+Does: TypeAlias = Literal["puts", "takes"]
+"""`puts`: may add data to a key. `takes`: may remove data from it. A script may do both."""
+
 
 def action_of(fault: str, end: Callable[[], object]) -> Action:
     """Return the action of a fault.
@@ -138,6 +143,8 @@ class Rule:
         nth: Number of the first command to strike among the matching ones, from 1.
         times: Number of commands to strike, from the first one on.
         fits: Returns whether the words of a command match; None for all commands.
+        does: Only commands that may do this, of which a transaction counts as one: its first such
+            command is struck, or, after the reply, its EXEC. None for all commands.
         struck: Number of commands struck so far.
     """
 
@@ -147,20 +154,63 @@ class Rule:
     nth: int = 1
     times: int = 1
     fits: Callable[[Sequence[bytes]], bool] | None = None
+    does: Does | None = None
     struck: int = field(default=0, init=False)
     _seen: int = field(default=0, init=False)
+    _counted: int | None = field(default=None, init=False)  # the transaction counted last
+    _awaited: int | None = field(default=None, init=False)  # one whose EXEC will be struck
 
-    def meets(self, label: str, connection: int, words: Sequence[bytes] = ()) -> bool:
-        """Count a command; return whether the rule strikes it."""
+    def meets(
+        self,
+        label: str,
+        connection: int,
+        words: Sequence[bytes] = (),
+        transaction: int | None = None,
+    ) -> bool:
+        """Count a command; return whether the rule strikes it.
+
+        Args:
+            label: Its label.
+            connection: The number of its connection.
+            words: Name and arguments.
+            transaction: A number that all commands of its transaction have; None without one.
+        """
+        if transaction is not None and self._awaited == transaction:
+            if words[0].upper() != b"EXEC":
+                return False
+            self._awaited = None
+            self.struck += 1
+            return True
         if self.label not in (None, label) or self.connection not in (None, connection):
             return False
         if self.fits is not None and not self.fits(words):
             return False
+        if self.does is not None:
+            if not _may(self.does, words) or self._counted == transaction is not None:
+                return False
+            self._counted = transaction
         self._seen += 1
         if not self.nth <= self._seen < self.nth + self.times:
             return False
+        if self.does is not None and transaction is not None and is_after(self.action):
+            self._awaited = transaction
+            return False
         self.struck += 1
         return True
+
+
+def is_after(action: Action | None) -> bool:
+    """Return whether an action follows the server's reply."""
+    return isinstance(action, Cut | Kill | Delay) and action.side == "after"
+
+
+def _may(does: Does, words: Sequence[bytes]) -> bool:
+    """Return whether a command may add data to its keys, or remove data from them."""
+    spec = spec_of(words[0])
+    if not spec.may_write or spec.kind != "write":
+        return spec.may_write
+    # Commands with two keys, like RENAME, do both.
+    return (spec.effect == "puts") == (does == "puts") or spec.keys == "1 2"
 
 
 class Faults:
@@ -169,12 +219,20 @@ class Faults:
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self.rules = list(rules)
 
-    def meet(self, label: str, connection: int, words: Sequence[bytes] = ()) -> Action | None:
+    def meet(
+        self,
+        label: str,
+        connection: int,
+        words: Sequence[bytes] = (),
+        transaction: int | None = None,
+    ) -> Action | None:
         """Have all rules count a command; return the action of the first rule that strikes it.
 
         Rules that rewrite the command come first, and contain the action of the other rule.
         """
-        struck = [rule.action for rule in self.rules if rule.meets(label, connection, words)]
+        struck = [
+            rule.action for rule in self.rules if rule.meets(label, connection, words, transaction)
+        ]
         others = (action for action in struck if not isinstance(action, Rewrite))
         chosen: Action | None = next(others, None)
         for action in reversed(struck):

@@ -95,6 +95,8 @@ class Proxy:
         observe: Called with each finished call, in the loop's thread. A call is finished when its
             reply is on the way to the client, or when a side has given up.
         greeting: Frame of the first command on each connection to the server, hidden from clients.
+        pause: Returns the seconds for which to hold back a reply, as a slow network does; None to
+            pass all replies at once.
 
     Attributes:
         port: Port for clients.
@@ -116,8 +118,10 @@ class Proxy:
         own_port: int = 0,
         observe: Callable[[Call], object] | None = None,
         greeting: bytes = b"",
+        pause: Callable[[], float] | None = None,
     ) -> None:
         self.greeting = greeting
+        self.pause = pause
         self.port = own_port
         self.calls: deque[Call] = deque(maxlen=keep)
         self.pushes = 0
@@ -269,10 +273,10 @@ class Proxy:
         self.calls.append(call)
         return call
 
-    def meet(self, call: Call) -> None:
-        """Have the rules decide about the next command to send."""
+    def meet(self, call: Call, transaction: int | None) -> None:
+        """Have the rules decide about the next command to send, and the number of its MULTI."""
         call.decided = True
-        call.action = self._faults.meet(call.label, call.connection, call.words)
+        call.action = self._faults.meet(call.label, call.connection, call.words, transaction)
 
     def over(self, call: Call) -> None:
         """Report a finished call, after the frames that are forwarded now."""

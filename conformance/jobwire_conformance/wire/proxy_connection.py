@@ -11,13 +11,13 @@ from typing import Protocol
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.commands import spec_of
 from jobwire_conformance.wire.faults import (
-    Action,
     Answer,
     Cut,
     Delay,
     Kill,
     Refuse,
     Rewrite,
+    is_after,
 )
 from jobwire_conformance.wire.resp import ProtocolError, Splitter, command, error
 
@@ -25,10 +25,6 @@ __all__ = ["ProxyConnection", "Switch"]
 
 _MESSAGES = frozenset(b"MESSAGE PMESSAGE SMESSAGE".split())
 _EXECABORT = "EXECABORT Transaction discarded because of previous errors."
-
-
-def _is_after(action: Action | None) -> bool:
-    return isinstance(action, Cut | Kill | Delay) and action.side == "after"
 
 
 def _is_about_channels(word: bytes) -> bool:
@@ -42,11 +38,13 @@ class Switch(Protocol):
         greeting: Frame of the first command on a connection to the server.
         cuts: Number of connections cut by a rule.
         pushes: Number of frames that the server sent without a command.
+        pause: Returns the seconds for which to hold back a reply; None to pass all at once.
     """
 
     greeting: bytes
     cuts: int
     pushes: int
+    pause: Callable[[], float] | None
 
     @property
     def upstream(self) -> tuple[str, int]:
@@ -75,8 +73,8 @@ class Switch(Protocol):
         """Record a command with its number and label."""
         ...
 
-    def meet(self, call: Call) -> None:
-        """Have the rules decide about the next command to send."""
+    def meet(self, call: Call, transaction: int | None) -> None:
+        """Have the rules decide about the next command to send, and the number of its MULTI."""
         ...
 
     def over(self, call: Call) -> None:
@@ -113,7 +111,7 @@ class ProxyConnection(asyncio.Protocol):
         self._late: Call | None = None  # answered by the server, but not to the client yet
         self._raw = False  # after a command that has no reply: bytes pass without parsing
         self._subscribed = False
-        self._multi = False
+        self._multi: int | None = None  # number of the MULTI, within a transaction
         self._dirty = False  # a command of the transaction was refused
         self._refused: str | None = None  # the error with which a whole transaction is refused
 
@@ -131,7 +129,8 @@ class ProxyConnection(asyncio.Protocol):
     async def _connect(self) -> None:
         try:
             await self._loop.create_connection(
-                lambda: _Upstream(self, self._proxy.greeting), *self._proxy.upstream
+                lambda: _Upstream(self, self._proxy.greeting, self._proxy.pause),
+                *self._proxy.upstream,
             )
         except OSError:
             self.drop()
@@ -175,7 +174,7 @@ class ProxyConnection(asyncio.Protocol):
         self.advance()
 
     def server_sent(self, data: bytes) -> None:
-        if self._proxy.frozen:
+        if self._proxy.frozen or self._server is None:
             return
         if self._raw:
             self._to_client([data])
@@ -187,10 +186,11 @@ class ProxyConnection(asyncio.Protocol):
                 passing.append(frame)
             elif self._sent:
                 call = self._sent.popleft()
-                call.reply, call.answered = frame, time.monotonic()
+                # What the client gets: for the EXEC of a refused transaction not that of DISCARD.
+                call.reply, call.answered = call.instead or frame, time.monotonic()
                 if isinstance(call.action, Answer):
                     call.instead = call.action.change(frame)
-                if _is_after(call.action):
+                if is_after(call.action):
                     self._to_client(passing)
                     passing = []
                     if not self._after(call):
@@ -229,7 +229,7 @@ class ProxyConnection(asyncio.Protocol):
                 if not call.blocks and not proxy.take_turn(self):
                     return
             if not call.decided:
-                proxy.meet(call)
+                proxy.meet(call, self._multi)
             exclusive = call.action or self._refused or self._dirty
             if exclusive and self._sent:
                 return  # earlier commands must be answered first
@@ -269,10 +269,10 @@ class ProxyConnection(asyncio.Protocol):
         name = call.name
         call.sent = time.monotonic()
         if name == b"MULTI":
-            self._multi = True
+            self._multi = call.sequence
         elif name in (b"EXEC", b"DISCARD", b"RESET"):
-            self._multi = False
-        call.transaction = self._multi
+            self._multi = None
+        call.transaction = self._multi is not None
         kind = call.spec.kind
         if kind == "subscription":
             self._subscribed = True
@@ -291,21 +291,21 @@ class ProxyConnection(asyncio.Protocol):
     def _refuse(self, call: Call, reason: str | None) -> None:
         """Answer with an error, and keep the server's transaction as the client expects it."""
         name = call.name
-        call.transaction = self._multi
+        call.transaction = self._multi is not None
         if self._refused is not None:
             reason = self._refused
             if name in (b"EXEC", b"DISCARD"):
                 self._refused = None
         elif name == b"MULTI" and reason is not None:
             self._refused = reason
-        elif self._multi and name in (b"EXEC", b"DISCARD", b"RESET"):
+        elif self._multi is not None and name in (b"EXEC", b"DISCARD", b"RESET"):
             self._dirty = False
             if name == b"EXEC":
                 call.instead = error(reason or _EXECABORT)
                 self._send(call, command("DISCARD"))
                 return
             reason = None
-        elif self._multi and reason is not None:
+        elif self._multi is not None and reason is not None:
             self._dirty = True
         if reason is None:
             self._send(call)
@@ -391,8 +391,13 @@ class ProxyConnection(asyncio.Protocol):
 class _Upstream(asyncio.Protocol):
     """The connection to the server that belongs to a client's connection."""
 
-    def __init__(self, connection: ProxyConnection, greeting: bytes) -> None:
+    def __init__(
+        self, connection: ProxyConnection, greeting: bytes, pause: Callable[[], float] | None
+    ) -> None:
         self._connection = connection
+        self._pause = pause
+        self._late: deque[bytes] = deque()  # held back; empty: the end of the connection
+        self._passes_at = 0.0  # time of the loop at which the last of it passes
         self._greeting = greeting
         self._greeted = b""  # the reply to the greeting
         self._transport: asyncio.Transport | None = None
@@ -407,7 +412,7 @@ class _Upstream(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if not self._greeting:
-            self._connection.server_sent(data)
+            self._pass(data)
             return
         self._greeted += data
         if not self._greeted.endswith(b"\r\n"):
@@ -420,7 +425,23 @@ class _Upstream(asyncio.Protocol):
             self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._connection.server_lost()
+        self._pass(b"")
+
+    def _pass(self, data: bytes) -> None:
+        if self._pause is None:
+            self._arrive(data)
+            return
+        loop = asyncio.get_running_loop()
+        self._passes_at = max(self._passes_at, loop.time() + self._pause())
+        self._late.append(data)
+        # Timers for the same time may come in any order, so each takes the first part.
+        loop.call_at(self._passes_at, lambda: self._arrive(self._late.popleft()))
+
+    def _arrive(self, data: bytes) -> None:
+        if data:
+            self._connection.server_sent(data)
+        else:
+            self._connection.server_lost()
 
     def pause_writing(self) -> None:
         self._connection.pause_client()

@@ -28,8 +28,8 @@ def push(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None = Non
 
     Raises:
         RedisUnreachable: No job was written.
-        RedisRefused: Only the jobs in `written` were written, because a key has another type.
-            [ENV-12]
+        RedisRefused: Only the jobs in `written` were written, because a key has another type,
+            which the text then names. [ENV-12] [SRV-1]
         MaybeWritten: No reply came, so all jobs may have been written, or none. Or replicas did
             not confirm the write in time, so a failover may undo it. [PUSH-8] [PUSH-14]
     """
@@ -63,12 +63,19 @@ def push(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None = Non
             for sent, reply in zip(commands, error.replies, strict=False)
             if not isinstance(reply, ErrorReply)
         }
+        _name_wrong_keys(error, [sent for sent in commands if sent.args[1] not in written_keys])
         error.written = tuple(
             job.jid
             for job in jobs
             if (keys.queue(job.queue) if job.at is None else keys.schedule) in written_keys
         )
         raise
+
+
+def _name_wrong_keys(error: RedisRefused, failed: Sequence[Command]) -> None:
+    """Add the keys of another type to the text of an error. [SRV-1]"""
+    if error.code == "WRONGTYPE":
+        error.args = (f"{error}: {', '.join(str(sent.args[1]) for sent in failed)}",)
 
 
 def push_bulk(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None = None) -> Op[None]:

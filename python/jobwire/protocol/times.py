@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -32,6 +33,8 @@ When: TypeAlias = float | timedelta | datetime
 RELATIVE_BELOW = 1_000_000_000
 # As seconds this is the year 5138, as milliseconds 1973: no real time falls on the wrong side.
 MILLISECONDS_FROM = 100_000_000_000
+
+_NUMBER = re.compile(r"[0-9]+")
 
 
 def stamp(now: float, generation: Generation) -> float | int:
@@ -110,8 +113,8 @@ def detect(infos: Iterable[Mapping[str, Any]]) -> Generation:
         version = info.get("version")
         if version is None:
             return 7  # Sidekiq up to 7.0.1 does not report its version
-        major, _, _ = str(version).partition(".")
-        if major.isdecimal() and int(major) < 8:
+        number = _NUMBER.match(str(version))
+        if number is not None and int(number[0]) < 8:
             return 7
     return 8
 

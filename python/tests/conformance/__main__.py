@@ -1,7 +1,7 @@
 """Keep docs/conformance up to date. See .ci/conformance.
 
-    python -m tests.conformance [--only reference|sidekiq|kills]... [--sandboxes N]
-                                [--pages | --set | --check]
+    python -m tests.conformance [--only reference|sidekiq|kills|source]... [--sandboxes N]
+                                [--pages | --set | --check | --variants]
 
 Exit status: 0 done or unchanged; 1 changed; others as of `jobwire conform check`.
 """
@@ -25,10 +25,11 @@ from harness.servers import valkey_program
 from jobwire_conformance import compact, config, data, reports
 from jobwire_conformance.cases import case as cases
 from jobwire_conformance.cli._settings import for_generation
+from jobwire_conformance.cli.variants import variants
 from jobwire_conformance.config import Config, Generation
 from jobwire_conformance.data import CLAIMS, ROBUST
 from jobwire_conformance.errors import ConformError, Usage
-from jobwire_conformance.mutation import kills, mutants
+from jobwire_conformance.mutation import kills, mutants, source
 from jobwire_conformance.reports import audit, summary
 from jobwire_conformance.reports.drift import drift
 from jobwire_conformance.reports.results import Results
@@ -39,6 +40,7 @@ from tests.conformance.pages import (
     KILLS,
     PAGES,
     ROOT,
+    SOURCE_KILLS,
     SPECIFICATION,
     STORE,
     built_pages,
@@ -58,6 +60,7 @@ WAYS: Sequence[tuple[str, Generation]] = (
     *(("basic.toml", "8.1"), ("basic.toml", "7.3")),
     *(("asyncio.toml", "8.1"), ("asyncio-basic.toml", "8.1")),
 )
+ROUNDS = 2  # of lawful variants with each way to fetch
 CHECKED = WAYS[0], WAYS[3]  # both ways to fetch are enough to see a change
 
 
@@ -166,6 +169,27 @@ def kill(sandboxes: int) -> None:
     KILLS.write_bytes(compact.dump(table))
 
 
+def kill_in_source(sandboxes: int) -> None:
+    """Run the mutants of each source that has some, and store the results."""
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    os.environ["PYTHONPATH"] = str(ROOT / "python")
+    for path in (REFERENCE, ROOT / "conformance" / "drivers" / "go-sample"):
+        settings = config.load(path)
+        sources = source.Sources.of(settings)
+        table = kills.kill(
+            settings,
+            sources.mutants,
+            cases.load(),
+            patience=6,
+            program=valkey_program(),
+            sandboxes=sandboxes,
+            plant=sources.planted,
+            tell=lambda tried, _: click.echo(f"{tried[0]['mutant']}: {tried[0]['fate']}", err=True),
+        )
+        sources.describe(table)
+        reports.put(SOURCE_KILLS / f"{settings.name}.json", compact.dump(table))
+
+
 def check(sandboxes: int) -> int:
     """Compare new results with the stored ones; return 1 if they differ."""
     changed = [f"{name} is not up to date" for name in stale_pages()]
@@ -192,31 +216,46 @@ def _tell(path: Path, lines: Sequence[str], results: Results) -> None:
             click.echo(f"  {failed['case']}#{failed['requirement']}: {failed['message']}")
 
 
+def accept(sandboxes: int) -> int:
+    """Run lawful variants of the reference; return 1 if a check refuses one."""
+    arguments = ["--rounds", str(ROUNDS), "--sandboxes", str(sandboxes)]
+    return int(
+        variants.main([*arguments, "--server", valkey_program()], standalone_mode=False) or 0
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance")
-    parser.add_argument("--only", choices=("reference", "sidekiq", "kills"), action="append")
+    parser.add_argument(
+        "--only", choices=("reference", "sidekiq", "kills", "source"), action="append"
+    )
     parser.add_argument("--sandboxes", type=int, default=3, help="cases side by side")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--pages", action="store_true", help="only make the pages again")
     what.add_argument("--set", action="store_true", help="only write the set of checks again")
     what.add_argument("--check", action="store_true", help="only say what has changed")
+    what.add_argument("--variants", action="store_true", help="only run the lawful variants")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and clean up on the way
     try:
         if options.check:
             return check(options.sandboxes)
+        if options.variants:
+            return accept(options.sandboxes)
         if options.set:
             freeze()
         which = (
             ()
             if options.pages or options.set
-            else options.only or ("reference", "sidekiq", "kills")
+            else options.only or ("reference", "sidekiq", "kills", "source")
         )
         for name, results_of_all in (("reference", reference), ("sidekiq", sidekiq)):
             for results in results_of_all(options.sandboxes) if name in which else ():
                 keep(results)
         if "kills" in which:
             kill(options.sandboxes)
+        if "source" in which:
+            kill_in_source(options.sandboxes)
         for directory, made in ((PAGES, pages()), (BUILT, built_pages())):
             for name, content in made.items():
                 reports.put(directory / name, content)

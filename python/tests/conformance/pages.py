@@ -10,13 +10,15 @@ from pathlib import Path
 
 from jobwire_conformance import reports
 from jobwire_conformance.data import requirements
+from jobwire_conformance.mutation.kills import Table
 from jobwire_conformance.reports.kills import markdown, overview
 from jobwire_conformance.reports.matrix import find
 from jobwire_conformance.reports.matrix_markdown import overview_page
+from jobwire_conformance.reports.source_kills import section
 from jobwire_conformance.reports.summary import load
 
 __all__ = [
-    *("BUILT", "KILLS", "PAGES", "ROOT", "SPECIFICATION", "STORE"),
+    *("BUILT", "KILLS", "PAGES", "ROOT", "SOURCE_KILLS", "SPECIFICATION", "STORE"),
     *("built_pages", "pages", "specification", "stale_pages"),
 ]
 
@@ -24,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[3]
 STORE = ROOT / "conformance" / "reports"
 BUILT = ROOT / "build" / "conformance"  # full reports, which are not committed
 KILLS = ROOT / "conformance" / "kills.json"
+SOURCE_KILLS = ROOT / "conformance" / "source-kills"
 PAGES = ROOT / "docs" / "conformance"
 DRIVERS = ROOT / "conformance" / "drivers"
 SPECIFICATION = ROOT / "SPEC.md"
@@ -36,8 +39,16 @@ def pages() -> Mapping[str, bytes]:
     return {
         "matrix.md": overview_page(matrix, _reasons()).encode(),
         "loss-maps.md": reports.matrix_pages(matrix)["loss-maps.md"],
-        "kills.md": overview(json.loads(KILLS.read_bytes())).encode(),
+        "kills.md": "\n".join(
+            [overview(json.loads(KILLS.read_bytes())), section(source_tables())]
+        ).encode(),
     }
+
+
+def source_tables() -> list[Table]:
+    """Return the tables of mistakes in sources, the reference's first."""
+    paths = sorted(SOURCE_KILLS.glob("*.json"), key=lambda path: (path.stem != "jobwire", path))
+    return [json.loads(path.read_bytes()) for path in paths]
 
 
 def built_pages() -> Mapping[str, bytes]:

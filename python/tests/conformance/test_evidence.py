@@ -62,7 +62,7 @@ def test_signals_are_evidence_and_polls_are_not() -> None:
     ]
     signal = Note(1.0, "w2", "signal", "INT")
     record = [sent("w2", 0.5, "HSET", "x", "a", "1"), ("w2", signal), *polls]
-    assert shown({"that": "exit(w2) == 0"}, record) == [
+    assert shown({"that": {"exit": "w2", "is": 0}}, record) == [
         "500.0 ms  w2 1.1 HSET x a 1 -> 1",
         "1000.0 ms  w2 signal INT",
     ]
@@ -83,7 +83,7 @@ def test_the_request_is_evidence_of_its_answer() -> None:
 
 def test_the_evidence_of_a_job_names_the_job() -> None:
     record = [sent("w1", 0.1 * n, "LPUSH", "queue:a", f'{{"jid":"j{n}"}}') for n in range(9)]
-    assert shown({"that": "place(j3) == dead"}, record) == [
+    assert shown({"that": {"place": "j3", "is": "dead"}}, record) == [
         '300.0 ms  w1 1.1 LPUSH queue:a {"jid":"j3"} -> 1'
     ]
 

@@ -35,6 +35,51 @@ def test_a_rule_strikes_the_nth_of_those_that_fit_once() -> None:
     assert struck(Rule(CUT, label="DEL"), *calls) == []
 
 
+PUTS = [
+    "LPUSH queue:a x",
+    "ZADD queue:a 1 x",
+    "SORT list STORE queue:a",
+    "RENAME list queue:a",
+    "EVALSHA aa 1 queue:a x",
+    "FCALL push 1 queue:a x",
+    "MODULE.PUT queue:a x",
+]
+TAKES = ["RPOP queue:a", "BRPOP queue:a 1", "ZREM queue:a x", "DEL queue:a", "LMOVE queue:a b"]
+
+
+@pytest.mark.parametrize("command", PUTS + TAKES)
+def test_a_rule_for_an_effect_strikes_whatever_has_it(command: str) -> None:
+    words = [word.encode() for word in command.split()]
+    both = words[0] in (b"EVALSHA", b"FCALL", b"MODULE.PUT", b"RENAME", b"LMOVE")
+    for does, some in (("puts", PUTS), ("takes", TAKES)):
+        rule = Rule(CUT, does="puts" if does == "puts" else "takes", fits=on_key("queue:a"))
+        assert rule.meets(words[0].decode(), 1, words) is (both or command in some), does
+
+
+@pytest.mark.parametrize("command", ["LRANGE queue:a 0 1", "EVAL_RO x 1 queue:a", "LPUSH b x"])
+def test_a_rule_for_an_effect_leaves_the_rest(command: str) -> None:
+    words = [word.encode() for word in command.split()]
+    assert not Rule(CUT, does="puts", fits=on_key("queue:a")).meets("", 1, words)
+
+
+@pytest.mark.parametrize(
+    ("action", "struck"),
+    [(CUT, [5]), (Refuse("OOM"), [5]), (Cut("after"), [7])],
+)
+def test_a_transaction_counts_as_one_step(action: Action, struck: list[int]) -> None:
+    """The second one is struck at its first write, or where it is carried out."""
+    texts = ["MULTI", "LPUSH q a", "LPUSH q b", "EXEC", "MULTI", "LPUSH q c", "LPUSH q d", "EXEC"]
+    rule = Rule(action, does="puts", fits=on_key("q"), nth=2)
+    met = []
+    for at, text in enumerate(texts):
+        words = [word.encode() for word in text.split()]
+        transaction = None if text == "MULTI" else at // 4 + 1
+        if rule.meets(words[0].decode(), 1, words, transaction):
+            met.append(at)
+    assert met == struck
+    assert rule.struck == 1
+
+
 def test_every_rule_counts_every_command_and_the_first_one_acts() -> None:
     first, second = Rule(CUT, nth=2), Rule(Refuse("ERR"), nth=2)
     faults = Faults([first, second])

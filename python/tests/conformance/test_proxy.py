@@ -20,7 +20,7 @@ import redis
 
 from harness.servers import Server, wait_until
 from jobwire_conformance.wire import resp
-from jobwire_conformance.wire.faults import Action, Cut, Delay, Kill, Refuse, Rule
+from jobwire_conformance.wire.faults import Action, Cut, Delay, Kill, Refuse, Rule, on_key
 from jobwire_conformance.wire.proxy import Proxy, Switchboard
 
 
@@ -271,6 +271,45 @@ def test_a_transaction_is_refused_as_a_server_would(
         assert (heard[3] or b"").startswith(b"-EXECABORT")
     assert server.client().llen("q") == count
     assert wire.ask("RPUSH p 1", "MULTI", "RPUSH p 2", "EXEC")[3] == b"*1\r\n:2\r\n"
+
+
+def test_a_refused_transaction_is_recorded_as_the_client_sees_it(
+    server: Server, board: Switchboard, open_wire: type[Wire]
+) -> None:
+    rule = Rule(Refuse("READONLY a replica"), label="RPUSH")
+    proxy = board.open("127.0.0.1", server.port, rules=[rule])
+    heard = open_wire(proxy).ask("MULTI", "RPUSH q 1", "EXEC")
+    assert (heard[2] or b"").startswith(b"-EXECABORT")
+    assert [call.reply for call in proxy.calls] == heard
+
+
+@pytest.mark.parametrize(("side", "count"), [("before", 1), ("after", 2)])
+def test_a_transaction_is_cut_where_it_is_carried_out(
+    server: Server, board: Switchboard, open_wire: type[Wire], side: str, count: int
+) -> None:
+    cut = Cut("before") if side == "before" else Cut("after")
+    rule = Rule(cut, does="puts", fits=on_key("q"), nth=2)
+    proxy = board.open("127.0.0.1", server.port, rules=[rule])
+    wire = open_wire(proxy)
+    assert wire.ask("MULTI", "RPUSH q 1", "EXEC")[2] == b"*1\r\n:1\r\n"
+    assert wire.ask("MULTI", "RPUSH q 2", "EXEC")[2] is None
+    wait_until(lambda: server.client().llen("q") == count)
+
+
+def test_replies_that_are_held_back_come_late_and_in_order(
+    server: Server, board: Switchboard, open_wire: type[Wire]
+) -> None:
+    pauses = itertools.chain([0.3, 0.0, 0.1], itertools.repeat(0.0))
+    proxy = board.open("127.0.0.1", server.port, pause=lambda: next(pauses))
+    wire = open_wire(proxy)
+    started = time.monotonic()
+    wire.say("INCR n")
+    time.sleep(0.05)
+    assert [call.reply for call in proxy.calls] == [None], "not answered before it passes"
+    assert wire.ask("INCR n", "QUIT") == [b":1\r\n", b":2\r\n"]
+    assert wire.hear() == b"+OK\r\n"
+    assert wire.hear() is None
+    assert time.monotonic() - started >= 0.3
 
 
 def test_an_error_is_answered_in_turn(

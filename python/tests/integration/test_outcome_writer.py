@@ -185,6 +185,22 @@ def test_an_outcome_that_is_refused_holds_up_no_other(
     assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 1
 
 
+def test_an_outcome_that_was_refused_is_lost_like_any_other(
+    server: Server, writer: Writing, caplog: pytest.LogCaptureFixture
+) -> None:
+    """REL-23: a call that was refused stored nothing, so the next one is not a repetition."""
+    client = server.client()
+    client.set(KEYS.dead, "not a sorted set")
+    (refused,) = hold(server, 1)
+    writer.record(refused, Kill(b"buried"))
+    writer.flush_soon()
+    wait_until(lambda: "WRONGTYPE" in caplog.text)
+    client.delete(KEYS.private(ME), KEYS.dead)
+    assert writer.close(60) == 0
+    assert client.keys("app:*") == [b"app:jobwire:stat:lost"]
+    assert count(server, "lost", of="jobwire:") == 1
+
+
 def test_outcomes_wait_for_a_server_that_is_away(
     server_factory: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

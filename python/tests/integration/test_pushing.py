@@ -84,15 +84,24 @@ def test_a_transaction_that_fails_in_part_says_so(
     jobs = [*ready(2, queue="a"), *ready(2, queue="b", first=2), *ready(1, at=5.0, first=4)]
     with pytest.raises(RedisRefused) as caught:
         shell.run(push(KEYS, jobs))
+    assert str(caught.value).endswith(f": n:queue:{broken}")
     lost = {"a": {"0", "1"}, "b": {"2", "3"}}[broken]
     assert set(caught.value.written) == {"0", "1", "2", "3", "4"} - lost
     assert server.client().zcard("n:schedule") == 1
 
 
+def test_a_broken_schedule_is_named(server: Server, shell: SyncRedis) -> None:
+    """SRV-1: the error names the key, also if no transaction was needed."""
+    server.client().set("n:schedule", "in the way")
+    with pytest.raises(RedisRefused, match=r"WRONGTYPE .*: n:schedule$") as caught:
+        shell.run(push(KEYS, ready(1, at=5.0)))
+    assert caught.value.written == ()
+
+
 def test_a_broken_register_refuses_nothing_else(server: Server, shell: SyncRedis) -> None:
     """PUSH-8: the job is in its queue, although inspectors will not find that queue."""
     server.client().set("n:queues", "in the way")
-    with pytest.raises(RedisRefused, match="WRONGTYPE") as caught:
+    with pytest.raises(RedisRefused, match=r"WRONGTYPE .*: n:queues$") as caught:
         shell.run(push(KEYS, ready(1)))
     assert caught.value.written == ("0",)
     assert server.client().llen("n:queue:q") == 1

@@ -43,6 +43,18 @@ def test_a_handler_only_passes_the_signal_on(
     assert process._signals.get_nowait().name == "TSTP"  # type: ignore[union-attr]
 
 
+def test_only_four_signals_come_through_redis(
+    process: _Process, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SIG-6, SIG-10: HUP and USR2 are for the terminal and the supervisor."""
+    for name in ("HUP", "USR2", "KILL", "term", "TERM", "INT", "TSTP", "TTIN"):
+        process._on_redis_signal(name)
+    received = [process._signals.get_nowait() for _ in range(4)]
+    assert [each and each.name for each in received] == ["TERM", "INT", "TSTP", "TTIN"]
+    assert process._signals.empty()
+    assert [record.args for record in caplog.records] == [("HUP",), ("USR2",), ("KILL",), ("term",)]
+
+
 def test_a_redis_that_does_not_answer_delays_no_stop(
     process: _Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:

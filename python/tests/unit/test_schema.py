@@ -20,8 +20,8 @@ VERSIONED = [path for path in SCHEMAS if path.stem != "fixture"]
 # Schemas of the conformance suite, not of data in Redis: the specification requires only some
 # of their fields.
 SUITE = {
-    *("driver", "case", "kills", "mutant", "results", "summary"),
-    *("requirements.schema", "registry.schema"),
+    *("driver", "case", "kills", "mutant", "portable-case", "results", "source-mutants", "summary"),
+    *("variant", "requirements.schema", "registry.schema"),
 }
 ON_THE_WIRE = [path for path in VERSIONED if path.stem not in SUITE]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -152,6 +152,8 @@ def test_a_naive_datetime_is_refused(convert: Any) -> None:
         ([{"version": ""}], 8),
         ([{"version": "²"}], 8),
         ([{"version": 7}], 7),
+        ([{"version": "7-beta"}], 7),
+        ([{"version": "70.1"}], 8),
     ],
 )
 def test_detect(infos: list[dict[str, Any]], generation: Generation) -> None:

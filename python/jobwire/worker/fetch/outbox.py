@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from jobwire.connection.sync import SyncRedis
-from jobwire.errors import RedisRefused
+from jobwire.errors import RedisRefused, RedisUnreachable
 from jobwire.protocol.dead_set import DeadSetLimits, dead_key
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.reliable import (
@@ -46,7 +46,8 @@ class Entry(msgspec.Struct, eq=False):  # quicker to make than a dataclass
     Attributes:
         stored: Set when it is stored; None if no thread waits for that.
         lost: True if the job was no longer held.
-        repeated: True if it was sent before, so that the first try may have stored it.
+        repeated: True if it was sent before and got no reply, so that the first try may have
+            stored it. [REL-23]
     """
 
     held: InFlightJob
@@ -225,7 +226,8 @@ class Outbox:
             try:
                 replies = answer()
             except Exception as error:
-                self._keep(entries, str(error))
+                answered = isinstance(error, RedisRefused | RedisUnreachable)
+                self._keep(entries, str(error), maybe_stored=not answered)
                 raise
             else:
                 for group, reply in zip(groups, replies, strict=False):
@@ -271,12 +273,12 @@ class Outbox:
             if not self._count():
                 self._all_stored.notify_all()
 
-    def _keep(self, entries: Sequence[Entry], trouble: str) -> None:
+    def _keep(self, entries: Sequence[Entry], trouble: str, *, maybe_stored: bool = False) -> None:
         """Have outcomes sent again later."""
         if not entries:
             return
         for entry in entries:
-            entry.repeated = True
+            entry.repeated |= maybe_stored
         with self._lock:
             self._on_the_way -= len(entries)
             self._failed.extend(entries)

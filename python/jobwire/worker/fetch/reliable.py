@@ -330,7 +330,7 @@ class ReliableFetcher:
         patience = timings.fetch_safety_interval
         if self._in_flight.any_unanswered:
             patience = timings.reclaim_interval
-        if broken and not usable:
+        if broken:  # nothing tells when such a key is a list again [FETCH-11]
             patience = timings.unusable_queues_pause
         numbers, order, script = self._next_fetch(wanted)
         send = self._redis.prepare(once(script))

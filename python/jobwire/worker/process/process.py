@@ -50,6 +50,7 @@ WAIT_LOG_INTERVAL_S = 30.0  # between two log lines of a worker that waits for R
 
 _log = logging.getLogger("jobwire.worker")
 _HANDLED = ("TERM", "INT", "HUP", "TSTP", "TTIN", "USR2")
+_BY_REDIS = ("TERM", "INT", "TSTP", "TTIN")  # and no others [SIG-6] [SIG-10]
 
 
 class _Signal(NamedTuple):
@@ -93,7 +94,7 @@ class _Process:
         self._launcher = Launcher(
             app,
             config,
-            on_signal=lambda name: self._signals.put(_Signal(name)),
+            on_signal=self._on_redis_signal,
             on_broken=self._on_broken,
             timings=timings,
         )
@@ -236,6 +237,12 @@ class _Process:
             os._exit(EXIT_FORCED)
         self._signals.put(_Signal(name, number, frame))
 
+    def _on_redis_signal(self, name: str) -> None:
+        if name in _BY_REDIS:
+            self._signals.put(_Signal(name))
+        else:
+            _log.warning("unknown signal %.20r from Redis; ignored", name)
+
     def _on_broken(self) -> None:
         self._is_broken = True
         self._signals.put(_Signal("TERM"))
@@ -253,8 +260,6 @@ class _Process:
                 self._launcher.dump()
             case "USR2":
                 _log.warning("USR2 restarts processes of --processes, there are none; ignored")
-            case _:
-                _log.warning("unknown signal %.20r from Redis; ignored", name)
 
     def _call_earlier(self, received: _Signal) -> None:
         earlier = self._earlier.get(received.name)

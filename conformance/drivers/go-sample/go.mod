@@ -1,0 +1,3 @@
+module gosample
+
+go 1.26

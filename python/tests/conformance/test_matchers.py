@@ -1,0 +1,29 @@
+"""Matchers of cases against values."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+
+import pytest
+
+from jobwire_conformance.cases.match import Scope, matches
+from jobwire_conformance.cases.values import plain
+
+
+def stored(*lines: str) -> str:
+    """Return a backtrace as payloads hold it."""
+    return base64.b64encode(zlib.compress(json.dumps(lines).encode())).decode()
+
+
+@pytest.mark.parametrize(
+    ("lines", "right"),
+    [([], True), (["a"], True), (["a", "b", "c"], True), (["b"], False), (["a", "c"], False)],
+)
+def test_lines_are_the_first_of_another_backtrace(lines: list[str], right: bool) -> None:
+    """[RETRY-22]"""
+    scope = Scope(8, 0.0, bound={"all": stored("a", "b", "c")})
+    matcher = {"$": "lines", "first_of": "all"}
+    assert matches(matcher, plain(stored(*lines)), scope) is right
+    assert not matches({**matcher, "first_of": "none"}, plain(stored(*lines)), scope)

@@ -1,0 +1,120 @@
+"""Lawful variants of the reference: their files, their rounds, and a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from harness.servers import valkey_program
+from jobwire_conformance import config, data
+from jobwire_conformance.cases import case as cases
+from jobwire_conformance.cli import conform
+from jobwire_conformance.errors import SuiteFault, Usage
+from jobwire_conformance.mutation import variants
+from jobwire_conformance.mutation.variants import Variant
+from tests.conformance.__main__ import ROUNDS
+from tests.conformance.suite import ROOT, Quiet
+
+ALL = variants.load()
+
+
+def sources_of(group: Sequence[Variant]) -> dict[str, str]:
+    """Return the files that the patches change, as `mutation.source` applies them."""
+    texts: dict[str, str] = {}
+    for variant in group:
+        for edit in variant.patch:
+            text = texts.get(edit.file) or (ROOT / edit.file).read_text("utf-8")
+            assert text.count(edit.old) == 1, f"{variant.name}: {edit.file}: {edit.old!r}"
+            assert edit.new != edit.old, variant.name
+            texts[edit.file] = text.replace(edit.old, edit.new)
+    return texts
+
+
+@pytest.mark.parametrize("group", [[v] for v in ALL] + variants.rounds(ALL), ids=str)
+def test_patches_fit_the_source_and_each_other(group: Sequence[Variant]) -> None:
+    for file, text in sources_of(group).items():
+        if file.endswith(".py"):
+            compile(text, file, "exec")
+
+
+@pytest.mark.parametrize("variant", ALL, ids=lambda variant: variant.name)
+def test_a_variant_concerns_cases_and_open_requirements(variant: Variant) -> None:
+    assert variants.cases_of([variant], cases.load())
+    assert (data.reference_directory() / variant.settings).exists()
+    settings = config.load(data.reference_directory() / variant.settings)
+    profiles = {claim.removesuffix(data.ROBUST) for claim in settings.claims}
+    assert set(variant.claims) <= profiles
+    for id_ in variant.excepted:
+        assert data.requirements()[id_].level == "robust", id_
+
+
+def test_a_round_has_one_variant_of_an_aspect() -> None:
+    for group in variants.rounds(ALL):
+        assert len({variant.aspect for variant in group}) == len(group)
+        assert len({variant.settings for variant in group}) == 1
+    assert {v.name for group in variants.rounds(ALL) for v in group} == {v.name for v in ALL}
+    few = variants.rounds(ALL, ROUNDS)
+    assert len(few) == ROUNDS * len({variant.settings for variant in ALL})
+    assert {v.aspect for group in few for v in group} == {v.aspect for v in ALL}
+
+
+@pytest.fixture
+def plant(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Have variants come from an empty directory; return it."""
+    monkeypatch.setattr(data, "variants_directory", lambda: tmp_path)
+    return tmp_path
+
+
+def planted(directory: Path, **changes: object) -> None:
+    variant = {
+        **{"variant": "planted", "title": "x", "lawful": ["PUSH-1"], "aspect": "x"},
+        **{"cases": ["push-head"], "patch": [{"file": "a", "old": "b", "new": "c"}]},
+    }
+    (directory / "planted.json").write_text(json.dumps({**variant, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"variant": "other"}, "must be that of the file"),
+        ({"lawful": ["-".join(("PUSH", "999"))]}, "SPEC.md has no requirement"),
+        ({"patch": []}, "planted.json: patch"),
+    ],
+)
+def test_a_mistake_in_a_file_is_named(plant: Path, changes: dict[str, object], says: str) -> None:
+    planted(plant, **changes)
+    with pytest.raises(SuiteFault, match=says):
+        variants.load()
+
+
+def test_an_unknown_name_is_named() -> None:
+    with pytest.raises(Usage, match="no variant nothing"):
+        variants.load(["nothing"])
+
+
+def test_a_variant_that_is_not_lawful_is_refused(plant: Path) -> None:
+    """Otherwise a green run would say nothing."""
+    file = "python/jobwire/protocol/pushing.py"
+    tail = {
+        "file": file,
+        "old": 'command("LPUSH", keys.queue',
+        "new": 'command("RPUSH", keys.queue',
+    }
+    planted(plant, patch=[tail])
+    arguments = ["variants", "--sandboxes", "1", "--server", valkey_program()]
+    done = CliRunner().invoke(conform, arguments, standalone_mode=False)
+    assert done.return_value == 1, done.output
+    assert "FAIL" in done.output
+    assert "push-head#PUSH-1: " in done.output
+
+
+def test_a_lawful_variant_passes() -> None:
+    (variant,) = variants.load(["slices-of-500"])
+    (case,) = cases.load(names=["bulk-failed-slice"])
+    trial = variants.trial([variant], [case], watcher=Quiet(), program=valkey_program())
+    assert trial.ok, trial
+    assert trial.passed
