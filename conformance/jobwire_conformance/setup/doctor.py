@@ -284,8 +284,8 @@ def _ignored(pid: int) -> DoctorItem | None:
         what,
         "note",
         f"it ignores {', '.join(names)}",
-        "install a handler; if the program does not ignore them by itself, it inherits this, as from "
-        "a shell that starts the suite in the background",
+        "install a handler; a program that does not ignore them by itself inherits this, as from a "
+        "shell that starts it in the background",
     )
 
 
