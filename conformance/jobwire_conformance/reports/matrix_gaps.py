@@ -13,10 +13,7 @@ from jobwire_conformance.reports.page import facts, inline, pill
 
 __all__ = ["implementations", "link_to_gap", "nearest"]
 
-_MARKS: Mapping[str, str] = {
-    "as-far": "met in another run",
-    **{mark: word for mark, word in WORDS.items()},
-}
+_MARKS: Mapping[str, str] = dict([("as-far", "met in another run"), *WORDS.items()])
 
 
 def link_to_gap(anchor: str, column: Column, claim: str) -> str:
