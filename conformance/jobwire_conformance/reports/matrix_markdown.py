@@ -13,7 +13,8 @@ from jobwire_conformance.reports.gaps import gaps
 from jobwire_conformance.reports.lossmap import FATES, WINDOWS, rows
 from jobwire_conformance.reports.markdown import table
 from jobwire_conformance.reports.matrix import SYMBOLS, Column, Group, Matrix
-from jobwire_conformance.reports.text import cell, one_line
+from jobwire_conformance.reports.text import cell
+from jobwire_conformance.wire.text import one_line
 
 __all__ = ["loss_maps_page", "matrix_page", "overview_page"]
 

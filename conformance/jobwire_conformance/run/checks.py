@@ -446,8 +446,8 @@ class Checks:
     def _paced(self, step: Mapping[str, Any]) -> None:
         """Check that a process pauses after each refused command. [ENV-11]"""
         process, wanted = step["process"], step["paced"]
-        units = sorted(_units(self._sent(step)), key=lambda unit: unit[0].at)
-        tries = [unit for unit in units if any(isinstance(c.action, Refuse) for c in unit)]
+        sent = sorted(units(self._sent(step)), key=lambda unit: unit[0].at)
+        tries = [unit for unit in sent if any(isinstance(c.action, Refuse) for c in unit)]
         if len(tries) < 3:
             raise Miss(f"refused commands of {process}", "at least three", len(tries))
         # From the reply on, so that a slow proxy does not pass for a pause.
