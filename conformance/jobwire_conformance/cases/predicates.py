@@ -1,4 +1,4 @@
-"""Predicates: conditions on what jobs and processes have done, as a case has them.
+"""Predicates: conditions on the past of jobs and processes, as a case has them.
 
 `{"performed": "abc", "is": 1}` holds once the job `abc` has run to its end. `is` has a matcher, and
 `not` a literal that must differ. A list of predicates holds if all of them do.
@@ -45,7 +45,7 @@ class Predicate:
     """One condition.
 
     Attributes:
-        function: What it looks at, one of `SUBJECTS`.
+        function: The function that it looks at, one of `SUBJECTS`.
         of: The job, process, queue or counter; for `share`, a process, a prefix and a number.
         wanted: A matcher, or the literal that must differ.
         differs: True if the value must differ.
@@ -58,7 +58,7 @@ class Predicate:
 
     @property
     def subject(self) -> str:
-        """What it looks at, in plain words."""
+        """Its subject, in plain words."""
         return SUBJECTS[self.function].format(self._argument)
 
     @property
@@ -68,7 +68,7 @@ class Predicate:
 
     @property
     def name(self) -> str:
-        """What it looks at, in short: `place(abc)`."""
+        """Its subject in short: `place(abc)`."""
         return f"{self.function}({self._argument})"
 
     def __str__(self) -> str:

@@ -81,7 +81,7 @@ Held = Callable[[Case, str], bool]
 """Returns whether a check of a requirement passes without a mutant."""
 
 Plant = Callable[[Mutant], AbstractContextManager[Mutant]]
-"""Prepares an implementation for a mutant; gives the mutant with what its run needs."""
+"""Prepares an implementation for a mutant; gives the mutant with all that its run needs."""
 
 _FULL_PATIENCE_S = 20.0  # the patience at which the times in cases are not shortened
 

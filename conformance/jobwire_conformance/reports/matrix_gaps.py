@@ -24,7 +24,7 @@ def link_to_gap(anchor: str, column: Column, claim: str) -> str:
 
 def nearest(matrix: Matrix) -> Iterator[str]:
     """Yield the claims that are not met, those with the fewest failing requirements first."""
-    yield '<h2 id="green">What would make it green</h2>'
+    yield '<h2 id="green">Nearest to green</h2>'
     found = gaps(matrix.columns)
     if not found:
         yield "<p>Every claim is met.</p>"

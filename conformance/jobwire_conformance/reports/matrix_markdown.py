@@ -28,7 +28,7 @@ def overview_page(matrix: Matrix, reasons: Mapping[str, str]) -> str:
     """
     numbers = [Counter(status for _, status in column.notes) for column in matrix.columns]
     statuses = [status for status in SYMBOLS if any(status in number for number in numbers)]
-    lines = [*_head(matrix), "", "## What would make it green", "", *_gaps(matrix)]
+    lines = [*_head(matrix), "", "## Nearest to green", "", *_gaps(matrix)]
     lines += ["", "## Requirements that are not met", ""]
     lines += [
         "The number of requirements with each status. `make conformance ARGS=--pages` writes the",

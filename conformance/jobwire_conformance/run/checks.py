@@ -41,7 +41,7 @@ _STATES = frozenset(
         *("list", "zset", "hash", "set", "key", "keys", "commands", "metrics", "atomic", "logs"),
         *("ran", "either", "that"),
     ]
-)  # parts of checks that a worker can still fulfil; the others look at what has happened
+)  # parts of checks that a worker can still fulfil; the others look at the past
 
 ProcessCall = tuple[str, Call]
 """Name of a process, and a command that it sent."""

@@ -33,7 +33,7 @@ from jobwire_conformance.wire.faults import (
 __all__ = ["Play", "date_in_utc"]
 
 _USUAL_PATIENCE_S = 20.0  # the patience for which the times in cases are written
-_LAG_S = 2.0  # for what may follow although all processes seem to rest, on a busy machine
+_LAG_S = 2.0  # for outcomes that follow although all processes seem to rest, on a busy machine
 
 
 def date_in_utc() -> str:

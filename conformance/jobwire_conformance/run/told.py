@@ -1,4 +1,4 @@
-"""Checks of what an implementation tells: a worker of itself, a client of the jobs it wrote.
+"""Checks of the reports of an implementation: a worker's of itself, a client's of its jobs.
 
 Each function returns the subject, the expected and the seen value of a mismatch, or None.
 """

@@ -1,4 +1,4 @@
-"""Checks right after `settle`: what follows a little later counts, what only time changes does not.
+"""Checks right after `settle`: a later outcome counts, a value that only time changes does not.
 
 [REL-3] [SCHED-1]
 """

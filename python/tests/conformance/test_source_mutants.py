@@ -74,8 +74,8 @@ def test_other_files_cannot_be_patched(reference: Config) -> None:
 
 
 def test_an_implementation_without_mutants_is_told_so() -> None:
-    with pytest.raises(Usage, match="no mutants of the source of 'nobody'"):
-        source.load("nobody")
+    with pytest.raises(Usage, match="no mutants of the source of 'other'"):
+        source.load("other")
 
 
 def test_a_mutant_is_found_by_a_check_of_its_requirement(
