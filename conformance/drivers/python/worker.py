@@ -17,7 +17,6 @@ import redis
 
 import jobwire
 from jobwire.application.config import CapsuleConfig, WorkerConfig
-from jobwire.inspect import Inspector
 from jobwire.iterables import over_sequence
 from jobwire.protocol.iteration import Cursor
 from jobwire.worker.process import process
@@ -101,7 +100,7 @@ def iterate(cursor: Cursor, count: int, gate_name: str, seconds: float) -> Itera
 def mark(label: str) -> None:
     """Mark a deployment."""
     report("begin", args=[label])
-    with Inspector(os.environ["JOBWIRE_REDIS_URL"], namespace=namespace) as inspector:
+    with jobwire.Inspector(os.environ["JOBWIRE_REDIS_URL"], namespace=namespace) as inspector:
         inspector.mark_deploy(label)
     report("end", ok=True)
 
