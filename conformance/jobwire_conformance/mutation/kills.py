@@ -158,10 +158,11 @@ def try_one(
 def _chosen(
     settings: Config, mutant: Mutant, cases: Sequence[Case], everything: bool
 ) -> list[Case]:
+    any_of_it = everything or not mutant.cases
     wanted = [
         case
         for case in cases
-        if case.name in mutant.cases or (everything and set(mutant.kills) & set(case.requirements))
+        if case.name in mutant.cases or (any_of_it and set(mutant.kills) & set(case.requirements))
     ]
     return run.chosen(run.offered(wanted, settings), settings.claims, settings.generation)
 

@@ -112,7 +112,7 @@ def _claims(matrix: Matrix) -> Iterator[str]:
         yield f'<th scope="colgroup" colspan="{len([*of])}" class="first">{name}</th>'
     yield "</tr><tr>"
     for claim, profile in zip(claims, profiles, strict=True):
-        level = _level(claim)
+        level = data.level_of(claim)
         first = ' class="first"' if claim == profile else ""
         yield (
             f'<th scope="col" id="{claim}" data-claim="{profile}" data-level="{level}"{first}>'
@@ -145,12 +145,6 @@ def _claims(matrix: Matrix) -> Iterator[str]:
             )
         yield "</tbody>"
     yield "</table></div>"
-
-
-def _level(claim: str) -> str:
-    """Return the level of the requirements of a claim."""
-    is_robust = claim.endswith(ROBUST) or f"{claim}{ROBUST}" not in data.CLAIMS
-    return "robust" if is_robust else "interop"
 
 
 def _requirements(matrix: Matrix) -> Iterator[str]:

@@ -160,6 +160,9 @@ class Play:
     def _cluster(self, _: Mapping[str, Any]) -> None:
         self._sandbox.cluster()
 
+    def _namespace(self, step: Mapping[str, Any]) -> None:
+        self._sandbox.namespace(step["namespace"])
+
     def _monitor(self, _: Mapping[str, Any]) -> None:
         self._sandbox.monitor()
 
@@ -334,6 +337,7 @@ class Play:
         "driver": _driver,
         "user": _user,
         "cluster": _cluster,
+        "namespace": _namespace,
         "monitor": _monitor,
         "signal": _signal,
         "kill": _kill,
