@@ -32,7 +32,8 @@ def matrix_html(matrix: Matrix) -> str:
         "<h1>Conformance matrix</h1>",
         "<p>Implementations, and the parts that each meets of jobwire "
         f"{inline(data.spec_version())}, the protocol that Sidekiq speaks in Redis. "
-        "Each sign links to its reason, and every row, column and cell has an address of its own.</p>",
+        "Each sign links to its reason, and every row, column and cell has an address of its own."
+        "</p>",
         '<nav aria-label="Contents"><ul><li><a href="#claims">Claims</a></li>',
         '<li><a href="#requirements">Requirements</a></li>',
         '<li><a href="#green">Nearest to green</a></li>',

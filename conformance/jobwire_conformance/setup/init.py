@@ -27,7 +27,7 @@ class Kit:
         worker: Command that starts the worker.
         build: Command that builds them; empty if none is needed.
         sign: Pattern of the name of a file that marks a repository of this language.
-        gaps: The parts to fill in: of the driver, and of the worker.
+        gaps: Functions to fill in: of the driver, and of the worker.
     """
 
     files: Mapping[str, str]
