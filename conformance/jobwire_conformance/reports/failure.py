@@ -14,7 +14,7 @@ __all__ = ["explanation"]
 
 
 def explanation(check: Check, again: str) -> Iterator[str]:
-    """Yield the paragraphs: the difference, its evidence, the requirement, and the command to replay.
+    """Yield the paragraphs: the difference, the evidence, the requirement, the command to replay.
 
     Lines of evidence begin with spaces.
 
