@@ -83,6 +83,9 @@ def describe(matcher: Any, scope: Scope | None = None, name: str = "") -> str:
         case "distinct":
             count = f"{matcher['len']} " if "len" in matcher else ""
             return f"an array of {count}different values"
+        case "random":
+            count = f"{matcher['len']} " if "len" in matcher else ""
+            return f"an array of {count}texts of random digits"
         case "has":
             return f"an object with {{{_members(matcher['is'], scope)}}}"
         case "json":
