@@ -82,6 +82,11 @@ class Config:
         """The form of the times that it writes."""
         return times(self.generation)
 
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """The variables for its programs that tell the namespace; none without a namespace."""
+        return {"JOBWIRE_NAMESPACE": self.prefix} if self.prefix else {}
+
 
 def times(generation: str) -> Literal[7, 8]:
     """Return the form of times of a generation: 7, float seconds, or 8, integer milliseconds."""

@@ -23,6 +23,7 @@ __all__ = [
     "cases_directory",
     "claims_of",
     "complete",
+    "level_of",
     "mutants_directory",
     "named_files",
     "reference_directory",
@@ -63,7 +64,7 @@ DEFAULT_GENERATION = "8.1"
 
 OFFERS = (
     *("auto", "cancel", "delays", "endings", "fleet", "halves", "hooks", "messages"),
-    *("middleware", "natives", "precise", "sweeps", "unknowns"),
+    *("middleware", "namespace", "natives", "precise", "sweeps", "unknowns"),
 )
 """Features that are optional for an implementation and belong to no claim."""
 
@@ -158,6 +159,12 @@ def complete(claims: Iterable[str]) -> list[str]:
     while missing := {part for claim in named for part in required_claims(claim)} - named:
         named |= missing
     return [claim for claim in CLAIMS if claim in named]
+
+
+def level_of(claim: str) -> str:
+    """Return the level of the requirements of a claim."""
+    is_robust = claim.endswith(ROBUST) or claim in _ROBUST_THROUGHOUT
+    return "robust" if is_robust else "interop"
 
 
 def _profiles() -> Sequence[Mapping[str, Any]]:

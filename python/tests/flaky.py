@@ -3,8 +3,8 @@
     python -m tests.flaky [--runs N] [--busy N] [--io] [--] [PYTEST ARGUMENT]...
     python -m tests.flaky --suite [--runs N] [--busy N] [--io] [--pause MS] [--] [CASE]...
 
-With --suite, run the conformance suite on the reference instead, with 1, 2 and 4 sandboxes in
-turn, and list the checks that failed.
+With --suite, run the conformance suite on the reference instead, with 1, 2 and 4 sandboxes
+one by one, and list the checks that failed.
 
 Exit status: 0 if every test passed every time, 1 if not, 2 for wrong usage.
 """

@@ -14,6 +14,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -86,7 +87,7 @@ def runs_of_suite(
             sandboxes=sandboxes,
             seed=number,
             trace=(directory := _directory(kept, number)) / "trace.jsonl",
-            pause=(lambda jitter=jitter: jitter.uniform(0, pause)) if pause else None,
+            pause=partial(jitter.uniform, 0, pause) if pause else None,
         )
         found = [
             Red(sandboxes, verdict.case, verdict.requirement, verdict.finding.message)

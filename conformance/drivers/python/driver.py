@@ -198,9 +198,13 @@ def main() -> None:
     generation: Any = given if given == "auto" else int(given)
     timeout = float(os.environ.get("JOBWIRE_TIMEOUT", "5"))
     url = os.environ["JOBWIRE_REDIS_URL"]
+    shared: Any = {
+        "generation": generation,
+        "namespace": os.environ.get("JOBWIRE_NAMESPACE", ""),
+    }
     with (
-        jobwire.Client(url, generation=generation, middleware=[route], timeout=timeout) as client,
-        Inspector(url, generation=generation) as inspector,
+        jobwire.Client(url, middleware=[route], timeout=timeout, **shared) as client,
+        Inspector(url, **shared) as inspector,
     ):
         for line in sys.stdin:
             request = json.loads(line)

@@ -25,7 +25,8 @@ RUN = os.environ["JOBWIRE_RUN"]
 control = redis.Redis.from_url(os.environ["JOBWIRE_CONTROL_URL"])
 given = os.environ["JOBWIRE_GENERATION"]
 generation: Any = given if given == "auto" else int(given)
-app = jobwire.App(os.environ["JOBWIRE_REDIS_URL"], generation=generation)
+namespace = os.environ.get("JOBWIRE_NAMESPACE", "")
+app = jobwire.App(os.environ["JOBWIRE_REDIS_URL"], namespace=namespace, generation=generation)
 
 
 class JobwireError(Exception):
@@ -99,7 +100,7 @@ def iterate(cursor: Cursor, count: int, gate_name: str, seconds: float) -> Itera
 def mark(label: str) -> None:
     """Mark a deployment."""
     report("begin", args=[label])
-    with jobwire.Inspector(os.environ["JOBWIRE_REDIS_URL"]) as inspector:
+    with jobwire.Inspector(os.environ["JOBWIRE_REDIS_URL"], namespace=namespace) as inspector:
         inspector.mark_deploy(label)
     report("end", ok=True)
 

@@ -47,6 +47,11 @@ class Case:
         """True if it changes the server itself, so that it needs a server of the suite."""
         return any(_REBUILDS & step.keys() for step in self.steps)
 
+    @property
+    def namespace(self) -> str:
+        """The namespace that it gives its processes; empty if it gives none."""
+        return next((str(s["namespace"]) for s in self.steps if "namespace" in s), "")
+
     def counts_for(self, requirement: str) -> list[str]:
         """Return the claims that a check of this requirement counts for."""
         rule = data.requirements()[requirement]

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from jobwire_conformance.cases.samples import is_random
 from jobwire_conformance.cases.values import ABSENT, Absent, Spelt, equal, members, plain
 
 __all__ = ["TIMES", "Difference", "Scope", "difference", "matches", "moment", "written_time"]
@@ -125,6 +126,8 @@ def _fits(matcher: Any, seen: Spelt, scope: Scope, name: str) -> bool:
             return isinstance(seen.value, str) and bool(re.search(matcher["is"], seen.value))
         case "distinct":
             return _is_distinct(matcher, seen.value)
+        case "random":
+            return _is_random(matcher, seen.value)
         case "lines":
             return _has_lines(matcher, seen.value, scope)
         case "bind":
@@ -196,6 +199,13 @@ def _is_distinct(matcher: Mapping[str, Any], value: object) -> bool:
     if not isinstance(value, list) or len(value) != matcher.get("len", len(value)):
         return False
     return len({json.dumps(item) for item in value}) == len(value)
+
+
+def _is_random(matcher: Mapping[str, Any], value: object) -> bool:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        return False
+    ends = [text[-matcher.get("last", 0) :] for text in value]
+    return len(ends) == matcher.get("len", len(ends)) and is_random(ends)
 
 
 def _has_lines(matcher: Mapping[str, Any], text: object, scope: Scope) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from jobwire_conformance.cases.match import TIMES, Scope, moment, written_time
 from jobwire_conformance.cases.values import Absent, Spelt, plain
 
-__all__ = ["as_data", "describe", "in_words", "pattern_text", "predicate_text", "show"]
+__all__ = ["as_data", "describe", "in_words", "pattern_text", "show"]
 
 _MOST = 300  # characters of one value
 _TYPES = {
@@ -23,24 +23,6 @@ _TYPES = {
     "object": "an object",
 }
 _CHOICE = re.compile(r"\^\(?([\w-]+(?:\|[\w-]+)*)\)?\$")
-_PREDICATE = re.compile(r"\s*([a-z]+)\(([^)]*)\)\s*(==|!=|<=|>=|<|>)\s*(.+?)\s*")
-_COMPARED = {"==": "", "!=": "not ", "<=": "at most ", ">=": "at least ", "<": "less than "}
-_FUNCTIONS = {
-    "began": "number of runs of job {} that began",
-    "copies": "number of copies of job {} in Redis",
-    "exit": "exit status of {}",
-    "items": "items of job {} that began",
-    "life": "reports of job {}",
-    "looks": "number of looks of {} for due jobs",
-    "order": "jobs in queue {} from its head",
-    "performed": "number of runs of job {} that succeeded",
-    "place": "place of job {}",
-    "share": "percentage of jobs by process, prefix and number of first jobs ({})",
-    "started": "jobs in the order in which they began",
-    "stat": "counter stat:{}",
-    "struck": "number of replies held back from {}",
-    "waited": "number of blocking fetches of {} that ended without a job",
-}
 
 
 def show(value: object) -> str:
@@ -101,6 +83,9 @@ def describe(matcher: Any, scope: Scope | None = None, name: str = "") -> str:
         case "distinct":
             count = f"{matcher['len']} " if "len" in matcher else ""
             return f"an array of {count}different values"
+        case "random":
+            count = f"{matcher['len']} " if "len" in matcher else ""
+            return f"an array of {count}texts of random digits"
         case "has":
             return f"an object with {{{_members(matcher['is'], scope)}}}"
         case "json":
@@ -117,15 +102,6 @@ def describe(matcher: Any, scope: Scope | None = None, name: str = "") -> str:
 def pattern_text(pattern: Sequence[Any]) -> str:
     """Return a pattern for the first words of a command, like `LPUSH queue:default <any value>`."""
     return " ".join(part if isinstance(part, str) else f"<{describe(part)}>" for part in pattern)
-
-
-def predicate_text(text: str) -> tuple[str, str]:
-    """Return subject and expected value of a predicate without `and`, in plain words."""
-    parts = _PREDICATE.fullmatch(text)
-    if parts is None or parts[1] not in _FUNCTIONS:
-        return "state of the run", text
-    name, argument, compare, wanted = parts.groups()
-    return _FUNCTIONS[name].format(argument), _COMPARED.get(compare, "more than ") + wanted
 
 
 def _members(members: Mapping[str, Any], scope: Scope | None) -> str:

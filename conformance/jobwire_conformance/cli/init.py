@@ -68,12 +68,11 @@ def init(
     for path in written:
         click.echo(f"wrote {path}")
     kit = LANGUAGES[language]
-    files = dict(zip(("driver", "worker"), kit.files.values(), strict=True))
     steps = []
     if any(claim.startswith(("client/", "inspector/")) for claim in claims):
-        steps.append(f"fill in `push` in {files['driver']}")
+        steps.append(kit.step("driver"))
     if any(claim.startswith(("worker/", "scheduler/")) for claim in claims):
-        steps.append(f"fill in `start` in {files['worker']}")
+        steps.append(kit.step("worker"))
     if kit.build:
         steps.append(kit.build)
     steps += ["jobwire conform doctor", f"jobwire conform check {claims[0]}"]

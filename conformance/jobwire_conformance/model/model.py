@@ -297,9 +297,9 @@ class Model:
             # The worker recovers the job and runs it again; its gate opens only after that.
             job, self.limbo, self._in_order = self.limbo, None, False
             job.began += 1
-            yield {"await": f"began({job.jid}) == {job.began}"}
+            yield {"await": {"began": job.jid, "is": job.began}}
             yield {"release": job.args[0]}
-            yield {"await": f"performed({job.jid}) == 1"}
+            yield {"await": {"performed": job.jid, "is": 1}}
             job.ended += 1
             self._touched.append((job, "done"))
         yield from self._work() if serve else self._promoted()
@@ -317,7 +317,7 @@ class Model:
     def _stop(self, *, signal: str) -> Iterator[Step | None]:
         worker = self._running()
         yield from self._end(signal, worker)
-        yield self._check(("SIG-1",), that=f"exit({worker}) == 0", within=20)
+        yield self._check(("SIG-1",), that={"exit": worker, "is": 0}, within=20)
         job, self.held = self.held, None
         if job is not None:
             # Some implementations count interrupted jobs; another check covers that. [STAT-1]
@@ -327,7 +327,10 @@ class Model:
                 exact = {"$": "raw", "is": job.raw}
                 yield self._check(("FETCH-6",), list=f"queue:{job.queue}", index=-1, raw=exact)
         if self._counted and self._processed:
-            counted = f"stat(processed) == {self._processed} and stat(failed) == {self._failed}"
+            counted = [
+                {"stat": "processed", "is": self._processed},
+                {"stat": "failed", "is": self._failed},
+            ]
             yield self._check(("STAT-1",), that=counted)
         yield from self._look("stop")
 
@@ -337,7 +340,7 @@ class Model:
             yield {"stop": worker}
         else:
             yield {"signal": signal, "process": worker}
-            yield {"await": f"exit({worker}) != running"}
+            yield {"await": {"exit": worker, "not": "running"}}
 
     def _kill(self) -> Iterator[Step | None]:
         worker = self._running()
@@ -348,7 +351,7 @@ class Model:
         yield {"kill": worker}
         self.limbo, self.held = self.held, None
         if self.limbo is not None:
-            yield self._check(("REL-1",), that=f"copies({self.limbo.jid}) == 1")
+            yield self._check(("REL-1",), that={"copies": self.limbo.jid, "is": 1})
             yield {"warp": 61.0, "keys": [f"{{{worker}}}"]}
         yield from self._look("kill")
 
@@ -377,7 +380,7 @@ class Model:
                 job.raw = None
                 self._sets[fate].append(job)
         if self.held is not None:
-            yield {"await": f"began({self.held.jid}) == {self.held.began}"}
+            yield {"await": {"began": self.held.jid, "is": self.held.began}}
         else:
             yield {"settle": True}
         yield from self._judged()
@@ -390,7 +393,7 @@ class Model:
         self._promote()
         yield {"settle": True}
         for job in moved:
-            yield self._check(("SCHED-7",), that=f"place({job.jid}) == queue:{job.queue}")
+            yield self._check(("SCHED-7",), that={"place": job.jid, "is": f"queue:{job.queue}"})
             if len(moved) > 1:
                 continue
             key = f"queue:{job.queue}"
@@ -444,19 +447,22 @@ class Model:
     def _judged(self) -> Iterator[Step | None]:
         """Check the fates of the jobs that ran."""
         for job, fate in self._touched:
-            done = f"performed({job.jid}) == {job.ended} and began({job.jid}) == {job.began}"
+            done = [
+                {"performed": job.jid, "is": job.ended},
+                {"began": job.jid, "is": job.began},
+            ]
             yield self._check(("EXEC-1",), that=done)
             if job.kind == "Echo":
                 yield self._check(("EXEC-1",), ran=job.jid, args=job.args)
             if fate == "retry" and self._sets["retry"] == [job]:
                 yield from self._failed_once_more(job)
             elif fate in ("retry", "dead"):
-                yield self._check(("RETRY-5",), that=f"place({job.jid}) == {fate}")
+                yield self._check(("RETRY-5",), that={"place": job.jid, "is": fate})
             elif fate == "dropped":
-                yield self._check(("RETRY-1",), that=f"copies({job.jid}) == 0")
+                yield self._check(("RETRY-1",), that={"copies": job.jid, "is": 0})
         if self._in_order and self._touched and len(self._ran) <= _STARTED:
-            order = ",".join(job.jid for job in self._ran)
-            yield self._check(("FETCH-1",), that=f"started(*) == {order}")
+            order = [job.jid for job in self._ran]
+            yield self._check(("FETCH-1",), that={"started": "*", "is": order})
 
     def _failed_once_more(self, job: Job) -> Iterator[Step | None]:
         count = job.count or 0

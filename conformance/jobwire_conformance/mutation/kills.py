@@ -81,7 +81,7 @@ Held = Callable[[Case, str], bool]
 """Returns whether a check of a requirement passes without a mutant."""
 
 Plant = Callable[[Mutant], AbstractContextManager[Mutant]]
-"""Prepares an implementation for a mutant; gives the mutant with what its run needs."""
+"""Prepares an implementation for a mutant; gives the mutant with all that its run needs."""
 
 _FULL_PATIENCE_S = 20.0  # the patience at which the times in cases are not shortened
 
@@ -158,10 +158,11 @@ def try_one(
 def _chosen(
     settings: Config, mutant: Mutant, cases: Sequence[Case], everything: bool
 ) -> list[Case]:
+    any_of_it = everything or not mutant.cases
     wanted = [
         case
         for case in cases
-        if case.name in mutant.cases or (everything and set(mutant.kills) & set(case.requirements))
+        if case.name in mutant.cases or (any_of_it and set(mutant.kills) & set(case.requirements))
     ]
     return run.chosen(run.offered(wanted, settings), settings.claims, settings.generation)
 

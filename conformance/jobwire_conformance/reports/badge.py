@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from html import escape
 
-from jobwire_conformance.reports.claim_status import bundles, states
+from jobwire_conformance.data import CLAIMS, DEFAULT_GENERATION, ROBUST, level_of
+from jobwire_conformance.reports.claim_status import BUNDLES, bundles, states
 from jobwire_conformance.reports.results import Summary
 
 __all__ = ["badge_json", "badge_svg"]
@@ -47,9 +48,8 @@ def _message(results: Summary) -> tuple[str, str]:
     """Return the message, and the name of its colour on shields.io."""
     state_of = states(results)
     kinds = set(state_of.values())
-    met = sum(state == "met" for state in state_of.values())
-    names = bundles(results)
-    message = " · ".join(names).lower() if names else f"{met} of {len(state_of)} claims"
+    generation = f"generation {results.get('generation', DEFAULT_GENERATION)}"
+    message = " · ".join([*_met(results), generation])
     if "failed" in kinds:
         return message, "red"
     if "deviation" in kinds:
@@ -57,3 +57,18 @@ def _message(results: Summary) -> tuple[str, str]:
     if kinds == {"met"}:
         return message, "brightgreen"
     return message, "lightgrey"
+
+
+def _met(results: Summary) -> list[str]:
+    """Return the bundles that are met, and their level; without any, the claims at each level."""
+    state_of = states(results)
+    names = bundles(results)
+    if names:
+        claims = {claim for name in names for claim in BUNDLES[name]}
+        robust = (claim for name in claims if (claim := f"{name}{ROBUST}") in CLAIMS)
+        is_robust = all(state_of.get(claim) == "met" for claim in robust)
+        return [*(name.lower() for name in names), "robust" if is_robust else "interop"]
+    made: dict[str, list[bool]] = {}
+    for claim, state in state_of.items():
+        made.setdefault(level_of(claim), []).append(state == "met")
+    return [f"{sum(met)} of {len(met)} {level} claims" for level, met in made.items()]

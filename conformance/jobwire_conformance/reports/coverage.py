@@ -9,6 +9,7 @@ from jobwire_conformance import data
 from jobwire_conformance.cases.case import Case
 from jobwire_conformance.config import Config
 from jobwire_conformance.data import Requirement
+from jobwire_conformance.run.run import offered
 from jobwire_conformance.run.traffic import REQUIREMENTS
 
 __all__ = ["Covered", "covered"]
@@ -40,12 +41,14 @@ def _covered(
     checking = [
         case for case in cases if requirement.id in case.checks_for([claim], config.generation)
     ]
-    usable = [case.name for case in checking if {*case.needs} <= {*config.offers}]
+    usable = [case.name for case in offered(checking, config)]
     if usable:
         return {"cases": usable, "without": ""}
-    needs = sorted({need for case in checking for need in {*case.needs} - {*config.offers}})
-    if needs:
-        reason = f"{', '.join(case.name for case in checking)} needs the offer {', '.join(needs)}"
+    if checking:
+        has = {*config.offers, *config.claims, *config.unasked}
+        case = min(checking, key=lambda each: len({*each.needs} - has))
+        needs = [f"the {_kind(need)} {need}" for need in case.needs if need not in has]
+        reason = f"{case.name} needs {' and '.join(needs)}"
     elif not requirement.visible:
         reason = f"not checked: {requirement.test.removeprefix('none (').removesuffix(')')}"
     else:
@@ -53,5 +56,9 @@ def _covered(
         shown = ", ".join(elsewhere[:_SHOWN]) + (", ..." if len(elsewhere) > _SHOWN else "")
         reason = f"checked for other claims: {shown}" if elsewhere else "not checked"
     if requirement.id in REQUIREMENTS:
-        reason = f"judged in the traffic of all cases{f'; {reason}' if needs else ''}"
+        reason = f"judged in the traffic of all cases{f'; {reason}' if checking else ''}"
     return {"cases": [], "without": reason}
+
+
+def _kind(need: str) -> str:
+    return "claim" if need in data.CLAIMS else "offer"

@@ -14,7 +14,7 @@ __all__ = ["explanation"]
 
 
 def explanation(check: Check, again: str) -> Iterator[str]:
-    """Yield the paragraphs: what differs, the evidence, the requirement, and how to run it again.
+    """Yield the paragraphs: the difference, the evidence, the requirement, the command to replay.
 
     Lines of evidence begin with spaces.
 

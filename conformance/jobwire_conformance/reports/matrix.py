@@ -150,6 +150,10 @@ class Column:
         """Return the requirements that were checked for a claim."""
         return {requirement for of, requirement in self._checks if of == claim}
 
+    def makes(self, claim: str) -> bool:
+        """Return whether the implementation makes a claim."""
+        return claim in self._states
+
     def claim(self, claim: str) -> Mark:
         """Return the mark of a claim: `met` only if all checkable obligations were checked."""
         return self._marks.get(claim, "unclaimed")

@@ -8,12 +8,12 @@ from html import escape
 from jobwire_conformance.data import ROBUST
 from jobwire_conformance.reports.claim_status import WORDS, bundles
 from jobwire_conformance.reports.gaps import Failing, Gap, Reason, gaps
-from jobwire_conformance.reports.matrix import Column, Mark, Matrix, Note
+from jobwire_conformance.reports.matrix import Column, Matrix, Note
 from jobwire_conformance.reports.page import facts, inline, pill
 
 __all__ = ["implementations", "link_to_gap", "nearest"]
 
-_MARKS: Mapping[str, str] = {**dict[str, str](WORDS), "as-far": "met in another run"}
+_MARKS: Mapping[str, str] = dict([("as-far", "met in another run"), *WORDS.items()])
 
 
 def link_to_gap(anchor: str, column: Column, claim: str) -> str:
@@ -24,7 +24,7 @@ def link_to_gap(anchor: str, column: Column, claim: str) -> str:
 
 def nearest(matrix: Matrix) -> Iterator[str]:
     """Yield the claims that are not met, those with the fewest failing requirements first."""
-    yield '<h2 id="green">What would make it green</h2>'
+    yield '<h2 id="green">Nearest to green</h2>'
     found = gaps(matrix.columns)
     if not found:
         yield "<p>Every claim is met.</p>"

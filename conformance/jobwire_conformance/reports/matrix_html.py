@@ -17,11 +17,11 @@ __all__ = ["matrix_html"]
 
 _CLASSES = {"met": "met", "as-far": "info", "failed": "failed", "other-generation": "unclaimed"}
 _VIEWS: Mapping[str, str] = {
-    "not-met": "somebody does not meet it",
-    "fail": "somebody fails, undeclared",
-    "deviation": "somebody declares a deviation",
-    "warn": "somebody ignores a recommendation",
-    "missing": "somebody was not checked",
+    "not-met": "not met somewhere",
+    "fail": "fails somewhere, undeclared",
+    "deviation": "a deviation somewhere",
+    "warn": "a recommendation ignored somewhere",
+    "missing": "not checked somewhere",
 }
 """The choices of the filter of statuses. matrix.js knows the statuses of each."""
 
@@ -30,12 +30,13 @@ def matrix_html(matrix: Matrix) -> str:
     """Return the page."""
     body = [
         "<h1>Conformance matrix</h1>",
-        f"<p>Who meets which part of jobwire {inline(data.spec_version())}, the protocol that "
-        "Sidekiq speaks in Redis. Each sign links to its reason, and every row, column and cell "
-        "has an address of its own.</p>",
+        "<p>Implementations, and the parts that each meets of jobwire "
+        f"{inline(data.spec_version())}, the protocol that Sidekiq speaks in Redis. "
+        "Each sign links to its reason, and every row, column and cell has an address of its own."
+        "</p>",
         '<nav aria-label="Contents"><ul><li><a href="#claims">Claims</a></li>',
         '<li><a href="#requirements">Requirements</a></li>',
-        '<li><a href="#green">What would make it green</a></li>',
+        '<li><a href="#green">Nearest to green</a></li>',
         '<li><a href="#implementations">Implementations</a></li>',
         '<li><a href="#losses">Loss maps</a></li></ul></nav>',
         *_legend(),
@@ -112,7 +113,7 @@ def _claims(matrix: Matrix) -> Iterator[str]:
         yield f'<th scope="colgroup" colspan="{len([*of])}" class="first">{name}</th>'
     yield "</tr><tr>"
     for claim, profile in zip(claims, profiles, strict=True):
-        level = _level(claim)
+        level = data.level_of(claim)
         first = ' class="first"' if claim == profile else ""
         yield (
             f'<th scope="col" id="{claim}" data-claim="{profile}" data-level="{level}"{first}>'
@@ -145,12 +146,6 @@ def _claims(matrix: Matrix) -> Iterator[str]:
             )
         yield "</tbody>"
     yield "</table></div>"
-
-
-def _level(claim: str) -> str:
-    """Return the level of the requirements of a claim."""
-    is_robust = claim.endswith(ROBUST) or f"{claim}{ROBUST}" not in data.CLAIMS
-    return "robust" if is_robust else "interop"
 
 
 def _requirements(matrix: Matrix) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The table of mistakes in sources, for people: what was broken, and what nothing noticed."""
+"""The table of mistakes in sources, for people: the broken clauses, and those not noticed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _MEANING = """\
 A figure on this page is not the share of *your* mistakes that the suite would find. Its authors
 know these mistakes, and mended the checks until they noticed them. Before that, two people who had
 written no check planted mistakes of their own: the suite of then found 108 of 166 in the source of
-the reference and 44 of 72 in an implementation in Java. Their mistakes are among those below. What
-the page does say: each clause in the table was broken in working code, and a check of that
+the reference and 44 of 72 in an implementation in Java. Their mistakes are among those below. The
+page does say this: each clause in the table was broken in working code, and a check of that
 requirement failed."""
 
 

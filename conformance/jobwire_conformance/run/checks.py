@@ -5,20 +5,23 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from jobwire_conformance.cases.match import Scope, difference, matches, number, spelt_text
+from jobwire_conformance.cases.match import Scope, difference, matches, moment, number, spelt_text
+from jobwire_conformance.cases.predicates import named, predicates
+from jobwire_conformance.cases.samples import unevenness
 from jobwire_conformance.cases.values import ABSENT, Absent, Spelt, members, plain
-from jobwire_conformance.cases.words import as_data, in_words, pattern_text, predicate_text, show
+from jobwire_conformance.cases.words import as_data, in_words, pattern_text, show
 from jobwire_conformance.errors import EnvironmentFault, SuiteFault, Unbound
 from jobwire_conformance.judge.contracts import fault
 from jobwire_conformance.judge.key_rules import is_known_key
 from jobwire_conformance.judge.stream import canonical, script_call
-from jobwire_conformance.run import draws, evidence
+from jobwire_conformance.run import draws, evidence, told
 from jobwire_conformance.run.metrics import Counted
 from jobwire_conformance.run.state import State, jid_of, struck
+from jobwire_conformance.run.units import burst, units
 from jobwire_conformance.sandbox import rest
 from jobwire_conformance.sandbox.driver import Outcome
 from jobwire_conformance.sandbox.sandbox import Sandbox
@@ -38,7 +41,7 @@ _STATES = frozenset(
         *("list", "zset", "hash", "set", "key", "keys", "commands", "metrics", "atomic", "logs"),
         *("ran", "either", "that"),
     ]
-)  # parts of checks that a worker can still fulfil; the others look at what has happened
+)  # parts of checks that a worker can still fulfil; the others look at the past
 
 ProcessCall = tuple[str, Call]
 """Name of a process, and a command that it sent."""
@@ -164,6 +167,18 @@ class Checks:
         self._members(step, key, texts)
         if "draws" in step and (problem := draws.problem(texts, scores, step["draws"])):
             raise Miss(f"delays in {key}", *problem)
+        if "uniform" in step:
+            self._uniform(key, scores, step["uniform"])
+            ids = [jid_of(text) for text in texts]
+            if self.answer is not None and ids == self.answer.get("jids"):
+                raise Miss(f"draws of {key}", "another order than that of the push", ids[:10])
+
+    def _uniform(self, key: str, scores: Sequence[float], ends: Mapping[str, Any]) -> None:
+        if not scores:
+            raise Miss(f"members of {key}", "at least 1,000", 0)
+        low, high = moment(ends["from"], self._scope.began), moment(ends["to"], self._scope.now)
+        if (problem := unevenness(scores, low, high)) is not None:
+            raise Miss(f"scores of {key}", f"uniform draws from {low:.3f} to {high:.3f}", problem)
 
     def _range(self, key: str, kind: bytes, command: str, options: Sequence[str]) -> list[bytes]:
         seen = self._sandbox.link.call("TYPE", key)
@@ -223,6 +238,8 @@ class Checks:
         }
         if "len" in step:
             self._must(f"members of {key}", step["len"], number(len(seen)))
+        if "members" in step:
+            self._must(f"members of {key}", step["members"], plain(sorted(seen)))
         for member in map(self._state.named, step.get("has", ())):
             if member not in seen:
                 raise Miss(f"members of {key}", f"{member} among them", sorted(seen))
@@ -261,9 +278,9 @@ class Checks:
 
     def _commands(self, step: Mapping[str, Any]) -> None:
         sent = self._sent(step)
-        units = list(_units(sent)) if "together" in step else [sent]
+        parts = list(units(sent)) if "together" in step else [sent]
         missing: list[Any] = min(
-            (self._missing(step["commands"], unit) for unit in units), key=len, default=[[]]
+            (self._missing(step["commands"], unit) for unit in parts), key=len, default=[[]]
         )
         if missing:
             names = [call.name.decode("utf-8", "replace") for call in sent]
@@ -327,7 +344,7 @@ class Checks:
         self._must(
             f"largest number of jobs in one round trip of {process}",
             step["burst"],
-            number(_burst(calls)),
+            number(burst(calls)),
         )
 
     def _atomic(self, step: Mapping[str, Any]) -> None:
@@ -335,7 +352,7 @@ class Checks:
         keys = {self._state.key(key).encode() for key in step["atomic"]}
         calls = [call for name, call in self._sandbox.calls() if name == process]
         whole = False
-        for unit in _units(calls):
+        for unit in units(calls):
             touched = {word for call in unit if call.spec.may_write for word in call.words} & keys
             added = {
                 word for call in unit if call.spec.effect == "puts" for word in call.words
@@ -357,6 +374,31 @@ class Checks:
         if (outcome == "ok" and not jobs) or (outcome == "rejected" and jobs):
             seen = f"{outcome!r}, and {jobs} jobs in {key}"
             raise Miss("the outcome", "an outcome that is true", seen)
+
+    def _told(self, step: Mapping[str, Any]) -> None:
+        """Check what a worker tells of itself, or a client of the jobs that it wrote."""
+        mismatch = None
+        if "identifies" in step:
+            mismatch = told.names(self._state, step["identifies"])
+        elif "resident" in step:
+            mismatch = told.memory(self._state, step["resident"])
+        elif self.answer is not None:
+            mismatch = told.written(self._state, step["written"], self.answer)
+        if mismatch is not None:
+            raise Miss(*mismatch)
+
+    def _alike(self, step: Mapping[str, Any]) -> None:
+        """Check how often a process tried to put something into a key, always the same."""
+        key, times = self._state.key(step["alike"]["key"]), step["alike"]["times"]
+        sent = [
+            call.words
+            for call in self._sent(step)
+            if call.spec.effect == "puts" or call.spec.runs_script
+            if key.encode() in call.words and not (call.reply or b"").startswith(b"-NOSCRIPT")
+        ]
+        if len(sent) != times or any(words != sent[0] for words in sent):
+            seen = [b" ".join(words).decode("utf-8", "replace")[:300] for words in sent]
+            raise Miss(f"commands that put something into {key}", f"{times}, all alike", seen)
 
     def _ran(self, step: Mapping[str, Any]) -> None:
         jid = self._state.named(step["ran"])
@@ -391,7 +433,7 @@ class Checks:
     def _moved(self, step: Mapping[str, Any]) -> None:
         """Check that a process leaves a connection on which a command was refused."""
         refused: set[int] = set()
-        for unit in _units(self._sent(step)):
+        for unit in units(self._sent(step)):
             first = unit[0]
             if first.connection in refused and first.name.upper() != b"QUIT":
                 subject = f"connection {first.connection}, on which a command was refused"
@@ -404,12 +446,16 @@ class Checks:
     def _paced(self, step: Mapping[str, Any]) -> None:
         """Check that a process pauses after each refused command. [ENV-11]"""
         process, wanted = step["process"], step["paced"]
-        refused = [call for call in self._sent(step) if isinstance(call.action, Refuse)]
-        if len(refused) < 3:
-            raise Miss(f"refused commands of {process}", "at least three", len(refused))
+        sent = sorted(units(self._sent(step)), key=lambda unit: unit[0].at)
+        tries = [unit for unit in sent if any(isinstance(c.action, Refuse) for c in unit)]
+        if len(tries) < 3:
+            raise Miss(f"refused commands of {process}", "at least three", len(tries))
         # From the reply on, so that a slow proxy does not pass for a pause.
-        pairs = itertools.pairwise(refused)
-        pause = min(after.at - (before.answered or before.at) for before, after in pairs)
+        pauses = [
+            after[0].at - (before[-1].answered or before[-1].at)
+            for before, after in itertools.pairwise(tries)
+        ]
+        pause = min(pauses)
         if pause < wanted:
             raise Miss("the shortest pause between tries", f"{wanted} s", f"{pause:.4f} s")
 
@@ -454,6 +500,14 @@ class Checks:
                 raise Miss(
                     "a key", "a key of the protocol, or a key that begins with jobwire:", key
                 )
+
+    def _namespaced(self, step: Mapping[str, Any]) -> None:
+        """Check that all keys of a process's commands have the namespace."""
+        prefix = self._sandbox.config.prefix.encode()
+        for call in self._sent(step):
+            for key in keys_of(call.words) if call.spec.kind != "unknown" else ():
+                if not key.startswith(prefix):
+                    raise Miss("a key", f"a key that begins with {prefix.decode()}", _text(call))
 
     def _patient(self, step: Mapping[str, Any]) -> None:
         """Check that a worker waits for the reply to each blocking fetch."""
@@ -565,11 +619,11 @@ class Checks:
             raise Miss("alternatives", "one of them", seen)
 
     def _that(self, step: Mapping[str, Any]) -> None:
-        for part in step["that"].split(" and "):
-            holds, seen = self._state.holds(part)
+        for each in predicates(step["that"]):
+            holds, seen = self._state.holds(each)
             if not holds:
-                subject, wanted = predicate_text(self._state.named(part))
-                raise Miss(subject, wanted, seen.partition(") is ")[2])
+                wanted = named(each, self._state.named)
+                raise Miss(wanted.subject, wanted.expected, seen)
 
     _parts: Mapping[str, Callable[..., None]] = {
         "list": _list,
@@ -585,12 +639,17 @@ class Checks:
         "burst": _burst,
         "atomic": _atomic,
         "truthful": _truthful,
+        "written": _told,
+        "identifies": _told,
+        "resident": _told,
+        "alike": _alike,
         "discarded": _discarded,
         "moved": _moved,
         "paced": _paced,
         "ordered": _ordered,
         "logs": _logs,
         "rate": _rate,
+        "namespaced": _namespaced,
         "grammar": _grammar,
         "patient": _patient,
         "pauses": _pauses,
@@ -626,28 +685,3 @@ def _index(step: Mapping[str, Any], key: str, texts: Sequence[bytes]) -> int:
 
 def _within(sequence: Sequence[object], index: int) -> bool:
     return -len(sequence) <= index < len(sequence)
-
-
-def _units(calls: Sequence[Call]) -> Iterator[list[Call]]:
-    """Yield the commands of each transaction as one list, and each other command as a list."""
-    for connection in {call.connection for call in calls}:
-        unit: list[Call] = []
-        for call in (call for call in calls if call.connection == connection):
-            unit.append(call)
-            if not call.transaction:
-                yield unit
-                unit = []
-
-
-def _burst(calls: Sequence[Call]) -> int:
-    """Return the largest number of payloads that a process sent before it waited for a reply."""
-    most = 0
-    for connection in {call.connection for call in calls}:
-        jobs, answered = 0, 0.0
-        for call in (call for call in calls if call.connection == connection):
-            if call.at >= answered:
-                jobs = 0
-            jobs += sum(word.startswith(b"{") and b'"jid"' in word for word in call.words)
-            most = max(most, jobs)
-            answered = max(answered, call.answered or 0.0)
-    return most

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from jobwire_conformance.cases.case import Case
+from jobwire_conformance.cases.predicates import predicates
 from jobwire_conformance.judge.stream import script_or_command
 from jobwire_conformance.run.checks import CheckResult
 from jobwire_conformance.run.play import Play
@@ -80,8 +80,8 @@ def run(
                     findings[requirement] = finding
                 if not finding.ok:
                     failed.append(finding)
-                if jid := re.search(r"performed\(([^)]*)\)", predicate):
-                    fates.append(play.fate(jid[1]))
+                jids = [each.of for each in predicates(predicate) if each.function == "performed"]
+                fates += [play.fate(jid) for jid in jids[:1]]
             # A run in which the job was kept is not worth a trace.
             all_kept = not failed and all(fate == "kept" for fate in fates)
             trace = None if all_kept else keep(f"{side} {point}", failed)
@@ -101,8 +101,8 @@ def _cut(point: Point, action: Kill) -> Rule:
 def _jids(case: Case) -> list[bytes]:
     """Return the ids of the jobs in the checks of a case."""
     assert case.crash is not None
-    predicates = " ".join(case.crash["check"].values())
-    return [jid.encode() for jid in re.findall(r"\(([^)]*)\)", predicates)]
+    checks = case.crash["check"].values()
+    return [each.of.encode() for check in checks for each in predicates(check)]
 
 
 def _effects(calls: Sequence[Call], jids: Sequence[bytes]) -> Iterator[Point]:

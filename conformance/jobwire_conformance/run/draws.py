@@ -22,7 +22,7 @@ _FAILED = [name for name in reversed(TIMES) if name in ("retried_at", "failed_at
 def problem(
     members: Sequence[bytes], scores: Sequence[float], wanted: Mapping[str, Any]
 ) -> tuple[object, object] | None:
-    """Return what is expected and what is seen if delays are not as wanted; None if they are.
+    """Return the expected and the seen value if delays are not as wanted; None if they are.
 
     Args:
         members: Payloads of failed jobs.

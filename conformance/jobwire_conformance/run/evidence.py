@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from jobwire_conformance.cases.predicates import OF_PROCESSES, predicates
 from jobwire_conformance.sandbox.history import Note
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.resp import Refusal, decode
@@ -20,7 +20,6 @@ Line = tuple[str, Call | Note]
 _COMMANDS = 6
 _SIGNALS = 4
 _ON_KEY = ("list", "zset", "hash", "set", "key")
-_OF_PROCESS = ("exit", "looks", "waited", "struck")  # functions of predicates
 
 
 def around(
@@ -51,10 +50,14 @@ def _near(
     """Return the commands that concern a check; all of them if none does."""
     words = {key(str(step[part])).encode() for part in _ON_KEY if part in step}
     near = [line for line in calls if words & {*line[1].words}]
-    functions = re.findall(r"([a-z]+)\(([^)]*)\)", step.get("that", ""))
+    conditions = predicates(step.get("that", ()))
     processes = {step["process"]} if "process" in step else set()
-    processes |= {argument for name, argument in functions if name in _OF_PROCESS}
-    jids = [argument.encode() for name, argument in functions if name not in _OF_PROCESS]
+    processes |= {
+        each.of["worker"] if each.function == "share" else each.of
+        for each in conditions
+        if each.function in OF_PROCESSES
+    }
+    jids = [each.of.encode() for each in conditions if each.function not in OF_PROCESSES]
     if {"answer", "truthful"} & {*step}:
         asked = [note.at for _, note in notes if note.kind == "request"][-1:]
         # None at all if the driver sent no command: older ones do not belong to the answer.

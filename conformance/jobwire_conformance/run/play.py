@@ -9,6 +9,7 @@ from typing import Any
 
 from jobwire_conformance.cases.case import Case
 from jobwire_conformance.cases.match import Scope, moment
+from jobwire_conformance.cases.predicates import Raw, text
 from jobwire_conformance.data import GENERATIONS
 from jobwire_conformance.errors import SuiteFault
 from jobwire_conformance.run.checks import CheckResult, Checks, Miss
@@ -32,7 +33,7 @@ from jobwire_conformance.wire.faults import (
 __all__ = ["Play", "date_in_utc"]
 
 _USUAL_PATIENCE_S = 20.0  # the patience for which the times in cases are written
-_LAG_S = 2.0  # for what may follow although all processes seem to rest, on a busy machine
+_LAG_S = 2.0  # for outcomes that follow although all processes seem to rest, on a busy machine
 
 
 def date_in_utc() -> str:
@@ -92,15 +93,15 @@ class Play:
             self._broken = None  # expected, because a process was cut off
         return findings + self._all(then)
 
-    def predicate(self, requirement: str, predicate: str, when: str) -> CheckResult:
+    def predicate(self, requirement: str, predicate: Raw, when: str) -> CheckResult:
         """Check a predicate after the last step."""
-        wait_for(lambda: self._state.holds(predicate)[0], self._lag(), 0.02)
-        holds, seen = self._state.holds(predicate)
+        wait_for(lambda: self._state.all_hold(predicate)[0], self._lag(), 0.02)
+        holds, seen = self._state.all_hold(predicate)
         if holds:
             return CheckResult(requirement, True)
-        message = f"{when}: expected {predicate}, seen {seen}"
+        message = f"{when}: expected {text(predicate)}, seen {seen}"
         around = self._checks.around({"that": predicate})
-        return CheckResult(requirement, False, message, predicate, seen, around)
+        return CheckResult(requirement, False, message, text(predicate), seen, around)
 
     def fate(self, jid: str) -> str:
         """Return the fate of a job: kept, lost, duplicated or stuck."""
@@ -158,6 +159,9 @@ class Play:
 
     def _cluster(self, _: Mapping[str, Any]) -> None:
         self._sandbox.cluster()
+
+    def _namespace(self, step: Mapping[str, Any]) -> None:
+        self._sandbox.namespace(step["namespace"])
 
     def _monitor(self, _: Mapping[str, Any]) -> None:
         self._sandbox.monitor()
@@ -304,19 +308,20 @@ class Play:
         )
 
     def _await(self, step: Mapping[str, Any]) -> None:
-        self._waits(step["await"])
+        wanted = step["await"]
+        self._waits(text(wanted))
         workers = self._sandbox.workers.values()
 
         def decided() -> bool:
-            if self._state.holds(step["await"])[0]:
+            if self._state.all_hold(wanted)[0]:
                 return True
             return bool(workers) and all(worker.group.status is not None for worker in workers)
 
         wait_for(decided, self._within(step), 0.01)
-        holds, seen = self._state.holds(step["await"])
+        holds, seen = self._state.all_hold(wanted)
         if not holds:
-            self._broken = f"waited for {step['await']}, but {seen}"
-            self._broken_by = self._checks.around({"that": step["await"]})
+            self._broken = f"waited for {text(wanted)}, but {seen}"
+            self._broken_by = self._checks.around({"that": wanted})
 
     def _within(self, step: Mapping[str, Any]) -> float:
         return step["within"] * self._time_scale if "within" in step else self._patience
@@ -332,6 +337,7 @@ class Play:
         "driver": _driver,
         "user": _user,
         "cluster": _cluster,
+        "namespace": _namespace,
         "monitor": _monitor,
         "signal": _signal,
         "kill": _kill,

@@ -192,7 +192,8 @@ def _error(error: ConformError) -> dict[str, Any]:
 
 def offered(cases: Sequence[Case], config: Config) -> list[Case]:
     """Return the cases whose needs the implementation offers or claims."""
-    return [case for case in cases if {*case.needs} <= {*config.offers, *config.claims}]
+    has = {*config.offers, *config.claims, *config.unasked}
+    return [case for case in cases if set(case.needs) <= has]
 
 
 def chosen(

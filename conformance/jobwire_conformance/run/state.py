@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-import operator
 import re
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jobwire_conformance.cases.match import TIMES, Scope, moment, written_time
-from jobwire_conformance.cases.values import members
+from jobwire_conformance.cases.match import TIMES, Scope, matches, moment, written_time
+from jobwire_conformance.cases.predicates import Predicate, Raw, named, predicates
+from jobwire_conformance.cases.values import members, plain
 from jobwire_conformance.errors import SuiteFault, Unbound
 from jobwire_conformance.run.metrics import histogram_key
 from jobwire_conformance.sandbox.processes import wait_for
@@ -25,15 +25,6 @@ from jobwire_conformance.wire.faults import Delay
 __all__ = ["State", "jid_of", "struck"]
 
 SETS = ("schedule", "retry", "dead")
-_COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<=": operator.le,
-    ">=": operator.ge,
-    "<": operator.lt,
-    ">": operator.gt,
-}
-_PREDICATE = re.compile(r"\s*([a-z]+)\(([^)]*)\)\s*(==|!=|<=|>=|<|>)\s*(.+?)\s*")
 _IDENTITY = re.compile(rb"[^:\s]+:[0-9]+:[0-9a-f]{12}")
 _ENTRY = re.compile(rb"[0-9]+:")  # the field of a private entry [REL-13]
 _FIRST_BEAT = 15.0  # seconds
@@ -186,36 +177,44 @@ class State:
         events = [event for worker in self.sandbox.workers.values() for event in worker.events()]
         return sorted(events, key=lambda event: event.at)
 
-    def holds(self, predicate: str) -> tuple[bool, str]:
-        """Return whether a predicate holds, and the current values of its functions."""
-        seen = []
-        all_hold = True
-        for part in predicate.split(" and "):
-            match = _PREDICATE.fullmatch(part)
-            if match is None:
-                raise SuiteFault(f"not a predicate: {part!r}")
-            name, argument, compare, wanted = match.groups()
-            value = self._value(name, self.named(argument.strip()))
-            holds = _compared(value, compare, self.named(wanted))
-            seen.append(f"{name}({argument}) is {value}")
-            all_hold = all_hold and holds
-        return all_hold, ", ".join(seen)
+    def all_hold(self, raw: Raw) -> tuple[bool, str]:
+        """Return whether all predicates hold, and the current values that they look at."""
+        found = [(each, *self.holds(each)) for each in predicates(raw)]
+        seen = ", ".join(f"{each.name} is {value}" for each, _, value in found)
+        return all(holds for _, holds, _ in found), seen
+
+    def holds(self, predicate: Predicate) -> tuple[bool, str]:
+        """Return whether a predicate holds, and the current value that it looks at."""
+        each = named(predicate, self.named)
+        value = self._value(each.function, each.of)
+        wanted = each.wanted
+        if isinstance(wanted, Mapping) and wanted.get("$") == "same":
+            wanted = self._bound(wanted["name"], value)
+        return matches(wanted, plain(value), self.scope) != each.differs, plain(value).raw
+
+    def _bound(self, name: str, value: object) -> object:
+        """Return a bound value, as a number if it is the text of one and a number is seen."""
+        if name not in self.scope.bound:
+            raise Unbound(f"no bound value has the name {name!r}")
+        bound = self.scope.bound[name]
+        is_digits = isinstance(bound, str) and bound.isascii() and bound.isdigit()
+        return int(bound) if is_digits and isinstance(value, int) else bound
 
     def number(self, name: str, argument: str) -> int:
         """Return the value of a function of predicates that counts."""
         return int(self._value(name, argument))
 
-    def _value(self, name: str, argument: str) -> int | str:
+    def _value(self, name: str, argument: Any) -> Any:
         match name:
             case "performed":
                 return sum(e.jid == argument and e.kind == "end" and e.ok for e in self.events())
             case "began":
                 return sum(e.jid == argument and e.kind == "begin" for e in self.events())
             case "started":
-                return ",".join(str(e.jid) for e in self.events() if e.kind == "begin")
+                return [e.jid for e in self.events() if e.kind == "begin"]
             case "items":
                 begun = [e for e in self.events() if e.jid == argument and e.kind == "begin"]
-                return ",".join(json.dumps(e.args[0] if e.args else None) for e in begun)
+                return [e.args[0] if e.args else None for e in begun]
             case "copies":
                 return len(self._places(argument))
             case "place":
@@ -223,17 +222,16 @@ class State:
             case "order":
                 prefix = f"{self.sandbox.config.prefix}queue:"
                 texts = self.sandbox.link.call("LRANGE", prefix + argument, 0, -1)
-                return ",".join(str(jid_of(text)) for text in texts)
+                return [jid_of(text) for text in texts]
             case "stat":
                 count = self.sandbox.link.call(
                     "GET", f"{self.sandbox.config.prefix}stat:{argument}"
                 )
                 return int(count or 0)
             case "share":
-                name, prefix, first = argument.split(",")
-                return self._share(name, prefix, int(first))
+                return self._share(argument["worker"], argument["jids"], argument["of"])
             case "life":
-                return ",".join(self._life(argument))
+                return self._life(argument)
             case "waited":
                 return len(self.sandbox.workers[argument].waited())
             case "struck":
@@ -247,7 +245,7 @@ class State:
                 return sum(call.reply is not None and bool(keys & {*call.words}) for call in calls)
             case "exit":
                 status = self.sandbox.workers[argument].group.status
-                return "running" if status is None else str(status)
+                return "running" if status is None else status
         raise SuiteFault(f"unknown predicate {name!r}")
 
     def _share(self, name: str, prefix: str, first: int) -> int:
@@ -373,15 +371,6 @@ def struck(calls: Sequence[tuple[str, Call]], process: str) -> list[tuple[Call, 
             elif arrived < time.monotonic():
                 delayed.append((call, arrived))
     return delayed
-
-
-def _compared(value: int | str, compare: str, wanted: str) -> bool:
-    """Return the result of a comparison; False if the text that a case has bound is no number."""
-    try:
-        expected = int(wanted) if isinstance(value, int) else wanted
-    except ValueError:
-        return False
-    return _COMPARE[compare](value, expected)
 
 
 def _numbered(words: Sequence[str], seed: Mapping[str, Any]) -> list[str]:

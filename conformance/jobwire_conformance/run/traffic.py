@@ -88,7 +88,7 @@ class Traffic:
         roles = _DRIVER if process == "driver" else _WORKER
         traffic_judge = Judge(
             ("faults", "reliable"),
-            self._config.prefix,
+            case.namespace or self._config.prefix,
             alone=True,
             generated=not _gives_jids(case),
         )

@@ -68,6 +68,7 @@ class Driver:
         self._environment = {
             "JOBWIRE_REDIS_URL": url,
             "JOBWIRE_GENERATION": str(generation),
+            **config.variables,
             **({} if timeout is None else {"JOBWIRE_TIMEOUT": f"{timeout:g}"}),
         }
         self._log = log

@@ -15,7 +15,7 @@ from jobwire_conformance.errors import EnvironmentFault
 from jobwire_conformance.sandbox.excerpt import excerpt
 from jobwire_conformance.sandbox.reaper import Reaper
 
-__all__ = ["Log", "LogFile", "ProcessGroup", "distant_zone", "wait_for"]
+__all__ = ["Log", "LogFile", "ProcessGroup", "distant_zone", "resident", "wait_for"]
 
 _TAIL = 64 * 1024  # bytes of a log that are kept
 _ZONES = Path("/usr/share/zoneinfo")
@@ -200,6 +200,24 @@ class ProcessGroup:
         """
         self.log.finish(0.5 if self.status is not None else 0.05)
         return excerpt(self.log.text(since))
+
+
+def resident(group: int) -> list[int]:
+    """Return the resident memory of the processes of a group, in KiB.
+
+    The list is empty on a system without /proc.
+    """
+    sizes = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.getpgid(int(directory.name)) != group:
+                continue
+            status = (directory / "status").read_text()
+        except OSError:  # it has ended
+            continue
+        lines = [line.split() for line in status.splitlines() if line.startswith("VmRSS:")]
+        sizes += [int(words[1]) for words in lines]
+    return sizes
 
 
 def _tail(text: str, lines: int = 8) -> str:

@@ -122,6 +122,12 @@ class Sandbox:
         self._case.callback(setattr, self, "link", link)
         self._case.callback(self.link.close)
 
+    def namespace(self, prefix: str) -> None:
+        """Put a prefix before all keys of the processes that are started from now on."""
+        self._case.callback(setattr, self, "config", self.config)
+        self.config = replace(self.config, prefix=prefix)
+        self.fresh_driver()
+
     def fresh_driver(
         self,
         *,
@@ -293,6 +299,7 @@ class Sandbox:
                 "JOBWIRE_CONCURRENCY": str(concurrency),
                 "JOBWIRE_GENERATION": generation or str(self.config.times),
                 **({} if precise is None else {"JOBWIRE_PRECISE": str(int(precise))}),
+                **self.config.variables,
                 **{
                     f"JOBWIRE_{knob.upper()}": f"{value:g}"
                     for knob, value in paces.items()

@@ -14,7 +14,7 @@ _SENT_TO_WORKERS = (
 
 
 def stop_ignoring_signals() -> None:
-    """Have programs start with the default actions of signals, whatever this process inherited.
+    """Have programs start with the default actions of signals, not with those inherited here.
 
     A shell without job control starts `command &` with SIGINT and SIGQUIT ignored, and `nohup`
     ignores SIGHUP. A program inherits ignored and blocked signals, and may leave them as they are;

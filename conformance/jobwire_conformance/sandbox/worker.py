@@ -100,8 +100,10 @@ class SandboxWorker:
         try:
             report = json.loads(word)
             kind, jid = report["ev"], report.get("jid")
-            if kind not in _REPORTS or not isinstance(jid, str | None):
+            if kind not in _REPORTS:
                 raise ValueError
+            if not isinstance(jid, str):  # a job of another program may have any JSON value
+                jid = None
             ok = report.get("ok", True) is True
             args = report.get("args")
             return Event(call.at, self.name, kind, jid, args, ok, word.decode())

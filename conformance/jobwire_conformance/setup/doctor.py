@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from jobwire_conformance.config import Config
@@ -30,6 +32,7 @@ _SLOW = 1.0  # seconds; a slower answer gets a note
 _TALKATIVE = 1 << 20  # bytes; a larger log gets a note
 _LATE = 5.0  # seconds of tolerance
 _QUEUE = "jobwire-doctor"
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGTSTP", "SIGTTIN")
 _LONG = "é\n\\ \u2028 \U0001f600" * 20_000  # about 300 kB, with all characters that break lines
 
 
@@ -264,6 +267,28 @@ def _tail(text: str) -> list[str]:
     return [f"    {line[:300]}" for line in text.splitlines()[-5:]] or ["    (nothing)"]
 
 
+def _ignored(pid: int) -> DoctorItem | None:
+    """Return the signals of the protocol that a process ignores; None without /proc."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return None
+    mask = next((int(line[7:], 16) for line in status.splitlines() if line[:7] == "SigIgn:"), 0)
+    names = [
+        name.removeprefix("SIG") for name in _SIGNALS if mask >> (signal.Signals[name] - 1) & 1
+    ]
+    what = "worker can receive the signals"
+    if not names:
+        return DoctorItem(what, "ok")
+    return DoctorItem(
+        what,
+        "note",
+        f"it ignores {', '.join(names)}",
+        "install a handler; a program that does not ignore them by itself inherits this, as from a "
+        "shell that starts it in the background",
+    )
+
+
 class _Worker(_Examination):
     def __init__(
         self,
@@ -285,6 +310,8 @@ class _Worker(_Examination):
         worker = self._sandbox.start("w1", [_QUEUE], concurrency=2)
         taken = (time.monotonic() - began) * 1000
         yield DoctorItem("worker starts and fetches", "ok", f"from {_QUEUE}, after {taken:.0f} ms")
+        if (ignored := _ignored(worker.group.popen.pid)) is not None:
+            yield ignored
         yield from self._jobs(worker)
         yield from self._concurrency(worker)
         if "scheduler/core" in self._sandbox.config.claims:

@@ -14,6 +14,7 @@ __all__ = ["LANGUAGES", "AdapterPlan", "Kit", "guess", "write"]
 
 _SKELETONS = Path(__file__).resolve().parent / "skeletons"
 _BIN = "jobwire-adapter/bin/"
+_JARS = "target/classes:target/dependency/*"  # as Maven has them; Gradle: build/classes/java/main
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,8 @@ class Kit:
         driver: Command that starts the driver.
         worker: Command that starts the worker.
         build: Command that builds them; empty if none is needed.
-        sign: Name of a file that marks a repository of this language.
+        sign: Pattern of the name of a file that marks a repository of this language.
+        gaps: Functions to fill in: of the driver, and of the worker.
     """
 
     files: Mapping[str, str]
@@ -33,12 +35,23 @@ class Kit:
     worker: Sequence[str]
     build: str = ""
     sign: str = ""
+    gaps: tuple[str, str] = ("`push`", "`start`")
+
+    def step(self, section: str) -> str:
+        """Return the instruction to write the driver or the worker."""
+        at = ("driver", "worker").index(section)
+        sources = [path for path in self.files.values() if section in path.lower()]
+        source = next((path for path in sources if not path.endswith(".csproj")), None)
+        if source is None:
+            return f"write the {section}, as {next(iter(self.files.values()))} says"
+        return f"fill in {self.gaps[at]} in {source}"
 
 
-def _script(interpreter: str, extension: str, sign: str) -> Kit:
+def _script(interpreter: str, extension: str, sign: str, build: str = "") -> Kit:
     driver, worker = (f"jobwire-adapter/{name}.{extension}" for name in ("driver", "worker"))
     files = {Path(path).name: path for path in (driver, worker)}
-    return Kit(files, [interpreter, driver], [interpreter, worker], sign=sign)
+    start = interpreter.split()
+    return Kit(files, [*start, driver], [*start, worker], build, sign)
 
 
 LANGUAGES: Mapping[str, Kit] = {
@@ -63,7 +76,35 @@ LANGUAGES: Mapping[str, Kit] = {
         "Cargo.toml",
     ),
     "javascript": _script("node", "mjs", "package.json"),
+    "java": Kit(
+        {f"{name}.java": f"jobwire-adapter/{name}.java" for name in ("Driver", "Worker")},
+        ["java", "-cp", f"{_BIN}:{_JARS}", "Driver"],
+        ["java", "-cp", f"{_BIN}:{_JARS}", "Worker"],
+        f"javac -d {_BIN} -cp '{_JARS}' jobwire-adapter/*.java",
+        "pom.xml",
+        ("`push`", "`start` and `push`"),
+    ),
+    "csharp": Kit(
+        {
+            f"jw-{kind}/{name}": f"jobwire-adapter/jw-{kind}/{name}"
+            for kind, source in (("driver", "Driver.cs"), ("worker", "Worker.cs"))
+            for name in (source, f"jw-{kind}.csproj")
+        },
+        ["jobwire-adapter/jw-driver/bin/jw-driver"],
+        ["jobwire-adapter/jw-worker/bin/jw-worker"],
+        "dotnet build jobwire-adapter/jw-driver && dotnet build jobwire-adapter/jw-worker",
+        "*.sln",
+        ("`Push`", "`Start` and `Push`"),
+    ),
+    "php": _script("php", "php", "composer.json"),
+    # `mix run` loads the application; it must not compile, because that prints to standard output.
+    "elixir": _script("mix run --no-compile", "exs", "mix.exs", "mix compile"),
     "shell": _script("sh", "sh", ""),
+    "other": Kit(
+        {"README.md": "jobwire-adapter/README.md"},
+        ["./jobwire-adapter/driver"],
+        ["./jobwire-adapter/worker"],
+    ),
 }
 """The kits by language."""
 
@@ -82,7 +123,7 @@ class AdapterPlan:
 def guess(directory: Path) -> str | None:
     """Return the probable language of a repository; None if it is unknown."""
     return next(
-        (name for name, kit in LANGUAGES.items() if kit.sign and (directory / kit.sign).exists()),
+        (name for name, kit in LANGUAGES.items() if kit.sign and any(directory.glob(kit.sign))),
         None,
     )
 

@@ -39,6 +39,10 @@ ERRORS = {
     "MISCONF": "MISCONF Errors writing to the AOF file: No space left on device",
     "NOSCRIPT": "NOSCRIPT No matching script. Please use EVAL.",
     "NOPERM": "NOPERM this user has no permissions to run this command",
+    "BUSY": "BUSY Redis is busy running a script. You can only call SCRIPT KILL.",
+    "MASTERDOWN": "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is 'no'.",
+    "TRYAGAIN": "TRYAGAIN Multiple keys request during rehashing of slot",
+    "CLUSTERDOWN": "CLUSTERDOWN The cluster is down",
     "ERR unknown command": "ERR unknown command",
     "ERR max number of clients reached": "ERR max number of clients reached",
 }

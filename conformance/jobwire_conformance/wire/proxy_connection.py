@@ -186,7 +186,7 @@ class ProxyConnection(asyncio.Protocol):
                 passing.append(frame)
             elif self._sent:
                 call = self._sent.popleft()
-                # What the client gets: for the EXEC of a refused transaction not that of DISCARD.
+                # The reply that the client gets: after a refused command EXEC's, not DISCARD's.
                 call.reply, call.answered = call.instead or frame, time.monotonic()
                 if isinstance(call.action, Answer):
                     call.instead = call.action.change(frame)

@@ -52,6 +52,7 @@ from tests.interop.sidekiq import GENERATIONS
 from tests.interop.test_conformance import inside
 
 REFERENCE = ROOT / "conformance" / "drivers" / "python"
+SIDEKIQ = ROOT / "conformance" / "drivers" / "ruby-sidekiq"
 
 REASON = "more than Sidekiq does: see its block in SPEC.md"
 
@@ -70,7 +71,11 @@ def reference(sandboxes: int, ways: Sequence[tuple[str, Generation]] = WAYS) -> 
     os.environ["PYTHONPATH"] = str(ROOT / "python")
     for name, generation in ways:
         settings = for_generation(config.load(REFERENCE / name), generation)
-        yield results_of(settings, sandboxes, patience=20)
+        results = results_of(settings, sandboxes, patience=20)
+        results["command"] = ".ci/conformance --only reference"
+        path = (REFERENCE / name).relative_to(ROOT)
+        results["again"] = f"jobwire conform replay -C {path} --generation {generation}"
+        yield results
 
 
 def sidekiq(sandboxes: int) -> Iterator[Results]:
@@ -84,7 +89,11 @@ def sidekiq(sandboxes: int) -> Iterator[Results]:
             # It claims the interop requirements only; the others show what it does not do.
             claims = [claim for claim in CLAIMS if claim.removesuffix(ROBUST) in settings.claims]
             settings = replace(settings, claims=claims)
-            yield results_of(settings, sandboxes, patience=15, robust_is_optional=True)
+            results = results_of(settings, sandboxes, patience=15, robust_is_optional=True)
+            results["command"] = ".ci/conformance --only sidekiq"
+            path = (SIDEKIQ / f"{version}.toml").relative_to(ROOT)
+            results["again"] = f"jobwire conform replay -C {path}"
+            yield results
 
 
 def is_failure(verdict: verdicts.CaseVerdict) -> bool:

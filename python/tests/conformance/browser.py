@@ -92,6 +92,15 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.call("Emulation.setScriptExecutionDisabled", value=not script)
         self.call("Page.navigate", url=page.as_uri())
+        self._wait_for_load()
+
+    def reload(self) -> None:
+        """Load the page again, by its present address."""
+        self._events.clear()
+        self.call("Page.reload")
+        self._wait_for_load()
+
+    def _wait_for_load(self) -> None:
         while not any(event.get("method") == "Page.loadEventFired" for event in self._events):
             self._events.append(self._receive())
 
@@ -100,6 +109,13 @@ class Browser:
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
+
+    def until(self, expression: str) -> None:
+        """Wait until an expression in the page is true."""
+        deadline = time.monotonic() + 30
+        while not self.run(expression):
+            assert time.monotonic() < deadline, expression
+            time.sleep(0.02)
 
     def key(self, key: str, code: int) -> None:
         """Press a key."""

@@ -9,7 +9,7 @@ from pathlib import Path
 class Page(HTMLParser):
     """The elements and texts of a page."""
 
-    VOID = ("meta", "link", "br", "input", "line", "path", "rect", "img")
+    VOID = ("meta", "link", "br", "input", "line", "path", "rect", "img", "wbr")
 
     def __init__(self, path: Path) -> None:
         super().__init__()

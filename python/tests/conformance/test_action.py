@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,7 @@ class Job:
             **{name: self._put_in(value) for name, value in step.get("env", {}).items()},
             **{f"GITHUB_{name}": str(path) for name, path in self._files.items()},
             "RUNNER_TEMP": str(self._temporary),
+            "GITHUB_ACTION_PATH": str(self._directory / "checkout" / ".ci" / "action"),
             "PATH": os.pathsep.join([*reversed(added), os.environ["PATH"]]),
         }
         # A runner calls a shell like this.
@@ -149,6 +151,63 @@ def test_it_installs_into_an_environment_of_its_own(action: dict[str, Any], tmp_
     assert (status, job.file("OUTPUT")) == (0, "status=0\n"), shown
     arguments = "conform check --config conformance.toml --sandboxes 2 --report jobwire-report a b"
     assert shown.splitlines()[-1] == arguments
+
+
+def test_it_installs_the_checkout_that_it_belongs_to(
+    action: dict[str, Any], tmp_path: Path
+) -> None:
+    """Both packages of the checkout, without an index."""
+    checkout = tmp_path / "checkout"
+    for directory, name, extras in (
+        (checkout, "standin", "[project.optional-dependencies]\nembedded = []\n"),
+        (checkout / "conformance", "suite", ""),
+    ):
+        directory.mkdir()
+        (directory / "pyproject.toml").write_text(
+            '[build-system]\nrequires = []\nbuild-backend = "back"\nbackend-path = ["."]\n'
+            f'[project]\nname = "{name}"\nversion = "1"\n{extras}'
+        )
+        (directory / "back.py").write_text(_BACKEND.replace("standin", name))
+    (checkout / ".ci" / "action").mkdir(parents=True)
+    (tmp_path / "conformance.toml").write_text("")
+    job = Job(action, tmp_path, python=sys.executable)
+    status, shown = job.run()
+    assert (status, job.file("OUTPUT")) == (0, "status=0\n"), shown
+    installed = tmp_path / "temporary" / "jobwire" / "lib"
+    assert {path.name for path in installed.rglob("*.dist-info")} >= {
+        "standin-1.dist-info",
+        "suite-1.dist-info",
+    }
+
+
+def test_the_container_has_all_that_the_packages_are_made_of(tmp_path: Path) -> None:
+    """The files that it copies are enough to build both wheels."""
+    text = (ROOT / ".ci" / "container" / "Containerfile").read_text()
+    copied = [
+        source
+        for line in re.findall(r"^COPY (?!--from)(.+)$", text, re.MULTILINE)
+        for source in line.split()[:-1]
+    ]
+    for source in copied:
+        path = ROOT / source
+        if path.is_dir():
+            shutil.copytree(path, tmp_path / source, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(path, tmp_path / source)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index"),
+            *("--no-build-isolation", "--wheel-dir", "wheels", ".[embedded]", "./conformance"),
+        ],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "'.[embedded]' ./conformance" in text
+    assert len([*(tmp_path / "wheels").glob("jobwire*.whl")]) == 2
 
 
 # A minimal wheel: a command that prints its arguments.

@@ -277,7 +277,7 @@ def test_a_worker_that_ignores_term_fails_and_is_killed(marked: Marked, tmp_path
     path = adapter(tmp_path, GOOD, IGNORES_TERM)
     said = run("check", path, "--case", "stop-idle", "--patience", "2", env=marked.environment)
     assert said.status == 1, said.err
-    assert "exit status of w1: expected 0, seen running" in said.err
+    assert 'exit status of w1: expected 0, seen "running"' in said.err
     assert "w1 signal TERM" in said.err
 
 

@@ -13,7 +13,7 @@ from jobwire_conformance.cases import case as cases
 from jobwire_conformance.cli import COMMANDS
 from jobwire_conformance.mutation import mutants
 from jobwire_conformance.run import sets
-from tests.conformance.suite import GOOD, REFERENCE, ROOT, adapter, run
+from tests.conformance.suite import GOOD, IGNORES_TERM, REFERENCE, ROOT, adapter, run
 
 pytestmark = pytest.mark.thorough
 
@@ -309,6 +309,23 @@ def test_the_reference_is_in_order() -> None:
         "worker leaves no process",
     ):
         assert states[what] == "ok", what
+
+
+IGNORES = """
+import os, signal, subprocess, sys
+for name in ("SIGINT", "SIGTSTP"):
+    signal.signal(getattr(signal, name), signal.SIG_IGN)
+os.execv(sys.executable, [sys.executable, "real.py"])
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
+def test_signals_that_a_worker_ignores_are_named(tmp_path: Path) -> None:
+    """[SIG-1] A JVM, for example, keeps a signal ignored that it inherits so."""
+    path = adapter(tmp_path, GOOD, IGNORES, claims=("worker/core",))
+    (tmp_path / "real.py").write_text(IGNORES_TERM.rpartition("signal.signal")[0] + "fetch()")
+    said = run("doctor", path, "--patience", "1")
+    assert "note worker can receive the signals: it ignores INT, TSTP" in said.out, said.out
 
 
 def test_an_adapter_that_is_not_filled_in_hears_what_to_do(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The judgement of draws: what a set of retries shows about their delays. [RETRY-4] [RETRY-11]"""
+"""The judgement of draws: the delays of a set of retries. [RETRY-4] [RETRY-11]"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks right after `settle`: what follows a little later counts, what only time changes does not.
+"""Checks right after `settle`: a later outcome counts, a value that only time changes does not.
 
 [REL-3] [SCHED-1]
 """
@@ -54,7 +54,7 @@ def test_a_check_waits_for_a_change_and_not_for_time(
     tmp_path: Path, seed: Mapping[str, Any], check: Mapping[str, Any], passes: bool
 ) -> None:
     settings = config.load(adapter(tmp_path, worker=LATE_WORKER, timeout=20))
-    steps = [
+    steps: list[dict[str, Any]] = [
         {"start": "w1", "queues": ["default"]},
         *([{"seed": [seed]}] if seed else []),
         {"check": "FETCH-1", **check},

@@ -10,13 +10,18 @@ from typing import cast
 import pytest
 
 from jobwire_conformance import reports
+from jobwire_conformance.config import expanded
 from jobwire_conformance.reports.claim_status import BUNDLES, bundles
+from jobwire_conformance.reports.gaps import gaps
 from jobwire_conformance.reports.matrix import Column, find
 from jobwire_conformance.reports.results import Check, Results, load
 from tests.conformance import hostile
 from tests.conformance.markup import Page
+from tests.conformance.pages import STORE
 from tests.conformance.sample_results import put, results
 from tests.conformance.suite import run
+
+ROBUST_PRODUCER = [f"{claim}+robust" for claim in BUNDLES["Producer"]]
 
 
 def matrix_of(tmp_path: Path, *runs: Results) -> list[Column]:
@@ -55,7 +60,7 @@ def test_a_deviation_stays_amber_and_says_why(tmp_path: Path) -> None:
     assert "PUSH-1, deviation: we like \\| stacks" in done.out
     assert run("matrix", tmp_path, "--out", tmp_path / "out").status == 0
     page = Page(tmp_path / "out" / "matrix.html")
-    assert ("class", "s-deviation") in page.attributes
+    assert ("class", "first s-deviation") in page.attributes
     assert ("title", "we like | stacks") in page.attributes
 
 
@@ -78,6 +83,93 @@ def test_what_does_not_count_is_shown_if_it_fails(tmp_path: Path) -> None:
     assert column.cell("client/core", "ENV-4") == ("added-after", None)
     status, note = column.cell("client/core", "ENV-5")
     assert (status, note and note.why) == ("added-after", "speaks in riddles")
+
+
+def test_a_gap_names_what_is_missing_with_the_way_to_see_it(tmp_path: Path) -> None:
+    """[PUSH-1]: reason, message, case, the command to replay it, and a link to the requirement."""
+    run_ = results("client/core", "client/bulk", status="deviation", again="jobwire conform replay")
+    for check in run_["checks"]:
+        check["message"] = f"saw {check['requirement']}"
+    put(tmp_path / "1.json", run_)
+    (column,) = find([tmp_path])[0].columns
+    core, bulk = gaps([column])
+    assert (core.claim, bulk.claim, bulk.requires) == (
+        "client/core",
+        "client/bulk",
+        ["client/core"],
+    )
+    assert bulk.total == len(bulk.failing) + len(core.failing)
+    (reason,) = core.reasons
+    assert reason.text == "we like | stacks"
+    assert {each.requirement for each in reason.failing} == column.ids("client/core")
+    assert core.size == f"{len(core.failing)} requirements (1 reason)"
+    assert run("matrix", tmp_path, "--out", tmp_path / "out").status == 0
+    page = Page(tmp_path / "out" / "matrix.html")
+    for text in ("saw PUSH-1", "jobwire conform replay any", "we like | stacks"):
+        assert text in page.text
+    assert ("href", "#PUSH-1") in page.attributes
+
+
+def test_a_claim_that_requires_an_unmet_one_is_not_the_nearest(tmp_path: Path) -> None:
+    """[BULK-1]: one failing requirement is less than the many of client/core behind it."""
+    far = results("client/core", "client/bulk", status="deviation")
+    near = results("client/core", status="deviation")
+    near["implementation"] = {"name": "near", "version": "1"}
+    near["checks"] = near["checks"][:2]
+    found = gaps(matrix_of(tmp_path, far, near))
+    assert [(gap.column.name, gap.claim) for gap in found] == [
+        ("near", "client/core"),
+        ("examplejobs", "client/core"),
+        ("examplejobs", "client/bulk"),
+    ]
+
+
+def test_versions_generations_and_setups_of_an_implementation_are_one_group(tmp_path: Path) -> None:
+    runs = [results("client/core", generation=generation) for generation in ("7.3", "8.1")]
+    for name, more in (
+        ("examplejobs-basic", {}),
+        ("examplejobs-fork", {"home": "https://fork.example/"}),  # lives at another place
+        ("examplejob", {}),
+    ):
+        about = {"name": name, "version": "1", **more}
+        runs.append(results("client/core", implementation=about))
+    for number, each in enumerate(runs):
+        put(tmp_path / f"{number}.json", each)
+    matrix = find([tmp_path])[0]
+    assert [(group.name, [group.label(c) for c in group.columns]) for group in matrix.groups] == [
+        ("examplejobs-fork", ["1"]),  # projects with an address come first
+        ("examplejob", ["1"]),
+        ("examplejobs", ["2.3.0", "2.3.0", "basic 1"]),
+    ]
+    assert [*matrix.anchors] == [
+        *("examplejobs-fork", "examplejob", "examplejobs", "examplejobs@7.3", "examplejobs-basic")
+    ]
+
+
+@pytest.mark.parametrize("hostile_texts", [False, True])
+def test_every_link_of_the_page_has_its_goal(hostile_texts: bool, tmp_path: Path) -> None:
+    """Every claim, implementation, requirement and cell has an address of its own."""
+    if hostile_texts:
+        page = Page(hostile.pages(tmp_path)[1])
+    else:
+        reports.put(tmp_path / "1.html", reports.matrix_pages(find([STORE])[0])["matrix.html"])
+        page = Page(tmp_path / "1.html")
+        goals = {"PUSH-4", "client/core", "client/core+robust", "rusty-sidekiq", "sidekiq@7.3"}
+        goals |= {"rusty-sidekiq/PUSH-4", "rusty-sidekiq/client/core", "rusty-sidekiq/SCHED-3"}
+        assert goals <= {*page.ids}
+    assert len(page.ids) == len({*page.ids})
+    links = {value[1:] for name, value in page.attributes if name == "href" and value[:1] == "#"}
+    assert links - {*page.ids} == set()
+
+
+def test_only_an_address_of_the_web_becomes_a_link(tmp_path: Path) -> None:
+    for home, is_link in (("https://jobs.example/?a=1&b", True), ("javascript:alert(1)", False)):
+        about = {"name": "examplejobs", "version": "1", "source": home}
+        put(tmp_path / "1.json", results("client/core", implementation=about))
+        assert run("matrix", tmp_path / "1.json", "--out", tmp_path / "out").status == 0
+        page = Page(tmp_path / "out" / "matrix.html")
+        assert home in page.text
+        assert (("href", home) in page.attributes) is is_link
 
 
 def test_of_the_same_version_the_latest_counts(tmp_path: Path) -> None:
@@ -116,14 +208,17 @@ def test_a_bundle_needs_all_its_claims() -> None:
 @pytest.mark.parametrize(
     ("found", "message", "color"),
     [
-        (results(*BUNDLES["Producer"]), "producer", "brightgreen"),
-        (results("client/core"), "1 of 1 claims", "brightgreen"),
-        (results(*BUNDLES["Producer"], status="deviation"), "0 of 3 claims", "yellow"),
-        (results("client/core", status="fail"), "0 of 1 claims", "red"),
-        (results("client/core", leave_out="PUSH-1"), "0 of 1 claims", "lightgrey"),
+        (results(*BUNDLES["Producer"]), "producer · interop", "brightgreen"),
+        (results(*expanded(ROBUST_PRODUCER)), "producer · robust", "brightgreen"),
+        (results("client/core"), "1 of 1 interop claims", "brightgreen"),
+        (results("scheduler/reliable"), "1 of 1 robust claims", "brightgreen"),
+        (results(*BUNDLES["Producer"], status="deviation"), "0 of 3 interop claims", "yellow"),
+        (results("client/core", status="fail"), "0 of 1 interop claims", "red"),
+        (results("client/core", leave_out="PUSH-1"), "0 of 1 interop claims", "lightgrey"),
     ],
 )
 def test_the_badge_says_what_is_met(found: Results, message: str, color: str) -> None:
+    message = f"{message} · generation 8.1"
     said = json.loads(reports.badge_json(found))
     assert said == {"schemaVersion": 1, "label": "jobwire", "message": message, "color": color}
     assert f"jobwire: {message}" in reports.badge_svg(found).decode()

@@ -263,7 +263,7 @@ def test_a_gate_holds_up_everything_behind_it() -> None:
     through = checks([*acts, Act("release")], "FETCH-1")
     assert [step["len"] for step in through if "list" in step] == [1, 0]
     jids = [f"{number:024x}" for number in (1, 2, 3)]
-    assert through[-2]["that"] == f"started(*) == {','.join(jids)}"
+    assert through[-2]["that"] == {"started": "*", "is": jids}
 
 
 def test_a_gate_that_is_taken_at_once_is_not_looked_for_in_its_queue() -> None:
@@ -272,7 +272,7 @@ def test_a_gate_that_is_taken_at_once_is_not_looked_for_in_its_queue() -> None:
     push = {"kind": "Gate", "args": [], "queue": "low", "fields": {"x_trace": 0, "bid": "b-1"}}
     steps = script([*start, Act("push", push)], CLAIMS)[-1]
     assert [step for step in steps if "list" in step and "payload" in step] == []
-    assert {"await": "began({j2}) == 1"} in steps
+    assert {"await": {"began": "{j2}", "is": 1}} in steps
 
 
 # -- failures that were found

@@ -1,4 +1,4 @@
-"""The rest of a worker: what is still to follow, by its commands and reports."""
+"""The rest of a worker, by its commands and reports: nothing is still to follow."""
 
 from __future__ import annotations
 

@@ -31,7 +31,6 @@ def test_a_list_is_of_one_family_and_names_cases_that_check_its_requirements(pat
     for each in source.load_file(path):
         families = {id_.partition("-")[0] for id_ in each.mutant.kills}
         assert path.stem in families, each.mutant.name
-        assert each.mutant.cases or each.reason, f"{each.mutant.name}: found by no case: say why"
         assert set(each.mutant.cases) <= set(by_name), each.mutant.name
 
 
@@ -75,8 +74,8 @@ def test_other_files_cannot_be_patched(reference: Config) -> None:
 
 
 def test_an_implementation_without_mutants_is_told_so() -> None:
-    with pytest.raises(Usage, match="no mutants of the source of 'nobody'"):
-        source.load("nobody")
+    with pytest.raises(Usage, match="no mutants of the source of 'other'"):
+        source.load("other")
 
 
 def test_a_mutant_is_found_by_a_check_of_its_requirement(

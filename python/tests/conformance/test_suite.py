@@ -323,7 +323,8 @@ def test_a_report_that_the_server_refused_for_want_of_a_script_is_waited_for(
     """A worker that got NOSCRIPT will send the script, so it is not at rest. [LUA-3]"""
     claims = ("client/core", "worker/core", "worker/reliable")
     settings = config.load(adapter(tmp_path, worker=SLOW_TO_REPEAT, claims=claims))
-    outcome = outcome_of(settings, load("reliable-scripts"))
+    (case,) = load("reliable-scripts")
+    outcome = outcome_of(settings, [replace(case, steps=case.steps[:8])])  # this worker only ends
     assert outcome.errors == []
     ran = [v for v in outcome.verdicts if (v.case, v.requirement) == ("reliable-scripts", "LUA-3")]
     assert {v.status for v in ran} == {"pass"}, bad(outcome)

@@ -50,6 +50,21 @@ def test_a_summary_keeps_what_the_pages_show(tmp_path: Path) -> None:
     assert [*drift(summary.load(path), full)] == []
 
 
+def test_a_summary_keeps_the_reason_of_a_deviation_and_what_was_seen(tmp_path: Path) -> None:
+    run = results("client/core", status="deviation", command="make it", again="replay it")
+    for check in run["checks"]:
+        check["message"] = f"saw {check['requirement']}"
+    path = tmp_path / "1.json"
+    reports.put(path, summary.dump(run))
+    kept = summary.load(path)
+    assert (kept.get("command"), kept.get("again")) == ("make it", "replay it")
+    shown = {check["requirement"]: check for check in kept["checks"] if "reason" in check}
+    assert shown.keys() == {check["requirement"] for check in run["checks"]}
+    assert all(check.get("message") == f"saw {id_}" for id_, check in shown.items())
+    # One reason is still one line.
+    assert len(json.loads(path.read_text())["exceptions"]) <= 2
+
+
 def test_a_summary_of_a_set_that_changed_claims_less(tmp_path: Path) -> None:
     """Passed checks are known only with the set of the run; failures are always known."""
     run = results("client/core", "client/bulk")

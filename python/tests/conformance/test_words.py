@@ -8,8 +8,9 @@ import pytest
 
 from jobwire_conformance.cases import case as cases
 from jobwire_conformance.cases.match import Scope, difference
+from jobwire_conformance.cases.predicates import predicates
 from jobwire_conformance.cases.values import ABSENT, plain
-from jobwire_conformance.cases.words import describe, in_words, pattern_text, predicate_text, show
+from jobwire_conformance.cases.words import describe, in_words, pattern_text, show
 from jobwire_conformance.run.checks import Miss
 
 SCOPE = Scope(8, 1786960000.0, 1786960010.0, {"j1": "abc"})
@@ -77,9 +78,12 @@ def test_a_time_has_an_example_in_the_unit_of_its_field() -> None:
 
 
 def test_a_message_always_has_a_subject() -> None:
-    assert predicate_text("exit(w2) == 0") == ("exit status of w2", "0")
-    assert predicate_text("looks(w1) >= 4") == ("number of looks of w1 for due jobs", "at least 4")
-    assert predicate_text("new(x) < 1") == ("state of the run", "new(x) < 1")
+    (exit_, looks) = predicates(
+        [{"exit": "w2", "is": 0}, {"looks": "w1", "is": {"$": "range", "min": 4}}]
+    )
+    assert (exit_.subject, exit_.expected) == ("exit status of w2", "0")
+    assert (looks.subject, looks.expected) == ("number of looks of w1 for due jobs", "at least 4")
+    assert str(exit_) == "exit(w2) == 0"
     assert str(Miss("exit status of w2", "0", "running")) == (
         "exit status of w2: expected 0, seen running"
     )
@@ -104,5 +108,5 @@ def test_no_value_of_a_case_is_told_with_a_matcher() -> None:
                 continue
             for value in within({name: part for name, part in step.items() if name != "either"}):
                 assert '{"$"' not in describe(value), (case.name, value)
-            for part in step.get("that", "").split(" and ") if "that" in step else ():
-                assert predicate_text(part)[0] != "state of the run", (case.name, part)
+            for part in predicates(step.get("that", ())):
+                assert '{"$"' not in part.expected, (case.name, part)

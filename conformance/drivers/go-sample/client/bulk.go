@@ -65,11 +65,14 @@ func (c *Client) PushBulk(bulk Bulk) ([]string, error) {
 	for i, args := range bulk.Args {
 		item := Item{}
 		for name, value := range bulk.Item {
-			if name != "jid" || mistake.Made("one-jid-for-bulk") {
+			if name != "jid" {
 				item[name] = value
 			}
 		}
 		item["args"] = args
+		if i > 0 && mistake.Made("one-jid-for-bulk") {
+			item["jid"] = jids[0]
+		}
 		if times != nil {
 			item["at"] = times[i]
 		}

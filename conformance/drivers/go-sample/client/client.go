@@ -157,9 +157,6 @@ func (c *Client) build(item Item, now time.Time) (payload.Object, error) {
 		delete(item, "at")
 	}
 	job := payload.Object{{Name: "retry", Value: retry}, {Name: "queue", Value: queue}}
-	if retry == false && mistake.Made("omits-false-retry") { // as omitempty does
-		job.Delete("retry")
-	}
 	for _, name := range sortedNames(item) {
 		switch name {
 		case "retry", "queue", "args", "class", "jid", "created_at", "enqueued_at":
@@ -214,8 +211,11 @@ func (c *Client) finish(job payload.Object, now time.Time) (*ready, error) {
 	if created, _ := job.Get("created_at"); created == nil {
 		job.Set("created_at", c.Generation.Now().Time(now))
 	}
-	if err := validate(job); err != nil {
+	if err := validate(job); err != nil && (len(c.Middleware) == 0 || !mistake.Made("unchecked-after-middleware")) {
 		return nil, err
+	}
+	if retry, _ := job.Get("retry"); retry == false && mistake.Made("omits-false-retry") { // as omitempty does
+		job.Delete("retry")
 	}
 	if limit, _ := job.Get("retry_for"); limit != nil {
 		seconds, _ := float(limit)
@@ -299,16 +299,14 @@ func (c *Client) send(jobs []*ready) (written []*ready, err error) {
 	byKey := map[string]*insertion{}
 	register := redis.Command{"SADD", "queues"}
 	for _, job := range jobs {
+		if mistake.Made("first-decides-schedule") {
+			job.at = jobs[0].at
+		}
 		key := "schedule"
 		if job.at == "" {
 			key = "queue:" + job.queue
 			if mistake.Made("queue-of-the-first") {
 				key = "queue:" + jobs[0].queue
-			}
-		}
-		if mistake.Made("first-decides-schedule") {
-			if job.at = jobs[0].at; job.at != "" {
-				key = "schedule"
 			}
 		}
 		if byKey[key] == nil {

@@ -22,9 +22,6 @@ func (g Generation) Time(t time.Time) Number {
 	if g == 7 && mistake.Made("integer-seconds") {
 		return Number(strconv.FormatInt(t.Unix(), 10))
 	}
-	if g == 7 && mistake.Made("no-point-for-whole-seconds") {
-		return Number(strconv.FormatFloat(Seconds(t), 'f', -1, 64))
-	}
 	if g == 7 {
 		return Number(Float(Seconds(t)))
 	}

@@ -24,9 +24,6 @@ func (e Error) Error() string { return string(e) }
 
 // has reports whether the reply has this code. In the text of a script's error it may stand anywhere.
 func (e Error) has(code string) bool {
-	if mistake.Made("code-at-the-start-only") {
-		return strings.HasPrefix(string(e), code+" ")
-	}
 	return strings.HasPrefix(string(e), code+" ") || string(e) == code || strings.Contains(string(e), "-"+code+" ")
 }
 

@@ -39,7 +39,7 @@ func Load(directory string) (Library, error) {
 	return library, err
 }
 
-// For a mistake: scripts that were loaded once.
+// For a mistake: scripts that were called once.
 var once sync.Map
 
 func (l Library) loaded(name string) bool {
@@ -53,7 +53,7 @@ func (l Library) Call(pool *redis.Pool, name string, keys, arguments []string) (
 	command := redis.Command{"EVALSHA", script.digest, strconv.Itoa(len(keys))}
 	command = append(append(command, keys...), arguments...)
 	reply, err := pool.Do(command...)
-	if redis.HasCode(err, "NOSCRIPT") && mistake.Made("never-loads-again") && l.loaded(name) {
+	if l.loaded(name) && redis.HasCode(err, "NOSCRIPT") && mistake.Made("never-loads-again") {
 		return nil, err
 	}
 	if redis.HasCode(err, "NOSCRIPT") {

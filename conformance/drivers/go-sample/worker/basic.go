@@ -22,7 +22,7 @@ const (
 )
 
 // unusableFor is how long a queue is left out whose key is not a list.
-const unusableFor = 5 * time.Second
+const unusableFor = 2 * time.Second
 
 // basic is the store without the reliable profile: BRPOP takes a job out of Redis.
 type basic struct {
@@ -65,6 +65,9 @@ func (b *basic) fetch(conn *redis.Conn, id string) (*held, error) {
 		return nil, nil
 	}
 	block := longBlock
+	if mistake.Made("waits-for-a-long-fetch") {
+		block = 30 * time.Second
+	}
 	if id == "" {
 		block = shortBlock
 	}
@@ -152,7 +155,7 @@ func (b *basic) comeHome(home <-chan struct{}) {
 			ids = append(ids, id)
 		}
 		b.mutex.Unlock()
-		if mistake.Made("waits-for-the-fetch") {
+		if mistake.Made("waits-for-a-long-fetch") || mistake.Made("runs-what-a-pending-fetch-brings") {
 			return
 		}
 		for _, id := range ids {

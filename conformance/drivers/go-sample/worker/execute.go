@@ -52,6 +52,9 @@ func (w *Worker) execute(job *held) {
 	class, _ := decoded.Get("class")
 	name, _ := class.(string)
 	definition := w.Definitions[name]
+	if definition == nil && mistake.Made("takes-unknown-classes-for-done") {
+		definition = &Definition{Run: func(context.Context, *Job) error { return nil }}
+	}
 	failed := w.run(job, decoded, definition)
 	if !w.finish(job) {
 		return // the stop has put it back
@@ -127,9 +130,6 @@ func (w *Worker) run(job *held, decoded payload.Object, definition *Definition) 
 
 // prepare refuses jobs that cannot be run. [EXEC-2] [EXEC-7] [EXEC-13]
 func (w *Worker) prepare(decoded payload.Object, definition *Definition) (*Job, error) {
-	if definition == nil && mistake.Made("takes-unknown-classes-for-done") {
-		definition = &Definition{}
-	}
 	if definition == nil {
 		class, _ := decoded.Get("class")
 		return nil, &ClassError{Class: "UnknownClass", Message: fmt.Sprintf("no job is registered for class %.200v", class)}
@@ -213,9 +213,6 @@ func (w *Worker) fail(job *held, decoded payload.Object, definition *Definition,
 	case verdict.fate == exhausted:
 		if mistake.Made("death-handlers-first") {
 			deaths()
-		}
-		if verdict.wished && mistake.Made("no-hook-for-wished-kills") {
-			definition = nil
 		}
 		if mistake.Made("hook-after-the-dead-set") && deadSetting != false {
 			w.persist("kill", func(again bool) error { return w.store.kill(job, "dead", text, killedAt, true, again) })

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -66,10 +65,6 @@ func order(queues []Queue) []string {
 	for _, queue := range queues {
 		weight := max(queue.Weight, 1)
 		switch {
-		case mistake.Made("squared-weights"):
-			weight *= weight
-		case mistake.Made("roots-of-weights"):
-			weight = int(math.Round(math.Sqrt(float64(weight))))
 		case mistake.Made("ignores-weights"):
 			weight = 1
 		case mistake.Made("weight-0-is-never") && !strict:

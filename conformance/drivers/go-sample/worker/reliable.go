@@ -330,9 +330,6 @@ func (r *reliable) entries(identity string) (fields []string, err error) {
 		second, _, _ := sequenceOf(b)
 		return int(second - first)
 	})
-	if mistake.Made("recovers-in-the-wrong-order") {
-		slices.Reverse(fields)
-	}
 	return fields, nil
 }
 
@@ -350,7 +347,7 @@ func (r *reliable) audit() error {
 	r.mutex.Lock()
 	for _, field := range fields {
 		if number, _, _ := sequenceOf(field); !r.known[number] {
-			if r.suspected[field] || mistake.Made("puts-strangers-back-at-once") {
+			if r.suspected[field] {
 				strangers = append(strangers, field)
 			} else {
 				suspected[field] = true
@@ -477,10 +474,6 @@ func (r *reliable) recoverOwner(identity string) error {
 	}
 	for {
 		part := fields[:min(len(fields), batch)]
-		if mistake.Made("recovers-ten-jobs") {
-			part = fields[:min(len(fields), 10)]
-			fields = part
-		}
 		fields = fields[len(part):]
 		lists, pairs := pairsOf(part)
 		keys := append([]string{privatePrefix + identity, identity, ownersKey, returnedKey, returnedAtKey,

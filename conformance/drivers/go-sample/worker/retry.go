@@ -430,9 +430,6 @@ func delay(count *big.Int, wish float64) float64 {
 	if math.Trunc(wish) < 0 && mistake.Made("takes-negative-delays") {
 		return wish
 	}
-	if wish > 0 && wish < 1 && mistake.Made("takes-fractions-of-delays") {
-		return wish + draw(10*(c+1))
-	}
 	if wish = math.Trunc(wish); wish > 0 {
 		if mistake.Made("no-draw-for-chosen-delays") {
 			return wish

@@ -46,9 +46,6 @@ func (w *Worker) schedule(ctx context.Context) {
 		if mistake.Made("schedule-before-retry") {
 			sets = []string{"schedule", "retry"}
 		}
-		if mistake.Made("never-looks-at-schedule") {
-			sets = sets[:1]
-		}
 		for _, set := range sets {
 			if err := w.promote(ctx, set); err != nil {
 				w.logf("promotion from %s: %v", set, err)
@@ -113,9 +110,6 @@ func (w *Worker) prune() error {
 		}
 		if kind != "hash" && kind != "none" && mistake.Made("stops-at-processes-of-other-types") {
 			return fmt.Errorf("%v is not a hash", identity)
-		}
-		if identity == w.identity && mistake.Made("prunes-itself") {
-			kind = "none"
 		}
 		if kind != "hash" {
 			if _, err := w.Pool.Do("SREM", "processes", identity.(string)); err != nil {

@@ -63,7 +63,7 @@ type Worker struct {
 	running           map[*held]*held
 	processed, failed int64
 
-	beats, lastBusy int // for mistakes
+	beats, lastBusy, tstp int // for mistakes
 }
 
 // Run works until a signal ends the process.
@@ -90,14 +90,6 @@ func Run(options Options) error {
 	ctx, quieten := context.WithCancel(context.Background())
 	w.quieten = quieten
 	stopBeats := w.startBeats() // the first beat is the lease of the reliable profile
-	if mistake.Made("quiet-at-the-second-signal") {
-		for first := range w.signals {
-			if first != syscall.SIGTSTP {
-				w.signals <- first
-			}
-			break
-		}
-	}
 	if mistake.Made("names-itself-at-its-start-only") {
 		w.alsoBeat = nil
 	}
@@ -114,6 +106,9 @@ func Run(options Options) error {
 	for name := range w.signals {
 		switch name {
 		case syscall.SIGTSTP:
+			if w.tstp++; w.tstp == 1 && mistake.Made("quiet-at-the-second-signal") {
+				continue
+			}
 			w.becomeQuiet()
 		case syscall.SIGTTIN:
 			w.dump()
@@ -186,8 +181,6 @@ func (w *Worker) checkServer() error {
 		w.logf("version %s", version)
 	} else if mistake.Made("names-no-version") && major < 6 {
 		return errors.New("the server is too old")
-	} else if mistake.Made("compares-versions-as-texts") && version >= "6.2" {
-		w.logf("version %s", version)
 	} else if major < 6 || major == 6 && minor < 2 {
 		return fmt.Errorf("the server has version %s; at least 6.2 is needed [ENV-1]", version)
 	}
@@ -293,12 +286,10 @@ func (w *Worker) begin(job *held) bool {
 func (w *Worker) finish(job *held) bool {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	if job.state != running && !mistake.Made("stores-what-was-put-back") {
+	if job.state != running {
 		return false
 	}
-	if job.state == running {
-		job.state = storing
-	}
+	job.state = storing
 	return true
 }
 

@@ -49,7 +49,7 @@ func (s *suite) definitions() map[string]*worker.Definition {
 			}
 			return nil
 		}),
-		"JobwireGate": s.job(func(_ context.Context, j *worker.Job) error { return s.pass(text(j, 0)) }),
+		"JobwireGate": s.job(func(ctx context.Context, j *worker.Job) error { return s.pass(ctx, text(j, 0)) }),
 		"JobwireSpawn": s.job(func(_ context.Context, j *worker.Job) error {
 			item := client.Item{}
 			for _, member := range j.Args[0].(payload.Object) {
@@ -94,8 +94,9 @@ func (s *suite) report(event payload.Object) {
 }
 
 // pass waits until the suite opens a gate.
-func (s *suite) pass(name string) error {
+func (s *suite) pass(ctx context.Context, name string) error {
 	return s.control.With(func(c *redis.Conn) error {
+		defer context.AfterFunc(ctx, c.Close)()
 		_, err := c.DoWithin(24*time.Hour, "BLPOP", s.key("gate:"+name), "0")
 		return err
 	})

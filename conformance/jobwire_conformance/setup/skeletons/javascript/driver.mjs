@@ -22,33 +22,53 @@ class NotFilledIn extends Error {}
 // `tags`. `at` is the time to run it, in epoch seconds; `delay` is seconds from now; both are
 // undefined for a job that is due at once. Some requests hold invalid values, on purpose. Throw
 // Rejected if your client refuses the job, and Unknown if it cannot know whether it was written.
+// Any other error is answered as unknown.
 async function push(job, at, delay) {
   throw new NotFilledIn();
 }
 
-// The answer to one request, without its id.
-async function answer(request) {
-  try {
-    switch (request.op) {
-      case "hello":
-        return { ok: { driver: 1, version: VERSION, ops: OPERATIONS } };
-      case "push":
-        return { ok: { jid: await push(request.job, request.at, request.in) } };
-      case "bye":
-        return { ok: {} };
+// Carry out one request; return the answer without its id.
+async function perform(op, line) {
+  switch (op) {
+    case "hello":
+      return { ok: { driver: 1, version: VERSION, ops: OPERATIONS } };
+    case "push": {
+      const request = JSON.parse(line);
+      return { ok: { jid: await push(request.job, request.at, request.in) } };
     }
-  } catch (error) {
-    if (error instanceof Rejected) return { error: { kind: "rejected", message: error.message } };
-    if (error instanceof Unknown) return { error: { kind: "unknown", message: error.message } };
-    if (!(error instanceof NotFilledIn)) throw error;
-    process.stderr.write("driver.mjs: fill in `push`\n");
+    case "bye":
+      return { ok: {} };
   }
   return { unsupported: true };
 }
 
+// An error outside of `push`, for example of a connection in the background, ends the request.
+let stray = (error) => console.error(error);
+process.on("uncaughtException", (error) => stray(error));
+
+// Return the answer to one request, without its id. No error may end the driver.
+async function answer(op, line) {
+  try {
+    const failed = new Promise((_, reject) => (stray = reject));
+    return await Promise.race([perform(op, line), failed]);
+  } catch (error) {
+    if (error instanceof NotFilledIn) {
+      console.error("driver.mjs: fill in `push`");
+      return { unsupported: true };
+    }
+    const known = error instanceof Rejected || error instanceof Unknown;
+    if (!known) console.error(error);
+    const kind = error instanceof Rejected ? "rejected" : "unknown";
+    return { error: { kind, message: `${error?.name ?? "error"}: ${error?.message ?? error}` } };
+  } finally {
+    stray = (error) => console.error(error);
+  }
+}
+
 for await (const line of createInterface({ input: process.stdin })) {
-  const request = JSON.parse(line);
-  const text = JSON.stringify({ id: request.id, ...(await answer(request)) });
+  // Every request begins with id and op, without spaces: {"id":1,"op":"push",...
+  const [, id, op] = /^\{"id":(\d+),"op":"(\w+)"/.exec(line) ?? [];
+  const text = JSON.stringify({ id: Number(id), ...(await answer(op, line)) });
   await new Promise((written) => process.stdout.write(`${text}\n`, written));
-  if (request.op === "bye") process.exit(0);
+  if (op === "bye") process.exit(0);
 }

@@ -22,15 +22,17 @@ RUN = setting("RUN", "run")
 # The error of failing jobs. The suite checks its name.
 class JobwireError < StandardError; end
 
+class NotFilledIn < StandardError; end
+
 # Register these under their names with your worker, and run it until SIGTERM. Each takes the jid,
 # then the arguments of the job.
 def start(jobs)
-  raise NotImplementedError
+  raise NotFilledIn
 end
 
 # Push `job` with your client. It has class and args, and perhaps queue.
 def push(job)
-  raise NotImplementedError
+  raise NotFilledIn
 end
 
 def echo(jid, *args)
@@ -102,6 +104,6 @@ JOBS = {
 
 begin
   start(JOBS)
-rescue NotImplementedError
+rescue NotFilledIn
   abort "worker.rb: fill in `start`"
 end

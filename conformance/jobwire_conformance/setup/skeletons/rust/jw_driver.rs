@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 use std::io::{self, BufRead, Write};
+use std::panic;
 
 const VERSION: &str = "0"; // of the implementation
 const OPERATIONS: &str = r#"["push"]"#;
@@ -21,10 +22,19 @@ enum Problem {
 ///
 /// `request` is one line of JSON, for your JSON library. Its `job` holds `class`, `args` and
 /// options under their names in the payload; `at` is the time to run it, in epoch seconds; `in` is
-/// seconds from now. Some requests hold invalid values, on purpose.
+/// seconds from now. Some requests hold invalid values, on purpose. A panic is answered as unknown.
 fn push(request: &str) -> Result<String, Problem> {
     let _ = request;
     Err(Problem::NotYet)
+}
+
+/// Push, and turn a panic into a problem: no error may end the driver.
+fn push_safely(request: &str) -> Result<String, Problem> {
+    panic::catch_unwind(|| push(request)).unwrap_or_else(|cause| {
+        let text = cause.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| cause.downcast_ref::<&str>().copied());
+        Err(Problem::Unknown(format!("panic: {}", text.unwrap_or("no text"))))
+    })
 }
 
 /// The answer to one request, without its id.
@@ -33,7 +43,7 @@ fn answer(op: &str, request: &str) -> String {
         "hello" => {
             format!(r#""ok":{{"driver":1,"version":"{VERSION}","ops":{OPERATIONS}}}"#)
         }
-        "push" => match push(request) {
+        "push" => match push_safely(request) {
             Ok(jid) => format!(r#""ok":{{"jid":{}}}"#, quoted(&jid)),
             Err(Problem::Rejected(reason)) => failed("rejected", &reason),
             Err(Problem::Unknown(reason)) => failed("unknown", &reason),

@@ -11,7 +11,7 @@ VERSION=0 # of the implementation
 # printf '%s\n' "$1" | jq -c .job
 #
 # Some requests hold invalid values, on purpose. Return 0 if the job was written, 1 if your client
-# refused it and nothing was written, and 2 if your client cannot know.
+# refused it and nothing was written, and 2 if your client cannot know. Any other status counts as 2.
 push() {
   echo 'driver.sh: fill in `push`' >&2
   return 64
@@ -27,11 +27,12 @@ while IFS= read -r line; do
     hello) answer '"ok":{"driver":1,"version":"'"$VERSION"'","ops":["push"]}' ;;
     push)
       jid=$(push "$line")
-      case $? in
+      status=$?
+      case $status in
         0) answer '"ok":{"jid":"'"$jid"'"}' ;;
         1) answer '"error":{"kind":"rejected","message":"the client refused the job"}' ;;
         64) answer '"unsupported":true' ;;
-        *) answer '"error":{"kind":"unknown","message":"the client failed"}' ;;
+        *) answer '"error":{"kind":"unknown","message":"the client failed, status '"$status"'"}' ;;
       esac
       ;;
     bye) answer '"ok":{}'; exit 0 ;;

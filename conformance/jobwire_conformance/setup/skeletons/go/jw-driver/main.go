@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"runtime/debug"
 )
 
 const version = "0" // of the implementation
@@ -23,12 +25,12 @@ var (
 	// errRejected: the client refused the job, and nothing was written.
 	errRejected = errors.New("rejected")
 	errNotYet   = errors.New("fill in push")
+
+	start = regexp.MustCompile(`^\{"id":(\d+),"op":"(\w+)"`)
 )
 
 type request struct {
-	ID  int64  `json:"id"`
-	Op  string `json:"op"`
-	Job job    `json:"job"`
+	Job job `json:"job"`
 	// Time to run the job: At in epoch seconds, In in seconds from now, nil for at once.
 	At json.RawMessage `json:"at"`
 	In json.RawMessage `json:"in"`
@@ -40,18 +42,34 @@ type job map[string]json.RawMessage
 // push pushes one job with your client, to redisURL, and returns its jid.
 //
 // Some requests hold invalid values, on purpose. Return an error that wraps errRejected if your
-// client refuses the job. Any other error means that the client cannot know whether it was written.
+// client refuses the job. Any other error, and a panic, means that the client cannot know whether
+// it was written.
 func push(r request) (string, error) {
 	return "", errNotYet
 }
 
+// safely pushes, and turns a panic into an error: no error may end the driver.
+func safely(r request) (jid string, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			fmt.Fprintf(os.Stderr, "jw-driver: panic: %v\n%s", cause, debug.Stack())
+			err = fmt.Errorf("panic: %v", cause)
+		}
+	}()
+	return push(r)
+}
+
 // answer returns the answer to one request, without its id.
-func answer(r request) map[string]any {
-	switch r.Op {
+func answer(op string, line []byte) map[string]any {
+	switch op {
 	case "hello":
 		return ok(map[string]any{"driver": 1, "version": version, "ops": operations})
 	case "push":
-		jid, err := push(r)
+		var r request
+		if err := json.Unmarshal(line, &r); err != nil {
+			return failed("unknown", err)
+		}
+		jid, err := safely(r)
 		switch {
 		case err == nil:
 			return ok(map[string]any{"jid": jid})
@@ -82,20 +100,19 @@ func main() {
 		if err == io.EOF {
 			return
 		}
-		var r request
-		if err == nil {
-			err = json.Unmarshal(line, &r)
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "jw-driver:", err)
+		// Every request begins with id and op, without spaces: {"id":1,"op":"push",...
+		begin := start.FindSubmatch(line)
+		if err != nil || begin == nil {
+			fmt.Fprintf(os.Stderr, "jw-driver: not a request: %s %v\n", line, err)
 			os.Exit(1)
 		}
-		result := answer(r)
-		result["id"] = r.ID
+		op := string(begin[2])
+		result := answer(op, line)
+		result["id"] = json.RawMessage(begin[1])
 		if err := answers.Encode(result); err != nil {
 			os.Exit(1)
 		}
-		if r.Op == "bye" {
+		if op == "bye" {
 			return
 		}
 	}

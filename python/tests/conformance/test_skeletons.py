@@ -1,0 +1,166 @@
+"""The skeletons of `jobwire conform init`, where their language exists: they run, and are alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from jobwire_conformance import data
+from jobwire_conformance.setup import init
+from tests.conformance.gaps_of_scripts import PYTHON_PUSH, PYTHON_START, SHELL_PUSH
+from tests.conformance.skeletons import CRASHES, FILLED, build, fill, made, needs
+from tests.conformance.suite import run
+
+REQUESTS = [
+    {"id": 1, "op": "hello", "driver": 1, "redis_url": "redis://127.0.0.1:1/0"},
+    {"id": 2, "op": "push", "job": {"class": "JobwireEcho", "args": [{"id": 9, "op": "bye"}, "é"]}},
+    {"id": 3, "op": "inspect", "what": "queues"},
+    {"id": 40, "op": "bye"},
+]
+RUNNING = [name for name in init.LANGUAGES if name != "other"]
+CHEAP = {"python", "ruby", "javascript", "php", "shell"}
+
+
+def languages(names: Sequence[str]) -> list[Any]:
+    """Return the languages as parameters; those that take long are thorough."""
+    return [
+        pytest.param(name, marks=() if name in CHEAP else pytest.mark.thorough) for name in names
+    ]
+
+
+@pytest.fixture(autouse=True)
+def _python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `python3` in the adapters' commands be the one that runs the tests."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+
+
+def talk(
+    program: Sequence[str], directory: Path, requests: Sequence[dict[str, Any]]
+) -> tuple[list[dict[str, Any]], str]:
+    """Return the answers of a driver, and its standard error."""
+    lines = "".join(json.dumps(each, separators=(",", ":")) + "\n" for each in requests)
+    done = subprocess.run(
+        program, cwd=directory, input=lines, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    schema = data.schema("driver")
+    response = Draft202012Validator({"$ref": "#/$defs/response", "$defs": schema["$defs"]})
+    for answer in answers:
+        response.validate(answer)
+    assert [answer["id"] for answer in answers] == [request["id"] for request in requests]
+    return answers, done.stderr
+
+
+@pytest.mark.parametrize("language", languages(RUNNING))
+def test_it_runs_as_it_was_generated(language: str, tmp_path: Path) -> None:
+    needs(language)
+    settings = made(tmp_path, language)
+    build(language, tmp_path)
+    assert settings.driver is not None
+    assert settings.worker is not None
+    answers, errors = talk(settings.driver.command, tmp_path, REQUESTS)
+    assert answers[0]["ok"] == {"driver": 1, "version": "0", "ops": ["push"]}
+    assert answers[1:3] == [{"id": 2, "unsupported": True}, {"id": 3, "unsupported": True}]
+    assert answers[3]["ok"] == {}
+    assert "fill in" in errors
+    done = subprocess.run(
+        settings.worker.command, cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, "fill in" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("language", languages(RUNNING))
+def test_no_error_of_the_client_ends_the_driver(language: str, tmp_path: Path) -> None:
+    """The answer is unknown, with the text of the error, and the next request is answered."""
+    needs(language)
+    settings = made(tmp_path, language)
+    file, gap, code, says = CRASHES[language]
+    fill(tmp_path / file, gap, code)
+    build(language, tmp_path)
+    assert settings.driver is not None
+    push = {"op": "push", "job": {"class": "JobwireEcho", "args": [], "queue": None}}
+    deep = {**push, "job": {"class": "JobwireEcho", "args": _nested(600), "queue": None}}
+    requests = [REQUESTS[0], {"id": 2, **push}, {"id": 3, **deep}, REQUESTS[3]]
+    answers, errors = talk(settings.driver.command, tmp_path, requests)
+    assert answers[1]["error"]["kind"] == "unknown"
+    assert says in answers[1]["error"]["message"]
+    assert answers[2]["error"]["kind"] == "unknown"
+    assert answers[3]["ok"] == {}
+    if language != "shell":
+        assert "none" in errors or "nil map" in errors
+
+
+def _nested(levels: int) -> list[Any]:
+    nested: list[Any] = []
+    for _ in range(levels):
+        nested = [nested]
+    return nested
+
+
+@pytest.mark.parametrize("language", languages([*FILLED]))
+def test_filled_in_it_runs_its_jobs(language: str, tmp_path: Path) -> None:
+    needs(language)
+    made(tmp_path, language, "client/core", "worker/core")
+    FILLED[language](tmp_path / "jobwire-adapter")
+    build(language, tmp_path)
+    in_order(tmp_path)
+
+
+def test_shell_filled_in_pushes_and_starts_a_worker(tmp_path: Path) -> None:
+    """Its jobs are in the language of the worker that the shell starts, here Python."""
+    cli = shutil.which("redis-cli") or shutil.which("valkey-cli")
+    if cli is None:
+        pytest.skip("neither redis-cli nor valkey-cli is on PATH")
+    made(tmp_path, "shell", "client/core", "worker/core")
+    there, other = tmp_path / "jobwire-adapter", tmp_path / "other"
+    gap = "  echo 'driver.sh: fill in `push`' >&2\n  return 64\n"
+    fill(there / "driver.sh", gap, SHELL_PUSH.replace("CLI", cli))
+    made(other, "python")
+    worker = other / "jobwire-adapter" / "worker.py"
+    fill(worker, "    raise NotFilledIn\n", PYTHON_START, PYTHON_PUSH)
+    last = "echo 'worker.sh: fill in the line with `exec`' >&2\nexit 1\n"
+    fill(there / "worker.sh", last, f"exec python3 {worker}\n")
+    in_order(tmp_path)
+
+
+@pytest.mark.parametrize("language", ["python", "javascript", "shell"])
+def test_the_doctor_says_which_part_is_to_be_filled_in(language: str, tmp_path: Path) -> None:
+    needs(language)
+    settings = made(tmp_path, language, "client/core", "worker/core")
+    assert settings.driver is not None
+    assert settings.worker is not None
+    status, report = diagnosis(tmp_path)
+    bad = {what for what, item in report.items() if item["state"] == "bad"}
+    assert (status, bad) == (3, {"driver pushes", "worker"})
+    driver, worker = (Path(each.command[1]).name for each in (settings.driver, settings.worker))
+    assert report["driver pushes"]["advice"].startswith("fill in `push`; ")
+    assert f"{driver}: fill in `push`" in report["driver pushes"]["advice"]
+    assert "exit status 1 before its first fetch" in report["worker"]["seen"]
+    gap = "the line with `exec`" if language == "shell" else "`start`"
+    assert f"{worker}: fill in {gap}" in report["worker"]["advice"]
+
+
+def diagnosis(directory: Path) -> tuple[int, dict[str, dict[str, str]]]:
+    """Return the exit status of `doctor`, and the result of each of its checks."""
+    done = run("doctor", directory, "--patience", "30", "--json")
+    return done.status, {item["what"]: item for item in json.loads(done.out)}
+
+
+def in_order(directory: Path) -> None:
+    """Check that the doctor finds no fault after it pushed and ran every job of a skeleton."""
+    status, report = diagnosis(directory)
+    assert {what: item for what, item in report.items() if item["state"] == "bad"} == {}
+    assert status == 0
+    jobs = [f"worker runs Jobwire{job}" for job in ("Echo", "Fail", "Flaky", "Gate", "Spawn")]
+    for what in ("driver pushes", "driver uses JOBWIRE_REDIS_URL", *jobs):
+        assert report[what]["state"] == "ok", report[what]
