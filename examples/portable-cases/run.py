@@ -92,7 +92,9 @@ def faults(case, server):
     for step in case["steps"]:
         if "request" in step:
             answer = port.perform(filled(step["request"]))
-            run |= {name: answer.get(field) for field, name in step.get("bind", {}).items()}
+            for field, name in step.get("bind", {}).items():
+                run[name] = answer.get(field)
+                run |= {f"{name}_{n}": part for n, part in enumerate(answer.get("jids", ()))}
             if answer["outcome"] != step.get("outcome", answer["outcome"]):
                 yield f"{case['case']}: {step['request']}: answer {answer}"
         seen = server.execute_command(*filled(step["send"])) if "send" in step else answer

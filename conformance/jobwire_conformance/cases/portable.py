@@ -17,6 +17,13 @@ __all__ = ["NotPortable", "portable"]
 
 _MILLISECONDS = "8.1"  # the first generation whose payloads hold milliseconds
 
+_PLAIN_SEEDS = frozenset(
+    [
+        *("zadd", "score", "raw", "lpush", "registered", "hset", "fields", "sadd", "members"),
+        *("del", "set", "value", "ttl"),
+    ]
+)
+
 Step = dict[str, Any]
 
 
@@ -65,7 +72,7 @@ def _step(step: Mapping[str, Any], generation: str) -> Iterator[Step]:
 
 def _seeds(seeds: Sequence[Mapping[str, Any]]) -> Iterator[Step]:
     for seed in seeds:
-        if unknown := {"job", "base64", "times"} & seed.keys():
+        if unknown := seed.keys() - _PLAIN_SEEDS:
             raise NotPortable(f"a seed with {', '.join(sorted(unknown))}")
         for command in _seed(seed):
             yield {"send": command}
@@ -261,4 +268,6 @@ def _matcher(matcher: Any, generation: str, name: str = "") -> Any:
             return matcher["is"]  # of a whole text
         case "bind":
             return {"$": "any", "name": matcher["name"]}
-    return dict(matcher)
+        case "absent" | "any" | "type" | "range" | "pattern" | "same" if "order" not in matcher:
+            return dict(matcher)
+    raise NotPortable(f"a matcher {matcher['$']!r}")

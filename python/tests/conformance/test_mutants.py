@@ -51,13 +51,18 @@ AREAS = {
     "scheduler": ("sched",),
     "inspector": ("inspect",),
 }
+NAMESPACED = {
+    **{"namespace-bulk": "client", "namespace-client": "client"},
+    **{"namespace-inspector": "inspector", "namespace-worker": "worker"},
+}
 """Folder to the first words of the names of its cases."""
 
 
 def test_each_case_and_mutant_is_in_the_folder_of_its_area() -> None:
     area_of = {word: area for area, words in AREAS.items() for word in words}
     for path in data.named_files(data.cases_directory()):
-        area = area_of[path.stem.partition("-")[0]]
+        # Cases of namespaces are named after their subject: they look at all keys of a program.
+        area = NAMESPACED.get(path.stem) or area_of[path.stem.partition("-")[0]]
         assert path.parent == data.cases_directory() / area, path
     for path in data.named_files(data.mutants_directory()):
         area = area_of[mutants.load_file(path).cases[0].partition("-")[0]]

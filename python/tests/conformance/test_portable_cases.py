@@ -96,7 +96,7 @@ class TestRunner:
         wrong.mkdir()
         (wrong / "run.py").write_text((EXAMPLE / "run.py").read_text())
         port = (EXAMPLE / "port.py").read_text()
-        changed = port.replace("client.push(name, args,", "client.push(name, args and [*args, 1],")
+        changed = port.replace("client.push(name, args,", 'client.push(f"{name}X", args,')
         assert changed != port
         (wrong / "port.py").write_text(changed)
         done = self.run(wrong, directory, server.url)

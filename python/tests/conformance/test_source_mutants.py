@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,9 @@ LISTS = sorted(data.source_mutants_directory().glob("*/*.json"))
 
 
 @pytest.fixture
-def reference() -> Config:
+def reference(monkeypatch: pytest.MonkeyPatch) -> Config:
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
     return config.load(REFERENCE)
 
 
@@ -78,10 +82,7 @@ def test_an_implementation_without_mutants_is_told_so() -> None:
         source.load("other")
 
 
-def test_a_mutant_is_found_by_a_check_of_its_requirement(
-    reference: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
+def test_a_mutant_is_found_by_a_check_of_its_requirement(reference: Config) -> None:
     sources = source.Sources.of(reference)
     (mutant,) = (each for each in sources.mutants if each.name == "pushes-at-the-tail")
     table = kills.kill(
@@ -97,11 +98,8 @@ def test_a_mutant_is_found_by_a_check_of_its_requirement(
     ]
 
 
-def test_an_unchanged_copy_survives(
-    reference: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unchanged_copy_survives(reference: Config, tmp_path: Path) -> None:
     """A patch that alters nothing has to survive, or every mutant would count as killed."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
     same = {"file": "python/jobwire/errors.py", "old": '"""', "new": '"""'}
     head = (ROOT / same["file"]).read_text("utf-8").partition("\n")[0]
     same |= {"old": head, "new": head + " "}

@@ -47,7 +47,7 @@ CONFORMANCE = {
     "run": "errors compact data config wire cases judge sandbox",
     "model": "errors data config wire cases sandbox run",
     "mutation": "errors data config wire cases judge run",
-    "reports": "errors compact data wire cases run mutation",
+    "reports": "errors compact data config wire cases run mutation",
     "cli": "*",
 }
 PACKAGES = {
