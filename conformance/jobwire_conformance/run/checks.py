@@ -395,12 +395,18 @@ class Checks:
         Only `enqueued_at` may be new each time.
         """
         key, times = self._state.key(step["alike"]["key"]), step["alike"]["times"]
-        sent = [
-            [_ENQUEUED_AT.sub(b"", word) for word in call.words]
-            for call in self._sent(step)
-            if call.spec.effect == "puts" or call.spec.runs_script
-            if key.encode() in call.words and not (call.reply or b"").startswith(b"-NOSCRIPT")
+        # A transaction may have a command for each job.
+        tries = [
+            [
+                _ENQUEUED_AT.sub(b"", word)
+                for call in unit
+                if call.spec.effect == "puts" or call.spec.runs_script
+                if key.encode() in call.words and not (call.reply or b"").startswith(b"-NOSCRIPT")
+                for word in call.words
+            ]
+            for unit in units(self._sent(step))
         ]
+        sent = [words for words in tries if words]
         if len(sent) != times or any(words != sent[0] for words in sent):
             seen = [b" ".join(words).decode("utf-8", "replace")[:300] for words in sent]
             raise Miss(f"commands that put something into {key}", f"{times}, all alike", seen)
