@@ -12,7 +12,7 @@ from typing import Any
 
 from jobwire_conformance.cases.words import describe
 
-__all__ = ["OF_PROCESSES", "SUBJECTS", "Predicate", "Raw", "named", "predicates", "text"]
+__all__ = ["OF_JOBS", "OF_PROCESSES", "SUBJECTS", "Predicate", "Raw", "named", "predicates", "text"]
 
 Raw = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """A predicate, or several, as a case has them."""
@@ -35,6 +35,9 @@ SUBJECTS = {
     "waited": "number of blocking fetches of {} that ended without a job",
 }
 """Each function, with its meaning in plain words."""
+
+OF_JOBS = frozenset(["began", "copies", "items", "life", "performed", "place"])
+"""The functions that look at a job."""
 
 OF_PROCESSES = frozenset(["exit", "held", "looks", "share", "struck", "waited"])
 """The functions that look at a process."""

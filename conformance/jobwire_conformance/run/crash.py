@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from jobwire_conformance.cases.case import Case
-from jobwire_conformance.cases.predicates import predicates
+from jobwire_conformance.cases.predicates import OF_JOBS, predicates
 from jobwire_conformance.judge.stream import script_or_command
 from jobwire_conformance.run.checks import CheckResult
 from jobwire_conformance.run.play import Play
@@ -102,7 +102,8 @@ def _jids(case: Case) -> list[bytes]:
     """Return the ids of the jobs in the checks of a case."""
     assert case.crash is not None
     checks = case.crash["check"].values()
-    return [each.of.encode() for check in checks for each in predicates(check)]
+    conditions = [each for check in checks for each in predicates(check)]
+    return [each.of.encode() for each in conditions if each.function in OF_JOBS]
 
 
 def _effects(calls: Sequence[Call], jids: Sequence[bytes]) -> Iterator[Point]:
