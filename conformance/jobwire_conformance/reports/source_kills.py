@@ -31,6 +31,11 @@ def _lines(tables: Sequence[Table]) -> Iterator[str]:
         "patch of the reference, or a mistake that is built into the Go sample and turned on by a",
         "variable. It breaks one clause of a requirement and leaves everything else alone.",
         "",
+    )
+    if not tables:
+        yield 'The whole table is not made yet: `make conformance ARGS="--only source"`.'
+        return
+    yield from (
         "| Implementation | Mistakes | Found | Requirements | Day | Server |",
         "| --- | --- | --- | --- | --- | --- |",
     )
