@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import redis
@@ -19,6 +20,7 @@ import jobwire
 from jobwire.application.config import CapsuleConfig, WorkerConfig
 from jobwire.iterables import over_sequence
 from jobwire.protocol.iteration import Cursor
+from jobwire.worker.fetch.timings import Timings
 from jobwire.worker.process import process
 
 RUN = os.environ["JOBWIRE_RUN"]
@@ -205,7 +207,10 @@ def main() -> int:
         poll_interval=float(os.environ["JOBWIRE_POLL"]) if "JOBWIRE_POLL" in os.environ else None,
         precise=os.environ.get("JOBWIRE_PRECISE", "1" if fetch == "reliable" else "0") == "1",
     )
-    return process.run(app, config)
+    timings = Timings()
+    if "JOBWIRE_BEAT" in os.environ:
+        timings = replace(timings, heartbeat_interval=float(os.environ["JOBWIRE_BEAT"]))
+    return process.run(app, config, timings=timings)
 
 
 if __name__ == "__main__":

@@ -72,18 +72,17 @@ class Case:
 def load(directory: Path | None = None, names: Collection[str] = ()) -> list[Case]:
     """Return the cases of a directory, or only those whose names match one of `names`.
 
+    All cases of the suite together are not examined, which would take seconds at each start: the
+    suite's own tests have done that.
+
     Raises:
         SuiteFault: A case is wrong.
     """
-    loaded = _load_all(directory or data.cases_directory())
-    if not names:
-        return [*loaded]
-    return [c for c in loaded if any(fnmatch.fnmatchcase(c.name, name) for name in names)]
-
-
-@cache  # to read and examine them takes half a second
-def _load_all(directory: Path) -> Sequence[Case]:
-    return [load_file(path) for path in data.named_files(directory)]
+    paths = data.named_files(directory or data.cases_directory())
+    if names:
+        paths = [p for p in paths if any(fnmatch.fnmatchcase(p.stem, name) for name in names)]
+    read = load_file if directory or names else _own
+    return [read(path) for path in paths]
 
 
 def load_file(path: Path) -> Case:
@@ -92,14 +91,30 @@ def load_file(path: Path) -> Case:
     Raises:
         SuiteFault: The case is wrong.
     """
-    try:
-        raw = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise SuiteFault(f"{path}: {error}") from None
+    raw = _json(path)
     for place, problem in _misfits(raw):
         where = "/".join(map(str, [*place, *problem.absolute_path]))
         raise SuiteFault(f"{path}: {where}: {_deepest(problem)}")
-    case = Case(
+    case = _case(raw)
+    for fault in _faults(case, path):
+        raise SuiteFault(f"{path}: {fault}")
+    return case
+
+
+@cache
+def _own(path: Path) -> Case:
+    return _case(_json(path))
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise SuiteFault(f"{path}: {error}") from None
+
+
+def _case(raw: Mapping[str, Any]) -> Case:
+    return Case(
         name=raw["case"],
         title=raw["title"],
         profiles=tuple(raw["claims"]),
@@ -110,9 +125,6 @@ def load_file(path: Path) -> Case:
         steps=raw["steps"],
         crash=raw.get("crash"),
     )
-    for fault in _faults(case, path):
-        raise SuiteFault(f"{path}: {fault}")
-    return case
 
 
 def _misfits(raw: Any) -> Iterator[tuple[Sequence[object], ValidationError]]:

@@ -25,18 +25,17 @@ __all__ = ["variants"]
     help="Only this variant; * matches any text.",
 )
 @click.option(
-    "--rounds",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Run variants of different aspects together, in N runs for each settings. Faster, but "
-    "further variants of an aspect are left out.",
+    "--together",
+    is_flag=True,
+    help="Run variants of different aspects together, in as few runs as possible. Faster, but a "
+    "check that fails may be about any of them.",
 )
 @sandboxes_option("cases")
 @patience_option()
 @server_option
 def variants(
     names: tuple[str, ...],
-    rounds: int | None,
+    together: bool,
     sandboxes: int,
     patience: float,
     server: str | None,
@@ -51,9 +50,9 @@ def variants(
     from jobwire_conformance.reports.terminal import Terminal
 
     chosen = lawful.load(names)
-    groups = lawful.rounds(chosen, rounds) if rounds else [[variant] for variant in chosen]
     end_at_term()
     known, failed = cases.load(), 0
+    groups = lawful.rounds(chosen, known) if together else [[variant] for variant in chosen]
     for number, group in enumerate(groups, 1):
         picked = lawful.cases_of(group, known)
         title = ", ".join(variant.name for variant in group)

@@ -13,6 +13,8 @@ _DIGITS = r"\d+"
 _FLAG = "[01]"
 _FIELD = r"\d+:.+"
 _TIME = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|inf"
+_NOW = r"\d{10}(?:\.\d+)?"  # Unix seconds from 2001 to 2286
+_NOW_OR_NEVER = rf"{_NOW}|inf"
 _TEXT = ".+"
 _BYTES = ".*"
 _QUEUE = "queue:.+"
@@ -47,7 +49,7 @@ _CONTRACTS = {
     ),
     "kill": _Contract(
         (_PRIVATE, "dead|jobwire:unreadable", *_COUNTED),
-        (_DIGITS, _FIELD, _BYTES, _TIME, _TIME, _DIGITS, _FLAG, _FLAG),
+        (_DIGITS, _FIELD, _BYTES, _NOW, _TIME, _DIGITS, _FLAG, _FLAG),
     ),
     "requeue": _Contract(
         (_PRIVATE, _QUEUE, *_COUNTED, "queues"),
@@ -55,13 +57,13 @@ _CONTRACTS = {
     ),
     "put_back": _Contract(
         (_PRIVATE, *_RETURNED, "jobwire:stat:lost", "queues"),
-        (_DIGITS, _TIME),
+        (_DIGITS, _NOW_OR_NEVER),
         (_QUEUE,),
         (_FIELD, _DIGITS),
     ),
     "recover": _Contract(
         (_PRIVATE, _TEXT, "jobwire:owners", *_RETURNED, "jobwire:stat:recovered", "queues"),
-        (_TEXT, _DIGITS, _TIME),
+        (_TEXT, _DIGITS, _NOW),
         (_QUEUE,),
         (_FIELD, _DIGITS),
     ),
@@ -70,7 +72,7 @@ _CONTRACTS = {
         ("schedule|retry", "queues"), (), (_QUEUE,), (_BYTES, _DIGITS, _TEXT, _BYTES)
     ),
     "kill_due": _Contract(
-        ("schedule|retry", "dead|jobwire:unreadable"), (_TIME, _TIME, _DIGITS), (), (_BYTES,)
+        ("schedule|retry", "dead|jobwire:unreadable"), (_NOW, _TIME, _DIGITS), (), (_BYTES,)
     ),
 }
 
@@ -84,9 +86,49 @@ def fault(name: str, keys: Sequence[str], arguments: Sequence[str]) -> str | Non
         arguments: The other arguments of the call.
     """
     contract = _CONTRACTS[name]
-    return _misfit("KEYS", keys, contract.keys, contract.more_keys) or _misfit(
-        "ARGV", arguments, contract.arguments, contract.more_arguments
+    return (
+        _misfit("KEYS", keys, contract.keys, contract.more_keys)
+        or _misfit("ARGV", arguments, contract.arguments, contract.more_arguments)
+        or _mismatch(name, keys, arguments)
     )
+
+
+def _mismatch(name: str, keys: Sequence[str], arguments: Sequence[str]) -> str | None:
+    """Return an argument that does not belong to the key that it speaks of; None if all do."""
+    lists = keys[len(_CONTRACTS[name].keys) :]
+    identities: list[tuple[str, str]] = []  # of a key, and the argument
+    queues: list[tuple[str, str]] = []
+    numbers: Sequence[str] = ()  # of queue lists
+    match name, [*arguments]:
+        case "fetch", [identity, _, _, *names]:
+            identities = [(keys[0].removeprefix("jobwire:private:"), identity), (keys[1], identity)]
+            if len(names) != len(lists):
+                return f"{len(names)} queue names for {len(lists)} queues"
+            queues = [*zip(lists, names, strict=True)]
+        case "requeue", [_, _, queue, *_]:
+            queues = [(keys[1], queue)]
+        case "recover", [identity, _, _, *pairs]:
+            identities = [(keys[0].removeprefix("jobwire:private:"), identity), (keys[1], identity)]
+            numbers = pairs[1::2]
+        case "put_back", [_, _, *pairs]:
+            numbers = pairs[1::2]
+        case "promote", fours:
+            numbers = fours[1::4]
+            queues = [
+                (lists[int(number) - 1], queue)
+                for number, queue in zip(numbers, fours[2::4], strict=True)
+                if 0 < int(number) <= len(lists)
+            ]
+    for number in numbers:
+        if not 0 < int(number) <= len(lists):
+            return f"queue list {number} of {len(lists)}"
+    for key, identity in identities:
+        if key != identity:
+            return f"ARGV identity {identity[:100]} for {key[:100]}"
+    for key, queue in queues:
+        if key != f"queue:{queue}":
+            return f"ARGV queue name {queue[:100]} for {key[:100]}"
+    return None
 
 
 def _misfit(

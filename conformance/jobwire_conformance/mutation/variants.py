@@ -21,6 +21,7 @@ from jsonschema import Draft202012Validator
 
 from jobwire_conformance import config, data
 from jobwire_conformance.cases.case import Case
+from jobwire_conformance.config import Config
 from jobwire_conformance.errors import ConformError, SuiteFault, Usage
 from jobwire_conformance.mutation.mutants import Mutant
 from jobwire_conformance.mutation.source import Patch, edits_of, patched
@@ -43,6 +44,7 @@ class Variant:
         settings: The file with the settings of the reference.
         claims: Profiles whose cases are run.
         cases: Patterns of other cases to run. Without both, all are run.
+        without: Patterns of cases to leave out, because the variant makes no difference to them.
         excepted: Robust requirements that it does not meet.
         patch: The changes of the source.
     """
@@ -54,6 +56,7 @@ class Variant:
     settings: str
     claims: Sequence[str]
     cases: Sequence[str]
+    without: Sequence[str]
     excepted: Sequence[str]
     patch: Patch
 
@@ -123,50 +126,67 @@ def _load(path: Path) -> Variant:
         settings=raw.get("settings", "conformance.toml"),
         claims=raw.get("claims", ()),
         cases=raw.get("cases", ()),
+        without=raw.get("without", ()),
         excepted=raw.get("except", ()),
         patch=edits_of(raw["patch"]),
     )
 
 
-def rounds(variants: Sequence[Variant], most: int | None = None) -> list[list[Variant]]:
-    """Return the variants in as few rounds as possible, in which their aspects differ.
+def rounds(variants: Sequence[Variant], cases: Sequence[Case]) -> list[list[Variant]]:
+    """Return the variants in rounds of different aspects.
+
+    Variants with many cases come first: then the first round runs most of the cases, and each
+    further round few.
 
     Args:
         variants: The variants.
-        most: Number of rounds for each settings; further variants of an aspect are left out.
+        cases: All cases.
     """
+    size = {variant.name: len(cases_of([variant], cases)) for variant in variants}
     by_settings: dict[str, list[list[Variant]]] = {}
-    for variant in variants:
+    for variant in sorted(variants, key=lambda variant: -size[variant.name]):
         groups = by_settings.setdefault(variant.settings, [])
         free = (g for g in groups if all(other.aspect != variant.aspect for other in g))
         group = next(free, None)
-        if group is not None:
-            group.append(variant)
-        elif most is None or len(groups) < most:
+        if group is None:
             groups.append([variant])
+        else:
+            group.append(variant)
     return [group for groups in by_settings.values() for group in groups]
 
 
 def cases_of(variants: Sequence[Variant], cases: Sequence[Case]) -> list[Case]:
-    """Return the cases that at least one of the variants concerns."""
+    """Return the cases that at least one of the variants concerns, and that can still fail."""
     settings = config.load(data.reference_directory() / variants[0].settings)
     offered = run.offered(cases, settings)
-    chosen: set[str] = set()
-    for variant in variants:
-        everything = not variant.claims and not variant.cases
-        claims = [
-            claim
-            for claim in settings.claims
-            if everything or claim.removesuffix(data.ROBUST) in variant.claims
-        ]
-        chosen |= {case.name for case in run.chosen(offered, claims, settings.generation)}
-        named = [
-            case
-            for case in offered
-            if any(fnmatch.fnmatchcase(case.name, pattern) for pattern in variant.cases)
-        ]
-        chosen |= {case.name for case in run.chosen(named, settings.claims, settings.generation)}
-    return [case for case in offered if case.name in chosen]
+    chosen = {name for variant in variants for name in _concerned(variant, settings, offered)}
+    excepted = {id_ for variant in variants for id_ in variant.excepted}
+    return [
+        case
+        for case in offered
+        if case.name in chosen and not excepted.issuperset(case.requirements)
+    ]
+
+
+def _concerned(variant: Variant, settings: Config, offered: Sequence[Case]) -> Iterator[str]:
+    """Yield the names of the cases that a variant concerns."""
+    everything = not variant.claims and not variant.cases
+    claims = [
+        claim
+        for claim in settings.claims
+        if everything or claim.removesuffix(data.ROBUST) in variant.claims
+    ]
+    named = [case for case in offered if _is_among(case, variant.cases)]
+    for case in (
+        *run.chosen(offered, claims, settings.generation),
+        *run.chosen(named, settings.claims, settings.generation),
+    ):
+        if not _is_among(case, variant.without):
+            yield case.name
+
+
+def _is_among(case: Case, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(case.name, pattern) for pattern in patterns)
 
 
 def trial(

@@ -392,7 +392,7 @@ class Checks:
     def _alike(self, step: Mapping[str, Any]) -> None:
         """Check how often a process tried to put something into a key, always the same.
 
-        Only `enqueued_at` may be new each time.
+        Only `enqueued_at` may be new each time. With `further`, others may follow, each once.
         """
         key, times = self._state.key(step["alike"]["key"]), step["alike"]["times"]
         # A transaction may have a command for each job.
@@ -404,10 +404,13 @@ class Checks:
                 if key.encode() in call.words and not (call.reply or b"").startswith(b"-NOSCRIPT")
                 for word in call.words
             ]
-            for unit in units(self._sent(step))
+            for unit in sorted(units(self._sent(step)), key=lambda unit: unit[0].at)
         ]
         sent = [words for words in tries if words]
-        if len(sent) != times or any(words != sent[0] for words in sent):
+        further = sent[times:] if step["alike"].get("further", False) else []
+        alike = sent[: len(sent) - len(further)]
+        repeated = any(sent.count(words) > 1 for words in further)
+        if len(alike) != times or any(words != alike[0] for words in alike) or repeated:
             seen = [b" ".join(words).decode("utf-8", "replace")[:300] for words in sent]
             raise Miss(f"commands that put something into {key}", f"{times}, all alike", seen)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,8 @@ from jobwire_conformance.cases.predicates import OF_JOBS, predicates
 from jobwire_conformance.judge.stream import script_or_command
 from jobwire_conformance.run.checks import CheckResult
 from jobwire_conformance.run.play import Play
+from jobwire_conformance.sandbox.processes import wait_for
+from jobwire_conformance.sandbox.rest import is_answered
 from jobwire_conformance.sandbox.sandbox import Sandbox
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.faults import Kill, Rule, Side
@@ -57,8 +60,11 @@ def run(
     name = crash["process"]
     play = Play(sandbox, case, patience=patience, waits=waits, cuts={name: []})
     play.run()
+    calls = sandbox.workers[name].proxy.snapshot
+    # The effect of a command can be seen before its reply, by which it becomes a point.
+    wait_for(lambda: all(is_answered(call, time.monotonic()) for call in calls()), patience)
     points = (
-        list(_effects(sandbox.workers[name].proxy.snapshot(), _jids(case)))
+        list(_effects(calls(), _jids(case)))
         if crash["points"] == "effects"
         else [Point.parse(text) for text in crash["points"]]
     )

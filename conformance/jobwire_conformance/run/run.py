@@ -249,6 +249,14 @@ class _Trace:
             self._file.close()
 
 
+def _span(case: Case) -> float:
+    """Return the part of a run, from its start, within which a case is to begin."""
+    own_pace = any(step.get(knob, 0) is None for step in case.steps for knob in ("poll", "beat"))
+    if own_pace or case.crash is not None:
+        return 0.0
+    return 1.0 if case.pace is None else 0.7
+
+
 class _Run:
     def __init__(
         self,
@@ -273,10 +281,13 @@ class _Run:
         self.finished: list[Case] = []
         self._cases: queue.SimpleQueue[Case] = queue.SimpleQueue()
         order = sorted(cases, key=lambda case: case.name)
-        random.Random(outcome.seed).shuffle(order)
+        draw = random.Random(outcome.seed)
+        draw.shuffle(order)
         if not in_a_row:
-            # Slow cases come first, so that no sandbox runs them alone at the end.
-            order.sort(key=lambda case: (case.crash is None, case.pace is None))
+            # Slow cases come early, so that no sandbox runs them alone at the end; they are mixed
+            # with others, because they wait most of the time.
+            places = {case.name: draw.random() * _span(case) for case in order}
+            order.sort(key=lambda case: places[case.name])
         for case in order:
             self._cases.put(case)
 

@@ -7,7 +7,7 @@ import json
 import re
 import struct
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jobwire_conformance.cases.match import TIMES, Scope, matches, moment, written_time
@@ -25,7 +25,8 @@ from jobwire_conformance.wire.faults import Delay
 __all__ = ["State", "jid_of", "struck"]
 
 SETS = ("schedule", "retry", "dead")
-_IDENTITY = re.compile(rb"[^:\s]+:[0-9]+:[0-9a-f]{12}")
+# Not a key that ends with an identity; the name of a host may have colons. [BEAT-6]
+_IDENTITY = re.compile(rb"(?!.*jobwire:)\S+:[0-9]+:[0-9a-f]{12}")
 _ENTRY = re.compile(rb"[0-9]+:")  # the field of a private entry [REL-13]
 _FIRST_BEAT = 15.0  # seconds
 _STEADY = 0.01  # seconds between two reads that must be equal
@@ -273,17 +274,32 @@ class State:
         return [place for place, text in self._payloads() if jid_of(text) == jid]
 
     def _payloads(self) -> Iterator[tuple[str, bytes]]:
-        """Yield every payload in any key, with the name of the key."""
+        """Yield every payload in any key at one moment, with the name of the key."""
         link, prefix = self.sandbox.link, self.sandbox.config.prefix
-        for raw in sorted(link.call("KEYS", "*")):
-            key = raw.decode("utf-8", "surrogateescape").removeprefix(prefix)
-            kind = link.call("TYPE", raw)
-            if kind == b"list":
-                yield from ((key, text) for text in link.call("LRANGE", raw, 0, -1))
-            elif kind == b"zset":
-                yield from ((key, text) for text in link.call("ZRANGE", raw, 0, -1))
-            elif kind == b"hash" and not key.endswith((":work", ":workers")):
-                yield from ((key, text) for text in link.call("HVALS", raw) if text[:1] == b"{")
+        while True:
+            keys = sorted(link.call("KEYS", "*"))
+            types = [("TYPE", key) for key in keys]
+            kinds = link.calls([*types])
+            held = [
+                (key.decode("utf-8", "surrogateescape").removeprefix(prefix), kind, key)
+                for key, kind in zip(keys, kinds, strict=True)
+                if kind in _READ
+            ]
+            reads = [("KEYS", "*"), *types, *(_READ[kind](key) for _, kind, key in held)]
+            # In one step, because a job may be on its way from one key to another. A cluster does
+            # no step with keys of several slots.
+            if self.sandbox.is_cluster:
+                now, *values = link.calls(reads)
+            else:
+                *_, (now, *values) = link.calls([("MULTI",), *reads, ("EXEC",)])
+            if sorted(now) == keys and values[: len(keys)] == kinds:
+                break  # no key came, went or got another type since the types were read
+        values = values[len(keys) :]
+        for (name, kind, _), texts in zip(held, values, strict=True):
+            if kind != b"hash":
+                yield from ((name, text) for text in texts)
+            elif not name.endswith((":work", ":workers")):
+                yield from ((name, text) for text in texts if text[:1] == b"{")
 
     # -- rest
 
@@ -352,6 +368,11 @@ class State:
         return [*link.calls([*sizes, *kinds, ("DBSIZE",)]), len(self.events())]
 
 
+_READ: Mapping[bytes, Callable[[bytes], tuple[bytes | str | int, ...]]] = {
+    b"list": lambda key: ("LRANGE", key, 0, -1),
+    b"zset": lambda key: ("ZRANGE", key, 0, -1),
+    b"hash": lambda key: ("HVALS", key),
+}
 _SEEDS = ("zadd", "lpush", "hset", "sadd", "set", "histogram", "del")
 
 

@@ -57,22 +57,23 @@ class Event:
 
 def is_answered(call: Call, now: float) -> bool:
     """Return whether no reply to a call is expected that would end the rest."""
-    unanswered = call.reply is None and not call.blocks and call.action is None
-    return not unanswered or call.at < now - FORGOTTEN_S
+    over = call.reply is not None or call.given_up
+    return over or call.blocks or call.action is not None or call.at < now - FORGOTTEN_S
 
 
 def unrepeated(calls: Sequence[Call], now: float) -> Call | None:
-    """Return a call that was refused and will be repeated; None if there is none. [LUA-3] [ENV-6]
+    """Return a call that was refused or lost and will be repeated; None if there is none.
 
-    Commands that were sent together with such a call, like the next fetch, may be answered long
-    before.
+    A write is lost if its connection ends before the reply. Commands that were sent together with
+    a refused call, like the next fetch, may be answered long before. [LUA-3] [ENV-6] [ENV-5]
     """
     last: dict[tuple[object, ...], Call] = {}
     for call in calls:
         if call.spec.may_write:
             last[script_sha(call.words) or call.name, *keys_of(call.words)[:1]] = call
     for call in last.values():
-        if call.at > now - FORGOTTEN_S and (call.reply or b"").startswith(_REFUSALS):
+        lost = call.reply is None and call.given_up
+        if call.at > now - FORGOTTEN_S and (lost or (call.reply or b"").startswith(_REFUSALS)):
             return call
     return None
 

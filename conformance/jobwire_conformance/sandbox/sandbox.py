@@ -62,6 +62,7 @@ class Sandbox:
         self._users: dict[str, str] = {}  # name -> password
         self._case = ExitStack()  # undoes the changes of one case
         self._monitor: Monitor | None = None
+        self.is_cluster = False
         try:
             self._server, self._control = servers()
             self._stack.callback(self._server.close)
@@ -118,6 +119,8 @@ class Sandbox:
         self._server = other = LocalServer(self._reaper, self._program(), cluster=True)
         self._case.callback(setattr, self, "_server", server)
         self._case.callback(other.close)
+        self.is_cluster = True
+        self._case.callback(setattr, self, "is_cluster", False)
         self.link = other.link()
         self._case.callback(setattr, self, "link", link)
         self._case.callback(self.link.close)

@@ -71,6 +71,8 @@ class SandboxWorker:
         self._history = history
         self._settings = settings
         self._keys = {f"{config.prefix}queue:{queue}".encode() for queue in self.queues}
+        self._events: list[Event] = []
+        self._heard = 0  # number of calls whose reports are among them
         self._fetched: dict[int, Sequence[tuple[str, bytes]]] = {}  # jobs by number of the fetch
         try:
             self.group = ProcessGroup(
@@ -89,12 +91,12 @@ class SandboxWorker:
         Raises:
             AdapterFault: A report breaks the rules for adapters.
         """
-        return [
-            self._event(call, word)
-            for call in self._control.snapshot()
-            if call.name == b"RPUSH" and call.words[1:2] and call.words[1].endswith(b":ev")
-            for word in call.words[2:]
-        ]
+        calls = self._control.snapshot()
+        for call in calls[self._heard :]:
+            if call.name == b"RPUSH" and call.words[1:2] and call.words[1].endswith(b":ev"):
+                self._events += [self._event(call, word) for word in call.words[2:]]
+        self._heard = len(calls)
+        return [*self._events]
 
     def _event(self, call: Call, word: bytes) -> Event:
         try:
@@ -146,7 +148,7 @@ class SandboxWorker:
                     f"{self._settings.timeout:g} s"
                 )
             else:
-                time.sleep(0.005)
+                time.sleep(0.01)
                 continue
             raise AdapterFault(
                 f"the worker of the implementation is at fault: {problem}.\n  Remedy: connect to "
@@ -173,7 +175,8 @@ class SandboxWorker:
             return f"{self.name} waits for a reply"
         if (call := rest.unrepeated(calls, now)) is not None:
             name, reply = call.name.decode("utf-8", "replace"), (call.reply or b"")[1:40]
-            return f"{self.name} has not repeated {name}, which was refused: {reply!r}"
+            fate = "which was lost" if call.reply is None else f"which was refused: {reply!r}"
+            return f"{self.name} has not repeated {name}, {fate}"
         events = self.events()
         if sum({"begin": 1, "end": -1}.get(event.kind, 0) for event in events) > 0:
             return f"a job runs in {self.name}"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import socket
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+import hiredis
+
 from jobwire_conformance.errors import EnvironmentFault
-from jobwire_conformance.wire.resp import ProtocolError, Refusal, Splitter, command, decode
+from jobwire_conformance.wire.resp import command
 
 __all__ = ["Link"]
+
+_INCOMPLETE = object()  # the reader returns it while a reply is incomplete
 
 
 class Link:
@@ -40,8 +43,7 @@ class Link:
             raise EnvironmentFault(
                 f"cannot connect to {name} at {host}:{port}: {error.strerror or error}"
             ) from None
-        self._splitter = Splitter()
-        self._frames: deque[bytes] = deque()
+        self._reader = hiredis.Reader(notEnoughData=_INCOMPLETE)
         if greeting:
             self._exchange([greeting], ["AUTH"])
 
@@ -64,15 +66,13 @@ class Link:
             replies = [self._read() for _ in frames]
         except OSError as error:
             raise EnvironmentFault(f"{self._name} does not answer: {error}") from None
-        except ProtocolError as error:
+        except hiredis.ProtocolError as error:
             raise EnvironmentFault(
                 f"{self._name} does not speak the protocol of Redis: {error}"
             ) from None
         for reply, name in zip(replies, names, strict=True):
-            if isinstance(reply, Refusal):
-                raise EnvironmentFault(
-                    f"{self._name} refused {name}: {reply.message}{_hint(reply)}"
-                )
+            if isinstance(reply, hiredis.ReplyError):
+                raise EnvironmentFault(f"{self._name} refused {name}: {reply}{_hint(str(reply))}")
         return replies
 
     def close(self) -> None:
@@ -80,19 +80,19 @@ class Link:
         self._socket.close()
 
     def _read(self) -> Any:
-        while not self._frames:
+        while (reply := self._reader.gets()) is _INCOMPLETE:
             data = self._socket.recv(65536)
             if not data:
                 raise ConnectionResetError("connection closed")
-            self._frames += self._splitter.feed(data)
-        return decode(self._frames.popleft())
+            self._reader.feed(data)
+        return reply
 
 
 def _word(word: bytes | str | int | float) -> bytes | str:
     return word if isinstance(word, bytes | str) else repr(word)
 
 
-def _hint(refusal: Refusal) -> str:
-    if refusal.message.startswith("NOAUTH"):
+def _hint(refusal: str) -> str:
+    if refusal.startswith("NOAUTH"):
         return "; put the password into the URL: redis://:PASSWORD@HOST:PORT"
     return ""

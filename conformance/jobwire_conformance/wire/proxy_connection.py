@@ -380,6 +380,8 @@ class ProxyConnection(asyncio.Protocol):
                 client.close()
             else:
                 client.abort()
+            for call in self._waiting:
+                call.given_up = True
             self._waiting.clear()
             late = [self._late] if self._late is not None else []
             for call in (*late, *self._sent):

@@ -61,7 +61,8 @@ WAYS: Sequence[tuple[str, Generation]] = (
     *(("basic.toml", "8.1"), ("basic.toml", "7.3")),
     *(("asyncio.toml", "8.1"), ("asyncio-basic.toml", "8.1")),
 )
-ROUNDS = 2  # of lawful variants with each way to fetch
+SANDBOXES = 3
+SANDBOXES_FOR_VARIANTS = 4  # as many of their cases wait
 CHECKED = WAYS[0], WAYS[3]  # both ways to fetch are enough to see a change
 
 
@@ -227,10 +228,8 @@ def _tell(path: Path, lines: Sequence[str], results: Results) -> None:
 
 def accept(sandboxes: int) -> int:
     """Run lawful variants of the reference; return 1 if a check refuses one."""
-    arguments = ["--rounds", str(ROUNDS), "--sandboxes", str(sandboxes)]
-    return int(
-        variants.main([*arguments, "--server", valkey_program()], standalone_mode=False) or 0
-    )
+    arguments = ["--together", "--sandboxes", str(sandboxes), "--server", valkey_program()]
+    return int(variants.main(arguments, standalone_mode=False) or 0)
 
 
 def main() -> int:
@@ -238,7 +237,7 @@ def main() -> int:
     parser.add_argument(
         "--only", choices=("reference", "sidekiq", "kills", "source"), action="append"
     )
-    parser.add_argument("--sandboxes", type=int, default=3, help="cases side by side")
+    parser.add_argument("--sandboxes", type=int, help="cases side by side")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--pages", action="store_true", help="only make the pages again")
     what.add_argument("--set", action="store_true", help="only write the set of checks again")
@@ -246,11 +245,12 @@ def main() -> int:
     what.add_argument("--variants", action="store_true", help="only run the lawful variants")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and clean up on the way
+    sandboxes = options.sandboxes or (SANDBOXES_FOR_VARIANTS if options.variants else SANDBOXES)
     try:
         if options.check:
-            return check(options.sandboxes)
+            return check(sandboxes)
         if options.variants:
-            return accept(options.sandboxes)
+            return accept(sandboxes)
         if options.set:
             freeze()
         which = (
@@ -259,12 +259,12 @@ def main() -> int:
             else options.only or ("reference", "sidekiq", "kills", "source")
         )
         for name, results_of_all in (("reference", reference), ("sidekiq", sidekiq)):
-            for results in results_of_all(options.sandboxes) if name in which else ():
+            for results in results_of_all(sandboxes) if name in which else ():
                 keep(results)
         if "kills" in which:
-            kill(options.sandboxes)
+            kill(sandboxes)
         if "source" in which:
-            kill_in_source(options.sandboxes)
+            kill_in_source(sandboxes)
         for directory, made in ((PAGES, pages()), (BUILT, built_pages())):
             for name, content in made.items():
                 reports.put(directory / name, content)

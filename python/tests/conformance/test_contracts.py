@@ -14,6 +14,8 @@ from jobwire_conformance.judge import contracts
 KEYS = Keys()
 ME = "app-1:4711:0123456789ab"
 DAY = "2026-11-20"
+PRIVATE = f"jobwire:private:{ME}"
+RETURNED = ["jobwire:returned", "jobwire:returned_at"]
 CALLS = [
     script_fetch(KEYS, ME, ["default", "a:b"], count=3, sequence=17),
     script_done(KEYS, ME, ["1:default", "2:a:b"], failed=False, day=DAY),
@@ -51,3 +53,39 @@ def test_the_first_wrong_value_is_named() -> None:
     done = CALLS[1]
     assert fault(done, arguments=["5", "0", "2", "1:a"]) == "ARGV[3] = 2"
     assert fault(done, arguments=["5", "0", "1", "default"]) == "ARGV[4] = default"
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "arguments", "says"),
+    [
+        ("fetch", ["queue:a"], [ME, "1", "1", "b"], "ARGV queue name b for queue:a"),
+        ("fetch", ["queue:a"], [ME, "1", "1", "a", "a"], "2 queue names for 1 queues"),
+        ("fetch", ["queue:a"], ["x", "1", "1", "a"], f"ARGV identity x for {ME}"),
+        ("recover", ["queue:a"], [ME, "5", "1795192067", "1:a", "2"], "queue list 2 of 1"),
+        ("recover", ["queue:a"], [ME, "5", "1795192067000", "1:a", "1"], "ARGV[3] = 1795192067000"),
+        ("put_back", ["queue:a"], ["5", "inf", "1:a", "0"], "queue list 0 of 1"),
+        ("promote", ["queue:a"], ["m", "1", "queue:a", "p"], "ARGV queue name queue:a for queue:a"),
+        ("promote", ["queue:a"], ["m", "1", "a", "p"], None),
+    ],
+)
+def test_arguments_belong_to_their_keys(
+    name: str, keys: list[str], arguments: list[str], says: str | None
+) -> None:
+    """LUA-4: as table 18-2 says."""
+    fixed = {
+        "fetch": [PRIVATE, ME, "jobwire:owners", "jobwire:returned", "jobwire:paused"],
+        "recover": [PRIVATE, ME, "jobwire:owners", *RETURNED, "jobwire:stat:recovered", "queues"],
+        "put_back": [PRIVATE, *RETURNED, "jobwire:stat:lost", "queues"],
+        "promote": ["retry", "queues"],
+    }
+    assert contracts.fault(name, [*fixed[name], *keys], arguments) == says
+
+
+def test_a_put_back_names_the_queue_of_its_key() -> None:
+    """LUA-4: `queue name` is the name, not the key."""
+    keys = [PRIVATE, "queue:a", "stat:processed", f"stat:processed:{DAY}", "stat:failed"]
+    keys += [f"stat:failed:{DAY}", *RETURNED, "jobwire:stat:lost", "queues"]
+    call = ["5", "1:a", "a", "{}", "1", "0", "0"]
+    assert contracts.fault("requeue", keys, call) is None
+    call[2] = "queue:a"
+    assert contracts.fault("requeue", keys, call) == "ARGV queue name queue:a for queue:a"

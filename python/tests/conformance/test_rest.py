@@ -70,6 +70,22 @@ def test_a_refused_call_is_not_an_answer() -> None:
     assert rest.unrepeated([wrong], now=2.0) is None
 
 
+def test_a_write_of_a_lost_connection_will_be_repeated() -> None:
+    """[ENV-5] Its reply never comes; that of a read is not missed."""
+    lost = call("ZADD", "retry", 1, JOB, reply=None, at=1.0)
+    assert not rest.is_answered(lost, now=2.0)
+    assert rest.unrepeated([lost], now=2.0) is None
+    lost.given_up = True
+    assert rest.is_answered(lost, now=2.0)
+    assert rest.unrepeated([lost], now=2.0) is lost
+    assert rest.unrepeated([lost], now=2.0 + rest.FORGOTTEN_S) is None
+    again = call("ZADD", "retry", 1, JOB, reply=b":1\r\n", at=1.5)
+    assert rest.unrepeated([lost, again], now=2.0) is None
+    read = call("GET", "x", reply=None, at=1.0)
+    read.given_up = True
+    assert rest.unrepeated([read], now=2.0) is None
+
+
 def test_the_outcome_of_a_job_that_failed_is_awaited() -> None:
     fetch = call("BRPOP", "queue:default", 2, reply=FETCHED, at=1.0)
     failed = [report("begin", 1.0), report("end", 1.1, ok=False)]

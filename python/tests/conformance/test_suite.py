@@ -118,7 +118,7 @@ def test_the_reference_meets_its_claims_whole(fetch: str, monkeypatch: pytest.Mo
     monkeypatch.setenv("JOBWIRE_FETCH", fetch)
     settings = reference("7.3")
     if fetch == "basic":
-        claims = [claim for claim in settings.claims if claim != "worker/reliable"]
+        claims = [claim for claim in settings.claims if not claim.endswith("/reliable")]
         settings = replace(settings, claims=claims)
     outcome = outcome_of(settings, cases.load(), sandboxes=4)
     assert (outcome.errors, bad(outcome), outcome.status) == ([], {}, 0)
@@ -519,6 +519,13 @@ def test_a_mistake_in_a_case_is_named(change: dict[str, object], says: str, tmp_
     case = {"case": "planted", "title": "x", "claims": ["client/core"], "since": "1.0"}
     path.write_text(json.dumps({**case, "generations": ["8.1"], "steps": [change]}))
     with pytest.raises(SuiteFault, match=says):
+        cases.load_file(path)
+
+
+@pytest.mark.parametrize("area", sorted(data.cases_directory().iterdir()), ids=lambda a: a.name)
+def test_the_suites_own_cases_have_no_mistake(area: Path) -> None:
+    """A run does not examine them again."""
+    for path in data.named_files(area):
         cases.load_file(path)
 
 
