@@ -7,6 +7,7 @@ from jobwire.inspect.activity import Activity, JobActivity, Mark
 from jobwire.inspect.aio import AsyncInspector
 from jobwire.inspect.entry import Entry, SetName
 from jobwire.inspect.filters import Filter
+from jobwire.inspect.fleet import Fleet
 from jobwire.inspect.processes import CapsuleInfo, InFlightSummary, ProcessInfo, Recoveries, Work
 from jobwire.inspect.progress import IterationState
 from jobwire.inspect.sets import Action, Progress, Swept
@@ -21,6 +22,7 @@ __all__ = [
     "Day",
     "Entry",
     "Filter",
+    "Fleet",
     "InFlightSummary",
     "Inspector",
     "IterationState",

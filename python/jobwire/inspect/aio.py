@@ -15,6 +15,7 @@ from jobwire.inspect import activity, processes, progress, sets, summary
 from jobwire.inspect.activity import Activity
 from jobwire.inspect.entry import Entry, SetName
 from jobwire.inspect.filters import Filter
+from jobwire.inspect.fleet import Fleet, fleet
 from jobwire.inspect.processes import InFlightSummary, ProcessInfo, Recoveries, Work
 from jobwire.inspect.progress import IterationState
 from jobwire.inspect.sets import Action, Progress, Swept
@@ -63,6 +64,10 @@ class AsyncInspector:
     async def stats(self) -> Stats:
         """Return totals and sizes of everything. [INSP-1] [STAT-1]"""
         return await self._run(summary.stats(self._keys, now=self._clock()))
+
+    async def fleet(self) -> Fleet:
+        """Return the numbers for monitoring, in two round trips. [INSP-1] [STAT-1]"""
+        return await self._run(fleet(self._keys, now=self._clock()))
 
     async def history(self, days: int = 30) -> list[Day]:
         """Return the executions by UTC day, today first; 1 to 1,825 days. [STAT-2]"""

@@ -26,7 +26,9 @@ __all__ = [
     "Signal",
     "Work",
     "holdings",
+    "private_owners",
     "processes",
+    "read_process",
     "recoveries",
     "signal",
     "works",
@@ -153,8 +155,7 @@ def processes(keys: Keys) -> Op[list[ProcessInfo]]:
         [command("HGETALL", raw(keys.process(identity))) for identity in identities]
     )
     registered = (
-        _process(identity, _pairs(reply))
-        for identity, reply in zip(identities, replies, strict=True)
+        read_process(identity, reply) for identity, reply in zip(identities, replies, strict=True)
     )
     return [process for process in registered if process is not None]
 
@@ -208,7 +209,7 @@ def holdings(keys: Keys, *, most: int) -> Op[list[InFlightSummary]]:
     """
     names, _ = yield from members(keys.owners)
     summaries = []
-    for identity in sorted({*names, *(yield from _private_hashes(keys))}):
+    for identity in sorted({*names, *(yield from private_owners(keys))}):
         key = raw(keys.private(identity))
         alive, size = yield from ask(
             [command("EXISTS", raw(keys.process(identity))), command("HLEN", key)]
@@ -228,7 +229,7 @@ def holdings(keys: Keys, *, most: int) -> Op[list[InFlightSummary]]:
     return summaries
 
 
-def _private_hashes(keys: Keys) -> Op[set[str]]:
+def private_owners(keys: Keys) -> Op[set[str]]:
     """Return the identities that have a private hash, also those that are missing in `owners`."""
     identities: set[str] = set()
     cursor: Any = b"0"
@@ -254,7 +255,9 @@ def recoveries(keys: Keys) -> Op[Recoveries]:
             return Recoveries(whole(recovered), whole(lost), returned)
 
 
-def _process(identity: str, fields: Mapping[bytes, bytes]) -> ProcessInfo | None:
+def read_process(identity: str, reply: object) -> ProcessInfo | None:
+    """Return the process of the reply to HGETALL; None if its hash has expired."""
+    fields = _pairs(reply)
     if b"info" not in fields:
         return None
     decoded = decode_json(fields[b"info"])

@@ -12,7 +12,7 @@ from jobwire.errors import ConfigError, MalformedPayload, RedisRefused
 from jobwire.inspect.entry import QUEUE, Entry, SetName, entry
 from jobwire.inspect.filters import Filter
 from jobwire.inspect.reading import ask, items, raw, score
-from jobwire.inspect.walking import ListWalk, Scan, SetWalk, Walk
+from jobwire.inspect.walking import PAGE, ListWalk, Scan, SetWalk, Walk
 from jobwire.protocol.dead_set import DeadSetLimits, dead_key
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import edit
@@ -23,6 +23,7 @@ from jobwire.protocol.wire import Arg, Batch, Op, Script, command
 
 __all__ = [
     "Action",
+    "PageAct",
     "Progress",
     "Swept",
     "clear_queue",
@@ -34,6 +35,7 @@ __all__ = [
     "find_in_set",
     "kill",
     "move_to_queue",
+    "page_act",
     "pause",
     "reschedule",
     "retried",
@@ -69,7 +71,8 @@ class Swept:
 
 
 Progress: TypeAlias = Callable[[Swept], None]
-_Act: TypeAlias = Callable[[Sequence[Entry]], Op[tuple[int, int]]]
+PageAct: TypeAlias = Callable[[Sequence[Entry]], Op[tuple[int, int]]]
+"""Changes a page of entries; returns how many it changed, and how many it cannot change."""
 
 
 def set_key(keys: Keys, name: SetName) -> str:
@@ -94,11 +97,14 @@ def escape(text: str) -> str:
     return re.sub(r"[*?\[\]\\]", r"\\\g<0>", text)
 
 
-def find_in_set(keys: Keys, name: SetName, jid: str) -> Op[Entry | None]:
-    """Return the entry with this job id. O(n) for the server. [INSP-10]"""
+def find_in_set(keys: Keys, name: SetName, jid: str, *, page: int = PAGE) -> Op[Entry | None]:
+    """Return the entry with this job id. O(n) for the server. [INSP-10]
+
+    The server looks at `page` members in each step.
+    """
     # JSON can write other characters in several ways, which one pattern cannot match.
     pattern = f"*{escape(jid)}*" if _SPELLED_ONE_WAY.fullmatch(jid) else "*"
-    return (yield from _find(Scan(set_key(keys, name), name, pattern), jid))
+    return (yield from _find(Scan(set_key(keys, name), name, pattern, page=page), jid))
 
 
 def find_in_queue(keys: Keys, queue: str, jid: str) -> Op[Entry | None]:
@@ -227,21 +233,36 @@ def sweep(
     Raises:
         ConfigError: The action is not possible for this set.
     """
-    if action == "kill" and name in ("dead", "unreadable"):
-        raise ConfigError(f"kill: entries of the set {name!r} are already dead")
     key = set_key(keys, name)
-    act: _Act
-    if action == "kill":
-        act = _kill(keys, key, dead_limits)
-    elif action == "delete":
-        act = _remove(key)
-    else:
-        form = (yield from detect_generation(keys)) if generation == "auto" else generation
-        act = _enqueue(keys, key, now=dead_limits.now, generation=form, count=action == "retry")
+    act = yield from page_act(keys, name, action, dead_limits=dead_limits, generation=generation)
     total: int = yield command("ZCARD", key)
     return (
         yield from _sweep(SetWalk(key, name, rising=True), total, act, dead_limits, only, progress)
     )
+
+
+def page_act(
+    keys: Keys,
+    name: SetName,
+    action: Action,
+    *,
+    dead_limits: DeadSetLimits,
+    generation: GenerationSetting = "auto",
+) -> Op[PageAct]:
+    """Return the step that does the action to a page of entries of a set; see `sweep`.
+
+    Raises:
+        ConfigError: The action is not possible for this set.
+    """
+    if action == "kill" and name in ("dead", "unreadable"):
+        raise ConfigError(f"kill: entries of the set {name!r} are already dead")
+    key = set_key(keys, name)
+    if action == "kill":
+        return _kill(keys, key, dead_limits)
+    if action == "delete":
+        return _remove(key)
+    form = (yield from detect_generation(keys)) if generation == "auto" else generation
+    return _enqueue(keys, key, now=dead_limits.now, generation=form, count=action == "retry")
 
 
 def sweep_queue(
@@ -295,7 +316,7 @@ def pause(keys: Keys, queue: str, *, paused: bool) -> Op[bool]:
 def _sweep(
     walk: Walk,
     total: int,
-    act: _Act,
+    act: PageAct,
     dead_limits: DeadSetLimits,
     only: Filter,
     progress: Progress | None,
@@ -318,7 +339,7 @@ def _sweep(
     return swept
 
 
-def _enqueue(keys: Keys, key: str, *, now: float, generation: Generation, count: bool) -> _Act:
+def _enqueue(keys: Keys, key: str, *, now: float, generation: Generation, count: bool) -> PageAct:
     def act(page: Sequence[Entry]) -> Op[tuple[int, int]]:
         moves = []
         for one in page:
@@ -332,14 +353,14 @@ def _enqueue(keys: Keys, key: str, *, now: float, generation: Generation, count:
     return act
 
 
-def _remove(key: str) -> _Act:
+def _remove(key: str) -> PageAct:
     def act(page: Sequence[Entry]) -> Op[tuple[int, int]]:
         return (yield command("ZREM", key, *(one.payload for one in page))), 0
 
     return act
 
 
-def _kill(keys: Keys, key: str, dead_limits: DeadSetLimits) -> _Act:
+def _kill(keys: Keys, key: str, dead_limits: DeadSetLimits) -> PageAct:
     def act(page: Sequence[Entry]) -> Op[tuple[int, int]]:
         moved = 0
         members: dict[str, list[bytes]] = {}

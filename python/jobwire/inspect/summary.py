@@ -19,6 +19,7 @@ __all__ = [
     "QueueSummary",
     "Stats",
     "history",
+    "latency",
     "members",
     "queue_summaries",
     "queue_summary",
@@ -124,7 +125,7 @@ def stats(keys: Keys, *, now: float) -> Op[Stats]:
         unreadable=unreadable,
         processes=len(processes),
         busy=sum(whole(reply) for reply in busy),
-        default_latency=_latency(replies[6], now),
+        default_latency=latency(replies[6], now),
         queues=dict(longest),
         problems=(*queue_problems, *process_problems, *problems(commands, replies)),
     )
@@ -212,11 +213,12 @@ def _summaries(keys: Keys, names: Sequence[str], now: float) -> Op[list[QueueSum
         problem = next(iter(problems(commands[part], replies[part])), None)
         summaries.append(
             QueueSummary(
-                *(queue, whole(size), _latency(tail, now), paused == 1, problem, workers[queue])
+                *(queue, whole(size), latency(tail, now), paused == 1, problem, workers[queue])
             )
         )
     return summaries
 
 
-def _latency(tail: object, now: float) -> float:
+def latency(tail: object, now: float) -> float:
+    """Return the seconds that the job at the tail of a queue has waited. [INSP-2]"""
     return entry(tail, QUEUE).latency(now) if isinstance(tail, bytes) else 0.0

@@ -37,19 +37,31 @@ class SetWalk(Walk):
         key: Key of the set.
         place: Name of the set, for its entries.
         rising: True to start with the lowest score, False to start with the highest.
+        page: Number of entries of a page.
+        start: Score of the first entry; by default the walk begins at the end of the set.
     """
 
-    def __init__(self, key: str, place: str, *, rising: bool = False) -> None:
+    def __init__(
+        self,
+        key: str,
+        place: str,
+        *,
+        rising: bool = False,
+        page: int = PAGE,
+        start: float | None = None,
+    ) -> None:
         self._key = key
         self._place = place
         self._rising = rising
+        self._page = page
+        self._first = start
         self._behind: list[Entry] = []  # the last page, and one entry before it
 
     def next(self) -> Op[list[Entry]]:
         """Return the next page."""
         start = yield from self._start()
         order = () if self._rising else ("REV",)
-        step = command("ZRANGE", self._key, start, start + PAGE - 1, *order, "WITHSCORES")
+        step = command("ZRANGE", self._key, start, start + self._page - 1, *order, "WITHSCORES")
         (reply,) = yield from ask([step])
         flat = items(reply)
         page = [
@@ -62,7 +74,8 @@ class SetWalk(Walk):
     def _start(self) -> Op[int]:
         """Return the rank at which the next page begins."""
         if not self._behind:
-            return 0
+            first, self._first = self._first, None
+            return 0 if first is None else (yield from self._count_before(first))
         last = self._behind[-1]
         (scores,) = yield from ask(
             [command("ZMSCORE", self._key, *(seen.payload for seen in self._behind))]
@@ -78,13 +91,17 @@ class SetWalk(Walk):
             (rank,) = yield from ask([command(rank_command, self._key, unmoved[-1].payload)])
             if isinstance(required(rank), int):
                 return int(rank) + 1
-        bound = f"({last.score!r}"
+        self._behind = []
+        return (yield from self._count_before(last.score))
+
+    def _count_before(self, first: float | None) -> Op[int]:
+        """Return the rank of the first entry that has this score, or comes after it."""
+        bound = f"({first!r}"
         step = (
             command("ZCOUNT", self._key, "-inf", bound)
             if self._rising
             else command("ZCOUNT", self._key, bound, "+inf")
         )
-        self._behind = []
         (count,) = yield from ask([step])
         return whole(required(count))
 
@@ -92,8 +109,9 @@ class SetWalk(Walk):
 class ListWalk(Walk):
     """A walk through a queue, newest first, which follows the changes of its length."""
 
-    def __init__(self, keys: Keys, queue: str) -> None:
+    def __init__(self, keys: Keys, queue: str, *, page: int = PAGE) -> None:
         self._key = raw(keys.queue(queue))
+        self._page = page
         self._place = QUEUE + queue
         self._start = 0
         self._size: int | None = None
@@ -105,7 +123,7 @@ class ListWalk(Walk):
         if self._size is not None:
             self._start = max(0, self._start + size - self._size)
         self._size = size
-        stop = self._start + PAGE - 1
+        stop = self._start + self._page - 1
         (reply,) = yield from ask([command("LRANGE", self._key, self._start, stop)])
         page = [entry(payload, self._place) for payload in items(reply)]
         self._start += len(page)
@@ -119,18 +137,22 @@ class Scan(Walk):
         key: Key of the set.
         place: Name of the set, for its entries.
         pattern: A pattern of the server, with `*`, `?`, `[...]` and backslash.
+        page: Number of members that the server looks at in one step.
     """
 
-    def __init__(self, key: str, place: str, pattern: str) -> None:
+    def __init__(self, key: str, place: str, pattern: str, *, page: int = PAGE) -> None:
         self._key = key
         self._place = place
         self._pattern = pattern
+        self._page = page
         self._cursor: Any = b"0"
 
     def next(self) -> Op[list[Entry]]:
         """Return the next page that is not empty."""
         while self._cursor is not None:
-            step = command("ZSCAN", self._key, self._cursor, "MATCH", self._pattern, "COUNT", PAGE)
+            step = command(
+                "ZSCAN", self._key, self._cursor, "MATCH", self._pattern, "COUNT", self._page
+            )
             (reply,) = yield from ask([step])
             cursor, flat = items(reply) or (b"0", [])
             self._cursor = cursor if whole(cursor) else None

@@ -37,6 +37,7 @@ class Keys:
     recovery: str = field(init=False)  # STRING held by the process that recovers for all [REL-17]
     recovered: str = field(init=False)  # STRING counter of recovered jobs [REL-12]
     lost: str = field(init=False)  # STRING counter of outcomes that came too late [REL-23]
+    journal: str = field(init=False)  # STREAM of the changes that people made [KEY-5]
 
     def __post_init__(self) -> None:
         if any(char.isspace() for char in self.namespace):
@@ -58,6 +59,7 @@ class Keys:
             ("recovery", "jobwire:recovery"),
             ("recovered", "jobwire:stat:recovered"),
             ("lost", "jobwire:stat:lost"),
+            ("journal", "jobwire:journal"),
         ):
             object.__setattr__(self, name, self.namespace + key)
 
@@ -121,3 +123,15 @@ class Keys:
     def deploy_lock(self, label: str) -> str:
         """STRING that holds the minute at which a deployment is marked. [MET-5]"""
         return f"{self.namespace}deploylock-{label}"
+
+    def undo(self, record: str) -> str:
+        """HASH of a deletion that can be undone: person, time and place. [KEY-5]"""
+        return f"{self.namespace}jobwire:undo:{record}"
+
+    def undo_part(self, record: str, part: int) -> str:
+        """ZSET, LIST or HASH of the entries that one step of a deletion removed. [KEY-5]"""
+        return f"{self.namespace}jobwire:undo:{record}:{part}"
+
+    def undo_lock(self, record: str) -> str:
+        """STRING held by the program that undoes a deletion. [KEY-5]"""
+        return f"{self.namespace}jobwire:undo:{record}:lock"

@@ -36,6 +36,9 @@ def every_key(keys: Keys) -> dict[str, str]:
         "old histogram": keys.old_histogram("HardJob", "14-08:4"),
         "marks": keys.marks("20250214"),
         "deploy lock": keys.deploy_lock("v1.2"),
+        "undo": keys.undo("0123456789abcdef"),
+        "undo part": keys.undo_part("0123456789abcdef", 3),
+        "undo lock": keys.undo_lock("0123456789abcdef"),
     }
 
 
@@ -53,6 +56,7 @@ PLAIN = {
     "paused": "jobwire:paused",
     "recovered": "jobwire:stat:recovered",
     "lost": "jobwire:stat:lost",
+    "journal": "jobwire:journal",
     "unreadable": "jobwire:unreadable",
     "queue": "queue:default",
     "process": "web-1:42:0123456789ab",
@@ -69,6 +73,9 @@ PLAIN = {
     "old histogram": "HardJob-14-08:4",
     "marks": "20250214-marks",
     "deploy lock": "deploylock-v1.2",
+    "undo": "jobwire:undo:0123456789abcdef",
+    "undo part": "jobwire:undo:0123456789abcdef:3",
+    "undo lock": "jobwire:undo:0123456789abcdef:lock",
 }
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -12,19 +11,21 @@ import click
 
 from jobwire.cli.enqueue import time_of
 from jobwire.cli.exits import EXIT_NOT_FOUND, EXIT_OK
+from jobwire.cli.formats import clean
 from jobwire.cli.inspect.options import (
     SETS,
     change_options,
     filter_of,
     filter_options,
     not_found,
-    opened,
+    operating,
     require_queue,
     yes_option,
 )
 from jobwire.cli.options import time_span
-from jobwire.cli.terminal import pretty
-from jobwire.inspect import Action, Entry, Filter, Inspector, Swept
+from jobwire.cli.output import progress_bar
+from jobwire.inspect import Action, Entry, Inspector
+from jobwire.ops import Deleted, Operations, Selection
 from jobwire.protocol.plural import counted
 from jobwire.protocol.visible import visible
 
@@ -55,22 +56,35 @@ def _bulk(action: Action, *, source: str, doc: str, done: str) -> click.Command:
     )
     @click.option("--all", "every", is_flag=True, help="All jobs of the place.")
     @filter_options
+    @click.option("--group", metavar="KEY", help="Only of this group of 'jobwire groups'.")
+    @click.option("--dry-run", is_flag=True, help="Show the number and some jobs; change nothing.")
     @yes_option
     @change_options
     def change(
-        jids: tuple[str, ...], place: str | None, every: bool, yes: bool, **given: Any
+        jids: tuple[str, ...],
+        place: str | None,
+        every: bool,
+        group: str | None,
+        dry_run: bool,
+        yes: bool,
+        **given: Any,
     ) -> int:
         only = filter_of(given)
         others = ["dead"] if action == "retry" and place is None else []
         place = SETS[source] if place is None else place
         if place.startswith("queue:") and action != "delete":
             raise click.UsageError(f"{action} is for sets; jobs in {place} run anyway")
-        if bool(jids) + (every or bool(only)) != 1:
+        if bool(jids) + (every or bool(only) or group is not None) != 1:
             raise click.UsageError("give ids of jobs, or --all, or a filter like --class")
-        with opened(given["url"], given["namespace"]) as inspector:
+        if jids and dry_run:
+            raise click.UsageError("--dry-run is for --all or a filter")
+        with operating(given["url"], given["namespace"]) as operations:
             if jids:
-                return _change_each(inspector, action, [place, *others], jids, done)
-            return _change_all(inspector, action, place, only, yes, done)
+                return _change_each(operations, action, [place, *others], jids, done)
+            chosen = Selection(place=place, only=only, group=group)
+            if dry_run:
+                return _show_preview(operations, chosen)
+            return _change_all(operations, action, chosen, yes, done)
 
     return change
 
@@ -119,14 +133,14 @@ def reschedule(
     if (delay is None) == (at is None):
         raise click.UsageError("give either --in or --at")
     when = time_of(at) if at is not None else timedelta(seconds=delay or 0)
-    with opened(url, namespace) as inspector:
+    with operating(url, namespace) as operations:
         return _each_of(
-            inspector,
+            operations,
             "reschedule",
             [place],
             jids,
             "rescheduled",
-            lambda entry: inspector.reschedule(entry, when),
+            lambda entry: operations.reschedule(entry, when),
         )
 
 
@@ -139,13 +153,13 @@ def clear(place: str, yes: bool, url: str | None, namespace: str) -> int:
 
     PLACE is scheduled, retries, dead, unreadable or queue:NAME.
     """
-    with opened(url, namespace) as inspector:
-        size = _size(inspector, place)
+    with operating(url, namespace) as operations:
+        size = _size(operations.inspector, place)
         if not _agreed(f"Delete {_all(size, 'job')} of {place}?", yes):
             return EXIT_NOT_FOUND
-        name = place.removeprefix("queue:")
-        count = inspector.clear_queue(name) if name != place else inspector.clear(SETS[place])
-    click.echo(f"deleted {count:,}")
+        deleted = operations.clear(place)
+    click.echo(f"deleted {deleted.count:,}")
+    _say_undo(deleted.undo)
     return EXIT_OK
 
 
@@ -154,9 +168,9 @@ def clear(place: str, yes: bool, url: str | None, namespace: str) -> int:
 @change_options
 def pause(names: tuple[str, ...], url: str | None, namespace: str) -> int:
     """Pause queues: jobwire's workers fetch no jobs from them. Sidekiq's workers do not stop."""
-    with opened(url, namespace) as inspector:
+    with operating(url, namespace) as operations:
         for name in names:
-            inspector.pause(name)
+            operations.pause(name)
             click.echo(f"paused {name}")
     return EXIT_OK
 
@@ -167,9 +181,9 @@ def pause(names: tuple[str, ...], url: str | None, namespace: str) -> int:
 def unpause(names: tuple[str, ...], url: str | None, namespace: str) -> int:
     """Unpause queues: workers fetch jobs from them again."""
     missing = []
-    with opened(url, namespace) as inspector:
+    with operating(url, namespace) as operations:
         for name in names:
-            if inspector.unpause(name):
+            if operations.unpause(name):
                 click.echo(f"unpaused {name}")
             else:
                 missing.append(name)
@@ -189,10 +203,10 @@ def _signal_command(command: str, text: str) -> click.Command:
             raise click.UsageError(
                 "give processes as 'inspect processes' shows them, or --all for all of them"
             )
-        with opened(url, namespace) as inspector:
+        with operating(url, namespace) as operations:
             known = [
                 process.identity
-                for process in inspector.processes()
+                for process in operations.inspector.processes()
                 if not process.embedded or command == "dump"
             ]
             if every and not _agreed(f"Tell {_all(len(known), 'process')} to {command}?", yes):
@@ -200,7 +214,7 @@ def _signal_command(command: str, text: str) -> click.Command:
             missing = [identity for identity in identities if identity not in known]
             for identity in known if every else identities:
                 if identity not in missing:
-                    getattr(inspector, command)(identity)
+                    getattr(operations, command)(identity)
                     click.echo(f"told {visible(identity)}; it acts at its next heartbeat")
         return not_found(missing, "registered, or is embedded in another program")
 
@@ -219,9 +233,9 @@ _SIGNAL_COMMANDS = [
 @change_options
 def cancel(jids: tuple[str, ...], url: str | None, namespace: str) -> int:
     """Cancel iterable jobs; they stop within seconds, or at their next start."""
-    with opened(url, namespace) as inspector:
+    with operating(url, namespace) as operations:
         for jid in jids:
-            if inspector.cancel(jid).started:
+            if operations.cancel(jid).started:
                 click.echo(f"cancelled {jid}")
             else:
                 click.echo(
@@ -236,8 +250,8 @@ def cancel(jids: tuple[str, ...], url: str | None, namespace: str) -> int:
 @change_options
 def mark_deploy(label: str, url: str | None, namespace: str) -> int:
     """Mark a deployment in the metrics charts, with a LABEL such as v1.2."""
-    with opened(url, namespace) as inspector:
-        made = inspector.mark_deploy(label)
+    with operating(url, namespace) as operations:
+        made = operations.mark_deploy(label)
     click.echo(f"marked {label}" if made else f"{label} was already marked in this minute")
     return EXIT_OK
 
@@ -285,23 +299,33 @@ def _agreed(question: str, yes: bool) -> bool:
 
 
 def _each_of(
-    inspector: Inspector,
+    operations: Operations,
     command: str,
     places: Sequence[str],
     jids: Sequence[str],
     done: str,
-    change: Callable[[Entry], bool],
+    change: Callable[[Entry], bool | Deleted],
 ) -> int:
+    inspector = operations.inspector
     status = EXIT_OK
     for jid in jids:
         found = (_find(inspector, place, jid) for place in places)
         entry = next((entry for entry in found if entry is not None), None)
-        if entry is not None and change(entry):
+        changed = change(entry) if entry is not None else False
+        if changed:
             click.echo(f"{done} {jid}")
+            if isinstance(changed, Deleted):
+                _say_undo(changed.undo)
         else:
             where = f"in {' or '.join(places)}{_hint(inspector, command, places, jid)}"
             status = not_found([jid], where)
     return status
+
+
+def _say_undo(undo_id: str) -> None:
+    """Say how to undo a deletion, on standard error."""
+    if undo_id:
+        click.echo(f"to undo this within 24 hours: jobwire undo {undo_id}", err=True)
 
 
 _REFUSED_IN = {
@@ -327,54 +351,44 @@ def _hint(inspector: Inspector, command: str, places: Sequence[str], jid: str) -
 
 
 def _change_each(
-    inspector: Inspector, action: Action, places: Sequence[str], jids: Sequence[str], done: str
+    operations: Operations, action: Action, places: Sequence[str], jids: Sequence[str], done: str
 ) -> int:
     command = action.replace("_", "-")
-    return _each_of(inspector, command, places, jids, done, getattr(inspector, action))
+    return _each_of(operations, command, places, jids, done, getattr(operations, action))
 
 
 def _change_all(
-    inspector: Inspector, action: Action, place: str, only: Filter, yes: bool, done: str
+    operations: Operations, action: Action, chosen: Selection, yes: bool, done: str
 ) -> int:
-    size = _size(inspector, place)
+    place = chosen.place
+    size = _size(operations.inspector, place)
     verb = action.replace("_", " ")
     if not yes:
         which = f"{_all(size, 'job')} of {place}"
-        if only:
-            which = (
-                f"{_matching(inspector, place, only):,} of the {counted(size, 'job')} in {place}"
-            )
+        if not chosen.everything:
+            matching = operations.preview(chosen).matched
+            which = f"{matching:,} of the {counted(size, 'job')} in {place}"
         if not _agreed(f"{verb.capitalize()} {which}?", yes):
             return EXIT_NOT_FOUND
-    with _progress(verb, size) as progress:
-        if place.startswith("queue:"):
-            queue_name = place.removeprefix("queue:")
-            swept = inspector.delete_jobs(queue_name, only=only, progress=progress)
-        else:
-            swept = inspector.sweep(SETS[place], action, only=only, progress=progress)
-    click.echo(f"{done} {swept.done:,}")
-    if swept.left:
+    with progress_bar(verb, size) as progress:
+        for state in operations.bulk(action, chosen):
+            if progress:
+                progress(state.seen, state.total)
+    click.echo(f"{done} {state.done:,}")
+    _say_undo(state.undo)
+    if state.left:
         click.echo(
-            f"jobwire: {swept.left:,} stay in {place}: they name no queue, "
+            f"jobwire: {state.left:,} stay in {place}: they name no queue, "
             "or the key of their queue is not a list",
             err=True,
         )
     return EXIT_OK
 
 
-def _matching(inspector: Inspector, place: str, only: Filter) -> int:
-    name = place.removeprefix("queue:")
-    if name != place:
-        return sum(1 for _ in inspector.jobs(name, only=only))
-    return sum(1 for _ in inspector.entries(SETS[place], only=only))
-
-
-@contextmanager
-def _progress(verb: str, size: int) -> Iterator[Callable[[Swept], None] | None]:
-    """Draw a bar on standard error while many entries are changed, if it is a terminal."""
-    drawing = pretty(sys.stderr)
-    if drawing is None:
-        yield None
-        return
-    with drawing.progress(verb, size) as update:
-        yield lambda swept: update(swept.seen, swept.total)
+def _show_preview(operations: Operations, chosen: Selection) -> int:
+    """Print the number of jobs that a change would examine and change, and some of them."""
+    preview = operations.preview(chosen)
+    click.echo(f"{preview.matched:,} of the {counted(preview.total, 'job')} in {chosen.place}")
+    for entry in preview.sample:
+        click.echo(f"{clean(entry.jid or '-')}\t{clean(entry.display_class or 'unreadable')}")
+    return EXIT_OK

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +18,7 @@ from jobwire.cli.groups import did_you_mean
 from jobwire.cli.options import find_redis, redis_option, time_span
 from jobwire.cli.sheet import Sheet
 from jobwire.inspect import Filter, Inspector, SetName
+from jobwire.ops import Operations
 
 __all__ = [
     "SETS",
@@ -26,6 +30,7 @@ __all__ = [
     "namespace_option",
     "not_found",
     "opened",
+    "operating",
     "options",
     "require_queue",
     "view",
@@ -120,6 +125,25 @@ def opened(url: str | None, namespace: str) -> Iterator[Inspector]:
     redis, _ = find_redis(url)
     with Inspector(redis, namespace=namespace) as inspector:
         yield inspector
+
+
+@contextmanager
+def operating(url: str | None, namespace: str) -> Iterator[Operations]:
+    """Open operations of an admin, because the user of a shell can do anything with Redis.
+
+    The person in the journal is the user of the system, at this host.
+    """
+    redis, _ = find_redis(url)
+    person = f"{_user()}@{socket.gethostname()}"
+    with Operations(redis, namespace=namespace, person=person, role="admin") as operations:
+        yield operations
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # the user of a container may have no name
+        return str(os.getuid())
 
 
 def view(

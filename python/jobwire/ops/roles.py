@@ -1,0 +1,79 @@
+"""The acts of people, and the lowest role that allows each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal, get_args
+
+from jobwire.errors import ConfigError, NotPermitted
+
+__all__ = ["LOWEST_ROLE", "ROLES", "Act", "Role", "check_role", "permits", "require"]
+
+Role = Literal["viewer", "operator", "admin"]
+"""`viewer` reads, `operator` acts on jobs and queues, `admin` may also lose work."""
+
+Act = Literal[
+    "retry",
+    "add_to_queue",
+    "kill",
+    "delete",
+    "reschedule",
+    "pause",
+    "unpause",
+    "cancel",
+    "mark_deploy",
+    "quiet",
+    "dump",
+    "undo",
+    "clear",
+    "stop",
+]
+
+ROLES: tuple[Role, ...] = get_args(Role)  # the lowest first
+
+LOWEST_ROLE: Mapping[Act, Role] = MappingProxyType(
+    {
+        "retry": "operator",
+        "add_to_queue": "operator",
+        "kill": "operator",
+        "delete": "operator",
+        "reschedule": "operator",
+        "pause": "operator",
+        "unpause": "operator",
+        "cancel": "operator",
+        "mark_deploy": "operator",
+        "quiet": "operator",
+        "dump": "operator",
+        "undo": "operator",
+        "clear": "admin",
+        "stop": "admin",
+    }
+)
+
+
+def check_role(role: str) -> Role:
+    """Return a role, after a check of its name.
+
+    Raises:
+        ConfigError: There is no such role.
+    """
+    for known in ROLES:
+        if role == known:
+            return known
+    raise ConfigError(f"role: {role!r} is not one of {', '.join(ROLES)}")
+
+
+def permits(role: Role, act: Act) -> bool:
+    """Return True if a role allows an act."""
+    return ROLES.index(role) >= ROLES.index(LOWEST_ROLE[act])
+
+
+def require(role: Role, act: Act) -> None:
+    """Check that a role allows an act.
+
+    Raises:
+        NotPermitted: The role does not allow it.
+    """
+    if not permits(role, act):
+        raise NotPermitted(act, role, LOWEST_ROLE[act])
