@@ -27,6 +27,7 @@ class Memory:
 
     max_threads = 1
     lead = None
+    fetches = 0
 
     def __init__(self, jobs: Sequence[InFlightJob]) -> None:
         self._jobs = iter(jobs)

@@ -2,6 +2,7 @@
 
     JobwireError
     ├── ConfigError            a setting, URL, flag or definition is wrong; nothing was started
+    ├── NotPermitted           the role of a person does not allow an act; nothing was changed
     ├── PayloadError           a payload breaks SPEC.md
     │   ├── InvalidJob         a job to push is refused before anything is written
     │   └── MalformedPayload   bytes in Redis are not a payload
@@ -37,6 +38,7 @@ __all__ = [
     "MalformedPayload",
     "MaybeWritten",
     "NoReply",
+    "NotPermitted",
     "PayloadError",
     "PoisonPill",
     "RedisRefused",
@@ -54,6 +56,25 @@ class JobwireError(Exception):
 
 class ConfigError(JobwireError, ValueError):
     """A setting, URL, flag or job definition is wrong. The text names the value, rule and fix."""
+
+
+class NotPermitted(JobwireError):
+    """The role of a person does not allow an act; nothing was changed.
+
+    Attributes:
+        act: Name of the act, like `clear`.
+        role: The role of the person.
+        needed: The lowest role that allows the act.
+    """
+
+    def __init__(self, act: str, role: str, needed: str) -> None:
+        super().__init__(f"{act} needs the role {needed}; the role here is {role}")
+        self.act = act
+        self.role = role
+        self.needed = needed
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, str]]:
+        return type(self), (self.act, self.role, self.needed)
 
 
 class PayloadError(JobwireError, ValueError):

@@ -118,6 +118,13 @@ class WorkerConfig:
     connection more."""
     max_iteration_runtime: float | None = None
     """Seconds after which an iterable job gives way to other jobs; None: no limit."""
+    health_port: int | None = None
+    """Port on which the command answers probes, `/live` and `/ready`, and `/queues` for
+    autoscalers; None: no port."""
+    metrics_port: int | None = None
+    """Port on which the command serves `/metrics` for Prometheus; None: no port."""
+    listen_host: str = "127.0.0.1"
+    """Address on which both ports listen."""
 
     def __post_init__(self) -> None:
         for setting in fields(self):
@@ -162,6 +169,18 @@ def _seconds(*, above: bool) -> Rule:
         return None if is_valid else f"{value} is not {rule}"
 
     return judge
+
+
+def _port(value: Any) -> str | None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return f"{value!r} is not a port number"
+    return None if 1 <= value <= 65_535 else f"{value} is not a port number (1 to 65535)"
+
+
+def _host(value: Any) -> str | None:
+    if not isinstance(value, str) or not value or any(char.isspace() for char in value):
+        return f"{value!r} is not an address, such as '127.0.0.1' or '0.0.0.0'"
+    return None
 
 
 def _one_of(*words: str) -> Rule:
@@ -226,6 +245,9 @@ _RULES: Mapping[str, Rule] = {
     "unknown_jobs": _one_of("retry", "sidekiq"),
     "precise": _boolean,
     "max_iteration_runtime": _or_none(_seconds(above=True)),
+    "health_port": _or_none(_port),
+    "metrics_port": _or_none(_port),
+    "listen_host": _host,
     # Settings of the command, not of the worker:
     "app": _or_none(_text),
     "redis": _or_none(_text),

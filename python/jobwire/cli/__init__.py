@@ -25,7 +25,15 @@ _EVERYDAY = {
     "worker": Place("jobwire.cli.worker:worker", "Run the jobs of an application."),
     "enqueue": Place("jobwire.cli.enqueue:enqueue", "Push one job and print its id."),
     "inspect": Place("jobwire.cli.inspect:inspect", "Show and change queues, sets and processes."),
+    "exporter": Place("jobwire.cli.exporter:exporter", "Serve the numbers of Redis to Prometheus."),
     "config": Place("jobwire.cli.config:config", "Show the settings that a worker would use."),
+}
+_OPERATIONS = {
+    "doctor": Place("jobwire.cli.operations:doctor", "Find problems of a Redis and its processes."),
+    "explain": Place("jobwire.cli.operations:explain", "Say why a job does not run now."),
+    "groups": Place("jobwire.cli.operations:groups", "Show failures, grouped by their cause."),
+    "journal": Place("jobwire.cli.operations:journal", "Show the changes that people made."),
+    "undo": Place("jobwire.cli.operations:undo", "Put deleted jobs back."),
 }
 _PROTOCOL = {
     "spec": Place("jobwire.cli.spec:spec", "Read the specification."),
@@ -41,7 +49,11 @@ _NO_SUITE = "this command needs the conformance suite: pip install 'jobwire[conf
 
 @click.group(
     cls=LazyGroup,
-    sections={"Commands": _EVERYDAY, "Commands for the protocol": _PROTOCOL},
+    sections={
+        "Commands": _EVERYDAY,
+        "Commands for operators": _OPERATIONS,
+        "Commands for the protocol": _PROTOCOL,
+    },
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(jobwire.__version__, "-V", "--version", prog_name="jobwire")
@@ -52,9 +64,9 @@ def cli() -> None:
     variable that REDIS_PROVIDER names, REDIS_URL, the settings file (see `jobwire config`), the
     server that `jobwire dev` runs in this directory. The default is redis://localhost:6379/0.
 
-    Exit status: 0 done; 1 a named item does not exist; 2 wrong usage or an invalid job; 3 the
-    application cannot be loaded; 4 Redis cannot be used; 5 a push that may have been written.
-    `jobwire conform` has its own; see `jobwire conform --help`.
+    Exit status: 0 done; 1 a named item does not exist, or the doctor found an error; 2 wrong usage
+    or an invalid job; 3 the application cannot be loaded; 4 Redis cannot be used; 5 a push that may
+    have been written. `jobwire conform` has its own; see `jobwire conform --help`.
     """
 
 

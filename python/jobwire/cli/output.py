@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 
 import click
@@ -13,7 +14,7 @@ from jobwire.cli.formats import clean, to_json
 from jobwire.cli.sheet import Sheet, Styled, exact, readable
 from jobwire.cli.terminal import pretty
 
-__all__ = ["show", "watch"]
+__all__ = ["progress_bar", "show", "watch"]
 
 
 def show(sheet: Sheet, *, as_json: bool, limit: int | None = None) -> None:
@@ -56,6 +57,17 @@ def watch(make: Callable[[], tuple[Sheet, int | None]], every: float) -> None:
             pause.wait(every)
     except KeyboardInterrupt:
         return
+
+
+@contextmanager
+def progress_bar(verb: str, size: int = 0) -> Iterator[Callable[[int, int], None] | None]:
+    """Draw a bar on standard error, if that is a terminal; the function takes done and total."""
+    drawing = pretty(sys.stderr)
+    if drawing is None:
+        yield None
+        return
+    with drawing.progress(verb, size) as update:
+        yield update
 
 
 def _print_aligned(sheet: Sheet, limit: int | None) -> None:

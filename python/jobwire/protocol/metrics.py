@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from jobwire.errors import RedisRefused
 from jobwire.protocol.keys import Keys
@@ -23,6 +24,7 @@ __all__ = [
     "MARK_TTL_S",
     "MINUTE_TTL_S",
     "TENS_TTL_S",
+    "Executions",
     "Metrics",
     "ThreadMetrics",
     "Totals",
@@ -47,7 +49,7 @@ BOUNDS = (
 """Upper bounds of the counters in milliseconds; the 26th counter has no bound. [MET-11]"""
 
 _COUNTERS = struct.Struct(f">{len(BOUNDS) + 1}H")
-_COUNT, _FAILED, _MS, _HISTOGRAM = 0, 1, 2, 3  # indexes into the numbers of a class
+_COUNT, _FAILED, _MS, _US, _HISTOGRAM = 0, 1, 2, 3, 4  # indexes into the numbers of a class
 _ZEROES = [0] * (_HISTOGRAM + len(BOUNDS) + 1)
 
 
@@ -125,6 +127,18 @@ def read_histogram(text: bytes | None) -> tuple[int, ...]:
 # -- recording
 
 
+class Executions(NamedTuple):
+    """Executions of one class by one process since its start.
+
+    `microseconds` and `histogram` count those that did not fail; see `BOUNDS`.
+    """
+
+    total: int
+    failed: int
+    microseconds: int
+    histogram: Sequence[int]
+
+
 class ThreadMetrics:
     """Counts of the executions of one thread, made by `Metrics.for_thread`.
 
@@ -156,6 +170,7 @@ class ThreadMetrics:
         else:
             whole_ms = int(ms)
             numbers[_MS] += whole_ms
+            numbers[_US] += int(ms * 1000)
             numbers[_HISTOGRAM + bisect_right(BOUNDS, whole_ms)] += 1
 
     def add(self, other: ThreadMetrics) -> None:
@@ -184,6 +199,14 @@ class Metrics:
         counts = ThreadMetrics()
         self._threads.append(counts)
         return counts
+
+    def executions(self) -> dict[str, Executions]:
+        """Return all executions by class; any thread may call this."""
+        totals = _sum(counts.numbers() for counts in self._threads.copy())
+        return {
+            name: Executions(numbers[_COUNT], numbers[_FAILED], numbers[_US], numbers[_HISTOGRAM:])
+            for name, numbers in totals.items()
+        }
 
     def flush(self, keys: Keys, *, now: float, generation: Generation = 8) -> Op[None]:
         """Add the executions since the last flush in one transaction. [MET-1] to [MET-4]

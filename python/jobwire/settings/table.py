@@ -177,6 +177,26 @@ SETTINGS: dict[str, Setting] = {
             "Label shown with the process in Sidekiq's web page; repeatable.",
             "none",
         ),
+        _worker(
+            "health_port",
+            types.WHOLE_OR_NONE,
+            "--health-port",
+            "Port for probes (/live, /ready) and autoscalers (/queues).",
+            "none",
+        ),
+        _worker(
+            "metrics_port",
+            types.WHOLE_OR_NONE,
+            "--metrics-port",
+            "Port for Prometheus (/metrics, /metrics/fleet); may be the same as --health-port.",
+            "none",
+        ),
+        _worker(
+            "listen_host",
+            types.TEXT,
+            "--listen-host",
+            "Address of both ports. In a container, 0.0.0.0 lets probes and Prometheus reach them.",
+        ),
         Setting(
             "log_format",
             types.TEXT,

@@ -164,9 +164,11 @@ class Relay:
                     threading.Thread(target=self._pump, args=ends, daemon=True).start()
 
     def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        # With its command, because the reply to SCRIPT LOAD has the digest as well.
+        fetch = b"EVALSHA\r\n$40\r\n" + script("fetch").sha.encode()
         with source, suppress(OSError):
             while data := source.recv(1 << 16):
-                if self.holds.is_set() and script("fetch").sha.encode() in data:
+                if self.holds.is_set() and fetch in data:
                     self.holds.clear()
                     self.held.set()
                     self.release.wait(120)

@@ -60,6 +60,20 @@ def counted(server: Server) -> Iterator[Counts]:
     counts.pop("info", None)
 
 
+def wait_for_rest(server: Server) -> None:
+    """Wait until the threads of a worker that has just started have made their connections."""
+    client = server.client()
+    seen = [0]
+
+    def rests() -> bool:
+        stats: dict[str, Any] = client.info("commandstats")
+        seen.append(sum(each["calls"] for name, each in stats.items() if name != "cmdstat_info"))
+        time.sleep(0.2)  # no command came in this time
+        return seen[-1] == seen[-2]
+
+    wait_until(rests)
+
+
 def push(server: Server, class_name: str, jobs: int, **options: Any) -> None:
     with Client(server.url) as client:
         client.push_bulk(class_name, [[number] for number in range(jobs)], **options)
@@ -266,6 +280,7 @@ def test_an_idle_worker_is_hardly_seen(server: Server) -> None:
 def test_beats_and_looks_come_to_a_bounded_number_a_minute(server: Server) -> None:
     """BEAT-1, SCHED-8: beats and looks that the span of the test above may have missed."""
     with running(App(), server) as launcher:
+        wait_for_rest(server)
         beat, look = launcher._heartbeat, launcher._poller
         with counted(server) as beats:
             for _, duty in beat._duties:

@@ -206,6 +206,20 @@ def test_basic_counters_are_written_with_the_beat(server: Server) -> None:
         wait_until(lambda: client.get("stat:processed") == b"1")
 
 
+def test_a_heartbeat_during_the_stop_counts_nothing_twice(server: Server) -> None:
+    """MET-1: the thread that stops the worker flushes the metrics, and so does the heartbeat."""
+    with running(App(), server) as launcher:
+        launcher._metrics.for_thread().record("Once", 1.0, False)
+        server.client().execute_command("CLIENT", "PAUSE", "300", "WRITE")
+        flushes = [threading.Thread(target=launcher._on_beat) for _ in range(2)]
+        for flush in flushes:
+            flush.start()
+        for flush in flushes:
+            flush.join(60)
+    client: Any = server.client()
+    assert {client.hget(key, "Once|p") for key in client.keys("j|*")} == {b"1"}
+
+
 def test_signals_come_through_redis_one_a_beat(server: Server) -> None:
     """SIG-4, SIG-6: any text is passed on; the oldest comes first."""
     got: list[str] = []

@@ -11,6 +11,7 @@ from jobwire import errors
 TREE = {
     "JobwireError": Exception,
     "ConfigError": errors.JobwireError,
+    "NotPermitted": errors.JobwireError,
     "PayloadError": errors.JobwireError,
     "InvalidJob": errors.PayloadError,
     "MalformedPayload": errors.PayloadError,

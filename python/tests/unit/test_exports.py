@@ -32,7 +32,9 @@ PAGES = [
     if page.name not in ("internals.md", "glossary.md") and page.parent.name != "decisions"
 ]
 NAMED = re.compile(r"`([A-Z]\w*[a-z]\w*)")
-MODULES_FOR_USERS = ("errors", "inspect", "iterables", "testing", "worker")
+MODULES_FOR_USERS = (
+    *("errors", "inspect", "iterables", "monitoring", "ops", "otel", "testing", "worker"),
+)
 
 
 def test_every_listed_name_can_be_imported() -> None:
@@ -142,6 +144,32 @@ def test_the_command_line_imports_what_it_runs() -> None:
     assert {"redis", "rich", "jobwire_conformance"}.isdisjoint(modules)
     modules = loaded("from jobwire.cli.worker import worker")
     assert {"rich", "yaml", "jobwire.inspect", "jobwire.testing"}.isdisjoint(modules)
+
+
+def test_a_worker_without_ports_and_traces_loads_neither() -> None:
+    modules = loaded(
+        "from jobwire.cli.worker import worker\n"
+        "from jobwire.worker.process import process, supervisor"
+    )
+    # redis-py loads opentelemetry if it is installed.
+    assert {"prometheus_client", "http.server", "jobwire.inspect", "jobwire.otel"}.isdisjoint(
+        modules
+    )
+    assert {"jobwire.monitoring.server", "jobwire.monitoring.exposition"}.isdisjoint(modules)
+    assert "prometheus_client" not in loaded("import jobwire.monitoring")
+
+
+@pytest.mark.parametrize(
+    ("library", "module"),
+    [("prometheus_client", "monitoring/exposition.py"), ("opentelemetry", "otel.py")],
+)
+def test_one_module_uses_a_library_that_is_an_extra(library: str, module: str) -> None:
+    users = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if re.search(rf"^ *(import|from) {library}\b", path.read_text("utf-8"), re.MULTILINE)
+    }
+    assert users == {module}
 
 
 def test_one_module_draws_with_rich() -> None:

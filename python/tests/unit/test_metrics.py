@@ -52,9 +52,9 @@ def test_names_of_sidekiq_7() -> None:
 )
 def test_the_counter_of_a_duration(ms: float, index: int) -> None:
     """MET-11: the first counter whose bound is greater than the whole milliseconds."""
-    tally = ThreadMetrics()
-    tally.record("A", ms, failed=False)
-    histogram = tally.numbers()["A"][3:]
+    metrics = Metrics()
+    metrics.for_thread().record("A", ms, failed=False)
+    histogram = metrics.executions()["A"].histogram
     assert (len(histogram), histogram[index], sum(histogram)) == (26, 1, 1)
     assert len(BOUNDS) == 25
 

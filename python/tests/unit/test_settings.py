@@ -118,6 +118,9 @@ VARIABLES: dict[str, tuple[str, Any]] = {
     "JOBWIRE_DEAD_MAX_AGE": ("86400", 86400),
     "JOBWIRE_TAG": ("shop", "shop"),
     "JOBWIRE_LABELS": ("a b", ["a", "b"]),
+    "JOBWIRE_HEALTH_PORT": ("9928", 9928),
+    "JOBWIRE_METRICS_PORT": ("none", None),
+    "JOBWIRE_LISTEN_HOST": ("0.0.0.0", "0.0.0.0"),
     "JOBWIRE_LOG_FORMAT": ("json", "json"),
     "JOBWIRE_LOG_LEVEL": ("debug", "debug"),
 }

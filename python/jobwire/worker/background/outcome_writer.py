@@ -39,6 +39,11 @@ class OutcomeWriter:
         self._closed = threading.Event()
         ticker.add_periodic_check(self._check)
 
+    @property
+    def unstored(self) -> int:
+        """Number of outcomes that are not stored."""
+        return self._outbox.unstored
+
     def record(self, held: InFlightJob, outcome: Outcome) -> None:
         """Store an outcome with the next fetch, or soon after the next `flush_soon`."""
         self._outbox.add(Entry(held, outcome))

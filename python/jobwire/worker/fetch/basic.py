@@ -64,6 +64,8 @@ class BasicFetcher:
         self._paused: frozenset[str] = frozenset()  # rebound under `_asking`
         self._asked_at = -math.inf  # monotonic; guarded by `_asking`
         self._queues = {keys.queue(name).encode(): name for name in order.weights}
+        self._counting = threading.Lock()  # Guards writes of `fetches`.
+        self.fetches = 0
 
     def take(self, ran: float | None) -> InFlightJob | None:
         """Return the next job, waiting for one; None once closed. [FETCH-5] [FETCH-9] [FETCH-11]"""
@@ -96,6 +98,8 @@ class BasicFetcher:
             self._closed.wait(self._pause)
             self._find_broken()
             return None
+        with self._counting:
+            self.fetches += 1
         began = time.monotonic()
         try:
             reply = self._redis.run(once(command("BRPOP", *keys, self._block)))

@@ -64,15 +64,18 @@ class FetchesInFlight:
         any_pending: True if a reply is to be read. The leader reads this for every job, without the
             lock: it may still see a fetch that another thread has taken, and never misses one of
             its own, because no other thread adds any.
+        begun: Number of fetches so far.
     """
 
     def __init__(self, *, reclaim_interval: float, reclaim_for: float) -> None:
         self._reclaim_interval = reclaim_interval
         self._reclaim_for = reclaim_for
         self._lock = threading.Lock()
-        # Guards `_pending`, `any_pending` (writes), `_unanswered`, `_reclaimed_at`, `_open`.
+        # Guards `_pending`, `any_pending` and `begun` (writes), `_unanswered`, `_reclaimed_at`,
+        # `_open`.
         self._pending: deque[PendingFetch] = deque()  # guarded by `_lock`
         self.any_pending = False
+        self.begun = 0
         self._unanswered: list[Unanswered] = []  # guarded by `_lock`
         self._reclaimed_at: float | None = None  # guarded by `_lock`
         self._open: dict[int, range] = {}  # guarded by `_lock`
@@ -81,6 +84,7 @@ class FetchesInFlight:
         """Note that jobs may arrive under these numbers, until `end`."""
         with self._lock:
             self._open[numbers.start] = numbers
+            self.begun += 1
 
     def end(self, numbers: range) -> None:
         """Note that no more jobs arrive under these numbers: those that did are in the buffer."""

@@ -124,6 +124,11 @@ class ReliableFetcher:
         """The threads of this source share one leader."""
         return self
 
+    @property
+    def fetches(self) -> int:
+        """Number of fetches that were sent to Redis."""
+        return self._in_flight.begun
+
     def on_thread_wanted(self, start: Callable[[], None]) -> None:
         """Have `start` called when there is no thread to take the lead."""
         self._request_thread = start

@@ -85,6 +85,10 @@ class JobSource(Protocol):
     @property
     def lead(self) -> SharedLead | None: ...
 
+    @property
+    def fetches(self) -> int:
+        """Number of requests for jobs that were sent to Redis."""
+
     def take(self, ran: float | None) -> InFlightJob | None:
         """Return the next job, waiting for one; None once `close` was called. [FETCH-5]
 

@@ -105,6 +105,11 @@ class Capsule:
         """True if any job runs, or a handler of its end does."""
         return bool(self._held())
 
+    @property
+    def fetches(self) -> int:
+        """Number of requests for jobs that were sent to Redis."""
+        return self._source.fetches
+
     def works(self) -> dict[str, Work]:
         """Return the work records of the running jobs, by thread or task. [BEAT-5]"""
         works = ((processor.tid, processor.work) for processor in self._processors)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 import os
 import random
 import secrets
@@ -24,6 +25,7 @@ from jobwire.application.producer import make_producer
 from jobwire.application.redis_url import find_address
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import NoReply, RedisRefused, RedisTrouble, RedisUnreachable
+from jobwire.monitoring.figures import Classes, ClassFigures, Figures, merged
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.heartbeat import LEASE_S, Work, process_info
 from jobwire.protocol.key_types import explained
@@ -33,7 +35,7 @@ from jobwire.protocol.plural import counted
 from jobwire.protocol.server import ServerInfo, check_server
 from jobwire.protocol.times import Generation
 from jobwire.worker.background.audit import Audit, gather
-from jobwire.worker.background.heartbeat import HeartbeatThread
+from jobwire.worker.background.heartbeat import HeartbeatThread, rss
 from jobwire.worker.background.outcome_writer import OutcomeWriter
 from jobwire.worker.background.poller import Poller
 from jobwire.worker.background.ticker import Ticker
@@ -110,6 +112,7 @@ class Launcher:
         self._audit: Audit | None = None
         sink, make_source = self._basic() if config.fetch == "basic" else self._reliable()
         self._metrics = Metrics()
+        self._flushing = threading.Lock()  # `_metrics` must not be flushed by two threads at a time
         self._loop = AsyncLoop(on_broken)
         self._isolation = _isolation(app, config)
         iterations = Iterations(
@@ -144,6 +147,7 @@ class Launcher:
             )
             self._capsules.append(capsule)
         self._beaten_at = 0.0  # monotonic
+        self._classes = Classes()
         self._heartbeat = HeartbeatThread(
             self._redis,
             self._keys,
@@ -194,6 +198,34 @@ class Launcher:
     def works(self) -> Mapping[str, Work]:
         """Return the work records of the running jobs, by thread id."""
         return {tid: work for capsule in self._capsules for tid, work in capsule.works().items()}
+
+    @property
+    def fetching(self) -> bool:
+        """True from the start until the worker is quiet."""
+        return self._beaten_at > 0 and not self._quiet.is_set()
+
+    @property
+    def silent(self) -> float:
+        """Seconds since the last heartbeat that reached Redis; infinite before the first one."""
+        return time.monotonic() - self._beaten_at if self._beaten_at else math.inf
+
+    def figures(self) -> Figures:
+        """Return the numbers of this process since its start, for monitoring."""
+        classes = {
+            name: ClassFigures(
+                each.total, each.failed, each.microseconds / 1e6, merged(each.histogram)
+            )
+            for name, each in self._metrics.executions().items()
+        }
+        return Figures(
+            self._classes.limit(classes),
+            fetches=sum(capsule.fetches for capsule in self._capsules),
+            executing=len(self.works()),
+            concurrency=self.config.concurrency,
+            unstored=0 if self._outcome_writer is None else self._outcome_writer.unstored,
+            memory=rss() * 1024,
+            processes=1,
+        )
 
     def check_server(self) -> ServerInfo:
         """Return what the server is; ask it only until it has answered once.
@@ -329,9 +361,10 @@ class Launcher:
         self._fire("beat")
         self._generation = self._redis.run(self._producer.generation())
         self._counts.flush(self._redis, self._keys)
-        self._redis.run(
-            self._metrics.flush(self._keys, now=time.time(), generation=self._generation)
-        )
+        with self._flushing:  # the thread that stops the worker and the heartbeat thread come here
+            self._redis.run(
+                self._metrics.flush(self._keys, now=time.time(), generation=self._generation)
+            )
 
     def _fire(self, event: Event) -> None:
         """Call the application's callbacks for an event; errors are logged."""

@@ -90,6 +90,14 @@ class Notifier:
         if changed:
             self._send(**changed)
 
+    def report(self, line: bytes) -> None:
+        """Send the numbers of this process to its supervisor."""
+        if self.supervised and self._socket is not None:
+            # Too much text for the socket's buffer is cut off, and only this message is lost,
+            # because the next one begins with the end of the line.
+            with suppress(OSError):
+                self._socket.sendall(b"\nX_REPORT=" + line + b"\n", socket.MSG_DONTWAIT)
+
     def stopping(self, status: str) -> None:
         """Report that the process stops."""
         self._send(STOPPING="1", STATUS=status)

@@ -16,13 +16,15 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, NamedTuple
 
+import msgspec
+
 import jobwire
 from jobwire.application.app import App
 from jobwire.application.config import WorkerConfig
 from jobwire.application.redis_url import RedisAddress
 from jobwire.connection.connect import safe_url
 from jobwire.errors import RedisRefused, RedisTrouble, RedisUnreachable
-from jobwire.protocol.heartbeat import BEAT_INTERVAL_S
+from jobwire.protocol.heartbeat import BEAT_INTERVAL_S, LEASE_S
 from jobwire.protocol.plural import counted
 from jobwire.protocol.server import ServerInfo
 from jobwire.settings.types import did_you_mean
@@ -32,8 +34,9 @@ from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
 from jobwire.worker.process import notify
 from jobwire.worker.process.launcher import Launcher
 from jobwire.worker.process.notify import Notifier
+from jobwire.worker.process.report import REPORT_INTERVAL_S, RedisPlace, Report
 
-__all__ = ["STOP_GRACE_S", "run"]
+__all__ = ["HEARTBEAT_STUCK_S", "STOP_GRACE_S", "run"]
 
 EXIT_CRASHED = 1
 EXIT_FORCED = 1  # after a second TERM or INT
@@ -74,6 +77,7 @@ def run(
 
     Raises:
         UnfitServer, RedisTrouble: The worker could not start.
+        ConfigError: A port cannot be used.
     """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # so that `print` in a job shows at once
@@ -100,15 +104,37 @@ class _Process:
         )
         self._earlier: dict[str, Callable[[int, FrameType | None], Any]] = {}
         self._state = ""  # first word of the status, if any
+        self._started = False
         self._stopping = False
         self._is_stuck = False
         self._is_broken = False
         self._status = EXIT_CRASHED
+        self._has_ports = (config.health_port or config.metrics_port) is not None
+        self._reports = self._has_ports and notifier.supervised
+        self._reported_at = -math.inf  # monotonic
 
     def run(self, source: str) -> int:
-        """Run until the worker has stopped; return the exit status."""
+        """Run until the worker has stopped; return the exit status.
+
+        Raises:
+            ConfigError: A port cannot be used.
+        """
         for name in _HANDLED:
             self._trap(name)
+        if not self._has_ports or self._notifier.supervised:
+            return self._run(source)
+        from jobwire.worker.process.monitor import Monitor, Sources
+
+        monitor = Monitor(
+            self._config,
+            Sources(self._launcher.figures, self._not_live, self._not_ready, self._redis_place),
+        )
+        try:
+            return self._run(source)
+        finally:
+            monitor.close()
+
+    def _run(self, source: str) -> int:
         if threading.excepthook is threading.__excepthook__:
             threading.excepthook = _report_death
         if self._notifier.supervised:
@@ -116,6 +142,8 @@ class _Process:
         if not self._wait_for_redis(source):
             return 0
         _announce(self._launcher, self._launcher.start(), source)
+        self._started = True
+        self._report()
         self._notifier.ready(self._describe())
         period = self._notifier.period
         if period is None and self._config.memory_limit:
@@ -123,6 +151,7 @@ class _Process:
         timeout = min(SIGNAL_CHECK_INTERVAL_S, period or math.inf)
         checked_at = time.monotonic()
         while True:
+            self._report()
             try:
                 received = self._signals.get(timeout=timeout)
             except Empty:
@@ -130,7 +159,9 @@ class _Process:
                     self._check()
                     checked_at = time.monotonic()
                 continue
+            self._reported_at = -math.inf
             if received is None:
+                self._report()
                 return self._status
             self._act(received.name)
             self._call_earlier(received)
@@ -314,6 +345,37 @@ class _Process:
                     "the process uses %d MiB of memory, above the limit of %d", used, limit
                 )
                 self._stop("memory_limit")
+
+    def _report(self) -> None:
+        """Tell the supervisor what its ports show, once a second."""
+        now = time.monotonic()
+        if self._reports and now - self._reported_at >= REPORT_INTERVAL_S:
+            self._reported_at = now
+            report = Report(
+                self._launcher.figures(), self._not_live(), self._not_ready(), self._redis_place()
+            )
+            self._notifier.report(msgspec.json.encode(report))
+
+    def _not_live(self) -> str:
+        """Return the reason that this process must be restarted, or ""."""
+        stuck = time.monotonic() - self._launcher.turned
+        if stuck < HEARTBEAT_STUCK_S or self._stopping or not self._started:
+            return ""
+        return f"heartbeat thread stuck for {stuck:.0f} s"
+
+    def _not_ready(self) -> str:
+        """Return the reason that this process fetches no jobs, or ""."""
+        if self._stopping:
+            return "stopping"
+        if not self._started:
+            return "starting"
+        if not self._launcher.fetching:
+            return "quiet"
+        silent = self._launcher.silent
+        return f"no heartbeat in Redis for {silent:.0f} s" if silent > LEASE_S else ""
+
+    def _redis_place(self) -> RedisPlace:
+        return RedisPlace(self._launcher.url, self._launcher.app.namespace)
 
     def _report_status(self) -> None:
         if self._notifier.period is not None:

@@ -16,15 +16,20 @@ import selectors
 import signal
 import socket
 import sys
+import threading
 import time
 from collections import deque
 from contextlib import suppress
 
+import msgspec
+
 from jobwire.application.config import WorkerConfig
+from jobwire.monitoring.figures import Classes, Figures
 from jobwire.protocol.plural import counted
 from jobwire.worker.process import notify
 from jobwire.worker.process.notify import SUPERVISOR, Notifier
-from jobwire.worker.process.process import STOP_GRACE_S
+from jobwire.worker.process.process import HEARTBEAT_STUCK_S, STOP_GRACE_S
+from jobwire.worker.process.report import RedisPlace, Report
 
 __all__ = ["run", "wanted"]
 
@@ -33,6 +38,7 @@ EXIT_FORCED = 1  # after a second TERM or INT
 EARLY_END_S = 10.0  # a process that ends sooner counts as failed, and is restarted with a pause
 LONGEST_RESTART_PAUSE_S = 30.0
 MOST_FAILURES = 5  # in a row; if every process has that many, the supervisor gives up
+LOOP_STUCK_S = 30.0  # without a turn of the main loop, which turns every five seconds
 KILL_GRACE_S = 5.0  # that a process has beyond its own limit for stopping
 REPLACE_RETRY_S = 60.0  # until the next try to replace a process whose replacement did not start
 
@@ -86,6 +92,7 @@ class _WorkerProcess:
         self.quiet = False  # was told to be quiet
         self.busy = 0
         self.rss = 0  # MiB
+        self.report: Report | None = None  # for the ports
         self._unread = b""
 
     def __str__(self) -> str:
@@ -102,13 +109,23 @@ class _WorkerProcess:
         self.send(signal.SIGKILL)  # it may not be a group yet
 
     def read(self) -> bool:
-        """Read its messages; return False at the end of the stream."""
+        """Read messages; return False at the end of the stream."""
         try:
             chunk = self.channel.recv(1 << 16)
         except BlockingIOError:
             return True
         except OSError:
             return False
+        self._take(chunk)
+        return bool(chunk)
+
+    def read_all(self) -> None:
+        """Read the last messages of a process that has ended."""
+        with suppress(OSError):
+            while chunk := self.channel.recv(1 << 16):
+                self._take(chunk)
+
+    def _take(self, chunk: bytes) -> None:
         self.last_message = time.monotonic()
         *lines, self._unread = (self._unread + chunk).split(b"\n")
         for line in lines:
@@ -119,7 +136,9 @@ class _WorkerProcess:
                     self.busy = int(value)
                 case [b"X_RSS", value]:
                     self.rss = int(value)
-        return bool(chunk)
+                case [b"X_REPORT", value]:
+                    with suppress(msgspec.DecodeError):  # a message that was cut off
+                        self.report = msgspec.json.decode(value, type=Report)
 
 
 class _Slot:
@@ -139,7 +158,11 @@ class _Supervisor:
         self._config = config
         self._notifier = notifier
         self._slots = [_Slot(number) for number in range(1, config.processes + 1)]
+        self._adding = threading.Lock()  # Guards removals from `_workers`, `_ended_figures`.
         self._workers: dict[int, _WorkerProcess] = {}  # all living processes, by pid
+        self._ended_figures = Figures()  # counters of processes that have ended
+        self._classes = Classes()
+        self._turned = time.monotonic()  # when the main loop last turned
         self._renewing: deque[_Slot] = deque()  # slots to renew; the first one is under way
         self._selector = selectors.DefaultSelector()
         self._any_ready = False  # at any time so far
@@ -153,7 +176,25 @@ class _Supervisor:
         self._terminal = os.isatty(2)
 
     def run(self) -> int:
-        """Return the exit status."""
+        """Return the exit status.
+
+        Raises:
+            ConfigError: A port cannot be used.
+        """
+        if (self._config.health_port or self._config.metrics_port) is None:
+            return self._run()
+        from jobwire.worker.process.monitor import Monitor, Sources
+
+        monitor = Monitor(
+            self._config,
+            Sources(self._figures, self._not_live, self._not_ready, self._redis_place),
+        )
+        try:
+            return self._run()
+        finally:
+            monitor.close()
+
+    def _run(self) -> int:
         read_end, write_end = os.pipe()
         os.set_blocking(read_end, False)
         os.set_blocking(write_end, False)
@@ -167,6 +208,7 @@ class _Supervisor:
         # logged only once.
         self._slots[0].due = time.monotonic()
         while True:
+            self._turned = time.monotonic()
             self._start_due()
             if not self._workers and (self._status is not None or self._quiet):
                 return self._status or 0
@@ -210,9 +252,13 @@ class _Supervisor:
                 return
             if pid == 0:
                 return
-            worker = self._workers.pop(pid, None)
+            worker = self._workers.get(pid)
             if worker is not None:
-                worker.read()  # its last messages
+                worker.read_all()
+                with self._adding:  # otherwise a scrape might miss its numbers
+                    del self._workers[pid]
+                    if worker.report is not None:
+                        self._ended_figures += worker.report.figures.counters()
                 with suppress(KeyError):
                     self._selector.unregister(worker.channel)
                 worker.channel.close()
@@ -449,6 +495,50 @@ class _Supervisor:
             _log.warning("%s uses %d MiB, the limit is %d; replacing it", worker, used, limit)
             slot.renewable = now + REPLACE_RETRY_S  # not all the time, if the limit is too low
             self._renewing.append(slot)
+
+    # -- for the ports, whose threads call this
+
+    def _figures(self) -> Figures:
+        """Return the sum of all processes, those that have ended included."""
+        with self._adding:
+            total = self._ended_figures
+            for worker in self._workers.copy().values():
+                if worker.report is not None:
+                    total += worker.report.figures
+            return msgspec.structs.replace(total, classes=self._classes.limit(total.classes))
+
+    def _not_live(self) -> str:
+        now = time.monotonic()
+        if now - self._turned > LOOP_STUCK_S:
+            return f"the supervisor is stuck for {now - self._turned:.0f} s"
+        for worker in self._workers.copy().values():
+            if not worker.ready or worker.leaving:
+                continue
+            if worker.report is not None and worker.report.not_live:
+                return f"{worker}: {worker.report.not_live}"
+            if now - worker.last_message > HEARTBEAT_STUCK_S:
+                return f"{worker}: no message for {now - worker.last_message:.0f} s"
+        return ""
+
+    def _not_ready(self) -> str:
+        if self._deadline is not None:
+            return "stopping"
+        if self._quiet:
+            return "quiet"
+        reasons = []
+        for slot in self._slots:
+            worker = slot.worker
+            report = None if worker is None or not worker.ready else worker.report
+            reasons.append("starting" if report is None else report.not_ready)
+        problems = [reason for reason in reasons if reason]
+        if not problems:
+            return ""
+        count, ready = len(reasons), len(reasons) - len(problems)
+        return f"{ready} of {counted(count, 'process')} ready; {problems[0]}"
+
+    def _redis_place(self) -> RedisPlace | None:
+        reports = (worker.report for worker in self._workers.copy().values())
+        return next((report.redis for report in reports if report is not None), None)
 
     def _describe(self) -> str:
         ready = sum(worker.ready and not worker.leaving for worker in self._workers.values())

@@ -1,0 +1,76 @@
+"""`jobwire exporter`: serves the numbers of a Redis to Prometheus."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import click
+
+from jobwire.cli.options import find_redis, redis_option
+from jobwire.connection.connect import safe_url
+from jobwire.monitoring import routes
+from jobwire.monitoring.exposition import require_prometheus
+from jobwire.monitoring.metrics import MOST_QUEUES
+from jobwire.monitoring.routes import FleetReader
+from jobwire.monitoring.server import Listener
+
+__all__ = ["exporter"]
+
+PORT = 9927
+
+
+@click.command()
+@redis_option
+@click.option("--namespace", default="", help="Prefix of every key.")
+@click.option(
+    "-p",
+    "--port",
+    type=click.IntRange(1, 65_535),
+    default=PORT,
+    show_default=True,
+    help="Port to listen on.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on. In a container, 0.0.0.0 lets Prometheus reach it.",
+)
+@click.option(
+    "--max-queues",
+    type=click.IntRange(min=0),
+    default=MOST_QUEUES,
+    show_default=True,
+    help="Queues with numbers of their own. The others are added up as the queue (other).",
+)
+def exporter(url: str | None, namespace: str, port: int, host: str, max_queues: int) -> int:
+    """Serve the numbers of a Redis to Prometheus, until TERM or INT.
+
+    They are the numbers of all queues, sets and processes, also if only Sidekiq uses this Redis.
+    One exporter for each Redis is enough. GET /metrics answers Prometheus. GET /queues answers
+    autoscalers in JSON, and GET /live is for probes.
+
+    A scrape costs two round trips to Redis, at most once a second.
+    """
+    require_prometheus("jobwire exporter")
+    redis, source = find_redis(url)
+    reader = FleetReader(redis, namespace)
+    paths = {
+        "/metrics": routes.fleet_metrics(lambda: reader, most_queues=max_queues),
+        "/queues": routes.queues(lambda: reader),
+        "/live": routes.probe(lambda: ""),
+    }
+    listener = Listener(host, port, paths, asked_by="--port")
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, lambda *_: stop.set())
+    listener.start()
+    click.echo(
+        f"jobwire exporter: {listener.url}/metrics for {safe_url(redis)} ({source})", err=True
+    )
+    stop.wait()
+    listener.close()
+    reader.close()
+    return 0
