@@ -16,6 +16,7 @@ from harness.servers import Server
 from jobwire_conformance import data
 from jobwire_conformance.cases import case as cases
 from jobwire_conformance.cases.portable import NotPortable, portable
+from tests.conformance.skeletons import needs
 from tests.conformance.suite import ROOT
 from tests.workers import jobwire
 
@@ -66,15 +67,17 @@ def test_a_case_that_needs_the_suite_is_not_portable(name: str) -> None:
         portable(case)
 
 
-class TestRunner:
-    """The example in Python. That in Go is run by its own tests."""
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Export the cases of the claims."""
+    said = jobwire("conform", "export", str(tmp_path / "cases"), *CLAIMS)
+    assert said.returncode == 0, said.stderr
+    assert re.fullmatch(r"\d+ of \d+ cases written to .+\n", said.stdout)
+    return tmp_path / "cases"
 
-    @pytest.fixture
-    def directory(self, tmp_path: Path) -> Path:
-        said = jobwire("conform", "export", str(tmp_path / "cases"), *CLAIMS)
-        assert said.returncode == 0, said.stderr
-        assert re.fullmatch(r"\d+ of \d+ cases written to .+\n", said.stdout)
-        return tmp_path / "cases"
+
+class TestRunner:
+    """The example in Python."""
 
     @staticmethod
     def run(example: Path, directory: Path, url: str) -> subprocess.CompletedProcess[str]:
@@ -109,6 +112,39 @@ class TestRunner:
     def test_it_stays_short(self) -> None:
         lines = (EXAMPLE / "run.py").read_text().splitlines()
         assert len([line for line in lines if line.strip()]) <= 100
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("mistake", "failing"),
+    [
+        ("", set()),
+        ("space-after-comma", {"push-plain"}),
+        ("marshals-texts", {"push-escapes"}),
+        ("writes-101-levels", {"push-depth"}),
+    ],
+)
+def test_the_runner_in_go(directory: Path, server: Server, mistake: str, failing: set[str]) -> None:
+    """It is a part of the sample's own tests, and finds the sample's own mistakes."""
+    needs("go")
+    done = subprocess.run(
+        ["go", "test", "-count=1", "-v", "./cmd/driver"],
+        cwd=ROOT / "conformance" / "drivers" / "go-sample",
+        env={
+            **os.environ,
+            "JOBWIRE_CASES": str(directory),
+            "JOBWIRE_REDIS_URL": server.url,
+            "JOBWIRE_MISTAKE": mistake,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    told = re.findall(r"^    --- (PASS|FAIL): TestCases/(\S+)", done.stdout, re.M)
+    assert len(told) >= 40, done.stdout + done.stderr
+    failed = {name for verdict, name in told if verdict == "FAIL"}
+    assert failing <= failed
+    assert bool(failing) == bool(failed) == bool(done.returncode)
 
 
 def test_an_unknown_claim_is_refused(tmp_path: Path) -> None:
