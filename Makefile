@@ -2,9 +2,9 @@
 #   make test ARGS="-k wheel"
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
-demo: ## run an example application with its own server and worker
+demo: ## run an example application with its own server and worker; ARGS=--web: with the page
 	@sh .ci/demo $(ARGS)
 
 test: ## run the tests that need no root and cost little (no marker thorough)
@@ -37,6 +37,9 @@ soak: ## run a million jobs through one process and watch its memory and files (
 bench: ## measure each part of the path of a job: ARGS=--benchmark-autosave, ARGS=targets
 	@sh .ci/bench $(ARGS)
 
+web-test: ## run the tests of the web page in Chromium (root on Debian or Ubuntu gets it): ARGS=--pictures
+	@sh .ci/web-test $(ARGS)
+
 interop: ## run the tests with real Sidekiq (root, Debian or Ubuntu)
 	@sh .ci/interop $(ARGS)
 
@@ -58,7 +61,7 @@ site: ## build the site of the documentation into build/site
 wheel: ## build sdist and wheel into dist/ and try the wheel in an empty environment
 	@sh .ci/wheel $(ARGS)
 
-check: ## run everything that CI runs: test, thorough, oldest, coverage, lint, site, demo, conformance, model, interop, chaos, wheel
+check: ## run everything that CI runs: test, thorough, oldest, coverage, lint, site, demo, web-test, conformance, model, interop, chaos, wheel
 	@sh .ci/run $(ARGS)
 
-.PHONY: help demo test thorough flaky oldest coverage faults chaos model soak bench interop peers conformance fixtures lint site wheel check
+.PHONY: help demo test thorough web-test flaky oldest coverage faults chaos model soak bench interop peers conformance fixtures lint site wheel check

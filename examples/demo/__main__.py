@@ -15,6 +15,7 @@ from redis import RedisError
 from rich.console import Console
 from rich.markup import escape
 
+from examples.demo import live
 from examples.demo.kinds import Kind, all_kinds, queues
 from examples.demo.ledger import Problem, Seen
 from examples.demo.screen import Screen
@@ -36,6 +37,7 @@ Next steps, in this directory:
   .venv/bin/jobwire dev examples.demo_app:app    [dim]a server and a worker; then,[/]
   .venv/bin/jobwire enqueue EchoJob 1 '"two"'    [dim]in another terminal, a job for them[/]
   examples/demo_app.py                           [dim]the application that just ran[/]
+  make demo ARGS=--web                           [dim]the page, with live jobs[/]
   README.md, SPEC.md                             [dim]its use; the protocol[/]"""
 
 
@@ -46,15 +48,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--patience", type=float, default=45.0, metavar="SECONDS", help="for all jobs together"
     )
+    parser.add_argument(
+        "--web", action="store_true", help="serve the page, with ever more jobs, until Ctrl-C"
+    )
+    parser.add_argument(
+        "--port", type=int, default=9928, help="port of the page; 0 for any (default: %(default)s)"
+    )
     options = parser.parse_args(arguments)
     console = Console(highlight=False)
     end_in_good_order()
     try:
         with open_stage(options.app, queues()) as stage:
+            if options.web:
+                stage.wait_for_worker()
+                live.show(stage, console, all_kinds(), options.port)
             return _run(stage, console, options.patience)
     except Interrupted as signal:
         console.print("interrupted; server and worker are gone, nothing is left behind")
         return int(signal.code or 0)
+    except WorkerFailed as error:
+        console.print(f"[red]✗[/] {escape(str(error))}")
     except JobwireError as error:
         console.print(f"[red]✗[/] {escape(str(error))}")
     except RedisError as error:

@@ -20,7 +20,13 @@ PAGE = 100  # entries
 
 
 class Walk:
-    """A walk through a list or set: `next` returns a page, and an empty one at the end."""
+    """A walk through a list or set: `next` returns a page, and an empty one at the end.
+
+    Attributes:
+        page: Number of entries of a page; it may change between two pages.
+    """
+
+    page: int
 
     def next(self) -> Op[list[Entry]]:
         """Return the next page."""
@@ -53,7 +59,7 @@ class SetWalk(Walk):
         self._key = key
         self._place = place
         self._rising = rising
-        self._page = page
+        self.page = page
         self._first = start
         self._behind: list[Entry] = []  # the last page, and one entry before it
 
@@ -61,7 +67,7 @@ class SetWalk(Walk):
         """Return the next page."""
         start = yield from self._start()
         order = () if self._rising else ("REV",)
-        step = command("ZRANGE", self._key, start, start + self._page - 1, *order, "WITHSCORES")
+        step = command("ZRANGE", self._key, start, start + self.page - 1, *order, "WITHSCORES")
         (reply,) = yield from ask([step])
         flat = items(reply)
         page = [
@@ -111,7 +117,7 @@ class ListWalk(Walk):
 
     def __init__(self, keys: Keys, queue: str, *, page: int = PAGE) -> None:
         self._key = raw(keys.queue(queue))
-        self._page = page
+        self.page = page
         self._place = QUEUE + queue
         self._start = 0
         self._size: int | None = None
@@ -123,7 +129,7 @@ class ListWalk(Walk):
         if self._size is not None:
             self._start = max(0, self._start + size - self._size)
         self._size = size
-        stop = self._start + self._page - 1
+        stop = self._start + self.page - 1
         (reply,) = yield from ask([command("LRANGE", self._key, self._start, stop)])
         page = [entry(payload, self._place) for payload in items(reply)]
         self._start += len(page)
@@ -144,14 +150,14 @@ class Scan(Walk):
         self._key = key
         self._place = place
         self._pattern = pattern
-        self._page = page
+        self.page = page
         self._cursor: Any = b"0"
 
     def next(self) -> Op[list[Entry]]:
         """Return the next page that is not empty."""
         while self._cursor is not None:
             step = command(
-                "ZSCAN", self._key, self._cursor, "MATCH", self._pattern, "COUNT", self._page
+                "ZSCAN", self._key, self._cursor, "MATCH", self._pattern, "COUNT", self.page
             )
             (reply,) = yield from ask([step])
             cursor, flat = items(reply) or (b"0", [])

@@ -19,11 +19,12 @@ from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Op, command
 
-__all__ = ["Bulk", "BulkAct", "BulkState", "begin", "other_act"]
+__all__ = ["Bulk", "BulkAct", "BulkState", "begin", "check_act", "other_act"]
 
 PAGE = 500  # entries of one batch
 
 BulkAct = Literal["retry", "add_to_queue", "kill", "delete"]
+BULK_ACTS: tuple[BulkAct, ...] = get_args(BulkAct)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +90,7 @@ def begin(keys: Keys, bulk_id: str, act: BulkAct, selection: Selection) -> Op[Bu
     Raises:
         ConfigError: The act is not possible for this place.
     """
-    if act not in get_args(BulkAct):
-        raise ConfigError(f"act: {act!r} is not one of {', '.join(get_args(BulkAct))}")
-    if selection.place.startswith(QUEUE) and act != "delete":
-        raise ConfigError(f"{act}: jobs of {selection.place} run anyway; they can be deleted")
-    if act == "kill" and selection.place in ("dead", "unreadable"):
-        raise ConfigError(f"kill: entries of {selection.place} are already dead")
+    check_act(act, selection.place)
     total = yield from place_size(keys, selection.place)
     position = str(total) if selection.place.startswith(QUEUE) else None
     return BulkState(
@@ -105,6 +101,23 @@ def begin(keys: Keys, bulk_id: str, act: BulkAct, selection: Selection) -> Op[Bu
         position=position,
         finished=total == 0,
     )
+
+
+def check_act(act: str, place: str) -> BulkAct:
+    """Return an act on many entries, after a check.
+
+    Raises:
+        ConfigError: There is no such act, or it is not possible for this place.
+    """
+    for known in BULK_ACTS:
+        if act != known:
+            continue
+        if place.startswith(QUEUE) and known != "delete":
+            raise ConfigError(f"{act}: jobs of {place} run anyway; they can be deleted")
+        if known == "kill" and place in ("dead", "unreadable"):
+            raise ConfigError(f"kill: entries of {place} are already dead")
+        return known
+    raise ConfigError(f"act: {act!r} is not one of {', '.join(BULK_ACTS)}")
 
 
 def other_act(state: BulkState, act: str) -> ConfigError:

@@ -12,7 +12,7 @@ from typing import Self, TypeVar
 
 from jobwire.application.producer import GenerationSetting
 from jobwire.errors import ConfigError, JobwireError, NoReply
-from jobwire.inspect.entry import QUEUE, Entry
+from jobwire.inspect.entry import QUEUE, Entry, SetName
 from jobwire.inspect.filters import Filter
 from jobwire.inspect.sync import Inspector
 from jobwire.ops import (
@@ -21,6 +21,7 @@ from jobwire.ops import (
     explain,
     groups,
     journal,
+    pages,
     roles,
     selection,
     survey,
@@ -32,9 +33,11 @@ from jobwire.ops.doctor import Finding, Limits
 from jobwire.ops.explain import Explanation
 from jobwire.ops.groups import FailureGroups, FailureSet
 from jobwire.ops.journal import JournalEntry
+from jobwire.ops.pages import PlacePage
 from jobwire.ops.roles import Act, Role
 from jobwire.ops.selection import Preview, Selection
 from jobwire.ops.undo import Deleted, Undone, UndoRecord
+from jobwire.ops.whereabouts import Whereabouts
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.times import When
@@ -137,15 +140,64 @@ class Operations:
             )
         )
 
-    def explain(self, jid: str, *, examine: int = whereabouts.MOST_IN_A_QUEUE) -> Explanation:
+    def explain(
+        self,
+        jid: str,
+        *,
+        examine: int = whereabouts.MOST_IN_A_QUEUE,
+        in_sets: int | None = None,
+        known: Whereabouts | None = None,
+    ) -> Explanation:
         """Return where a job is, and why it does not run now.
 
         Args:
             jid: The job id.
             examine: Maximum number of jobs to examine of each queue, those that run next first.
+            in_sets: Maximum number of entries to examine of each set, those with the highest score
+                first; all by default.
+            known: Its place, to look nowhere else.
         """
-        facts = self._run(whereabouts.collect(self._keys, jid, now=self._clock(), examine=examine))
-        return explain.explain(facts)
+        collecting = whereabouts.collect(
+            *(self._keys, jid),
+            now=self._clock(),
+            examine=examine,
+            in_sets=in_sets,
+            known=known,
+        )
+        return explain.explain(self._run(collecting))
+
+    def page(
+        self, place: str, *, start: int = 0, count: int = 25, rising: bool = False
+    ) -> PlacePage:
+        """Return some entries of a place by their position, in one round trip.
+
+        Args:
+            place: `schedule`, `retry`, `dead`, `unreadable` or `queue:<name>`.
+            start: Position of the first entry, from 0.
+            count: Maximum number of entries.
+            rising: True to begin with the lowest score, or with the job of a queue that runs next.
+
+        Raises:
+            ConfigError: There is no such place.
+        """
+        return self._run(pages.page(self._keys, place, start=start, count=count, rising=rising))
+
+    def entry_at(self, place: SetName, score: float, jid: str, digest: str = "") -> Entry | None:
+        """Return an entry of a set by its score, its job id and the SHA-1 of its payload.
+
+        None if it is gone, or if several entries fit because no digest is given.
+        """
+        return self._run(pages.entry_at(self._keys, place, score, jid, digest))
+
+    def job_near(self, queue: str, position: int, digest: str) -> Entry | None:
+        """Return the job of a queue with a payload of this SHA-1, if it is near a position.
+
+        Args:
+            queue: Name of the queue.
+            position: From the head, or negative from the tail.
+            digest: SHA-1 of the payload, in hex digits.
+        """
+        return self._run(pages.job_near(self._keys, queue, position, digest))
 
     def doctor(self, limits: Limits | None = None) -> list[Finding]:
         """Examine this Redis, its queues and its processes; return the findings, errors first."""
@@ -167,12 +219,17 @@ class Operations:
         """Return a deletion that can be undone, or None if there is none with this id."""
         return self._run(undo.record(self._keys, undo_id))
 
+    def undoable(self, undo_ids: Sequence[str]) -> set[str]:
+        """Return those of some ids whose deletion can be undone, in one round trip."""
+        return self._run(undo.undoable(self._keys, undo_ids))
+
     def preview(
         self,
         chosen: Selection,
         *,
         examine: int | None = None,
         progress: Callable[[int, int], None] | None = None,
+        enough: Callable[[], bool] | None = None,
     ) -> Preview:
         """Return how many entries a selection has, and a sample: the dry run of `bulk`.
 
@@ -180,10 +237,15 @@ class Operations:
             chosen: The selection.
             examine: Maximum number of entries to examine; all by default.
             progress: Called after each page with the numbers seen and to see.
+            enough: Called after each page; True ends the dry run.
         """
         return self._run(
             selection.preview(
-                self._keys, chosen, now=self._clock(), examine=examine, progress=progress
+                *(self._keys, chosen),
+                now=self._clock(),
+                examine=examine,
+                progress=progress,
+                enough=enough,
             )
         )
 
@@ -409,8 +471,8 @@ class Operations:
             raise
 
     def _batches(self, changing: Bulk) -> Generator[BulkState, None, None]:
-        yield changing.state
         try:
+            yield changing.state
             while not changing.state.finished:
                 yield self._run(changing.step(now=self._clock()))
         finally:

@@ -21,6 +21,7 @@ __all__ = ["Preview", "Selection", "check_place", "place_key", "place_size", "pr
 SETS: tuple[SetName, ...] = ("schedule", "retry", "dead", "unreadable")
 PAGE = 500  # entries of one round trip
 SAMPLE = 10
+FIRST_PAGE = 10  # entries of the first round trip, if the time is limited
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +121,7 @@ def preview(
     now: float,
     examine: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    enough: Callable[[], bool] | None = None,
 ) -> Op[Preview]:
     """Count the entries of a selection, and return a sample.
 
@@ -131,15 +133,18 @@ def preview(
         now: Epoch seconds, for a filter by age.
         examine: Maximum number of entries to examine; all by default.
         progress: Called after each page with the numbers seen and to see.
+        enough: Called after each page; True ends the dry run. The pages begin small and grow, so
+            that a few large payloads do not use up the time.
     """
     total = yield from place_size(keys, selection.place)
     limit = total if examine is None else min(total, examine)
+    size = FIRST_PAGE if enough or selection.everything else PAGE
     walk: Walk
     if selection.place.startswith(QUEUE):
-        walk = ListWalk(keys, selection.place.removeprefix(QUEUE), page=PAGE)
+        walk = ListWalk(keys, selection.place.removeprefix(QUEUE), page=size)
     else:
         place = cast("SetName", selection.place)
-        walk = SetWalk(set_key(keys, place), place, rising=True, page=PAGE)
+        walk = SetWalk(set_key(keys, place), place, rising=True, page=size)
     seen = matched = 0
     sample: list[Entry] = []
     while seen < limit and (page := (yield from walk.next())):
@@ -154,4 +159,7 @@ def preview(
             progress(seen, limit)
         if selection.everything:
             return Preview(total, total, total, sample)
+        if enough and enough():
+            break
+        walk.page = min(2 * walk.page, PAGE)
     return Preview(total, seen, matched, sample)

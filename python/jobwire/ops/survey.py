@@ -16,7 +16,7 @@ from jobwire.inspect.summary import QueueSummary, members
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Arg, Batch, Command, ErrorReply, Op, command
 
-__all__ = ["PlaceSize", "PrivateHash", "Survey", "collect", "server_time"]
+__all__ = ["PlaceSize", "PrivateHash", "Survey", "collect", "info_fields", "server_time"]
 
 MOST_KEYS = 200_000  # of the database, that are looked at
 KEYS_PER_SCAN = 1000
@@ -146,7 +146,7 @@ def collect(
         most_keys: Maximum number of keys of the database to look at.
     """
     refused: dict[str, str] = {}
-    info = _info((yield from _allowed(refused, [command("INFO")]))[0])
+    info = info_fields((yield from _allowed(refused, [command("INFO")]))[0])
     stored = yield from _allowed(refused, [command("CONFIG", "GET", one) for one in SETTINGS])
     settings: dict[str, str] = {}
     for reply in stored:
@@ -345,7 +345,8 @@ def _sizes(keys: Keys, entries: Mapping[str, int], refused: dict[str, str]) -> O
     ]
 
 
-def _info(reply: object) -> dict[str, str]:
+def info_fields(reply: object) -> dict[str, str]:
+    """Return the fields of the reply to INFO; none of a refusal."""
     lines = text(reply).splitlines() if isinstance(reply, bytes) else []
     pairs = (line.partition(":") for line in lines if not line.startswith("#"))
     return {field: value for field, _, value in pairs if field}

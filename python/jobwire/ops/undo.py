@@ -38,6 +38,7 @@ __all__ = [
     "remove_from_queue",
     "remove_from_set",
     "remove_job",
+    "undoable",
 ]
 
 KEPT_S = 24 * 3600
@@ -302,6 +303,15 @@ def record(keys: Keys, record_id: str) -> Op[UndoRecord | None]:
         parts,
         whole(fields.get(b"settled")),
     )
+
+
+def undoable(keys: Keys, record_ids: Sequence[str]) -> Op[set[str]]:
+    """Return those of some ids whose deletion can be undone."""
+    ids = list(dict.fromkeys(record_ids))
+    if not ids:
+        return set()
+    places = yield from ask([command("HGET", raw(keys.undo(one)), "place") for one in ids])
+    return {one for one, place in zip(ids, places, strict=True) if isinstance(place, bytes)}
 
 
 def drop(keys: Keys, record_id: str) -> Op[None]:

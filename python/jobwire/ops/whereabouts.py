@@ -12,13 +12,13 @@ from typing import Any
 
 from jobwire.inspect import processes as process_reading
 from jobwire.inspect import progress
-from jobwire.inspect.entry import QUEUE, Entry, entry
+from jobwire.inspect.entry import QUEUE, Entry, SetName, entry
 from jobwire.inspect.processes import ProcessInfo, Work, private_owners
 from jobwire.inspect.progress import IterationState
-from jobwire.inspect.reading import ask, items, name, raw, text, whole
-from jobwire.inspect.sets import find_in_set
+from jobwire.inspect.reading import ask, items, name, raw, score, text, whole
+from jobwire.inspect.sets import find_in_set, set_key
 from jobwire.inspect.summary import members
-from jobwire.ops.selection import SETS
+from jobwire.ops.selection import SETS, place_size
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.reliable import private_queue
 from jobwire.protocol.wire import ErrorReply, Op, command
@@ -85,7 +85,7 @@ class JobFacts:
         processes: All registered processes.
         leases: Identity of a process to the seconds until its lease ends.
         iteration: Its state, if it is an iterable job that has begun.
-        cut_queues: Names of queues too long to examine as a whole.
+        cut_queues: Names of queues and sets too long to examine as a whole.
     """
 
     jid: str
@@ -98,7 +98,15 @@ class JobFacts:
     cut_queues: Sequence[str] = ()
 
 
-def collect(keys: Keys, jid: str, *, now: float, examine: int = MOST_IN_A_QUEUE) -> Op[JobFacts]:
+def collect(
+    keys: Keys,
+    jid: str,
+    *,
+    now: float,
+    examine: int = MOST_IN_A_QUEUE,
+    in_sets: int | None = None,
+    known: Whereabouts | None = None,
+) -> Op[JobFacts]:
     """Look for a job in all places, and return what decides when it runs.
 
     Args:
@@ -106,6 +114,8 @@ def collect(keys: Keys, jid: str, *, now: float, examine: int = MOST_IN_A_QUEUE)
         jid: The job id.
         now: Epoch seconds.
         examine: Maximum number of jobs to examine of each queue, those that run next first.
+        in_sets: Maximum number of entries to examine of each set; all by default.
+        known: Its place, to look nowhere else.
     """
     registered = yield from process_reading.processes(keys)
     names, _ = yield from members(keys.queues)
@@ -114,14 +124,19 @@ def collect(keys: Keys, jid: str, *, now: float, examine: int = MOST_IN_A_QUEUE)
     places: list[Whereabouts] = []
     for search_all_hashes in (False, True):
         cut = []
-        places = yield from _in_sets(keys, jid)
+        if known is not None:
+            places = [known]
+            break
+        places = yield from _in_sets(keys, jid, in_sets, cut)
         for queue in (yield from _with_jobs(keys, sorted({*names, *served}))):
             ahead = yield from _in_queue(keys, queue, jid, examine, cut)
             places += ahead
         identities = {process.identity for process in registered}
         owners, _ = yield from members(keys.owners)
         identities.update(owners)
-        if search_all_hashes:  # in case the set of owners was deleted; it looks at every key
+        if (
+            search_all_hashes and in_sets is None
+        ):  # in case the set of owners was deleted; it looks at every key
             identities |= yield from private_owners(keys)
         places += yield from _held(keys, sorted(identities), jid)
         places += yield from _running(keys, jid)
@@ -143,13 +158,36 @@ def collect(keys: Keys, jid: str, *, now: float, examine: int = MOST_IN_A_QUEUE)
     )
 
 
-def _in_sets(keys: Keys, jid: str) -> Op[list[Whereabouts]]:
+def _in_sets(keys: Keys, jid: str, most: int | None, cut: list[str]) -> Op[list[Whereabouts]]:
     places = []
     for place in SETS:
+        size = 0 if most is None else (yield from place_size(keys, place))
+        if most is not None and size > most:
+            page = yield from _examined(keys, place, jid, most)
+            places += [Whereabouts(place, one, queue=one.queue) for one in page]
+            if not page:
+                cut.append(place)
+            continue
         one = yield from find_in_set(keys, place, jid, page=PAGE)
         if one is not None:
             places.append(Whereabouts(place, one, queue=one.queue))
     return places
+
+
+def _examined(keys: Keys, place: SetName, jid: str, most: int) -> Op[list[Entry]]:
+    """Return the entries of a set with a job id, among those with the highest scores."""
+    found = []
+    for start in range(0, most, PAGE):
+        step = command("ZRANGE", set_key(keys, place), start, start + PAGE - 1, "REV", "WITHSCORES")
+        (reply,) = yield from ask([step])
+        flat = items(reply)
+        for payload, at in zip(flat[::2], flat[1::2], strict=True):
+            if _may_have(payload, jid):
+                one = entry(payload, place, score(at))
+                found += [one] if one.jid == jid else []
+        if found:
+            break
+    return found
 
 
 def _with_jobs(keys: Keys, queues: Sequence[str]) -> Op[list[str]]:

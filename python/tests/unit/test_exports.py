@@ -33,7 +33,7 @@ PAGES = [
 ]
 NAMED = re.compile(r"`([A-Z]\w*[a-z]\w*)")
 MODULES_FOR_USERS = (
-    *("errors", "inspect", "iterables", "monitoring", "ops", "otel", "testing", "worker"),
+    *("errors", "inspect", "iterables", "monitoring", "ops", "otel", "testing", "web", "worker"),
 )
 
 

@@ -28,6 +28,7 @@ JOBWIRE = {
     "worker/background": "errors protocol connection worker/fetch",
     "worker/process": "*",
     "worker": "worker/process worker/fetch application",
+    "web": "errors protocol connection application inspect monitoring ops",
     "spec": "errors protocol connection",
     "testing": "*",
     "bench": "*",

@@ -1,0 +1,10 @@
+"""The web page: an ASGI application that shows and changes queues, jobs and processes.
+
+`WebApp` is mounted into an application, or served alone by `jobwire web`. It needs `jobwire[web]`.
+"""
+
+from jobwire.web.access import Authorize, Visitor
+from jobwire.web.app import WebApp
+from jobwire.web.redaction import Redact, hide_arguments
+
+__all__ = ["Authorize", "Redact", "Visitor", "WebApp", "hide_arguments"]

@@ -1,0 +1,1 @@
+"""The acts: each module changes one kind of thing."""

@@ -1,0 +1,1 @@
+"""The pages: each module shows one kind of thing."""

@@ -1,0 +1,32 @@
+"""The page of jobs in flight: those that processes of the reliable profile hold."""
+
+from __future__ import annotations
+
+from jobwire.web.visit import Page, Visit
+
+__all__ = ["show"]
+
+MOST_JOBS = 10  # of each process
+PER_PAGE = 20
+
+
+def show(visit: Visit) -> Page:
+    """Show the processes that hold jobs, with some of these."""
+    inspector = visit.operations.inspector
+    holdings = visit.shared("holdings", lambda: inspector.holdings(most=MOST_JOBS))
+    start = visit.number("from", 1, most=1_000_000) - 1
+    shown = holdings[start : start + PER_PAGE]
+    return Page(
+        "held.html",
+        {
+            "title": "In flight",
+            "holdings": [
+                (one, [(queue, visit.job(entry)) for queue, entry in one.jobs]) for one in shown
+            ],
+            "start": start,
+            "step": PER_PAGE,
+            "total": len(holdings),
+            "jobs": sum(one.size for one in holdings),
+            "recoveries": visit.shared("recoveries", inspector.recoveries),
+        },
+    )

@@ -1,0 +1,35 @@
+"""The page of iterable jobs: how far those are that run, or wait for their next attempt."""
+
+from __future__ import annotations
+
+from jobwire.inspect.entry import Entry
+from jobwire.inspect.progress import IterationState
+from jobwire.web.visit import Page, Visit
+
+__all__ = ["show"]
+
+EXAMINED = 200  # entries of the retry set, those that are due next
+MOST_JOBS = 100
+
+
+def show(visit: Visit) -> Page:
+    """Show the states of the jobs that run, and of the retries that are due next.
+
+    Looking for all states would need a walk through every key of the server.
+    """
+    states = visit.shared("iterations", lambda: _states(visit))
+    return Page("iterations.html", {"title": "Iterations", "states": states, "due": EXAMINED})
+
+
+def _states(visit: Visit) -> list[tuple[IterationState, Entry, str]]:
+    inspector = visit.operations.inspector
+    retries = visit.operations.page("retry", count=EXAMINED, rising=True).entries
+    found: dict[str, tuple[Entry, str]] = {
+        entry.jid: (entry, "waits for its next attempt") for entry in retries if entry.jid
+    }
+    for work in visit.shared("works", inspector.works):
+        if work.job.jid:
+            found[work.job.jid] = (work.job, "runs")
+    readable = [jid for jid in found if jid.isprintable()]
+    states = inspector.iterations(readable)
+    return [(state, *found[state.jid]) for state in states][:MOST_JOBS]

@@ -1,0 +1,67 @@
+// Keeps an open page up to date. Every page can be read without it.
+"use strict";
+
+(() => {
+  const live = document.querySelector("[data-live]");
+  const trouble = document.getElementById("trouble");
+
+  const say = (text) => {
+    trouble.textContent = text;
+    trouble.hidden = text === "";
+  };
+
+  // Replaces the content of an element; what has the focus keeps it, and open details stay open.
+  const replace = (element, html) => {
+    const focused = element.contains(document.activeElement) ? document.activeElement.id : "";
+    const open = [...element.querySelectorAll("details[open][id]")].map((details) => details.id);
+    element.innerHTML = html;
+    for (const id of open) {
+      document.getElementById(id)?.setAttribute("open", "");
+    }
+    if (focused) {
+      document.getElementById(focused)?.focus({ preventScroll: true });
+    }
+  };
+
+  const follow = () => {
+    const events = new EventSource(location.pathname + location.search);
+    events.addEventListener("parts", (event) => {
+      for (const [id, html] of Object.entries(JSON.parse(event.data))) {
+        if (id === "trouble") {
+          say(html);
+        } else if (document.getElementById(id)) {
+          replace(document.getElementById(id), html);
+        }
+      }
+    });
+    events.addEventListener("error", () => {
+      // Closed: the server does not update pages, or not so many.
+      const closed = events.readyState === EventSource.CLOSED;
+      say(closed ? "" : "No connection to the server; trying again.");
+    });
+    events.addEventListener("open", () => say(""));
+    return events;
+  };
+
+  // One box ticks all boxes of the list.
+  for (const all of document.querySelectorAll("[data-all]")) {
+    all.addEventListener("change", () => {
+      for (const box of all.closest("form").querySelectorAll(`input[name="${all.dataset.all}"]`)) {
+        box.checked = all.checked;
+      }
+    });
+  }
+
+  // A hidden page costs nothing.
+  let events = null;
+  const turn = () => {
+    if (document.hidden) {
+      events?.close();
+      events = null;
+    } else if (live && !events) {
+      events = follow();
+    }
+  };
+  document.addEventListener("visibilitychange", turn);
+  turn();
+})();

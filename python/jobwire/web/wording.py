@@ -1,0 +1,40 @@
+"""Words for places and acts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jobwire.inspect.entry import QUEUE
+from jobwire.protocol.plural import counted
+from jobwire.protocol.visible import visible
+
+__all__ = ["ACT_WORDS", "job_count", "place_words"]
+
+PLACES = {
+    "schedule": "the scheduled jobs",
+    "retry": "the retries",
+    "dead": "the dead jobs",
+    "unreadable": "the unreadable payloads",
+}
+
+# Act to its imperative, and its past participle.
+ACT_WORDS: Mapping[str, tuple[str, str]] = {
+    "retry": ("Retry", "retried"),
+    "add_to_queue": ("Add to the queue", "added to their queues"),
+    "kill": ("Kill", "killed"),
+    "delete": ("Delete", "deleted"),
+    "clear": ("Delete", "deleted"),
+    "undo": ("Put back", "put back"),
+}
+
+
+def place_words(place: str) -> str:
+    """Return a place in words, such as `the queue mails`."""
+    if place.startswith(QUEUE):
+        return f"the queue {visible(place.removeprefix(QUEUE))}"
+    return PLACES.get(place, visible(place))
+
+
+def job_count(number: int) -> str:
+    """Return a number of jobs, such as `1,200 jobs`."""
+    return counted(number, "job")
