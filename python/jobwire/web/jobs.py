@@ -1,4 +1,4 @@
-"""What a visitor sees of a job, and the keys that name entries in addresses and forms."""
+"""Jobs as a visitor sees them, and the keys that name entries in addresses and forms."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Pages:
 
 
 def seen(value: object) -> str:
-    """Return a name from Redis as text that cannot deceive: escapes for what cannot be seen."""
+    """Return a name from Redis as text that cannot deceive: escapes for invisible characters."""
     return visible(text(value) if isinstance(value, bytes | str) else str(value))
 
 

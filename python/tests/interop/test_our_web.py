@@ -64,7 +64,7 @@ def entry(page: TestClient, path: str, jid: str) -> tuple[str, str]:
 def test_both_pages_say_the_same(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, page: TestClient
 ) -> None:
-    """The numbers for monitors are equal; what Sidekiq runs, retries and buries is there."""
+    """The numbers for monitors are equal, and the page lists jobs that Sidekiq runs and kills."""
     with sidekiq.worker(concurrency=2) as ruby:
         held = driver.perform_async("GateJob", "g", "held é")
         failed = driver.perform_async("FailJob", "retried é")

@@ -88,7 +88,7 @@ def _when(asked: str) -> float | datetime:
         return seconds(text) if "-" not in text[1:] else datetime.fromisoformat(text)
     except ValueError:
         raise ConfigError(
-            f"at: {asked!r} is no time; write 15m, 2h or 3d, or a date like 2026-12-24T18:00Z"
+            f"at: {asked!r} is not a time; write 15m, 2h or 3d, or a date like 2026-12-24T18:00Z"
         ) from None
 
 

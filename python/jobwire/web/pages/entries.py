@@ -22,7 +22,7 @@ FURTHEST = 10**12
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found before its time was over.
+    """Entries that a search found before its time was over.
 
     Attributes:
         total: Number of entries in the place.

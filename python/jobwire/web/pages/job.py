@@ -1,4 +1,4 @@
-"""The page of one job: where it is, why it does not run, and what is known of it."""
+"""The page of one job: its place, the reason that it does not run, and its data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first page: how much is done, how much waits, and what is wrong."""
+"""The first page: the jobs done, the jobs that wait, and the problems."""
 
 from __future__ import annotations
 
