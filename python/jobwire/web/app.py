@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -171,7 +172,7 @@ class WebApp:
     def _routes(self, site: Site) -> list[BaseRoute]:
         return [
             Mount("/static", _Static(packages=[("jobwire.web", "static")])),
-            *(Route(page.path, self._show(site, page.show), methods=["GET"]) for page in PAGES),
+            *(_Route(page.path, self._show(site, page.show), methods=["GET"]) for page in PAGES),
             *(Route(f"/acts/{act.name}", self._act(site, act), methods=["POST"]) for act in ACTS),
         ]
 
@@ -318,6 +319,14 @@ class WebApp:
 
         events = stream(lambda: _in_thread(parts, updates=True), refresh=visit.site.refresh)
         return UpdateResponse(events, self._streams)
+
+
+class _Route(Route):
+    """A route whose rest of the path may have line breaks, as a name from Redis may."""
+
+    def __init__(self, path: str, endpoint: Callable[[Request], Any], **more: Any) -> None:
+        super().__init__(path, endpoint, **more)
+        self.path_regex = re.compile(self.path_regex.pattern, re.DOTALL)
 
 
 async def _in_thread(function: Callable[[], T], *, updates: bool = False) -> T:

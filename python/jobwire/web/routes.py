@@ -64,12 +64,14 @@ class MenuItem:
         label: Its label.
         count: Returns the number that it shows.
         rare: True to leave it out if the number is 0.
+        begins: True to separate it from the items before it.
     """
 
     path: str
     label: str
     count: Callable[[Fleet], int] | None = None
     rare: bool = False
+    begins: bool = False
 
 
 PAGES: Sequence[Address] = (
@@ -86,7 +88,6 @@ PAGES: Sequence[Address] = (
         )
     ),
     Address("/morgue", entries.morgue),
-    Address("/empty", entries.empty),
     Address("/held", held.show),
     Address("/jobs/{jid:path}", job.show),
     Address("/failures", failures.show),
@@ -113,7 +114,6 @@ ACTS: Sequence[Act] = (
     Act("reschedule", on_entries.reschedule),
     Act("pause", on_queues.pause),
     Act("unpause", on_queues.unpause),
-    Act("clear", on_queues.clear),
     Act("quiet", on_processes.signal("quiet")),
     Act("stop", on_processes.signal("stop")),
     Act("dump", on_processes.signal("dump")),
@@ -126,18 +126,18 @@ ACTS: Sequence[Act] = (
 
 MENU: Sequence[MenuItem] = (
     MenuItem("", "Overview"),
+    MenuItem("queues", "Queues", lambda fleet: fleet.enqueued, begins=True),
     MenuItem("busy", "Busy", lambda fleet: sum(process.busy for process in fleet.processes)),
-    MenuItem("queues", "Queues", lambda fleet: fleet.enqueued),
-    MenuItem("retries", "Retries", lambda fleet: fleet.sets["retry"]),
+    MenuItem("held", "In flight"),
+    MenuItem("iterations", "Iterations"),
+    MenuItem("retries", "Retries", lambda fleet: fleet.sets["retry"], begins=True),
     MenuItem("scheduled", "Scheduled", lambda fleet: fleet.sets["scheduled"]),
     MenuItem("dead", "Dead", lambda fleet: fleet.sets["dead"]),
     MenuItem("unreadable", "Unreadable", lambda fleet: fleet.sets["unreadable"], rare=True),
-    MenuItem("failures", "Failures"),
-    MenuItem("held", "In flight"),
+    MenuItem("failures", "Failures", begins=True),
     MenuItem("classes", "Classes"),
-    MenuItem("iterations", "Iterations"),
     MenuItem("search", "Search"),
+    MenuItem("doctor", "Doctor", begins=True),
     MenuItem("changes", "Changes"),
-    MenuItem("doctor", "Doctor"),
     MenuItem("journal", "Journal"),
 )

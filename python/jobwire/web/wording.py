@@ -8,13 +8,25 @@ from jobwire.inspect.entry import QUEUE
 from jobwire.protocol.plural import counted
 from jobwire.protocol.visible import visible
 
-__all__ = ["ACT_WORDS", "job_count", "place_words"]
+__all__ = ["ACT_WORDS", "LABELS", "job_count", "place_words", "selection_words"]
 
 PLACES = {
     "schedule": "the scheduled jobs",
     "retry": "the retries",
     "dead": "the dead jobs",
     "unreadable": "the unreadable payloads",
+}
+
+# Parameter of an address to its name.
+LABELS: Mapping[str, str] = {
+    "class": "class",
+    "queue": "queue",
+    "error": "error",
+    "jid": "job id",
+    "tag": "tag",
+    "text": "text of the payload",
+    "older": "older than",
+    "group": "group of failures",
 }
 
 # Act to its imperative, and its past participle.
@@ -33,6 +45,18 @@ def place_words(place: str) -> str:
     if place.startswith(QUEUE):
         return f"the queue {visible(place.removeprefix(QUEUE))}"
     return PLACES.get(place, visible(place))
+
+
+def selection_words(place: str, given: Mapping[str, str]) -> str:
+    """Return a place with its filter in words, such as `the retries, class Mail*`.
+
+    The text of a payload that the filter looks for is left out, because it may be an argument.
+    """
+    conditions = [
+        f"{LABELS[name]} {'…' if name == 'text' else visible(value)}"
+        for name, value in given.items()
+    ]
+    return ", ".join([place_words(place), *conditions])
 
 
 def job_count(number: int) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,19 +18,10 @@ from playwright.sync_api import (
 )
 
 from harness.servers import Reaper, Server
+from tests.browser.serving import OPTIONS, serving
 from tests.conformance.browser import program
-from tests.workers import Workers, environment
+from tests.workers import Workers
 
-OPTIONS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-]
 PATIENCE_MS = 30_000
 
 OpenPage = Callable[..., Page]
@@ -80,31 +69,10 @@ def serve(_reaper: Reaper, server: Server) -> Iterator[Serve]:
     with ExitStack() as ends:
 
         def start(*arguments: str, redis: str | None = None, **variables: str) -> str:
-            command = [sys.executable, "-m", "jobwire", "web", "--port", "0"]
-            command += ["--redis", redis or server.url, *arguments]
-            process = subprocess.Popen(
-                command,
-                env=environment(**variables),
-                stdin=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-            )
-            _reaper.watch(process.pid)
-            ends.callback(_end, process, _reaper)
-            assert process.stderr is not None
-            line = process.stderr.readline().decode()
-            address = [word for word in line.split() if word.startswith("http://")]
-            assert address, line + process.stderr.read().decode()
-            return address[0].rstrip("/")
+            page = serving(_reaper, redis or server.url, *arguments, **variables)
+            return ends.enter_context(page)
 
         yield start
-
-
-def _end(process: subprocess.Popen[bytes], reaper: Reaper) -> None:
-    process.terminate()
-    process.wait(30)
-    reaper.release(process.pid)
-    assert process.stderr is not None
-    process.stderr.close()
 
 
 @pytest.fixture

@@ -45,6 +45,7 @@ def fill(server: Server, workers: Workers) -> WorkerProcess:
     client.zadd("dead", {b"not JSON \xff <b>": AT + 1})
     client.zadd("jobwire:unreadable", {b"[1]": AT})
     client.sadd("jobwire:paused", "low")
+    client.hset(f"it-{RETRIED}", mapping={"ex": 1, "c": "7", "rt": "1.5"})
     return second
 
 

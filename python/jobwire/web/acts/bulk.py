@@ -7,9 +7,9 @@ from jobwire.ops import BulkState
 from jobwire.ops.bulk import check_act
 from jobwire.ops.roles import require
 from jobwire.web.changes import Change, batches, progress_of
-from jobwire.web.selecting import selection_of
+from jobwire.web.selecting import parameters, selection_of
 from jobwire.web.visit import Absent, Redirect, Visit
-from jobwire.web.wording import job_count, place_words
+from jobwire.web.wording import job_count, place_words, selection_words
 
 __all__ = ["start", "stop"]
 
@@ -28,7 +28,7 @@ def start(visit: Visit) -> Redirect:
     change = Change(
         id=first.id,
         act=act,
-        target=chosen.describe(),
+        target=selection_words(place, parameters(values)),
         person=visit.visitor.person,
         work=batches(states),
         at=visit.now,

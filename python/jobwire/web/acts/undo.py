@@ -6,7 +6,7 @@ from jobwire.errors import ConfigError
 from jobwire.ops.roles import require
 from jobwire.web.changes import Change, Progress, restoring
 from jobwire.web.visit import Redirect, Visit
-from jobwire.web.wording import job_count
+from jobwire.web.wording import job_count, place_words
 
 __all__ = ["undo"]
 
@@ -25,7 +25,7 @@ def undo(visit: Visit) -> Redirect:
     change = Change(
         id=f"undo-{undo_id}",
         act="undo",
-        target=f"{record.place} {undo_id}",
+        target=place_words(record.place),
         person=visit.visitor.person,
         work=restoring(visit.operations, undo_id),
         at=visit.now,

@@ -14,23 +14,13 @@ from jobwire.ops.selection import check_place
 from jobwire.protocol.dead_set import MAX_JOBS
 from jobwire.web.selecting import parameters, selection_of
 from jobwire.web.visit import Page, Visit
-from jobwire.web.wording import ACT_WORDS, job_count, place_words
+from jobwire.web.wording import ACT_WORDS, LABELS, job_count, place_words
 
 __all__ = ["show"]
 
 TIME_S = 0.1  # for the dry run; the change itself examines all
 MOST = 20_000  # entries that the dry run examines, however fast they come
 
-LABELS = {
-    "class": "class",
-    "queue": "queue",
-    "error": "error",
-    "jid": "job id",
-    "tag": "tag",
-    "text": "text of the payload",
-    "older": "older than",
-    "group": "group of failures",
-}
 PAGES_OF_SETS = {
     "schedule": "scheduled",
     "retry": "retries",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from jobwire.web.changes import Change
 from jobwire.web.visit import Absent, Page, Visit
 from jobwire.web.wording import ACT_WORDS
 
@@ -25,24 +24,25 @@ def show_one(visit: Visit) -> Page:
     change = visit.site.changes.get(name)
     if change is None:
         return _from_journal(visit, name)
-    undo = change.progress.undo if change.ended else ""
+    # The change goes on meanwhile, so each fact is read once, and the end before the rest.
+    status = change.status
+    ended, progress = status == "ended", change.progress
+    undo = progress.undo if ended else ""
     return Page(
         "change.html",
         {
             "title": f"{ACT_WORDS[change.act][0]}: {change.target}",
             "change": change,
+            "status": status,
+            "ended": ended,
+            "progress": progress,
+            "error": change.error if ended else "",
+            "stopped": change.stopped and ended,
             "done": ACT_WORDS[change.act][1],
-            "may_stop": change.act != "undo" and not change.ended and visit.may(change.act),
+            "may_stop": change.act != "undo" and not ended and visit.may(change.act),
             "undo": undo if undo in visit.operations.undoable([undo] if undo else []) else "",
-            "result": _result(change),
         },
     )
-
-
-def _result(change: Change) -> str:
-    if change.error:
-        return "failed"
-    return "stopped" if change.stopped else "done"
 
 
 def _from_journal(visit: Visit, name: str) -> Page:

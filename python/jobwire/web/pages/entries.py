@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from jobwire.inspect.entry import Entry
 from jobwire.inspect.filters import Filter
-from jobwire.web.places import BY_PATH, SETS, SetPage
+from jobwire.web.places import BY_PATH, SetPage
 from jobwire.web.selecting import CONDITIONS, filter_of, parameters
 from jobwire.web.visit import Absent, Page, Redirect, Visit
 
-__all__ = ["PER_PAGE", "Found", "empty", "find", "morgue", "show"]
+__all__ = ["PER_PAGE", "Found", "find", "morgue", "show"]
 
 PER_PAGE = 25
 STEP = 200  # entries of one round trip of a search
@@ -88,20 +88,6 @@ def find(visit: Visit, place: str, only: Filter, start: int, *, rising: bool) ->
                     return Found(page.total, start, seen, entries)
         if len(page.entries) < STEP or time.monotonic() > over:
             return Found(page.total, start, seen, entries)
-
-
-def empty(visit: Visit) -> Page:
-    """Ask before a whole set or queue is deleted."""
-    place = visit.asked("place")
-    total = visit.operations.page(place, count=1).total
-    if place.startswith("queue:"):
-        back, name = visit.path("queues"), place.removeprefix("queue:")
-    else:
-        back, name = visit.path(SETS[place].path), SETS[place].title  # type: ignore[index]
-    return Page(
-        "empty.html",
-        {"title": "Delete all?", "place": place, "name": name, "total": total, "return_to": back},
-    )
 
 
 def morgue(visit: Visit) -> Redirect:

@@ -36,6 +36,13 @@ def show(visit: Visit) -> Page:
             "chart": charts.bars(bars, title=f"Executions in {PERIODS[period]}", marks=marks),
             "late": [queue for queue in late if queue.size][:LONGEST],
             "troubles": [*_troubles(fleet)],
+            "waiting": [
+                ("Enqueued", "queues", fleet.enqueued),
+                ("Retries", "retries", fleet.sets["retry"]),
+                ("Scheduled", "scheduled", fleet.sets["scheduled"]),
+                ("Dead", "dead", fleet.sets["dead"]),
+            ],
+            "longest": late[0].latency if late else 0.0,
             "default_latency": next(
                 (queue.latency for queue in fleet.queues if queue.name == "default"), 0.0
             ),

@@ -40,7 +40,6 @@ EXTRA = [
     "/bulk?place=dead&act=delete",
     "/bulk?place=queue%3Aq&act=clear",
     "/changes/running",
-    "/empty?place=retry",
     *("/stats", "/stats/queues", "/dashboard/stats", "/metrics", "/morgue"),
 ]
 

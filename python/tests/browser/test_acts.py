@@ -1,0 +1,222 @@
+"""Every act of the page by its button, updates of open pages, and the keyboard alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Page, Request, expect
+
+from harness.servers import Server, wait_until
+from jobwire.web.routes import ACTS
+from tests.browser import database
+from tests.browser.conftest import OpenPage, Serve
+from tests.workers import Workers
+
+pytestmark = pytest.mark.browser
+
+MANY, WANTED = 100_000, 40_000
+STEPS = 60  # of the key Tab, to reach anything on a page
+LONG_MS = 180_000
+BEATS_S = 60  # a process obeys one signal a beat
+
+
+def told(page: Page, text: str) -> None:
+    """Wait for the notice after an act."""
+    expect(page.get_by_role("status")).to_contain_text(text)
+
+
+def press(page: Page, title: str) -> None:
+    page.locator(f'button[title="{title}"]').click()
+
+
+def tick(page: Page, jid: str) -> None:
+    page.get_by_label(f"Select {jid}").check()
+
+
+def test_every_act_by_its_button(
+    server: Server, workers: Workers, serve: Serve, open_page: OpenPage
+) -> None:
+    """Each changes the database as its notice says; an act that no button reaches fails."""
+    worker = database.fill(server, workers)
+    (identity,) = [name.decode() for name in server.client().smembers("processes")]
+    client = server.client()
+    site = serve()
+    page = open_page(f"{site}/queues")
+    sent = set()
+
+    def note(request: Request) -> None:
+        if request.method == "POST":
+            sent.add(urlsplit(request.url).path.rpartition("/acts/")[2])
+
+    page.on("request", note)
+    press(page, "Pause mails")
+    told(page, "mails is paused")
+    assert client.sismember("jobwire:paused", "mails")
+    press(page, "Resume low")
+    told(page, "low is served again")
+    assert not client.sismember("jobwire:paused", "low")
+
+    page.goto(f"{site}/retries")
+    first, second, third = (f"{number:024x}" for number in (1, 2, 3))
+    for jid, label, told_ in (
+        (first, "Retry selected", "1 job pushed"),
+        (second, "Kill selected", "1 job moved to the dead set"),
+        (third, "Delete selected", "1 job deleted"),
+    ):
+        tick(page, jid)
+        page.get_by_role("button", name=label).click()
+        told(page, told_)
+    mails = client.lrange("queue:mails", 0, 0)[0]
+    assert json.loads(mails)["jid"] == first
+    assert second in str(client.zrange("dead", 0, -1))
+    assert third not in str(client.zrange("retry", 0, -1))
+    page.goto(f"{site}/journal")
+    page.get_by_role("button", name="Undo").first.click()
+    told(page, "Put back 1 job")
+    assert third in str(client.zrange("retry", 0, -1))
+
+    page.goto(f"{site}/scheduled")
+    page.get_by_role("link", name="LaterJob").click()
+    page.get_by_label("Due").fill("2h")
+    page.get_by_role("button", name="Reschedule").click()
+    told(page, "due at another time")
+    page.get_by_role("button", name="Add to queue").click()
+    told(page, "1 job pushed")
+    assert client.zcard("schedule") == 0
+
+    page.goto(f"{site}/iterations")
+    press(page, f"Cancel {database.RETRIED}")
+    told(page, "was asked to end")
+    assert client.hget(f"it-{database.RETRIED}", "cancelled")
+
+    page.goto(f"{site}/classes")
+    page.get_by_label("Version").fill("v2")
+    page.get_by_role("button", name="Mark a deployment now").click()
+    told(page, "'v2' marked")
+
+    page.goto(f"{site}/dead")
+    page.get_by_role("link", name="Delete all…").click()
+    before = client.zrange("dead", 0, -1, withscores=True)
+    page.locator("#confirm").click()
+    told(page, "all of the dead jobs")
+    assert client.zcard("dead") == 0
+    page.get_by_role("button", name="Undo this deletion").click()
+    told(page, "Put back 3 jobs")
+    assert client.zrange("dead", 0, -1, withscores=True) == before
+
+    page.goto(f"{site}/busy")
+    press(page, f"Make {identity} log its threads")
+    told(page, "will log")
+    press(page, f"Make {identity} fetch no more")
+    told(page, "will fetch no more")
+    press(page, f"Stop {identity}")
+    told(page, "will end")
+    assert worker.wait(BEATS_S) == 0
+    assert sent >= {act.name for act in ACTS} - {"stop-change"}
+    assert sent <= {act.name for act in ACTS}
+
+
+def test_40_000_of_100_000_are_retried_with_progress(
+    server: Server, serve: Serve, open_page: OpenPage
+) -> None:
+    """One filter, one dry run, one confirmation; the rest runs on, and another is stopped."""
+    client = server.client()
+    failed = database.failure()
+    for start in range(0, MANY, 10_000):
+        numbers = range(start, start + 10_000)
+        client.zadd(
+            "retry",
+            {
+                database.payload(
+                    "WantedJob" if number % 5 < 2 else "OtherJob", f"{number:024x}", **failed
+                ): database.DUE + number
+                for number in numbers
+            },
+        )
+    site = serve()
+    page = open_page(f"{site}/retries")
+    page.get_by_label("Class", exact=True).fill("Wanted*")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator("tbody tr")).to_have_count(25)
+    page.get_by_role("link", name="Retry all that match").click()
+    expect(page.get_by_text("This is a dry run")).to_be_visible()
+    assert client.zcard("retry") == MANY
+    page.locator("#confirm").click()
+    bar = page.locator("progress")
+    seen = re.compile("Examined [1-9][0-9],[0-9]{3} of 100,000")
+    expect(page.get_by_text(seen)).to_be_visible(timeout=LONG_MS)  # without a reload of the page
+    expect(page.get_by_text(f"Ended: {WANTED:,} jobs retried.")).to_be_visible(timeout=LONG_MS)
+    assert bar.get_attribute("value") == str(MANY)
+    assert client.zcard("retry") == MANY - WANTED
+    assert client.llen("queue:mails") == WANTED
+    page.goto(f"{site}/bulk?place=retry&act=delete")
+    page.locator("#confirm").click()
+    page.get_by_role("button", name="Stop this change").click()
+    expect(page.get_by_text("It was stopped.")).to_be_visible(timeout=LONG_MS)
+    left = client.zcard("retry")
+    assert 0 < left < MANY - WANTED
+    page.get_by_role("button", name="Undo this deletion").click()
+    wait_until(lambda: client.zcard("retry") == MANY - WANTED, 60)
+
+
+def enqueued(server: Server) -> int:
+    client = server.client()
+    return sum(client.llen(b"queue:" + name) for name in client.smembers("queues"))
+
+
+def test_an_open_page_is_updated_and_keeps_the_focus(
+    server: Server, workers: Workers, serve: Serve, open_page: OpenPage
+) -> None:
+    database.fill(server, workers)
+    page = open_page(f"{serve()}/queues")
+    page.evaluate("window.loaded = 'once'")
+    row = page.locator("tbody tr", has=page.get_by_role("link", name="mails"))
+    expect(row.locator("td").nth(1)).to_have_text("60")
+    link = row.get_by_role("link")
+    link.focus()
+    focused = "document.activeElement.textContent"
+    assert page.evaluate(focused) == "mails"
+    server.client().lpush("queue:mails", database.payload("MoreJob", "f" * 24))
+    expect(row.locator("td").nth(1)).to_have_text("61")
+    count = page.locator("#menu-queues .count")
+    wait_until(lambda: count.inner_text() == str(enqueued(server)))
+    assert page.evaluate(focused) == "mails"
+    assert page.evaluate("window.loaded") == "once"
+
+
+def go_to(page: Page, text: str) -> None:
+    """Press Tab until an element has the focus, which can be seen at every step."""
+    for _ in range(STEPS):
+        page.keyboard.press("Tab")
+        name, outline = page.evaluate(
+            "(() => { const one = document.activeElement; return [one.textContent.trim()"
+            " || one.name, getComputedStyle(one).outlineStyle] })()"
+        )
+        assert outline != "none", name
+        if name == text:
+            return
+    raise AssertionError(f"the key Tab does not reach {text!r}")
+
+
+def test_the_keyboard_alone_filters_and_retries(
+    server: Server, workers: Workers, serve: Serve, open_page: OpenPage
+) -> None:
+    database.fill(server, workers)
+    page = open_page(f"{serve()}/retries")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "To the content"
+    page.keyboard.press("Enter")
+    go_to(page, "class")
+    page.keyboard.type("Invoice*")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("class=Invoice"))
+    go_to(page, "Retry all that match")
+    page.keyboard.press("Enter")
+    expect(page.locator("#confirm")).to_be_visible()
+    go_to(page, "Retry 41 jobs")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Ended: 41 jobs retried.")).to_be_visible()
+    assert server.client().zcard("retry") <= 1
