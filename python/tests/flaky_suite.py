@@ -100,7 +100,8 @@ def runs_of_suite(
         found += [
             Red(sandboxes, "(run)", type(error).__name__, str(error)) for error in outcome.errors
         ]
-        out.print(f"{title}: {len(found)} red, {time.monotonic() - began:.0f} s", markup=False)
+        seconds, load = time.monotonic() - began, os.getloadavg()[1]
+        out.print(f"{title}: {len(found)} red, {seconds:.0f} s, load {load:.0f}", markup=False)
         for red in found:
             out.print(f"    {red.case}#{red.requirement}: {red.message}", markup=False)
         if found:
