@@ -12,6 +12,7 @@ from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import Metrics
 from jobwire.protocol.reliable import InFlightJob
+from jobwire.protocol.results import Kept
 from jobwire.worker.execute.compiled_job import JobTable
 from jobwire.worker.execute.event_loop import AsyncLoop
 from jobwire.worker.execute.iterating import Iterations
@@ -36,17 +37,17 @@ class Memory:
     def take(self, ran: float | None) -> InFlightJob | None:
         return next(self._jobs, None)
 
-    def record(self, held: InFlightJob, outcome: Outcome) -> None:
+    def record(self, held: InFlightJob, outcome: Outcome, kept: Kept | None = None) -> None:
         self.recorded += 1
 
-    def store(self, held: InFlightJob, outcome: Outcome) -> bool:
+    def store(self, held: InFlightJob, outcome: Outcome, kept: Kept | None = None) -> bool:
         self.recorded += 1
         return True
 
     def acknowledge(self, held: InFlightJob) -> bool:
         return True
 
-    def ran(self, *, failed: bool) -> None:
+    def ran(self, *, failed: bool, kept: Kept | None = None) -> None:
         self.recorded += 1
 
     def flush_soon(self) -> None:

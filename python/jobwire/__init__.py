@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         RedisRefused,
         RedisTrouble,
         RedisUnreachable,
+        ResultError,
         Shutdown,
         TryAgain,
         UnknownJob,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from jobwire.protocol.iteration import Cursor
     from jobwire.protocol.normalize import Options
     from jobwire.protocol.payload import Job
+    from jobwire.protocol.results import Result
     from jobwire.worker.process.launcher import Launcher
 
 __all__ = [
@@ -79,6 +81,8 @@ __all__ = [
     "RedisRefused",
     "RedisTrouble",
     "RedisUnreachable",
+    "Result",
+    "ResultError",
     "Shutdown",
     "TryAgain",
     "UnknownJob",
@@ -105,6 +109,7 @@ _HOMES = {
     "JobType": "application.jobtype",
     "Launcher": "worker.process.launcher",
     "Options": "protocol.normalize",
+    "Result": "protocol.results",
     "WorkerConfig": "application.config",
     "current_job": "application.current",
 }

@@ -9,6 +9,7 @@
     ├── UnknownJob             no job is registered under the payload's class
     ├── InvalidArgument        an argument does not fit the annotation of its parameter
     ├── JobFailed              an isolated job raised an exception in its own process
+    ├── ResultError            a job has no value to return
     ├── JobTimeout             a job ran longer than its time limit
     ├── JobCrashed             the process of an isolated job died while the job ran
     │   └── PoisonPill         a job was in several processes that died, and runs no more
@@ -44,6 +45,7 @@ __all__ = [
     "RedisRefused",
     "RedisTrouble",
     "RedisUnreachable",
+    "ResultError",
     "Shutdown",
     "TryAgain",
     "UnknownJob",
@@ -126,6 +128,11 @@ class InvalidArgument(JobwireError, ValueError):
 
     Counts as a failure of the job.
     """
+
+
+class ResultError(JobwireError):
+    """The value of a job was asked for, and there is none: the job is not done, or its value could
+    not be kept. The text says which. [X-RESULT-5]"""
 
 
 class JobFailed(JobwireError):

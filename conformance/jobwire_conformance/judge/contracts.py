@@ -51,6 +51,12 @@ _CONTRACTS = {
         (_PRIVATE, "dead|jobwire:unreadable", *_COUNTED),
         (_DIGITS, _FIELD, _BYTES, _NOW, _TIME, _DIGITS, _FLAG, _FLAG),
     ),
+    "keep": _Contract(
+        (_PRIVATE, "retry|dead", *_COUNTED),
+        (_DIGITS, _FLAG, _FLAG, _FLAG, rf"|{_TIME}", r"\d*"),
+        ("jobwire:result:.+",),
+        (_FIELD, _TIME, _BYTES, _DIGITS, _TEXT),
+    ),
     "requeue": _Contract(
         (_PRIVATE, _QUEUE, *_COUNTED, "queues"),
         (_DIGITS, _FIELD, _TEXT, _BYTES, _FLAG, _FLAG, _FLAG),
@@ -105,6 +111,8 @@ def _mismatch(name: str, keys: Sequence[str], arguments: Sequence[str]) -> str |
             if len(names) != len(lists):
                 return f"{len(names)} queue names for {len(lists)} queues"
             queues = [*zip(lists, names, strict=True)]
+        case "keep", [_, _, _, _, _, _, *fives] if len(fives) != 5 * len(lists):
+            return f"{len(fives)} words for {len(lists)} results"
         case "requeue", [_, _, queue, *_]:
             queues = [(keys[1], queue)]
         case "recover", [identity, _, _, *pairs]:

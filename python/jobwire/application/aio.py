@@ -16,9 +16,11 @@ from jobwire.application.producer import (
 )
 from jobwire.application.redis_url import find_address
 from jobwire.connection.aio import AsyncRedis
+from jobwire.connection.notices import Notices
 from jobwire.protocol.arguments import StrictArgs
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.normalize import AsyncClientMiddleware, ClientMiddleware, Options
+from jobwire.protocol.results import Result
 from jobwire.protocol.times import When
 
 __all__ = ["AsyncClient"]
@@ -66,6 +68,7 @@ class AsyncClient:
             max_connections=MAX_CONNECTIONS,
             advice=address.advice,
         )
+        self._notices = Notices(address.url)
 
     @property
     def url(self) -> str:
@@ -183,6 +186,26 @@ class AsyncClient:
         `JobType.cancel` refuses a job that is not iterable.
         """
         return await self.redis.run(self._producer.cancel(jid))
+
+    async def result(self, jid: str, *, timeout: float | None = 0.0) -> Result | None:
+        """Return what became of a job that keeps its result. [X-RESULT-7]
+
+        Without a timeout it returns what is known now. A job has no result before its first
+        execution ends, after the time for which it is kept, and if it does not keep it. A job whose
+        outcome is `done` always has its value: both are stored in one step.
+
+        Args:
+            jid: The job id.
+            timeout: Seconds to wait for a final outcome, one other than `retry`; None for no limit.
+                The server tells when it comes, so nothing is polled.
+
+        Returns:
+            The result; None if there is none. After the timeout it may be a `retry`.
+
+        Raises:
+            RedisTrouble: The result could not be read.
+        """
+        return await self.redis.run(self._producer.result(jid, timeout, self._notices))
 
     async def close(self) -> None:
         """Close the connections."""

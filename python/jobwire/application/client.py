@@ -14,10 +14,12 @@ from jobwire.application.producer import (
     make_producer,
 )
 from jobwire.application.redis_url import find_address
+from jobwire.connection.notices import Notices
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.arguments import StrictArgs
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.normalize import AsyncClientMiddleware, ClientMiddleware, Options
+from jobwire.protocol.results import Result
 from jobwire.protocol.times import When
 
 __all__ = ["Client"]
@@ -79,6 +81,7 @@ class Client:
             max_connections=MAX_CONNECTIONS,
             advice=address.advice,
         )
+        self._notices = Notices(address.url)
 
     @property
     def url(self) -> str:
@@ -196,6 +199,26 @@ class Client:
         `JobType.cancel` refuses a job that is not iterable.
         """
         return self.redis.run(self._producer.cancel(jid))
+
+    def result(self, jid: str, *, timeout: float | None = 0.0) -> Result | None:
+        """Return what became of a job that keeps its result. [X-RESULT-7]
+
+        Without a timeout it returns what is known now. A job has no result before its first
+        execution ends, after the time for which it is kept, and if it does not keep it. A job whose
+        outcome is `done` always has its value: both are stored in one step.
+
+        Args:
+            jid: The job id.
+            timeout: Seconds to wait for a final outcome, one other than `retry`; None for no limit.
+                The server tells when it comes, so nothing is polled.
+
+        Returns:
+            The result; None if there is none. After the timeout it may be a `retry`.
+
+        Raises:
+            RedisTrouble: The result could not be read.
+        """
+        return self.redis.run(self._producer.result(jid, timeout, self._notices))
 
     def close(self) -> None:
         """Close the connections."""

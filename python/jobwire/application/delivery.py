@@ -25,6 +25,9 @@ class Delivery(Protocol):
     def cancel(self, jid: str) -> None:
         """Receive the cancellation of an iterable job. [ITER-7]"""
 
+    def result(self, jid: str) -> bytes | None:
+        """Return the stored result of a job, if there is one. [X-RESULT-7]"""
+
 
 class Transport:
     """The destination of pushed jobs: Redis by default, or a delivery that overrides it.

@@ -14,6 +14,7 @@ from jobwire.application.parameters import Parameters
 from jobwire.errors import ConfigError, InvalidJob
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.normalize import Options, check_options
+from jobwire.protocol.results import Result
 from jobwire.protocol.times import When
 
 __all__ = ["JobType", "check_redelivery"]
@@ -162,6 +163,14 @@ class JobType(Generic[P, R]):
             spread_interval=spread_interval,
             **self._options(),
         )
+
+    def result(self, jid: str, *, timeout: float | None = 0.0) -> Result | None:
+        """Return what became of a job that keeps its result; see `Client.result`."""
+        return self.app.client.result(jid, timeout=timeout)
+
+    async def aresult(self, jid: str, *, timeout: float | None = 0.0) -> Result | None:
+        """Return what became of a job that keeps its result; see `Client.result`."""
+        return await self.app.aclient.result(jid, timeout=timeout)
 
     def cancel(self, jid: str) -> Cancellation:
         """Ask a job of this iterable type to end; see `Client.cancel`. [ITER-7]

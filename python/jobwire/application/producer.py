@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from jobwire.application import middleware
 from jobwire.application.delivery import Transport, deliver
+from jobwire.connection.notices import Notices
 from jobwire.errors import ConfigError, InvalidJob, NoReply, RedisUnreachable
 from jobwire.protocol import iteration, times
 from jobwire.protocol.arguments import StrictArgs, check_args
@@ -29,9 +30,10 @@ from jobwire.protocol.normalize import (
     finalize,
 )
 from jobwire.protocol.pushing import bulk_times, detect_generation, push, push_bulk
+from jobwire.protocol.results import Result, is_final, read
 from jobwire.protocol.template import Template
 from jobwire.protocol.times import Generation, When
-from jobwire.protocol.wire import Confirm, Local, Op
+from jobwire.protocol.wire import Confirm, Local, Op, command
 
 __all__ = ["MAX_PAYLOAD_BYTES", "GenerationSetting", "Producer", "make_confirm", "make_producer"]
 
@@ -311,6 +313,25 @@ class Producer:
             self._transport.overrides[-1].cancel(jid)
             return Cancellation(int(now), started=False)
         return (yield from iteration.cancel(self.keys, jid, now=now))
+
+    def result(self, jid: str, timeout: float | None, notices: Notices) -> Op[Result | None]:
+        """Return the result of a job, and wait for one that is final. [X-RESULT-7]
+
+        Args:
+            jid: The job id.
+            timeout: Seconds to wait; 0 to look once, None for no limit.
+            notices: Waits for the key.
+        """
+        key = self.keys.result(jid)
+        if self._transport.overrides:
+            text = self._transport.overrides[-1].result(jid)
+            return None if text is None else read(jid, text)
+        text = yield command("GET", key)
+        if timeout != 0 and not is_final(text):
+            waiting = (key, is_final, timeout)
+            later = yield Local(partial(notices.wait, *waiting), partial(notices.await_, *waiting))
+            text = later or (yield command("GET", key))
+        return None if text is None else read(jid, text)
 
     def _too_large(self, class_name: str, field: str, job: ReadyPayload) -> InvalidJob:
         problem = (

@@ -104,6 +104,10 @@ class Keys:
         """HASH of the state of an iterable job. [ITER-1]"""
         return f"{self.namespace}it-{jid}"
 
+    def result(self, jid: str) -> str:
+        """STRING of the result of a job that keeps it. [X-RESULT-3]"""
+        return f"{self.namespace}jobwire:result:{jid}"
+
     def rollup(self, bucket: str) -> str:
         """HASH of executions by class in one time bucket, such as `250214|8:04`. [MET-1]"""
         return f"{self.namespace}j|{bucket}"

@@ -14,6 +14,7 @@ import msgspec
 from jobwire.errors import InvalidJob
 from jobwire.protocol.arguments import StrictArgs, check_args, check_value
 from jobwire.protocol.payload import encode
+from jobwire.protocol.results import KEEP, LONGEST_KEEP_S
 from jobwire.protocol.times import Generation, epoch, stamp
 
 __all__ = [
@@ -71,6 +72,9 @@ class Options(TypedDict, total=False):
     """Store the traceback with a failure: True for all lines, or the number of lines."""
     tags: Sequence[str]
     """Labels that Sidekiq's web page and logs show."""
+    keep_result: float | None
+    """Seconds to keep what the job returned, or how it failed; see `Client.result`. None: keep
+    nothing."""
     log_level: str | int
     """Log level while Sidekiq runs this job; jobwire's worker stores it but does not use it."""
 
@@ -146,6 +150,8 @@ def build(
         item["retry_for"] = int(item["retry_for"])
     if item.get("tags") is not None:
         item["tags"] = list(item["tags"])
+    if (keep := item.pop("keep_result", None)) is not None:
+        item[KEEP] = keep
     item.update(fields or {})
     checked = check_args(args, strict=strict)
     if at is None:
@@ -239,6 +245,16 @@ def _retry_for(value: object) -> str:
     return ""
 
 
+def _keep_result(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "is not a number of seconds"
+    if not 0 < value <= LONGEST_KEEP_S:
+        return f"is not between 0 and {LONGEST_KEEP_S} seconds; give a duration, not a time"
+    return ""
+
+
 def _flag(value: object) -> str:
     return "" if value is None or isinstance(value, bool) else "is not True or False"
 
@@ -274,5 +290,6 @@ _CHECKS: dict[str, Callable[[object], str]] = {
     "dead": _flag,
     "backtrace": _backtrace,
     "tags": _tags,
+    "keep_result": _keep_result,
     "log_level": _log_level,
 }

@@ -49,14 +49,16 @@ class Job:
         fields: All fields of the JSON object, decoded.
         queue: Name of the queue that the job was fetched from, even if the payload names another.
             [RETRY-7]
+        value: What the function of the job returned; None before that. [X-RESULT-3]
     """
 
-    __slots__ = ("fields", "queue", "text")
+    __slots__ = ("fields", "queue", "text", "value")
 
     def __init__(self, text: bytes, fields: dict[str, Any], queue: str) -> None:
         self.text = text
         self.fields = fields
         self.queue = queue
+        self.value: object = None
 
     def __repr__(self) -> str:
         return f"<Job {self.class_name} jid={self.jid} queue={self.queue}>"
@@ -149,6 +151,7 @@ class LazyJob(Job):
     def __init__(self, text: bytes, queue: str) -> None:
         self.text = text
         self.queue = queue
+        self.value: object = None
         self._fields: dict[str, Any] | None = None
         self._raw: dict[str, msgspec.Raw] | None = None
 

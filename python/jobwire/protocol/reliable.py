@@ -19,6 +19,7 @@ from jobwire.errors import RedisRefused
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.heartbeat import retire
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.results import Kept
 from jobwire.protocol.stats import DAY_TTL_S, stat_keys
 from jobwire.protocol.wire import Arg, Batch, Command, ErrorReply, Op, Script, command
 
@@ -37,10 +38,12 @@ __all__ = [
     "scan_private",
     "script_done",
     "script_fetch",
+    "script_keep",
     "script_kill",
     "script_requeue",
     "script_retry",
     "sequence_number",
+    "set_result",
 ]
 
 REMEMBER_RETURNED_S = 72 * 3600  # [REL-7]
@@ -246,6 +249,49 @@ def script_kill(
             int(repeated),
         ],
     )
+
+
+def script_keep(
+    keys: Keys,
+    identity: str,
+    ends: Iterable[tuple[str, float, bytes, Kept]],
+    *,
+    day: str,
+    key: str | None = None,
+    dead_limits: DeadSetLimits | None = None,
+    executed: bool = True,
+    failed: bool,
+    repeated: bool = False,
+) -> Script:
+    """Return the step that ends jobs and keeps their results. [X-RESULT-2]
+
+    Args:
+        keys: Key names.
+        identity: Identity of the process that holds them.
+        ends: Field in the private hash, score, payload to store or `b""`, result.
+        day: UTC date of the daily counters.
+        key: The sorted set for the payloads; the retry set by default.
+        dead_limits: How to trim the set; None to trim nothing.
+        executed: False for jobs that did not run.
+        failed: True if the jobs failed.
+        repeated: See `script_done`.
+
+    The reply lists the fields that were no longer held.
+    """
+    results: list[str] = []
+    words: list[Arg] = [DAY_TTL_S, int(executed), int(failed), int(repeated)]
+    words += ("", "") if dead_limits is None else (dead_limits.oldest, dead_limits.limit)
+    for field, score, text, kept in ends:
+        results.append(keys.result(kept.jid))
+        words += (field, score, text, kept.seconds, kept.text)
+    return Script(
+        "keep", [keys.private(identity), key or keys.retry, *_counted(keys, day), *results], words
+    )
+
+
+def set_result(keys: Keys, kept: Kept) -> Command:
+    """Return the step that keeps a result alone, for a job that no private hash holds."""
+    return command("SET", keys.result(kept.jid), kept.text, "EX", kept.seconds)
 
 
 def script_requeue(

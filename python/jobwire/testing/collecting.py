@@ -19,6 +19,7 @@ from jobwire.application.jobtype import JobType
 from jobwire.protocol import times
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.payload import Job, decode, edit, encode
+from jobwire.protocol.results import keep_of, kept, value_members
 from jobwire.protocol.times import When
 from jobwire.worker.execute.compiled_job import CompiledJob, JobTable
 from jobwire.worker.execute.event_loop import AsyncLoop
@@ -75,6 +76,7 @@ class Jobs:
         self._lock = threading.Lock()
         self._waiting: list[EnqueuedJob] = []
         self._performed: list[EnqueuedJob] = []
+        self._results: dict[str, bytes] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -209,6 +211,10 @@ class Jobs:
         """Record the cancellation of a job."""
         self.cancelled.append(jid)
 
+    def result(self, jid: str) -> bytes | None:
+        """Return the result of a job that ran here and returned."""
+        return self._results.get(jid)
+
     def close(self) -> None:
         """End the event loop that ran async jobs, if there was one."""
         self._loop.close(self._app.aclose)
@@ -267,6 +273,7 @@ class Jobs:
             copy_context().run(
                 compiled.call, job
             )  # so that the caller does not see the variables of the job
+        self._keep(job, compiled)
 
     async def _aperform(self, enqueued: EnqueuedJob) -> None:
         job = _fetched(enqueued)
@@ -277,6 +284,14 @@ class Jobs:
             else:
                 task = asyncio.create_task(asyncio.to_thread(compiled.call, job))
         await task
+        self._keep(job, compiled)
+
+    def _keep(self, job: Job, compiled: CompiledJob) -> None:
+        """Keep the result of a job that returned."""
+        keep = keep_of(job, compiled.keep)
+        if keep and job.jid is not None:
+            members = value_members(job.value)
+            self._results[job.jid] = kept(job.jid, keep, "done", members, now=time.time()).text
 
 
 class _InlineJobs(Jobs):
@@ -367,6 +382,9 @@ class _Refusal:
 
     def cancel(self, jid: str) -> None:
         raise AssertionError(f"a test cancelled the job {jid} in Redis")
+
+    def result(self, jid: str) -> bytes | None:
+        raise AssertionError(f"a test asked for the result of job {jid} in Redis")
 
 
 @contextmanager

@@ -6,7 +6,14 @@ import pytest
 
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.reliable import script_done, script_fetch, script_kill, script_retry
+from jobwire.protocol.reliable import (
+    script_done,
+    script_fetch,
+    script_keep,
+    script_kill,
+    script_retry,
+)
+from jobwire.protocol.results import Kept
 from jobwire.protocol.wire import Script
 from jobwire_conformance.data import scripts
 from jobwire_conformance.judge import contracts
@@ -21,6 +28,7 @@ CALLS = [
     script_done(KEYS, ME, ["1:default", "2:a:b"], failed=False, day=DAY),
     script_retry(KEYS, ME, [("1:default", 1_795_192_067.25, b"{}\n")], day=DAY),
     script_kill(KEYS, ME, "1:default", b"{", DeadSetLimits(1_795_192_067.25), day=DAY),
+    script_keep(KEYS, ME, [("1:a:b", 0.0, b"", Kept("j", 60, b"{}"))], day=DAY, failed=False),
 ]
 
 

@@ -53,7 +53,7 @@ def test_the_jobs_are_complete() -> None:
     hooks = column("Job hooks")
     named = (column("Job methods") - {"job", "timedelta", "datetime"}) | hooks
     assert hooks == {"retry_in", "exhausted"}
-    twins = {f"a{name}" for name in named if name.startswith(("enqueue", "cancel"))}
+    twins = {f"a{name}" for name in named if name.startswith(("enqueue", "cancel", "result"))}
     assert named | twins == methods(JobType)
 
 

@@ -27,7 +27,11 @@ OBJECTS = [
     *(("identity-hash", part) for part in ("reader", "written", "sidekiq", *OF_WRITERS)),
     *(("work-record", part) for part in ("reader", "written")),
     *(("iteration-state", part) for part in ("reader", "written", "cancelled", "stored")),
-    *((name, part) for name in ("deploy-marks", "private-hash", "signals") for part in ROLES),
+    *(
+        (name, part)
+        for name in ("deploy-marks", "private-hash", "result", "signals")
+        for part in ROLES
+    ),
     ("cron-entry", "reader"),
     *(("driver", part) for part in ("request", "response")),
     ("case", None),

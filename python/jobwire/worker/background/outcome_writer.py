@@ -6,12 +6,16 @@ import threading
 
 from jobwire.errors import RedisTrouble
 from jobwire.protocol.reliable import InFlightJob
+from jobwire.protocol.results import Kept
 from jobwire.worker.fetch.direct import ExecutionCounts
 from jobwire.worker.fetch.outbox import Entry, Outbox
-from jobwire.worker.fetch.source import Outcome, PeriodicChecks
+from jobwire.worker.fetch.source import ACKNOWLEDGED, Outcome, PeriodicChecks
 from jobwire.worker.fetch.timings import Timings
 
 __all__ = ["OutcomeWriter"]
+
+
+_NONE = InFlightJob("", "", b"")
 
 
 class OutcomeWriter:
@@ -44,13 +48,13 @@ class OutcomeWriter:
         """Number of outcomes that are not stored."""
         return self._outbox.unstored
 
-    def record(self, held: InFlightJob, outcome: Outcome) -> None:
+    def record(self, held: InFlightJob, outcome: Outcome, kept: Kept | None = None) -> None:
         """Store an outcome with the next fetch, or soon after the next `flush_soon`."""
-        self._outbox.add(Entry(held, outcome))
+        self._outbox.add(Entry(held, outcome, None, kept))
 
-    def store(self, held: InFlightJob, outcome: Outcome) -> bool:
+    def store(self, held: InFlightJob, outcome: Outcome, kept: Kept | None = None) -> bool:
         """Store an outcome and wait for it; return whether the job was still held."""
-        entry = Entry(held, outcome, stored := threading.Event())
+        entry = Entry(held, outcome, stored := threading.Event(), kept)
         self._outbox.add(entry)
         self._ticker.wake()
         while not stored.wait(self._look_interval):
@@ -58,10 +62,12 @@ class OutcomeWriter:
                 return False
         return not entry.lost
 
-    def ran(self, *, failed: bool) -> None:
+    def ran(self, *, failed: bool, kept: Kept | None = None) -> None:
         """Count the end of a job that was acknowledged, and so counted, before it ran."""
         self._outbox.flush_log()
         self._counts.add(failed=failed, counted=True)
+        if kept is not None:
+            self._outbox.add(Entry(_NONE, ACKNOWLEDGED, None, kept))
 
     def flush_soon(self) -> None:
         """Do not let recorded outcomes wait for a fetch."""

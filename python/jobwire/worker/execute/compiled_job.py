@@ -6,7 +6,7 @@ import difflib
 import logging
 import math
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import groupby
@@ -20,6 +20,7 @@ from jobwire.application.jobtype import JobType
 from jobwire.application.middleware import is_async
 from jobwire.errors import UnknownJob
 from jobwire.protocol.payload import Job
+from jobwire.protocol.results import KEEP, keep_seconds
 from jobwire.protocol.wire import Command
 from jobwire.worker.execute.event_loop import AsyncLoop
 from jobwire.worker.execute.interruption import blocked
@@ -53,9 +54,19 @@ class CompiledJob:
             exactly once for each job.
         seconds: Moving average of the run time; infinite before the first run.
         redeliver: False if the job must be acknowledged before it runs.
+        keep: Seconds to keep results of jobs whose payload does not say it; 0: none. [X-RESULT-1]
     """
 
-    __slots__ = ("call", "definition", "finish", "native", "redeliver", "seconds", "timeout")
+    __slots__ = (
+        "call",
+        "definition",
+        "finish",
+        "keep",
+        "native",
+        "redeliver",
+        "seconds",
+        "timeout",
+    )
 
     def __init__(
         self,
@@ -73,6 +84,9 @@ class CompiledJob:
         self.timeout = timeout
         self.seconds = _UNKNOWN
         self.redeliver = definition is None or definition.redeliver
+        self.keep = (
+            0 if definition is None else keep_seconds(definition.defaults.get("keep_result"))
+        )
 
     def took(self, seconds: float) -> None:
         """Add the duration of one execution to the average."""
@@ -146,13 +160,18 @@ class JobTable:
                 result = function(*job.parameters)
                 if result is not None:
                     check_result(definition.name, result)
+                    job.value = result  # not from the caller: middleware may return anything
                 return result
 
             return CompiledJob(definition, self._in_thread(run), timeout=timeout)
 
+        keeps = keep_seconds(definition.defaults.get("keep_result")) > 0
+
         def coroutine(job: Job) -> Any:
             awaitable = function(*job.parameters)
-            return awaitable if timeout is None else limited(awaitable, timeout)
+            if timeout is not None:
+                awaitable = limited(awaitable, timeout)
+            return _valued(job, awaitable) if keeps or KEEP in job.fields else awaitable
 
         return self._make_async(definition, coroutine)
 
@@ -248,6 +267,12 @@ class JobTable:
             return await self._middleware[index](job, partial(layer, index + 1, job))
 
         return _awrapped(self._outermost, partial(layer, 0))
+
+
+async def _valued(job: Job, awaitable: Awaitable[Any]) -> Any:
+    """Await an async job, and note what it returns."""
+    job.value = await awaitable
+    return job.value
 
 
 def _name_of(middleware: ServerMiddleware) -> str:

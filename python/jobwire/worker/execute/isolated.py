@@ -36,6 +36,7 @@ from jobwire.application.functions import check_result
 from jobwire.application.jobtype import JobType
 from jobwire.errors import JobCrashed, Shutdown, TryAgain
 from jobwire.protocol.payload import Job
+from jobwire.protocol.results import keep_of, keep_seconds, value_members
 from jobwire.worker.execute.failure import describe, trace_of
 from jobwire.worker.execute.joblog import LogFormat, set_up
 
@@ -105,7 +106,9 @@ class Unfit(msgspec.Struct, tag=True):
 
 
 class Done(msgspec.Struct, tag=True):
-    """From the child: the job returned."""
+    """From the child: the job returned; `members` of its result, if the job keeps it."""
+
+    members: bytes = b""
 
 
 class Raised(msgspec.Struct, tag=True):
@@ -268,7 +271,7 @@ class _JobRunner:
                     if definition.is_async:
                         # The runner's own context does not have the current job.
                         coroutine = self._await(app, function, job)
-                        self._runner.run(coroutine, context=copy_context())
+                        result = self._runner.run(coroutine, context=copy_context())
                     else:
                         with _around(app, job):
                             result = function(*job.parameters)
@@ -285,15 +288,16 @@ class _JobRunner:
                     expected=isinstance(error, TryAgain),
                     traceback=_encodable(trace_of(error)),
                 )
-        return Done()
+        default = keep_seconds(definition.defaults.get("keep_result"))
+        return Done(value_members(result) if keep_of(job, default) else b"")
 
-    async def _await(self, app: App, function: Callable[..., Any], job: Job) -> None:
+    async def _await(self, app: App, function: Callable[..., Any], job: Job) -> Any:
         self._coroutine = asyncio.current_task()
         try:
             if self._interrupt:  # the interruption came before the task existed
                 raise Shutdown
             with _around(app, job):
-                await function(*job.parameters)
+                return await function(*job.parameters)
         finally:
             self._coroutine = None
 

@@ -33,6 +33,7 @@ from jobwire.application.jobtype import JobType
 from jobwire.application.redis_url import find_address
 from jobwire.errors import ConfigError, JobCrashed, JobFailed, JobTimeout, JobwireError, Shutdown
 from jobwire.protocol.payload import Job, encode
+from jobwire.protocol.results import Members
 from jobwire.worker.execute.isolated import (
     Boot,
     Done,
@@ -125,7 +126,7 @@ class Isolation:
             self._release(child)
 
     def run(self, job: Job, definition: JobType[..., Any], timeout: float | None) -> None:
-        """Run a job in a child and wait for its end.
+        """Run a job in a child and wait for its end; the value of a job that keeps it is set.
 
         Args:
             job: The job, with the fields that middleware has set; they must be JSON values.
@@ -154,7 +155,9 @@ class Isolation:
         try:
             child = self._acquire(run)
             with child.output_of(job):
-                child.run(task, run, timeout)
+                members = child.run(task, run, timeout)
+            if members:
+                job.value = Members(members)
         except JobwireError:
             if self._closed or run.kill_at is not None:
                 raise Shutdown from None  # the interruption killed its child
@@ -354,8 +357,8 @@ class _ChildProcess:
         self.kill()
         raise JobCrashed(f"their process cannot start: {reason}")
 
-    def run(self, task: Task, run: _Run, timeout: float | None) -> None:
-        """Run a job in it; see `Isolation.run`."""
+    def run(self, task: Task, run: _Run, timeout: float | None) -> bytes:
+        """Run a job in it, and return the members of its result; see `Isolation.run`."""
         try:
             with suppress(OSError):  # it has died; `_answer` finds out
                 send(self._channel, task)
@@ -377,6 +380,7 @@ class _ChildProcess:
                 expected=answer.expected,
                 traceback=answer.traceback,
             )
+        return answer.members
 
     def _answer(self, run: _Run, timeout: float | None) -> Done | Raised | None:
         """Return the end of the job; None if its process died, or ignores an interruption.

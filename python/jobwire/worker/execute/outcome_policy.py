@@ -28,6 +28,15 @@ from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.payload import Job, LazyJob, decode, edit
 from jobwire.protocol.poison import poisoned
 from jobwire.protocol.reliable import InFlightJob
+from jobwire.protocol.results import (
+    Kept,
+    Members,
+    ResultOutcome,
+    failure_members,
+    keep_of,
+    kept,
+    value_members,
+)
 from jobwire.protocol.retry import (
     Choice,
     Discard,
@@ -86,10 +95,13 @@ class OutcomePolicy:
                 if execution.logged:
                     ended(_log, logging.INFO, "done", elapsed=round(seconds, 3))
                 counters.record(job.display_class, seconds * 1000, False)
+                result = None
+                if keep := keep_of(job, compiled.keep):
+                    result = self._kept(job, keep, "done", _members(job))
                 if execution.acknowledged:
-                    self.sink.ran(failed=False)
+                    self.sink.ran(failed=False, kept=result)
                 else:
-                    self.sink.record(execution.held, DONE if after is None else Done(after))
+                    self.sink.record(execution.held, DONE if after is None else Done(after), result)
             elif isinstance(error, Interrupted):
                 ended(_log, logging.INFO, "gave way; it goes on later", elapsed=round(seconds, 3))
                 counters.record(job.display_class, seconds * 1000, False)
@@ -119,7 +131,7 @@ class OutcomePolicy:
                 ),
             }
             text = edit(held.text, changes)
-        _contained("killing it", partial(self._record_death, held, job, Kill(text), problem))
+        _contained("killing it", partial(self._record_death, held, job, Kill(text), problem, 0))
         _log.error("killed a job whose outcome cannot be recorded", exc_info=problem)
 
     def unreadable(self, held: InFlightJob, error: MalformedPayload) -> None:
@@ -127,8 +139,11 @@ class OutcomePolicy:
         _log.error("payload in queue %s moved to the dead set unchanged: %s", held.queue, error)
         self.sink.record(held, Unreadable(error))
 
-    def kills(self, held: InFlightJob, job: Job) -> bool:
-        """Kill a job that has ended too many processes; return True if it was one. [REL-10]"""
+    def kills(self, held: InFlightJob, job: Job, keep: int = 0) -> bool:
+        """Kill a job that has ended too many processes; return True if it was one. [REL-10]
+
+        `keep` is the time to keep its result if the payload does not say it.
+        """
         outcome = poisoned(
             job,
             held.recovered,
@@ -141,7 +156,7 @@ class OutcomePolicy:
         error = PoisonPill(decode(outcome.text, job.queue)["error_message"])
         with running(job):
             _log.error("killed: %s", error)
-        self._record_death(held, job, outcome, error)
+        self._record_death(held, job, outcome, error, keep)
         return True
 
     def may_block(self, error: BaseException | None) -> bool:
@@ -155,13 +170,14 @@ class OutcomePolicy:
         outcome = self._outcome(execution, job, error)
         if definition is not None:  # the number of unknown class names has no limit
             counters.record(job.display_class, seconds * 1000, True)
+        keep = execution.compiled.keep
         if execution.acknowledged:
-            self.sink.ran(failed=True)
+            self.sink.ran(failed=True, kept=self._failed(job, keep, "discarded", error))
             self._tell_of_death(job, error)
         elif isinstance(outcome, Retry):
-            self.sink.record(held, outcome)
+            self.sink.record(held, outcome, self._failed(job, keep, "retry", error))
         else:
-            self._record_death(held, job, outcome, error)
+            self._record_death(held, job, outcome, error, keep)
         if _expected(error, outcome):
             return
         if self.app.error_handlers:
@@ -210,14 +226,35 @@ class OutcomePolicy:
         )
         return outcome
 
+    def _failed(
+        self, job: Job, default: int, outcome: ResultOutcome, error: BaseException
+    ) -> Kept | None:
+        """Return the result of a job that failed; None if it keeps none. [X-RESULT-4]"""
+        keep = keep_of(job, default)
+        if not keep:
+            return None
+        return self._kept(job, keep, outcome, failure_members(describe(error, backtrace=False)))
+
+    def _kept(self, job: Job, keep: int, outcome: ResultOutcome, members: Members) -> Kept | None:
+        jid = job.jid
+        return None if jid is None else kept(jid, keep, outcome, members, now=time.time())
+
     def _record_death(
-        self, held: InFlightJob, job: Job, outcome: Kill | Discard, error: BaseException
+        self,
+        held: InFlightJob,
+        job: Job,
+        outcome: Kill | Discard,
+        error: BaseException,
+        keep: int,
     ) -> None:
         """Record the end of a job, then call the death handlers. [RETRY-13] [RETRY-25] [DEAD-6]"""
+        result = self._failed(
+            job, keep, "dead" if isinstance(outcome, Kill) else "discarded", error
+        )
         if not self.app.death_handlers:
-            self.sink.record(held, outcome)
+            self.sink.record(held, outcome, result)
             return
-        if not self.sink.store(held, outcome):
+        if not self.sink.store(held, outcome, result):
             return
         text = outcome.text or job.text
         if isinstance(outcome, Discard) and outcome.text:
@@ -227,6 +264,15 @@ class OutcomePolicy:
     def _tell_of_death(self, dead: Job, error: BaseException) -> None:
         for handler in self.app.death_handlers:
             _contained("death handler", partial(handler, dead, error))
+
+
+def _members(job: Job) -> Members:
+    """Return the value of a job that is done; log it if it cannot be kept. [X-RESULT-5]"""
+    members = value_members(job.value)
+    if members.startswith(b'"problem"'):
+        problem = members.partition(b":")[2].decode()
+        _log.error("the job is done, but its result cannot be kept: %s", problem)
+    return members
 
 
 def _chooser(

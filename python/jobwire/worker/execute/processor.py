@@ -168,9 +168,9 @@ class Processor:
         except MalformedPayload as error:
             self._outcome_policy.unreadable(held, error)
             return 0.0
-        if held.recovered and self._outcome_policy.kills(held, job):
-            return 0.0
         compiled = self._job_table.find(job)
+        if held.recovered and self._outcome_policy.kills(held, job, compiled.keep):
+            return 0.0
         execution = Execution(held, job, compiled, time.time())
         if not compiled.redeliver and not self._acknowledged_first(execution):
             return 0.0

@@ -13,13 +13,21 @@ from jobwire.connection.sync import SyncRedis
 from jobwire.errors import RedisTrouble, Shutdown
 from jobwire.protocol.dead_set import DeadSetLimits, dead_key, kill
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.reliable import InFlightJob
+from jobwire.protocol.reliable import InFlightJob, set_result
+from jobwire.protocol.results import Kept
 from jobwire.protocol.retry import Discard, Kill, Retry
 from jobwire.protocol.stats import count
 from jobwire.protocol.times import utc_day
-from jobwire.protocol.wire import Step, command, once
+from jobwire.protocol.wire import Batch, Command, Script, Step, command, once
 from jobwire.worker.fetch.outage import next_pause
-from jobwire.worker.fetch.source import Done, Outcome, OutcomeSink, Requeue, Unreadable
+from jobwire.worker.fetch.source import (
+    Acknowledged,
+    Done,
+    Outcome,
+    OutcomeSink,
+    Requeue,
+    Unreadable,
+)
 
 __all__ = ["DirectSink", "ExecutionCounts", "insist"]
 
@@ -91,38 +99,49 @@ class DirectSink(OutcomeSink):
         """End all tries, because the jobs were put back. Their threads get `Shutdown`."""
         self._given_up.set()
 
-    def record(self, held: InFlightJob, outcome: Outcome) -> None:
-        """Store the outcome of a job, trying until Redis takes it or the process stops."""
+    def record(self, held: InFlightJob, outcome: Outcome, kept: Kept | None = None) -> None:
+        """Store the outcome of a job, trying until Redis takes it or the process stops.
+
+        The result goes along in one transaction. [X-RESULT-2]
+        """
         self._flush_log()
         if not isinstance(outcome, Unreadable | Requeue):
             self._counts.add(failed=not isinstance(outcome, Done))  # [DEAD-5]
-        step: Step
+        commands: list[Command | Script] = []
         match outcome:
             case Done(after):
-                if after is None:
-                    return
-                step = after
-            case Discard():
-                return
+                commands += () if after is None else (after,)
+            case Discard() | Acknowledged():
+                pass
             case Retry(text, at):
-                step = command("ZADD", self._keys.retry, at, text)
+                commands.append(command("ZADD", self._keys.retry, at, text))
             case Kill(text):
-                step = kill(self._keys.dead, text, self._dead_limits())
+                commands += kill(self._keys.dead, text, self._dead_limits()).steps
             case Requeue(text):
-                step = command("LPUSH", self._keys.queue(held.queue), text)
+                commands.append(command("LPUSH", self._keys.queue(held.queue), text))
             case Unreadable(problem):
-                step = kill(dead_key(self._keys, problem), held.text, self._dead_limits())
-        insist(self._redis, step, "outcome of a job not stored yet", given_up=self._given_up)
+                key = dead_key(self._keys, problem)
+                commands += kill(key, held.text, self._dead_limits()).steps
+        self._insist(commands, kept)
 
-    def ran(self, *, failed: bool) -> None:
+    def ran(self, *, failed: bool, kept: Kept | None = None) -> None:
         """Count the end of a job."""
         self._flush_log()
         self._counts.add(failed=failed)
+        self._insist([], kept)
 
-    def store(self, held: InFlightJob, outcome: Outcome) -> bool:
+    def store(self, held: InFlightJob, outcome: Outcome, kept: Kept | None = None) -> bool:
         """Store the outcome of a job; always True, because no other process can have the job."""
-        self.record(held, outcome)
+        self.record(held, outcome, kept)
         return True
+
+    def _insist(self, commands: list[Command | Script], kept: Kept | None) -> None:
+        if kept is not None:
+            commands.append(set_result(self._keys, kept))
+        if not commands:
+            return
+        step: Step = commands[0] if len(commands) == 1 else Batch(commands, atomic=True)
+        insist(self._redis, step, "outcome of a job not stored yet", given_up=self._given_up)
 
 
 def insist(

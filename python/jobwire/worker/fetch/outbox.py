@@ -23,14 +23,17 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.reliable import (
     InFlightJob,
     script_done,
+    script_keep,
     script_kill,
     script_requeue,
     script_retry,
+    set_result,
 )
+from jobwire.protocol.results import Kept
 from jobwire.protocol.retry import Discard, Kill, Retry
 from jobwire.protocol.times import utc_day
 from jobwire.protocol.wire import Batch, Command, ErrorReply, Script, once
-from jobwire.worker.fetch.source import Done, Outcome, Requeue, Unreadable
+from jobwire.worker.fetch.source import Acknowledged, Done, Outcome, Requeue, Unreadable
 
 __all__ = ["Entry", "Outbox"]
 
@@ -45,6 +48,7 @@ class Entry(msgspec.Struct, eq=False):  # quicker to make than a dataclass
 
     Attributes:
         stored: Set when it is stored; None if no thread waits for that.
+        kept: The result to store in the same step, if the job keeps it. [X-RESULT-2]
         lost: True if the job was no longer held.
         repeated: True if it was sent before and got no reply, so that the first try may have
             stored it. [REL-23]
@@ -53,6 +57,7 @@ class Entry(msgspec.Struct, eq=False):  # quicker to make than a dataclass
     held: InFlightJob
     outcome: Outcome
     stored: threading.Event | None = None
+    kept: Kept | None = None
     lost: bool = False
     repeated: bool = False
 
@@ -290,10 +295,15 @@ class Outbox:
             _log.error("outcomes of jobs are not stored yet (%d now): %s", count, trouble)
         self._on_failure()
 
-    def _script(self, group: Sequence[Entry], day: str) -> Script:
-        """Return the script call that stores outcomes of one type."""
+    def _script(self, group: Sequence[Entry], day: str) -> Command | Script:
+        """Return the call that stores outcomes of one type."""
         held, outcome, repeated = group[0].held, group[0].outcome, group[0].repeated
         keys, me = self._keys, self._identity
+        kept = group[0].kept
+        if kept is not None:
+            if isinstance(outcome, Acknowledged):
+                return set_result(keys, kept)
+            return self._kept_script(outcome, group, day)
         match outcome:
             case Done() | Discard():
                 fields = [entry.held.field for entry in group]
@@ -327,6 +337,32 @@ class Outbox:
                     counted=False,
                     repeated=repeated,
                 )
+            case Acknowledged():
+                raise AssertionError("an acknowledged job has no outcome but its result")
+
+    def _kept_script(self, outcome: Outcome, group: Sequence[Entry], day: str) -> Script:
+        """Return the script call that stores outcomes of one type with their results."""
+        limits = self._dead_limits() if isinstance(outcome, Kill) else None
+        ends = []
+        for entry in group:
+            assert entry.kept is not None
+            score, text = 0.0, b""
+            match entry.outcome:
+                case Retry(text, score):
+                    pass
+                case Kill(text):
+                    score = 0.0 if limits is None else limits.now
+            ends.append((entry.held.field, score, text, entry.kept))
+        return script_keep(
+            *(self._keys, self._identity, ends),
+            day=day,
+            key=self._keys.retry if limits is None else self._keys.dead,
+            dead_limits=limits,
+            executed=not isinstance(outcome, Kill) or outcome.counted,
+            failed=isinstance(outcome, Discard | Retry)
+            or (isinstance(outcome, Kill) and outcome.counted),
+            repeated=group[0].repeated,
+        )
 
 
 def _report_lost(group: Sequence[Entry], reply: object) -> None:
@@ -349,7 +385,7 @@ def _group(entries: Sequence[Entry]) -> list[list[Entry]]:
     groups: dict[object, list[Entry]] = {}
     for number, entry in enumerate(entries):
         outcome = type(entry.outcome)
-        kind = (outcome, entry.repeated) if outcome in _SHARED else number
+        kind = (outcome, entry.repeated, entry.kept is None) if outcome in _SHARED else number
         group = groups.get(kind)
         if group is None:
             groups[kind] = [entry]

@@ -8,11 +8,14 @@ from typing import Protocol, TypeAlias
 
 from jobwire.errors import MalformedPayload
 from jobwire.protocol.reliable import InFlightJob
+from jobwire.protocol.results import Kept
 from jobwire.protocol.retry import Discard, Kill, Retry
 from jobwire.protocol.wire import Command
 
 __all__ = [
+    "ACKNOWLEDGED",
     "DONE",
+    "Acknowledged",
     "Done",
     "JobSource",
     "Outcome",
@@ -53,7 +56,14 @@ class Requeue:
     text: bytes
 
 
-Outcome: TypeAlias = Done | Retry | Kill | Discard | Unreadable | Requeue
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """The job ended in Redis before it ran, so only its result is left to store."""
+
+
+ACKNOWLEDGED = Acknowledged()
+
+Outcome: TypeAlias = Done | Retry | Kill | Discard | Unreadable | Requeue | Acknowledged
 
 
 class SharedLead(Protocol):
@@ -114,14 +124,14 @@ class JobSource(Protocol):
 class OutcomeSink(Protocol):
     """Stores the outcomes of jobs. One per process."""
 
-    def record(self, held: InFlightJob, outcome: Outcome) -> None:
-        """Store the outcome of a job, at once or soon."""
+    def record(self, held: InFlightJob, outcome: Outcome, kept: Kept | None = None) -> None:
+        """Store the outcome of a job, at once or soon, together with its result. [X-RESULT-2]"""
 
-    def store(self, held: InFlightJob, outcome: Outcome) -> bool:
+    def store(self, held: InFlightJob, outcome: Outcome, kept: Kept | None = None) -> bool:
         """Store an outcome and wait for that; return True if the job was still held."""
 
-    def ran(self, *, failed: bool) -> None:
-        """Count the end of a job that was acknowledged before it ran."""
+    def ran(self, *, failed: bool, kept: Kept | None = None) -> None:
+        """Count the end of a job that was acknowledged before it ran, and store its result."""
 
     def flush_soon(self) -> None:
         """Do not let recorded outcomes wait for a fetch.

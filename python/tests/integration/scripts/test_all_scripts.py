@@ -20,13 +20,17 @@ from jobwire.protocol.reliable import (
     put_back,
     recover,
     script_done,
+    script_keep,
     script_kill,
     script_requeue,
     script_retry,
 )
+from jobwire.protocol.results import Kept
 from tests.conftest import ServerFactory
 from tests.integration.clients import listening
 from tests.integration.scripts.shell import DAY, KEYS, ME, NOW, Shell, one
+
+KEPT = Kept("9f2c1b7a4d3e5f60718293a4", 60, b'{"outcome":"retry","at":1.5}')
 
 
 def life(shell: Shell, keys: Keys) -> None:
@@ -42,13 +46,14 @@ def life(shell: Shell, keys: Keys) -> None:
         script_done(keys, ME, fields[:2], failed=True, day=DAY),
         script_retry(keys, ME, [(fields[2], NOW, b"{}")], day=DAY),
         script_kill(keys, ME, fields[3], b"{}", DeadSetLimits(NOW), counted=True, day=DAY),
+        script_keep(keys, ME, [(fields[10], NOW, b"{}", KEPT)], day=DAY, failed=True),
     ]
     for step in steps:
         shell.run(one(step))
     shell.run(put_back(keys, ME, fields[4:9], started=True, now=NOW))
     shell.run(fetch(keys, ME, queues, count=1, sequence=50))
     shell.plain.delete(keys.process(ME))
-    assert shell.run(recover(keys, own="other", now=NOW)) == {ME: 3}
+    assert shell.run(recover(keys, own="other", now=NOW)) == {ME: 2}
     shell.plain.zadd(keys.schedule, {b'{"queue":"a:b"}': 1, b"\xff": 1, b'{"queue":"new"}': 1})
     for zset in (keys.retry, keys.schedule):
         shell.run(promote_batch(keys, zset, now=NOW, generation=8, dead_limits=DeadSetLimits(NOW)))

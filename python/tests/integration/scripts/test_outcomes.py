@@ -8,7 +8,14 @@ import pytest
 
 from jobwire import RedisRefused
 from jobwire.protocol.dead_set import DeadSetLimits, kill
-from jobwire.protocol.reliable import script_done, script_kill, script_requeue, script_retry
+from jobwire.protocol.reliable import (
+    script_done,
+    script_keep,
+    script_kill,
+    script_requeue,
+    script_retry,
+)
+from jobwire.protocol.results import Kept
 from jobwire.protocol.stats import DAY_TTL_S, Deliveries, count, deliveries
 from jobwire.protocol.wire import Script
 from tests.integration.clients import everything
@@ -250,3 +257,49 @@ def test_counters(shell: Shell) -> None:
     }
     assert shell.plain.ttl(f"stat:processed:{DAY}") > DAY_TTL_S - 5
     assert shell.plain.ttl(f"stat:failed:{DAY}") > DAY_TTL_S - 5
+
+
+# keep
+
+KEPT = Kept("9f2c1b7a4d3e5f60718293a4", 60, b'{"outcome":"done","at":1.5,"value":[]}')
+
+
+@pytest.mark.parametrize("is_dead", [False, True])
+def test_keep_stores_payload_and_result(shell: Shell, is_dead: bool) -> None:
+    """X-RESULT-2: in one step, with the effects of retry and kill. [RETRY-9] [DEAD-2]"""
+    [field] = shell.hold(b"old")
+    limits = DeadSetLimits(NOW) if is_dead else None
+    ends = [(field, NOW, b"new", KEPT)]
+    key = KEYS.dead if is_dead else KEYS.retry
+    shell.plain.zadd(key, {"ancient": 1})
+    step = script_keep(KEYS, ME, ends, day=DAY, key=key, dead_limits=limits, failed=True)
+    assert shell.step(step) == []
+    assert not shell.plain.exists(PRIVATE)
+    stored = shell.plain.zrange(key, 0, -1, withscores=True)
+    assert stored == [*(() if is_dead else [(b"ancient", 1)]), (b"new", NOW)]
+    assert shell.plain.get(KEYS.result(KEPT.jid)) == KEPT.text
+    assert shell.plain.ttl(KEYS.result(KEPT.jid)) in (59, 60)
+    assert shell.numbers()["failed"] == shell.numbers()["processed"] == 1
+
+
+def test_keep_stores_nothing_for_a_lost_job(shell: Shell) -> None:
+    """X-RESULT-8, REL-15: the execution that holds the job decides."""
+    [field] = shell.hold(b"a")
+    ends = [("9:q", 0.0, b"", KEPT), (field, 0.0, b"", KEPT._replace(jid="other"))]
+    step = script_keep(KEYS, ME, ends, day=DAY, failed=False)
+    assert shell.step(step) == [b"9:q"]
+    assert shell.plain.keys("jobwire:result:*") == [KEYS.result("other").encode()]
+    assert shell.numbers() == {"processed": 1, f"processed:{DAY}": 1}
+    assert shell.step(step) == [b"9:q", field.encode()]
+    assert shell.plain.get(KEYS.lost) == b"3"
+
+
+def test_keep_changes_nothing_if_the_set_is_of_another_type(shell: Shell) -> None:
+    """X-RESULT-2: neither outcome nor result."""
+    [field] = shell.hold(b"a")
+    shell.plain.set(KEYS.retry, "in the way")
+    before = everything(shell.server)
+    step = script_keep(KEYS, ME, [(field, NOW, b"new", KEPT)], day=DAY, failed=True)
+    with pytest.raises(RedisRefused, match="WRONGTYPE"):
+        shell.step(step)
+    assert everything(shell.server) == before

@@ -1,0 +1,63 @@
+-- keep.lua: end held jobs as done, retry or kill does, and keep their results in the same step.
+-- [X-RESULT-2] [X-RESULT-8] [REL-2] [REL-15] [REL-23] [REL-24] [RETRY-9] [DEAD-1] [STAT-1]
+-- KEYS[1]  private hash of the process
+-- KEYS[2]  retry set or dead set: member = payload, score = due time or time of death
+-- KEYS[3]  processed in all    KEYS[4]  processed on this day
+-- KEYS[5]  failed in all       KEYS[6]  failed on this day
+-- KEYS[7]  hash of unfinished jobs: SHA-1 of the payload -> times returned to its queue,
+--          `<SHA-1>:recovered` -> how many of these were recoveries
+-- KEYS[8]  sorted set: SHA-1 -> when it was returned last
+-- KEYS[9]  counter of outcomes that came too late
+-- KEYS[10..]  results, one for each job
+-- ARGV[1]  seconds to keep a day's counters
+-- ARGV[2]  1 to count executions, else 0    ARGV[3]  1 to count failures, else 0
+-- ARGV[4]  1 if this call was made before and got no reply, else 0
+-- ARGV[5]  score up to which members of the set are forgotten; empty to trim nothing
+-- ARGV[6]  size limit of the set
+-- ARGV[7..]  fives: field of the job in the private hash, score, payload to store (empty: it is
+--            stored nowhere), seconds to keep the result, result
+-- Returns  the fields that were not held any more; nothing was stored for those
+
+-- No command may fail after an entry is gone, because a script is not rolled back. After a write
+-- the memory limit cannot make one fail, but a key of another type can.
+local kind = redis.call("TYPE", KEYS[2]).ok
+if kind ~= "zset" and kind ~= "none" then
+  return redis.error_reply("WRONGTYPE " .. KEYS[2] .. " is not a sorted set")
+end
+local lost = {}
+for i = 7, #ARGV, 5 do
+  local fetched = redis.call("HGET", KEYS[1], ARGV[i])
+  if fetched then
+    redis.call("HDEL", KEYS[1], ARGV[i])
+    if ARGV[i + 2] ~= "" then
+      redis.call("ZADD", KEYS[2], ARGV[i + 1], ARGV[i + 2])
+    end
+    -- pcall: a result or counter that cannot be written must not undo the outcome.
+    redis.pcall("SET", KEYS[9 + (i - 2) / 5], ARGV[i + 4], "EX", ARGV[i + 3])
+    local digest = redis.sha1hex(fetched)
+    redis.pcall("HDEL", KEYS[7], digest, digest .. ":recovered")
+    redis.pcall("ZREM", KEYS[8], digest)
+  else
+    lost[#lost + 1] = ARGV[i]
+  end
+end
+local count = (#ARGV - 6) / 5 - #lost
+if ARGV[5] ~= "" and count > 0 then
+  redis.call("ZREMRANGEBYSCORE", KEYS[2], "-inf", ARGV[5])
+  -- Ranks 0 to -limit leave limit - 1 jobs: Sidekiq's own off-by-one, kept on purpose. [DEAD-3]
+  redis.call("ZREMRANGEBYRANK", KEYS[2], 0, -tonumber(ARGV[6]))
+end
+if ARGV[2] == "1" and count > 0 then
+  redis.pcall("INCRBY", KEYS[3], count)
+  redis.pcall("INCRBY", KEYS[4], count)
+  redis.pcall("EXPIRE", KEYS[4], ARGV[1])
+end
+if ARGV[3] == "1" and count > 0 then
+  redis.pcall("INCRBY", KEYS[5], count)
+  redis.pcall("INCRBY", KEYS[6], count)
+  redis.pcall("EXPIRE", KEYS[6], ARGV[1])
+end
+if #lost > 0 and ARGV[4] == "0" then
+  redis.pcall("INCRBY", KEYS[9], #lost)
+end
+return lost
