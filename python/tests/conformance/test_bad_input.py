@@ -102,7 +102,7 @@ _SOME = ("push-plain", "push-head", "push-options", "push-keys", "push-depth")
 _FAULTS = {
     "dies": ("os._exit(9)", "exit status 9"),
     "prints rubbish": ("print('Welcome!', flush=True); input()", "is not JSON"),
-    "hangs": ("import time; time.sleep(600)", "no answer to 'push' within 2 s"),
+    "hangs": ("import time; time.sleep(600)", "no answer to 'push' within 10 s"),
 }
 
 
@@ -121,7 +121,7 @@ def _faulty(directory: Path, what: str) -> Path:
     here = f"            said = push(client, request)\n{odd}            return {{'ok': said}}\n"
     driver.write_text(driver.read_text().replace(end, here))
     settings = directory / "conformance.toml"
-    settings.write_text(settings.read_text().replace("[driver]", "[driver]\ntimeout = 2"))
+    settings.write_text(settings.read_text().replace("[driver]", "[driver]\ntimeout = 10"))
     return settings
 
 

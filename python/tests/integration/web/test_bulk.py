@@ -59,7 +59,7 @@ class Browser:
         """Return the change of a page when it has ended."""
         change = self.site.changes.get(path.rpartition("/")[2])
         assert change is not None
-        assert change.wait(30)
+        assert change.wait(120)
         return change
 
 
