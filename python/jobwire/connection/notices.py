@@ -44,7 +44,7 @@ class _Waiter:
 
 
 class Notices:
-    """Waits for values of keys. Thread-safe; its thread runs only while somebody waits.
+    """Waits for values of keys. Thread-safe; its thread runs only while a caller waits.
 
     Args:
         url: URL of the server.
@@ -119,7 +119,7 @@ class Notices:
             return list(dict.fromkeys(keys))
 
     def keys(self) -> list[bytes]:
-        """Return the keys for which somebody waits."""
+        """Return the keys that have waiters."""
         with self._lock:
             return list(self._waiters)
 
@@ -133,7 +133,7 @@ class Notices:
                     waiter.future.set_result(value)
 
     def leave(self, error: Exception | None) -> bool:
-        """End the thread: because of `error`, or if nobody waits; return whether it has to end."""
+        """End the thread: because of `error`, or if there are no waiters; return whether it has to end."""
         with self._lock:
             if error is None and self._waiters:
                 return False
@@ -173,7 +173,7 @@ class _Listener:
                 self._listen()
             except _LOST as error:
                 self._notices.leave(connect.no_reply(self._url, error))
-        except BaseException as error:  # everybody who waits has to learn of it
+        except BaseException as error:  # all waiters have to learn of it
             self._notices.leave(error if isinstance(error, Exception) else RuntimeError(str(error)))
             raise
         finally:

@@ -49,7 +49,7 @@ class Job:
         fields: All fields of the JSON object, decoded.
         queue: Name of the queue that the job was fetched from, even if the payload names another.
             [RETRY-7]
-        value: What the function of the job returned; None before that. [X-RESULT-3]
+        value: The value that the function of the job returned; None before that. [X-RESULT-3]
     """
 
     __slots__ = ("fields", "queue", "text", "value")

@@ -61,7 +61,7 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a job that keeps its result.
+    """The stored end of a job that keeps its result.
 
     Attributes:
         jid: The job id.
@@ -69,7 +69,7 @@ class Result:
             and is in the dead set. `discarded`: it failed and is stored nowhere. `cancelled`: a
             person or a program cancelled it. `expired`: it came too late and did not run.
         at: Epoch second of the outcome.
-        value: What the job returned, as JSON represents it: a tuple is a list here. None for
+        value: The value that the job returned, as JSON represents it: a tuple is a list here. None for
             another outcome than `done`.
         error_class: Class of the failure with its module; None if there is none.
         error_message: Text of the failure; None if there is none.

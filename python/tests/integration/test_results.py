@@ -180,7 +180,7 @@ def test_a_job_that_was_acknowledged_before_keeps_its_result(
 
 
 def test_middleware_does_not_hide_the_value(server: Server) -> None:
-    """X-RESULT-3: what the function returned, not what middleware returns."""
+    """X-RESULT-3: the value of the function, not that of middleware."""
     app = App()
 
     @app.server_middleware.append
@@ -300,7 +300,7 @@ def test_a_reader_never_sees_an_outcome_without_its_value(server: Server) -> Non
 
 
 def test_a_result_that_is_not_one(server: Server) -> None:
-    """X-RESULT-7: a key that another program wrote is no result."""
+    """X-RESULT-7: a key that another program wrote may hold anything."""
     plain: Any = server.client()
     with Client(server.url) as client:
         for text in (b"", b"x", b"[]", b'{"outcome":"other"}', b"\xff", b"{}"):
