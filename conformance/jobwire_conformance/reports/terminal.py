@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 from collections import Counter
@@ -25,6 +26,7 @@ _FAULTS = 3  # different adapter faults to print in full
 _NAMES = 12  # cases to name on one line
 _SLOW = 0.3  # seconds; a driver that usually takes longer is called slow
 _ENOUGH = 5  # answers, because some cases delay one on purpose
+_UNSUPPORTED = re.compile(r"the answer to (\w+) was 'unsupported'")
 _MARKS = {"fail": "FAIL", "flaky": "FLAKY", "blocked": "BLOCKED"}  # the worst first
 
 
@@ -168,7 +170,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def remarks(results: Results, answer_times: Sequence[float], settings: str) -> Iterator[str]:
-    """Yield lines about the run as a whole: gaps of the suite, and a slow driver.
+    """Yield lines about the run as a whole: gaps of the suite, and gaps or slowness of a driver.
 
     Args:
         results: The results.
@@ -182,6 +184,11 @@ def remarks(results: Results, answer_times: Sequence[float], settings: str) -> I
             f"requirements of these claims that no case checks by itself: {len(without)}; "
             f"jobwire conform trace {settings} lists them"
         )
+    for operation, count in _unsupported(results).items():
+        yield (
+            f"the driver does not support {operation}, which blocked {count} checks: fill it in; "
+            "jobwire conform doctor examines the driver"
+        )
     times = sorted(answer_times)
     usual = times[len(times) // 2] if len(times) >= _ENOUGH else 0.0
     if usual >= _SLOW:
@@ -189,6 +196,12 @@ def remarks(results: Results, answer_times: Sequence[float], settings: str) -> I
             f"slow driver: half of its {len(times)} answers took {usual:.1f} s or longer, "
             f"{sum(times):.0f} s in all; keep program and connection open between requests"
         )
+
+
+def _unsupported(results: Results) -> Counter[str]:
+    """Return the operations that the driver refused, with the number of checks that they block."""
+    reasons = (_UNSUPPORTED.match(check.get("blocked_by", "")) for check in results["checks"])
+    return Counter(reason[1] for reason in reasons if reason is not None)
 
 
 def closing(results: Results) -> str:

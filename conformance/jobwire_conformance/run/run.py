@@ -45,6 +45,7 @@ from jobwire_conformance.wire.faults import Rule
 __all__ = ["Outcome", "Watcher", "check_data", "chosen", "run"]
 
 _WORST = {status: rank for rank, status in enumerate((5, 4, 64, 3, 1, 2, 0))}
+_LONG_S = 10.0  # an interval of a worker that is not shortened for a case
 _FAULTS_IN_A_ROW = 3  # consecutive cases ended by adapter faults, after which the run ends
 
 
@@ -249,10 +250,15 @@ class _Trace:
             self._file.close()
 
 
+def _only_waits(case: Case) -> bool:
+    """Return whether a case waits for intervals of 10 s or more, and needs hardly any CPU time."""
+    knobs = [step[knob] for step in case.steps for knob in ("poll", "beat") if knob in step]
+    return any(knob is None or knob >= _LONG_S for knob in knobs)
+
+
 def _span(case: Case) -> float:
     """Return the part of a run, from its start, within which a case is to begin."""
-    own_pace = any(step.get(knob, 0) is None for step in case.steps for knob in ("poll", "beat"))
-    if own_pace or case.crash is not None:
+    if case.crash is not None:
         return 0.0
     return 1.0 if case.pace is None else 0.7
 
@@ -280,6 +286,7 @@ class _Run:
         self._row: list[str] = []  # names of the last cases, if the adapter ended all of them
         self.finished: list[Case] = []
         self._cases: queue.SimpleQueue[Case] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Case] = queue.SimpleQueue()
         order = sorted(cases, key=lambda case: case.name)
         draw = random.Random(outcome.seed)
         draw.shuffle(order)
@@ -289,7 +296,12 @@ class _Run:
             places = {case.name: draw.random() * _span(case) for case in order}
             order.sort(key=lambda case: places[case.name])
         for case in order:
-            self._cases.put(case)
+            beside = not in_a_row and _only_waits(case)
+            (self._waiting if beside else self._cases).put(case)
+
+    def count(self, sandboxes: int) -> int:
+        """Return the number of sandboxes, of which each case that only waits has its own."""
+        return max(1, min(sandboxes, self._cases.qsize()) + self._waiting.qsize())
 
     def judge_traffic(self) -> None:
         """Add the verdicts on the traffic of all cases."""
@@ -304,13 +316,14 @@ class _Run:
         rewrites: Sequence[Rule],
         pause: Callable[[], float] | None,
     ) -> None:
-        """Run cases until none is left, or an error ends the run."""
+        """Run cases until none is left, or an error ends the run; or one that only waits."""
+        cases = self._share()
         try:
             with Sandbox(reaper, self._outcome.config, servers, rewrites, pause) as sandbox:
                 self._outcome.server = sandbox.server()
                 while not self._outcome.stopped:
                     try:
-                        case = self._cases.get_nowait()
+                        case = cases.get_nowait()
                     except queue.Empty:
                         break
                     self._one(sandbox, case)
@@ -328,6 +341,19 @@ class _Run:
                 self._outcome.errors.append(
                     SuiteFault(f"defect of the suite; please report it:\n{traceback.format_exc()}")
                 )
+
+    def _share(self) -> queue.SimpleQueue[Case]:
+        """Return the cases of one sandbox: one that only waits, while there are some, or the rest.
+
+        If such a case took the place of others, the processors would be idle meanwhile.
+        """
+        try:
+            case = self._waiting.get_nowait()
+        except queue.Empty:
+            return self._cases
+        share: queue.SimpleQueue[Case] = queue.SimpleQueue()
+        share.put(case)
+        return share
 
     def _one(self, sandbox: Sandbox, case: Case) -> None:
         began = time.monotonic()
@@ -511,7 +537,8 @@ def run(
         cases: The cases to run.
         deviations: Deviations that the implementation declares.
         watcher: Receives the progress.
-        sandboxes: Number of cases at a time.
+        sandboxes: Number of cases at a time. If it is more than one, cases that only wait for long
+            intervals run beside them.
         patience: Longest wait for an expected event, in seconds.
         program: Program of the servers; None for the first one on PATH.
         redis: A running server to use instead, for a single sandbox.
@@ -544,9 +571,8 @@ def run(
                 assert server is not None
                 return LocalServer(reaper, server), LocalServer(reaper, server)
 
-            count = max(1, min(sandboxes, len(cases)))
             one = lambda: work.sandbox(reaper, servers, rewrites, pause)  # noqa: E731
-            side_by_side(reaper, count, one, outcome.errors)
+            side_by_side(reaper, work.count(sandboxes), one, outcome.errors)
     except ConformError as error:
         outcome.errors.append(error)
     finally:

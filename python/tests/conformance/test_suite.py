@@ -541,8 +541,8 @@ def test_the_settings_at_the_root_are_the_samples() -> None:
     assert here.worker is not None
     assert sample.worker is not None
     for command_ in (here.driver.command, here.worker.command):
-        assert command_[0] == ".venv/bin/python"
-        assert (ROOT / command_[1]).parent == REFERENCE
+        assert command_[-2] == ".venv/bin/python"
+        assert (ROOT / command_[-1]).parent == REFERENCE
     same = replace(here, path=sample.path, driver=sample.driver, worker=sample.worker)
     assert same == sample
     assert here.worker == replace(sample.worker, command=here.worker.command)
