@@ -62,6 +62,7 @@ sub push_job {
     die "rejected: at\n" if defined $at && (ref $at || $at !~ /^\d+(\.\d+)?$/ || $at >= 1e11);
     $job{jid} = unpack("H*", random_bytes(12)) if !length($job{jid} // "");    # [PUSH-20] [PUSH-21]
     $job{created_at} //= now();
+    $job{retry_for} = int("$job{retry_for}") if defined $job{retry_for};    # [PAY-0]
     my $name = $job{queue};
     utf8::encode($name);
     if (defined $at) {

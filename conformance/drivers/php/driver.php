@@ -129,6 +129,9 @@ function push(Redis_ $redis, object $request): array
             $at = $name === 'in' && $at <= microtime(true) ? null : $at;
         }
     }
+    if (isset($job['retry_for'])) {
+        $job['retry_for'] = (int) $job['retry_for']; // [PAY-0]
+    }
     $last = ['args', 'class', 'jid', 'created_at'];
     $payload = array_diff_key($job, array_flip($last));
     $payload += ['args' => $job['args'], 'class' => $job['class']];

@@ -21,8 +21,8 @@ wrong='
     if (.class | type) != "string" or .class == "" then "class must be a text"
     elif (.args | type) != "array" then "args must be an array"
     elif ([.. | numbers | isinfinite] | any) then "a number is infinite"
-    elif ([.args | paths(type == "array" or type == "object") | length] | any(. > 98))
-      then "args is too deep"
+    elif ([paths(type == "array" or type == "object") | length] | any(. > 99))
+      then "the job is too deep"
     elif member("jid"; . == null or type == "string") then "jid must be a text"
     elif member("queue"; type == "string" and . != "") then "queue must be a text"
     elif member("retry"; . == null or type == "boolean" or whole) then "retry must be a number or a boolean"
@@ -37,9 +37,10 @@ wrong='
     else "" end
   end'
 
-# The payload, with its keys in the order of Ruby. `at` becomes the score. [PUSH-3] [SCHED-1]
+# The payload, with its keys in the order of Ruby. `at` becomes the score. [PUSH-3] [SCHED-1] [PAY-0]
 payload='
   .job as $job | {retry: true, queue: "default"} + ($job | del(.args, .class, .jid, .created_at))
+  + if $job.retry_for then {retry_for: $retry_for} else {} end
   + {args: $job.args, class: $job.class, jid: (if ($job.jid // "") == "" then $jid else $job.jid end)}
   + {created_at: ($job.created_at // $now)} + if $later then {} else {enqueued_at: $now} end'
 
@@ -72,6 +73,7 @@ push() {
   later=false
   [ -z "$at" ] || later=true
   made=$(printf '%s' "$1" | jq -cR --arg mark "$(jid)" --arg jid "$(jid)" \
+    --argjson retry_for "$(printf '%s' "$1" | jq '.job.retry_for // 0 | floor')" \
     --argjson now "$(now)" --argjson later $later \
     "$marked | $payload | [.jid, .queue, (\"queue:\" + .queue), (tojson | $unmarked | $plain)]")
   word() { printf '%s' "$made" | jq -r ".[$1] | $quoted"; }
