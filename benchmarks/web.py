@@ -193,7 +193,10 @@ def beat(client: Any) -> None:
             work[f"t{thread}"] = json.dumps(running)
         pipeline.hset(f"{identity}:work", mapping=work)
         pipeline.expire(f"{identity}:work", 60)
+        held = {f"{thread}|q{thread}": work[f"t{thread}"] for thread in range(THREADS)}
+        pipeline.hset(f"jobwire:private:{identity}", mapping=held)
     pipeline.sadd("processes", *identities())
+    pipeline.sadd("jobwire:owners", *identities())
     pipeline.execute()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from jobwire.errors import ConfigError
 from jobwire.inspect.entry import Entry, entry
@@ -25,12 +25,15 @@ __all__ = [
     "Recoveries",
     "Signal",
     "Work",
+    "WorkRecord",
+    "held_by",
     "holdings",
     "private_owners",
     "processes",
     "read_process",
     "recoveries",
     "signal",
+    "work_records",
     "works",
 ]
 
@@ -114,6 +117,21 @@ class Work:
     job: Entry
 
 
+class WorkRecord(NamedTuple):
+    """A job in execution, whose payload is not decoded yet; see `Work`."""
+
+    identity: str
+    thread: str
+    queue: str
+    run_at: float | None
+    payload: bytes
+
+    def read(self) -> Work:
+        """Return it with its job."""
+        identity, thread, queue, run_at, payload = self
+        return Work(identity, thread, queue, run_at, entry(payload, "work"))
+
+
 @dataclass(frozen=True, slots=True)
 class InFlightSummary:
     """The jobs that one process of the reliable profile holds. [REL-1]
@@ -162,6 +180,12 @@ def processes(keys: Keys) -> Op[list[ProcessInfo]]:
 
 def works(keys: Keys) -> Op[list[Work]]:
     """Return the jobs in execution, oldest first. [INSP-12] [INSP-18] [INSP-31]"""
+    records = yield from work_records(keys)
+    return [record.read() for record in records]
+
+
+def work_records(keys: Keys) -> Op[list[WorkRecord]]:
+    """Return the records of the jobs in execution, oldest first, without decoding the jobs."""
     names, _ = yield from members(keys.processes)
     identities = sorted(names)
     commands = [
@@ -170,11 +194,11 @@ def works(keys: Keys) -> Op[list[Work]]:
         for key in (keys.old_work(identity), keys.work(identity))
     ]
     replies = yield from ask(commands)
-    by_thread: dict[tuple[str, bytes], Work] = {}
+    by_thread: dict[tuple[str, bytes], WorkRecord] = {}
     for index, identity in enumerate(identities):
         for reply in replies[2 * index : 2 * index + 2]:
             for thread, record in _pairs(reply).items():
-                by_thread[identity, thread] = _work(identity, thread, record)
+                by_thread[identity, thread] = _record(identity, thread, record)
     return sorted(
         by_thread.values(), key=lambda work: (work.run_at or 0.0, work.identity, work.thread)
     )
@@ -208,25 +232,48 @@ def holdings(keys: Keys, *, most: int) -> Op[list[InFlightSummary]]:
     [REL-1]
     """
     names, _ = yield from members(keys.owners)
-    summaries = []
-    for identity in sorted({*names, *(yield from private_owners(keys))}):
-        key = raw(keys.private(identity))
-        alive, size = yield from ask(
-            [command("EXISTS", raw(keys.process(identity))), command("HLEN", key)]
+    identities = sorted({*names, *(yield from private_owners(keys))})
+    return (yield from held_by(keys, identities, most=most))
+
+
+def held_by(keys: Keys, identities: Sequence[str], *, most: int) -> Op[list[InFlightSummary]]:
+    """Return the jobs that these processes hold; with `most` 0 only their numbers. [REL-1]"""
+    private = [raw(keys.private(identity)) for identity in identities]
+    replies = yield from ask(
+        [
+            step
+            for identity, key in zip(identities, private, strict=True)
+            for step in (command("EXISTS", raw(keys.process(identity))), command("HLEN", key))
+        ]
+    )
+    jobs: list[list[tuple[str, Entry]]] = [[] for _ in identities]
+    cursors: dict[int, Any] = {}
+    if most:
+        sizes = [whole(size) for size in replies[1::2]]
+        cursors = {index: b"0" for index, size in enumerate(sizes) if size}
+    while cursors:
+        pages = yield from ask(
+            [
+                command("HSCAN", private[index], cursor, "COUNT", most)
+                for index, cursor in cursors.items()
+            ]
         )
-        jobs: list[tuple[str, Entry]] = []
-        cursor: Any = b"0"
-        while len(jobs) < most:
-            (reply,) = yield from ask([command("HSCAN", key, cursor, "COUNT", most)])
+        following: dict[int, Any] = {}
+        for index, reply in zip(cursors, pages, strict=True):
             cursor, flat = items(reply) or (b"0", [])
-            jobs += (
+            jobs[index] += (
                 (private_queue(name(field)), entry(payload, "private"))
                 for field, payload in zip(flat[::2], flat[1::2], strict=True)
             )
-            if not whole(cursor):
-                break
-        summaries.append(InFlightSummary(identity, alive == 1, whole(size), jobs[:most]))
-    return summaries
+            if whole(cursor) and len(jobs[index]) < most:
+                following[index] = cursor
+        cursors = following
+    return [
+        InFlightSummary(identity, alive == 1, whole(size), held[:most])
+        for identity, alive, size, held in zip(
+            identities, replies[::2], replies[1::2], jobs, strict=True
+        )
+    ]
 
 
 def private_owners(keys: Keys) -> Op[set[str]]:
@@ -311,17 +358,16 @@ def _weights(value: object) -> dict[str, int]:
     return {str(queue): whole(weight) for queue, weight in value.items()}
 
 
-def _work(identity: str, thread: bytes, stored: bytes) -> Work:
+def _record(identity: str, thread: bytes, stored: bytes) -> WorkRecord:
     decoded = decode_json(stored)
     record: dict[str, Any] = decoded if isinstance(decoded, dict) else {}
-    payload = record.get("payload")
+    payload, raw_payload = record.get("payload"), stored
     if isinstance(payload, str):
-        job = entry(payload.encode("utf-8", "surrogatepass"), "work")
+        raw_payload = payload.encode("utf-8", "surrogatepass")
     elif isinstance(payload, dict):  # the form of Sidekiq up to 6.0.1
-        job = entry(encode(payload), "work")
-    else:
-        job = entry(stored, "work")
-    return Work(identity, text(thread), _string(record, "queue"), number(record.get("run_at")), job)
+        raw_payload = encode(payload)
+    run_at = number(record.get("run_at"))
+    return WorkRecord(identity, text(thread), _string(record, "queue"), run_at, raw_payload)
 
 
 def _pairs(reply: object) -> dict[bytes, bytes]:

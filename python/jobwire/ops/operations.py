@@ -33,7 +33,7 @@ from jobwire.ops.doctor import Finding, Limits
 from jobwire.ops.explain import Explanation
 from jobwire.ops.groups import FailureGroups, FailureSet
 from jobwire.ops.journal import JournalEntry
-from jobwire.ops.pages import PlacePage
+from jobwire.ops.pages import HeldPage, PlacePage, RunningPage
 from jobwire.ops.roles import Act, Role
 from jobwire.ops.selection import Preview, Selection
 from jobwire.ops.undo import Deleted, Undone, UndoRecord
@@ -146,6 +146,7 @@ class Operations:
         *,
         examine: int = whereabouts.MOST_IN_A_QUEUE,
         in_sets: int | None = None,
+        in_queues: int | None = None,
         known: Whereabouts | None = None,
     ) -> Explanation:
         """Return where a job is, and why it does not run now.
@@ -155,6 +156,8 @@ class Operations:
             examine: Maximum number of jobs to examine of each queue, those that run next first.
             in_sets: Maximum number of entries to examine of each set, those with the highest score
                 first; all by default.
+            in_queues: Maximum number of jobs to examine in all queues together; `examine` of each
+                by default.
             known: Its place, to look nowhere else.
         """
         collecting = whereabouts.collect(
@@ -162,6 +165,7 @@ class Operations:
             now=self._clock(),
             examine=examine,
             in_sets=in_sets,
+            in_queues=in_queues,
             known=known,
         )
         return explain.explain(self._run(collecting))
@@ -181,6 +185,25 @@ class Operations:
             ConfigError: There is no such place.
         """
         return self._run(pages.page(self._keys, place, start=start, count=count, rising=rising))
+
+    def running(self, *, start: int = 0, count: int = 50) -> RunningPage:
+        """Return some of the jobs in execution, the longest running ones first.
+
+        Args:
+            start: Position of the first one, from 0.
+            count: Maximum number of jobs.
+        """
+        return self._run(pages.running(self._keys, start=start, count=count))
+
+    def held(self, *, start: int = 0, count: int = 20, most: int = 10) -> HeldPage:
+        """Return some of the processes that hold jobs, by identity.
+
+        Args:
+            start: Position of the first process, from 0.
+            count: Maximum number of processes.
+            most: Maximum number of jobs of each.
+        """
+        return self._run(pages.held(self._keys, start=start, count=count, most=most))
 
     def entry_at(self, place: SetName, score: float, jid: str, digest: str = "") -> Entry | None:
         """Return an entry of a set by its score, its job id and the SHA-1 of its payload.

@@ -8,13 +8,25 @@ from dataclasses import dataclass
 from typing import cast
 
 from jobwire.inspect.entry import QUEUE, Entry, SetName, entry
+from jobwire.inspect.processes import InFlightSummary, Work, held_by, work_records
 from jobwire.inspect.reading import ask, items, raw, score, whole
 from jobwire.inspect.sets import fetch
+from jobwire.inspect.summary import members
 from jobwire.ops.selection import check_place, place_key
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Op, command
 
-__all__ = ["PlacePage", "digest", "entry_at", "job_near", "page"]
+__all__ = [
+    "HeldPage",
+    "PlacePage",
+    "RunningPage",
+    "digest",
+    "entry_at",
+    "held",
+    "job_near",
+    "page",
+    "running",
+]
 
 WINDOW = 500  # jobs of a queue, on each side of the position where one was seen
 
@@ -32,6 +44,53 @@ class PlacePage:
     total: int
     start: int
     entries: Sequence[Entry]
+
+
+@dataclass(frozen=True, slots=True)
+class RunningPage:
+    """Some of the jobs in execution, the longest running ones first.
+
+    Attributes:
+        total: Number of jobs in execution.
+        works: Those of the page.
+    """
+
+    total: int
+    works: Sequence[Work]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPage:
+    """Some of the processes that hold jobs, by identity.
+
+    Attributes:
+        total: Number of processes that may hold jobs.
+        jobs: Number of jobs that they hold together.
+        holdings: Those of the page.
+    """
+
+    total: int
+    jobs: int
+    holdings: Sequence[InFlightSummary]
+
+
+def running(keys: Keys, *, start: int, count: int) -> Op[RunningPage]:
+    """Return some of the jobs in execution; only the jobs of the page are decoded."""
+    records = yield from work_records(keys)
+    return RunningPage(len(records), [one.read() for one in records[start : start + count]])
+
+
+def held(keys: Keys, *, start: int, count: int, most: int) -> Op[HeldPage]:
+    """Return some of the processes that hold jobs, with at most `most` jobs of each.
+
+    They are those that the set of owners names: unlike `Inspector.holdings`, it does not look at
+    every key of the server for others.
+    """
+    names, _ = yield from members(keys.owners)
+    identities = sorted(names)
+    numbers = yield from held_by(keys, identities, most=0)
+    shown = yield from held_by(keys, identities[start : start + count], most=most)
+    return HeldPage(len(identities), sum(one.size for one in numbers), shown)
 
 
 def page(keys: Keys, place: str, *, start: int, count: int, rising: bool) -> Op[PlacePage]:

@@ -13,7 +13,7 @@ from typing import Any
 from jobwire.inspect import processes as process_reading
 from jobwire.inspect import progress
 from jobwire.inspect.entry import QUEUE, Entry, SetName, entry
-from jobwire.inspect.processes import ProcessInfo, Work, private_owners
+from jobwire.inspect.processes import ProcessInfo, private_owners
 from jobwire.inspect.progress import IterationState
 from jobwire.inspect.reading import ask, items, name, raw, score, text, whole
 from jobwire.inspect.sets import find_in_set, set_key
@@ -26,6 +26,7 @@ from jobwire.protocol.wire import ErrorReply, Op, command
 __all__ = ["JobFacts", "QueueFacts", "Whereabouts", "collect"]
 
 PAGE = 1000  # entries of one round trip
+AT_ONCE = 5000  # jobs of one round trip to several queues
 MOST_IN_A_QUEUE = 100_000  # jobs of each queue that are examined
 
 
@@ -105,6 +106,7 @@ def collect(
     now: float,
     examine: int = MOST_IN_A_QUEUE,
     in_sets: int | None = None,
+    in_queues: int | None = None,
     known: Whereabouts | None = None,
 ) -> Op[JobFacts]:
     """Look for a job in all places, and return what decides when it runs.
@@ -115,6 +117,8 @@ def collect(
         now: Epoch seconds.
         examine: Maximum number of jobs to examine of each queue, those that run next first.
         in_sets: Maximum number of entries to examine of each set; all by default.
+        in_queues: Maximum number of jobs to examine in all queues together; each queue gets an
+            equal share.
         known: Its place, to look nowhere else.
     """
     registered = yield from process_reading.processes(keys)
@@ -128,9 +132,11 @@ def collect(
             places = [known]
             break
         places = yield from _in_sets(keys, jid, in_sets, cut)
-        for queue in (yield from _with_jobs(keys, sorted({*names, *served}))):
-            ahead = yield from _in_queue(keys, queue, jid, examine, cut)
-            places += ahead
+        queues = yield from _with_jobs(keys, sorted({*names, *served}))
+        share = examine
+        if in_queues is not None:
+            share = min(examine, max(in_queues // max(len(queues), 1), 1))
+        places += yield from _in_queues(keys, queues, jid, share, cut)
         identities = {process.identity for process in registered}
         owners, _ = yield from members(keys.owners)
         identities.update(owners)
@@ -140,7 +146,7 @@ def collect(
             identities |= yield from private_owners(keys)
         places += yield from _held(keys, sorted(identities), jid)
         places += yield from _running(keys, jid)
-        if places:
+        if places or cut:
             break  # else the job may have moved to a place that had been read
     wanted = {one.queue for one in places if one.queue} | _neighbours(places, registered)
     states = yield from progress.states(keys, [jid] if jid.isprintable() else [])
@@ -196,26 +202,45 @@ def _with_jobs(keys: Keys, queues: Sequence[str]) -> Op[list[str]]:
     return [queue for queue, size in zip(queues, sizes, strict=True) if whole(size)]
 
 
-def _in_queue(
-    keys: Keys, queue: str, jid: str, examine: int, cut: list[str]
+def _in_queues(
+    keys: Keys, queues: Sequence[str], jid: str, examine: int, cut: list[str]
 ) -> Op[list[Whereabouts]]:
-    """Return the job of a queue with this id, searched from the tail; or nothing."""
-    key = raw(keys.queue(queue))
-    ahead = 0
-    while ahead < examine:
-        step = min(PAGE, examine - ahead)
-        (reply,) = yield from ask([command("LRANGE", key, -ahead - step, -ahead - 1)])
-        page: list[bytes] = items(reply)
-        for payload in reversed(page):
-            if _may_have(payload, jid):
-                one = entry(payload, QUEUE + queue)
-                if one.jid == jid:
-                    return [Whereabouts(one.place, one, ahead=ahead, queue=queue)]
-            ahead += 1
-        if len(page) < step:
-            return []
-    cut.append(queue)
-    return []
+    """Return the first job of each queue with this id, searched from the tail."""
+    places = []
+    step = min(PAGE, examine)
+    together = max(AT_ONCE // step, 1)
+    for start in range(0, len(queues), together):
+        ahead = 0
+        waiting = list(queues[start : start + together])
+        while waiting and ahead < examine:
+            count = min(step, examine - ahead)
+            replies = yield from ask(
+                [
+                    command("LRANGE", raw(keys.queue(queue)), -ahead - count, -ahead - 1)
+                    for queue in waiting
+                ]
+            )
+            following = []
+            for queue, reply in zip(waiting, replies, strict=True):
+                page: list[bytes] = items(reply)
+                found = _find(page, queue, jid, ahead)
+                if found is not None:
+                    places.append(found)
+                elif len(page) == count:
+                    following.append(queue)
+            waiting, ahead = following, ahead + count
+        cut += waiting
+    return places
+
+
+def _find(page: Sequence[bytes], queue: str, jid: str, ahead: int) -> Whereabouts | None:
+    """Return the job with this id that runs first of a part of a queue."""
+    for position, payload in enumerate(reversed(page), ahead):
+        if _may_have(payload, jid):
+            one = entry(payload, QUEUE + queue)
+            if one.jid == jid:
+                return Whereabouts(one.place, one, ahead=position, queue=queue)
+    return None
 
 
 def _held(keys: Keys, identities: Sequence[str], jid: str) -> Op[list[Whereabouts]]:
@@ -244,7 +269,8 @@ def _held(keys: Keys, identities: Sequence[str], jid: str) -> Op[list[Whereabout
 
 
 def _running(keys: Keys, jid: str) -> Op[list[Whereabouts]]:
-    works: list[Work] = yield from process_reading.works(keys)
+    records = yield from process_reading.work_records(keys)
+    works = [record.read() for record in records if _may_have(record.payload, jid)]
     return [
         Whereabouts(
             "running",

@@ -103,16 +103,19 @@ class Totals:
 
 def read_rollup(fields: Mapping[bytes, bytes]) -> dict[str, Totals]:
     """Return the totals of a rollup by class, without fields of other programs. [MET-1]"""
-    by_class: dict[str, dict[str, int]] = {}
+    by_class: dict[bytes, dict[bytes, int]] = {}
     for name, value in fields.items():
-        class_name, bar, counter = name.decode("utf-8", "replace").rpartition("|")
-        if bar and counter in ("p", "f", "ms"):
+        class_name, bar, counter = name.rpartition(b"|")
+        if bar and counter in (b"p", b"f", b"ms"):
             try:
                 by_class.setdefault(class_name, {})[counter] = int(value)
             except ValueError:
                 continue
+    # Names are decoded last, because each appears three times in a large hash.
     return {
-        class_name: Totals(counters.get("p", 0), counters.get("f", 0), counters.get("ms", 0))
+        class_name.decode("utf-8", "replace"): Totals(
+            counters.get(b"p", 0), counters.get(b"f", 0), counters.get(b"ms", 0)
+        )
         for class_name, counters in by_class.items()
     }
 

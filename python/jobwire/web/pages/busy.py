@@ -14,9 +14,11 @@ SILENT_S = 2.5 * BEAT_INTERVAL_S  # without a beat, a process is probably dead
 def show(visit: Visit) -> Page:
     """Show the processes, and the jobs in execution, the longest running ones first."""
     processes = visit.site.fleet().processes
-    works = visit.shared("works", visit.operations.inspector.works)
     start = visit.number("from", 1, most=10**6) - 1
     running = visit.number("running", 1, most=10**6) - 1
+    page = visit.shared(
+        f"running {running}", lambda: visit.operations.running(start=running, count=PER_PAGE)
+    )
     return Page(
         "busy.html",
         {
@@ -24,9 +26,9 @@ def show(visit: Visit) -> Page:
             "processes": processes[start : start + PER_PAGE],
             "start": start,
             "total": len(processes),
-            "works": [(work, visit.job(work.job)) for work in works[running : running + PER_PAGE]],
+            "works": [(work, visit.job(work.job)) for work in page.works],
             "running": running,
-            "jobs": len(works),
+            "jobs": page.total,
             "step": PER_PAGE,
             "silent": SILENT_S,
         },

@@ -13,20 +13,23 @@ PER_PAGE = 20
 def show(visit: Visit) -> Page:
     """Show the processes that hold jobs, with some of these."""
     inspector = visit.operations.inspector
-    holdings = visit.shared("holdings", lambda: inspector.holdings(most=MOST_JOBS))
     start = visit.number("from", 1, most=1_000_000) - 1
-    shown = holdings[start : start + PER_PAGE]
+    page = visit.shared(
+        f"held {start}",
+        lambda: visit.operations.held(start=start, count=PER_PAGE, most=MOST_JOBS),
+    )
     return Page(
         "held.html",
         {
             "title": "In flight",
             "holdings": [
-                (one, [(queue, visit.job(entry)) for queue, entry in one.jobs]) for one in shown
+                (one, [(queue, visit.job(entry)) for queue, entry in one.jobs])
+                for one in page.holdings
             ],
             "start": start,
             "step": PER_PAGE,
-            "total": len(holdings),
-            "jobs": sum(one.size for one in holdings),
+            "total": page.total,
+            "jobs": page.jobs,
             "recoveries": visit.shared("recoveries", inspector.recoveries),
         },
     )

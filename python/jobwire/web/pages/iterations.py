@@ -8,7 +8,7 @@ from jobwire.web.visit import Page, Visit
 
 __all__ = ["show"]
 
-EXAMINED = 200  # entries of the retry set, those that are due next
+EXAMINED = 200  # jobs that run, the longest running ones; and retries that are due next
 MOST_JOBS = 100
 
 
@@ -27,7 +27,7 @@ def _states(visit: Visit) -> list[tuple[IterationState, Entry, str]]:
     found: dict[str, tuple[Entry, str]] = {
         entry.jid: (entry, "waits for its next attempt") for entry in retries if entry.jid
     }
-    for work in visit.shared("works", inspector.works):
+    for work in visit.operations.running(count=EXAMINED).works:
         if work.job.jid:
             found[work.job.jid] = (work.job, "runs")
     readable = [jid for jid in found if jid.isprintable()]

@@ -17,6 +17,7 @@ from jobwire.web.visit import Absent, Page, Visit
 __all__ = ["show", "show_entry"]
 
 EXAMINED = 1_000  # jobs of each queue and entries of each set, so that the page is quick
+IN_QUEUES = 20_000  # jobs of all queues together
 MOST_LINES = 100  # of a backtrace
 KNOWN = {
     *("class", "args", "jid", "queue", "retry", "created_at", "enqueued_at", "failed_at"),
@@ -55,7 +56,11 @@ def show(visit: Visit) -> Page:
         return _page(visit, jid, operations.explain(jid, known=known))
     if visit.asked("all"):
         return _page(visit, jid, operations.explain(jid))
-    return _page(visit, jid, operations.explain(jid, examine=EXAMINED, in_sets=EXAMINED))
+    return _page(visit, jid, _quickly(visit, jid))
+
+
+def _quickly(visit: Visit, jid: str) -> Explanation:
+    return visit.operations.explain(jid, examine=EXAMINED, in_sets=EXAMINED, in_queues=IN_QUEUES)
 
 
 def show_entry(path: str) -> Callable[[Visit], Page]:
