@@ -6,7 +6,7 @@ import importlib
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, Unpack, overload
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, Unpack, cast, overload
 
 from jobwire.application.clients import Clients
 from jobwire.application.config import LONGEST_S
@@ -27,6 +27,7 @@ from jobwire.application.middleware import MiddlewareChain
 from jobwire.application.producer import MAX_PAYLOAD_BYTES, GenerationSetting
 from jobwire.application.propagation import Propagation
 from jobwire.errors import ConfigError, PayloadError
+from jobwire.periodic.schedule import check
 from jobwire.protocol.arguments import StrictArgs
 from jobwire.protocol.iteration import Cursor
 from jobwire.protocol.normalize import (
@@ -35,6 +36,7 @@ from jobwire.protocol.normalize import (
     Options,
     check_options,
 )
+from jobwire.protocol.periodic_entry import DEFAULT_NAMESPACE, Overlap, PeriodicEntry
 
 __all__ = ["App"]
 
@@ -47,6 +49,7 @@ A = TypeVar("A", bound=Around)
 C = TypeVar("C", bound=Callback)
 D = TypeVar("D", bound=DeathHandler)
 E = TypeVar("E", bound=ErrorHandler)
+J = TypeVar("J", bound=JobType[..., Any])
 
 
 class App(Clients):
@@ -73,6 +76,8 @@ class App(Clients):
         max_payload_bytes: Refuse jobs whose payload is larger; None for no limit. [PUSH-10]
         imports: Names of modules that define jobs, like `shop.mail`. Every command that loads the
             application imports them; see also `autodiscover`.
+        schedule: Name of the schedule of its periodic jobs. Applications that share a Redis need
+            different names, because each removes the entries of its schedule that it does not have.
         **options: Options of every job that this application defines, such as `retry=5`; see
             `Options`. An option of the job itself wins.
 
@@ -82,6 +87,8 @@ class App(Clients):
     Attributes:
         jobs: Wire class to definition.
         imports: Names of modules that define jobs.
+        schedule: Name of the schedule of its periodic jobs.
+        periodic_entries: The periodic jobs that it defines; a worker writes them to Redis.
         defaults: Options of every job that this application defines.
         client_middleware: The chain of client middleware, which may be changed.
         server_middleware: The chain of server middleware, which may be changed.
@@ -107,6 +114,7 @@ class App(Clients):
         wait_replicas: int = 0,
         max_payload_bytes: int | None = MAX_PAYLOAD_BYTES,
         imports: Sequence[str] = (),
+        schedule: str = "jobwire",
         **options: Unpack[Options],
     ) -> None:
         if isinstance(imports, str):
@@ -135,6 +143,8 @@ class App(Clients):
         self.events = Events()
         self.jobs: dict[str, JobType[..., Any]] = {}
         self.imports = list(imports)
+        self.schedule = schedule
+        self.periodic_entries: list[PeriodicEntry] = []
         self.entry: str | None = None
         self._packages: list[tuple[str, str]] = []  # package, and name of its modules with jobs
 
@@ -240,6 +250,73 @@ class App(Clients):
             return self._define(make, function, name, options)
 
         return define if function is None else define(function)
+
+    def periodic(
+        self,
+        cron: str,
+        *,
+        tz: str | None = None,
+        args: Sequence[Any] = (),
+        name: str | None = None,
+        description: str = "",
+        enabled: bool | None = None,
+        catch_up: str = "none",
+        overlap: Overlap = "allow",
+        date_as_argument: bool = False,
+        namespace: str = DEFAULT_NAMESPACE,
+        **options: Unpack[Options],
+    ) -> Callable[[J], J]:
+        """Enqueue a job at each time that a cron line names. A decorator of job types.
+
+            @app.periodic("0 3 * * *", tz="Europe/Berlin", args=["all"])
+            @app.job(name="Reports::Nightly")
+            def nightly(region: str) -> None: ...
+
+        Any worker of this Redis enqueues it, also one of sidekiq-cron, and each tick only once.
+
+        Args:
+            cron: Five fields, or six with the seconds first; a nickname such as `@daily`; or a
+                phrase such as `every 5 minutes`. A zone may stand at its end.
+            tz: Time zone of the line, like `Europe/Berlin`; UTC if neither names one.
+            args: Arguments of the job.
+            name: Name of the entry; the default is the class of the job.
+            description: A text for people.
+            enabled: None keeps the status that people gave it; a new entry is enabled.
+            catch_up: For ticks that no worker enqueued within 60 s: `none` leaves them out, `last`
+                enqueues the latest one, `all` up to 1,000 of them, `all:MAX` up to MAX.
+            overlap: `skip` enqueues no job while the one before is in its queue or runs.
+            date_as_argument: Add the time of the push, in seconds, as the last argument.
+            namespace: Namespace of the entry in sidekiq-cron 2.
+            **options: Options of these jobs, besides those of the job type; see `Options`.
+
+        Raises:
+            ConfigError: The line, the zone, an argument or an option is invalid.
+        """
+
+        def add(job: J) -> J:
+            if not isinstance(job, JobType):
+                raise ConfigError(
+                    f"@app.periodic is for job types, and {job!r} is not one; put it above @app.job"
+                )
+            given = [*args, 0.0] if date_as_argument else args
+            bound = job.parameters.bind(tuple(given), {})
+            entry = PeriodicEntry(
+                name=job.name if name is None else name,
+                cron=cron,
+                job=job.name,
+                args=bound[: len(args)],
+                namespace=namespace,
+                description=description,
+                enabled=enabled,
+                options=cast("Options", {**job.defaults, **options}),
+                date_as_argument=date_as_argument,
+                catch_up=catch_up,
+                overlap=overlap,
+            )
+            self.periodic_entries.append(check(entry, tz=tz))
+            return job
+
+        return add
 
     def on(self, event: Event) -> Callable[[C], C]:
         """Register a function that is called, without arguments, at an event. A decorator.

@@ -116,6 +116,9 @@ class WorkerConfig:
     precise: bool = True
     """Run due jobs at their time, not at the next poll. It needs a server that tracks keys, and one
     connection more."""
+    periodic: bool = True
+    """Take the ticks of periodic jobs. It needs the extra `periodic`; without it and without such
+    jobs in the application, none are taken."""
     max_iteration_runtime: float | None = None
     """Seconds after which an iterable job gives way to other jobs; None: no limit."""
     health_port: int | None = None
@@ -244,6 +247,7 @@ _RULES: Mapping[str, Rule] = {
     "poison_limit": _whole(1),
     "unknown_jobs": _one_of("retry", "sidekiq"),
     "precise": _boolean,
+    "periodic": _boolean,
     "max_iteration_runtime": _or_none(_seconds(above=True)),
     "health_port": _or_none(_port),
     "metrics_port": _or_none(_port),

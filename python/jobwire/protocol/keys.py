@@ -1,6 +1,7 @@
 """Every key name of the protocol. No other module builds a key, so no reserved name is ever used.
 
-[KEY-0] [KEY-4] [KEY-5] [KEY-6] [KEY-9]
+The keys of periodic entries belong to cron add-ons, and follow their form.
+[KEY-0] [KEY-4] [KEY-5] [KEY-6] [KEY-9] [X-CRON-1]
 """
 
 from __future__ import annotations
@@ -139,3 +140,23 @@ class Keys:
     def undo_lock(self, record: str) -> str:
         """STRING held by the program that undoes a deletion. [KEY-5]"""
         return f"{self.namespace}jobwire:undo:{record}:lock"
+
+    def cron_entries(self, namespace: str | None) -> str:
+        """SET of the names of the hashes of periodic entries; None for layout 1. [X-CRON-1]"""
+        return f"{self.namespace}cron_jobs" + ("" if namespace is None else f":{namespace}")
+
+    def cron_member(self, namespace: str | None, name: str) -> str:
+        """Member of that set: the name of the entry's hash, without `self.namespace`. [X-CRON-1]"""
+        return f"cron_job:{name}" if namespace is None else f"cron_job:{namespace}:{name}"
+
+    def cron_entry(self, member: str) -> str:
+        """HASH of one periodic entry. [X-CRON-1]"""
+        return self.namespace + member
+
+    def cron_ticks(self, member: str) -> str:
+        """ZSET of the ticks of an entry that were taken. [X-CRON-4]"""
+        return f"{self.namespace}{member}:enqueued"
+
+    def cron_history(self, member: str) -> str:
+        """LIST of the newest pushes of an entry. [X-CRON-6]"""
+        return f"{self.namespace}{member}:jid_history"

@@ -123,6 +123,12 @@ SETTINGS: dict[str, Setting] = {
             "--precise/--no-precise",
             "Run due jobs at their time, not at the next check.",
         ),
+        _worker(
+            "periodic",
+            types.BOOLEAN,
+            "--periodic/--no-periodic",
+            "Enqueue periodic jobs when they are due.",
+        ),
         _worker("max_retries", types.WHOLE, "--max-retries", "Number of retries for retry: true."),
         _worker(
             "poison_limit",

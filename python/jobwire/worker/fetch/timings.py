@@ -23,6 +23,24 @@ class NextWait(Protocol):
     def __call__(self, interval: float | None, /, *, processes: int, jitter: float) -> float: ...
 
 
+class PeriodicLook(Protocol):
+    """`periodic_look`, or the replacement of a test."""
+
+    def __call__(self, *, jitter: float) -> float: ...
+
+
+def periodic_look(*, jitter: float) -> float:
+    """Return how long to wait before the next look for changed periodic entries.
+
+    It is less than the grace period, in which a tick of a new entry is still taken. The jitter
+    spreads the processes.
+
+    Args:
+        jitter: Uniform draw in [0, 1).
+    """
+    return 24.0 + 24.0 * jitter
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
     """Waiting times of the parts of a worker. Every field is, or returns, seconds.
@@ -90,6 +108,9 @@ class Timings:
     poll_min_gap: float = 0.01
     """Minimum between the checks of all precise pollers, on average, so that a busy set does not
     keep server and pollers busy."""
+
+    periodic_look: PeriodicLook = periodic_look
+    """Returns how long to wait before the next look for changed periodic entries."""
 
     # Redis
     redis_timeout: float = 5.0

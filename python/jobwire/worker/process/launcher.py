@@ -24,8 +24,9 @@ from jobwire.application.lifecycle import Callback, Event
 from jobwire.application.producer import make_producer
 from jobwire.application.redis_url import find_address
 from jobwire.connection.sync import SyncRedis
-from jobwire.errors import NoReply, RedisRefused, RedisTrouble, RedisUnreachable
+from jobwire.errors import ConfigError, NoReply, RedisRefused, RedisTrouble, RedisUnreachable
 from jobwire.monitoring.figures import Classes, ClassFigures, Figures, merged
+from jobwire.periodic.line import available
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.heartbeat import LEASE_S, Work, process_info
 from jobwire.protocol.key_types import explained
@@ -37,6 +38,7 @@ from jobwire.protocol.times import Generation
 from jobwire.worker.background.audit import Audit, gather
 from jobwire.worker.background.heartbeat import HeartbeatThread, rss
 from jobwire.worker.background.outcome_writer import OutcomeWriter
+from jobwire.worker.background.periodic import PeriodicThread
 from jobwire.worker.background.poller import Poller
 from jobwire.worker.background.ticker import Ticker
 from jobwire.worker.execute import joblog
@@ -170,6 +172,7 @@ class Launcher:
             audit=self._audit,
             timings=timings,
         )
+        self._periodic = self._make_periodic()
         self._poller = Poller(
             self._redis,
             self._keys,
@@ -267,6 +270,8 @@ class Launcher:
         for capsule in self._capsules:
             capsule.start()
         self._poller.start()
+        if self._periodic is not None:
+            self._periodic.start()
         return info
 
     def _find_generation(self) -> Generation:
@@ -284,6 +289,8 @@ class Launcher:
             return
         self._quiet.set()
         self._poller.close(timeout=0)
+        if self._periodic is not None:
+            self._periodic.close(timeout=0)
         for capsule in self._capsules:
             capsule.quiet()
         _log.info("quiet: no more jobs are started")
@@ -301,6 +308,8 @@ class Launcher:
         self.quiet()
         self._fire("shutdown")
         self._poller.close(timeout=max(deadline - time.monotonic(), 0))
+        if self._periodic is not None:
+            self._periodic.close(timeout=max(deadline - time.monotonic(), 0))
         put_back = 0
         ended = [capsule.wait(deadline) for capsule in self._capsules]
         if not all(ended):
@@ -320,6 +329,8 @@ class Launcher:
         self._fire("exit")
         self._loop.close(self.app.aclose)
         self._poller.close(timeout=CLEANUP_TIMEOUT_S)  # otherwise it might open a connection again
+        if self._periodic is not None:
+            self._periodic.close(timeout=CLEANUP_TIMEOUT_S)
         self._redis.close()
         if not any(capsule.alive for capsule in self._capsules):
             # An interruption may have hit a job inside of logging, whose lock is then never
@@ -381,6 +392,28 @@ class Launcher:
 
     def _dead_limits(self) -> DeadSetLimits:
         return DeadSetLimits(time.time(), self.config.dead_limit, self.config.dead_max_age)
+
+    def _make_periodic(self) -> PeriodicThread | None:
+        """Return the thread that takes ticks; None if it is turned off or cannot read lines."""
+        if not self.config.periodic:
+            return None
+        entries = self.app.periodic_entries
+        if not available():
+            if entries:
+                raise ConfigError(
+                    f"{counted(len(entries), 'periodic job')} cannot run: "
+                    "pip install 'jobwire[periodic]', or turn the setting periodic off"
+                )
+            return None
+        return PeriodicThread(
+            self._redis,
+            self._keys,
+            generation=lambda: self._generation,
+            precise=self.config.precise,
+            schedule=self.app.schedule,
+            entries=entries,
+            timings=self._timings,
+        )
 
     def _basic(self) -> tuple[OutcomeSink, _MakeSource]:
         """Return the sink of basic fetch, and how to make the source of a capsule."""

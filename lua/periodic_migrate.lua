@@ -1,0 +1,33 @@
+-- periodic_migrate.lua: move entries from layout 1 to layout 2, with their ticks and histories.
+-- [X-CRON-2] [X-CRON-3]
+-- KEYS[1]  set of entries, layout 1    KEYS[2]  set of entries, layout 2
+-- KEYS[3..]  sixes: hash, ticks, history of layout 1; hash, ticks, history of layout 2
+-- ARGV[1]  namespace of the entries in layout 2
+-- ARGV[2..]  for each entry, its member of KEYS[1], its member of KEYS[2], and its field `retry`
+-- Returns  how many were moved; others have gone, or layout 2 already has an entry of the name
+local moved = 0
+local word = 2
+for key = 3, #KEYS, 6 do
+  if redis.call("SISMEMBER", KEYS[1], ARGV[word]) == 1
+    and redis.call("EXISTS", KEYS[key]) == 1
+    and redis.call("EXISTS", KEYS[key + 3]) == 0
+  then
+    redis.call("RENAME", KEYS[key], KEYS[key + 3])
+    redis.call("HSET", KEYS[key + 3], "namespace", ARGV[1])
+    redis.call("HSETNX", KEYS[key + 3], "retry", ARGV[word + 2])
+    redis.call("HSETNX", KEYS[key + 3], "source", "dynamic")
+    for i = 1, 2 do
+      -- What an entry of layout 2 left behind is of another entry.
+      if redis.call("EXISTS", KEYS[key + i]) == 1 then
+        redis.call("RENAME", KEYS[key + i], KEYS[key + 3 + i])
+      else
+        redis.call("DEL", KEYS[key + 3 + i])
+      end
+    end
+    redis.call("SREM", KEYS[1], ARGV[word])
+    redis.call("SADD", KEYS[2], ARGV[word + 1])
+    moved = moved + 1
+  end
+  word = word + 3
+end
+return moved

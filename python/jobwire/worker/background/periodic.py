@@ -1,0 +1,223 @@
+"""The thread that takes the ticks of periodic jobs. Each process has one; there is no leader.
+
+All processes are awake at a tick. Each waits for a random time first, so that one of them comes
+before the others, which then find with one command that there is nothing to do. [X-CRON-15]
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import secrets
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+
+from jobwire.connection.sync import SyncRedis
+from jobwire.errors import ConfigError, InvalidJob
+from jobwire.periodic.planning import Agenda, Due
+from jobwire.periodic.schedule import load
+from jobwire.protocol import periodic
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.periodic import NotTaken, Tick
+from jobwire.protocol.periodic_entry import DEFAULT_NAMESPACE, PeriodicEntry, StoredEntry
+from jobwire.protocol.times import Generation
+from jobwire.protocol.wire import Batch, Op, command
+from jobwire.worker.fetch.outage import Outage
+from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
+
+__all__ = ["PeriodicThread"]
+
+SPREAD_S = 0.005  # of the wait before a tick is taken, for each process of the fleet
+SPREAD_IMPRECISE_S = 0.5
+LONGEST_SPREAD_S = 5.0
+AT_ONCE = 500  # ticks in one question to the server
+NEVER_S = 3600.0
+
+_log = logging.getLogger("jobwire.worker")
+
+
+class PeriodicThread:
+    """Looks at the entries now and then, and takes their ticks when they are due.
+
+    Args:
+        redis: The Redis to use.
+        keys: Key names.
+        generation: Returns the generation of the times to write.
+        precise: True to take ticks at their time; False to spread the processes over more time.
+        schedule: Name of the schedule of `entries`.
+        entries: The entries that the application defines; they are written before the first look.
+        timings: Intervals between looks.
+    """
+
+    def __init__(
+        self,
+        redis: SyncRedis,
+        keys: Keys,
+        *,
+        generation: Callable[[], Generation],
+        precise: bool = True,
+        schedule: str = "",
+        entries: Sequence[PeriodicEntry] = (),
+        timings: Timings = DEFAULT_TIMINGS,
+    ) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._generation = generation
+        self._spread = SPREAD_S if precise else SPREAD_IMPRECISE_S
+        self._schedule = schedule
+        self._unloaded = list(entries)
+        self._namespaces = sorted({DEFAULT_NAMESPACE, *(entry.namespace for entry in entries)})
+        self._timings = timings
+        self._stop = threading.Event()
+        self._outage = Outage(
+            "taking the ticks of periodic jobs", self._stop, pause=timings.longest_outage_pause
+        )
+        self._agenda = Agenda()
+        self._look_at = -math.inf  # monotonic
+        self._clock_offset = 0.0  # from this process's monotonic clock to the server's time
+        self._thread = threading.Thread(target=self._run, name="jobwire-periodic", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close(self, timeout: float) -> None:
+        """Take no more ticks; at the latest after the one that is being taken."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            with self._outage:
+                self._load()
+                if time.monotonic() >= self._look_at:
+                    self._look()
+                next_at = self._agenda.next_at
+                if next_at is not None and next_at <= self._now():
+                    self._take_due()
+            self._stop.wait(self._wait())
+
+    def _now(self) -> float:
+        """Return the time of the server, as far as it is known. [X-CRON-21]"""
+        return time.monotonic() + self._clock_offset
+
+    def _wait(self) -> float:
+        """Return the seconds until something is to be done."""
+        wait = self._look_at - time.monotonic()
+        next_at = self._agenda.next_at
+        if next_at is not None:
+            wait = min(wait, next_at - self._now())
+        return min(max(wait, 0.0), NEVER_S)
+
+    def _load(self) -> None:
+        """Write the entries of the application, once."""
+        if not self._unloaded:
+            return
+        try:
+            found = self._redis.run(load(self._keys, self._unloaded, schedule=self._schedule))
+        except ConfigError as error:
+            _log.error("the application's periodic jobs are not written: %s", error)
+        else:
+            if not found.empty:
+                _log.info(
+                    "periodic jobs of schedule %r: %d added, %d changed, %d removed",
+                    *(self._schedule, len(found.added), len(found.changed), len(found.removed)),
+                )
+        self._unloaded = []
+        self._look_at = -math.inf
+
+    def _look(self) -> None:
+        """Read the entries that have changed, and compare the clocks."""
+        entries = [
+            entry
+            for namespace in self._namespaces
+            for entry in self._redis.run(
+                periodic.read_entries(self._keys, namespace, self._of(namespace))
+            )
+        ]
+        now = self._ask_time(periodic.server_time())
+        unknown = self._agenda.unknown(entries)
+        newest = self._redis.run(periodic.latest_taken(self._keys, unknown))
+        taken = {entry.member: tick for entry, tick in zip(unknown, newest, strict=True)}
+        for entry, problem in self._agenda.update(entries, now=now, taken=taken):
+            _log.warning("periodic job %r is left out: %s", entry.name, problem)
+        self._look_at = time.monotonic() + self._timings.periodic_look(jitter=random.random())
+
+    def _of(self, namespace: str) -> list[StoredEntry]:
+        return [entry for entry in self._agenda.entries if entry.namespace == namespace]
+
+    def _ask_time(self, op: Op[float]) -> float:
+        before = time.monotonic()
+        now = self._redis.run(op)
+        self._clock_offset = now - (before + time.monotonic()) / 2
+        return now
+
+    def _take_due(self) -> None:
+        """Take the ticks that are due, unless another process did."""
+        fleet = self._redis.run(_processes(self._keys))
+        spread = min(self._spread * max(fleet, 1), LONGEST_SPREAD_S)
+        if self._stop.wait(spread * random.random()):
+            return
+        now = self._ask_time(periodic.server_time())
+        due = self._agenda.due(now)
+        for start in range(0, len(due), AT_ONCE):
+            self._take_some(due[start : start + AT_ONCE], now)
+
+    def _take_some(self, due: Sequence[Due], now: float) -> None:
+        # The latest tick tells for all: ticks are taken in their order.
+        asked = [(each.entry, each.ticks[-1]) for each in due]
+        free = set(self._redis.run(periodic.free_ticks(self._keys, asked)))
+        held: list[str] | None = None
+        for index, each in enumerate(due):
+            if self._stop.is_set():
+                return
+            if index in free:
+                if each.entry.skips_overlap and held is None:
+                    held = self._redis.run(periodic.holders(self._keys))
+                if not self._take(each, now, held or ()):
+                    continue
+            self._agenda.done(each.entry, now)
+
+    def _take(self, due: Due, now: float, held: Sequence[str]) -> bool:
+        """Take the ticks of one entry; return False if it has to be looked at again."""
+        entry = due.entry
+        try:
+            ticks = [
+                Tick(
+                    at,
+                    entry.payload(
+                        jid=secrets.token_hex(12),
+                        now=now,
+                        generation=self._generation(),
+                        job_id=str(uuid.uuid4()),
+                    ),
+                )
+                for at in due.ticks
+            ]
+            self._redis.run(
+                periodic.take(
+                    self._keys,
+                    entry,
+                    ticks,
+                    now=now,
+                    held=held if entry.skips_overlap else (),
+                )
+            )
+        except InvalidJob as error:
+            _log.error("periodic job %r cannot be pushed: %s", entry.name, error)
+        except NotTaken as error:
+            if error.changed:
+                self._agenda.forget(entry)
+                self._look_at = -math.inf
+                return False
+            _log.error("periodic job %r was not pushed: %s", entry.name, error)
+        return True
+
+
+def _processes(keys: Keys) -> Op[int]:
+    (count,) = yield Batch([command("SCARD", keys.processes)])
+    return count if isinstance(count, int) else 1

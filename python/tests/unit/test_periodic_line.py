@@ -1,0 +1,213 @@
+"""jobwire.periodic.line: the notation of cron lines, and their ticks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import islice, pairwise
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from jobwire import ConfigError
+from jobwire.periodic.line import parse
+
+DAY = 86_400
+
+
+def at(text: str) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+
+
+def shown(tick: int | None) -> str:
+    assert tick is not None
+    return datetime.fromtimestamp(tick, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def latest(line: str, now: str, count: int = 3) -> list[str]:
+    """Return the latest ticks before a time, as times of the day if they are on that day."""
+    parsed = parse(line, default=UTC)
+    ticks = []
+    moment: int | None = at(now)
+    for _ in range(count):
+        assert moment is not None
+        moment = parsed.before(moment)
+        ticks.append(shown(moment))
+    return ticks
+
+
+def of_day(line: str, day: str) -> list[str]:
+    """Return the ticks of 24 hours of UTC, as `HH:MM`."""
+    begin = at(f"{day} 00:00:00")
+    ticks = parse(line, default=UTC).ticks(begin - 1)
+    found = []
+    for tick in ticks:
+        if tick >= begin + DAY:
+            break
+        found.append(shown(tick)[11:16])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("*/5 * * * *", ["2026-02-11 13:35:00", "2026-02-11 13:30:00", "2026-02-11 13:25:00"]),
+        ("*/30 * * * * *", ["2026-02-11 13:37:30", "2026-02-11 13:37:00", "2026-02-11 13:36:30"]),
+        (" 0  5 *\t* * ", ["2026-02-11 05:00:00", "2026-02-10 05:00:00", "2026-02-09 05:00:00"]),
+        ("0 12 13 * 5", ["2026-02-06 12:00:00", "2026-01-30 12:00:00", "2026-01-23 12:00:00"]),
+        ("0 12 * jan,JUL *", ["2026-01-31 12:00:00", "2026-01-30 12:00:00", "2026-01-29 12:00:00"]),
+        ("* 24 * * *", ["2026-02-11 00:59:00", "2026-02-11 00:58:00", "2026-02-11 00:57:00"]),
+        ("20 22-2 * * *", ["2026-02-11 02:20:00", "2026-02-11 01:20:00", "2026-02-11 00:20:00"]),
+        ("0 0 L * *", ["2026-01-31 00:00:00", "2025-12-31 00:00:00", "2025-11-30 00:00:00"]),
+        ("0 0 * * mon#2", ["2026-02-09 00:00:00", "2026-01-12 00:00:00", "2025-12-08 00:00:00"]),
+        ("0 0 * * 1#-1", ["2026-01-26 00:00:00", "2025-12-29 00:00:00", "2025-11-24 00:00:00"]),
+        ("0 12 * * 7", ["2026-02-08 12:00:00", "2026-02-01 12:00:00", "2026-01-25 12:00:00"]),
+        ("0 12 * * 5-7", ["2026-02-08 12:00:00", "2026-02-07 12:00:00", "2026-02-06 12:00:00"]),
+        ("0 0 29 2 *", ["2024-02-29 00:00:00", "2020-02-29 00:00:00", "2016-02-29 00:00:00"]),
+        ("10-50/20 0 * * *", ["2026-02-11 00:50:00", "2026-02-11 00:30:00", "2026-02-11 00:10:00"]),
+        ("5/20 0 * * *", ["2026-02-11 00:45:00", "2026-02-11 00:25:00", "2026-02-11 00:05:00"]),
+        ("0 5 * * * +02:00", ["2026-02-11 03:00:00", "2026-02-10 03:00:00", "2026-02-09 03:00:00"]),
+        ("@weekly", ["2026-02-08 00:00:00", "2026-02-01 00:00:00", "2026-01-25 00:00:00"]),
+        ("every 3 hours", ["2026-02-11 12:00:00", "2026-02-11 09:00:00", "2026-02-11 06:00:00"]),
+        (
+            "every day at 16:00 on America/Chicago",
+            ["2026-02-10 22:00:00", "2026-02-09 22:00:00", "2026-02-08 22:00:00"],
+        ),
+    ],
+)
+def test_lines_mean_what_they_mean_to_sidekiq_cron(line: str, expected: list[str]) -> None:
+    """X-CRON-11: as recorded from the gem, at 13:37:31."""
+    assert latest(line, "2026-02-11 13:37:31") == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("", "it is empty"),
+        ("* * * *", "it has 4 fields"),
+        ("* * * * * * *", "it has 7 fields"),
+        ("60 * * * *", "'60' is not a value of the field minute: 0 to 59"),
+        ("* * 0 * *", "field day: 1 to 31"),
+        ("* * * 13 *", "field month: 1 to 12, or a name like jan"),
+        ("* * * * 8", "field weekday: 0 to 7, or a name like sun"),
+        ("0 0 30 2 *", "no date"),
+        ("*/0 * * * *", "step '0'"),
+        ("0 0 ? * *", r"'\?' is not a value"),
+        ("0 0 * * 5L", "'5L' is not a value"),
+        ("0 0 * * mon#6", "not of the form mon#2"),
+        ("0 0 * * mon%2", "every so many weeks"),
+        ("0 5 * * * Z", "time zone 'Z' does not exist"),
+        ("0 5 * * * Nowhere/City", "time zone 'Nowhere/City'"),
+        ("0 5 * * * ../UTC", "time zone"),
+        ("@reboot", "@reboot is not one of"),
+        ("every 90 minutes", "90 does not divide"),
+        ("every 7 minutes", "7 does not divide"),
+        ("every day at 3:15 and 4:30", "not one time of day"),
+        ("every day at 25:00", "0:00 to 23:59"),
+        ("in 2 hours", "the phrase 'in 2 hours' is not supported"),
+        ("٣ * * * *", "is not a value"),
+    ],
+)
+def test_a_line_that_is_not_understood_is_refused_by_name(line: str, text: str) -> None:
+    """X-CRON-11, X-CRON-43: the message names the line and the part."""
+    with pytest.raises(ConfigError, match=text):
+        parse(line)
+
+
+BERLIN = "Europe/Berlin"
+
+
+@pytest.mark.parametrize(
+    ("line", "day", "expected"),
+    [
+        (f"30 2 * * * {BERLIN}", "2026-03-29", []),
+        (f"0 3 * * * {BERLIN}", "2026-03-29", ["01:00"]),
+        (f"30 2 * * * {BERLIN}", "2026-10-25", ["00:30", "01:30"]),
+        (f"30 1 * * * {BERLIN}", "2026-10-24", ["23:30"]),
+        (f"0 */2 * * * {BERLIN}", "2026-03-29", ["02:00", "04:00", "06:00", "08:00", "10:00"]),
+        ("0 2 * * * Australia/Lord_Howe", "2026-04-04", ["15:30"]),
+        ("45 1 * * * Australia/Lord_Howe", "2026-04-04", ["14:45", "15:15"]),
+        ("15 2 * * * Australia/Lord_Howe", "2026-10-03", []),
+        ("0 2 * * * Antarctica/Troll", "2026-03-29", []),
+        ("30 1 * * * Antarctica/Troll", "2026-10-25", ["01:30"]),
+        ("0 12 30 12 * Pacific/Apia", "2011-12-30", []),
+        ("30 2 * * * Africa/Casablanca", "2026-02-15", ["01:30", "02:30"]),
+        ("30 2 * * * Africa/Casablanca", "2026-03-22", []),
+        ("30 2 * * * UTC", "2026-03-29", ["02:30"]),
+    ],
+)
+def test_ticks_at_changes_of_the_clock(line: str, day: str, expected: list[str]) -> None:
+    """X-CRON-10: a time that is left out has no tick, one that comes twice has two."""
+    assert of_day(line, day)[:5] == expected
+
+
+MATCHES: dict[str, Callable[[datetime], bool]] = {
+    "*/30 * * * *": lambda local: local.minute in (0, 30),
+    "15 1-3 * * *": lambda local: local.minute == 15 and local.hour in (1, 2, 3),
+    "0 0 1 * *": lambda local: (local.day, local.hour, local.minute) == (1, 0, 0),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("Europe/Berlin", "2026-02-20 00:00:00"),
+        ("Europe/Berlin", "2026-10-01 00:00:00"),
+        ("Australia/Lord_Howe", "2026-03-20 00:00:00"),
+        ("Australia/Lord_Howe", "2026-09-20 00:00:00"),
+        ("Antarctica/Troll", "2026-10-01 00:00:00"),
+        ("Pacific/Apia", "2011-12-10 00:00:00"),
+        ("Africa/Casablanca", "2026-02-01 00:00:00"),
+    ],
+)
+@pytest.mark.parametrize("line", MATCHES)
+def test_ticks_are_the_times_whose_local_time_matches(name: str, first: str, line: str) -> None:
+    """X-CRON-10: compared with a search of every minute of seven weeks around a change."""
+    begin = at(first)
+    end = begin + 49 * DAY
+    tz = ZoneInfo(name)
+    expected = [
+        tick
+        for tick in range(begin + 60, end, 60)
+        if MATCHES[line](datetime.fromtimestamp(tick, tz))
+    ]
+    parsed = parse(f"{line} {name}")
+    ticks = []
+    for tick in parsed.ticks(begin):
+        if tick >= end:
+            break
+        ticks.append(tick)
+    assert ticks == expected
+    backwards: list[int] = []
+    moment: int | None = end
+    while moment is not None and (moment := parsed.before(moment)) is not None and moment > begin:
+        backwards.append(moment)
+    assert backwards[::-1] == expected
+
+
+def test_a_year_of_hourly_ticks_is_even() -> None:
+    ticks = list(islice(parse(f"0 * * * * {BERLIN}").ticks(at("2026-01-01 00:00:00")), 24 * 364))
+    assert {after - before for before, after in pairwise(ticks)} == {3600}
+
+
+def test_the_zone_of_a_line_comes_before_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """X-CRON-12: line, then the field, then the local zone."""
+    noon = at("2026-07-01 12:00:00")
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    assert shown(parse("0 9 * * * UTC", tz=BERLIN).after(noon)) == "2026-07-02 09:00:00"
+    assert shown(parse("0 9 * * *", tz=BERLIN).after(noon)) == "2026-07-02 07:00:00"
+    assert shown(parse("0 9 * * *").after(noon)) == "2026-07-02 00:00:00"
+
+
+def test_fractions_of_a_second() -> None:
+    line = parse("*/5 * * * * *", default=UTC)
+    assert line.after(9.99) == 10
+    assert line.after(10) == 15
+    assert line.before(10.01) == 10
+    assert line.before(10) == 5
+
+
+def test_offsets_are_not_limited_to_hours() -> None:
+    line = parse("0 12 * * * -03:30")
+    assert shown(line.after(at("2026-01-01 00:00:00"))) == "2026-01-01 15:30:00"
+    assert timedelta(seconds=line.after(0) or 0) == timedelta(hours=15, minutes=30)
