@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from jobwire.errors import ConfigError
+from jobwire.protocol.periodic_entry import PeriodicEntry
 
 __all__ = [
     "CapsuleConfig",
@@ -119,6 +120,8 @@ class WorkerConfig:
     periodic: bool = True
     """Take the ticks of periodic jobs. It needs the extra `periodic`; without it and without such
     jobs in the application, none are taken."""
+    schedule: Sequence[PeriodicEntry] = ()
+    """Periodic jobs besides those of the application, in the same schedule."""
     max_iteration_runtime: float | None = None
     """Seconds after which an iterable job gives way to other jobs; None: no limit."""
     health_port: int | None = None
@@ -209,6 +212,13 @@ def _texts(value: Any) -> str | None:
     return next(filter(None, map(_text, value)), None)
 
 
+def _entries(value: Any) -> str | None:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return f"{value!r} is not a list of periodic jobs"
+    wrong = next((each for each in value if not isinstance(each, PeriodicEntry)), None)
+    return None if wrong is None else f"{wrong!r} is not a periodic job"
+
+
 def _queues(value: Any) -> str | None:
     if not isinstance(value, Mapping):
         return f"{value!r} is not a mapping of queue names to weights"
@@ -247,6 +257,7 @@ _RULES: Mapping[str, Rule] = {
     "poison_limit": _whole(1),
     "unknown_jobs": _one_of("retry", "sidekiq"),
     "precise": _boolean,
+    "schedule": _entries,
     "periodic": _boolean,
     "max_iteration_runtime": _or_none(_seconds(above=True)),
     "health_port": _or_none(_port),

@@ -25,6 +25,7 @@ _EVERYDAY = {
     "worker": Place("jobwire.cli.worker:worker", "Run the jobs of an application."),
     "enqueue": Place("jobwire.cli.enqueue:enqueue", "Push one job and print its id."),
     "inspect": Place("jobwire.cli.inspect:inspect", "Show and change queues, sets and processes."),
+    "periodic": Place("jobwire.cli.periodic:periodic", "Show and change periodic jobs."),
     "web": Place("jobwire.cli.web:web", "Serve the page of queues, jobs and processes."),
     "exporter": Place("jobwire.cli.exporter:exporter", "Serve the numbers of Redis to Prometheus."),
     "config": Place("jobwire.cli.config:config", "Show the settings that a worker would use."),

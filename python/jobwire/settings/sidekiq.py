@@ -34,6 +34,8 @@ def translate(entries: dict[str, Entry]) -> tuple[dict[str, Entry], list[tuple[s
         elif name == "verbose":
             if entry.value is True:
                 ours["log_level"] = Entry("debug", entry.line)
+        elif name == "schedule":  # of sidekiq-scheduler; `--schedule` reads it
+            others.append((name, entry.line))
         elif name in SETTINGS or _misspelt(name):
             ours[name] = entry
         else:

@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from jobwire.application.config import CapsuleConfig, WorkerConfig
-from jobwire.settings import types
+from jobwire.settings import schedules, types
 from jobwire.settings.types import Kind
 
 __all__ = ["OTHER_VARIABLES", "SETTINGS", "Setting", "written"]
@@ -128,6 +128,13 @@ SETTINGS: dict[str, Setting] = {
             types.BOOLEAN,
             "--periodic/--no-periodic",
             "Enqueue periodic jobs when they are due.",
+        ),
+        _worker(
+            "schedule",
+            Kind("FILE", schedules.from_file, schedules.from_table),
+            "--schedule",
+            "File with periodic jobs, such as a schedule.yml of sidekiq-cron.",
+            "none",
         ),
         _worker("max_retries", types.WHOLE, "--max-retries", "Number of retries for retry: true."),
         _worker(

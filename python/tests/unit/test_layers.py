@@ -19,7 +19,7 @@ JOBWIRE = {
     "periodic": "errors protocol",
     "application": "errors protocol connection periodic",
     "iterables": "protocol",
-    "inspect": "errors protocol connection application",
+    "inspect": "errors protocol connection periodic application",
     "monitoring": "errors protocol connection application inspect",
     "ops": "errors protocol connection application inspect",
     "otel": "errors protocol application",

@@ -397,7 +397,7 @@ class Launcher:
         """Return the thread that takes ticks; None if it is turned off or cannot read lines."""
         if not self.config.periodic:
             return None
-        entries = self.app.periodic_entries
+        entries = [*self.app.periodic_entries, *self.config.schedule]
         if not available():
             if entries:
                 raise ConfigError(

@@ -1,0 +1,177 @@
+"""Periodic jobs for operators: show, write, enable, disable, run, remove, migrate."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from jobwire.application.redis_url import find_address
+from jobwire.connection.sync import SyncRedis
+from jobwire.errors import ConfigError
+from jobwire.periodic.planning import line_of
+from jobwire.periodic.schedule import Difference, completed, load, set_enabled
+from jobwire.protocol import periodic
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.periodic_entry import DEFAULT_NAMESPACE, PeriodicEntry, StoredEntry
+from jobwire.protocol.pushing import detect_generation
+
+__all__ = ["PeriodicJob", "PeriodicJobs"]
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodicJob:
+    """An entry, with what its line says.
+
+    Attributes:
+        entry: The entry as it stands in Redis.
+        problem: The reason why its ticks are not taken by workers of jobwire, or `""`.
+        next_at: Epoch second of its next tick; None if it is disabled or has a problem.
+    """
+
+    entry: StoredEntry
+    problem: str
+    next_at: int | None
+
+
+class PeriodicJobs:
+    """The periodic jobs of a Redis, whoever wrote them. [X-CRON-44]
+
+        with PeriodicJobs() as jobs:
+            for job in jobs.list():
+                print(job.entry.name, job.next_at)
+
+    Args:
+        url: URL of Redis; see `Client`.
+        namespace: Prefix of every key. [KEY-4]
+        cron_namespace: Namespace of the entries in sidekiq-cron 2.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        namespace: str = "",
+        cron_namespace: str = DEFAULT_NAMESPACE,
+    ) -> None:
+        self._keys = Keys(namespace)
+        self._redis = SyncRedis(find_address(url).url)
+        self._namespace = cron_namespace
+
+    def list(self) -> list[PeriodicJob]:
+        """Return all entries, by name."""
+        entries = self._redis.run(periodic.read_entries(self._keys, self._namespace))
+        now = self._redis.run(periodic.server_time())
+        return [
+            self._described(entry, now) for entry in sorted(entries, key=lambda each: each.name)
+        ]
+
+    def find(self, name: str) -> PeriodicJob | None:
+        """Return the entry of a name; None if there is none."""
+        return next((job for job in self.list() if job.entry.name == name), None)
+
+    def next_ticks(self, job: PeriodicJob, count: int) -> Sequence[int]:
+        """Return the next ticks of an entry, also of one that is disabled.
+
+        Raises:
+            ConfigError: Its line is not understood.
+        """
+        now = self._redis.run(periodic.server_time())
+        ticks = line_of(job.entry).ticks(now)
+        return [tick for tick, _ in zip(ticks, range(count), strict=False)]
+
+    def save(self, entry: PeriodicEntry, *, tz: str | None = None) -> None:
+        """Write a dynamic entry; options that it leaves out get their defaults. [X-CRON-34]
+
+        Raises:
+            ConfigError: The line is not understood. [X-CRON-43]
+        """
+        self._redis.run(load(self._keys, [completed(entry, tz=tz)], schedule=""))
+
+    def load(
+        self, entries: Sequence[PeriodicEntry], *, schedule: str, dry_run: bool = False
+    ) -> Difference:
+        """Make these the entries of a schedule, and remove its others. [X-CRON-39]
+
+        Args:
+            entries: The entries.
+            schedule: Name of the schedule.
+            dry_run: Only return what would change.
+
+        Raises:
+            ConfigError: An entry is invalid; nothing was written.
+        """
+        return self._redis.run(load(self._keys, entries, schedule=schedule, dry_run=dry_run))
+
+    def enable(self, job: PeriodicJob, *, enabled: bool = True) -> bool | None:
+        """Enable an entry; return True if that changed it, None if it has gone. [X-CRON-37]"""
+        return self._redis.run(set_enabled(self._keys, job.entry, enabled=enabled))
+
+    def disable(self, job: PeriodicJob) -> bool | None:
+        """Disable an entry; return True if that changed it, None if it has gone. [X-CRON-37]"""
+        return self.enable(job, enabled=False)
+
+    def run(self, job: PeriodicJob) -> str:
+        """Enqueue the job of an entry now, also of one that is disabled; return the job id.
+
+        Raises:
+            InvalidJob: The entry cannot be pushed.
+        """
+        jid = secrets.token_hex(12)
+        now = self._redis.run(periodic.server_time())
+        payload = job.entry.payload(
+            jid=jid,
+            now=now,
+            generation=self._redis.run(detect_generation(self._keys)),
+            job_id=str(uuid.uuid4()),
+        )
+        self._redis.run(periodic.run_now(self._keys, job.entry, payload, now=now))
+        return jid
+
+    def history(self, job: PeriodicJob) -> Sequence[dict[str, Any]]:
+        """Return the newest ten pushes, newest first: `jid` and `enqueued`. [X-CRON-6]"""
+        return self._redis.run(periodic.history(self._keys, job.entry))
+
+    def remove(self, job: PeriodicJob) -> bool:
+        """Remove an entry; return False if it had gone. [X-CRON-40]"""
+        return self._redis.run(periodic.remove(self._keys, job.entry))
+
+    def migrate(self) -> int:
+        """Move all entries of layout 1 to layout 2; return how many. [X-CRON-3]
+
+        A name that layout 2 already has stays where it is.
+        """
+        entries = self._redis.run(periodic.read_entries(self._keys, self._namespace))
+        old = [entry for entry in entries if entry.layout_namespace is None]
+        if not old:
+            return 0
+        return self._redis.run(periodic.migrate(self._keys, old, self._namespace))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._redis.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _described(self, entry: StoredEntry, now: float) -> PeriodicJob:
+        problem, next_at = entry.problem, None
+        if not problem:
+            try:
+                line = line_of(entry)
+            except ConfigError as error:
+                problem = str(error)
+            else:
+                next_at = line.after(now) if entry.enabled else None
+        return PeriodicJob(entry, problem, next_at)
