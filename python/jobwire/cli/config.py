@@ -79,6 +79,8 @@ def _shown(name: str, value: Any) -> str:
             return safe_url(value)
         case str() | int() | float():
             return text if (text := written(value)).isprintable() else repr(text)
+        case _ if name == "schedule":
+            return " ".join(entry.name for entry in value) or "none"
         case _:
             return " ".join(value) or "none"
 
@@ -98,6 +100,8 @@ def _object(settings: Settings, values: Mapping[str, Value]) -> dict[str, Any]:
             value = safe_url(value)
         elif name == "capsules":
             value = {name: asdict(capsule) for name, capsule in value.items()}
+        elif name == "schedule":
+            value = [asdict(entry) for entry in value]
         return {"value": value, "source": setting.source}
 
     return {

@@ -59,7 +59,7 @@ def _opened(url: str | None, namespace: str, cron_namespace: str) -> Iterator[Pe
 
 
 def _require(jobs: PeriodicJobs, name: str) -> PeriodicJob:
-    known = jobs.list()
+    known = jobs.all()
     for job in known:
         if job.entry.name == name:
             return job
@@ -73,7 +73,7 @@ def _require(jobs: PeriodicJobs, name: str) -> PeriodicJob:
 def list_(as_json: bool, **where: Any) -> int:
     """Show all periodic jobs, with their next times."""
     with _opened(**where) as jobs:
-        found = jobs.list()
+        found = jobs.all()
     now = time.time()
     sheet = Sheet(
         counted(len(found), "periodic job"),
@@ -225,7 +225,8 @@ def _entries(source: str, schedule: str | None) -> tuple[list[PeriodicEntry], st
 _source_options = options(
     click.argument("source", metavar="FILE|MODULE:APP"),
     click.option(
-        "--schedule",
+        "--name",
+        "schedule",
         metavar="NAME",
         help="Name of the schedule.  [default: that of the application, or jobwire]",
     ),
@@ -283,10 +284,7 @@ def _show(found: Difference, as_json: bool) -> None:
         [Column("change"), Column("name", style="cyan"), Column("fields", grow=True)],
         rows,
         lambda row: tuple(map(clean, row)),
-        problems=[
-            f"{name} was written by another schedule or program, and is of this schedule from now on"
-            for name in found.taken_over
-        ],
+        problems=[f"{name} is of another schedule or program so far" for name in found.taken_over],
         empty="nothing to change",
     )
     output.show(sheet, as_json=False)
@@ -303,5 +301,5 @@ def migrate(yes: bool, **where: Any) -> int:
     if not yes and not click.confirm("Move all entries of sidekiq-cron 1?"):
         return EXIT_NOT_FOUND
     with _opened(**where) as jobs:
-        click.echo(f"moved {counted(jobs.migrate(), 'entry', 'entries')}")
+        click.echo(f"moved {counted(jobs.migrate(), 'periodic job')}")
     return EXIT_OK

@@ -41,7 +41,7 @@ class PeriodicJobs:
     """The periodic jobs of a Redis, whoever wrote them. [X-CRON-44]
 
         with PeriodicJobs() as jobs:
-            for job in jobs.list():
+            for job in jobs.all():
                 print(job.entry.name, job.next_at)
 
     Args:
@@ -61,17 +61,16 @@ class PeriodicJobs:
         self._redis = SyncRedis(find_address(url).url)
         self._namespace = cron_namespace
 
-    def list(self) -> list[PeriodicJob]:
+    def all(self) -> list[PeriodicJob]:
         """Return all entries, by name."""
         entries = self._redis.run(periodic.read_entries(self._keys, self._namespace))
         now = self._redis.run(periodic.server_time())
-        return [
-            self._described(entry, now) for entry in sorted(entries, key=lambda each: each.name)
-        ]
+        entries.sort(key=lambda each: each.name)
+        return [self._described(entry, now) for entry in entries]
 
     def find(self, name: str) -> PeriodicJob | None:
         """Return the entry of a name; None if there is none."""
-        return next((job for job in self.list() if job.entry.name == name), None)
+        return next((job for job in self.all() if job.entry.name == name), None)
 
     def next_ticks(self, job: PeriodicJob, count: int) -> Sequence[int]:
         """Return the next ticks of an entry, also of one that is disabled.

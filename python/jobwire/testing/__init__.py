@@ -10,16 +10,19 @@ get. A job runs with the values of that JSON. So it sees the same values as in a
 the objects of its caller.
 """
 
+from jobwire.testing.clock import PeriodicTick, periodic_ticks
 from jobwire.testing.collecting import EnqueuedJob, Jobs, fake, inline, strict
 from jobwire.testing.real import RealServer, RealWorker, real, server, worker
 
 __all__ = [
     "EnqueuedJob",
     "Jobs",
+    "PeriodicTick",
     "RealServer",
     "RealWorker",
     "fake",
     "inline",
+    "periodic_ticks",
     "real",
     "server",
     "strict",

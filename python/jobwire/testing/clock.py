@@ -54,9 +54,7 @@ def periodic_ticks(
     """
     stop = start + end if isinstance(end, timedelta) else end
     if start.tzinfo is None or stop.tzinfo is None:
-        raise ConfigError(
-            f"{start} to {stop}: a time has no time zone; use datetime(..., tzinfo=UTC)"
-        )
+        raise ConfigError(f"{start} to {stop}: a time has no time zone; add tzinfo=UTC")
     entries = [each for each in app.periodic_entries if name in (None, each.name)]
     if name is not None and not entries:
         raise ConfigError(f"the application has no periodic job {name!r}")
