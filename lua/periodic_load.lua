@@ -26,7 +26,8 @@ for _ = 1, ARGV[3] do
   key, word = key + 3, word + 1
 end
 while key < #KEYS do
-  local hash, ticks = KEYS[key], KEYS[key + 1]
+  local hash = KEYS[key]
+  local ticks = KEYS[key + 1]
   local line = redis.call("HGET", hash, "cron")
   local zone = redis.call("HGET", hash, "jw_tz")
   local status = redis.call("HGET", hash, "status")

@@ -6,11 +6,12 @@
 -- Returns  {members of KEYS[1], members of KEYS[2], threes: number of the hash (1 is KEYS[3]),
 --          digest, fields and values}; the digest is the SHA-1 of the lengths and values of the
 --          named fields
-local function members(key)
-  if redis.call("TYPE", KEYS[key]).ok ~= "set" then
-    return {}
-  end
-  return redis.call("SMEMBERS", KEYS[key])
+local first, second = {}, {}
+if redis.call("TYPE", KEYS[1]).ok == "set" then
+  first = redis.call("SMEMBERS", KEYS[1])
+end
+if redis.call("TYPE", KEYS[2]).ok == "set" then
+  second = redis.call("SMEMBERS", KEYS[2])
 end
 local count = tonumber(ARGV[1])
 local names, changed = {}, {}
@@ -34,4 +35,4 @@ for i = 3, #KEYS do
     changed[#changed + 1] = fields
   end
 end
-return { members(1), members(2), changed }
+return { first, second, changed }

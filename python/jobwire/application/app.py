@@ -27,7 +27,6 @@ from jobwire.application.middleware import MiddlewareChain
 from jobwire.application.producer import MAX_PAYLOAD_BYTES, GenerationSetting
 from jobwire.application.propagation import Propagation
 from jobwire.errors import ConfigError, PayloadError
-from jobwire.periodic.schedule import check
 from jobwire.protocol.arguments import StrictArgs
 from jobwire.protocol.iteration import Cursor
 from jobwire.protocol.normalize import (
@@ -292,6 +291,8 @@ class App(Clients):
         Raises:
             ConfigError: The line, the zone, an argument or an option is invalid.
         """
+
+        from jobwire.periodic.schedule import check  # slow to load for a program that only enqueues
 
         def add(job: J) -> J:
             if not isinstance(job, JobType):

@@ -1,10 +1,15 @@
-"""lua/README.md: the SHA-1 of each script, and its contract from SPEC.md."""
+"""lua/README.md: the SHA-1 of each script, and its contract from SPEC.md.
+
+A script whose header cites requirements of an annex alone belongs to that annex. Its header is its
+contract.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 from jobwire.spec.document import Document
@@ -15,6 +20,8 @@ __all__ = ["page", "undescribed"]
 # Cells of a row about a script, in the tables of sections 18 and 19.
 _CONTRACT = 4
 _CONDITION = 3
+_OF_ANNEX = re.compile(r"\[X-[A-Z]+-\d+\]")
+_OF_SPEC = re.compile(r"\[[A-Z]{2,5}-\d+\]")
 _TITLE = re.compile(r"-- \w+\.lua: (.*?)\.?(?: \[.*)?\n")
 
 
@@ -34,10 +41,7 @@ def page(root: Path, document: Document) -> str:
     ]
     names = sorted(_names(root), key=[*contracts].index)
     for name in names:
-        source = (root / "lua" / f"{name}.lua").read_bytes()
-        sha = hashlib.sha1(source, usedforsecurity=False).hexdigest()
-        title = _TITLE.match(source.decode())
-        lines.append(f"| [{name}]({name}.lua) | `{sha}` | {title[1] if title else ''} |")
+        lines.append(_row(root, name))
     lines += [
         "",
         "## Contracts",
@@ -50,6 +54,17 @@ def page(root: Path, document: Document) -> str:
         if (acts_if := conditions[name][0]) != "the same":  # as the row before it
             condition = acts_if
         lines.append(f"| {name} | {' | '.join(contracts[name])} | {condition} |")
+    if of_annexes := _of_annexes(root):
+        lines += [
+            "",
+            "## Scripts of annexes",
+            "",
+            "The requirements are those of [the annexes](../docs/annexes/README.md).",
+            "",
+            "| Script | SHA-1 | Purpose |",
+            "| --- | --- | --- |",
+            *(_row(root, name) for name in of_annexes),
+        ]
     lines += ["", "## State after a crash", "", *_paragraph(document, "A crash of the caller")]
     return "\n".join(lines) + "\n"
 
@@ -62,7 +77,31 @@ def undescribed(root: Path, document: Document) -> Iterator[tuple[str, str]]:
 
 
 def _names(root: Path) -> list[str]:
-    return sorted(path.stem for path in (root / "lua").glob("*.lua"))
+    """Return the names of the scripts that SPEC.md describes."""
+    of_annexes = _of_annexes(root)
+    names = (path.stem for path in (root / "lua").glob("*.lua"))
+    return sorted(name for name in names if name not in of_annexes)
+
+
+def _of_annexes(root: Path) -> list[str]:
+    """Return the names of the scripts that belong to an annex."""
+    return sorted(
+        path.stem
+        for path in (root / "lua").glob("*.lua")
+        if _OF_ANNEX.search(_header(path)) and not _OF_SPEC.search(_header(path))
+    )
+
+
+def _header(path: Path) -> str:
+    lines = path.read_text("utf-8").splitlines()
+    return "\n".join(takewhile(lambda line: line.startswith("--"), lines))
+
+
+def _row(root: Path, name: str) -> str:
+    source = (root / "lua" / f"{name}.lua").read_bytes()
+    sha = hashlib.sha1(source, usedforsecurity=False).hexdigest()
+    title = _TITLE.match(source.decode())
+    return f"| [{name}]({name}.lua) | `{sha}` | {title[1] if title else ''} |"
 
 
 def _rows(document: Document, cells: int) -> dict[str, list[str]]:
