@@ -57,6 +57,7 @@ def _finish() -> None:
     _say(ENDED)
 
 
+@app.periodic("0 0 1 1 *", name="loaded")  # for workers of the runs with periodic jobs
 @app.job(name="Quick")
 def quick() -> None:
     _say(STARTED)

@@ -41,6 +41,7 @@ TIMINGS = Timings(
     brpop_timeout=0.2,
     unusable_queues_pause=0.1,
     longest_outage_pause=0.1,
+    periodic_look=lambda jitter: 0.5,
 )
 
 
@@ -59,6 +60,7 @@ def work(request: dict[str, Any]) -> int:
         queues=dict.fromkeys(settings.pop("queues"), 0),
         concurrency=settings.pop("concurrency"),
     )
+    settings = {"periodic": False, **settings}
     config = WorkerConfig(capsules={"default": capsule}, **settings)
     return process.run(jobs.app, config, timings=replace(TIMINGS, heartbeat_interval=beat))
 

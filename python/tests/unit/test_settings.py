@@ -91,6 +91,8 @@ def test_a_named_environment_without_a_section_is_noted(loaded: Resolve) -> None
 
 # -- variables
 
+# A schedule without entries; the entries of files are tested in test_schedules.py.
+SCHEDULE = str(Path(__file__).with_name("empty_schedule.toml"))
 
 VARIABLES: dict[str, tuple[str, Any]] = {
     "JOBWIRE_APP": ("shop.jobs:app", "shop.jobs:app"),
@@ -116,6 +118,8 @@ VARIABLES: dict[str, tuple[str, Any]] = {
     "JOBWIRE_MEMORY_LIMIT": ("512", 512),
     "JOBWIRE_DEAD_LIMIT": ("100", 100),
     "JOBWIRE_DEAD_MAX_AGE": ("86400", 86400),
+    "JOBWIRE_PERIODIC": ("no", False),
+    "JOBWIRE_SCHEDULE": (SCHEDULE, []),
     "JOBWIRE_TAG": ("shop", "shop"),
     "JOBWIRE_LABELS": ("a b", ["a", "b"]),
     "JOBWIRE_HEALTH_PORT": ("9928", 9928),
