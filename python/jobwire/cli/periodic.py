@@ -13,6 +13,7 @@ from jobwire.cli import output
 from jobwire.cli.exits import EXIT_NOT_FOUND, EXIT_OK, NotFound
 from jobwire.cli.formats import clean, iso, to_json
 from jobwire.cli.groups import Group, did_you_mean
+from jobwire.cli.inspect.change import agreed
 from jobwire.cli.inspect.options import json_option, namespace_option, options, yes_option
 from jobwire.cli.loading import load_app
 from jobwire.cli.options import find_redis, redis_option
@@ -206,7 +207,7 @@ def remove(names: Sequence[str], yes: bool, **where: Any) -> int:
     """
     with _opened(**where) as jobs:
         found = [_require(jobs, name) for name in names]
-        if not yes and not click.confirm(f"Remove {counted(len(found), 'periodic job')}?"):
+        if not agreed(f"Remove {counted(len(found), 'periodic job')}?", yes):
             return EXIT_NOT_FOUND
         for job in found:
             jobs.remove(job)
@@ -298,7 +299,7 @@ def migrate(yes: bool, **where: Any) -> int:
 
     Their ticks and histories move as well. Processes with sidekiq-cron 1 do not see them any more.
     """
-    if not yes and not click.confirm("Move all entries of sidekiq-cron 1?"):
+    if not agreed("Move all entries of sidekiq-cron 1 to the keys of version 2?", yes):
         return EXIT_NOT_FOUND
     with _opened(**where) as jobs:
         click.echo(f"moved {counted(jobs.migrate(), 'periodic job')}")

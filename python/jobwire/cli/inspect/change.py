@@ -29,7 +29,7 @@ from jobwire.ops import Deleted, Operations, Selection
 from jobwire.protocol.plural import counted
 from jobwire.protocol.visible import visible
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMANDS", "agreed"]
 
 
 def _place(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
@@ -155,7 +155,7 @@ def clear(place: str, yes: bool, url: str | None, namespace: str) -> int:
     """
     with operating(url, namespace) as operations:
         size = _size(operations.inspector, place)
-        if not _agreed(f"Delete {_all(size, 'job')} of {place}?", yes):
+        if not agreed(f"Delete {_all(size, 'job')} of {place}?", yes):
             return EXIT_NOT_FOUND
         deleted = operations.clear(place)
     click.echo(f"deleted {deleted.count:,}")
@@ -209,7 +209,7 @@ def _signal_command(command: str, text: str) -> click.Command:
                 for process in operations.inspector.processes()
                 if not process.embedded or command == "dump"
             ]
-            if every and not _agreed(f"Tell {_all(len(known), 'process')} to {command}?", yes):
+            if every and not agreed(f"Tell {_all(len(known), 'process')} to {command}?", yes):
                 return EXIT_NOT_FOUND
             missing = [identity for identity in identities if identity not in known]
             for identity in known if every else identities:
@@ -286,7 +286,7 @@ def _all(number: int, noun: str) -> str:
     return counted(number, noun) if number == 1 else f"all {counted(number, noun)}"
 
 
-def _agreed(question: str, yes: bool) -> bool:
+def agreed(question: str, yes: bool) -> bool:
     """Ask on standard error; return True if the answer is yes."""
     if yes:
         return True
@@ -368,7 +368,7 @@ def _change_all(
         if not chosen.everything:
             matching = operations.preview(chosen).matched
             which = f"{matching:,} of the {counted(size, 'job')} in {place}"
-        if not _agreed(f"{verb.capitalize()} {which}?", yes):
+        if not agreed(f"{verb.capitalize()} {which}?", yes):
             return EXIT_NOT_FOUND
     with progress_bar(verb, size) as progress:
         for state in operations.bulk(action, chosen):

@@ -1,0 +1,138 @@
+"""Many processes and entries: counts after an outage, commands of an idle process, lateness."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from harness.servers import Server, wait_until
+from jobwire.connection.sync import SyncRedis
+from jobwire.periodic.schedule import load
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.periodic_entry import PeriodicEntry
+from jobwire.worker.background.periodic import PeriodicThread
+from tests.workers import brisk, environment
+
+pytestmark = pytest.mark.thorough
+
+HOUR = 3_600
+RULES = ("none", "last", "all", "all:2")
+
+
+def entry(name: str, cron: str, **more: Any) -> PeriodicEntry:
+    return PeriodicEntry(name=name, cron=cron, job="EchoJob", **more)
+
+
+@contextmanager
+def looking(server: Server, **more: Any) -> Iterator[PeriodicThread]:
+    """Run the thread of a worker."""
+    redis = SyncRedis(server.url)
+    thread = PeriodicThread(redis, Keys(), **{"generation": lambda: 8, **more})
+    thread.start()
+    try:
+        yield thread
+    finally:
+        thread.close(timeout=60)
+        redis.close()
+
+
+def pushes(client: Any, name: str) -> int:
+    return int(client.llen(f"cron_job:default:{name}:jid_history"))
+
+
+def asleep_for_three_hours(server: Server) -> Any:
+    """Write an hourly entry for each rule, whose last tick was taken more than three hours ago.
+
+    Return a client. The ticks are ten minutes or more away from now, so that none comes meanwhile.
+    """
+    client = server.client(decode_responses=True)
+    redis = SyncRedis(server.url)
+    minute = (int(time.time()) // 60 + 30) % 60
+    entries = [entry(rule, f"{minute} * * * * UTC", catch_up=rule) for rule in RULES]
+    redis.run(load(Keys(), entries, schedule=""))
+    redis.close()
+    latest = (int(time.time()) // 60 + 30) * 60 - HOUR
+    for rule in RULES:
+        client.delete(f"cron_job:default:{rule}:enqueued")
+        client.zadd(f"cron_job:default:{rule}:enqueued", {"before": latest - 3 * HOUR})
+    return client
+
+
+def test_counts_after_three_hours(server: Server) -> None:
+    """X-CRON-24: exactly those that each rule states; A3 of the acceptance."""
+    client = asleep_for_three_hours(server)
+    with looking(server):
+        wait_until(lambda: client.llen("queue:default") >= 6, 60, what="the pushes")
+        client.hset("cron_job:default:none", "jw_x", "1")
+    assert {rule: pushes(client, rule) for rule in RULES} == {
+        **{"none": 0, "last": 1, "all": 3, "all:2": 2}
+    }
+
+
+def test_counts_after_three_hours_with_fifty_processes(server: Server) -> None:
+    """X-CRON-18, X-CRON-24, X-CRON-25: all of them start at once."""
+    client = asleep_for_three_hours(server)
+    subprocess.run(
+        [sys.executable, "-m", "tests.periodic_fleet", server.url, "50", "5"],
+        env=environment(),
+        check=True,
+        timeout=300,
+    )
+    assert {rule: pushes(client, rule) for rule in RULES} == {
+        **{"none": 0, "last": 1, "all": 3, "all:2": 2}
+    }
+    assert client.llen("queue:default") == 6
+
+
+def test_an_idle_process_is_quiet(server: Server) -> None:
+    """A5 of the acceptance: at most 4 commands a minute for 1,000 entries, measured over looks.
+
+    The looks are ten times as frequent as in a worker, and the count is for so many of them.
+    """
+    redis = SyncRedis(server.url)
+    entries = [entry(f"entry {number}", "0 0 1 1 * UTC") for number in range(1_000)]
+    redis.run(load(Keys(), entries, schedule=""))
+    redis.close()
+    client = server.client(decode_responses=True)
+    looks: list[float] = []
+
+    def count(*, jitter: float) -> float:
+        looks.append(time.monotonic())
+        return (24.0 + 24.0 * jitter) / 10
+
+    def commands() -> int:
+        stats = client.info("commandstats")
+        names = ("cmdstat_evalsha", "cmdstat_time", "cmdstat_zrange", "cmdstat_script|load")
+        return sum(int(stats[name]["calls"]) for name in names if name in stats)
+
+    with looking(server, timings=brisk(periodic_look=count)):
+        wait_until(lambda: len(looks) >= 2, 60, what="the first looks")
+        before, seen = commands(), len(looks)
+        wait_until(lambda: len(looks) >= seen + 6, 120, what="six more looks")
+        sent = commands() - before
+        made = len(looks) - seen
+    # A look is the script, and the time of the server. A worker looks every 36 s on average.
+    assert sent <= 2 * made + 2
+    assert sent / made * 60 / 36 <= 4
+
+
+def test_a_precise_process_is_on_time(server: Server) -> None:
+    """A5 of the acceptance: the lateness of pushes, by the clock that the server shares."""
+    redis = SyncRedis(server.url)
+    line = entry("often", "* * * * * * UTC", date_as_argument=True)
+    redis.run(load(Keys(), [line], schedule=""))
+    redis.close()
+    client = server.client(decode_responses=True)
+    with looking(server):
+        wait_until(lambda: client.llen("queue:default") >= 12, 60, what="twelve ticks")
+    late = sorted(json.loads(text)["args"][0] % 1 for text in client.lrange("queue:default", 0, -1))
+    assert late[len(late) // 2] < 0.05, late
+    # Never early. [X-CRON-22]
+    assert late[-1] < 0.9
