@@ -14,6 +14,8 @@ from redis import Redis
 from examples import demo_app
 from examples.demo import recorded
 from examples.demo.ledger import Problem, Seen, Sent, has_outcome, problem
+from jobwire.inspect.periodic import PeriodicJobs
+from jobwire.protocol.periodic_entry import PeriodicEntry
 
 __all__ = ["Kind", "all_kinds", "queues"]
 
@@ -78,6 +80,7 @@ def all_kinds() -> list[Kind]:
         Kind("failing, then fine", "fine after retries", _flaky),
         Kind("always failing", "retried once, then dead", _doomed),
         Kind("async", "pushed and run by asyncio", _async),
+        Kind("periodic", "each push ran once", _periodic),
         Kind("unknown class", "kept for a worker that has it", _unknown),
         Kind("malformed JSON", "killed byte for byte", _malformed),
     ]
@@ -145,6 +148,22 @@ def _async(redis: Redis) -> Iterable[Sent]:
         return [Sent(_jid(jid), args=args) for jid, args in zip(jids, arguments, strict=True)]
 
     return asyncio.run(push())
+
+
+def _periodic(redis: Redis) -> Iterable[Sent]:
+    """Write an entry that Ruby's sidekiq-cron would show as well, and enqueue it by hand."""
+    entry = PeriodicEntry(
+        name="greet every night",
+        cron="0 3 * * * Europe/Berlin",
+        job=demo_app.greet.name,
+        args=["the night", 1],
+    )
+    with PeriodicJobs(demo_app.app.url) as jobs:
+        jobs.save(entry)
+        job = jobs.find(entry.name)
+        assert job is not None, "it was just saved"
+        for _ in range(2):
+            yield Sent(jobs.run(job), args=["the night", 1])
 
 
 def _unknown(redis: Redis) -> Iterable[Sent]:

@@ -27,6 +27,7 @@ KINDS = [
     "failing, then fine",
     "always failing",
     "async",
+    "periodic",
     "unknown class",
     "malformed JSON",
 ]
