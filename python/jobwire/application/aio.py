@@ -19,7 +19,12 @@ from jobwire.connection.aio import AsyncRedis
 from jobwire.connection.notices import Notices
 from jobwire.protocol.arguments import StrictArgs
 from jobwire.protocol.iteration import Cancellation
-from jobwire.protocol.normalize import AsyncClientMiddleware, ClientMiddleware, Options
+from jobwire.protocol.normalize import (
+    AsyncClientMiddleware,
+    ClientMiddleware,
+    Options,
+    ReadyPayload,
+)
 from jobwire.protocol.results import Result
 from jobwire.protocol.times import When
 
@@ -83,6 +88,7 @@ class AsyncClient:
         at: When | None = None,
         jid: str | None = None,
         fields: Mapping[str, Any] | None = None,
+        on_commit: bool = True,
         **options: Unpack[Options],
     ) -> str | None:
         """Push one job.
@@ -95,6 +101,8 @@ class AsyncClient:
                 is scheduled even if the time has passed. None: run at once. [SCHED-3]
             jid: The job id; default: a new one.
             fields: More payload fields, written unchanged.
+            on_commit: False to write the job at once even inside of a database transaction; see
+                `jobwire.django`. Without such a framework, a job is always written at once.
             **options: See `Options`.
 
         Returns:
@@ -107,7 +115,9 @@ class AsyncClient:
             MaybeWritten: The job was sent, but no reply came. [PUSH-8]
         """
         return await self.redis.run(
-            self._producer.push(class_name, args, options, at=at, jid=jid, fields=fields)
+            self._producer.push(
+                class_name, args, options, at=at, jid=jid, fields=fields, on_commit=on_commit
+            )
         )
 
     async def push_in(
@@ -118,6 +128,7 @@ class AsyncClient:
         *,
         jid: str | None = None,
         fields: Mapping[str, Any] | None = None,
+        on_commit: bool = True,
         **options: Unpack[Options],
     ) -> str | None:
         """Push one job to run later; see `push`.
@@ -129,11 +140,19 @@ class AsyncClient:
             args: Positional arguments.
             jid: The job id; default: a new one.
             fields: More payload fields, written unchanged.
+            on_commit: See `push`.
             **options: See `Options`.
         """
         return await self.redis.run(
             self._producer.push(
-                class_name, args, options, at=when, soon=True, jid=jid, fields=fields
+                class_name,
+                args,
+                options,
+                at=when,
+                soon=True,
+                jid=jid,
+                fields=fields,
+                on_commit=on_commit,
             )
         )
 
@@ -145,6 +164,7 @@ class AsyncClient:
         at: When | Sequence[When] | None = None,
         spread_interval: float | None = None,
         fields: Mapping[str, Any] | None = None,
+        on_commit: bool = True,
         **options: Unpack[Options],
     ) -> list[str | None]:
         """Push a job for each list of arguments, up to 1,000 jobs in a round trip. [BULK-1]
@@ -157,6 +177,7 @@ class AsyncClient:
             at: Time to run at, one for all jobs or one for each; see `push`. [BULK-3]
             spread_interval: Seconds; run the jobs at random times within them, instead of `at`.
             fields: More payload fields for all jobs.
+            on_commit: See `push`.
             **options: See `Options`.
 
         Returns:
@@ -175,8 +196,17 @@ class AsyncClient:
                 at=at,
                 spread_interval=spread_interval,
                 fields=fields,
+                on_commit=on_commit,
             )
         )
+
+    async def write(self, jobs: Sequence[ReadyPayload]) -> None:
+        """Write jobs that a push has made and something has kept since then.
+
+        Raises:
+            RedisTrouble: See `push_bulk`.
+        """
+        await self.redis.run(self._producer.write(jobs))
 
     async def cancel(self, jid: str) -> Cancellation:
         """Ask an iterable job to end: within seconds, or at its next start. [ITER-7]

@@ -206,6 +206,7 @@ class App(Clients):
         timeout: float | None = None,
         isolated: bool = False,
         redeliver: bool = True,
+        on_commit: bool = True,
         **options: Unpack[Options],
     ) -> Callable[[Callable[P, R]], JobType[P, R]]: ...
 
@@ -217,6 +218,7 @@ class App(Clients):
         timeout: float | None = None,
         isolated: bool = False,
         redeliver: bool = True,
+        on_commit: bool = True,
         **options: Any,
     ) -> JobType[P, R] | Callable[[Callable[P, R]], JobType[P, R]]:
         """Define a job from a function, sync or `async def`.
@@ -234,6 +236,8 @@ class App(Clients):
             redeliver: False to run each job at most once: it is removed from Redis before its code
                 runs. A job whose process is killed, or that does not end in time when the worker
                 stops, is lost. Needs `retry=False`.
+            on_commit: False to write each job at once even inside of a database transaction; see
+                `jobwire.django`.
             **options: Options of every job of this type; see `Options`.
 
         Raises:
@@ -245,7 +249,13 @@ class App(Clients):
 
         def define(function: Callable[P, R]) -> JobType[P, R]:
             check_function(function, name, iterable=False)
-            make = partial(JobType[P, R], timeout=timeout, isolated=isolated, redeliver=redeliver)
+            make = partial(
+                JobType[P, R],
+                timeout=timeout,
+                isolated=isolated,
+                redeliver=redeliver,
+                on_commit=on_commit,
+            )
             return self._define(make, function, name, options)
 
         return define if function is None else define(function)

@@ -10,7 +10,7 @@ from typing import Protocol
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.wire import Local, Op
 
-__all__ = ["Delivery", "Transport", "deliver"]
+__all__ = ["Deferral", "Delivery", "Transport", "defer", "deliver"]
 
 
 class Delivery(Protocol):
@@ -29,17 +29,32 @@ class Delivery(Protocol):
         """Return the stored result of a job, if there is one. [X-RESULT-7]"""
 
 
+class Deferral(Protocol):
+    """Keeps pushed jobs until the database transaction around the push commits."""
+
+    def defer(self, jobs: Sequence[ReadyPayload]) -> bool:
+        """Keep jobs for later; return False if there is no transaction to wait for."""
+
+    async def adefer(self, jobs: Sequence[ReadyPayload]) -> bool:
+        """Keep jobs that were pushed from asyncio; see `defer`."""
+
+    def settle(self) -> None:
+        """Write the jobs that are kept only because of the transaction around a test."""
+
+
 class Transport:
     """The destination of pushed jobs: Redis by default, or a delivery that overrides it.
 
     Attributes:
         overrides: Deliveries that override Redis; the last one receives the jobs.
+        deferral: Keeps jobs until a transaction commits; None if nothing does.
     """
 
-    __slots__ = ("overrides",)
+    __slots__ = ("deferral", "overrides")
 
     def __init__(self) -> None:
         self.overrides: list[Delivery] = []
+        self.deferral: Deferral | None = None
 
     @contextmanager
     def override(self, delivery: Delivery) -> Iterator[None]:
@@ -55,3 +70,9 @@ def deliver(transport: Transport, jobs: Sequence[ReadyPayload]) -> Op[None]:
     """Give jobs to the delivery that overrides Redis."""
     delivery = transport.overrides[-1]
     yield Local(partial(delivery.deliver, jobs), partial(delivery.adeliver, jobs))
+
+
+def defer(deferral: Deferral, jobs: Sequence[ReadyPayload]) -> Op[bool]:
+    """Keep jobs until a transaction commits; return False if there is none."""
+    kept: bool = yield Local(partial(deferral.defer, jobs), partial(deferral.adefer, jobs))
+    return kept

@@ -30,7 +30,10 @@ ServerMiddleware: TypeAlias = Callable[[Job, Callable[[], Any]], Any]
 """
 
 Around: TypeAlias = Callable[[Job], AbstractContextManager[Any]]
-"""`(job) -> context manager`, entered around each execution, in the thread or task of the job."""
+"""`(job) -> context manager`, entered around each execution, in the thread or task of the job.
+
+One that also has `__aenter__` and `__aexit__` is entered with these in the task of an async job.
+"""
 
 DeathHandler: TypeAlias = Callable[[Job, BaseException], object]
 """`(job, error)`: called for a job that will not be tried again. [RETRY-13]"""

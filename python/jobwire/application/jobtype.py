@@ -43,6 +43,7 @@ class JobType(Generic[P, R]):
         timeout: Seconds that one execution may take; None for no limit.
         isolated: True if a job runs in its own process.
         redeliver: False if a job that a process has started never runs again.
+        on_commit: False if a job is written at once even inside of a database transaction.
         iterable: The definition of an iterable job, or None.
         is_async: True if the function is `async def`.
         retry_hook: The hook that `retry_in` has set.
@@ -60,6 +61,7 @@ class JobType(Generic[P, R]):
         timeout: float | None = None,
         isolated: bool = False,
         redeliver: bool = True,
+        on_commit: bool = True,
         iterable: IterableSpec | None = None,
     ) -> None:
         self.app = app
@@ -69,6 +71,7 @@ class JobType(Generic[P, R]):
         self.timeout = timeout
         self.isolated = isolated
         self.redeliver = redeliver
+        self.on_commit = on_commit
         self.iterable = iterable
         self.retry_hook: RetryHook | None = None
         self.exhausted_hook: ExhaustedHook | None = None
@@ -93,10 +96,17 @@ class JobType(Generic[P, R]):
                 obj=self,
             )
 
-    def options(self, **options: Unpack[Options]) -> JobType[P, R]:
-        """Return the job type with other options: `job.options(queue="low").enqueue(1)`."""
+    def options(
+        self, *, on_commit: bool | None = None, **options: Unpack[Options]
+    ) -> JobType[P, R]:
+        """Return the job type with other options: `job.options(queue="low").enqueue(1)`.
+
+        With `on_commit=False`, a job is written at once even inside of a database transaction.
+        """
         check_options(options)
         changed = copy.copy(self)
+        if on_commit is not None:
+            changed.on_commit = on_commit
         changed.defaults = {**self.defaults, **options}
         check_redelivery(self.name, self.redeliver, changed.defaults)
         return changed
@@ -135,13 +145,20 @@ class JobType(Generic[P, R]):
             InvalidJob, RedisTrouble: See `Client.push`.
         """
         return self.app.client.push(
-            self.name, self.parameters.bind(args, kwargs), **self._options()
+            self.name,
+            self.parameters.bind(args, kwargs),
+            on_commit=self.on_commit,
+            **self._options(),
         )
 
     def enqueue_in(self, delay: When, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Push a job to run after a delay: seconds or a timedelta. [SCHED-2] [SCHED-3]"""
         return self.app.client.push_in(
-            delay, self.name, self.parameters.bind(args, kwargs), **self._options()
+            delay,
+            self.name,
+            self.parameters.bind(args, kwargs),
+            on_commit=self.on_commit,
+            **self._options(),
         )
 
     def enqueue_at(self, when: When, *args: P.args, **kwargs: P.kwargs) -> str | None:
@@ -161,6 +178,7 @@ class JobType(Generic[P, R]):
             self._bind_each(args_list),
             at=at,
             spread_interval=spread_interval,
+            on_commit=self.on_commit,
             **self._options(),
         )
 
@@ -196,12 +214,16 @@ class JobType(Generic[P, R]):
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Push a job to run now; see `enqueue`."""
         bound = self.parameters.bind(args, kwargs)
-        return await self.app.aclient.push(self.name, bound, **self._options())
+        return await self.app.aclient.push(
+            self.name, bound, on_commit=self.on_commit, **self._options()
+        )
 
     async def aenqueue_in(self, delay: When, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Push a job to run after a delay; see `enqueue_in`."""
         bound = self.parameters.bind(args, kwargs)
-        return await self.app.aclient.push_in(delay, self.name, bound, **self._options())
+        return await self.app.aclient.push_in(
+            delay, self.name, bound, on_commit=self.on_commit, **self._options()
+        )
 
     async def aenqueue_at(self, when: When, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Push a job to run at a time; see `enqueue_at`."""
@@ -220,6 +242,7 @@ class JobType(Generic[P, R]):
             self._bind_each(args_list),
             at=at,
             spread_interval=spread_interval,
+            on_commit=self.on_commit,
             **self._options(),
         )
 

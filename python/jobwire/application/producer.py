@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from jobwire.application import middleware
-from jobwire.application.delivery import Transport, deliver
+from jobwire.application.delivery import Transport, defer, deliver
 from jobwire.connection.notices import Notices
 from jobwire.errors import ConfigError, InvalidJob, NoReply, RedisUnreachable
 from jobwire.protocol import iteration, times
@@ -166,6 +166,7 @@ class Producer:
         soon: bool = False,
         jid: str | None = None,
         fields: Mapping[str, Any] | None = None,
+        on_commit: bool = True,
     ) -> Op[str | None]:
         """Push one job; return its id, or None if middleware stopped it.
 
@@ -179,6 +180,7 @@ class Producer:
                 scheduled.
             jid: The job id; default: a new one.
             fields: More payload fields.
+            on_commit: False to write the job even inside of a database transaction.
         """
         now = self._clock()
         moment = _moment(at, now=now, soon=soon)
@@ -215,11 +217,19 @@ class Producer:
             return None
         if len(ready.text) > self._max_bytes:
             raise self._too_large(class_name, "", ready)
-        if self._transport.overrides:
-            yield from deliver(self._transport, [ready])
-        else:
-            yield from push(self.keys, [ready], self._confirm)
+        deferral = self._transport.deferral
+        if deferral is None or not on_commit or not (yield from defer(deferral, [ready])):
+            yield from self.write([ready])
         return ready.jid
+
+    def write(self, jobs: Sequence[ReadyPayload]) -> Op[None]:
+        """Write complete jobs, in slices if there are many; see `pushing.push_bulk`."""
+        if self._transport.overrides:
+            yield from deliver(self._transport, jobs)
+        elif len(jobs) == 1:
+            yield from push(self.keys, jobs, self._confirm)
+        else:
+            yield from push_bulk(self.keys, jobs, self._confirm)
 
     def push_bulk(
         self,
@@ -230,6 +240,7 @@ class Producer:
         at: When | Sequence[When] | None = None,
         spread_interval: float | None = None,
         fields: Mapping[str, Any] | None = None,
+        on_commit: bool = True,
     ) -> Op[list[str | None]]:
         """Push a job for each list of arguments; return their ids in order.
 
@@ -296,10 +307,9 @@ class Producer:
                 if len(job.text) > self._max_bytes:
                     raise self._too_large(class_name, f"job {index}", job)
                 accepted.append(job)
-        if self._transport.overrides:
-            yield from deliver(self._transport, accepted)
-        else:
-            yield from push_bulk(self.keys, accepted, self._confirm)
+        deferral = self._transport.deferral
+        if deferral is None or not on_commit or not (yield from defer(deferral, accepted)):
+            yield from self.write(accepted)
         return results
 
     def _jids(self, count: int) -> Iterator[str]:

@@ -79,6 +79,7 @@ class Jobs:
         self._results: dict[str, bytes] = {}
 
     def __len__(self) -> int:
+        self._settle()
         return len(self._waiting)
 
     def __iter__(self) -> Iterator[EnqueuedJob]:
@@ -107,6 +108,12 @@ class Jobs:
             at: Only jobs scheduled for this time, as given to `enqueue_in` or `enqueue_at`; None
                 for jobs that run at once.
         """
+        self._settle()
+        return self._enqueued(job, queue, args, at)
+
+    def _enqueued(
+        self, job: JobName, queue: str = ANY, args: Sequence[Any] = ANY, at: When | None = ANY
+    ) -> list[EnqueuedJob]:
         matches = self._filter(job, queue, args, at)
         return [waiting for waiting in list(self._waiting) if matches(waiting)]
 
@@ -119,6 +126,7 @@ class Jobs:
         at: When | None = ANY,
     ) -> list[EnqueuedJob]:
         """Return the jobs that ran here, including those that failed; see `enqueued`."""
+        self._settle()
         matches = self._filter(job, queue, args, at)
         return [performed for performed in list(self._performed) if matches(performed)]
 
@@ -225,15 +233,22 @@ class Jobs:
             self._waiting += enqueued
         return enqueued
 
+    def _settle(self) -> None:
+        """Receive the jobs that wait only for the transaction in which a framework runs a test."""
+        if (deferral := self._app.transport.deferral) is not None:
+            deferral.settle()
+
     def _first(self, job: JobName, only: Mapping[str, Any]) -> EnqueuedJob:
+        self._settle()
         with self._lock:
-            first = next(iter(self.enqueued(job, **only)), None)
+            first = next(iter(self._enqueued(job, **only)), None)
             if first is None:
                 raise LookupError(f"no such job waits; enqueued: {self._waiting}")
             self._take(first)
             return first
 
     def _next(self, scheduled: bool, count: int, limit: int) -> EnqueuedJob | None:
+        self._settle()
         with self._lock:
             known = [job for job in self._waiting if job.class_name in self._app.jobs]
             now = [job for job in known if job.at is None]

@@ -34,6 +34,7 @@ JOBWIRE = {
     "testing": "*",
     "bench": "*",
     "cli": "*",
+    "django": "*",
     "pytest_plugin": "*",
     "__main__": "cli",
 }

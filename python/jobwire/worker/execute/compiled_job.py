@@ -6,8 +6,13 @@ import difflib
 import logging
 import math
 import threading
+<<<<<<< HEAD
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import ExitStack
+=======
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack
+>>>>>>> 3c9c7e1 (Add jobwire.django: settings, jobs after a commit, connections and Django's tasks)
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -309,9 +314,13 @@ def _awrapped(wrappers: Sequence[Around], core: _AsyncCall) -> _AsyncCall:
         return core
 
     async def wrapped(job: Job) -> Any:
-        with ExitStack() as stack:
+        async with AsyncExitStack() as stack:
             for around in wrappers:
-                stack.enter_context(around(job))
+                manager = around(job)
+                if isinstance(manager, AbstractAsyncContextManager):  # of both kinds
+                    await stack.enter_async_context(manager)
+                else:
+                    stack.enter_context(manager)
             return await core(job)
 
     return wrapped

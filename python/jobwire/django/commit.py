@@ -1,0 +1,79 @@
+"""Jobs that wait for the commit of the database transactions in which they were enqueued."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db import connections, transaction
+
+from jobwire.application.app import App
+from jobwire.application.client import Client
+from jobwire.protocol.normalize import ReadyPayload
+
+__all__ = ["OnCommit"]
+
+
+class OnCommit:
+    """Keeps jobs until every open transaction of this thread, on any database, has committed.
+
+    A rollback of one of them drops the jobs, and so does a rollback to a savepoint that is older
+    than the jobs. It is a `Deferral` of the application's transport.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    def defer(self, jobs: Sequence[ReadyPayload]) -> bool:
+        """Keep jobs; return False if this thread is in no transaction."""
+        aliases = [connection.alias for connection in _opened() if _in_transaction(connection)]
+        if aliases:
+            kept = _Kept(self._app.client, jobs, len(aliases))
+            for alias in aliases:
+                transaction.on_commit(kept, using=alias)
+        return bool(aliases)
+
+    async def adefer(self, jobs: Sequence[ReadyPayload]) -> bool:
+        """Keep jobs that were pushed from asyncio: the transactions are those of Django's thread
+        for sync code.
+        """
+        kept: bool = await sync_to_async(self.defer, thread_sensitive=True)(jobs)
+        return kept
+
+    def settle(self) -> None:
+        """Write the jobs whose transactions have ended, except for that of a `TestCase`."""
+        for connection in _opened():
+            if connection.in_atomic_block and not _in_transaction(connection):
+                callbacks = connection.run_on_commit
+                kept = [entry[1] for entry in callbacks if isinstance(entry[1], _Kept)]
+                connection.run_on_commit = [
+                    entry for entry in callbacks if not isinstance(entry[1], _Kept)
+                ]
+                for jobs in kept:
+                    jobs()
+
+
+class _Kept:
+    """Jobs that are written at the last of several commits."""
+
+    def __init__(self, client: Client, jobs: Sequence[ReadyPayload], commits: int) -> None:
+        self._client = client
+        self._jobs = jobs
+        self._commits = commits
+
+    def __call__(self) -> None:
+        self._commits -= 1
+        if self._commits == 0:
+            self._client.write(self._jobs)
+
+
+def _opened() -> Iterator[Any]:
+    yield from connections.all(initialized_only=True)
+
+
+def _in_transaction(connection: Any) -> bool:
+    """True if code of the program, not only a `TestCase`, has begun a transaction."""
+    return connection.in_atomic_block and not all(
+        getattr(block, "_from_testcase", False) for block in connection.atomic_blocks
+    )

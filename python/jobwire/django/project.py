@@ -1,0 +1,34 @@
+"""The application of a Django project, made from its settings."""
+
+from __future__ import annotations
+
+from django.core.exceptions import ImproperlyConfigured
+
+from jobwire.application.app import App
+from jobwire.django.commit import OnCommit
+from jobwire.django.conf import find_problems, read_settings
+from jobwire.django.database import FreshConnections
+
+__all__ = ["app", "page_url"]
+
+
+def _make_app() -> App:
+    for problem in find_problems():
+        raise ImproperlyConfigured(f"{problem.text}. {problem.hint}")
+    settings = read_settings()
+    app = settings.make_app()
+    app.entry = "jobwire.django.worker"  # sets Django up in the processes of isolated jobs
+    if settings.on_commit:
+        app.transport.deferral = OnCommit(app)
+    connections = FreshConnections(app)
+    app.wrap(outermost=True)(connections.around)
+    app.wrap(connections.in_child)
+    return app
+
+
+def page_url() -> str | None:
+    """Return the address of the web page, for the admin; None if there is none."""
+    return read_settings().page
+
+
+app = _make_app()

@@ -1,0 +1,89 @@
+"""A Django project: its own tests by Django's runner, and its commands with a real worker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.servers import Reaper, Server, wait_until
+from jobwire import Client
+from tests.workers import environment
+
+pytestmark = pytest.mark.thorough
+
+
+@pytest.fixture
+def reaper(_reaper: Reaper) -> Reaper:
+    return _reaper
+
+
+MANAGE = [sys.executable, "-W", "error::ResourceWarning", "-m", "tests.django_site.manage"]
+
+
+def manage(directory: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of the project and return its output."""
+    return subprocess.run(
+        [*MANAGE, *words],
+        cwd=directory,
+        env=environment(**{"DATABASE_DIR": str(directory), **variables}),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        *("tests.CommitTest", "tests.CaptureTest", "tests.WorkerTest", "tests.ProjectTest"),
+        "tests_tasks.TasksTest",
+    ],
+)
+def test_the_project_passes_its_own_tests(tmp_path: Path, case: str) -> None:
+    done = manage(tmp_path, "test", f"tests.django_site.orders.{case}")
+    assert done.returncode == 0, done.stderr
+    assert "\nOK" in done.stderr
+    assert "Ran 0 tests" not in done.stderr
+
+
+def test_manage_py_runs_a_worker_and_inspects_it(
+    tmp_path: Path, server: Server, reaper: Reaper
+) -> None:
+    assert manage(tmp_path, "migrate", "--run-syncdb").returncode == 0
+    with sqlite3.connect(tmp_path / "first.sqlite3") as database:
+        database.execute("insert into orders_order (id, number, paid) values (7, 1, 0)")
+    variables = {"JOBWIRE_REDIS_URL": server.url, "DATABASE_DIR": str(tmp_path)}
+    with (tmp_path / "log").open("wb") as log:
+        worker = subprocess.Popen(
+            [*MANAGE, "jobwire", "worker", "-c", "2", "--settings=tests.django_site.settings"],
+            cwd=tmp_path,
+            env=environment(**variables),
+            stdout=log,
+            stderr=log,
+        )
+    reaper.watch(worker.pid)
+    with Client(server.url) as client:
+        client.push("async_pay", [7])
+    with sqlite3.connect(tmp_path / "first.sqlite3") as database:
+        wait_until(lambda: database.execute("select paid from orders_order").fetchone() == (1,))
+    listed = manage(tmp_path, "jobwire", "inspect", "processes", "--json", **variables)
+    assert f'"pid":{worker.pid}' in listed.stdout.replace(" ", ""), listed
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(60) == 0, (tmp_path / "log").read_text()
+
+
+def test_a_mistake_in_the_settings_stops_the_worker(tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text(
+        "from tests.django_site.settings import *\nJOBWIRE = {'ULR': 'redis://localhost'}\n"
+    )
+    path = os.pathsep.join([str(tmp_path), environment()["PYTHONPATH"]])
+    done = manage(tmp_path, "jobwire", "worker", DJANGO_SETTINGS_MODULE="wrong", PYTHONPATH=path)
+    assert done.returncode == 1
+    assert "JOBWIRE has the unknown key 'ULR'. Did you mean 'URL'?" in done.stderr

@@ -1,0 +1,19 @@
+"""Server middleware that queries a database around each sync job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jobwire import Job
+from tests.django_site.orders.models import Order
+
+
+def querying(job: Job, call_next: Callable[[], Any]) -> Any:
+    """Query before and after the job, in its thread; async jobs pass."""
+    if job.class_name.startswith("async"):
+        return call_next()
+    Order.objects.exists()
+    result = call_next()
+    Order.objects.exists()
+    return result
