@@ -22,6 +22,9 @@ coverage: ## check that tests run through every branch of jobwire.protocol
 oldest: ## run the integration tests with the oldest libraries that pyproject.toml allows
 	@sh .ci/oldest $(ARGS)
 
+django: ## run the tests of jobwire.django with Django 6 (needs Python 3.12)
+	@sh .ci/django $(ARGS)
+
 faults: ## break each command of a process once and count the jobs (minutes)
 	@sh .ci/faults $(ARGS)
 
@@ -61,7 +64,7 @@ site: ## build the site of the documentation into build/site
 wheel: ## build sdist and wheel into dist/ and try the wheel in an empty environment
 	@sh .ci/wheel $(ARGS)
 
-check: ## run everything that CI runs: test, thorough, oldest, coverage, lint, site, demo, web-test, conformance, model, interop, chaos, wheel
+check: ## run everything that CI runs: test, thorough, oldest, django, coverage, lint, site, demo, web-test, conformance, model, interop, chaos, wheel
 	@sh .ci/run $(ARGS)
 
-.PHONY: help demo test thorough web-test flaky oldest coverage faults chaos model soak bench interop peers conformance fixtures lint site wheel check
+.PHONY: help demo test thorough web-test flaky oldest django coverage faults chaos model soak bench interop peers conformance fixtures lint site wheel check

@@ -29,6 +29,8 @@ _EVERYDAY = {
     "web": Place("jobwire.cli.web:web", "Serve the page of queues, jobs and processes."),
     "exporter": Place("jobwire.cli.exporter:exporter", "Serve the numbers of Redis to Prometheus."),
     "config": Place("jobwire.cli.config:config", "Show the settings that a worker would use."),
+    "new": Place("jobwire.cli.new:new", "Write a small application."),
+    "completion": Place("jobwire.cli.completion:completion", "Complete words in your shell."),
 }
 _OPERATIONS = {
     "doctor": Place("jobwire.cli.operations:doctor", "Find problems of a Redis and its processes."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import click
 
 from jobwire.cli import reload as reloading
 from jobwire.cli.banner import greet
+from jobwire.cli.companions import page_command, run_beside, split
 from jobwire.cli.loading import worker_app_of
 from jobwire.cli.options import (
     insist_on_log,
@@ -25,10 +27,12 @@ from jobwire.cli.options import (
 from jobwire.connection.connect import safe_url
 from jobwire.errors import JobwireError
 from jobwire.settings import Settings
+from jobwire.worker.process.notify import SUPERVISOR
 
 __all__ = ["dev"]
 
 SOURCE = "jobwire dev"
+PORT = 9928  # of the page, as for `jobwire web`
 
 
 @click.command()
@@ -50,7 +54,27 @@ SOURCE = "jobwire dev"
     is_flag=True,
     help="Run the server of this directory and no worker, even if a Redis is configured.",
 )
-def dev(port: int | None, reloads: bool, server_only: bool, **options: Any) -> int:
+@click.option(
+    "--with",
+    "beside",
+    multiple=True,
+    metavar="COMMAND",
+    help='Run this beside the worker, like "uvicorn shop:web --reload"; may be repeated.',
+)
+@click.option(
+    "--web/--no-web",
+    "page",
+    default=None,
+    help="Serve the page of queues and jobs. [default: if the extra web is installed]",
+)
+def dev(
+    port: int | None,
+    reloads: bool,
+    server_only: bool,
+    beside: tuple[str, ...],
+    page: bool | None,
+    **options: Any,
+) -> int:
     """Run an application with its own Valkey server for this directory.
 
     The server keeps its data in ./.jobwire, so the data survives restarts. Other jobwire commands
@@ -61,9 +85,12 @@ def dev(port: int | None, reloads: bool, server_only: bool, **options: Any) -> i
 
     After a change of a Python file in this directory or below, the worker stops as after TERM, and
     starts with the new code. The server stays up.
+
+    Commands of --with find the Redis in JOBWIRE_REDIS_URL. They end with this command.
     """
+    commands = _commands(beside, page)
     if server_only:
-        return _serve(port)
+        return _serve(port, commands)
     # In development there is one process, and a person waits for its scheduled jobs, and for a
     # restart.
     settings = worker_settings(**options)
@@ -72,7 +99,13 @@ def dev(port: int | None, reloads: bool, server_only: bool, **options: Any) -> i
     greet(settings)
     set_up_log(settings, alone=True)
     if reloads and reloading.can_reload():
-        return reloading.run(Path.cwd(), lambda stack: _hold_server(stack, settings, port))
+        with ExitStack() as stack:
+            if commands:
+                configured = redis_of(None, settings)
+                run_beside(
+                    stack, commands, (configured or _own_server(stack, settings["app"], port))[0]
+                )
+            return reloading.run(Path.cwd(), lambda stack: _hold_server(stack, settings, port))
     app = worker_app_of(settings)
     insist_on_log(app, settings, alone=True)
     from jobwire.worker.process import process
@@ -83,7 +116,21 @@ def dev(port: int | None, reloads: bool, server_only: bool, **options: Any) -> i
             _tell_of(*configured)
         url, source = configured or _own_server(stack, settings["app"], port)
         app.connect(url)
+        run_beside(stack, commands, url)
         return process.run(app, serve_all_queues(app, settings).worker(), source=source)
+
+
+def _commands(beside: Sequence[str], page: bool | None) -> list[list[str]]:
+    """Return the commands to run beside the worker: none in a process that reload has started."""
+    if SUPERVISOR in os.environ:
+        return []
+    commands = split(beside)
+    if page is not False:
+        serve = page_command(PORT)
+        if serve is None and page:
+            raise click.UsageError("--web: needs pip install 'jobwire[web]'")
+        commands += [] if serve is None else [serve]
+    return commands
 
 
 def _hold_server(stack: ExitStack, settings: Settings, port: int | None) -> None:
@@ -93,14 +140,15 @@ def _hold_server(stack: ExitStack, settings: Settings, port: int | None) -> None
             _own_server(stack, settings["app"], port)
 
 
-def _serve(port: int | None) -> int:
+def _serve(port: int | None, commands: Sequence[Sequence[str]]) -> int:
     """Run the server until a signal comes."""
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             signal.signal(number, lambda *_: stop.set())
     with ExitStack() as stack:
-        _own_server(stack, None, port)
+        url, _ = _own_server(stack, None, port)
+        run_beside(stack, commands, url)
         stop.wait()
     return 0
 

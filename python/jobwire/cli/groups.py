@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 import click
+import click.shell_completion
 
 __all__ = ["Group", "LazyGroup", "Place", "did_you_mean"]
 
@@ -65,6 +66,17 @@ class LazyGroup(Group):
         module, _, attribute = self.places[name].target.partition(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command
+
+    def shell_complete(
+        self, ctx: click.Context, incomplete: str
+    ) -> list[click.shell_completion.CompletionItem]:
+        """Return the commands that begin with some letters, without importing them."""
+        commands = [
+            click.shell_completion.CompletionItem(name, help=place.help)
+            for name, place in self.places.items()
+            if name.startswith(incomplete)
+        ]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""

@@ -12,10 +12,14 @@ import sys
 from pathlib import Path
 
 import click
+import django
 import pytest
 
 import jobwire
 from jobwire.cli import cli
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.django_site.settings")
+django.setup()  # jobwire.django cannot be imported before
 
 PACKAGE = Path(jobwire.__file__).parent
 ROOT = Path(__file__).resolve().parents[3]
@@ -33,7 +37,8 @@ PAGES = [
 ]
 NAMED = re.compile(r"`([A-Z]\w*[a-z]\w*)")
 MODULES_FOR_USERS = (
-    *("errors", "inspect", "iterables", "monitoring", "ops", "otel", "testing", "web", "worker"),
+    *("asgi", "django", "errors", "flask", "inspect", "iterables", "monitoring", "ops", "otel"),
+    *("testing", "web", "worker"),
 )
 
 

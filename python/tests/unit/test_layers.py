@@ -35,6 +35,8 @@ JOBWIRE = {
     "bench": "*",
     "cli": "*",
     "django": "*",
+    "asgi": "errors application worker/process",
+    "flask": "errors protocol application cli",
     "pytest_plugin": "*",
     "__main__": "cli",
 }

@@ -1,0 +1,106 @@
+"""Processes that `jobwire dev` runs beside the worker: a web framework, and jobwire's own page."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from importlib.util import find_spec
+
+import click
+
+__all__ = ["page_command", "run_beside", "split"]
+
+STOP_GRACE_S = 5.0  # between TERM and KILL
+_PAGE_NEEDS = ("jinja2", "starlette", "uvicorn")
+_log = logging.getLogger("jobwire.dev")
+
+
+def split(commands: Sequence[str]) -> list[list[str]]:
+    """Return the words of each command.
+
+    Raises:
+        click.UsageError: A command is empty or has an open quote.
+    """
+    split = []
+    for command in commands:
+        try:
+            words = shlex.split(command)
+        except ValueError as error:
+            raise click.UsageError(f"--with: {command!r}: {error}") from None
+        if not words:
+            raise click.UsageError('--with: no command; write --with "uvicorn shop:web --reload"')
+        split.append(words)
+    return split
+
+
+def page_command(port: int) -> list[str] | None:
+    """Return the command that serves jobwire's page; None if the extra `web` is missing.
+
+    Args:
+        port: The port to prefer; any other one if it is taken.
+    """
+    if any(find_spec(name) is None for name in _PAGE_NEEDS):
+        return None
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            port = 0
+    return [sys.executable, "-m", "jobwire", "web", "--port", str(port)]
+
+
+def run_beside(stack: ExitStack, commands: Sequence[Sequence[str]], url: str) -> None:
+    """Run commands until the stack closes.
+
+    Args:
+        stack: Ends the processes.
+        commands: The words of each command.
+        url: Redis that they find in JOBWIRE_REDIS_URL.
+
+    Raises:
+        click.UsageError: A program does not exist.
+    """
+    processes: list[subprocess.Popen[bytes]] = []
+    ending = threading.Event()
+    stack.callback(_end, processes, ending)
+    for words in commands:
+        try:
+            process = subprocess.Popen(
+                words,
+                env={**os.environ, "JOBWIRE_REDIS_URL": url},
+                stdin=subprocess.DEVNULL,
+            )
+        except OSError as error:
+            raise click.UsageError(f"--with: cannot run {words[0]!r}: {error.strerror}") from None
+        processes.append(process)
+        threading.Thread(
+            target=_tell_of_end, args=[process, shlex.join(words), ending], daemon=True
+        ).start()
+
+
+def _tell_of_end(process: subprocess.Popen[bytes], command: str, ending: threading.Event) -> None:
+    status = process.wait()
+    if not ending.is_set():
+        _log.warning("%s ended with exit status %d; the worker goes on", command, status)
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]], ending: threading.Event) -> None:
+    ending.set()
+    for process in processes:
+        process.terminate()
+    deadline = time.monotonic() + STOP_GRACE_S
+    for process in processes:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

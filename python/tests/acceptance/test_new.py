@@ -1,0 +1,105 @@
+"""`jobwire new` and `jobwire completion`."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.workers import environment, jobwire
+
+
+def test_a_new_application_passes_its_own_test(tmp_path: Path) -> None:
+    made = jobwire("new", "my-jobs", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    assert "jobwire enqueue greet Ada" in made.stdout
+    directory = tmp_path / "my-jobs"
+    tested = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "jobwire.pytest_plugin",
+            "-p",
+            "no:cacheprovider",
+        ],
+        cwd=directory,
+        env=environment(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "1 passed" in tested.stdout, tested.stdout + tested.stderr
+    shown = jobwire("config", cwd=directory)
+    assert "default,1 mail,1" in shown.stdout, shown.stdout + shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("there", "exists; choose another name"), ("a b", "is not a name"), ("..", "not a name")],
+)
+def test_a_name_that_cannot_be_used_is_refused(tmp_path: Path, name: str, says: str) -> None:
+    (tmp_path / "there").mkdir()
+    made = jobwire("new", name, cwd=tmp_path)
+    assert made.returncode == 2
+    assert says in made.stderr
+
+
+@pytest.mark.parametrize(
+    ("shell", "file", "asks"),
+    [
+        ("bash", "data/bash-completion/completions/jobwire", "_JOBWIRE_COMPLETE=bash_complete"),
+        ("zsh", "data/zsh/site-functions/_jobwire", "_JOBWIRE_COMPLETE=zsh_complete"),
+        ("fish", "config/fish/completions/jobwire.fish", "_JOBWIRE_COMPLETE=fish_complete"),
+    ],
+)
+def test_completion_is_installed_by_one_command(
+    tmp_path: Path, shell: str, file: str, asks: str
+) -> None:
+    places = {
+        "XDG_DATA_HOME": str(tmp_path / "data"),
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        "SHELL": f"/bin/{shell}",
+    }
+    done = jobwire("completion", "install", cwd=tmp_path, **places)
+    assert done.returncode == 0, done.stderr
+    assert f"wrote {tmp_path / file}" in done.stdout
+    assert asks in (tmp_path / file).read_text()
+    assert asks in jobwire("completion", "show", cwd=tmp_path, **places).stdout
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
+    (tmp_path / "script").write_text(jobwire("completion", "show", "--shell", "bash").stdout)
+    program = tmp_path / "jobwire"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m jobwire "$@"\n')
+    program.chmod(0o755)
+
+    def complete(*words: str) -> set[str]:
+        line = " ".join(f"'{word}'" for word in words)
+        done = subprocess.run(
+            ["bash", "-c", f'. ./script; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; '
+             '_jobwire_completion jobwire; printf "%s\\n" "${COMPREPLY[@]}"'],
+            cwd=tmp_path,
+            env=environment(PATH=f"{tmp_path}:/usr/bin:/bin"),
+            capture_output=True,
+            text=True,
+            check=False,
+        )  # fmt: skip
+        assert done.stderr == ""
+        return set(done.stdout.split())
+
+    assert complete("jobwire", "wor") == {"worker"}
+    assert {"install", "show"} <= complete("jobwire", "completion", "")
+    assert "--concurrency" in complete("jobwire", "worker", "--con")
+
+
+def test_an_unknown_shell_is_named() -> None:
+    done = jobwire("completion", "install", SHELL="/bin/tcsh")
+    assert done.returncode == 2
+    assert "'tcsh' is not one of bash, zsh, fish" in done.stderr
