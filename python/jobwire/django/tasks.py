@@ -27,6 +27,7 @@ from jobwire.application.current import current_job
 from jobwire.application.producer import new_jid
 from jobwire.django.project import app
 from jobwire.protocol import times
+from jobwire.protocol.normalize import Options
 from jobwire.protocol.payload import Job
 
 if django.VERSION >= (6, 0):
@@ -45,7 +46,7 @@ else:
 __all__ = ["JobwireBackend"]
 
 KWARGS = "jw_kwargs"  # the payload field, absent if there are none
-_OPTIONS = ("on_commit", "priority_queues")
+_OPTIONS = ("keep_result", "on_commit", "priority_queues")
 _WORKER = f"{socket.gethostname()}:{os.getpid()}"
 
 _tasks: dict[str, Any] = {}  # by wire class; the first task of each function
@@ -60,6 +61,8 @@ class JobwireBackend(BaseTaskBackend):
         priority_queues: Priority to queue, such as `{10: "urgent", -10: "low"}`: a task with a
             priority of 10 or more goes to `urgent`, one with -10 or less to `low`. Without it,
             tasks cannot have a priority.
+        keep_result: Seconds for which the result of a task is kept for `app.client.result(id)`. It
+            does not tell the task or its arguments, so `get_result` cannot be made of it.
     """
 
     supports_async_task = True
@@ -68,6 +71,7 @@ class JobwireBackend(BaseTaskBackend):
 
     def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
         super().__init__(alias, params)
+        self._keep: float | None = self.options.get("keep_result")
         self._on_commit = bool(self.options.get("on_commit", False))
         self._queues: Mapping[int, str] = self.options.get("priority_queues", {})
         self.supports_priority = bool(self._queues)
@@ -85,7 +89,7 @@ class JobwireBackend(BaseTaskBackend):
     def validate_task(self, task: Any) -> None:
         """Refuse a task that cannot run, and define the job of a new one."""
         super().validate_task(task)
-        _define(app, task)
+        _define(app, task, self._keep)
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
         """Push a task; its result is ready, and has the id of the job.
@@ -122,25 +126,30 @@ class JobwireBackend(BaseTaskBackend):
         return name
 
 
-def _define(app: App, task: Any) -> None:
+def _define(app: App, task: Any, keep_result: float | None) -> None:
     """Define the job of a task, at the first task with this function."""
     name = task.module_path
     if name in _tasks:
         return
     # `using` makes tasks of the same function with other settings; the payload has its queue.
-    define = app.job(name=name, queue=task.queue_name, on_commit=False)
+    options: Options = {"queue": task.queue_name}
+    if keep_result is not None:
+        options["keep_result"] = keep_result
+    define = app.job(name=name, on_commit=False, **options)
     if iscoroutinefunction(task.func):
 
-        async def arun(*args: Any) -> None:
-            await task.func(*_started(task, args), **_kwargs())
+        async def arun(*args: Any) -> Any:
+            value = await task.func(*_started(task, args), **_kwargs())
             _succeeded(task)
+            return value if keep_result else None
 
         define(arun)
     else:
 
-        def run(*args: Any) -> None:
-            task.func(*_started(task, args), **_kwargs())
+        def run(*args: Any) -> Any:
+            value = task.func(*_started(task, args), **_kwargs())
             _succeeded(task)
+            return value if keep_result else None
 
         define(run)
     _tasks[name] = task

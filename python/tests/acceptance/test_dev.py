@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import redis
 
@@ -283,3 +285,70 @@ def free_port() -> int:
             if probe.connect_ex(("127.0.0.1", port)):
                 return port
     raise AssertionError("no port is free")
+
+
+BESIDE = """
+import os
+import pathlib
+import signal
+import threading
+
+pathlib.Path("beside").write_text(os.environ["JOBWIRE_REDIS_URL"])
+stop = threading.Event()
+signal.signal(signal.SIGTERM, lambda *_: stop.set())
+stop.wait()
+pathlib.Path("ended").touch()
+"""
+
+
+@pytest.mark.parametrize("reload", ["--reload", "--no-reload"])
+def test_a_command_runs_beside_the_worker_and_ends_with_it(
+    dev: Callable[..., Dev], tmp_path: Path, reload: str
+) -> None:
+    (tmp_path / "beside.py").write_text(BESIDE)
+    started = dev(reload, "--no-web", "--with", f"{sys.executable} beside.py")
+    assert started.ran("first") == "VERSION"
+    wait_until(lambda: (tmp_path / "beside").exists() and (tmp_path / "beside").read_text())
+    assert (tmp_path / "beside").read_text() == embedded.find(tmp_path)
+    if reload == "--reload":
+        (tmp_path / "beside").unlink()
+        started.change("second")
+        assert started.ran("third") == "second"
+        assert not (tmp_path / "beside").exists()  # it was not started again
+    assert "jobwire web" not in started.log
+    assert started.end(signal.SIGTERM) == 0
+    assert (tmp_path / "ended").exists()
+
+
+def test_the_worker_outlives_a_command_beside_it(dev: Callable[..., Dev]) -> None:
+    started = dev("--no-web", "--with", f"{sys.executable} -c 'exit(3)'")
+    started.wait_logged("ended with exit status 3; the worker goes on")
+    assert started.ran("first") == "VERSION"
+
+
+def test_the_page_is_served_and_its_address_is_shown(dev: Callable[..., Dev]) -> None:
+    started = dev("--reload")
+    started.wait_logged("jobwire web: http://127.0.0.1:")
+    address = re.search(r"jobwire web: (http://\S+)", started.log)
+    assert address is not None
+    assert httpx.get(address[1]).status_code == 200
+    assert started.end(signal.SIGINT) == 0
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(address[1])
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("no-such-program x", "cannot run 'no-such-program': No such file or directory"),
+        ("'open", "No closing quotation"),
+        ("", "no command; write --with"),
+    ],
+)
+def test_a_command_that_cannot_run_is_refused(
+    dev: Callable[..., Dev], command: str, says: str
+) -> None:
+    started = dev("--no-web", "--with", command)
+    assert started.process.wait(60) == 2
+    assert "--with: " in started.log
+    assert says in started.log

@@ -22,6 +22,7 @@ def database(name: str) -> dict[str, Any]:
             "USER": "postgres",
             "NAME": f"test_{name}" if IN_TEST else name,
             "CONN_MAX_AGE": None,
+            "CONN_HEALTH_CHECKS": True,
         }
     path = os.path.join(DIRECTORY, f"{name}.sqlite3")
     return {
@@ -72,7 +73,7 @@ TASKS = {
     "default": {
         "BACKEND": "jobwire.django.tasks.JobwireBackend",
         "QUEUES": [],
-        "OPTIONS": {"priority_queues": {10: "urgent", -10: "low"}},
+        "OPTIONS": {"priority_queues": {10: "urgent", -10: "low"}, "keep_result": 600},
     },
     "careful": {
         "BACKEND": "jobwire.django.tasks.JobwireBackend",

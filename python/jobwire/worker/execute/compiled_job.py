@@ -6,13 +6,8 @@ import difflib
 import logging
 import math
 import threading
-<<<<<<< HEAD
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import ExitStack
-=======
-from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack
->>>>>>> 3c9c7e1 (Add jobwire.django: settings, jobs after a commit, connections and Django's tasks)
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any

@@ -73,11 +73,13 @@ class TasksTest(TransactionTestCase):
     def test_a_worker_runs_tasks(self) -> None:
         pk = Order.objects.create(number=1).pk
         with testing.real(app) as worker:
-            tasks.note.enqueue(1, two=3)
+            noted = tasks.note.enqueue(1, two=3)
             tasks.anote.enqueue(4, word="five")
             identified = tasks.identify.enqueue(pk)
             app.client.push("tests.django_site.orders.tasks.note", [6])  # as from Ruby
             worker.drain()
+            kept = app.client.result(noted.id)
+        self.assertEqual((kept and kept.outcome, kept and kept.value), ("done", 42))
         self.assertCountEqual(
             tasks.CALLS, [((1,), {"two": 3}), (4, "five"), (identified.id, 1, [pk]), ((6,), {})]
         )
