@@ -118,7 +118,10 @@ class Play:
         verb = next((verb for verb in self._verbs if verb in step), None)
         if verb is None:
             raise SuiteFault(f"{self._case.name}: no verb in {step}")
-        if self._sandbox.config.generation not in step.get("generations", GENERATIONS):
+        config = self._sandbox.config
+        if config.generation not in step.get("generations", GENERATIONS):
+            return None
+        if "claims" in step and set(config.claims).isdisjoint(step["claims"]):
             return None
         if verb == "check":
             return self._check(step)

@@ -9,6 +9,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -329,7 +330,9 @@ class _Run:
                     self._one(sandbox, case)
                 unknown = not (self._outcome.version or self._outcome.errors)
                 if unknown and self._outcome.config.driver is not None:
-                    sandbox.driver.hello()
+                    # No case needed the driver, so a fault of it is not one of this run.
+                    with suppress(AdapterFault):
+                        sandbox.driver.hello()
                     self._outcome.version = sandbox.version
                 with self._lock:
                     self._outcome.answer_times += sandbox.history.taken
