@@ -210,6 +210,26 @@ def test_a_slow_driver_is_called_slow(tmp_path: Path) -> None:
     assert "slow driver" not in quick.out
 
 
+@pytest.mark.thorough
+def test_an_operation_that_the_driver_lacks_is_named_once(tmp_path: Path) -> None:
+    path = adapter(tmp_path, claims=("client/core",))
+    said = run("check", path, "--case", "push-head", "--case", "push-jid")
+    blocked = [line for line in said.out.splitlines() if "does not support" in line]
+    assert len(blocked) == 1
+    assert blocked[0].startswith("the driver does not support push, which blocked ")
+    assert "jobwire conform doctor" in blocked[0]
+
+
+@pytest.mark.thorough
+def test_a_driver_that_no_case_needs_is_no_fault(tmp_path: Path) -> None:
+    path = adapter(tmp_path, "raise SystemExit(1)", claims=("worker/core",))
+    worker = f'["{sys.executable}", "{REFERENCE / "worker.py"}"]'
+    own = f'["{sys.executable}", "worker.py"]'
+    path.write_text(path.read_text().replace(own, worker).replace("timeout = 2.0", "timeout = 60"))
+    said = run("check", path, "--case", "exec-order")
+    assert (said.status, "at fault" in said.err) == (0, False), said.err
+
+
 # -- the output
 
 

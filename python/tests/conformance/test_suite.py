@@ -534,6 +534,26 @@ def test_every_obligation_that_can_be_seen_is_checked() -> None:
     assert obligations.uncovered(cases.load(), data.CLAIMS) == []
 
 
+@pytest.mark.thorough
+def test_cases_that_only_wait_run_beside_the_others() -> None:
+    """Otherwise they take a place for 20 s each, while the processors are idle."""
+    chosen = cases.load(names=["reliable-late-fetch", "sched-fleet", "retry-first", "retry-dead"])
+    most, now = 0, set[str]()
+
+    class Watcher(Quiet):
+        def waiting(self, case: Case, event: str) -> None:
+            nonlocal most
+            now.add(case.name)
+            most = max(most, len(now))
+
+        def finished(self, case: Case, *rest: object) -> None:
+            now.discard(case.name)
+
+    outcome = run.run(reference(), chosen, (), watcher=Watcher(), sandboxes=2)
+    assert bad(outcome) == {}
+    assert most == 4
+
+
 def test_the_settings_at_the_root_are_the_samples() -> None:
     """Therefore `jobwire conform check` needs no argument at the root."""
     here, sample = config.load(ROOT), config.load(REFERENCE)
