@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import time
+import uuid
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from math import comb
 from typing import Any
 
 import pytest
@@ -148,3 +153,71 @@ def test_roles_are_a_ladder() -> None:
             else:
                 with pytest.raises(NotPermitted):
                     roles.require(role, act)
+
+
+CAUSES = 50  # of the labelled failures
+LABELLED = 2000
+TEMPLATES = (
+    "no {thing} with id {number}",
+    "undefined method '{method}' for nil",
+    "{thing} {uuid} was not found",
+    "timeout after {seconds} s while reading {thing}",
+    "[{status}] {thing} service: request {hexadecimal} failed",
+    'key "{word}" not found in {thing}',
+    "could not connect to 10.0.{small}.{small}:{port}",
+    "duplicate entry '{number}-{word}' for key '{thing}'",
+    "expected {number} rows of {thing}, got {small}",
+    "{thing} is locked",
+)
+THINGS = ("invoice", "customer", "shipment", "report", "basket")
+
+
+def labelled(draw: random.Random) -> tuple[int, Any]:
+    """Return the number of a cause, and a failure that it made; no two are spelled alike."""
+    cause = draw.randrange(CAUSES)
+    template, thing = TEMPLATES[cause % len(TEMPLATES)], THINGS[cause // len(TEMPLATES)]
+    message = template.format(
+        thing=thing,
+        method=f"m{cause}",
+        number=draw.randrange(1, 10**7),
+        uuid=uuid.UUID(int=draw.getrandbits(128)),
+        seconds=round(draw.uniform(1, 60), 2),
+        status=500 + cause % 4,
+        hexadecimal=f"{draw.getrandbits(64):016x}",
+        word="".join(draw.choices("abcdefgh", k=8)),
+        small=draw.randrange(256),
+        port=draw.randrange(1024, 65536),
+    )
+    release = f"/srv/shop/releases/{draw.randrange(20250101, 20261231)}"
+    line = draw.randrange(1, 400)
+    trace = [
+        f"/usr/lib/ruby/gems/3.1/gems/client-2.{draw.randrange(9)}/lib/client.rb:{line}:in `call'",
+        f"{release}/app/{thing}s/step{cause}.rb:{draw.randrange(1, 400)}:in `run'",
+        f"{release}/app/jobs/{thing}_job.rb:{draw.randrange(1, 400)}:in `perform'",
+    ]
+    fields = {
+        "class": f"{thing.title()}Job",
+        "error_class": f"E{cause % 7}",
+        "error_message": message,
+        "error_backtrace": encode_backtrace(trace),
+    }
+    return cause, failure(f"{draw.getrandbits(96):024x}", **fields)
+
+
+def adjusted_rand(one: Sequence[Hashable], other: Sequence[Hashable]) -> float:
+    """Return the index of Hubert and Arabie: 1 for the same groups, about 0 for chance."""
+    pairs = sum(comb(count, 2) for count in Counter(zip(one, other, strict=True)).values())
+    rows = sum(comb(count, 2) for count in Counter(one).values())
+    columns = sum(comb(count, 2) for count in Counter(other).values())
+    expected = rows * columns / comb(len(one), 2)
+    return (pairs - expected) / ((rows + columns) / 2 - expected)
+
+
+def test_the_groups_are_those_of_the_causes() -> None:
+    """C3 A5: 2,000 failures of 50 causes, with numbers, ids, names and lines that vary."""
+    draw = random.Random(16)
+    labels, failures = zip(*(labelled(draw) for _ in range(LABELLED)), strict=True)
+    keys = [signature(one).key for one in failures]
+    assert adjusted_rand(labels, keys) >= 0.95
+    shuffled = draw.sample(keys, len(keys))
+    assert adjusted_rand(labels, shuffled) < 0.05  # the index can tell
