@@ -14,8 +14,7 @@ from redis import Redis
 from examples import demo_app
 from examples.demo import recorded
 from examples.demo.ledger import Problem, Seen, Sent, has_outcome, problem
-from jobwire.inspect.periodic import PeriodicJobs
-from jobwire.protocol.periodic_entry import PeriodicEntry
+from jobwire.inspect import PeriodicEntry, PeriodicJobs
 
 __all__ = ["Kind", "all_kinds", "queues"]
 

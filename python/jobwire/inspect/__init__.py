@@ -8,11 +8,13 @@ from jobwire.inspect.aio import AsyncInspector
 from jobwire.inspect.entry import Entry, SetName
 from jobwire.inspect.filters import Filter
 from jobwire.inspect.fleet import Fleet
+from jobwire.inspect.periodic import PeriodicJob, PeriodicJobs
 from jobwire.inspect.processes import CapsuleInfo, InFlightSummary, ProcessInfo, Recoveries, Work
 from jobwire.inspect.progress import IterationState
 from jobwire.inspect.sets import Action, Progress, Swept
 from jobwire.inspect.summary import Day, QueueSummary, Stats
 from jobwire.inspect.sync import Inspector
+from jobwire.protocol.periodic_entry import PeriodicEntry
 
 __all__ = [
     "Action",
@@ -28,6 +30,9 @@ __all__ = [
     "IterationState",
     "JobActivity",
     "Mark",
+    "PeriodicEntry",
+    "PeriodicJob",
+    "PeriodicJobs",
     "ProcessInfo",
     "Progress",
     "QueueSummary",
