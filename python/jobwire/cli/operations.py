@@ -10,7 +10,6 @@ import click
 
 from jobwire.cli import output
 from jobwire.cli.exits import EXIT_NOT_FOUND, EXIT_OK, EXIT_UNEXPECTED, NotFound
-from jobwire.cli.formats import clean, duration, plain, to_json
 from jobwire.cli.inspect.options import (
     change_options,
     filter_of,
@@ -23,6 +22,7 @@ from jobwire.cli.inspect.options import (
 from jobwire.cli.inspect.views import entry_record
 from jobwire.cli.sheet import Cell, Column, Moment, Sheet, Styled
 from jobwire.errors import ConfigError
+from jobwire.inspect.formats import clean, duration, plain, to_json
 from jobwire.ops import Explanation, FailureSet, Finding, Whereabouts
 from jobwire.ops.groups import MOST_GROUPS
 from jobwire.ops.whereabouts import MOST_IN_A_QUEUE

@@ -13,6 +13,7 @@ import click
 import jobwire
 from jobwire.application.app import App
 from jobwire.application.redis_url import redis_url, unnamed_address
+from jobwire.errors import ConfigError
 from jobwire.settings import SETTINGS, Setting, Settings, resolve
 from jobwire.worker.execute.joblog import insist, set_up
 from jobwire.worker.process.notify import SUPERVISOR
@@ -41,15 +42,12 @@ def time_span(_context: click.Context, _option: click.Parameter, value: str | No
     """Return the seconds of a time span like `90`, `15m`, `2h` or `30d`."""
     if value is None:
         return None
-    units = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-    number, unit = (value[:-1], units[value[-1]]) if value[-1:] in units else (value, 1)
+    from jobwire.inspect.formats import seconds  # a worker has no spans, and does without it
+
     try:
-        span = float(number) * unit
-    except ValueError:
-        span = -1.0
-    if not 0 <= span < 1e11:
-        raise click.BadParameter(f"{value!r} is not a time span; write 90, 15m, 2h or 30d")
-    return span
+        return seconds(value)
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def find_redis(url: str | None, app_url: str | None = None) -> tuple[str, str]:

@@ -10,9 +10,9 @@ from itertools import islice
 
 import click
 
-from jobwire.cli.formats import clean, to_json
 from jobwire.cli.sheet import Sheet, Styled, exact, readable
 from jobwire.cli.terminal import pretty
+from jobwire.inspect.formats import clean, to_json
 
 __all__ = ["progress_bar", "show", "watch"]
 

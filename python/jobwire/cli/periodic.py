@@ -11,13 +11,13 @@ import click
 
 from jobwire.cli import output
 from jobwire.cli.exits import EXIT_NOT_FOUND, EXIT_OK, NotFound
-from jobwire.cli.formats import clean, iso, to_json
 from jobwire.cli.groups import Group, did_you_mean
 from jobwire.cli.inspect.change import agreed
 from jobwire.cli.inspect.options import json_option, namespace_option, options, yes_option
 from jobwire.cli.loading import load_app
 from jobwire.cli.options import find_redis, redis_option
 from jobwire.cli.sheet import Column, Moment, Sheet, Styled
+from jobwire.inspect.formats import clean, iso, to_json
 from jobwire.inspect.periodic import PeriodicJob, PeriodicJobs
 from jobwire.periodic.schedule import Difference
 from jobwire.protocol.periodic_entry import DEFAULT_NAMESPACE, PeriodicEntry

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from jobwire.cli.formats import ago, iso
+from jobwire.inspect.formats import ago, iso
 
 __all__ = ["Cell", "Column", "Moment", "Sheet", "Styled", "exact", "readable"]
 

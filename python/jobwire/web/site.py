@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar, cast
 from jobwire.errors import JobwireError
 from jobwire.inspect.fleet import Fleet
 from jobwire.ops import Operations
-from jobwire.web.changes import Changes
+from jobwire.ops.changes import Changes
 from jobwire.web.guard import Guard
 from jobwire.web.redaction import Redact
 from jobwire.web.rendering import Pages

@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.servers import Server
-from jobwire.cli.formats import ago, clean, duration, to_json
 from jobwire.cli.inspect import views
 from jobwire.cli.pretty import console, table
 from jobwire.cli.sheet import Sheet, exact, readable
 from jobwire.errors import JobwireError
 from jobwire.inspect import Filter, Inspector, SetName
 from jobwire.inspect.entry import entry
+from jobwire.inspect.formats import ago, clean, duration, to_json
 from tests.profiles import examples
 from tests.property.test_payload import OBJECTS, TEXT, VALUES, spelled
 

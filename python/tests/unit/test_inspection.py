@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from jobwire import inspect
-from jobwire.cli.formats import ago, clean, duration, to_json
 from jobwire.cli.pretty import console, table
 from jobwire.cli.sheet import Column, Sheet
 from jobwire.connection import data
 from jobwire.inspect import Filter, aio, sync
 from jobwire.inspect.display import display_args, display_class
 from jobwire.inspect.entry import Entry, backtrace_lines, entry
+from jobwire.inspect.formats import ago, clean, duration, to_json
 from jobwire.inspect.reading import decode_json, number, whole
 from tests.unit.test_layers import IMPURE, MODULES, imports
 

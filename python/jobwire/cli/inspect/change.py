@@ -11,7 +11,6 @@ import click
 
 from jobwire.cli.enqueue import time_of
 from jobwire.cli.exits import EXIT_NOT_FOUND, EXIT_OK
-from jobwire.cli.formats import clean
 from jobwire.cli.inspect.options import (
     SETS,
     change_options,
@@ -25,6 +24,7 @@ from jobwire.cli.inspect.options import (
 from jobwire.cli.options import time_span
 from jobwire.cli.output import progress_bar
 from jobwire.inspect import Action, Entry, Inspector
+from jobwire.inspect.formats import clean
 from jobwire.ops import Deleted, Operations, Selection
 from jobwire.protocol.plural import counted
 from jobwire.protocol.visible import visible

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from jobwire.cli import formats, output
+from jobwire.cli import output
 from jobwire.cli.exits import EXIT_OK
 from jobwire.cli.inspect import views
 from jobwire.cli.inspect.options import (
@@ -23,6 +23,7 @@ from jobwire.cli.inspect.options import (
 )
 from jobwire.cli.sheet import Sheet
 from jobwire.inspect import Entry, Inspector, SetName
+from jobwire.inspect.formats import to_json
 
 __all__ = ["COMMANDS"]
 
@@ -35,7 +36,7 @@ def stats(as_json: bool, **how: Any) -> int:
         if how.pop("watch") is not None:
             raise click.UsageError("--watch and --json cannot be combined")
         with opened(**how) as inspector:
-            click.echo(formats.to_json(inspector.stats()))
+            click.echo(to_json(inspector.stats()))
         return EXIT_OK
     return view(views.stats, as_json=False, **how)
 
@@ -112,7 +113,7 @@ def job(jid: str, watch: float | None, as_json: bool, url: str | None, namespace
         if entry is None:
             return not_found([jid], "anywhere; it may be done, or between two places")
         if as_json:
-            click.echo(formats.to_json(views.entry_record(entry)))
+            click.echo(to_json(views.entry_record(entry)))
             return EXIT_OK
         states = inspector.iterations([jid])
         state = states[0] if states else None

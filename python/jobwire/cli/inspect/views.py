@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from jobwire.cli.formats import clean, cut, duration, iso
 from jobwire.cli.sheet import Cell, Column, Moment, Sheet, Styled
 from jobwire.inspect import (
     Entry,
@@ -17,6 +16,7 @@ from jobwire.inspect import (
     QueueSummary,
     SetName,
 )
+from jobwire.inspect.formats import clean, cut, duration, iso
 from jobwire.protocol.metrics import BOUNDS, Totals
 from jobwire.protocol.plural import counted
 from jobwire.protocol.times import Generation

@@ -5,8 +5,8 @@ from __future__ import annotations
 from jobwire.errors import ConfigError
 from jobwire.ops import BulkState
 from jobwire.ops.bulk import check_act
+from jobwire.ops.changes import Change, batches, progress_of
 from jobwire.ops.roles import require
-from jobwire.web.changes import Change, batches, progress_of
 from jobwire.web.selecting import parameters, selection_of
 from jobwire.web.visit import Absent, Redirect, Visit
 from jobwire.web.wording import job_count, place_words, selection_words

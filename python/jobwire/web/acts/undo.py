@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from jobwire.errors import ConfigError
+from jobwire.ops.changes import Change, Progress, restoring
 from jobwire.ops.roles import require
-from jobwire.web.changes import Change, Progress, restoring
 from jobwire.web.visit import Redirect, Visit
 from jobwire.web.wording import job_count, place_words
 

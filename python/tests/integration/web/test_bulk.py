@@ -16,8 +16,8 @@ from starlette.testclient import TestClient
 from harness.servers import Server, wait_until
 from jobwire.errors import ConfigError
 from jobwire.ops import Operations, Role, Selection
+from jobwire.ops.changes import AT_A_TIME, MOST_ENDED, Change, Changes, Progress, batches
 from jobwire.web import Visitor, WebApp, hide_arguments
-from jobwire.web.changes import AT_A_TIME, MOST_ENDED, Change, Changes, Progress, batches
 from tests.integration.inspector.entries import payload
 from tests.integration.ops.hostile import HOSTILE
 from tests.integration.ops.snapshot import snapshot

@@ -15,8 +15,8 @@ import pytest
 
 from harness.servers import Server, wait_until
 from jobwire.ops import Selection
+from jobwire.ops.changes import Change, batches
 from jobwire.web import Visitor, WebApp
-from jobwire.web.changes import Change, batches
 from jobwire.web.live import Streams, UpdateResponse
 from jobwire.web.routes import Address
 from tests.integration.inspector.entries import payload

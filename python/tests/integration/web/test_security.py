@@ -16,8 +16,8 @@ from starlette.testclient import TestClient
 
 from harness.servers import Server, wait_until
 from jobwire.ops import LOWEST_ROLE, ROLES, Act, Role
+from jobwire.ops.changes import Change
 from jobwire.web import Visitor, WebApp
-from jobwire.web.changes import Change
 from jobwire.web.guard import HEADERS, Guard
 from jobwire.web.routes import ACTS, MENU, PAGES, Address
 from jobwire.web.serving import on_loopback

@@ -1,4 +1,4 @@
-"""Texts of values: times, time spans, JSON, and texts that come from Redis."""
+"""Texts of values, for terminals: times, time spans, JSON, and texts that come from Redis."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import math
 from datetime import UTC, datetime
 from typing import Any
 
+from jobwire.errors import ConfigError
 from jobwire.inspect.reading import text
 from jobwire.protocol.visible import visible, visible_json
 
-__all__ = ["ago", "clean", "cut", "duration", "iso", "plain", "to_json"]
+__all__ = ["ago", "clean", "cut", "duration", "iso", "plain", "seconds", "to_json"]
+
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 def plain(value: Any) -> Any:
@@ -56,6 +59,22 @@ def duration(seconds: float) -> str:
     if whole < 86_400:
         return f"{sign}{whole // 3_600}h {whole % 3_600 // 60:02}m"
     return f"{sign}{whole // 86_400:,}d {whole % 86_400 // 3_600}h"
+
+
+def seconds(span: str) -> float:
+    """Return the seconds of a time span that a person wrote: `90`, `15m`, `2h` or `30d`.
+
+    Raises:
+        ConfigError: It is not a time span.
+    """
+    number, unit = (span[:-1], _UNITS[span[-1]]) if span[-1:] in _UNITS else (span, 1)
+    try:
+        length = float(number) * unit
+    except ValueError:
+        length = -1.0
+    if not 0 <= length < 1e11:
+        raise ConfigError(f"{span!r} is not a time span; write 90, 15m, 2h or 30d")
+    return length
 
 
 def ago(at: float | None, now: float) -> str:

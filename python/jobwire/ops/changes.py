@@ -1,4 +1,4 @@
-"""Changes of many jobs at work: a few threads do them, and pages show how far they are."""
+"""Changes of many jobs at work: a few threads do them, and a page shows how far they are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from jobwire.errors import ConfigError, JobwireError
-from jobwire.ops import Act, BulkState, Operations
+from jobwire.ops.bulk import BulkState
+from jobwire.ops.operations import Operations
+from jobwire.ops.roles import Act
 
 __all__ = ["AT_A_TIME", "Change", "Changes", "Progress", "Work", "batches", "restoring"]
 
@@ -59,7 +61,7 @@ class Change:
     """A change of many jobs. Threads may share it.
 
     Args:
-        id: Its name in the address of its page.
+        id: Its name, such as in the address of its page.
         act: Name of the act, for the role that may stop it.
         target: The place and the conditions, in words.
         person: The person that started it.
