@@ -27,6 +27,7 @@ _EVERYDAY = {
     "inspect": Place("jobwire.cli.inspect:inspect", "Show and change queues, sets and processes."),
     "periodic": Place("jobwire.cli.periodic:periodic", "Show and change periodic jobs."),
     "web": Place("jobwire.cli.web:web", "Serve the page of queues, jobs and processes."),
+    "top": Place("jobwire.cli.top:top", "Show queues, jobs and processes in the terminal."),
     "exporter": Place("jobwire.cli.exporter:exporter", "Serve the numbers of Redis to Prometheus."),
     "config": Place("jobwire.cli.config:config", "Show the settings that a worker would use."),
     "new": Place("jobwire.cli.new:new", "Write a small application."),

@@ -177,14 +177,23 @@ def test_one_module_uses_a_library_that_is_an_extra(library: str, module: str) -
     assert users == {module}
 
 
-def test_one_module_draws_with_rich() -> None:
-    """It is an extra: all other modules work without it."""
+def test_one_room_uses_textual() -> None:
+    users = {
+        path.relative_to(PACKAGE).parts[0]
+        for path in PACKAGE.rglob("*.py")
+        if re.search(r"^ *(import|from) textual\b", path.read_text("utf-8"), re.MULTILINE)
+    }
+    assert users == {"top"}
+
+
+def test_two_modules_draw_with_rich() -> None:
+    """It is an extra: all other modules work without it. Textual brings it for `jobwire top`."""
     users = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
         if re.search(r"^ *(import|from) rich\b", path.read_text("utf-8"), re.MULTILINE)
     }
-    assert users == {"cli/pretty.py"}
+    assert users == {"cli/pretty.py", "top/texts.py"}
 
 
 def test_the_help_names_every_command() -> None:

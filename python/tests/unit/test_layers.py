@@ -30,6 +30,7 @@ JOBWIRE = {
     "worker/process": "*",
     "worker": "worker/process worker/fetch application",
     "web": "errors protocol connection application inspect monitoring ops",
+    "top": "errors protocol connection application inspect ops",
     "spec": "errors protocol connection",
     "testing": "*",
     "bench": "*",

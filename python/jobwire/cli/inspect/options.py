@@ -18,7 +18,7 @@ from jobwire.cli.groups import did_you_mean
 from jobwire.cli.options import find_redis, redis_option, time_span
 from jobwire.cli.sheet import Sheet
 from jobwire.inspect import Filter, Inspector, SetName
-from jobwire.ops import Operations
+from jobwire.ops import Operations, Role
 
 __all__ = [
     "SETS",
@@ -128,14 +128,14 @@ def opened(url: str | None, namespace: str) -> Iterator[Inspector]:
 
 
 @contextmanager
-def operating(url: str | None, namespace: str) -> Iterator[Operations]:
-    """Open operations of an admin, because the user of a shell can do anything with Redis.
+def operating(url: str | None, namespace: str, role: Role = "admin") -> Iterator[Operations]:
+    """Open operations, by default of an admin: the user of a shell can do anything with Redis.
 
     The person in the journal is the user of the system, at this host.
     """
     redis, _ = find_redis(url)
     person = f"{_user()}@{socket.gethostname()}"
-    with Operations(redis, namespace=namespace, person=person, role="admin") as operations:
+    with Operations(redis, namespace=namespace, person=person, role=role) as operations:
         yield operations
 
 

@@ -1,0 +1,136 @@
+"""`jobwire top` without a terminal: keys go in, the text of the screen comes out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from textual.pilot import Pilot
+
+from harness.servers import Server
+from jobwire.ops import Operations, Role
+from jobwire.top.app import TopApp
+from jobwire.top.rows import Rows
+from jobwire.top.section import Section
+
+__all__ = ["AT", "DUE", "Driver", "driving", "failed", "payload"]
+
+AT = 1_795_192_067.25
+DUE = 4_000_000_000.25  # of retries, so that no poller takes them
+PERSON = "ada@host"
+WAIT_S = 30.0
+
+
+class Driver:
+    """Presses keys, and reads the screen.
+
+    Args:
+        app: The application.
+        pilot: Presses its keys.
+    """
+
+    def __init__(self, app: TopApp, pilot: Pilot[None]) -> None:
+        self.app = app
+        self.pilot = pilot
+        self.messages: list[str] = []
+        notify = app.notify
+
+        def remember(message: str, **options: Any) -> None:
+            self.messages.append(message)
+            notify(message, **options)
+
+        app.notify = remember  # type: ignore[method-assign]
+
+    @property
+    def text(self) -> str:
+        """The text of the whole screen, a line for each line."""
+        strips = self.app.screen._compositor.render_strips()
+        return "\n".join(strip.text for strip in strips)
+
+    @property
+    def section(self) -> Section[Any]:
+        """The screen that is seen, also behind a question."""
+        section = self.app.section()
+        assert section is not None
+        return section
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The texts of the first table that is seen."""
+        return self.section.query(Rows).first().texts()
+
+    async def press(self, *keys: str) -> None:
+        """Press keys, one after the other."""
+        await self.pilot.press(*keys)
+
+    async def write(self, line: str) -> None:
+        """Type a line, and press enter."""
+        names = {" ": "space", ":": "colon", "*": "asterisk", "-": "minus", ".": "full_stop"}
+        await self.pilot.press(*(names.get(char, char) for char in line), "enter")
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        """Wait until something is so."""
+        deadline = time.monotonic() + WAIT_S
+        while not holds():
+            assert time.monotonic() < deadline, f"{self.messages}\n{self.text}"
+            await self.pilot.pause(0.02)
+
+    async def sees(self, *words: str) -> None:
+        """Wait until the screen shows all of these."""
+        await self.until(lambda: all(word in self.text for word in words))
+
+    async def read(self) -> None:
+        """Let the screen be read once more."""
+        section = self.section
+        before = section.reads
+        await self.press("f5")
+        await self.until(lambda: section.reads > before)
+
+    async def open(self, key: str) -> None:
+        """Open a tab, and wait until it was read."""
+        await self.press(key)
+        await self.until(lambda: self.section.reads)
+
+
+@asynccontextmanager
+async def driving(
+    server: Server,
+    *,
+    role: Role = "admin",
+    size: tuple[int, int] = (80, 24),
+    interval: float = 0.1,
+    timeout: float = 5.0,
+    namespace: str = "",
+) -> AsyncIterator[Driver]:
+    """Run the application; yield its driver."""
+    with Operations(
+        server.url, person=PERSON, role=role, timeout=timeout, namespace=namespace
+    ) as operations:
+        app = TopApp(operations, address=server.url, interval=interval)
+        try:
+            async with app.run_test(size=size, notifications=True) as pilot:
+                yield Driver(app, pilot)
+        finally:
+            await asyncio.to_thread(app.close)
+
+
+def payload(class_name: str, jid: str, **fields: Any) -> bytes:
+    """Return a payload of queue `mails`."""
+    job: dict[str, Any] = {"class": class_name, "args": [7, "x"], "jid": jid, "queue": "mails"}
+    times = {"retry": True, "created_at": int(AT * 1000), "enqueued_at": int(AT * 1000)}
+    return json.dumps({**job, **times, **fields}).encode()
+
+
+def failed(error: str = "ValueError", *, count: int = 3) -> Mapping[str, Any]:
+    """Return the fields that a failure adds."""
+    return {
+        "error_class": error,
+        "error_message": "order 12 is <not> there",
+        "error_backtrace": ["app/invoices.py:12:in `charge'", "app/jobs.py:7:in `run'"],
+        "failed_at": int(AT * 1000),
+        "retry_count": count,
+    }

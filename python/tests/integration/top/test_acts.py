@@ -1,0 +1,269 @@
+"""Each act by its keys, for each role: done and in the journal, or refused."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+import redis
+
+from harness.servers import Server
+from jobwire import App
+from jobwire.ops import LOWEST_ROLE, ROLES, Act, Operations
+from jobwire.ops.roles import permits
+from jobwire.protocol.keys import Keys
+from tests.integration.top.driving import AT, DUE, PERSON, Driver, driving, failed, payload
+from tests.workers import running
+
+KEYS = Keys("")
+
+
+def fill(server: Server) -> None:
+    """Put jobs of every kind into a Redis."""
+    client = server.client()
+    client.sadd("queues", "mails", "halted")
+    client.sadd("jobwire:paused", "halted")
+    client.lpush("queue:mails", *(payload("MailJob", f"q{n}") for n in range(3)))
+    client.zadd("retry", {payload("RetriedJob", f"r{n}", **failed()): DUE + n for n in range(3)})
+    client.zadd("schedule", {payload("LaterJob", f"s{n}"): DUE + n for n in range(3)})
+    client.zadd("dead", {payload("DeadJob", f"d{n}", **failed()): AT + n for n in range(3)})
+    client.zadd("jobwire:unreadable", {b"[1]": AT})
+    client.hset(KEYS.iteration("s0"), mapping={"ex": 1, "c": "7"})
+    with Operations(server.url, person="eve", role="admin") as operations:
+        operations.delete(next(iter(operations.inspector.entries("dead"))))
+
+
+Step = Callable[[Driver], Awaitable[None]]
+
+
+async def _retry(drive: Driver) -> None:
+    await drive.open("4")
+    await drive.press("r")
+
+
+async def _add(drive: Driver) -> None:
+    await drive.open("5")
+    await drive.press("a")
+
+
+async def _kill(drive: Driver) -> None:
+    await drive.open("4")
+    await drive.press("k")
+    await answer(drive, "y")
+
+
+async def _delete(drive: Driver) -> None:
+    await drive.open("6")
+    await drive.press("x")
+    await answer(drive, "y")
+
+
+async def _reschedule(drive: Driver) -> None:
+    await drive.open("5")
+    await drive.press("t")
+    await line(drive, "2h")
+
+
+async def _pause(drive: Driver) -> None:
+    await drive.open("2")
+    await drive.until(lambda: any(row[0] == "mails" for row in drive.rows))
+    while drive.section.query_one("Rows").current != "mails":  # type: ignore[attr-defined]
+        await drive.press("down")
+    await drive.press("p")
+
+
+async def _unpause(drive: Driver) -> None:
+    await drive.open("2")
+    await drive.until(lambda: any(row[0] == "halted" for row in drive.rows))
+    await drive.press("home", "up", "up", "up", "up")
+    while drive.section.query_one("Rows").current != "halted":  # type: ignore[attr-defined]
+        await drive.press("down")
+    await drive.press("p")
+
+
+async def _cancel(drive: Driver) -> None:
+    await drive.open("5")
+    await drive.press("enter")
+    await drive.sees("Job s0", "place")
+    await drive.press("e")
+    await answer(drive, "y")
+
+
+async def _mark(drive: Driver) -> None:
+    await drive.open("1")
+    await drive.press("m")
+    await line(drive, "v7")
+
+
+def signal(key: str) -> Step:
+    async def step(drive: Driver) -> None:
+        await drive.open("3")
+        await drive.until(lambda: drive.rows)
+        await drive.press(key)
+        await answer(drive, "y")
+
+    return step
+
+
+async def _undo(drive: Driver) -> None:
+    await drive.open("0")
+    await drive.until(lambda: drive.rows)
+    await drive.press("u")
+    await answer(drive, "y")
+
+
+async def _clear(drive: Driver) -> None:
+    await drive.open("4")
+    await drive.press("C")
+    await answer(drive, "y")
+
+
+async def answer(drive: Driver, key: str) -> None:
+    """Answer a question, if one is asked."""
+    await drive.until(lambda: drive.app.screen is not drive.section or drive.messages)
+    await drive.press(key)
+
+
+async def line(drive: Driver, text: str) -> None:
+    """Answer a question for a line, if one is asked."""
+    await drive.until(lambda: drive.app.screen is not drive.section or drive.messages)
+    if drive.app.screen is not drive.section:
+        await drive.write(text)
+
+
+STEPS: dict[Act, Step] = {
+    "retry": _retry,
+    "add_to_queue": _add,
+    "kill": _kill,
+    "delete": _delete,
+    "reschedule": _reschedule,
+    "pause": _pause,
+    "unpause": _unpause,
+    "cancel": _cancel,
+    "mark_deploy": _mark,
+    "quiet": signal("Q"),
+    "dump": signal("D"),
+    "stop": signal("S"),
+    "undo": _undo,
+    "clear": _clear,
+}
+
+
+@contextmanager
+def process(server: Server, act: Act, signals: list[str]) -> Iterator[None]:
+    """Run a worker, if the act is about one."""
+    if act not in ("quiet", "dump", "stop"):
+        yield
+        return
+    with running(App(), server, signals=signals, queues={"nothing": 0}):
+        yield
+
+
+EFFECTS: dict[Act, Callable[[Server, list[str]], object]] = {
+    "retry": lambda server, _: counts(server) == (2, 3, 2, 4),
+    "add_to_queue": lambda server, _: counts(server) == (3, 2, 2, 4),
+    "kill": lambda server, _: counts(server) == (2, 3, 3, 3),
+    "delete": lambda server, _: counts(server) == (3, 3, 1, 3),
+    "reschedule": lambda server, _: (
+        abs(server.client().zrange("schedule", 0, 0, withscores=True)[0][1] - time.time() - 7200)
+        < 120
+    ),
+    "pause": lambda server, _: server.client().sismember("jobwire:paused", "mails"),
+    "unpause": lambda server, _: not server.client().sismember("jobwire:paused", "halted"),
+    "cancel": lambda server, _: server.client().hexists(KEYS.iteration("s0"), "cancelled"),
+    "mark_deploy": lambda server, _: [*server.client().scan_iter("*-marks")],
+    "quiet": lambda _, signals: signals == ["TSTP"],
+    "dump": lambda _, signals: signals == ["TTIN"],
+    "stop": lambda _, signals: signals == ["TERM"],
+    "undo": lambda server, _: counts(server) == (3, 3, 3, 3),
+    "clear": lambda server, _: counts(server) == (0, 3, 2, 3),
+}
+
+
+def counts(server: Server) -> tuple[int, int, int, int]:
+    """Return the sizes of retry set, scheduled set, dead set and queue."""
+    client = server.client()
+    sets = (client.zcard(name) for name in ("retry", "schedule", "dead"))
+    return (*sets, client.llen("queue:mails"))  # type: ignore[return-value]
+
+
+def entries(server: Server) -> list[tuple[str, str]]:
+    with Operations(server.url) as operations:
+        return [(entry.person, entry.act) for entry in operations.journal()]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("act", LOWEST_ROLE)
+def test_an_act_is_done_for_those_who_may_and_refused_to_others(server: Server, act: Act) -> None:
+    fill(server)
+    before = entries(server)
+    signals: list[str] = []
+
+    async def scenario() -> None:
+        for role in ROLES:
+            async with driving(server, role=role) as drive:
+                await STEPS[act](drive)
+                if not permits(role, act):
+                    await drive.until(lambda: drive.messages)
+                    key = "pause" if act == "unpause" else act  # one key for both
+                    assert drive.messages[-1].startswith(f"{key} needs the role"), role
+                    assert entries(server) == before
+                    assert not EFFECTS[act](server, signals)
+                    continue
+                await drive.until(lambda: EFFECTS[act](server, signals))
+                await drive.until(lambda: (PERSON, act) in entries(server))
+                return
+
+    with process(server, act, signals):
+        asyncio.run(scenario())
+
+
+def test_every_act_has_a_key() -> None:
+    """A new act without keys and an expected effect fails here."""
+    assert set(STEPS) == set(EFFECTS) == set(LOWEST_ROLE)
+
+
+def whole(client: redis.Redis) -> dict[bytes, bytes | None]:
+    """Return all keys with their values."""
+    return {key: client.dump(key) for key in client.scan_iter()}
+
+
+READING = {
+    *("auth", "client", "hello", "info", "ping", "time", "select", "command", "config", "scan"),
+    *("get", "mget", "exists", "type", "strlen", "getrange", "llen", "lindex", "lrange", "zcard"),
+    *("zrange", "zscore", "zmscore", "zrank", "zrevrank", "zcount", "zscan", "scard", "smembers"),
+    *("sismember", "smismember", "sscan", "hget", "hmget", "hgetall", "hlen", "hscan", "hexists"),
+    *("hstrlen", "xrange", "xrevrange", "xlen", "ttl", "pttl", "memory", "acl", "dbsize"),
+}
+TRIED = {"multi", "discard", "exec"}  # the doctor tries writes, which it never executes
+TABS = "12345678" + "0cd9"
+
+
+@pytest.mark.thorough
+def test_a_viewer_writes_nothing_in_a_crawl(server: Server) -> None:
+    """All tabs, and all keys that a viewer sees: the server counts no command that writes."""
+    fill(server)
+    client = server.client()
+
+    async def scenario() -> None:
+        async with driving(server, role="viewer") as drive:
+            for tab in TABS:
+                await drive.open(tab)
+                if tab != "9":  # where the keys go into the line
+                    await drive.press(*"rakxtRAKXCQSDum")
+                    assert drive.app.screen is drive.section, "no question was asked"
+            await drive.press("escape")
+            await drive.open("4")
+            await drive.press("enter")
+            await drive.sees("Job r0")
+            await drive.press(*"rakxte")
+
+    before = whole(client)
+    client.config_resetstat()
+    asyncio.run(scenario())
+    used = {name.removeprefix("cmdstat_").partition("|")[0] for name in client.info("commandstats")}
+    assert used - READING - TRIED == set()
+    assert whole(client) == before
