@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from jobwire.application.jobtype import JobType
     from jobwire.application.logs import JobFilter
     from jobwire.errors import (
+        Cancelled,
         ConfigError,
         InvalidArgument,
         InvalidJob,
@@ -54,6 +55,7 @@ __all__ = [
     "App",
     "AsyncClient",
     "AsyncInspector",
+    "Cancelled",
     "CapsuleConfig",
     "Client",
     "ConfigError",

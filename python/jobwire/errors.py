@@ -19,8 +19,8 @@
         └── NoReply            commands were sent, but no reply came
             └── MaybeWritten   a push got no reply: the job may have been written
 
-Two more are not subclasses of `JobwireError`. `Shutdown` interrupts a running job at a hard stop,
-and `except Exception` does not catch it. `TryAgain` is for jobs to raise.
+Three more are not subclasses of `JobwireError`. `Shutdown` interrupts a running job at a hard stop,
+and `except Exception` does not catch it. `TryAgain` and `Cancelled` are for jobs to raise.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from collections.abc import Sequence
 from typing import Any
 
 __all__ = [
+    "Cancelled",
     "ConfigError",
     "InvalidArgument",
     "InvalidJob",
@@ -246,6 +247,14 @@ class Shutdown(BaseException):
 
     It derives from `BaseException`, so that a job's `except Exception` does not catch it. Job code
     may clean up, but must let it pass.
+    """
+
+
+class Cancelled(BaseException):
+    """For a job to raise when it ends because it was cancelled, as `current_job().cancelled` tells.
+
+    It is not a failure: there is no retry, and error handlers are not called. `except Exception`
+    does not catch it. [X-CANCEL-6]
     """
 
 

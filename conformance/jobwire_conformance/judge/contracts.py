@@ -51,6 +51,10 @@ _CONTRACTS = {
         (_PRIVATE, "dead|jobwire:unreadable", *_COUNTED),
         (_DIGITS, _FIELD, _BYTES, _NOW, _TIME, _DIGITS, _FLAG, _FLAG),
     ),
+    "cancel": _Contract(
+        ("queue:.+|schedule|retry", "jobwire:result:.+", "jobwire:cancelled", "it-.+"),
+        (_BYTES, _TEXT, _DIGITS, _BYTES),
+    ),
     "keep": _Contract(
         (_PRIVATE, "retry|dead", *_COUNTED),
         (_DIGITS, _FLAG, _FLAG, _FLAG, rf"|{_TIME}", r"\d*"),

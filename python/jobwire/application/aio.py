@@ -209,11 +209,15 @@ class AsyncClient:
         await self.redis.run(self._producer.write(jobs))
 
     async def cancel(self, jid: str) -> Cancellation:
-        """Ask an iterable job to end: within seconds, or at its next start. [ITER-7]
+        """Cancel a job, wherever it is; the answer tells where it was. [ITER-7] [X-CANCEL-1]
 
-        Other jobs do not read the request, and it can end no job that is complete. An id does not
-        tell the kind of its job; `started` of the answer says whether a state of it exists.
-        `JobType.cancel` refuses a job that is not iterable.
+        A job that waits is removed. A job that runs is asked to end within a second: the task of an
+        async job is cancelled, the process of an isolated job is interrupted, and a sync job sees
+        `current_job().cancelled`. An iterable job ends at its next save. Ruby workers read only
+        the requests for iterable jobs.
+
+        A job that waits in a long queue is looked for from the side of the next jobs, a thousand
+        jobs in a round trip.
         """
         return await self.redis.run(self._producer.cancel(jid))
 

@@ -191,25 +191,12 @@ class JobType(Generic[P, R]):
         return await self.app.aclient.result(jid, timeout=timeout)
 
     def cancel(self, jid: str) -> Cancellation:
-        """Ask a job of this iterable type to end; see `Client.cancel`. [ITER-7]
-
-        Raises:
-            TypeError: The job type is not iterable, so its jobs cannot be cancelled.
-        """
-        self._check_iterable()
+        """Cancel a job; see `Client.cancel`. [ITER-7] [X-CANCEL-1]"""
         return self.app.client.cancel(jid)
 
     async def acancel(self, jid: str) -> Cancellation:
-        """Ask a job of this iterable type to end; see `cancel`."""
-        self._check_iterable()
+        """Cancel a job; see `cancel`."""
         return await self.app.aclient.cancel(jid)
-
-    def _check_iterable(self) -> None:
-        if self.iterable is None:
-            raise TypeError(
-                f"{self.name} is not an iterable job, so it cannot be cancelled; "
-                "define it with @app.iterable, or delete the job while it waits"
-            )
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Push a job to run now; see `enqueue`."""

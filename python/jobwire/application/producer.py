@@ -16,7 +16,7 @@ from jobwire.application import middleware
 from jobwire.application.delivery import Transport, defer, deliver
 from jobwire.connection.notices import Notices
 from jobwire.errors import ConfigError, InvalidJob, NoReply, RedisUnreachable
-from jobwire.protocol import iteration, times
+from jobwire.protocol import cancelling, times
 from jobwire.protocol.arguments import StrictArgs, check_args
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.keys import Keys
@@ -317,12 +317,12 @@ class Producer:
             yield from self._new_jids(min(JIDS_AT_ONCE, count - start))
 
     def cancel(self, jid: str) -> Op[Cancellation]:
-        """Ask an iterable job to end. [ITER-7]"""
+        """Cancel a job. [ITER-7] [X-CANCEL-1]"""
         now = self._clock()
         if self._transport.overrides:
             self._transport.overrides[-1].cancel(jid)
             return Cancellation(int(now), started=False)
-        return (yield from iteration.cancel(self.keys, jid, now=now))
+        return (yield from cancelling.cancel(self.keys, jid, now=now))
 
     def result(self, jid: str, timeout: float | None, notices: Notices) -> Op[Result | None]:
         """Return the result of a job, and wait for one that is final. [X-RESULT-7]

@@ -133,7 +133,7 @@ class Notices:
                     waiter.future.set_result(value)
 
     def leave(self, error: Exception | None) -> bool:
-        """End the thread: because of `error`, or if there are no waiters; return whether it has to end."""
+        """End the thread, because of `error` or without waiters; return whether it has to end."""
         with self._lock:
             if error is None and self._waiters:
                 return False

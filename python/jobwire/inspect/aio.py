@@ -21,7 +21,7 @@ from jobwire.inspect.progress import IterationState
 from jobwire.inspect.sets import Action, Progress, Swept
 from jobwire.inspect.summary import Day, QueueSummary, Stats
 from jobwire.inspect.walking import ListWalk, Scan, Walk
-from jobwire.protocol import heartbeat, iteration, metrics
+from jobwire.protocol import cancelling, heartbeat, metrics
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.keys import Keys
@@ -278,8 +278,8 @@ class AsyncInspector:
                 yield item
 
     async def cancel(self, jid: str) -> Cancellation:
-        """Ask an iterable job to end; see `Client.cancel`. [ITER-7]"""
-        return await self._run(iteration.cancel(self._keys, jid, now=self._clock()))
+        """Cancel a job; see `Client.cancel`. [ITER-7] [X-CANCEL-1]"""
+        return await self._run(cancelling.cancel(self._keys, jid, now=self._clock()))
 
     # -- activity
 

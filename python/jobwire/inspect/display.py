@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["display_args", "display_class"]
+from jobwire.protocol.iteration import Place
+
+__all__ = ["CANCELLED", "display_args", "display_class"]
+
+CANCELLED: Mapping[Place, str] = {
+    "queued": "was removed before it ran",
+    "running": "is asked to end",
+    "done": "had ended",
+    "unknown": "is in no known place; if it comes within a day, it is refused",
+}
+"""The effect of a cancellation, by the place of the job; the id comes before it."""
 
 _WRAPPERS = (
     "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper",

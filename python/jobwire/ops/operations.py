@@ -389,7 +389,7 @@ class Operations:
         self._signal("dump", identity, self.inspector.dump)
 
     def cancel(self, jid: str) -> Cancellation:
-        """Ask an iterable job to end; see `Client.cancel`."""
+        """Cancel a job; see `Client.cancel`."""
         roles.require(self.role, "cancel")
         with self._withdrawn_if_refused(self._write("cancel", jid, 1)):
             return self.inspector.cancel(jid)

@@ -32,6 +32,7 @@ __all__ = [
     "Cursor",
     "Interrupted",
     "Moment",
+    "Place",
     "Run",
     "State",
     "Store",
@@ -136,18 +137,24 @@ def save(keys: Keys, jid: str, state: State) -> Op[int | None]:
     return None if cancelled is None else int(_number(cancelled) or 0)
 
 
+Place = Literal["queued", "running", "done", "unknown"]
+
+
 class Cancellation(NamedTuple):
     """The answer to a request to cancel a job.
 
     Attributes:
         at: Epoch second of the first request.
-        started: True if the job has a saved state: it is iterable, and its worker reads the
-            request. False if there is no state, so it is unknown whether anything reads it. The
-            job has not saved a state yet, is complete, is not iterable, or does not exist.
+        started: True if the job is iterable and has a saved state, so that it has started.
+        place: `queued`: it waited and was removed, so it does not run. `running`: a process holds
+            it and is asked to end it, or to refuse it if it has not started. `done`: it had ended,
+            as its result or the dead set shows. `unknown`: it is nowhere. It has ended without a
+            result, or it will be pushed later, and then it is refused.
     """
 
     at: int
     started: bool
+    place: Place = "unknown"
 
 
 def cancel(keys: Keys, jid: str, *, now: float) -> Op[Cancellation]:

@@ -38,6 +38,7 @@ class Keys:
     recovery: str = field(init=False)  # STRING held by the process that recovers for all [REL-17]
     recovered: str = field(init=False)  # STRING counter of recovered jobs [REL-12]
     lost: str = field(init=False)  # STRING counter of outcomes that came too late [REL-23]
+    cancelled: str = field(init=False)  # ZSET jid -> time of the cancellation [X-CANCEL-1]
     journal: str = field(init=False)  # STREAM of the changes that people made [KEY-5]
 
     def __post_init__(self) -> None:
@@ -60,6 +61,7 @@ class Keys:
             ("recovery", "jobwire:recovery"),
             ("recovered", "jobwire:stat:recovered"),
             ("lost", "jobwire:stat:lost"),
+            ("cancelled", "jobwire:cancelled"),
             ("journal", "jobwire:journal"),
         ):
             object.__setattr__(self, name, self.namespace + key)

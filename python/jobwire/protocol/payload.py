@@ -50,15 +50,18 @@ class Job:
         queue: Name of the queue that the job was fetched from, even if the payload names another.
             [RETRY-7]
         value: The value that the function of the job returned; None before that. [X-RESULT-3]
+        cancelled: True as soon as the job was cancelled while it runs. A job that looks at this
+            raises `Cancelled` to end. [X-CANCEL-6]
     """
 
-    __slots__ = ("fields", "queue", "text", "value")
+    __slots__ = ("cancelled", "fields", "queue", "text", "value")
 
     def __init__(self, text: bytes, fields: dict[str, Any], queue: str) -> None:
         self.text = text
         self.fields = fields
         self.queue = queue
         self.value: object = None
+        self.cancelled = False
 
     def __repr__(self) -> str:
         return f"<Job {self.class_name} jid={self.jid} queue={self.queue}>"
@@ -152,6 +155,7 @@ class LazyJob(Job):
         self.text = text
         self.queue = queue
         self.value: object = None
+        self.cancelled = False
         self._fields: dict[str, Any] | None = None
         self._raw: dict[str, msgspec.Raw] | None = None
 

@@ -69,8 +69,7 @@ class Result:
             and is in the dead set. `discarded`: it failed and is stored nowhere. `cancelled`: a
             person or a program cancelled it. `expired`: it came too late and did not run.
         at: Epoch second of the outcome.
-        value: The value that the job returned, as JSON represents it: a tuple is a list here. None for
-            another outcome than `done`.
+        value: The value that the job returned. None for another outcome than `done`.
         error_class: Class of the failure with its module; None if there is none.
         error_message: Text of the failure; None if there is none.
         problem: Why the value of a `done` job could not be kept; None if it was.

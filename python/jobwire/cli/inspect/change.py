@@ -24,6 +24,7 @@ from jobwire.cli.inspect.options import (
 from jobwire.cli.options import time_span
 from jobwire.cli.output import progress_bar
 from jobwire.inspect import Action, Entry, Inspector
+from jobwire.inspect.display import CANCELLED
 from jobwire.inspect.formats import clean
 from jobwire.ops import Deleted, Operations, Selection
 from jobwire.protocol.plural import counted
@@ -232,16 +233,10 @@ _SIGNAL_COMMANDS = [
 @click.argument("jids", metavar="JID...", nargs=-1, required=True)
 @change_options
 def cancel(jids: tuple[str, ...], url: str | None, namespace: str) -> int:
-    """Cancel iterable jobs; they stop within seconds, or at their next start."""
+    """Cancel jobs: remove those that wait, and ask those that run to end."""
     with operating(url, namespace) as operations:
         for jid in jids:
-            if operations.cancel(jid).started:
-                click.echo(f"cancelled {jid}")
-            else:
-                click.echo(
-                    f"{jid} has no saved state; if it is an iterable job, it ends when it starts "
-                    "or next saves its state, and any other job ignores this"
-                )
+            click.echo(f"{jid} {CANCELLED[operations.cancel(jid).place]}")
     return EXIT_OK
 
 

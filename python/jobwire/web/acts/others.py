@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jobwire.errors import ConfigError
+from jobwire.inspect.display import CANCELLED
 from jobwire.inspect.reading import text
 from jobwire.web.visit import Redirect, Visit
 
@@ -12,11 +13,10 @@ MOST_LABEL = 100  # characters
 
 
 def cancel(visit: Visit) -> Redirect:
-    """Ask an iterable job to end."""
+    """Cancel a job."""
     jid = visit.field("jid")
-    cancellation = visit.operations.cancel(jid)
-    told = "was asked to end" if cancellation.started else "ends at its start"
-    return Redirect(visit.back(), f"{text(jid)} {told}, if it is iterable")
+    told = CANCELLED[visit.operations.cancel(jid).place]
+    return Redirect(visit.back(), f"{text(jid)} {told}")
 
 
 def mark_deploy(visit: Visit) -> Redirect:

@@ -6,7 +6,7 @@ import difflib
 import logging
 import math
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack
 from functools import partial
 from itertools import groupby
@@ -30,7 +30,7 @@ from jobwire.worker.execute.time_limit import limited
 if TYPE_CHECKING:
     from jobwire.worker.execute.isolation import Isolation
 
-__all__ = ["CompiledJob", "JobTable"]
+__all__ = ["CompiledJob", "JobTable", "Marks"]
 
 MAX_SUGGESTIONS = 100  # unknown names that are compared with the registered ones
 MAX_NAME_LENGTH = 100  # of a name to compare
@@ -39,6 +39,19 @@ _UNKNOWN = math.inf
 _log = logging.getLogger("jobwire.worker")
 _Call = Callable[[Job], Any]
 _AsyncCall = Callable[[Job], Coroutine[Any, Any, Any]]
+
+
+class Marks:
+    """The ids of cancelled jobs, as this process knows them. [X-CANCEL-3]
+
+    Attributes:
+        ids: Rebound as a whole by one thread; read by all.
+    """
+
+    __slots__ = ("ids",)
+
+    def __init__(self) -> None:
+        self.ids: Collection[str | None] = frozenset()
 
 
 class CompiledJob:

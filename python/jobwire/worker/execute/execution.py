@@ -37,6 +37,12 @@ class Execution(msgspec.Struct, eq=False, gc=False):  # quicker to make than a d
     acknowledged: bool = False
     recorded: bool = False
 
+    @property
+    def cancellable(self) -> bool:
+        """True if the job ends by this process's mark; an iterable job reads its state. [ITER-7]"""
+        definition = self.compiled.definition
+        return definition is None or definition.iterable is None
+
     def log_interruption(self, log: logging.Logger) -> None:
         """Log that a stop of the worker has interrupted the job."""
         if self.acknowledged:

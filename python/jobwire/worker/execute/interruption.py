@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["blocked", "cancel_raise", "raise_in_thread"]
+__all__ = ["blocked", "cancel_raise", "raise_in_thread", "wake"]
 
 _wakers: dict[int, Callable[[], object]] = {}
 
@@ -38,6 +38,14 @@ def raise_in_thread(ident: int, error: type[BaseException]) -> None:
         _set(ident, ctypes.py_object(error))
     else:
         waker()
+
+
+def wake(ident: int) -> bool:
+    """Interrupt a thread that waits with a waker; return False if it does not wait so."""
+    waker = _wakers.get(ident)
+    if waker is not None:
+        waker()
+    return waker is not None
 
 
 def cancel_raise(ident: int) -> None:

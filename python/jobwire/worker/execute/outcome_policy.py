@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import logging
 import math
 import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeGuard, TypeVar
 
@@ -16,14 +18,18 @@ from jobwire.application.app import App
 from jobwire.application.current import running
 from jobwire.application.jobtype import JobType
 from jobwire.errors import (
+    Cancelled,
     InvalidArgument,
     JobFailed,
     JobTimeout,
     MalformedPayload,
     PoisonPill,
+    Shutdown,
     TryAgain,
 )
+from jobwire.protocol.cancelling import forget
 from jobwire.protocol.iteration import Interrupted
+from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.payload import Job, LazyJob, decode, edit
 from jobwire.protocol.poison import poisoned
@@ -54,6 +60,8 @@ from jobwire.worker.fetch.source import DONE, Done, OutcomeSink, Requeue, Unread
 
 __all__ = ["OutcomePolicy"]
 
+# The ends of a job that its interruption can have.
+_ENDED = (Shutdown, asyncio.CancelledError, concurrent.futures.CancelledError)
 _log = logging.getLogger("jobwire.worker")
 T = TypeVar("T")
 
@@ -69,6 +77,7 @@ class OutcomePolicy:
         max_retries: Number of retries of a job with `retry: true`.
         poison_limit: How often a job may be recovered from a dead process before it is killed.
         retries_unknown: True to retry a job of an unknown class without the option `retry`.
+        keys: Key names.
     """
 
     app: App
@@ -77,6 +86,7 @@ class OutcomePolicy:
     max_retries: int
     poison_limit: int
     retries_unknown: bool
+    keys: Keys = field(default_factory=Keys)
 
     def began(self, execution: Execution) -> None:
         """Log that the current job starts."""
@@ -101,7 +111,11 @@ class OutcomePolicy:
                 if execution.acknowledged:
                     self.sink.ran(failed=False, kept=result)
                 else:
-                    self.sink.record(execution.held, DONE if after is None else Done(after), result)
+                    self.sink.record(
+                        execution.held, DONE if after is None else Done((after,)), result
+                    )
+            elif isinstance(error, Cancelled) or (job.cancelled and isinstance(error, _ENDED)):
+                self.cancelled(execution, counters)
             elif isinstance(error, Interrupted):
                 ended(_log, logging.INFO, "gave way; it goes on later", elapsed=round(seconds, 3))
                 counters.record(job.display_class, seconds * 1000, False)
@@ -117,6 +131,20 @@ class OutcomePolicy:
                 _log.exception("the end of a job cannot be recorded; it does not run again")
             else:
                 self.unrecorded(execution.held, problem)
+
+    def cancelled(self, execution: Execution, counters: ThreadMetrics) -> None:
+        """End a job that was cancelled, which is not a failure. [X-CANCEL-5] [X-CANCEL-6]"""
+        job, held = execution.job, execution.held
+        ended(_log, logging.INFO, "cancelled", elapsed=round(execution.seconds, 3))
+        counters.record(job.display_class, execution.seconds * 1000, False)
+        keep = keep_of(job, execution.compiled.keep)
+        result = self._kept(job, keep, "cancelled", Members()) if keep else None
+        if execution.acknowledged:
+            self.sink.ran(failed=False, kept=result)
+        else:
+            after = () if job.jid is None else forget(self.keys, job.jid)
+            self.sink.record(held, Done(after), result)
+            self.sink.flush_soon()  # people wait for it
 
     def unrecorded(self, held: InFlightJob, problem: BaseException) -> None:
         """Kill a job whose outcome cannot be recorded because of `problem`."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextvars import copy_context
 
 from jobwire.application.current import current, running
-from jobwire.errors import JobTimeout, MalformedPayload, RedisTrouble, Shutdown
+from jobwire.errors import Cancelled, JobTimeout, MalformedPayload, RedisTrouble, Shutdown
 from jobwire.protocol.heartbeat import Work
 from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.payload import Job, decode
 from jobwire.protocol.reliable import InFlightJob
-from jobwire.worker.execute.compiled_job import CompiledJob, JobTable
+from jobwire.worker.execute.compiled_job import CompiledJob, JobTable, Marks
 from jobwire.worker.execute.execution import Execution
-from jobwire.worker.execute.interruption import cancel_raise, raise_in_thread
+from jobwire.worker.execute.interruption import cancel_raise, raise_in_thread, wake
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.execute.tasks import Tasks
 from jobwire.worker.execute.time_limit import timed_out
@@ -39,6 +39,7 @@ class Processor:
         outcome_policy: Handles the end of each job.
         counters: Counts the jobs of this thread.
         watch: Called when a job with a time limit starts.
+        marks: The jobs that must not start, because they were cancelled.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Processor:
         outcome_policy: OutcomePolicy,
         counters: ThreadMetrics,
         watch: Callable[[], None],
+        marks: Marks,
     ) -> None:
         self.tid = tid
         self._take = source.take
@@ -62,6 +64,7 @@ class Processor:
         self._outcome_policy = outcome_policy
         self._counters = counters
         self._watch = watch
+        self._marks = marks
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         # Written by this thread only, as a whole; read by any.
         self._held: InFlightJob | None = None
@@ -131,6 +134,23 @@ class Processor:
         """Raise `error` inside the job, if there is one. [SIG-5] [RETRY-10] [RETRY-16]"""
         with self._guard:
             self._interrupt(error)
+
+    def cancel(self, ids: Collection[str | None]) -> None:
+        """Tell the job in progress that it was cancelled, if its id is among these. [X-CANCEL-3]
+
+        Async and isolated jobs are ended. A sync job looks at `cancelled` by itself.
+        """
+        with self._guard:
+            execution = self._execution
+            if execution is None or execution.job.cancelled or not execution.cancellable:
+                return
+            if execution.job.jid not in ids:
+                return
+            execution.job.cancelled = True
+            definition = execution.compiled.definition
+            waits = definition is not None and (definition.is_async or definition.isolated)
+            if waits and self._inside and self._thread.ident is not None:
+                wake(self._thread.ident)
 
     def _interrupt(self, error: type[BaseException]) -> None:
         """With the guard held."""
@@ -211,7 +231,11 @@ class Processor:
                 self._starting(compiled.seconds)
             self._outcome_policy.began(execution)
             started = time.perf_counter()
-            error = self._execute(job, compiled)
+            # After `_execution` is set, so that a mark is seen here or by `cancel`.
+            if self._marks.ids and job.jid in self._marks.ids and execution.cancellable:
+                error = Cancelled()
+            else:
+                error = self._execute(job, compiled)
             execution.seconds = seconds = time.perf_counter() - started
             compiled.took(seconds)
             self._outcome_policy.end(execution, error, self._counters)

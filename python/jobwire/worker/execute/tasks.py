@@ -6,18 +6,19 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from typing import Any
 
 from jobwire.application.current import current, running
-from jobwire.errors import RedisTrouble
+from jobwire.errors import Cancelled, RedisTrouble
 from jobwire.protocol.heartbeat import Work
 from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.payload import Job
 from jobwire.protocol.reliable import InFlightJob
+from jobwire.worker.execute.compiled_job import Marks
 from jobwire.worker.execute.event_loop import AsyncLoop
 from jobwire.worker.execute.execution import Execution
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
@@ -53,6 +54,7 @@ class Tasks:
         sink: Told to store outcomes, because perhaps no fetch will carry them.
         outcome_policy: Handles the end of each job.
         counters: Counts the jobs of this capsule.
+        marks: The jobs that must not start, because they were cancelled.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Tasks:
         sink: OutcomeSink,
         outcome_policy: OutcomePolicy,
         counters: ThreadMetrics,
+        marks: Marks,
     ) -> None:
         self._prefix = prefix
         self._loop = loop
@@ -72,6 +75,7 @@ class Tasks:
         self._flush_soon = sink.flush_soon
         self._outcome_policy = outcome_policy
         self._counters = counters
+        self._marks = marks
         # Any thread appends, only the loop takes; each is one atomic step.
         self._inbox: deque[tuple[Execution, _Call]] = deque()
         self._waking = False
@@ -121,6 +125,12 @@ class Tasks:
         if self._executions or self._inbox:
             with suppress(RuntimeError):  # the loop is broken
                 self._loop.call(self._cancel)
+
+    def cancel(self, ids: Collection[str | None]) -> None:
+        """End the tasks of the jobs with these ids. [X-CANCEL-3]"""
+        if self._executions or self._inbox:
+            with suppress(RuntimeError):  # the loop is broken
+                self._loop.call(partial(self._cancel_marked, ids))
 
     def return_cancelled(self) -> float | None:
         """Put back the jobs that other code cancelled; the ticker calls it. [REL-7]"""
@@ -180,6 +190,13 @@ class Tasks:
         for task in self._executions:
             task.cancel()
 
+    def _cancel_marked(self, ids: Collection[str | None], _: asyncio.AbstractEventLoop) -> None:
+        for task, execution in self._executions.items():
+            job = execution.job
+            if job.jid in ids and not job.cancelled and execution.cancellable:
+                job.cancelled = True
+                task.cancel()
+
     async def _run(self, execution: Execution, call: _Call) -> None:
         held = execution.held
         name = self._names.pop() if self._names else f"{self._prefix}{len(self._works)}"
@@ -190,6 +207,8 @@ class Tasks:
             current.set(execution.job)  # the task has a context of its own
             self._outcome_policy.began(execution)
             started = time.perf_counter()
+            if self._marks.ids and execution.job.jid in self._marks.ids and execution.cancellable:
+                raise Cancelled
             await call(execution.job)
         except BaseException as raised:  # noqa: BLE001 - user code, which must not end the loop
             error = raised
@@ -218,7 +237,8 @@ class Tasks:
         task = asyncio.current_task()
         outside = isinstance(task, _JobTask) and task.cancelling() and not task.by_itself
         may_run_again = execution.held.returned < self._outcome_policy.poison_limit
-        return bool(outside) and may_run_again and not execution.acknowledged
+        refused = execution.acknowledged or execution.job.cancelled
+        return bool(outside) and may_run_again and not refused
 
 
 async def _in_thread(call: Callable[[], None]) -> None:

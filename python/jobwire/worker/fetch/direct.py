@@ -110,7 +110,7 @@ class DirectSink(OutcomeSink):
         commands: list[Command | Script] = []
         match outcome:
             case Done(after):
-                commands += () if after is None else (after,)
+                commands += after
             case Discard() | Acknowledged():
                 pass
             case Retry(text, at):

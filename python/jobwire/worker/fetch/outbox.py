@@ -254,10 +254,11 @@ class Outbox:
         day = utc_day(time.time())
         steps: list[Command | Script] = [self._script(group, day) for group in groups]
         steps += (
-            entry.outcome.after
+            step
             for group in groups
             for entry in group
-            if type(entry.outcome) is Done and entry.outcome.after is not None
+            if type(entry.outcome) is Done and entry.outcome.after
+            for step in entry.outcome.after
         )
         if extra is not None:
             steps.append(extra)

@@ -33,10 +33,10 @@ class Done:
     """The job succeeded.
 
     Attributes:
-        after: Sent right after the outcome: deletes the data that the job leaves in Redis.
+        after: Sent right after the outcome: delete the data that the job leaves in Redis.
     """
 
-    after: Command | None = None
+    after: tuple[Command, ...] = ()
 
 
 DONE = Done()

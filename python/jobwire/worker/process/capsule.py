@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from jobwire.errors import Shutdown
 from jobwire.protocol.heartbeat import CapsuleShape, Work
@@ -14,7 +14,7 @@ from jobwire.protocol.metrics import Metrics
 from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.reliable import InFlightJob
 from jobwire.worker.background.ticker import Ticker
-from jobwire.worker.execute.compiled_job import JobTable
+from jobwire.worker.execute.compiled_job import JobTable, Marks
 from jobwire.worker.execute.event_loop import AsyncLoop
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.execute.processor import Processor
@@ -40,6 +40,7 @@ class Capsule:
         metrics: Shared by all capsules.
         loop: Shared by all capsules.
         ticker: Checks time limits; shared by all capsules.
+        marks: The jobs that must not start; shared by all capsules.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Capsule:
         metrics: Metrics,
         loop: AsyncLoop,
         ticker: Ticker,
+        marks: Marks,
     ) -> None:
         self.shape = CapsuleShape(name, concurrency, order)
         self._source = source
@@ -71,6 +73,7 @@ class Capsule:
                 sink,
                 outcome_policy,
                 metrics.for_thread(),
+                marks,
             )
             ticker.add_periodic_check(self._tasks.return_cancelled)
             source.lead.on_thread_wanted(self._add_thread)
@@ -85,6 +88,7 @@ class Capsule:
                 outcome_policy=outcome_policy,
                 counters=metrics.for_thread(),
                 watch=ticker.wake,
+                marks=marks,
             )
 
         self._make = make
@@ -145,6 +149,13 @@ class Capsule:
             processor.interrupt(Shutdown)
         if self._tasks is not None:
             self._tasks.interrupt()
+
+    def cancel(self, ids: Collection[str]) -> None:
+        """End the jobs in progress with these ids. [X-CANCEL-3]"""
+        for processor in self._processors:
+            processor.cancel(ids)
+        if self._tasks is not None:
+            self._tasks.cancel(ids)
 
     def _held(self) -> list[InFlightJob]:
         """Return the jobs in progress."""

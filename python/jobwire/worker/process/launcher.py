@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeVar
 
@@ -36,13 +36,14 @@ from jobwire.protocol.plural import counted
 from jobwire.protocol.server import ServerInfo, check_server
 from jobwire.protocol.times import Generation
 from jobwire.worker.background.audit import Audit, gather
+from jobwire.worker.background.canceller import Canceller
 from jobwire.worker.background.heartbeat import HeartbeatThread, rss
 from jobwire.worker.background.outcome_writer import OutcomeWriter
 from jobwire.worker.background.periodic import PeriodicThread
 from jobwire.worker.background.poller import Poller
 from jobwire.worker.background.ticker import Ticker
 from jobwire.worker.execute import joblog
-from jobwire.worker.execute.compiled_job import JobTable
+from jobwire.worker.execute.compiled_job import JobTable, Marks
 from jobwire.worker.execute.event_loop import CLEANUP_TIMEOUT_S, AsyncLoop
 from jobwire.worker.execute.iterating import Iterations
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
@@ -131,8 +132,10 @@ class Launcher:
             max_retries=config.max_retries,
             poison_limit=config.poison_limit,
             retries_unknown=config.unknown_jobs == "retry",
+            keys=self._keys,
         )
         self._capsules = []
+        self._marks = Marks()
         for name, capsule_config in config.capsules.items():
             order = QueueOrder(capsule_config.queues)
             capsule = Capsule(
@@ -146,8 +149,10 @@ class Launcher:
                 metrics=self._metrics,
                 loop=self._loop,
                 ticker=self._ticker,
+                marks=self._marks,
             )
             self._capsules.append(capsule)
+        self._canceller = Canceller(self._redis, self._keys, self._cancel, timings)
         self._beaten_at = 0.0  # monotonic
         self._classes = Classes()
         self._heartbeat = HeartbeatThread(
@@ -267,12 +272,19 @@ class Launcher:
             _patiently(self._heartbeat.start)  # before the first fetch, which needs a lease [REL-3]
             undo.pop_all()
         self._job_table.announce()
+        self._canceller.start()
         for capsule in self._capsules:
             capsule.start()
         self._poller.start()
         if self._periodic is not None:
             self._periodic.start()
         return info
+
+    def _cancel(self, ids: Collection[str]) -> None:
+        """Refuse and end jobs that were cancelled. [X-CANCEL-3]"""
+        self._marks.ids = ids
+        for capsule in self._capsules:
+            capsule.cancel(ids)
 
     def _find_generation(self) -> Generation:
         try:
@@ -314,6 +326,7 @@ class Launcher:
         ended = [capsule.wait(deadline) for capsule in self._capsules]
         if not all(ended):
             put_back = self._hard_stop()
+        self._canceller.stop()
         if self._outcome_writer is not None:
             left = self._outcome_writer.close(self._timings.outcome_close_timeout)
             if left:
@@ -323,6 +336,7 @@ class Launcher:
             self._on_beat()
         except RedisTrouble as error:
             _log.warning("last statistics lost: %s", error)
+        self._canceller.close(timeout=CLEANUP_TIMEOUT_S)
         self._heartbeat.leave_quietly()
         if self._isolation is not None:
             self._isolation.close()

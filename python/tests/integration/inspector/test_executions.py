@@ -19,10 +19,10 @@ def test_iterations(inspector: Any, client: Any) -> None:
     client.hset("it-a", mapping={"ex": 2, "c": '{"id":5}', "rt": "7.5"})
     client.hset("it-odd", mapping={"ex": "x", "c": "{", "rt": "y"})
     client.set("it-text", "no hash")
-    assert inspector.cancel("a") == inspector.cancel("a") == (int(NOW), True)
+    assert inspector.cancel("a") == inspector.cancel("a") == (int(NOW), True, "unknown")
     client.hset("it-a", "cancelled", 77)
-    assert inspector.cancel("a") == (77, True)
-    assert inspector.cancel("new") == inspector.cancel("new") == (int(NOW), False)
+    assert inspector.cancel("a") == (77, True, "unknown")
+    assert inspector.cancel("new") == inspector.cancel("new") == (int(NOW), False, "unknown")
     assert client.hgetall("it-new") == {b"cancelled": b"%d" % NOW, b"c": b"null"}
     assert client.ttl("it-new") == client.ttl("it-a") == 2_592_000
     a, odd, text = inspector.iterations(["a", "odd", "nobody", "text"])

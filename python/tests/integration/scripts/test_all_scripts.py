@@ -12,6 +12,7 @@ from harness.servers import wait_until
 from jobwire import RedisRefused
 from jobwire.connection import data
 from jobwire.connection.scripts import script
+from jobwire.protocol.cancelling import cancel
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.promotion import promote_batch
@@ -52,6 +53,10 @@ def life(shell: Shell, keys: Keys) -> None:
         shell.run(one(step))
     shell.run(put_back(keys, ME, fields[4:9], started=True, now=NOW))
     shell.run(fetch(keys, ME, queues, count=1, sequence=50))
+    assert shell.run(cancel(keys, "gone", now=NOW)).place == "unknown"
+    shell.plain.lpush(keys.queue("c|d"), b'{"class":"A","args":[],"jid":"here"}')
+    shell.plain.sadd(keys.queues, *queues)
+    assert shell.run(cancel(keys, "here", now=NOW)).place == "queued"
     shell.plain.delete(keys.process(ME))
     assert shell.run(recover(keys, own="other", now=NOW)) == {ME: 2}
     shell.plain.zadd(keys.schedule, {b'{"queue":"a:b"}': 1, b"\xff": 1, b'{"queue":"new"}': 1})

@@ -1,0 +1,191 @@
+"""Cancelling jobs of any kind: a truthful answer, and an end within a second. [X-CANCEL-1]"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from harness.servers import Server, wait_until
+from jobwire import App, Cancelled, Client, current_job
+from jobwire.application.config import FetchMode
+from jobwire.protocol.cancelling import REMEMBER_S
+from tests.integration.payloads import push_job
+from tests.workers import running
+
+FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
+MARKS = "jobwire:cancelled"
+
+
+def empty(server: Server) -> bool:
+    """True if no job is left anywhere, and no mark of a cancellation."""
+    client: Any = server.client()
+    return not client.exists("queue:default", "retry", "schedule", "dead", MARKS)
+
+
+@pytest.mark.parametrize("place", ["queue", "schedule", "retry"])
+def test_a_waiting_job_is_removed(server: Server, place: str) -> None:
+    """X-CANCEL-4, X-CANCEL-5: answer queued; the other jobs stay; the result says it."""
+    app = App()
+    job = app.job(name="Work", keep_result=60)(lambda number: number)
+    app.connect(server.url)
+    client: Any = server.client()
+    others = job.enqueue_bulk([[number] for number in range(1_500)])
+    jid = job.enqueue_in(3600, 1) if place == "schedule" else job.enqueue(1)
+    assert jid is not None
+    if place == "retry":
+        client.zadd("retry", {client.lpop("queue:default"): 5})
+    else:
+        job.enqueue_bulk([[number] for number in range(1_500)])
+    answer = job.cancel(jid)
+    assert (answer.place, answer.started) == ("queued", False)
+    assert (result := job.result(jid)) is not None
+    assert (result.outcome, result.value) == ("cancelled", None)
+    assert client.llen("queue:default") == len(others) * (1 if place == "retry" else 2)
+    assert not client.exists("schedule", "retry", MARKS, f"it-{jid}")
+    assert job.cancel(jid).place == "done"
+    app.close()
+
+
+def test_an_id_inside_other_payloads_removes_nothing(server: Server) -> None:
+    """X-CANCEL-4: the member jid counts, not a text that looks like it; odd ids too."""
+    for jid in ("other", "*", "[a-z]", 'a"b', "ü\\"):
+        push_job(server, "Work", "abc", {"jid": "abc"}, jid=jid)
+        server.client().zadd("schedule", {b'{"class":"Work","args":["abc"],"jid":"' + b'x"}': 9e9})
+    client: Any = server.client()
+    client.sadd("queues", "default")
+    with Client(server.url) as jobs:
+        assert jobs.cancel("abc").place == "unknown"
+        assert client.llen("queue:default") == 5
+        for left, jid in enumerate(("*", "[a-z]", 'a"b', "ü\\"), 1):
+            assert jobs.cancel(jid).place == "queued"
+            assert client.llen("queue:default") == 5 - left
+
+
+def test_an_unknown_job_is_marked(server: Server) -> None:
+    """X-CANCEL-2: for a day; a job that is pushed later is refused."""
+    ran: list[int] = []
+    app = App()
+    app.job(name="Work", keep_result=60)(lambda: ran.append(1))
+    client: Any = server.client()
+    client.zadd(MARKS, {"ancient": time.time() - REMEMBER_S - 5})
+    app.connect(server.url)
+    assert app.client.cancel("ab" * 12).place == "unknown"
+    assert client.zrange(MARKS, 0, -1) == [b"ab" * 12]
+    assert 0 < client.ttl(MARKS) <= REMEMBER_S
+    with running(app, server):
+        wait_until(lambda: "jobwire-wakeup" in str(client.client_list()))
+        push_job(server, "Work")
+        result = app.client.result("ab" * 12, timeout=20)
+        wait_until(lambda: empty(server))
+    assert result is not None
+    assert result.outcome == "cancelled"
+    assert ran == []
+    assert int(client.get("stat:failed") or 0) == 0
+
+
+def sync_job(begun: Callable[[], None]) -> Callable[[], Any]:
+    def work() -> None:
+        begun()
+        job = current_job()
+        assert job is not None
+        while not job.cancelled:
+            time.sleep(0.005)
+        raise Cancelled
+
+    return work
+
+
+def async_job(begun: Callable[[], None]) -> Callable[[], Any]:
+    async def work() -> None:
+        begun()
+        await asyncio.sleep(60)
+
+    return work
+
+
+@FETCH
+@pytest.mark.parametrize("make", [sync_job, async_job])
+@pytest.mark.parametrize("middleware", [False, True])
+def test_a_running_job_ends_within_a_second(
+    server: Server, fetch: FetchMode, make: Any, middleware: bool
+) -> None:
+    """X-CANCEL-3, X-CANCEL-6: no failure, no retry, no handler; the result says cancelled."""
+    app = App()
+    started = threading.Event()
+    job = app.job(name="Work", keep_result=60)(make(started.set))
+    told: list[Any] = []
+    app.on_error(lambda job, error: told.append(error))
+    app.on_death(lambda job, error: told.append(error))
+    if middleware:
+        app.server_middleware.append(lambda job, call_next: call_next())
+    with running(app, server, fetch=fetch):
+        jid = job.enqueue() or ""
+        assert started.wait(20)
+        wait_until(lambda: app.client.redis is not None)
+        client: Any = server.client()
+        if fetch == "basic":  # only a work record shows that the job runs
+            wait_until(lambda: client.keys("*:work"))
+        asked = time.monotonic()
+        assert job.cancel(jid).place == "running"
+        result = job.result(jid, timeout=20)
+        took = time.monotonic() - asked
+        assert result is not None
+        assert result.outcome == "cancelled"
+        wait_until(lambda: empty(server))
+    assert told == []
+    assert int(client.get("stat:failed") or 0) == 0
+    assert took < 5  # a second, on a machine that does nothing else
+
+
+def test_a_job_that_ignores_the_token_is_done(server: Server) -> None:
+    """X-CANCEL-6: the outcome is the truth, also after the request."""
+    app = App()
+    started, go = threading.Event(), threading.Event()
+
+    def work() -> int:
+        started.set()
+        go.wait(20)
+        return 7
+
+    job = app.job(name="Work", keep_result=60)(work)
+    with running(app, server):
+        jid = job.enqueue() or ""
+        assert started.wait(20)
+        assert job.cancel(jid).place == "running"
+        go.set()
+        result = job.result(jid, timeout=20)
+        assert job.cancel(jid).place == "done"
+    assert result is not None
+    assert (result.outcome, result.value) == ("done", 7)
+
+
+def test_others_go_on(server: Server) -> None:
+    """X-CANCEL-3: only the job with the id ends."""
+    app = App()
+    started: list[int] = []
+
+    @app.job(name="Work", keep_result=60)
+    async def work(number: int) -> int:
+        started.append(number)
+        await asyncio.sleep(0.5)
+        return number
+
+    with running(app, server, concurrency=3):
+        jids = work.enqueue_bulk([[number] for number in range(3)])
+        wait_until(lambda: len(started) == 3)
+        assert work.cancel(jids[1] or "").place == "running"
+        results = [work.result(jid or "", timeout=20) for jid in jids]
+    assert [each and each.outcome for each in results] == ["done", "cancelled", "done"]
+
+
+def test_a_job_in_the_dead_set_is_done(server: Server) -> None:
+    """X-CANCEL-4: it does not run again by itself."""
+    client: Any = server.client()
+    client.zadd("dead", {b'{"class":"Work","args":[],"jid":"abc"}': 5})
+    with Client(server.url) as jobs:
+        assert jobs.cancel("abc").place == "done"
