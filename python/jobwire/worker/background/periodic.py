@@ -33,7 +33,7 @@ __all__ = ["PeriodicThread"]
 SPREAD_S = 0.005  # of the wait before a tick is taken, for each process of the fleet
 SPREAD_IMPRECISE_S = 0.5
 LONGEST_SPREAD_S = 5.0
-AT_ONCE = 500  # ticks in one question to the server
+AT_ONCE = 500  # entries in one question to the server
 NEVER_S = 3600.0
 
 _log = logging.getLogger("jobwire.worker")
@@ -168,9 +168,10 @@ class PeriodicThread:
             self._take_some(due[start : start + AT_ONCE], now)
 
     def _take_some(self, due: Sequence[Due], now: float) -> None:
-        # The latest tick tells for all: ticks are taken in their order.
-        asked = [(each.entry, each.ticks[-1]) for each in due]
-        free = set(self._redis.run(periodic.free_ticks(self._keys, asked)))
+        # Each tick is asked for: a process that has just started takes the latest one only.
+        asked = [(index, tick) for index, each in enumerate(due) for tick in each.ticks]
+        ticks = [(due[index].entry, tick) for index, tick in asked]
+        free = {asked[at][0] for at in self._redis.run(periodic.free_ticks(self._keys, ticks))}
         held: list[str] | None = None
         for index, each in enumerate(due):
             if self._stop.is_set():
