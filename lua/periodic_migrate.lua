@@ -17,7 +17,7 @@ for key = 3, #KEYS, 6 do
     redis.call("HSETNX", KEYS[key + 3], "retry", ARGV[word + 2])
     redis.call("HSETNX", KEYS[key + 3], "source", "dynamic")
     for i = 1, 2 do
-      -- What an entry of layout 2 left behind is of another entry.
+      -- Keys that an entry of layout 2 left behind belong to another entry.
       if redis.call("EXISTS", KEYS[key + i]) == 1 then
         redis.call("RENAME", KEYS[key + i], KEYS[key + 3 + i])
       else

@@ -24,7 +24,7 @@ __all__ = ["PeriodicJob", "PeriodicJobs"]
 
 @dataclass(frozen=True, slots=True)
 class PeriodicJob:
-    """An entry, with what its line says.
+    """An entry, with the meaning of its line.
 
     Attributes:
         entry: The entry as it stands in Redis.
@@ -38,7 +38,7 @@ class PeriodicJob:
 
 
 class PeriodicJobs:
-    """The periodic jobs of a Redis, whoever wrote them. [X-CRON-44]
+    """The periodic jobs of a Redis, those of Ruby included. [X-CRON-44]
 
         with PeriodicJobs() as jobs:
             for job in jobs.all():

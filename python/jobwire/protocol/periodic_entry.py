@@ -56,7 +56,7 @@ FIELDS = (
     *("date_as_argument", "active_job", "queue_name_prefix", "queue_name_delimiter"),
     *("jw_catch_up", "jw_overlap"),
 )
-"""The fields of the hash that decide when an entry is due, and what is pushed then."""
+"""The fields of the hash that decide when an entry is due, and which job is pushed then."""
 
 _NAME = re.compile(r"\S(?:.*\S)?", re.DOTALL)
 _ALL = re.compile(r"all(?::(\d{1,4}))?")

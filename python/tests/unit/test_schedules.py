@@ -20,7 +20,7 @@ my_first_job:
   cron: "30 2 * * * Europe/Berlin"
   class: Other
   args:
-    hello: [1, "<%= ENV['NOBODY'] || 'd' %>"]
+    hello: [1, "<%= ENV['UNSET'] || 'd' %>"]
   retry: 3
   active_job: true
 """
