@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import redis
 
@@ -33,6 +33,8 @@ from tests.faults import jobs, pushes
 from tests.faults.scenarios import OWNERS, Scenario
 
 __all__ = ["FEW", "ROOT", "Bench", "Result", "Run", "faulty_runs"]
+
+T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 60.0  # seconds limit for steps that normally take milliseconds
@@ -217,7 +219,7 @@ class Bench:
     def close(self) -> None:
         self._opened.close()
 
-    def all(self, runs: Iterable[Callable[[Bench], Result]]) -> Iterator[Result]:
+    def all(self, runs: Iterable[Callable[[Bench], T]]) -> Iterator[T]:
         """Do all runs, several at a time; yield results in order."""
         return self._pool.map(lambda run: run(self), runs)
 

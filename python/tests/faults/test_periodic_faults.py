@@ -76,7 +76,9 @@ class PeriodicRun:
                     Child(
                         *(bench.zygote, bench.reaper),
                         bench.directory / f"{id(self)}-{time.monotonic_ns()}.log",
-                        **{"start": "worker", "url": url, "record": record_url},
+                        start="worker",
+                        url=url,
+                        record=record_url,
                         settings=settings,
                     )
                 )
@@ -149,7 +151,7 @@ def bench(_reaper: Reaper) -> Iterator[Bench]:
 
 def test_no_fault_loses_or_doubles_a_tick(bench: Bench) -> None:
     """X-CRON-17, X-CRON-18, X-CRON-39: every command, every fault; A4 of the acceptance."""
-    (clean,) = bench.all([PeriodicRun()])  # type: ignore[list-item,var-annotated]
+    (clean,) = bench.all([PeriodicRun()])
     assert clean.problem == "", clean
     labels = {point.label for point in clean.points}
     assert {
@@ -165,7 +167,7 @@ def test_no_fault_loses_or_doubles_a_tick(bench: Bench) -> None:
         and point.nth <= WINDOW
     ]
     runs = [PeriodicRun(point, fault) for point in ours for fault in FAULTS]
-    outcomes: list[Outcome] = [*bench.all(runs)]  # type: ignore[arg-type]
+    outcomes = [*bench.all(runs)]
     assert [each.problem for each in outcomes if each.problem] == []
     reached = {(each.point.label, each.fault) for each in outcomes if each.point and each.reached}
     for name in ("periodic_load.lua", "periodic_tick.lua"):
