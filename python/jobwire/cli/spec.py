@@ -120,12 +120,13 @@ def check(root: Path, as_json: bool, strict: bool) -> int:
         faults = [lints.Fault(place, "block", problem)]
     else:
         cited = citations.cited(root)
+        annexed = lints.annexed(root)
         faults = [
             *lints.of_document(document),
             *lints.of_annexes(root, document),
             *lints.of_history(document, before),
-            *lints.of_citations(document, cited),
-            *lints.of_gaps(document, cited),
+            *lints.of_citations(document, cited, annexed),
+            *lints.of_gaps(document, cited, annexed),
             *lints.of_oracle(document, cited),
             *lints.of_records(root, document, before),
         ]

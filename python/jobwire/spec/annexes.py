@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobwire.spec.document import Document, Malformed, Profile, read
+from jobwire.spec.document import Document, Malformed, Profile, Requirement, read
 
-__all__ = ["DIRECTORY", "Annex", "faults", "profiles", "read_all"]
+__all__ = ["DIRECTORY", "Annex", "by_id", "faults", "profiles", "read_all"]
 
 DIRECTORY = "docs/annexes"
 _NOT_ANNEXES = {"README.md", "template.md"}
@@ -54,6 +54,15 @@ def read_all(root: Path) -> list[Annex]:
     """
     paths = sorted((root / DIRECTORY).glob("*.md"))
     return [_read(root, path) for path in paths if path.name not in _NOT_ANNEXES]
+
+
+def by_id(annexes: Sequence[Annex]) -> dict[str, Requirement]:
+    """Return the requirements of annexes."""
+    return {
+        requirement.id: requirement
+        for annex in annexes
+        for requirement in annex.document.requirements
+    }
 
 
 def faults(annexes: list[Annex], document: Document) -> Iterator[tuple[str, int, str]]:

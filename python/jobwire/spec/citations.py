@@ -19,7 +19,7 @@ Citations = dict[str, dict[str, list[str]]]
 
 KINDS = ("code", "schema", "script", "fixture", "test", "prose")
 # Unlike prose, these put every id into brackets, so an id of an unknown area is a mistake.
-_BRACKETED = re.compile(r"\[([A-Z]{2,5}-\d+)\]")
+_BRACKETED = re.compile(r"\[((?:X-)?[A-Z]{2,5}-\d+)\]")
 # Files made from the specification cite all of it.
 _GENERATED = {
     *("schema/requirements.json", "schema/registry.json", "lua/README.md"),
@@ -166,5 +166,5 @@ def _covers(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _order(identifier: str) -> tuple[int, str, int]:
-    area, _, number = identifier.partition("-")
+    area, _, number = identifier.rpartition("-")
     return (AREAS.index(area) if area in AREAS else len(AREAS), area, int(number))

@@ -32,8 +32,11 @@ GENERATIONS = ("6.4", "7.3", "8.1")
 """The generations of the protocol, each by the release of Sidekiq that it is observed from."""
 TESTS = ("wire", "state", "outcome", "hook")
 """The kinds of tests, by the place that a check looks at. Another is `none`, with a reason."""
-CITATION = re.compile(r"(?<![\w-])(?:" + "|".join(AREAS) + r")-\d+(?![\w-])")
-"""An id in any text. It begins with one of the areas, so "UTF-8" in prose is not an id."""
+CITATION = re.compile(r"(?<![\w-])(?:X-(?!NAME-)[A-Z]+|" + "|".join(AREAS) + r")-\d+(?![\w-])")
+"""An id in any text. It begins with one of the areas, so "UTF-8" in prose is not an id.
+
+The areas of annexes begin with `X-`; `X-NAME` is the one of their template.
+"""
 
 _HEAD = re.compile(
     r"> \*\*\[(?P<id>(?:X-)?[A-Z]+-(?:0|[1-9]\d*))\]\*\*"

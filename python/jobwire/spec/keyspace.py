@@ -68,7 +68,7 @@ _FORMS = tuple(
         (r"queue:(?!sq\|).+", "list", "payload", "KEY-2"),
         (r"schedule|retry|dead", "zset", "payload", "KEY-3"),
         (r"jobwire:private:.+", "hash", "private", "REL-1"),
-        (r"cron_job:.+", "hash", "cron", "KEY-6"),
+        (r"cron_job:.+", "hash", "cron", "X-CRON-1"),
         (r"it-.+", "hash", "iteration", "ITER-1"),
         (r"j\|.+", "hash", "metrics", "MET-1"),
         (r"\d{8}-marks", "hash", "marks", "MET-5"),

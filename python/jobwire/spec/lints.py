@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from jobwire.spec import (
 )
 from jobwire.spec.citations import Citations
 from jobwire.spec.document import (
+    AREAS,
     CITATION,
     GENERATIONS,
     KEYWORDS,
@@ -33,6 +34,7 @@ from jobwire.spec.document import (
 
 __all__ = [
     "Fault",
+    "annexed",
     "of_annexes",
     "of_citations",
     "of_document",
@@ -94,6 +96,14 @@ def of_annexes(root: Path, document: Document) -> Iterator[Fault]:
         yield Fault(f"{path}:{line}", "annex", problem)
 
 
+def annexed(root: Path) -> list[annexes.Annex]:
+    """Return the annexes of a checkout; none if one is malformed, which `of_annexes` reports."""
+    try:
+        return annexes.read_all(root)
+    except Malformed:
+        return []
+
+
 def of_form(root: Path, document: Document, citations: Citations) -> Iterator[Fault]:
     """Check the form of the text; `jobwire spec check --strict` counts these hits as faults."""
     for line, lint, problem in strict.hits(document, checks.recorded(root, citations)):
@@ -106,9 +116,11 @@ def of_history(document: Document, before: record.Record | None) -> Iterator[Fau
         yield Fault(f"SPEC.md:{line}", "permanent", f"{identifier}: {problem}")
 
 
-def of_citations(document: Document, citations: Citations) -> Iterator[Fault]:
-    """Check that every cited id exists."""
-    known = document.by_id
+def of_citations(
+    document: Document, citations: Citations, annexed: Sequence[annexes.Annex] = ()
+) -> Iterator[Fault]:
+    """Check that every cited id exists, in SPEC.md or in an annex."""
+    known = {**document.by_id, **annexes.by_id(annexed)}
     for identifier, kinds in citations.items():
         for kind, places in kinds.items():
             for place in places:
@@ -122,15 +134,19 @@ def of_citations(document: Document, citations: Citations) -> Iterator[Fault]:
                     )
 
 
-def of_gaps(document: Document, citations: Citations) -> Iterator[Fault]:
+def of_gaps(
+    document: Document, citations: Citations, annexed: Sequence[annexes.Annex] = ()
+) -> Iterator[Fault]:
     """Check that code cites each requirement, and a test if a test can see it."""
-    for kind in ("code", "test"):
-        for requirement in trace.without(kind, document, citations):
-            yield Fault(
-                f"SPEC.md:{requirement.line}",
-                f"no-{kind}",
-                f"{requirement.id}: no {kind} cites it; cite it where it belongs",
-            )
+    texts = [("SPEC.md", document), *((annex.path, annex.document) for annex in annexed)]
+    for place, text in texts:
+        for kind in ("code", "test"):
+            for requirement in trace.without(kind, text, citations):
+                yield Fault(
+                    f"{place}:{requirement.line}",
+                    f"no-{kind}",
+                    f"{requirement.id}: no {kind} cites it; cite it where it belongs",
+                )
 
 
 def of_oracle(document: Document, citations: Citations) -> Iterator[Fault]:
@@ -141,11 +157,7 @@ def of_oracle(document: Document, citations: Citations) -> Iterator[Fault]:
 
 def of_records(root: Path, document: Document, before: dict[str, Any] | None) -> Iterator[Fault]:
     """Check that the generated files are up to date."""
-    try:
-        found = annexes.read_all(root)
-    except Malformed:  # of_annexes says so
-        found = []
-    made = record.render(record.build(document, before, checks.cases(root), found))
+    made = record.render(record.build(document, before, checks.cases(root), annexed(root)))
     if _differs(root / "schema/requirements.json", made):
         changes = "; ".join(
             f"{change} {', '.join(ids[:5])}{' …' if len(ids) > 5 else ''}"
@@ -206,7 +218,7 @@ def _ids(document: Document, file: str = "SPEC.md") -> Iterator[Fault]:
                 "duplicate-id",
                 f"{requirement.id} is already on line {first[requirement.id]}",
             )
-        elif file == "SPEC.md" and CITATION.fullmatch(requirement.id) is None:
+        elif file == "SPEC.md" and requirement.area not in AREAS:
             yield Fault(place, "area", f"{requirement.area} is not one of the known areas")
         first.setdefault(requirement.id, requirement.line)
     # A missing number means that an id was removed, or looks as if it was removed.

@@ -62,7 +62,8 @@ def build(
                 "implementations": list(annex.implementations),
                 "profiles": _profiles(annex.document),
                 "requirements": [
-                    _entry(requirement, annex.document, None) | {"deviations": [], "checks": []}
+                    _entry(requirement, annex.document, None)
+                    | {"deviations": [], "checks": list((checks or {}).get(requirement.id, ()))}
                     for requirement in annex.document.requirements
                 ],
             }

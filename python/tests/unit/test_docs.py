@@ -28,11 +28,18 @@ DOCS = ROOT / "docs"
 CLIENTS = DOCS / "how-to" / "clients"
 PAGES = [ROOT / name for name in tracked()]
 
-DEFINITION = re.compile(r"^> \*\*\[([A-Z]+-\d+)\]\*\*", re.MULTILINE)
-IDS = frozenset(DEFINITION.findall((ROOT / "SPEC.md").read_text(encoding="utf-8")))
-AREAS = sorted({identifier.partition("-")[0] for identifier in IDS})
+DEFINITION = re.compile(r"^> \*\*\[((?:X-)?[A-Z]+-\d+)\]\*\*", re.MULTILINE)
+SPECIFIED = [ROOT / "SPEC.md", *sorted((DOCS / "annexes").glob("*.md"))]
+IDS = frozenset(
+    identifier
+    for path in SPECIFIED
+    for identifier in DEFINITION.findall(path.read_text(encoding="utf-8"))
+)
+AREAS = sorted({identifier.rpartition("-")[0] for identifier in IDS})
 # In brackets every id counts; elsewhere its area has to exist: "UTF-8" is not a citation.
-CITATION = re.compile(rf"(?<=\[)[A-Z]+-\d+(?=\])|(?<![\w-])(?:{'|'.join(AREAS)})-\d+(?![\w-])")
+CITATION = re.compile(
+    rf"(?<=\[)(?:X-)?[A-Z]+-\d+(?=\])|(?<![\w-])(?:{'|'.join(AREAS)})-\d+(?![\w-])"
+)
 
 NOTE = re.compile(r"note: \S.{20,}")
 

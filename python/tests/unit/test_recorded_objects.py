@@ -141,7 +141,10 @@ VALID: dict[str, Any] = {
     "marks": {"2025-02-14T08:04:00Z": "4f2d1c0"},
     "signals": ["TERM", "TSTP"],
     "private": {"17:default": PAYLOAD},
-    "cron": {"name": "nightly", "namespace": "default", "klass": "NightlyJob", "status": "enabled"},
+    "cron": {
+        **{"name": "nightly", "namespace": "default", "klass": "NightlyJob", "cron": "0 3 * * *"},
+        **{"args": "[]", "message": "{}", "status": "enabled", "last_enqueue_time": ""},
+    },
 }
 GONE = object()
 # Object, field, value, rule, path. A list and a whole object have no field.
@@ -193,8 +196,10 @@ FAULTS: list[tuple[str, str, Any, str, str]] = [
     ("signals", "", {"0": "TERM"}, "INSP-13", "$"),
     ("private", "default", PAYLOAD, "REL-6", "$"),
     ("private", "17:default", {}, "REL-1", "$['17:default']"),
-    ("cron", "status", "on", "KEY-6", "$.status"),
-    ("cron", "args", [], "KEY-6", "$.args"),
+    ("cron", "klass", "", "X-CRON-33", "$.klass"),
+    ("cron", "args", [], "X-CRON-30", "$.args"),
+    ("cron", "last_enqueue_time", "1770717900", "X-CRON-7", "$.last_enqueue_time"),
+    ("cron", "jw_catch_up", "all:0", "X-CRON-24", "$.jw_catch_up"),
     *((kind, "", GONE, known.rule, "$") for kind, known in OBJECTS.items()),
 ]
 

@@ -33,6 +33,7 @@ OBJECTS = [
         for part in ROLES
     ),
     ("cron-entry", "reader"),
+    ("cron-entry", "writer"),
     *(("driver", part) for part in ("request", "response")),
     ("case", None),
     ("results", None),

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.spec import document, lints, trace
+from jobwire.spec import annexes, document, lints, trace
 from jobwire.spec.citations import cited, named
 from jobwire.spec.document import CITATION, Malformed, Requirement, keywords_of, read
 
 ROOT = Path(__file__).resolve().parents[3]
 SPEC = read((ROOT / "SPEC.md").read_text(encoding="utf-8"))
 CITATIONS = cited(ROOT)
+ANNEXES = annexes.read_all(ROOT)
 
 
 def without_test() -> list[str]:
@@ -58,7 +59,7 @@ def test_real_sidekiq_was_asked() -> None:
 
 
 def test_cited_ids_exist() -> None:
-    assert list(lints.of_citations(SPEC, CITATIONS)) == []
+    assert list(lints.of_citations(SPEC, CITATIONS, ANNEXES)) == []
 
 
 def test_citations_of_every_kind_are_found() -> None:
