@@ -48,6 +48,7 @@ _PROFILES = (
     *("worker/core", "worker/retry", "worker/monitoring", "worker/signals", "worker/iteration"),
     *("worker/metrics", "worker/reliable", "scheduler/core", "scheduler/reliable"),
     *("inspector/read", "inspector/write"),
+    *("scheduler/periodic", "inspector/periodic"),  # of annexes
 )
 _ROBUST_THROUGHOUT = frozenset(["worker/reliable", "scheduler/reliable"])
 
@@ -168,8 +169,8 @@ def level_of(claim: str) -> str:
 
 
 def _profiles() -> Sequence[Mapping[str, Any]]:
-    rows: Sequence[Mapping[str, Any]] = _requirements_file()["profiles"]
-    return rows
+    file = _requirements_file()
+    return [row for part in (file, *file["annexes"]) for row in part["profiles"]]
 
 
 @cache
@@ -180,7 +181,7 @@ def scripts() -> Mapping[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One requirement of SPEC.md.
+    """One requirement of SPEC.md, or of an annex.
 
     Attributes:
         profiles: Role and profile, without the level.
@@ -236,7 +237,7 @@ def spec_version() -> str:
 
 @cache
 def requirements() -> Mapping[str, Requirement]:
-    """Return the requirements by id, in the order of SPEC.md."""
+    """Return the requirements by id, in the order of SPEC.md, then those of annexes."""
     return requirements_of(_requirements_file())
 
 
@@ -254,7 +255,8 @@ def requirements_of(file: Mapping[str, Any]) -> Mapping[str, Requirement]:
             test=_test(entry["test"]),
             text=_one_line_each(entry["text"].replace("**", "")),
         )
-        for entry in file["requirements"]
+        for part in (file, *file.get("annexes", ()))
+        for entry in part["requirements"]
     }
 
 

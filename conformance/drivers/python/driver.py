@@ -5,18 +5,26 @@ from __future__ import annotations
 import base64
 import json
 import os
+import secrets
 import sys
 from typing import Any
 
 import jobwire
-from jobwire.errors import InvalidJob, JobwireError, NoReply
+from jobwire.errors import ConfigError, InvalidJob, JobwireError, NoReply
 from jobwire.inspect import Entry, Filter, Inspector
 from jobwire.inspect.entry import entry
+from jobwire.periodic import schedule
+from jobwire.protocol import periodic
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.periodic_entry import PeriodicEntry, StoredEntry
 
 OPTIONS = (
     *("queue", "retry", "backtrace", "dead", "retry_for", "retry_queue", "tags", "log_level"),
     "pool",
 )
+
+
+GENERATION: Any = 7 if os.environ.get("JOBWIRE_GENERATION") == "7" else 8
 
 
 class Stopped(JobwireError):
@@ -117,6 +125,11 @@ def inspect(inspector: Inspector, request: dict[str, Any]) -> dict[str, Any]:
             totals = {"processed": stats.processed, "failed": stats.failed}
             sizes = {"schedule": stats.scheduled, "retry": stats.retries, "dead": stats.dead}
             return {**totals, **sizes}
+        case "periodic":
+            keys = Keys(os.environ.get("JOBWIRE_NAMESPACE", ""))
+            entries = inspector.redis.run(periodic.read_entries(keys))
+            shown_entries = map(listed, sorted(entries, key=lambda stored: stored.name))
+            return {"entries": [*shown_entries]}
         case "processes":
             fields = ("identity", "concurrency", "busy", "quiet")
             processes = inspector.processes()
@@ -133,6 +146,48 @@ def inspect(inspector: Inspector, request: dict[str, Any]) -> dict[str, Any]:
                     for work in inspector.works()
                 ]
             }
+
+
+def listed(stored: StoredEntry) -> dict[str, Any]:
+    """Return a periodic entry in the form of an answer."""
+    return {
+        "name": stored.name,
+        "namespace": stored.namespace,
+        "class": stored.job or None,
+        "cron": stored.cron or None,
+        "enabled": stored.enabled,
+        "args": stored.args,
+    }
+
+
+def defined(given: dict[str, Any]) -> PeriodicEntry:
+    """Return the definition of a periodic entry in a request."""
+    named = {"class": "job"}
+    options = {name: given[name] for name in OPTIONS if name in given}
+    members = {named.get(name, name): given[name] for name in given if name not in OPTIONS}
+    return schedule.check(PeriodicEntry(**members, options=options))
+
+
+def change_periodic(inspector: Inspector, keys: Keys, request: dict[str, Any]) -> None:
+    """Carry out a request `periodic`."""
+    run = inspector.redis.run
+    action = request["action"]
+    if action == "save":
+        run(schedule.load(keys, [defined(request["entry"])], schedule=""))
+        return
+    if action == "load":
+        entries = [defined(given) for given in request["entries"]]
+        run(schedule.load(keys, entries, schedule=request["schedule"]))
+        return
+    (stored,) = [s for s in run(periodic.read_entries(keys)) if s.name == request["name"]]
+    if action == "remove":
+        run(periodic.remove(keys, stored))
+    elif action == "enqueue":
+        now = run(periodic.server_time())
+        payload = stored.payload(jid=secrets.token_hex(12), now=now, generation=GENERATION)
+        run(periodic.run_now(keys, stored, payload, now=now))
+    else:
+        run(schedule.set_enabled(keys, stored, enabled=action == "enable"))
 
 
 def act(inspector: Inspector, request: dict[str, Any]) -> None:
@@ -160,7 +215,7 @@ def answer(client: jobwire.Client, inspector: Inspector, request: dict[str, Any]
     """Return the answer to one request."""
     match request["op"]:
         case "hello":
-            ops = ["push", "push_bulk", "inspect", "act"]
+            ops = ["push", "push_bulk", "inspect", "act", "periodic"]
             return {"ok": {"driver": 1, "version": jobwire.__version__, "ops": ops}}
         case "push":
             return {"ok": push(client, request)}
@@ -170,6 +225,10 @@ def answer(client: jobwire.Client, inspector: Inspector, request: dict[str, Any]
             return {"ok": inspect(inspector, request)}
         case "act":
             act(inspector, request)
+            return {"ok": {}}
+        case "periodic":
+            keys = Keys(os.environ.get("JOBWIRE_NAMESPACE", ""))
+            change_periodic(inspector, keys, request)
             return {"ok": {}}
         case "bye":
             return {"ok": {}}
@@ -181,7 +240,7 @@ def failure(error: JobwireError) -> dict[str, Any]:
     # Earlier slices of a bulk may be written, even if this slice is not.
     written = getattr(error, "written", None)
     maybe = isinstance(error, NoReply) or bool(written)
-    kind = "unknown" if maybe and not isinstance(error, InvalidJob) else "rejected"
+    kind = "unknown" if maybe and not isinstance(error, InvalidJob | ConfigError) else "rejected"
     error_member: dict[str, Any] = {"kind": kind, "message": str(error)}
     if written:
         error_member["written"] = list(written)

@@ -19,7 +19,10 @@ from jobwire.connection.connection import Connection
 from jobwire.connection.pool import ConnectionPool
 from jobwire.errors import NoReply, RedisTrouble
 from jobwire.inspect import Inspector, sets
-from jobwire.protocol import pushing
+from jobwire.periodic import planning
+from jobwire.periodic.line import CronLine
+from jobwire.protocol import periodic, pushing
+from jobwire.protocol.periodic_entry import StoredEntry
 from jobwire.protocol.wire import Batch, command
 from jobwire.worker import Timings
 from jobwire.worker.background.poller import Poller
@@ -161,10 +164,65 @@ def log_nothing() -> None:
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - to the end of the process
 
 
+def tick_later() -> None:
+    """Take every tick a second late, as the next second. [X-CRON-10]"""
+    before = CronLine.before
+
+    def before_late(line: CronLine, instant: float) -> int | None:
+        tick = before(line, instant - 1)
+        return None if tick is None else tick + 1
+
+    CronLine.before = before_late  # type: ignore[method-assign]
+
+
+def give_an_hour() -> None:
+    """Take ticks that are up to an hour late. [X-CRON-16]"""
+    assert planning.due_ticks.__kwdefaults__ is not None
+    planning.due_ticks.__kwdefaults__["grace"] = 3600
+
+
+def look_ahead() -> None:
+    """Take ticks ten seconds before their time. [X-CRON-22]"""
+    server_time = periodic.server_time
+
+    def later() -> Any:
+        return (yield from server_time()) + 10
+
+    periodic.server_time = later
+
+
+def fail_on_malformed() -> None:
+    """Take no tick at all because one entry is malformed. [X-CRON-27]"""
+    find = StoredEntry.problem.fget  # type: ignore[attr-defined]
+
+    def problem(entry: StoredEntry) -> str:
+        if found := find(entry):
+            raise RedisTrouble(found)
+        return ""
+
+    StoredEntry.problem = property(problem)  # type: ignore[assignment,method-assign]
+
+
+def accept_malformed() -> None:
+    """Push for entries that are not valid. [X-CRON-28]"""
+    StoredEntry.problem = property(lambda _: "")  # type: ignore[assignment,method-assign]
+
+
+def keep_both() -> None:
+    """Take the ticks of both entries if both layouts have one of a name. [X-CRON-3]"""
+    find = StoredEntry.name.fget  # type: ignore[attr-defined]
+
+    def name(entry: StoredEntry) -> str:
+        return ("1:" if entry.layout_namespace is None else "") + find(entry)
+
+    StoredEntry.name = property(name)  # type: ignore[assignment,method-assign]
+
+
 _MISTAKES = (
     *(keep_connection, one_slice, stay_connected, send_again, ignore_stops, go_on),
     *(no_pause, wait_least, close_late, put_back_late, never_leave),
     *(replace_halves, sweep_in_two_steps, sweep_on, log_nothing),
+    *(tick_later, give_an_hour, look_ahead, fail_on_malformed, accept_malformed, keep_both),
 )
 
 

@@ -208,6 +208,9 @@ def main() -> int:
         precise=os.environ.get("JOBWIRE_PRECISE", "1" if fetch == "reliable" else "0") == "1",
     )
     timings = Timings()
+    if "JOBWIRE_POLL" in os.environ:
+        look = float(os.environ["JOBWIRE_POLL"])
+        timings = replace(timings, periodic_look=lambda *, jitter: look * (0.5 + jitter))
     if "JOBWIRE_BEAT" in os.environ:
         timings = replace(timings, heartbeat_interval=float(os.environ["JOBWIRE_BEAT"]))
     return process.run(app, config, timings=timings)

@@ -95,7 +95,9 @@ def fault(name: str, keys: Sequence[str], arguments: Sequence[str]) -> str | Non
         keys: The keys of a call, without the namespace.
         arguments: The other arguments of the call.
     """
-    contract = _CONTRACTS[name]
+    contract = _CONTRACTS.get(name)
+    if contract is None:  # a script of an annex, to which LUA-4 does not apply
+        return None
     return (
         _misfit("KEYS", keys, contract.keys, contract.more_keys)
         or _misfit("ARGV", arguments, contract.arguments, contract.more_arguments)

@@ -14,10 +14,7 @@ from jobwire_conformance.wire.resp import Refusal
 
 __all__ = ["KeyRules", "is_known_key"]
 
-_RESERVED = (
-    *("b-", "lmtr-", "unique:", "queue:sq|", "cron_jobs:", "cron_job:"),
-    *("working:", "reliable-fetcher-"),
-)
+_RESERVED = (*("b-", "lmtr-", "unique:", "queue:sq|", "working:", "reliable-fetcher-"),)
 _RESERVED_WHOLE = frozenset(
     [
         "batches",
@@ -25,13 +22,13 @@ _RESERVED_WHOLE = frozenset(
         "dear-leader",
         "paused",
         "super_processes",
-        "cron_jobs",
         "interrupted",
     ]
 )
 # The table of keys. Other keys of an implementation begin with `jobwire:`. [KEY-5]
 _OURS = re.compile(
     r"""queues|queue:.+|schedule|retry|dead|processes|process_cleanup|jobwire:.+
+    |cron_jobs(?::.+)?|cron_job:.+  # of cron add-ons; an annex says how to write them
     |stat:(?:processed|failed)(?::\d{4}-\d\d-\d\d)?|it-.+|deploylock-.+|\d{8}-marks
     |j\|(?:\d{6}|\d{8})\|\d{1,2}:\d{1,2}|(?:h\|)?.+-\d{1,2}-\d{1,2}:\d{1,2}
     |.+:\d+:[^:]+(?::work|:workers|-signals)?|profiles|.+-[0-9a-f]{24}""",

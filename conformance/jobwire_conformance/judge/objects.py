@@ -52,7 +52,7 @@ OBJECTS: Mapping[str, WireObject] = {
     "marks": WireObject("deploy-marks", "<date>-marks", "MET-5", generations=_SINCE_7),
     "signals": WireObject("signals", "<identity>-signals", "SIG-4"),
     "private": WireObject("private-hash", "jobwire:private:<identity>", "REL-1"),
-    "cron": WireObject("cron-entry", "cron_job:<namespace>:<name>", "KEY-6", ("reader",)),
+    "cron": WireObject("cron-entry", "cron_job:<namespace>:<name>", "X-CRON-33"),
 }
 """Every object that has a schema, apart from the payload, by the name that the user types."""
 

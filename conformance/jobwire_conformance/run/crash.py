@@ -105,11 +105,16 @@ def _cut(point: Point, action: Kill) -> Rule:
 
 
 def _jids(case: Case) -> list[bytes]:
-    """Return the ids of the jobs in the checks of a case."""
+    """Return the ids of the jobs in the checks of a case, and the keys of the queues.
+
+    A job that the implementation makes by itself has no id that a case could name.
+    """
     assert case.crash is not None
     checks = case.crash["check"].values()
     conditions = [each for check in checks for each in predicates(check)]
-    return [each.of.encode() for each in conditions if each.function in OF_JOBS]
+    texts = [each.of for each in conditions if each.function in OF_JOBS]
+    texts += [f"queue:{each.of}" for each in conditions if each.function == "order"]
+    return [text.encode() for text in texts]
 
 
 def _effects(calls: Sequence[Call], jids: Sequence[bytes]) -> Iterator[Point]:

@@ -253,6 +253,22 @@ class Play:
         for seed in step["seed"]:
             self._state.seed(seed)
 
+    def _tick(self, step: Mapping[str, Any]) -> None:
+        seconds = int(_moment(step["of"]))
+        utc, name = time.gmtime(seconds), step["tick"]
+        self._scope.bound |= {
+            f"{name}_line": time.strftime("%S %M %H %d %m * UTC", utc),
+            f"{name}_bare": time.strftime("%S %M %H %d %m *", utc),
+            f"{name}_member": time.strftime("%Y-%m-%dT%H:%M:%SZ", utc),
+            f"{name}_time": time.strftime("%Y-%m-%d %H:%M:%S +0000", utc),
+            f"{name}_score": float(seconds),
+        }
+
+    def _periodic(self, step: Mapping[str, Any]) -> None:
+        members = ("name", "entry", "schedule", "entries")
+        request = {name: step[name] for name in members if name in step}
+        self._ask("periodic", {"action": step["periodic"], **request}, step, None)
+
     def _warp(self, step: Mapping[str, Any]) -> None:
         self._state.warp(step["warp"], step.get("keys", []))
 
@@ -349,6 +365,8 @@ class Play:
         "inspect": _inspect,
         "act": _act,
         "seed": _seed,
+        "tick": _tick,
+        "periodic": _periodic,
         "warp": _warp,
         "release": _release,
         "flush_scripts": _flush_scripts,

@@ -56,6 +56,12 @@ class State:
 
         return re.sub(r"\{([a-z][a-z0-9_]*)\}", value, text)
 
+    def _filled(self, text: str) -> str:
+        """Replace each `{name}` by a bound value; other braces stay as they are."""
+        for name, value in self.scope.bound.items():
+            text = text.replace(f"{{{name}}}", str(value))
+        return text
+
     def key(self, text: str) -> str:
         """Return the full key for a key of a case."""
         return self.sandbox.config.prefix + self.named(text)
@@ -96,7 +102,9 @@ class State:
         key = self.key(next(str(seed[verb]) for verb in _SEEDS if verb in seed))
         texts = self._texts(seed, now)
         if "zadd" in seed:
-            score = moment(seed["score"], now)
+            given = seed["score"]
+            is_bound = isinstance(given, str) and given.startswith("{")
+            score = float(self.named(given)) if is_bound else moment(given, now)
             link.call("ZADD", key, *(word for text in texts for word in (score, text)))
         elif "lpush" in seed:
             link.call("LPUSH", key, *texts)
@@ -105,7 +113,7 @@ class State:
                 link.call("SADD", self.key("queues"), self.named(bare.removeprefix("queue:")))
         elif "hset" in seed:
             words = [word for pair in seed["fields"].items() for word in pair]
-            link.call("HSET", key, *_numbered(words, seed))
+            link.call("HSET", key, *map(self._filled, _numbered(words, seed)))
         elif "sadd" in seed:
             link.call("SADD", key, *map(self.named, _numbered(seed["members"], seed)))
         elif "histogram" in seed:
@@ -130,7 +138,7 @@ class State:
 
     def _text(self, seed: Mapping[str, Any], now: float) -> str:
         if "raw" in seed:
-            return str(seed["raw"])
+            return self._filled(str(seed["raw"]))
         job = {
             name: written_time(moment(value["of"], now), value["generation"])
             if isinstance(value, dict) and value.get("$") == "time"

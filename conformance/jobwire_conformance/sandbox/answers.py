@@ -21,8 +21,10 @@ _RESULTS = {
     "push_bulk": "pushed_bulk",
     "act": "nothing",
     "bye": "nothing",
-    **dict.fromkeys(["queue", "set", "find"], "members"),
-    **{name: name for name in ("queues", "stats", "processes", "work")},
+    **dict.fromkeys(["inspect queue", "inspect set", "inspect find"], "members"),
+    **{f"inspect {name}": name for name in ("queues", "stats", "processes", "work")},
+    "periodic": "nothing",
+    "inspect periodic": "periodic_entries",
 }
 """The definition of the member `ok` in the schema, by operation or subject."""
 
@@ -89,7 +91,7 @@ def checked(request: Mapping[str, Any], answer: Any) -> Mapping[str, Any]:
         )
     kind = kinds[0]
     if kind == "ok":
-        subject = request["what"] if request["op"] == "inspect" else request["op"]
+        subject = f"{request['op']} {request.get('what', '')}".rstrip()
         _check(_RESULTS[subject], answer["ok"], "ok")
     _check(kind, answer, "")
     if answer["id"] != number:
