@@ -79,6 +79,7 @@ class RealSidekiq:
         timeout: int = 8,
         options: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
+        program: str = "jobs.rb",
     ) -> Iterator[SidekiqWorker]:
         """Run a worker of `ruby/jobs.rb` until the block ends; then it is killed, not stopped.
 
@@ -92,8 +93,9 @@ class RealSidekiq:
                 in BRPOP (2 s), and a job that such a dying processor receives is lost.
             options: Further command line options, such as `["-g", "tag"]`.
             env: DEAD_MAX, DEAD_TIMEOUT, MAX_RETRIES (see jobs.rb).
+            program: The file with the jobs, such as cron.rb, which also has sidekiq-cron.
         """
-        command = ["sidekiq", "-r", "./jobs.rb", "-c", str(concurrency), "-t", str(timeout)]
+        command = ["sidekiq", "-r", f"./{program}", "-c", str(concurrency), "-t", str(timeout)]
         for queue in queues:
             command += ["-q", queue]
         environment = {"REDIS_URL": self._url, **(env or {})}
@@ -120,9 +122,11 @@ class RealSidekiq:
             process.close()
 
     @contextmanager
-    def driver(self) -> Iterator[Driver]:
-        """Run `ruby/driver.rb` until the block ends."""
+    def driver(self, *, cron: bool = False) -> Iterator[Driver]:
+        """Run `ruby/driver.rb` until the block ends; with `cron`, it knows sidekiq-cron."""
         environment = {"REDIS_URL": self._url}
+        if cron:
+            environment["RUBYOPT"] = "-r./cron.rb"
         process = RubyProcess(
             self._chroot, ["ruby", "driver.rb"], environment, pipes=True, directory=RUBY
         )
