@@ -122,7 +122,7 @@ def check(root: Path, as_json: bool, strict: bool) -> int:
         cited = citations.cited(root)
         annexed = lints.annexed(root)
         faults = [
-            *lints.of_document(document),
+            *lints.of_document(document, annexed),
             *lints.of_annexes(root, document),
             *lints.of_history(document, before),
             *lints.of_citations(document, cited, annexed),

@@ -1,4 +1,7 @@
-"""The ticks that are due, from the entries and the time. [X-CRON-15] [X-CRON-16] [X-CRON-24]"""
+"""The ticks that are due, from the entries and the time.
+
+[X-CRON-15] [X-CRON-16] [X-CRON-22] [X-CRON-24]
+"""
 
 from __future__ import annotations
 

@@ -183,7 +183,8 @@ def take(
 ) -> Op[Ticked]:
     """Take ticks of an entry, and push a job for each that no process had taken.
 
-    This is one atomic step. [X-CRON-8] [X-CRON-17] [X-CRON-18] [X-CRON-20] [X-CRON-23] [X-CRON-25]
+    This is one atomic step, and no key expires. [X-CRON-5] [X-CRON-8] [X-CRON-9] [X-CRON-17]
+    [X-CRON-18] [X-CRON-20] [X-CRON-23] [X-CRON-25]
 
     Args:
         keys: Key names.

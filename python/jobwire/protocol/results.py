@@ -1,4 +1,7 @@
-"""The result of a job that was asked to keep it. [X-RESULT-1] to [X-RESULT-9]"""
+"""The result of a job that was asked to keep it. [X-RESULT-1] to [X-RESULT-9]
+
+The script of an outcome that comes too late stores none. [X-RESULT-8]
+"""
 
 from __future__ import annotations
 

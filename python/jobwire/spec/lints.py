@@ -68,15 +68,15 @@ class Fault(NamedTuple):
         return f"{self.place}: {self.problem} ({self.lint})"
 
 
-def of_document(document: Document) -> Iterator[Fault]:
-    """Check SPEC.md by itself."""
+def of_document(document: Document, annexed: Sequence[annexes.Annex] = ()) -> Iterator[Fault]:
+    """Check SPEC.md by itself; its references may be to annexes."""
     if document.version is None:
         yield Fault("SPEC.md:1", "version", "no line begins with 'Version **1.0**'")
     if not document.requirements:
         yield Fault("SPEC.md:1", "empty", "there is no requirement block")
     yield from _ids(document)
     yield from _text(document, "SPEC.md", document.profiles)
-    yield from _references(document)
+    yield from _references(document, annexed)
     for number, problem in examples.problems(document):
         yield Fault(f"SPEC.md:{number}", "example", problem)
 
@@ -249,8 +249,8 @@ def _block(requirement: Requirement, profiles: Mapping[str, Profile]) -> Iterato
         yield "generations", "needs a paragraph 'Seen in: …' that tells what the others do"
 
 
-def _references(document: Document) -> Iterator[Fault]:
-    known = document.by_id
+def _references(document: Document, annexed: Sequence[annexes.Annex]) -> Iterator[Fault]:
+    known = {**document.by_id, **annexes.by_id(annexed)}
     lines = [
         *document.outside,
         *((requirement.line, requirement.text) for requirement in document.requirements),

@@ -62,7 +62,7 @@ def saved(server: Server, *entries: PeriodicEntry, schedule: str = "") -> None:
 
 
 def test_an_entry_has_the_fields_of_sidekiq_cron(server: Server) -> None:
-    """X-CRON-1, X-CRON-33: byte for byte those of 2.3.1, and fields of our own."""
+    """X-CRON-1, X-CRON-9, X-CRON-33, X-CRON-35: the bytes of 2.3.1, and fields of our own."""
     saved(server, entry())
     client = server.client(decode_responses=True)
     assert client.smembers("cron_jobs:default") == {"cron_job:default:t"}
