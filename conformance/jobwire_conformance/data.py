@@ -242,7 +242,10 @@ def requirements() -> Mapping[str, Requirement]:
 
 
 def requirements_of(file: Mapping[str, Any]) -> Mapping[str, Requirement]:
-    """Return the requirements by id, from the content of requirements.json."""
+    """Return the requirements by id, from the content of requirements.json.
+
+    Those of an annex are there if the suite has cases for its claims.
+    """
     return {
         entry["id"]: Requirement(
             id=entry["id"],
@@ -257,6 +260,7 @@ def requirements_of(file: Mapping[str, Any]) -> Mapping[str, Requirement]:
         )
         for part in (file, *file.get("annexes", ()))
         for entry in part["requirements"]
+        if not set(entry["claims"]).isdisjoint(_PROFILES)
     }
 
 
