@@ -271,6 +271,8 @@ def main() -> None:
                 result = answer(client, inspector, request)
             except JobwireError as error:
                 result = failure(error)
+            except Exception as error:  # noqa: BLE001  a crash would be the adapter's fault
+                result = {"error": {"kind": "unknown", "message": repr(error)}}
             sys.stdout.write(json.dumps({"id": request["id"], **result}) + "\n")
             sys.stdout.flush()
             if request["op"] == "bye":

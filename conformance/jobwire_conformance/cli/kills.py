@@ -43,6 +43,9 @@ __all__ = ["kills"]
 @server_option
 @click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
 @file_option("--store", help="Write the table as JSON to FILE, for trace --strict.")
+@click.option(
+    "--merge", is_flag=True, help="Keep the rows of all other mutants in the FILE of --store."
+)
 @file_option("--page", help="Write the table as Markdown to FILE.")
 def kills(
     config_path: Path,
@@ -54,6 +57,7 @@ def kills(
     server: str | None,
     as_json: bool,
     store: Path | None,
+    merge: bool,
     page: Path | None,
 ) -> int:
     """Plant each mutant into an implementation and list the checks that find it.
@@ -67,11 +71,14 @@ def kills(
     from jobwire_conformance.mutation.source import Sources
     from jobwire_conformance.reports.kills import closing, markdown
 
+    if merge and (store is None or not store.exists()):
+        raise Usage("--merge needs --store FILE, with the table of an earlier run in FILE")
     settings = config.load(config_path)
     sources = Sources.of(settings) if source else None
+    known = mutants.load() if sources is None else sources.mutants
     chosen = [
         mutant
-        for mutant in (mutants.load() if sources is None else sources.mutants)
+        for mutant in known
         if not names or any(fnmatch.fnmatchcase(mutant.name, name) for name in names)
     ]
     if not chosen:
@@ -101,6 +108,9 @@ def kills(
     )
     if sources is not None:
         sources.describe(table)
+    if merge and store is not None:
+        kept = json.loads(store.read_bytes())
+        table = kills.merged(kept, table, [mutant.name for mutant in known])
     if store is not None:
         store.write_bytes(compact.dump(table))
     if page is not None:

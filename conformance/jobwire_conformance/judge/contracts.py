@@ -133,6 +133,8 @@ def _mismatch(name: str, keys: Sequence[str], arguments: Sequence[str]) -> str |
                 for number, queue in zip(numbers, fours[2::4], strict=True)
                 if 0 < int(number) <= len(lists)
             ]
+    if len({*lists}) < len(lists):
+        return f"one queue list twice in KEYS: {lists}"[:200]
     for number in numbers:
         if not 0 < int(number) <= len(lists):
             return f"queue list {number} of {len(lists)}"

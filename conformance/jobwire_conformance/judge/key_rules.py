@@ -63,6 +63,7 @@ class KeyRules:
         self._ledger = context.ledger
         self._alone = alone
         self._texts: dict[str, bytes] = {}  # scripts by SHA-1
+        self._unloaded: dict[str, Sequence[bytes]] = {}  # SHA-1 -> the last call that met NOSCRIPT
         self._given_up: list[tuple[frozenset[bytes], float]] = []
 
     def command(self, record: Record) -> None:
@@ -178,7 +179,12 @@ class KeyRules:
             expected = "SCRIPT LOAD, then the same call again"
             seen = "no further call after the error NOSCRIPT"
             context.expect("script", script.sha, _RELOAD_S, "LUA-3", step, expected, seen)
+            if self._unloaded.get(script.sha) == record.words:
+                seen = "the same call again, and again the error NOSCRIPT"
+                self._accuse("LUA-3", record, expected, seen)
+            self._unloaded[script.sha] = record.words
             return
+        self._unloaded.pop(script.sha, None)
         if name := canonical(script.sha):
             for rule in ("LUA-1", "LUA-2"):
                 self._ledger.exercise(rule)

@@ -22,7 +22,10 @@ from jobwire_conformance.mutation.mutants import Mutant
 from jobwire_conformance.run import run
 from jobwire_conformance.run.verdicts import CaseVerdict
 
-__all__ = ["Fate", "Kill", "ObligationKills", "Plant", "Table", "kill", "obligations", "try_one"]
+__all__ = [
+    *("Fate", "Kill", "ObligationKills", "Plant", "Table"),
+    *("kill", "merged", "obligations", "try_one"),
+]
 
 Fate = Literal["killed", "survived", "untouched", "unclaimed"]
 """The fate of a mutant.
@@ -46,6 +49,7 @@ class Kill(TypedDict):
     said: NotRequired[str]
     clause: NotRequired[str]
     operator: NotRequired[str]
+    day: NotRequired[str]
 
 
 class About(TypedDict):
@@ -313,6 +317,27 @@ def kill(
         "seconds": round(time.monotonic() - began, 1),
         "mutants": [row for mutant in mutants for row in rows[mutant.name]],
     }
+
+
+def merged(kept: Table, table: Table, names: Sequence[str]) -> Table:
+    """Return a stored table with the rows of a later run of some of its mutants.
+
+    Start and duration stay those of the stored run; a later row has its own day.
+
+    Args:
+        kept: The stored table.
+        table: The later run.
+        names: All mutants, in the order of the result. The rows of others are left out.
+    """
+    rows: dict[str, list[Kill]] = {}
+    for row in kept["mutants"]:
+        rows.setdefault(row["mutant"], []).append(row)
+    again = {row["mutant"] for row in table["mutants"]}
+    rows |= {name: [] for name in again}
+    for row in table["mutants"]:
+        later = table["started"][:10]
+        rows[row["mutant"]].append(row if later == kept["started"][:10] else {**row, "day": later})
+    return {**kept, "mutants": [row for name in names for row in rows.get(name, ())]}
 
 
 def obligations(kills: Sequence[Kill]) -> Mapping[str, ObligationKills]:

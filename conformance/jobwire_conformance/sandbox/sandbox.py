@@ -82,14 +82,21 @@ class Sandbox:
     # -- changes of a case, undone before the next one
 
     def user(self, name: str, password: str, rules: str | None = None) -> None:
-        """Require that every new connection logs in as this user, with all rights or these."""
+        """Require that every new connection logs in as this user, with all rights or these.
+
+        The user `default` logs in with a password alone.
+        """
+        self._users[name] = password
+        self._case.callback(self._users.clear)
+        if name == "default":
+            self.link.call("ACL", "SETUSER", name, "resetpass", f">{password}")
+            self._case.callback(self.link.call, "ACL", "SETUSER", name, "nopass")
+            return
         allowed = ("~*", "&*", "+@all") if rules is None else rules.split()
         self.link.call("ACL", "SETUSER", name, "reset", "on", f">{password}", *allowed)
         self._case.callback(self.link.call, "ACL", "DELUSER", name)
         self.link.call("ACL", "SETUSER", "default", "off")
         self._case.callback(self.link.call, "ACL", "SETUSER", "default", "on")
-        self._users[name] = password
-        self._case.callback(self._users.clear)
 
     def monitor(self) -> None:
         """Start to record the commands that the server executes."""
@@ -158,7 +165,8 @@ class Sandbox:
         if user is None:
             return url
         # A plus in this part of a URL is a plus, not a space. [ENV-7]
-        secret = ":".join(quote(part, safe="+") for part in (user, self._users[user]))
+        name = "" if user == "default" else user
+        secret = ":".join(quote(part, safe="+") for part in (name, self._users[user]))
         return url.replace("://", f"://{secret}@", 1)
 
     def _proxy(self, rules: Sequence[Rule] = (), *, lockstep: bool = False) -> Proxy:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -52,6 +53,7 @@ from tests.interop.sidekiq import GENERATIONS
 from tests.interop.test_conformance import inside
 
 REFERENCE = ROOT / "conformance" / "drivers" / "python"
+GO_SAMPLE = ROOT / "conformance" / "drivers" / "go-sample"
 SIDEKIQ = ROOT / "conformance" / "drivers" / "ruby-sidekiq"
 
 REASON = "more than Sidekiq does: see its block in SPEC.md"
@@ -183,7 +185,8 @@ def kill_in_source(sandboxes: int) -> None:
     """Run the mutants of each source that has some, and store the results."""
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     os.environ["PYTHONPATH"] = str(ROOT / "python")
-    for path in (REFERENCE, ROOT / "conformance" / "drivers" / "go-sample"):
+    subprocess.run(["sh", GO_SAMPLE / "setup.sh"], check=True)
+    for path in (REFERENCE / "conformance.toml", *GO_SAMPLE.glob("*.toml")):
         settings = config.load(path)
         sources = source.Sources.of(settings)
         table = kills.kill(

@@ -14,18 +14,19 @@ from jobwire_conformance.mutation.kills import Table
 from jobwire_conformance.reports.kills import markdown, overview
 from jobwire_conformance.reports.matrix import find
 from jobwire_conformance.reports.matrix_markdown import overview_page
-from jobwire_conformance.reports.source_kills import section
+from jobwire_conformance.reports.source_kills import FirstTry, section
 from jobwire_conformance.reports.summary import load
 
 __all__ = [
     *("BUILT", "KILLS", "PAGES", "ROOT", "SOURCE_KILLS", "SPECIFICATION", "STORE"),
-    *("built_pages", "pages", "specification", "stale_pages"),
+    *("built_pages", "first_tries", "pages", "source_tables", "specification", "stale_pages"),
 ]
 
 ROOT = Path(__file__).resolve().parents[3]
 STORE = ROOT / "conformance" / "reports"
 BUILT = ROOT / "build" / "conformance"  # full reports, which are not committed
 KILLS = ROOT / "conformance" / "kills.json"
+FIRST_TRIES = ROOT / "conformance" / "first-tries.json"
 SOURCE_KILLS = ROOT / "conformance" / "source-kills"
 PAGES = ROOT / "docs" / "conformance"
 DRIVERS = ROOT / "conformance" / "drivers"
@@ -40,7 +41,7 @@ def pages() -> Mapping[str, bytes]:
         "matrix.md": overview_page(matrix, _reasons()).encode(),
         "loss-maps.md": reports.matrix_pages(matrix)["loss-maps.md"],
         "kills.md": "\n".join(
-            [overview(json.loads(KILLS.read_bytes())), section(source_tables())]
+            [overview(json.loads(KILLS.read_bytes())), section(source_tables(), first_tries())]
         ).encode(),
     }
 
@@ -49,6 +50,12 @@ def source_tables() -> list[Table]:
     """Return the tables of mistakes in sources, the reference's first."""
     paths = sorted(SOURCE_KILLS.glob("*.json"), key=lambda path: (path.stem != "jobwire", path))
     return [json.loads(path.read_bytes()) for path in paths]
+
+
+def first_tries() -> list[FirstTry]:
+    """Return the runs of mistakes that no check had met."""
+    tries: list[FirstTry] = json.loads(FIRST_TRIES.read_bytes())["first_tries"]
+    return tries
 
 
 def built_pages() -> Mapping[str, bytes]:

@@ -97,3 +97,9 @@ def test_a_put_back_names_the_queue_of_its_key() -> None:
     assert contracts.fault("requeue", keys, call) is None
     call[2] = "queue:a"
     assert contracts.fault("requeue", keys, call) == "ARGV queue name queue:a for queue:a"
+
+
+def test_one_queue_list_twice_in_a_call_breaks_the_contract() -> None:
+    """LUA-4: table 18-2 has each queue list once in a call."""
+    assert fault(script_fetch(KEYS, ME, ["a", "a"], count=1, sequence=1)) is not None
+    assert fault(script_fetch(KEYS, ME, ["a", "b"], count=1, sequence=1)) is None

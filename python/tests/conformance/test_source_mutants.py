@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,8 @@ from jobwire_conformance.cases import case as cases
 from jobwire_conformance.config import Config
 from jobwire_conformance.errors import SuiteFault, Usage
 from jobwire_conformance.mutation import kills, source
+from jobwire_conformance.reports.source_kills import FirstTry, section
+from tests.conformance.pages import first_tries, source_tables
 from tests.conformance.suite import ROOT
 
 REFERENCE = ROOT / "conformance" / "drivers" / "python" / "conformance.toml"
@@ -114,3 +117,81 @@ def test_an_unchanged_copy_survives(reference: Config, tmp_path: Path) -> None:
         reference, sources.mutants, cases.load(), program=valkey_program(), plant=sources.planted
     )
     assert [row["fate"] for row in table["mutants"]] == ["survived"]
+
+
+def _table(day: str, fates: dict[str, kills.Fate]) -> kills.Table:
+    rows: list[kills.Kill] = [
+        {"mutant": name, "requirement": "PUSH-1", "fate": fate, "by": []}
+        for name, fate in fates.items()
+    ]
+    return {
+        "kills": 1,
+        "spec": "1.0",
+        "suite": "1",
+        "server": "valkey 9",
+        "implementation": {"name": "x", "version": "1"},
+        "started": f"{day}T00:00:00Z",
+        "seconds": 1.0,
+        "mutants": rows,
+    }
+
+
+def test_a_later_run_replaces_its_own_rows_and_dates_them() -> None:
+    kept = _table("2026-11-23", {"a": "survived", "b": "killed", "withdrawn": "killed"})
+    later = _table("2026-11-25", {"a": "killed", "c": "survived"})
+    table = kills.merged(kept, later, ["c", "b", "a"])
+    assert [(r["mutant"], r["fate"], r.get("day")) for r in table["mutants"]] == [
+        ("c", "survived", "2026-11-25"),
+        ("b", "killed", None),
+        ("a", "killed", "2026-11-25"),
+    ]
+    assert table["started"] == kept["started"]
+
+
+def test_the_page_names_the_days_of_later_runs() -> None:
+    table = _table("2026-11-23", {"a": "killed"})
+    rows = table["mutants"]
+    rows += [{**rows[0], "mutant": "b", "clause": "c", "day": "2026-11-25"}]
+    rows[0]["clause"] = "c"
+    assert "| 2026-11-23; 1 on 2026-11-25 |" in section([table])
+
+
+def test_the_page_compares_the_first_try_with_today() -> None:
+    table = _table("2026-11-25", {"a": "killed", "b": "survived", "c": "killed"})
+    for row in table["mutants"]:
+        row["clause"] = "c"
+    tries: list[FirstTry] = [
+        {"day": "2026-11-25", "implementation": "x", "mistakes": 3, "missed": ["a", "b"]}
+    ]
+    assert "| x | 2026-11-25 | 3 | 1 (33.3 %) | 2 |" in section([table], tries)
+
+
+def test_the_missed_mistakes_of_a_first_try_are_among_the_mutants() -> None:
+    for each in first_tries():
+        known = {mutant.mutant.name for mutant in source.load(each["implementation"])}
+        assert set(each["missed"]) <= known, each["implementation"]
+        assert len(each["missed"]) < each["mistakes"] <= len(known)
+
+
+def test_every_mutant_has_a_row_in_a_stored_table() -> None:
+    for table in source_tables():
+        name = table["implementation"]["name"]
+        rows = {(row["mutant"], row["requirement"]) for row in table["mutants"]}
+        wanted = {(m.mutant.name, id_) for m in source.load(name) for id_ in m.mutant.kills}
+        assert rows == wanted, name
+
+
+PLANTED = json.loads((ROOT / "conformance" / "planted.json").read_bytes())["rows"]
+
+
+@pytest.mark.parametrize("row", PLANTED, ids=lambda row: str(row["mistake"]))
+def test_a_mistake_that_others_planted_is_found_by_a_case(row: dict[str, Any]) -> None:
+    """Two people who had written no check made these mistakes, and the suite of then was green."""
+    by = {
+        f"{table['implementation']['name']}/{kill['mutant']}": kill["by"]
+        for table in source_tables()
+        for kill in table["mutants"]
+        if kill["requirement"] == row["requirement"] and kill["fate"] == "killed"
+    }
+    for mutant in row["mutants"]:
+        assert set(by[mutant]) - {"traffic"}, mutant

@@ -139,6 +139,15 @@ def test_a_process_without_fields(driver: Driver, client: redis.Redis) -> None:
     assert driver.queue_size("empty") == 0
 
 
+def test_concurrency_of_a_process(driver: Driver, client: redis.Redis) -> None:
+    """INSP-32: up to 7 that of `info`, since 8 that of the hash."""
+    client.sadd("processes", "both")
+    info = json.dumps({"identity": "both", "concurrency": 9})
+    client.hset("both", mapping={"info": info, "concurrency": 2})
+    (process,) = driver.processes()
+    assert process.concurrency == (2 if int(driver.version().partition(".")[0]) >= 8 else 9)
+
+
 def test_the_json_of_the_web_page(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis
 ) -> None:

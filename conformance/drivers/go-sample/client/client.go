@@ -377,6 +377,18 @@ func (c *Client) send(jobs []*ready) (written []*ready, err error) {
 			}
 		}
 	}
+	if redis.HasCode(err, "WRONGTYPE") { // the server does not say of which key [SRV-1]
+		var wrong []string
+		for i, command := range commands {
+			if i >= len(replies) {
+				break
+			}
+			if _, failed := replies[i].(redis.Error); failed {
+				wrong = append(wrong, command[1])
+			}
+		}
+		err = fmt.Errorf("%w: %s", err, strings.Join(wrong, ", "))
+	}
 	return written, err
 }
 

@@ -179,7 +179,7 @@ func (w *Worker) checkServer() error {
 		w.logf("warning: the version of the server is unknown [ENV-15]")
 	} else if mistake.Made("takes-any-version") || mistake.Made("takes-version-6-0") && major == 6 {
 		w.logf("version %s", version)
-	} else if mistake.Made("names-no-version") && major < 6 {
+	} else if mistake.Made("names-no-version") && (major < 6 || major == 6 && minor < 2) {
 		return errors.New("the server is too old")
 	} else if major < 6 || major == 6 && minor < 2 {
 		return fmt.Errorf("the server has version %s; at least 6.2 is needed [ENV-1]", version)

@@ -63,6 +63,12 @@ func (s *suite) definitions() map[string]*worker.Definition {
 			j.Args[0] = []any{}
 			return failing("spoiled")
 		}),
+		"JobwireMessage": s.job(func(_ context.Context, j *worker.Job) error {
+			if text(j, 0) == "none" {
+				return failing("")
+			}
+			return failing("a\xff\xfeb") // as the bytes of a library that knows no encodings
+		}),
 		"JobwireDelay": delay, "JobwireLast": s.last(),
 	}
 }
