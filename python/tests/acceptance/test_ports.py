@@ -11,6 +11,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from urllib.error import HTTPError
 
@@ -218,6 +219,39 @@ def test_the_processes_are_summed(server: Server, fleet: Fleet, client: Client) 
     wait_until(lambda: json.loads(get(port, "/queues")[1])["enqueued"] == 0)
     fleet.send(signal.SIGTSTP)
     wait_until(lambda: get(port, "/ready") == (503, "quiet\n"))
+    fleet.send(signal.SIGTERM)
+    assert fleet.wait() == 0
+
+
+@pytest.mark.thorough
+def test_the_totals_are_those_of_the_ledger(server: Server, fleet: Fleet, client: Client) -> None:
+    """C3 A7: four processes, two of which are killed at work. The jobs write the ledger."""
+    port, jobs = free_port(), 400
+    redis = server.client()
+
+    def reached(count: int) -> bool:
+        return int(redis.llen(recording.RAN)) >= count
+
+    fleet.start(APP, "--redis", server.url, "-p", "4", "-c", "2", "--metrics-port", str(port))
+    victims = [*fleet.ready(4)][:2]
+    for start in range(0, jobs, 100):
+        client.push_bulk("Note", [[n] for n in range(start, start + 100)])
+        wait_until(partial(reached, start + 1), 60)
+        if start and victims:
+            os.kill(victims.pop(), signal.SIGKILL)
+    client.push_bulk("Fail", [["x"]] * 20, retry=False)
+
+    def ledger() -> set[int]:
+        return {json.loads(line)[1][0] for line in redis.lrange(recording.RAN, 0, -1)}
+
+    wait_until(lambda: ledger() == set(range(jobs)), 120, "every job in the ledger")
+    processed = "jobwire_jobs_processed_total"
+    wait_until(lambda: total(port, processed, "/metrics/fleet") >= jobs + 20, 120)
+    # A job whose outcome a killed process did not store runs again, and counts once.
+    assert total(port, processed, "/metrics/fleet") == jobs + 20
+    assert total(port, "jobwire_jobs_failed_total", "/metrics/fleet") == 20
+    assert int(redis.get("stat:processed")) == jobs + 20
+    assert int(redis.get("stat:failed")) == 20
     fleet.send(signal.SIGTERM)
     assert fleet.wait() == 0
 
