@@ -24,7 +24,7 @@ def _program(name: str) -> str | None:
 
 
 def missing() -> str | None:
-    """Return the reason why there can be no server; None if there can."""
+    """Return what a server lacks; None if it can run."""
     if find_spec("psycopg") is None:
         return "no psycopg"
     if _program("initdb") is None or _program("postgres") is None:

@@ -81,7 +81,7 @@ def test_jobs_go_on_with_new_connections_after_each_restart(
                 )
                 assert isinstance(row[0], int)
                 assert row[0] <= THREADS + 2
-            errors = {str(job["error_class"]) for job in inspector.retries()}
+            errors = {str(entry.fields.get("error_class")) for entry in inspector.entries("retry")}
         assert not {name for name in errors if "InterfaceError" in name}
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(60) == 0

@@ -14,6 +14,7 @@ import os
 import random
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -31,6 +32,7 @@ def main(seed: int, count: int) -> None:
     from django.db import transaction
 
     from jobwire.application.client import Client
+    from jobwire.protocol.normalize import ReadyPayload
     from tests.django_site.orders.jobs import pay
     from tests.django_site.orders.models import Order
 
@@ -39,12 +41,12 @@ def main(seed: int, count: int) -> None:
     pushes = 0
     write = Client.write
 
-    def die_or_write(client: Client, jobs: Any) -> None:
+    def die_or_write(self: Client, jobs: Sequence[ReadyPayload]) -> None:
         nonlocal pushes
         pushes += 1
         if pushes == KILL:
             os.kill(os.getpid(), signal.SIGKILL)
-        write(client, jobs)
+        write(self, jobs)
 
     Client.write = die_or_write  # type: ignore[method-assign]
 
