@@ -16,7 +16,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 import django
 

@@ -41,7 +41,9 @@ def methods(kind: type) -> set[str]:
 def test_the_options_are_complete() -> None:
     assert column("Job options") == set(Options.__annotations__)
     own = set(IterableOptions.__annotations__) - set(Options.__annotations__)
-    assert column("Definition options") == own | {"name", "timeout", "isolated", "redeliver"}
+    assert column("Definition options") == own | {
+        *("name", "timeout", "isolated", "redeliver", "on_commit")
+    }
 
 
 def test_the_application_is_complete() -> None:
