@@ -1,7 +1,7 @@
--- keep.lua: end held jobs as done, retry or kill does, and keep their results in the same step.
--- [X-RESULT-2] [X-RESULT-8] [REL-2] [REL-15] [REL-23] [REL-24] [RETRY-9] [DEAD-1] [STAT-1]
+-- keep.lua: end held jobs, store them in a sorted set or nowhere, and keep their results.
+-- [X-RESULT-2] [X-RESULT-8] [X-TIME-2] [X-TIME-4] [REL-2] [REL-15] [REL-23] [REL-24] [RETRY-9] [DEAD-1] [STAT-1]
 -- KEYS[1]  private hash of the process
--- KEYS[2]  retry set or dead set: member = payload, score = due time or time of death
+-- KEYS[2]  retry set, schedule or dead set: member = payload, score = due time or time of death
 -- KEYS[3]  processed in all    KEYS[4]  processed on this day
 -- KEYS[5]  failed in all       KEYS[6]  failed on this day
 -- KEYS[7]  hash of unfinished jobs: SHA-1 of the payload -> times returned to its queue,
@@ -15,7 +15,7 @@
 -- ARGV[5]  score up to which members of the set are forgotten; empty to trim nothing
 -- ARGV[6]  size limit of the set
 -- ARGV[7..]  fives: field of the job in the private hash, score, payload to store (empty: it is
---            stored nowhere), seconds to keep the result, result
+--            stored nowhere), seconds to keep the result, result (empty: none is kept)
 -- Returns  the fields that were not held any more; nothing was stored for those
 
 -- No command may fail after an entry is gone, because a script is not rolled back. After a write
@@ -33,7 +33,9 @@ for i = 7, #ARGV, 5 do
       redis.call("ZADD", KEYS[2], ARGV[i + 1], ARGV[i + 2])
     end
     -- pcall: a result or counter that cannot be written must not undo the outcome.
-    redis.pcall("SET", KEYS[9 + (i - 2) / 5], ARGV[i + 4], "EX", ARGV[i + 3])
+    if ARGV[i + 4] ~= "" then
+      redis.pcall("SET", KEYS[9 + (i - 2) / 5], ARGV[i + 4], "EX", ARGV[i + 3])
+    end
     local digest = redis.sha1hex(fetched)
     redis.pcall("HDEL", KEYS[7], digest, digest .. ":recovered")
     redis.pcall("ZREM", KEYS[8], digest)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         RedisUnreachable,
         ResultError,
         Shutdown,
+        Snooze,
         TryAgain,
         UnknownJob,
     )
@@ -86,6 +87,7 @@ __all__ = [
     "Result",
     "ResultError",
     "Shutdown",
+    "Snooze",
     "TryAgain",
     "UnknownJob",
     "WorkerConfig",

@@ -19,13 +19,15 @@
         └── NoReply            commands were sent, but no reply came
             └── MaybeWritten   a push got no reply: the job may have been written
 
-Three more are not subclasses of `JobwireError`. `Shutdown` interrupts a running job at a hard stop,
-and `except Exception` does not catch it. `TryAgain` and `Cancelled` are for jobs to raise.
+Four more are not subclasses of `JobwireError`. `Shutdown` interrupts a running job at a hard stop,
+and `except Exception` does not catch it. `TryAgain`, `Snooze` and `Cancelled` are for jobs to
+raise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 __all__ = [
@@ -48,9 +50,13 @@ __all__ = [
     "RedisUnreachable",
     "ResultError",
     "Shutdown",
+    "Snooze",
     "TryAgain",
     "UnknownJob",
 ]
+
+
+MAX_SNOOZE_S = 1_000_000_000  # a larger number is probably an epoch time by mistake
 
 
 class JobwireError(Exception):
@@ -256,6 +262,32 @@ class Cancelled(BaseException):
     It is not a failure: there is no retry, and error handlers are not called. `except Exception`
     does not catch it. [X-CANCEL-6]
     """
+
+
+class Snooze(Exception):
+    """Raised by a job that wants to run later: it goes to the schedule, and nothing has failed.
+
+        if not partner.is_open():
+            raise Snooze(60)
+
+    The number of retries stays as it is, handlers are not called, and no counter counts the run.
+    After `limit` times the job fails instead, like any other. [X-TIME-4] [X-TIME-6]
+
+    Args:
+        seconds: How long to wait, in seconds, more than 0; or a timedelta.
+        limit: How often a job may be put off.
+    """
+
+    def __init__(self, seconds: float | timedelta, *, limit: int = 100) -> None:
+        if isinstance(seconds, timedelta):
+            seconds = seconds.total_seconds()
+        if isinstance(seconds, bool) or not 0 < seconds <= MAX_SNOOZE_S:
+            raise ValueError(f"seconds: {seconds!r} is not between 0 and {MAX_SNOOZE_S}")
+        if type(limit) is not int or limit < 1:
+            raise ValueError(f"limit: {limit!r} is not a number of times (1 or more)")
+        super().__init__(f"put off for {seconds:g} s")
+        self.seconds = float(seconds)
+        self.limit = limit
 
 
 class TryAgain(Exception):

@@ -56,10 +56,10 @@ _CONTRACTS = {
         (_BYTES, _TEXT, _DIGITS, _BYTES),
     ),
     "keep": _Contract(
-        (_PRIVATE, "retry|dead", *_COUNTED),
+        (_PRIVATE, "retry|schedule|dead", *_COUNTED),
         (_DIGITS, _FLAG, _FLAG, _FLAG, rf"|{_TIME}", r"\d*"),
         ("jobwire:result:.+",),
-        (_FIELD, _TIME, _BYTES, _DIGITS, _TEXT),
+        (_FIELD, _TIME, _BYTES, _DIGITS, _BYTES),
     ),
     "requeue": _Contract(
         (_PRIVATE, _QUEUE, *_COUNTED, "queues"),

@@ -16,6 +16,7 @@ from jobwire.application.hooks import (
     Around,
     DeathHandler,
     ErrorHandler,
+    ExpiredHandler,
     ServerMiddleware,
     check_around,
     check_hook,
@@ -49,6 +50,7 @@ C = TypeVar("C", bound=Callback)
 D = TypeVar("D", bound=DeathHandler)
 E = TypeVar("E", bound=ErrorHandler)
 J = TypeVar("J", bound=JobType[..., Any])
+X = TypeVar("X", bound=ExpiredHandler)
 
 
 class App(Clients):
@@ -95,6 +97,7 @@ class App(Clients):
         outermost: The same, outside of the middleware.
         death_handlers: Called for each job that will not be tried again.
         error_handlers: Called for each execution that fails.
+        expired_handlers: Called for each job that came too late.
         events: Callbacks for the events of a worker; see `on`.
         transport: Where its clients deliver; `jobwire.testing` puts itself there.
         entry: Name of the module that the command line loaded, which is perhaps not the module of
@@ -139,6 +142,7 @@ class App(Clients):
         self.outermost: list[Around] = []
         self.death_handlers: list[DeathHandler] = []
         self.error_handlers: list[ErrorHandler] = []
+        self.expired_handlers: list[ExpiredHandler] = []
         self.events = Events()
         self.jobs: dict[str, JobType[..., Any]] = {}
         self.imports = list(imports)
@@ -350,6 +354,14 @@ class App(Clients):
         job has `discarded_at`. [RETRY-13]
         """
         self.death_handlers.append(check_hook("app.on_death", handler, "job", "error"))
+        return handler
+
+    def on_expired(self, handler: X) -> X:
+        """Register `handler(job)` for each job that came after its `expires_in`. A decorator.
+
+        The job did not run, and is dropped. An error in the handler is logged. [X-TIME-3]
+        """
+        self.expired_handlers.append(check_hook("app.on_expired", handler, "job"))
         return handler
 
     def on_error(self, handler: E) -> E:

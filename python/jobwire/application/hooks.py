@@ -16,6 +16,7 @@ __all__ = [
     "DeathHandler",
     "ErrorHandler",
     "ExhaustedHook",
+    "ExpiredHandler",
     "RetryHook",
     "ServerMiddleware",
     "check_around",
@@ -40,6 +41,9 @@ DeathHandler: TypeAlias = Callable[[Job, BaseException], object]
 
 ErrorHandler: TypeAlias = Callable[[Job, BaseException], object]
 """`(job, error)`: called for an execution that failed, even if the job is tried again."""
+
+ExpiredHandler: TypeAlias = Callable[[Job], object]
+"""`(job)`: called for a job that came too late and did not run. [X-TIME-3]"""
 
 RetryHook: TypeAlias = Callable[[Job, BaseException, int], Choice]
 """`(job, error, retries counted) -> seconds, "discard", "kill" or None`. [RETRY-11] [RETRY-12]"""

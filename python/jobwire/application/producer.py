@@ -20,6 +20,7 @@ from jobwire.protocol import cancelling, times
 from jobwire.protocol.arguments import StrictArgs, check_args
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.lateness import EXPIRES_AT
 from jobwire.protocol.normalize import (
     FAILURE_FIELDS,
     AsyncClientMiddleware,
@@ -299,7 +300,7 @@ class Producer:
                 ) from None
             if template is None:
                 job = yield from self._pass(item, now=now, generation=generation)
-                if not self.middleware:
+                if not self.middleware and EXPIRES_AT not in item:
                     template = Template(item, now=now, generation=generation)
                     tail = template.tail(now)
             results.append(None if job is None else job.jid)
@@ -368,6 +369,8 @@ class Producer:
         generation: Generation,
     ) -> Template | None:
         """Return the template for jobs like this one; None if their options cannot be a key."""
+        if "expires_in" in options:  # each job has its own time
+            return None
         values = options.values()
         # The key has the types, because True is equal to 1.
         types = (type(class_name), *map(type, values))

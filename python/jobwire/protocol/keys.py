@@ -37,6 +37,7 @@ class Keys:
     paused: str = field(init=False)  # SET of bare queue names not to fetch from [REL-9]
     recovery: str = field(init=False)  # STRING held by the process that recovers for all [REL-17]
     recovered: str = field(init=False)  # STRING counter of recovered jobs [REL-12]
+    expired: str = field(init=False)  # STRING counter of jobs that came too late [X-TIME-3]
     lost: str = field(init=False)  # STRING counter of outcomes that came too late [REL-23]
     cancelled: str = field(init=False)  # ZSET jid -> time of the cancellation [X-CANCEL-1]
     journal: str = field(init=False)  # STREAM of the changes that people made [KEY-5]
@@ -60,6 +61,7 @@ class Keys:
             ("paused", "jobwire:paused"),
             ("recovery", "jobwire:recovery"),
             ("recovered", "jobwire:stat:recovered"),
+            ("expired", "jobwire:stat:expired"),
             ("lost", "jobwire:stat:lost"),
             ("cancelled", "jobwire:cancelled"),
             ("journal", "jobwire:journal"),

@@ -13,6 +13,7 @@ import msgspec
 
 from jobwire.errors import InvalidJob
 from jobwire.protocol.arguments import StrictArgs, check_args, check_value
+from jobwire.protocol.lateness import EXPIRES_AT
 from jobwire.protocol.payload import encode
 from jobwire.protocol.results import KEEP, LONGEST_KEEP_S
 from jobwire.protocol.times import Generation, epoch, stamp
@@ -75,6 +76,9 @@ class Options(TypedDict, total=False):
     keep_result: float | None
     """Seconds to keep what the job returned, or how it failed; see `Client.result`. None: keep
     nothing."""
+    expires_in: float | None
+    """Seconds after which a job that has not started is dropped; for a scheduled job, after its
+    time. None: it waits for ever."""
     log_level: str | int
     """Log level while Sidekiq runs this job; jobwire's worker stores it but does not use it."""
 
@@ -150,6 +154,8 @@ def build(
         item["retry_for"] = int(item["retry_for"])
     if item.get("tags") is not None:
         item["tags"] = list(item["tags"])
+    if (expires_in := item.pop("expires_in", None)) is not None:
+        item[EXPIRES_AT] = (now if at is None else at) + expires_in
     if (keep := item.pop("keep_result", None)) is not None:
         item[KEEP] = keep
     item.update(fields or {})
@@ -245,7 +251,7 @@ def _retry_for(value: object) -> str:
     return ""
 
 
-def _keep_result(value: object) -> str:
+def _seconds(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -290,6 +296,7 @@ _CHECKS: dict[str, Callable[[object], str]] = {
     "dead": _flag,
     "backtrace": _backtrace,
     "tags": _tags,
-    "keep_result": _keep_result,
+    "keep_result": _seconds,
+    "expires_in": _seconds,
     "log_level": _log_level,
 }

@@ -34,7 +34,7 @@ from jobwire.application.app import App
 from jobwire.application.current import running
 from jobwire.application.functions import check_result
 from jobwire.application.jobtype import JobType
-from jobwire.errors import JobCrashed, Shutdown, TryAgain
+from jobwire.errors import Cancelled, JobCrashed, Shutdown, Snooze, TryAgain
 from jobwire.protocol.payload import Job
 from jobwire.protocol.results import keep_of, keep_seconds, value_members
 from jobwire.worker.execute.failure import describe, trace_of
@@ -119,6 +119,8 @@ class Raised(msgspec.Struct, tag=True):
     backtrace: list[str]
     expected: bool
     traceback: str
+    put_off: tuple[float, int] | None = None  # seconds and limit of a `Snooze`
+    cancelled: bool = False
 
 
 ToChild = Boot | Task | Interrupt
@@ -287,6 +289,8 @@ class _JobRunner:
                     lines,
                     expected=isinstance(error, TryAgain),
                     traceback=_encodable(trace_of(error)),
+                    put_off=(error.seconds, error.limit) if isinstance(error, Snooze) else None,
+                    cancelled=isinstance(error, Cancelled),
                 )
         default = keep_seconds(definition.defaults.get("keep_result"))
         return Done(value_members(result) if keep_of(job, default) else b"")

@@ -31,7 +31,16 @@ import msgspec
 
 from jobwire.application.jobtype import JobType
 from jobwire.application.redis_url import find_address
-from jobwire.errors import ConfigError, JobCrashed, JobFailed, JobTimeout, JobwireError, Shutdown
+from jobwire.errors import (
+    Cancelled,
+    ConfigError,
+    JobCrashed,
+    JobFailed,
+    JobTimeout,
+    JobwireError,
+    Shutdown,
+    Snooze,
+)
 from jobwire.protocol.payload import Job, encode
 from jobwire.protocol.results import Members
 from jobwire.worker.execute.isolated import (
@@ -375,6 +384,10 @@ class _ChildProcess:
             self.kill()  # the programs that it has left behind
             raise JobCrashed(f"its process {cause}")
         if isinstance(answer, Raised):
+            if answer.cancelled:
+                raise Cancelled
+            if answer.put_off is not None:
+                raise Snooze(answer.put_off[0], limit=answer.put_off[1])
             raise JobFailed(
                 *(answer.error_class, answer.message, answer.backtrace),
                 expected=answer.expected,

@@ -25,11 +25,13 @@ from jobwire.errors import (
     MalformedPayload,
     PoisonPill,
     Shutdown,
+    Snooze,
     TryAgain,
 )
 from jobwire.protocol.cancelling import forget
 from jobwire.protocol.iteration import Interrupted
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.lateness import EXPIRES_AT, is_late, snoozed, snoozes
 from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.payload import Job, LazyJob, decode, edit
 from jobwire.protocol.poison import poisoned
@@ -53,10 +55,19 @@ from jobwire.protocol.retry import (
     wants_backtrace,
 )
 from jobwire.protocol.times import Generation, stamp
+from jobwire.protocol.wire import command
 from jobwire.worker.execute.execution import Execution
 from jobwire.worker.execute.failure import describe, user_trace
 from jobwire.worker.execute.joblog import ended, event
-from jobwire.worker.fetch.source import DONE, Done, OutcomeSink, Requeue, Unreadable
+from jobwire.worker.fetch.source import (
+    DONE,
+    Done,
+    Dropped,
+    Later,
+    OutcomeSink,
+    Requeue,
+    Unreadable,
+)
 
 __all__ = ["OutcomePolicy"]
 
@@ -116,6 +127,8 @@ class OutcomePolicy:
                     )
             elif isinstance(error, Cancelled) or (job.cancelled and isinstance(error, _ENDED)):
                 self.cancelled(execution, counters)
+            elif isinstance(error, Snooze) and self._puts_off(execution, error, counters):
+                pass
             elif isinstance(error, Interrupted):
                 ended(_log, logging.INFO, "gave way; it goes on later", elapsed=round(seconds, 3))
                 counters.record(job.display_class, seconds * 1000, False)
@@ -145,6 +158,37 @@ class OutcomePolicy:
             after = () if job.jid is None else forget(self.keys, job.jid)
             self.sink.record(held, Done(after), result)
             self.sink.flush_soon()  # people wait for it
+
+    def _puts_off(self, execution: Execution, snooze: Snooze, counters: ThreadMetrics) -> bool:
+        """Put a job off; return False if it was put off too often, or ended before it ran.
+
+        [X-TIME-4] [X-TIME-6]
+        """
+        held, job = execution.held, LazyJob(execution.held.text, execution.held.queue)
+        count = snoozes(job) + 1
+        if execution.acknowledged or count > snooze.limit:
+            return False
+        ended(_log, logging.INFO, str(snooze), elapsed=round(execution.seconds, 3))
+        counters.record(execution.job.display_class, execution.seconds * 1000, False)
+        text = snoozed(held.text, held.queue, count)
+        self.sink.record(held, Later(text, time.time() + snooze.seconds))
+        return True
+
+    def expires(self, held: InFlightJob, job: Job, default: int) -> bool:
+        """Drop a job that came too late; return True if it was one. [X-TIME-2] [X-TIME-3]
+
+        `default` is the time to keep its result if the payload does not say it.
+        """
+        if not is_late(job, time.time()):
+            return False
+        with running(job):
+            _log.warning("dropped: it came after its time, which %s says", EXPIRES_AT)
+        keep = keep_of(job, default)
+        result = self._kept(job, keep, "expired", Members()) if keep else None
+        self.sink.record(held, Dropped((command("INCR", self.keys.expired),)), result)
+        for handler in self.app.expired_handlers:
+            _contained("expired handler", partial(handler, job))
+        return True
 
     def unrecorded(self, held: InFlightJob, problem: BaseException) -> None:
         """Kill a job whose outcome cannot be recorded because of `problem`."""

@@ -11,6 +11,7 @@ from contextvars import copy_context
 from jobwire.application.current import current, running
 from jobwire.errors import Cancelled, JobTimeout, MalformedPayload, RedisTrouble, Shutdown
 from jobwire.protocol.heartbeat import Work
+from jobwire.protocol.lateness import EXPIRES_AT
 from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.payload import Job, decode
 from jobwire.protocol.reliable import InFlightJob
@@ -189,6 +190,8 @@ class Processor:
             self._outcome_policy.unreadable(held, error)
             return 0.0
         compiled = self._job_table.find(job)
+        if EXPIRES_AT in job.fields and self._outcome_policy.expires(held, job, compiled.keep):
+            return 0.0
         if held.recovered and self._outcome_policy.kills(held, job, compiled.keep):
             return 0.0
         execution = Execution(held, job, compiled, time.time())

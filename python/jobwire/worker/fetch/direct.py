@@ -23,6 +23,8 @@ from jobwire.worker.fetch.outage import next_pause
 from jobwire.worker.fetch.source import (
     Acknowledged,
     Done,
+    Dropped,
+    Later,
     Outcome,
     OutcomeSink,
     Requeue,
@@ -105,14 +107,16 @@ class DirectSink(OutcomeSink):
         The result goes along in one transaction. [X-RESULT-2]
         """
         self._flush_log()
-        if not isinstance(outcome, Unreadable | Requeue):
+        if not isinstance(outcome, Unreadable | Requeue | Later | Dropped):
             self._counts.add(failed=not isinstance(outcome, Done))  # [DEAD-5]
         commands: list[Command | Script] = []
         match outcome:
-            case Done(after):
+            case Done(after) | Dropped(after):
                 commands += after
             case Discard() | Acknowledged():
                 pass
+            case Later(text, at):
+                commands.append(command("ZADD", self._keys.schedule, at, text))
             case Retry(text, at):
                 commands.append(command("ZADD", self._keys.retry, at, text))
             case Kill(text):

@@ -33,13 +33,28 @@ from jobwire.protocol.results import Kept
 from jobwire.protocol.retry import Discard, Kill, Retry
 from jobwire.protocol.times import utc_day
 from jobwire.protocol.wire import Batch, Command, ErrorReply, Script, once
-from jobwire.worker.fetch.source import Acknowledged, Done, Outcome, Requeue, Unreadable
+from jobwire.worker.fetch.source import (
+    Acknowledged,
+    Done,
+    Dropped,
+    Later,
+    Outcome,
+    Requeue,
+    Unreadable,
+)
 
 __all__ = ["Entry", "Outbox"]
 
 MAX_BATCH = 500  # outcomes in one message
 
-_SHARED = (Done, Discard, Retry)  # outcomes of which one call of a script takes many
+_SHARED = (
+    Done,
+    Discard,
+    Retry,
+    Later,
+    Dropped,
+)  # one call of a script takes many
+_UNKEPT = Kept("-", 0, b"")  # a result that is not stored
 _log = logging.getLogger("jobwire.worker")
 
 
@@ -257,7 +272,7 @@ class Outbox:
             step
             for group in groups
             for entry in group
-            if type(entry.outcome) is Done and entry.outcome.after
+            if isinstance(entry.outcome, Done | Dropped) and entry.outcome.after
             for step in entry.outcome.after
         )
         if extra is not None:
@@ -301,9 +316,9 @@ class Outbox:
         held, outcome, repeated = group[0].held, group[0].outcome, group[0].repeated
         keys, me = self._keys, self._identity
         kept = group[0].kept
-        if kept is not None:
-            if isinstance(outcome, Acknowledged):
-                return set_result(keys, kept)
+        if isinstance(outcome, Acknowledged):
+            return set_result(keys, kept or _UNKEPT)
+        if kept is not None or isinstance(outcome, Later | Dropped):
             return self._kept_script(outcome, group, day)
         match outcome:
             case Done() | Discard():
@@ -338,28 +353,30 @@ class Outbox:
                     counted=False,
                     repeated=repeated,
                 )
-            case Acknowledged():
-                raise AssertionError("an acknowledged job has no outcome but its result")
 
     def _kept_script(self, outcome: Outcome, group: Sequence[Entry], day: str) -> Script:
         """Return the script call that stores outcomes of one type with their results."""
         limits = self._dead_limits() if isinstance(outcome, Kill) else None
         ends = []
         for entry in group:
-            assert entry.kept is not None
             score, text = 0.0, b""
             match entry.outcome:
-                case Retry(text, score):
+                case Retry(text, score) | Later(text, score):
                     pass
                 case Kill(text):
                     score = 0.0 if limits is None else limits.now
-            ends.append((entry.held.field, score, text, entry.kept))
+            ends.append((entry.held.field, score, text, entry.kept or _UNKEPT))
         return script_keep(
             *(self._keys, self._identity, ends),
             day=day,
-            key=self._keys.retry if limits is None else self._keys.dead,
+            key=self._keys.dead
+            if limits is not None
+            else self._keys.schedule
+            if isinstance(outcome, Later)
+            else self._keys.retry,
             dead_limits=limits,
-            executed=not isinstance(outcome, Kill) or outcome.counted,
+            executed=not isinstance(outcome, Later | Dropped)
+            and (not isinstance(outcome, Kill) or outcome.counted),
             failed=isinstance(outcome, Discard | Retry)
             or (isinstance(outcome, Kill) and outcome.counted),
             repeated=group[0].repeated,

@@ -17,7 +17,9 @@ __all__ = [
     "DONE",
     "Acknowledged",
     "Done",
+    "Dropped",
     "JobSource",
+    "Later",
     "Outcome",
     "OutcomeSink",
     "PeriodicCheck",
@@ -57,13 +59,30 @@ class Requeue:
 
 
 @dataclass(frozen=True, slots=True)
+class Later:
+    """The job put itself off: it goes to the schedule with this text. [X-TIME-4]"""
+
+    text: bytes
+    at: float  # epoch seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The job came too late and did not run; `after` is sent right after this. [X-TIME-2]"""
+
+    after: tuple[Command, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Acknowledged:
     """The job ended in Redis before it ran, so only its result is left to store."""
 
 
 ACKNOWLEDGED = Acknowledged()
 
-Outcome: TypeAlias = Done | Retry | Kill | Discard | Unreadable | Requeue | Acknowledged
+Outcome: TypeAlias = (
+    Done | Retry | Kill | Discard | Unreadable | Requeue | Acknowledged | Later | Dropped
+)
 
 
 class SharedLead(Protocol):
