@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
+from jobwire.inspect.display import CANCELLED
 from jobwire.inspect.entry import QUEUE, Entry
 from jobwire.inspect.formats import ago, clean, duration, iso
 from jobwire.ops import Act, Explanation, Whereabouts
@@ -53,7 +54,7 @@ class JobView(Section[Explanation]):
         act_key("k", "kill", "Kill"),
         act_key("x", "delete", "Delete"),
         act_key("t", "reschedule", "When"),
-        act_key("e", "cancel", "End iteration"),
+        act_key("e", "cancel", "Cancel"),
     ]
     polled = False
 
@@ -120,10 +121,10 @@ class JobView(Section[Explanation]):
     async def perform(self, act: Act) -> None:
         """Do an act on the job."""
         if act == "cancel":
-            if await self.confirmed(f"End the iteration of {shown(self.jid, 60)}?"):
-                ended = await self.attempt(lambda: self.desk.operations.cancel(self.jid))
-                if ended is not None:
-                    self.tell(f"asked {self.jid} to end")
+            if await self.confirmed(f"Cancel {shown(self.jid, 60)}?"):
+                answer = await self.attempt(lambda: self.desk.operations.cancel(self.jid))
+                if answer is not None:
+                    self.tell(f"{self.jid} {CANCELLED[answer.place]}")
         elif self._entry is not None:
             await act_on_entry(self, act, self._entry, self._entry.place)
 
