@@ -45,8 +45,6 @@ def take_all(browser: Browser, site: str) -> None:
     page = _opened(browser, site)
     page.goto(f"{site}/?period=1h")
     _take(page, "overview")
-    page.goto(f"{site}/retries?class=Billing*&error=Timeout")
-    _take(page, "retries", height=620)
     page.goto(f"{site}/failures")
     _take(page, "failures", height=560)
     page.goto(f"{site}/retries")

@@ -195,7 +195,7 @@ def labelled(draw: random.Random) -> tuple[int, Any]:
         f"{release}/app/{thing}s/step{cause}.rb:{draw.randrange(1, 400)}:in `run'",
         f"{release}/app/jobs/{thing}_job.rb:{draw.randrange(1, 400)}:in `perform'",
     ]
-    fields = {
+    fields: dict[str, Any] = {
         "class": f"{thing.title()}Job",
         "error_class": f"E{cause % 7}",
         "error_message": message,
