@@ -180,7 +180,7 @@ def _unreadable(text: bytes, faults: list[Breach]) -> list[Breach]:
 
 def order(rule: str) -> tuple[str, int]:
     """Return the key that sorts ids of requirements."""
-    area, _, number = rule.partition("-")
+    area, _, number = rule.rpartition("-")
     return area, int(number)
 
 

@@ -13,7 +13,7 @@ from jobwire_conformance.data import schema
 
 __all__ = ["Breach", "can_judge", "rules_of_part", "schema_breaches"]
 
-_RULE = re.compile(r"\[([A-Z]+-\d+)\]")
+_RULE = re.compile(r"\[((?:X-)?[A-Z]+-\d+)\]")
 _QUOTED = re.compile(r"^'([^']+)' is a (?:required property|dependency of '([^']+)')$")
 _TYPES = {
     "array": "an array",

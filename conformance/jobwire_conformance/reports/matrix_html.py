@@ -178,7 +178,7 @@ def _requirements(matrix: Matrix) -> Iterator[str]:
                 f"{column.generation}<br>{column.day[2:]}</small></th>"
             )
     yield "</tr></thead>"
-    for _, section in groupby(ids, key=lambda id_: id_.partition("-")[0]):
+    for _, section in groupby(ids, key=lambda id_: id_.rpartition("-")[0]):
         yield "<tbody>"
         for id_ in section:
             yield _requirement(matrix, id_, claims_of[id_], firsts)

@@ -26,7 +26,7 @@ SUITE = {
 ON_THE_WIRE = [path for path in VERSIONED if path.stem not in SUITE]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 VERSION = load(ROOT / "schema" / "requirements.json")["version"]
-CITED = re.compile(r"\[[A-Z]+-\d+\]")
+CITED = re.compile(r"\[(?:X-)?[A-Z]+-\d+\]")
 
 
 def property_schemas(schema: object, path: str = "#") -> Iterator[tuple[str, dict[str, Any]]]:
