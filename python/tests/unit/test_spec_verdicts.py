@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobwire.spec import fixture_files, verdicts
+from jobwire.spec import annexes, fixture_files, verdicts
 from jobwire.spec.document import read
 from jobwire_conformance.judge import objects, payloads
 from jobwire_conformance.judge.payloads import View
@@ -180,7 +180,9 @@ def test_a_rule_binds_only_its_generations() -> None:
 
 
 def test_every_rule_exists() -> None:
-    known = read((ROOT / "SPEC.md").read_text("utf-8")).by_id
+    known = read((ROOT / "SPEC.md").read_text("utf-8")).by_id | annexes.by_id(
+        annexes.read_all(ROOT)
+    )
     generations = ("6.4", "7.3", "8.1")
     for view in itertools.starmap(
         View, itertools.product(payloads.ROLES, (None, *payloads.PLACES), generations)
