@@ -52,7 +52,7 @@ class Account:
 
     Attributes:
         expected: Ticks of all entries by the clock.
-        missing: Those that nobody took.
+        missing: Those that no process took.
         lost: Those that were taken, but have no job.
         doubled: Those with several jobs.
         pushers: How many of the newest pushes of each entry were of which kind of process.
@@ -277,7 +277,7 @@ def run(
             time.sleep(every)  # the storm itself
             kills[both.kill(draw.choice(both.names))] += 1
         end = time.time() - lead  # a later tick may still come from a clock that is behind
-        # No more ticks: what was pushed has time to run.
+        # No more ticks: the jobs that were pushed have time to run.
         for key in client.smembers("cron_jobs"):
             client.hset(key, "status", "disabled")
 

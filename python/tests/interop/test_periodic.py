@@ -63,7 +63,7 @@ def save(connection: SyncRedis, **changes: Any) -> None:
 def test_entries_look_the_same_in_both_lists(
     cron: Driver, client: Any, connection: SyncRedis
 ) -> None:
-    """X-CRON-1, X-CRON-2, X-CRON-33, X-CRON-44: whoever wrote them."""
+    """X-CRON-1, X-CRON-2, X-CRON-33, X-CRON-44: entries of either writer."""
     cron.eval(
         'Cron.create(name: "theirs", cron: "0 5 * * * UTC", class: "EchoJob", args: ["x"], '
         'queue: "low", status: "disabled")'
