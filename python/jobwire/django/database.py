@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
-from asgiref.sync import ThreadSensitiveContext, sync_to_async
+from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.db import connections, reset_queries
 
 from jobwire.application.app import App
@@ -31,7 +31,11 @@ class FreshConnections:
 
     def around(self, job: Job) -> AbstractContextManager[None]:
         """Return the outermost wrapper."""
-        return _Around(shares_thread=bool(self._app.transport.overrides))
+        definition = self._app.jobs.get(job.class_name)
+        return _Around(
+            is_async=definition is not None and definition.is_async,
+            shares_thread=bool(self._app.transport.overrides),
+        )
 
     @contextmanager
     def in_child(self, job: Job) -> Iterator[None]:
@@ -51,15 +55,19 @@ class _Around(AbstractContextManager[None]):
 
     Async jobs do their sync database work in a thread. Each job has a thread of its own, so that
     the end of one job does not close the connection that another one uses. In tests they keep the
-    thread of the test, which has the transaction of the test.
+    thread of the test, which has the transaction of the test. An async job behind sync middleware
+    enters with `with`, and uses Django's one thread for sync code, as others do at the same time.
     """
 
-    def __init__(self, *, shares_thread: bool) -> None:
+    def __init__(self, *, is_async: bool, shares_thread: bool) -> None:
+        self._is_async = is_async
         self._thread: Any = None if shares_thread else ThreadSensitiveContext()
 
     def __enter__(self) -> None:
         self._token = _inside.set(True)
         _clean()
+        if self._is_async and self._thread is not None:
+            SyncToAsync.single_thread_executor.submit(_close_broken).result()
 
     def __exit__(
         self,
@@ -99,3 +107,13 @@ def _close_old() -> None:
     for connection in connections.all(initialized_only=True):
         if not connection.in_atomic_block:
             connection.close_if_unusable_or_obsolete()
+
+
+def _close_broken() -> None:
+    """Close only unusable connections, because another job may be between two queries."""
+    for connection in connections.all(initialized_only=True):
+        if connection.errors_occurred and not connection.in_atomic_block:
+            if connection.is_usable():
+                connection.errors_occurred = False
+            else:
+                connection.close()
