@@ -13,7 +13,7 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import Metrics
 from jobwire.protocol.reliable import InFlightJob
 from jobwire.protocol.results import Kept
-from jobwire.worker.execute.compiled_job import JobTable
+from jobwire.worker.execute.compiled_job import JobTable, Marks
 from jobwire.worker.execute.event_loop import AsyncLoop
 from jobwire.worker.execute.iterating import Iterations
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
@@ -113,6 +113,7 @@ def test_a_thousand_jobs_of_one_processor(
             outcome_policy=OutcomePolicy(app, memory, lambda: 8, 25, 3, True),
             counters=metrics.for_thread(),
             watch=lambda: None,
+            marks=Marks(),
         )
         processor.start()
         assert processor.join(60)

@@ -9,7 +9,7 @@ from typing import Any
 
 import redis
 
-from jobwire import App, Cursor, current_job
+from jobwire import App, Cursor, Job, Snooze, current_job
 from jobwire.iterables import over_sequence
 
 STARTED = "started"  # hash: jid -> runs begun
@@ -19,7 +19,8 @@ ITEMS = "items"  # hash: <jid>:<item> -> times that Walk did it
 RELEASE = "release"  # as soon as this key exists, Hold ends and Walk continues
 STOPPING = "stopping"  # this key exists as soon as a worker starts no more jobs
 
-LASTING = ("Hold", "Patient", "Walk")  # the jobs that wait for RELEASE
+LASTING = ("Endless", "Hold", "Patient", "Walk")  # the jobs that wait for an event
+DYING = (None, "Doomed", "Sorry")  # the jobs that end in the dead set; None: not a job
 ROGUES = ("Exit", "StopLoop", "CancelOthers")  # the jobs that disturb the event loop
 
 STEPS = range(12)  # the items of Walk
@@ -88,6 +89,50 @@ def doomed() -> None:
     _say(STARTED)
     _say(ENDED)
     raise ValueError("every run fails")
+
+
+@app.job(name="Kept", keep_result=600)
+def kept() -> int:
+    quick()
+    return 5
+
+
+@app.job(name="Sorry", keep_result=600, retry=0)
+def sorry() -> None:
+    """Fail, be dead at once, and keep the failure."""
+    doomed()
+
+
+@app.job(name="Nap")
+def nap() -> None:
+    """Put itself off at first, succeed later."""
+    job = current_job()
+    assert job is not None
+    if job.get("jw_snoozes"):
+        quick()
+        return
+    _say(STARTED)
+    _say(ENDED)
+    raise Snooze(0.05)
+
+
+@app.job(name="Late", keep_result=600)
+def late() -> None:
+    """Never run, because it always comes too late."""
+    raise AssertionError("a late job ran")
+
+
+@app.on_expired
+def _expired(job: Job) -> None:
+    for key in (STARTED, FINISHED, ENDED):
+        _record.hincrby(key, job.jid, 1)
+
+
+@app.job(name="Endless", keep_result=600)
+async def endless() -> None:
+    """Run until it is cancelled. Its result tells the end, also of one that never starts."""
+    _say(STARTED)
+    await asyncio.sleep(600)
 
 
 @app.job(name="Hold")

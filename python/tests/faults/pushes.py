@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from jobwire import Client
@@ -53,4 +54,26 @@ def _bulk(url: str, record: Any) -> None:
     record.set(REPORTED, 1)
 
 
-PUSHES: dict[str, Callable[[str, Any], None]] = {"push": _one_by_one, "push_bulk": _bulk}
+def _cancel(url: str, record: Any) -> None:
+    """Push jobs, then cancel the second, which may run nevertheless if that fails."""
+    with Client(url) as client:
+        jids = [f"{number:024x}" for number in range(4)]
+        for jid in jids:
+            try:
+                client.push("Quick", jid=jid, queue="a", keep_result=600)
+            except MaybeWritten:
+                _note(record, "unsure", [jid])
+            except RedisTrouble:
+                _note(record, "refused", [jid])
+            else:
+                _note(record, "unsure" if jid == jids[1] else "written", [jid])
+        with suppress(RedisTrouble):
+            client.cancel(jids[1])
+    record.set(REPORTED, 1)
+
+
+PUSHES: dict[str, Callable[[str, Any], None]] = {
+    "push": _one_by_one,
+    "push_bulk": _bulk,
+    "cancel": _cancel,
+}

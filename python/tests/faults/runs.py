@@ -318,6 +318,12 @@ class Run:
             self._seen, self._seen_at = events, time.monotonic()
         return time.monotonic() - self._seen_at > CALM
 
+    def cancel(self, kind: str) -> None:
+        """Mark the jobs of a class as cancelled, also for the workers that come later."""
+        for jid, each in self._jobs.items():
+            if each == kind:
+                self.client.zadd("jobwire:cancelled", {jid: time.time()})
+
     def finished(self, kinds: Sequence[str]) -> bool:
         """True if all jobs of these classes have finished."""
         done = self._count(jobs.FINISHED)
@@ -469,15 +475,25 @@ class Run:
         return sum(sum(self._count(kind).values()) for kind in kinds)
 
     def _unaccounted(self) -> list[str]:
-        finished, dead = self._count(jobs.FINISHED), self._dead()
+        finished, dead = self._finished(), self._dead()
         return [
             jid
             for jid, kind in self._jobs.items()
-            if not (dead if kind in (None, "Doomed") else finished)[jid]
+            if not (dead if kind in jobs.DYING else finished)[jid]
         ]
 
     def _count(self, key: str) -> Counter[str]:
         return Counter({jid.decode(): int(n) for jid, n in self.record.hgetall(key).items()})
+
+    def _finished(self) -> Counter[str]:
+        """Return the runs that succeeded; a job that was cancelled has finished as well."""
+        finished = self._count(jobs.FINISHED)
+        for jid, kind in self._jobs.items():
+            if kind == "Endless" and b"cancelled" in (
+                self.client.get(f"jobwire:result:{jid}") or b""
+            ):
+                finished[jid] += 1
+        return finished
 
     def _dead(self) -> Counter[str]:
         members = [
@@ -488,7 +504,7 @@ class Run:
 
     def _judge(self, result: Result, *, waiting: Sequence[str], held: set[str]) -> None:
         places, dead = self._places(), self._dead()
-        finished, ended = self._count(jobs.FINISHED), self._count(jobs.ENDED)
+        finished, ended = self._finished(), self._count(jobs.ENDED)
         expected = dict(self._jobs)
         possible: set[str] | None = set(expected)
         if self.scenario.is_client:
@@ -503,7 +519,7 @@ class Run:
         good = {
             jid
             for jid, kind in expected.items()
-            if (dead if kind in (None, "Doomed") else finished)[jid]
+            if (dead if kind in jobs.DYING else finished)[jid]
             if kind != "Walk"
             or all(self.record.hexists(jobs.ITEMS, f"{jid}:{item}") for item in jobs.STEPS)
         }
@@ -513,9 +529,9 @@ class Run:
         if possible is not None:
             result.invented = sorted(seen - possible)
         result.invented += sorted(
-            jid for jid in dead if self._jobs.get(jid, "Quick") not in (None, "Doomed")
+            jid for jid in dead if self._jobs.get(jid, "Quick") not in jobs.DYING
         )
-        calls_for = {"Flaky": 2}
+        calls_for = {"Flaky": 2, "Nap": 2}
         result.duplicates = sorted(
             jid
             for jid in seen
@@ -532,6 +548,8 @@ def _payload(kind: str, jid: str, name: str) -> bytes:
     now = time.time()
     retry = jobs.app.jobs[kind].defaults.get("retry", True)
     job = {"class": kind, "args": [], "jid": jid, "queue": name, "retry": retry}
+    if kind == "Late":
+        job["jw_expires_at"] = now - 1
     return json.dumps({**job, "created_at": now, "enqueued_at": now}).encode()
 
 

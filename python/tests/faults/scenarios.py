@@ -82,6 +82,12 @@ class Scenario:
         return fetch == "reliable" or (self.basic and not self.is_client)
 
 
+def _cancel_running(run: Run) -> None:
+    """Mark the endless jobs as cancelled as soon as they run."""
+    wait_until(lambda: run.busy() or not run.alive(), AMPLE)
+    run.cancel("Endless")
+
+
 def _stop_gracefully(run: Run) -> None:
     """TERM while jobs run, which end as soon as the process has begun to stop."""
     _term_while_running(run)
@@ -139,6 +145,13 @@ SCENARIOS: dict[str, Scenario] = {
             certain=("EXEC", "ZADD"),
         ),
         Scenario(
+            "cancel waiting",
+            "a client cancels one of the jobs that wait",
+            start="cancel",
+            ends=True,
+            certain=("EXEC", "cancel.lua"),
+        ),
+        Scenario(
             "success",
             "a worker fetches jobs of two queues and runs them",
             [Seed(), Seed("Async"), Seed(), Seed("Async"), Seed()],
@@ -155,6 +168,32 @@ SCENARIOS: dict[str, Scenario] = {
             "jobs fail for the last time",
             [Seed("Doomed")] * 2,
             certain=("fetch.lua", "kill.lua"),
+        ),
+        Scenario(
+            "results",
+            "jobs end and keep their results, one of them dies",
+            [Seed("Kept"), Seed(), Seed("Kept"), Seed("Sorry")],
+            certain=("fetch.lua", "keep.lua"),
+        ),
+        Scenario(
+            "snooze",
+            "jobs put themselves off, wait in the schedule, then succeed",
+            [Seed("Nap")] * 2 + [Seed()],
+            certain=("fetch.lua", "keep.lua", "promote.lua", "done.lua"),
+        ),
+        Scenario(
+            "expiry",
+            "a worker drops jobs that come too late",
+            [Seed("Late"), Seed(), Seed("Late")],
+            certain=("fetch.lua", "keep.lua", "done.lua"),
+        ),
+        Scenario(
+            "cancel running",
+            "running jobs are cancelled, and end",
+            [Seed("Endless")] * 2 + [Seed()],
+            drive=_cancel_running,
+            basic=False,
+            certain=("fetch.lua", "done.lua"),
         ),
         Scenario(
             "unreadable",

@@ -52,7 +52,7 @@ def test_a_waiting_job_is_removed(server: Server, place: str) -> None:
 
 
 def test_an_id_inside_other_payloads_removes_nothing(server: Server) -> None:
-    """X-CANCEL-4: the member jid counts, not a text that looks like it; odd ids too."""
+    """X-CANCEL-4: the member jid counts, not a text that looks like it; also for odd ids."""
     for jid in ("other", "*", "[a-z]", 'a"b', "ü\\"):
         push_job(server, "Work", "abc", {"jid": "abc"}, jid=jid)
         server.client().zadd("schedule", {b'{"class":"Work","args":["abc"],"jid":"' + b'x"}': 9e9})
