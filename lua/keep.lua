@@ -25,10 +25,12 @@ if kind ~= "zset" and kind ~= "none" then
   return redis.error_reply("WRONGTYPE " .. KEYS[2] .. " is not a sorted set")
 end
 local lost = {}
+local any_returned = redis.call("EXISTS", KEYS[7]) == 1
 for i = 7, #ARGV, 5 do
-  local fetched = redis.call("HGET", KEYS[1], ARGV[i])
-  if fetched then
-    redis.call("HDEL", KEYS[1], ARGV[i])
+  local fetched = any_returned and redis.call("HGET", KEYS[1], ARGV[i])
+  if redis.call("HDEL", KEYS[1], ARGV[i]) == 0 then
+    lost[#lost + 1] = ARGV[i]
+  else
     if ARGV[i + 2] ~= "" then
       redis.call("ZADD", KEYS[2], ARGV[i + 1], ARGV[i + 2])
     end
@@ -36,11 +38,11 @@ for i = 7, #ARGV, 5 do
     if ARGV[i + 4] ~= "" then
       redis.pcall("SET", KEYS[9 + (i - 2) / 5], ARGV[i + 4], "EX", ARGV[i + 3])
     end
-    local digest = redis.sha1hex(fetched)
-    redis.pcall("HDEL", KEYS[7], digest, digest .. ":recovered")
-    redis.pcall("ZREM", KEYS[8], digest)
-  else
-    lost[#lost + 1] = ARGV[i]
+    if fetched then
+      local digest = redis.sha1hex(fetched)
+      redis.pcall("HDEL", KEYS[7], digest, digest .. ":recovered")
+      redis.pcall("ZREM", KEYS[8], digest)
+    end
   end
 end
 local count = (#ARGV - 6) / 5 - #lost

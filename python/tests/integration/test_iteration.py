@@ -266,7 +266,7 @@ def test_cancelled_while_it_runs(world: World) -> None:
         *("on_start", 0, 1, 2, 3, 4, "closed"),
         *("on_cancel", "on_stop", "on_complete"),
     ]
-    assert answers == [(1_786_960_000, False)]  # no state is saved yet
+    assert answers == [Cancellation(1_786_960_000, False)]  # no state is saved yet
     assert world.cursors[0].cancelled
     assert world.redis.keys("*") == []
 
