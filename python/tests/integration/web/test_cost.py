@@ -15,8 +15,8 @@ from tests.integration.inspector.entries import IDENTITY, payload
 
 SETS = ("schedule", "retry", "dead", "jobwire:unreadable")
 PLACES = ("/retries", "/retries?from=20", "/scheduled", "/dead", "/unreadable", "/queues/q")
-# These look through a bounded number of entries, hundreds at a time.
-EXAMINING = {"/failures": 20, "/search": 20}
+# These examine a bounded number of entries: by hundreds, or one state each of at most 200 jobs.
+EXAMINING = {"/failures": 20, "/search": 20, "/iterations": 200}
 WALKS = {"keys", "scan", "hvals", "hkeys"}
 
 
@@ -41,7 +41,7 @@ def commands(client: Any) -> dict[str, int]:
 
 
 def cost(server: Server, path: str, size: int) -> dict[str, int]:
-    """Return the commands of one request of a page that nobody has asked for lately."""
+    """Return the commands of one request of a page of which nothing is in memory."""
     client = server.client()
     fill(client, size)
     app = WebApp(server.url, authorize=lambda request: Visitor("ada", "admin"))
