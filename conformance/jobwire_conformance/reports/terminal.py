@@ -186,7 +186,7 @@ def remarks(results: Results, answer_times: Sequence[float], settings: str) -> I
         )
     for operation, count in _unsupported(results).items():
         yield (
-            f"the driver does not support {operation}, which blocked {count} checks: fill it in; "
+            f"the driver answered `unsupported` to {operation}, which blocked {count} checks; "
             "jobwire conform doctor examines the driver"
         )
     times = sorted(answer_times)

@@ -214,9 +214,9 @@ def test_a_slow_driver_is_called_slow(tmp_path: Path) -> None:
 def test_an_operation_that_the_driver_lacks_is_named_once(tmp_path: Path) -> None:
     path = adapter(tmp_path, claims=("client/core",))
     said = run("check", path, "--case", "push-head", "--case", "push-jid")
-    blocked = [line for line in said.out.splitlines() if "does not support" in line]
+    blocked = [line for line in said.out.splitlines() if "`unsupported`" in line]
     assert len(blocked) == 1
-    assert blocked[0].startswith("the driver does not support push, which blocked ")
+    assert blocked[0].startswith("the driver answered `unsupported` to push, which blocked ")
     assert "jobwire conform doctor" in blocked[0]
 
 
