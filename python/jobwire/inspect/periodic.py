@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from jobwire.application.producer import new_jid
 from jobwire.application.redis_url import find_address
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import ConfigError
@@ -119,7 +119,7 @@ class PeriodicJobs:
         Raises:
             InvalidJob: The entry cannot be pushed.
         """
-        jid = secrets.token_hex(12)
+        jid = new_jid()
         now = self._redis.run(periodic.server_time())
         payload = job.entry.payload(
             jid=jid,

@@ -88,12 +88,14 @@ def test_every_setting_has_a_flag() -> None:
     """Each flag reaches the worker."""
     long = {"queues": ("queue", "a,2"), "capsules": ("capsule", "x=1 y"), "labels": ("label", "l")}
     words = {"app": "a:b", "fetch": "basic", "unknown_jobs": "sidekiq"}
-    words |= {"log_format": "json", "log_level": "error"}
+    words |= {"log_format": "json", "log_level": "error", "schedule": "x.toml"}
+    Path("x.toml").write_text('[nightly]\ncron = "@daily"\nclass = "Nightly"\n')
     for name, setting in SETTINGS.items():
         flag, value = long.get(name, (name.replace("_", "-"), words.get(name, "7")))
         if name == "app":
             flag = "require"
-        given = ["--no-precise"] if name == "precise" else [f"--{flag}", value]
+        is_on = setting.default is True  # a flag that turns it off
+        given = [f"--no-{flag}"] if is_on else [f"--{flag}", value]
         reached = settings(*given).values[name]
         assert (reached.giver, reached.source) == ("flag", f"--{flag}")
         assert reached.value != setting.default
