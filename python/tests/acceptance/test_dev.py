@@ -56,9 +56,10 @@ class Dev:
         self._reaper = reaper
         self._directory = directory
         self._log = directory / "dev.log"
+        page = [] if "--web" in arguments else ["--no-web"]  # a process more
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "jobwire", "dev", "jobs:app", *arguments],
+                [sys.executable, "-m", "jobwire", "dev", "jobs:app", *page, *arguments],
                 cwd=directory,
                 env=environment(**env),
                 stdin=subprocess.DEVNULL,
@@ -306,7 +307,8 @@ def test_a_command_runs_beside_the_worker_and_ends_with_it(
     dev: Callable[..., Dev], tmp_path: Path, reload: str
 ) -> None:
     (tmp_path / "beside.py").write_text(BESIDE)
-    started = dev(reload, "--no-web", "--with", f"{sys.executable} beside.py")
+    started = dev(reload, "--with", f"{sys.executable} beside.py")
+    started.wait_logged(", process ")
     assert started.ran("first") == "VERSION"
     wait_until(lambda: (tmp_path / "beside").exists() and (tmp_path / "beside").read_text())
     assert (tmp_path / "beside").read_text() == embedded.find(tmp_path)
@@ -321,13 +323,14 @@ def test_a_command_runs_beside_the_worker_and_ends_with_it(
 
 
 def test_the_worker_outlives_a_command_beside_it(dev: Callable[..., Dev]) -> None:
-    started = dev("--no-web", "--with", f"{sys.executable} -c 'exit(3)'")
+    started = dev("--with", f"{sys.executable} -c 'exit(3)'")
     started.wait_logged("ended with exit status 3; the worker goes on")
+    started.wait_logged(", process ")
     assert started.ran("first") == "VERSION"
 
 
 def test_the_page_is_served_and_its_address_is_shown(dev: Callable[..., Dev]) -> None:
-    started = dev("--reload")
+    started = dev("--web")
     started.wait_logged("jobwire web: http://127.0.0.1:")
     address = re.search(r"jobwire web: (http://\S+)", started.log)
     assert address is not None
@@ -348,7 +351,7 @@ def test_the_page_is_served_and_its_address_is_shown(dev: Callable[..., Dev]) ->
 def test_a_command_that_cannot_run_is_refused(
     dev: Callable[..., Dev], command: str, says: str
 ) -> None:
-    started = dev("--no-web", "--with", command)
+    started = dev("--with", command)
     assert started.process.wait(60) == 2
     assert "--with: " in started.log
     assert says in started.log
