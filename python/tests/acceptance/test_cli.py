@@ -300,7 +300,7 @@ class Dev:
         self.log = directory / "dev.log"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "jobwire", "dev", "jobs:app", "--no-reload"],
+                [sys.executable, "-m", "jobwire", "dev", "jobs:app", "--no-reload", "--no-web"],
                 cwd=directory,
                 env=environment(),
                 stdin=subprocess.DEVNULL,
