@@ -67,7 +67,7 @@ def test_an_id_inside_other_payloads_removes_nothing(server: Server) -> None:
 
 
 def test_an_unknown_job_is_marked(server: Server) -> None:
-    """X-CANCEL-2: for a day; a job that is pushed later is refused."""
+    """X-CANCEL-1, X-CANCEL-2, X-CANCEL-3: for a day; a job that comes later is refused."""
     ran: list[int] = []
     app = App()
     app.job(name="Work", keep_result=60)(lambda: ran.append(1))
@@ -114,7 +114,7 @@ def async_job(begun: Callable[[], None]) -> Callable[[], Any]:
 def test_a_running_job_ends_within_a_second(
     server: Server, fetch: FetchMode, make: Any, middleware: bool
 ) -> None:
-    """X-CANCEL-3, X-CANCEL-6: no failure, no retry, no handler; the result says cancelled."""
+    """X-CANCEL-7, X-CANCEL-6: no failure, no retry, no handler; the result says cancelled."""
     app = App()
     started = threading.Event()
     job = app.job(name="Work", keep_result=60)(make(started.set))
@@ -143,7 +143,7 @@ def test_a_running_job_ends_within_a_second(
 
 
 def test_a_job_that_ignores_the_token_is_done(server: Server) -> None:
-    """X-CANCEL-6: the outcome is the truth, also after the request."""
+    """X-CANCEL-8: the outcome is the truth, also after the request."""
     app = App()
     started, go = threading.Event(), threading.Event()
 

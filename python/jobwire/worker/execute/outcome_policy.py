@@ -108,7 +108,10 @@ class OutcomePolicy:
     def end(
         self, execution: Execution, error: BaseException | None, counters: ThreadMetrics
     ) -> None:
-        """Handle the end of the current job, which raised `error`. Blocks only if `may_block`."""
+        """Handle the end of the current job, which raised `error`. Blocks only if `may_block`.
+
+        A job that was asked to end keeps the outcome that it has. [X-CANCEL-8]
+        """
         try:
             job, compiled, seconds = execution.job, execution.compiled, execution.seconds
             after = compiled.finish(job) if compiled.finish is not None else None

@@ -137,7 +137,7 @@ class Processor:
             self._interrupt(error)
 
     def cancel(self, ids: Collection[str | None]) -> None:
-        """Tell the job in progress that it was cancelled, if its id is among these. [X-CANCEL-3]
+        """Tell the job in progress that it was cancelled, if its id is among these. [X-CANCEL-7]
 
         Async and isolated jobs are ended. A sync job looks at `cancelled` by itself.
         """

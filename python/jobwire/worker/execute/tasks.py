@@ -127,7 +127,7 @@ class Tasks:
                 self._loop.call(self._cancel)
 
     def cancel(self, ids: Collection[str | None]) -> None:
-        """End the tasks of the jobs with these ids. [X-CANCEL-3]"""
+        """End the tasks of the jobs with these ids. [X-CANCEL-7]"""
         if self._executions or self._inbox:
             with suppress(RuntimeError):  # the loop is broken
                 self._loop.call(partial(self._cancel_marked, ids))

@@ -281,7 +281,7 @@ class Launcher:
         return info
 
     def _cancel(self, ids: Collection[str]) -> None:
-        """Refuse and end jobs that were cancelled. [X-CANCEL-3]"""
+        """Refuse and end jobs that were cancelled. [X-CANCEL-3] [X-CANCEL-7]"""
         self._marks.ids = ids
         for capsule in self._capsules:
             capsule.cancel(ids)
