@@ -21,12 +21,12 @@ requirement failed."""
 
 
 _FIRST_TRIES = """\
-The share of new mistakes is closer to what you can expect. It comes from runs of mistakes that no
+The share of new mistakes is closer to what to expect. It comes from runs of mistakes that no
 check had met, before any check was mended for them. Those of the reference were written for areas
 with few mistakes for each clause (environment, keys, payloads, pushes, errors, scripts, metrics,
 iteration), from the specification and the source, and before the cases of these areas were read.
 Their author knows how the suite works. Those of the Go sample were written with it, by an author
-who had not read the cases. Each ran once, with cases of its requirement, and with all of them if
+without knowledge of the cases. Each ran once, with cases of its requirement, and with all of them if
 the first ones found nothing. Mistakes that turned out to break no requirement are not counted."""
 
 

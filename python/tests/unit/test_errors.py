@@ -18,6 +18,7 @@ TREE = {
     "UnknownJob": errors.JobwireError,
     "InvalidArgument": errors.JobwireError,
     "JobFailed": errors.JobwireError,
+    "ResultError": errors.JobwireError,
     "JobTimeout": errors.JobwireError,
     "JobCrashed": errors.JobwireError,
     "PoisonPill": errors.JobCrashed,
@@ -28,6 +29,8 @@ TREE = {
     "MaybeWritten": errors.NoReply,
     "Shutdown": BaseException,
     "TryAgain": Exception,
+    "Snooze": Exception,
+    "Cancelled": BaseException,
 }
 
 

@@ -56,6 +56,8 @@ PLAIN = {
     "paused": "jobwire:paused",
     "recovered": "jobwire:stat:recovered",
     "lost": "jobwire:stat:lost",
+    "expired": "jobwire:stat:expired",
+    "cancelled": "jobwire:cancelled",
     "journal": "jobwire:journal",
     "unreadable": "jobwire:unreadable",
     "queue": "queue:default",
