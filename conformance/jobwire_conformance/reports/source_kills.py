@@ -27,7 +27,8 @@ with few mistakes for each clause (environment, keys, payloads, pushes, errors, 
 iteration), from the specification and the source, and before the cases of these areas were read.
 Their author knows how the suite works. Those of the Go sample were written with it, by an author
 without knowledge of the cases. Each ran once, with cases of its requirement, and with all of them
-if the first ones found nothing. Mistakes that turned out to break no requirement are not counted."""
+if the first ones found nothing. Mistakes that turned out
+to break no requirement are not counted."""
 
 
 class FirstTry(TypedDict):
