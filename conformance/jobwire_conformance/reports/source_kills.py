@@ -21,7 +21,7 @@ requirement failed."""
 
 
 _FIRST_TRIES = """\
-The share of new mistakes is closer to what to expect. It comes from runs of mistakes that no
+The share of new mistakes is nearer to yours. It comes from runs of mistakes that no
 check had met, before any check was mended for them. Those of the reference were written for areas
 with few mistakes for each clause (environment, keys, payloads, pushes, errors, scripts, metrics,
 iteration), from the specification and the source, and before the cases of these areas were read.
