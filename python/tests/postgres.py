@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+from harness.servers import Reaper
+
 _PLACES = ["/usr/lib/postgresql/*/bin", "/usr/local/bin", "/opt/homebrew/bin"]
 USER = "postgres"
 
@@ -45,8 +47,9 @@ def _as_user(*words: str) -> list[str]:
 class Postgres:
     """A server on a socket in a directory of its own, without a port."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, reaper: Reaper) -> None:
         self.socket = directory
+        self._reaper = reaper
         self._data = directory / "data"
         self._log = directory / "log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -68,6 +71,7 @@ class Postgres:
             self._process = subprocess.Popen(
                 _as_user(self._postgres, *options, "-F"), stdout=log, stderr=log, cwd=self.socket
             )
+        self._reaper.watch(self._process.pid)
         deadline = time.monotonic() + 60
         while True:
             try:
@@ -82,6 +86,7 @@ class Postgres:
         assert self._process is not None
         self._process.send_signal(signal.SIGQUIT)
         self._process.wait(60)
+        self._reaper.release(self._process.pid)
 
     def execute(self, database: str, statement: str) -> list[tuple[object, ...]]:
         """Run a statement, and return its rows.
@@ -101,7 +106,7 @@ class Postgres:
 
 
 @contextmanager
-def running(tmp_path: Path, databases: Sequence[str]) -> Iterator[Postgres]:
+def running(reaper: Reaper, databases: Sequence[str]) -> Iterator[Postgres]:
     """Run a server with some empty databases."""
     directory = (
         Path("/tmp") / f"jobwire-pg-{os.getpid()}-{time.monotonic_ns()}"
@@ -110,7 +115,7 @@ def running(tmp_path: Path, databases: Sequence[str]) -> Iterator[Postgres]:
     if os.geteuid() == 0:
         shutil.chown(directory, USER, USER)
     try:
-        server = Postgres(directory)
+        server = Postgres(directory, reaper)
         server.start()
         try:
             for name in databases:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -20,6 +21,28 @@ __all__ = ["page_command", "run_beside", "split"]
 
 STOP_GRACE_S = 5.0  # between TERM and KILL
 _PAGE_NEEDS = ("jinja2", "starlette", "uvicorn")
+# Runs a command and ends it when this process closes the pipe, which also kill -9 does. A Ctrl-C
+# reaches the command from the terminal.
+_GUARD = """
+import os, signal, subprocess, sys, threading
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+child = subprocess.Popen(
+    sys.argv[1:],
+    stdin=subprocess.DEVNULL,
+    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+)
+signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+def watch():
+    os.read(0, 1)
+    child.terminate()
+    try:
+        child.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        child.kill()
+threading.Thread(target=watch, daemon=True).start()
+status = child.wait()
+os._exit(status if status >= 0 else 128 - status)
+""".replace("GRACE", str(STOP_GRACE_S))
 _log = logging.getLogger("jobwire.dev")
 
 
@@ -73,14 +96,13 @@ def run_beside(stack: ExitStack, commands: Sequence[Sequence[str]], url: str) ->
     ending = threading.Event()
     stack.callback(_end, processes, ending)
     for words in commands:
-        try:
-            process = subprocess.Popen(
-                words,
-                env={**os.environ, "JOBWIRE_REDIS_URL": url},
-                stdin=subprocess.DEVNULL,
-            )
-        except OSError as error:
-            raise click.UsageError(f"--with: cannot run {words[0]!r}: {error.strerror}") from None
+        if shutil.which(words[0]) is None:
+            raise click.UsageError(f"--with: cannot run {words[0]!r}: there is no such program")
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _GUARD, *words],
+            env={**os.environ, "JOBWIRE_REDIS_URL": url},
+            stdin=subprocess.PIPE,
+        )
         processes.append(process)
         threading.Thread(
             target=_tell_of_end, args=[process, shlex.join(words), ending], daemon=True
@@ -104,3 +126,5 @@ def _end(processes: Sequence[subprocess.Popen[bytes]], ending: threading.Event) 
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        if process.stdin is not None:
+            process.stdin.close()

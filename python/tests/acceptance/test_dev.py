@@ -331,6 +331,7 @@ def test_the_worker_outlives_a_command_beside_it(dev: Callable[..., Dev]) -> Non
 
 def test_the_page_is_served_and_its_address_is_shown(dev: Callable[..., Dev]) -> None:
     started = dev("--web")
+    started.wait_logged(", process ")
     started.wait_logged("jobwire web: http://127.0.0.1:")
     address = re.search(r"jobwire web: (http://\S+)", started.log)
     assert address is not None
@@ -343,7 +344,7 @@ def test_the_page_is_served_and_its_address_is_shown(dev: Callable[..., Dev]) ->
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        ("no-such-program x", "cannot run 'no-such-program': No such file or directory"),
+        ("no-such-program x", "cannot run 'no-such-program': there is no such program"),
         ("'open", "No closing quotation"),
         ("", "no command; write --with"),
     ],
@@ -355,3 +356,14 @@ def test_a_command_that_cannot_run_is_refused(
     assert started.process.wait(60) == 2
     assert "--with: " in started.log
     assert says in started.log
+
+
+@pytest.mark.parametrize("reload", ["--reload", "--no-reload"])
+def test_a_command_ends_also_after_a_kill(
+    dev: Callable[..., Dev], tmp_path: Path, reload: str
+) -> None:
+    (tmp_path / "beside.py").write_text(BESIDE)
+    started = dev(reload, "--with", f"{sys.executable} beside.py")
+    wait_until(lambda: (tmp_path / "beside").exists() and (tmp_path / "beside").read_text())
+    assert started.end(signal.SIGKILL) == -9
+    wait_until(lambda: (tmp_path / "ended").exists())

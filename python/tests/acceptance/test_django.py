@@ -87,3 +87,10 @@ def test_a_mistake_in_the_settings_stops_the_worker(tmp_path: Path) -> None:
     done = manage(tmp_path, "jobwire", "worker", DJANGO_SETTINGS_MODULE="wrong", PYTHONPATH=path)
     assert done.returncode == 1
     assert "JOBWIRE has the unknown key 'ULR'. Did you mean 'URL'?" in done.stderr
+
+
+def test_the_command_passes_its_words_on(tmp_path: Path) -> None:
+    shown = manage(tmp_path, "jobwire", "config")
+    assert shown.returncode == 0, shown.stderr
+    assert "jobwire.django.worker:app" in shown.stdout
+    assert "slow" in shown.stdout  # the queue of a task

@@ -37,7 +37,7 @@ def test_jobs_go_on_with_new_connections_after_each_restart(
     if (missing := postgres.missing()) is not None:
         pytest.skip(missing)
     manage = [sys.executable, "-m", "tests.django_site.manage"]
-    with postgres.running(tmp_path, ["first", "second"]) as database:
+    with postgres.running(reaper, ["first", "second"]) as database:
         variables = environment(
             JOBWIRE_REDIS_URL=server.url,
             POSTGRES_SOCKET=str(database.socket),

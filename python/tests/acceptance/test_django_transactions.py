@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.servers import Server
+from harness.servers import Reaper, Server
 from jobwire import Inspector
 from tests import postgres
 from tests.workers import environment
@@ -32,14 +32,16 @@ def committed(directory: Path, variables: dict[str, str]) -> set[int]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
+def database(
+    request: pytest.FixtureRequest, tmp_path: Path, _reaper: Reaper
+) -> Iterator[dict[str, str]]:
     """The variables with which the project uses a database."""
     if request.param == "sqlite":
         yield {"DATABASE_DIR": str(tmp_path)}
         return
     if (missing := postgres.missing()) is not None:
         pytest.skip(missing)
-    with postgres.running(tmp_path, ["first", "second"]) as started:
+    with postgres.running(_reaper, ["first", "second"]) as started:
         yield {"DATABASE_DIR": str(tmp_path), "POSTGRES_SOCKET": str(started.socket)}
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import flask
@@ -183,10 +186,29 @@ def test_a_job_without_a_flask_application_says_how_to_start_the_worker() -> Non
         note.enqueue()
 
 
-def test_flask_jobwire_takes_the_words_of_jobwire() -> None:
-    app = App()
-    web = make_web()
-    Jobs(app, web)
-    shown = web.test_cli_runner().invoke(args=["jobwire", "inspect", "--help"])
-    assert shown.exit_code == 0
-    assert "Show queues, sets and processes" in shown.output
+WEB = """
+import flask
+from jobwire import App
+from jobwire.flask import Jobs
+
+app = App()
+web = flask.Flask("web")
+Jobs(app, web)
+
+@app.job(queue="mail")
+def note() -> None: ...
+"""
+
+
+def test_flask_jobwire_takes_the_words_of_jobwire(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(WEB)
+    shown = subprocess.run(
+        [sys.executable, "-m", "flask", "--app", "shop:web", "jobwire", "config"],
+        cwd=tmp_path,
+        env=workers.environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "shop:app" in shown.stdout
+    assert "default,1 mail,1" in shown.stdout

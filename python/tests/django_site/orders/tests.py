@@ -14,7 +14,6 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management import call_command
 from django.db import connection, connections, transaction
 from django.db.backends.signals import connection_created
 from django.test import TestCase, TransactionTestCase, override_settings
@@ -313,11 +312,6 @@ class ProjectTest(TestCase):
         with testing.fake(other) as jobs, transaction.atomic():
             other.client.push("Any", [1])
             self.assertEqual(len(jobs), 1)
-
-    def test_the_command_passes_its_words_on(self) -> None:
-        with self.assertRaises(SystemExit) as left:
-            call_command("jobwire", "inspect", "--help")
-        self.assertEqual(left.exception.code, 0)
 
     def test_databases_of_the_test_are_used(self) -> None:
         for alias in connections:
