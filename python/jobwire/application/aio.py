@@ -243,6 +243,7 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close the connections."""
+        self._notices.close()
         await self.redis.close()
 
     async def __aenter__(self) -> Self:

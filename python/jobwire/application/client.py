@@ -256,6 +256,7 @@ class Client:
 
     def close(self) -> None:
         """Close the connections."""
+        self._notices.close()
         self.redis.close()
 
     def __enter__(self) -> Self:

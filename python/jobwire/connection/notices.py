@@ -20,10 +20,12 @@ import hiredis
 import redis
 
 from jobwire.connection import connect
+from jobwire.errors import RedisUnreachable
 from jobwire.protocol.wire import Arg
 
 __all__ = ["Notices"]
 
+CLOSE_TIMEOUT_S = 1.0  # for which `close` waits for the thread
 LINGER_S = 5.0  # for which an unused connection stays open
 POLL_INTERVAL_S = 0.25  # between reads of a server or proxy that cannot send notices
 CHUNK = 65_536  # bytes to read at once
@@ -56,10 +58,12 @@ class Notices:
 
     def _forget_parent(self) -> None:
         self._pid = os.getpid()
-        self._lock = threading.Lock()  # guards the three below
+        self._lock = threading.Lock()  # guards all below
         self._waiters: dict[bytes, list[_Waiter]] = {}
         self._unread: list[bytes] = []  # keys that the thread has to read
         self._wake: socket.socket | None = None  # wakes the thread; None while there is none
+        self._thread: threading.Thread | None = None
+        self.closing = False
 
     def wait(self, key: str, wanted: _Wanted, timeout: float | None) -> bytes | None:
         """Return the value of a string key as soon as it is wanted; None after `timeout` seconds.
@@ -85,6 +89,19 @@ class Notices:
         finally:
             self._remove(waiter)
 
+    def close(self) -> None:
+        """Close the connection; those that wait get an error. The next wait opens a new one."""
+        if self._pid != os.getpid():
+            return
+        with self._lock:
+            thread, wake = self._thread, self._wake
+            if thread is None or wake is None:
+                return
+            self.closing = True
+            with suppress(BlockingIOError):
+                wake.send(b".")
+        thread.join(CLOSE_TIMEOUT_S)
+
     def _add(self, key: str, wanted: _Wanted) -> _Waiter:
         if self._pid != os.getpid():  # a forked child has neither the thread nor its lock
             self._forget_parent()
@@ -96,7 +113,9 @@ class Notices:
                 self._wake, awake = socket.socketpair()
                 self._wake.setblocking(False)
                 target = _Listener(self._url, self, awake).run
-                threading.Thread(target=target, name="jobwire-notices", daemon=True).start()
+                self._thread = threading.Thread(target=target, name="jobwire-notices", daemon=True)
+                self._thread.start()
+                self.closing = False
             with suppress(BlockingIOError):  # it has enough to wake up for
                 self._wake.send(b".")
         return waiter
@@ -197,6 +216,9 @@ class _Listener:
             ready = {number for number, _ in poll.poll(pause * 1000)}
             if self._awake.fileno() in ready:
                 self._awake.recv(CHUNK)
+                if self._notices.closing:
+                    self._notices.leave(RedisUnreachable("the client was closed"))
+                    return
             if self._socket.fileno() in ready:
                 self._feed()
             if not ready and idle and self._notices.leave(None):
