@@ -37,6 +37,7 @@ from jobwire.protocol.payload import Job, LazyJob, decode, edit
 from jobwire.protocol.poison import poisoned
 from jobwire.protocol.reliable import InFlightJob
 from jobwire.protocol.results import (
+    KEEP,
     Kept,
     Members,
     ResultOutcome,
@@ -120,8 +121,8 @@ class OutcomePolicy:
                     ended(_log, logging.INFO, "done", elapsed=round(seconds, 3))
                 counters.record(job.display_class, seconds * 1000, False)
                 result = None
-                if keep := keep_of(job, compiled.keep):
-                    result = self._kept(job, keep, "done", _members(job))
+                if compiled.keep or KEEP in job.fields:
+                    result = self._done(job, compiled.keep)
                 if execution.acknowledged:
                     self.sink.ran(failed=False, kept=result)
                 else:
@@ -300,6 +301,11 @@ class OutcomePolicy:
             elapsed=round(seconds, 3),
         )
         return outcome
+
+    def _done(self, job: Job, default: int) -> Kept | None:
+        """Return the result of a job that returned; None if it keeps none. [X-RESULT-3]"""
+        keep = keep_of(job, default)
+        return self._kept(job, keep, "done", _members(job)) if keep else None
 
     def _failed(
         self, job: Job, default: int, outcome: ResultOutcome, error: BaseException
