@@ -278,12 +278,12 @@ def test_asyncio_waits(server: Server) -> None:
     assert none is None
 
 
-def test_a_reader_never_sees_an_outcome_without_its_value(server: Server) -> None:
+@pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.full)])
+def test_a_reader_never_sees_an_outcome_without_its_value(server: Server, count: int) -> None:
     """X-RESULT-2: the reader looks at the counters and the results in one transaction."""
     app = App()
     job = app.job(name="Work", keep_result=600)(lambda number: number)
     app.connect(server.url)
-    count = 2_000
     jids = job.enqueue_bulk([[number] for number in range(count)])
     client: Any = server.client()
     seen: list[int] = []
