@@ -129,6 +129,7 @@ def groups(places: tuple[str, ...], examine: int | None, as_json: bool, **given:
             Column("class", style="cyan"),
             Column("error", grow=True),
             Column("in", grow=True, spare=True),
+            Column("first after", style="cyan", spare=True),
         ],
         found.groups,
         lambda group: (
@@ -141,6 +142,7 @@ def groups(places: tuple[str, ...], examine: int | None, as_json: bool, **given:
             clean(group.job_class or "?"),
             Styled(clean(f"{group.error_class}: {group.message}"), "red"),
             clean(group.frame),
+            clean(group.deployed.label) if group.deployed else "",
         ),
         problems=problems,
         empty="no failure",

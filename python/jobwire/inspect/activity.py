@@ -22,7 +22,7 @@ from jobwire.protocol.metrics import (
 from jobwire.protocol.times import Generation
 from jobwire.protocol.wire import Command, Op, command
 
-__all__ = ["Activity", "JobActivity", "Mark", "activity", "job_activity"]
+__all__ = ["Activity", "JobActivity", "Mark", "activity", "deployments", "job_activity"]
 
 MINUTE_S, TEN_MINUTES_S = 60, 600  # lengths of a bucket
 MOST_MINUTES, MOST_HOURS = 480, 72  # times for which Redis keeps them [MET-3]
@@ -193,6 +193,21 @@ def _activity(
 ) -> Op[Activity]:
     """Return the activity, with the deployments in its period."""
     start = now - count * step
+    marks, mark_problems = yield from deployments(keys, start=start, now=now, step=step)
+    return Activity(start, now, step, jobs, marks, (*job_problems, *mark_problems))
+
+
+def deployments(
+    keys: Keys, *, start: float, now: float, step: int = MINUTE_S
+) -> Op[tuple[list[Mark], tuple[str, ...]]]:
+    """Return the deployments of a period, oldest first, and errors of keys, in one round trip.
+
+    Args:
+        keys: Key names.
+        start: Epoch second of the start of the period.
+        now: Epoch second of its end.
+        step: Seconds of the buckets of the marks.
+    """
     days = range(int(start // DAY_S), int(now // DAY_S) + 1)
     commands = [command("HGETALL", marks_key(keys, day * DAY_S)) for day in days]
     replies = yield from ask(commands)
@@ -204,7 +219,7 @@ def _activity(
             if at is not None and start <= at <= now:
                 marks.append(Mark(at, text(label), at // step * step))
     marks.sort(key=lambda mark: (mark.at, mark.label))
-    return Activity(start, now, step, jobs, marks, (*job_problems, *problems(commands, replies)))
+    return marks, problems(commands, replies)
 
 
 def _instant(stamp: str) -> float | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from jobwire.errors import ConfigError
+from jobwire.inspect.activity import Mark, deployments
 from jobwire.inspect.entry import Entry
 from jobwire.inspect.filters import Filter
 from jobwire.inspect.reading import ask, whole
@@ -15,6 +17,7 @@ from jobwire.inspect.sets import set_key
 from jobwire.inspect.walking import SetWalk
 from jobwire.ops.signature import Signature, signature
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.metrics import MARK_TTL_S
 from jobwire.protocol.wire import Op, command
 
 __all__ = ["FailureGroup", "FailureGroups", "FailureSet", "Grouping", "read"]
@@ -40,6 +43,8 @@ class FailureGroup:
         first_seen: Time of the earliest failure of a job in the group, or None.
         last_seen: Time of the latest failure, or None.
         jids: Ids of up to three of its jobs.
+        deployed: The newest deployment at or before `first_seen` that Redis still knows, or None.
+            A mark is rounded down to its minute.
     """
 
     key: str
@@ -52,6 +57,7 @@ class FailureGroup:
     first_seen: float | None
     last_seen: float | None
     jids: Sequence[str]
+    deployed: Mark | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +164,8 @@ def read(
 ) -> Op[FailureGroups]:
     """Read sets page by page, those with the highest score first, and return the groups.
 
+    The deployments of all groups are read in one round trip at the end.
+
     Args:
         keys: Key names.
         places: The sets to read.
@@ -188,8 +196,20 @@ def read(
             grouping.add(one for one in page if not wanted or wanted.matches(one, now=now))
             if progress:
                 progress(seen, sum(limits))
-    groups = grouping.groups()
+    groups = yield from _with_deployments(keys, grouping.groups(), now)
     return FailureGroups(groups, seen, sum(totals), grouping.rest, grouping.matched)
+
+
+def _with_deployments(keys: Keys, groups: list[FailureGroup], now: float) -> Op[list[FailureGroup]]:
+    if all(group.first_seen is None for group in groups):
+        return groups
+    marks, _ = yield from deployments(keys, start=now - MARK_TTL_S, now=now)
+    times = [mark.at for mark in marks]
+    found = []
+    for group in groups:
+        index = 0 if group.first_seen is None else bisect_right(times, group.first_seen)
+        found.append(replace(group, deployed=marks[index - 1]) if index else group)
+    return found
 
 
 def _times(one: Entry) -> tuple[float | None, float | None]:

@@ -88,7 +88,11 @@ def test_explain(server: Server, client: Any) -> None:
 
 
 def test_groups(server: Server, client: Any) -> None:
+    minute = time.strftime("%Y-%m-%dT%H:%M:00Z", time.gmtime(time.time() - 600))
+    client.hset(f"{minute[:10].replace('-', '')}-marks", minute, "v1\x1b[2J")
     found = records(server, "groups")
+    assert found[0]["deployed"]["label"] == "v1\x1b[2J"
+    assert found[1]["deployed"] is None  # nothing says when these failed
     assert [(one["count"], one["job_class"], one["places"]) for one in found] == [
         (30, "SoftJob", {"dead": 30}),
         (30, "HardJob", {"retry": 30}),
@@ -101,6 +105,7 @@ def test_groups(server: Server, client: Any) -> None:
     text = run(server, "groups").out
     assert "\x1b" not in text
     assert "Gone: user N is gone\\x1b[NJ" in text
+    assert "\tv1\\x1b[2J\n" in text
     ended = inspect(server, "kill", "--group", only["key"], "--yes")
     assert ended.stdout == "killed 30\n"
     assert client.zcard("dead") == 60

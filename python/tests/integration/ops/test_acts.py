@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, get_args
 
 import pytest
 
 from harness.servers import Server
 from jobwire.errors import ConfigError, NoReply, NotPermitted, RedisRefused
-from jobwire.inspect import Filter
+from jobwire.inspect import Filter, Mark
 from jobwire.ops import LOWEST_ROLE, ROLES, Act, BulkState, Operations, Selection, bulk
 from tests.integration.inspector.entries import IDENTITY, NOW, fill, payload
 from tests.integration.ops.hostile import HOSTILE
@@ -357,6 +358,52 @@ def test_a_group_is_a_selection(operations: Operations, client: Any) -> None:
     assert last.done == 600
     (left,) = operations.groups().groups
     assert left.key == small.key
+
+
+def mark(server: Server, at: float, label: str) -> None:
+    with Operations(server.url, person="ada", role="admin", clock=lambda: at) as operations:
+        assert operations.mark_deploy(label)
+
+
+def test_a_group_names_the_deployment_before_its_first_failure(
+    server: Server, operations: Operations, client: Any
+) -> None:
+    """MET-5: of many groups, the marks are read once."""
+    day = 86_400.0
+    for back, label in ((20 * day, "v1"), (3600.0, "v2"), (60.0, "v3")):
+        mark(server, NOW - back, label)
+    client.hset(f"{datetime.fromtimestamp(NOW, UTC):%Y%m%d}-marks", "no minute", "v4")
+    firsts = {"A": 21 * day, "B": day, "C": 3600.0, "D": 1800.0, "E": 10.0, "F": None}
+    for name, first_back in firsts.items():
+        failed = {} if first_back is None else {"failed_at": round((NOW - first_back) * 1000)}
+        error = {"error_class": name, "error_message": "no", "retry_count": 0}
+        client.zadd("retry", {payload(name, **error, **failed): NOW + 5})
+    found = {group.error_class: group.deployed for group in operations.groups().groups}
+    labels = {name: one.label if one else None for name, one in found.items()}
+    assert labels == {"A": None, "B": "v1", "C": "v2", "D": "v2", "E": "v3", "F": None}
+    minute = (NOW - 3600) // 60 * 60
+    assert found["D"] == Mark(minute, "v2", minute)
+
+
+def test_the_deployments_of_groups_cost_one_round_trip(
+    server: Server, operations: Operations, client: Any
+) -> None:
+    def commands(failures: int) -> int:
+        client.delete("retry")
+        for number in range(failures):
+            error = {"error_class": f"E{number}", "error_message": "no", "failed_at": NOW - 5}
+            client.zadd("retry", {payload(f"j{number}", **error): NOW})
+        client.config_resetstat()
+        assert len(operations.groups().groups) == failures
+        return int(client.info("commandstats")["cmdstat_hgetall"]["calls"])
+
+    mark(server, NOW - 60, "v1")
+    assert commands(1) == commands(200) == 91  # a day each
+
+    client.delete("retry")
+    client.config_resetstat()
+    assert operations.groups().groups == []
+    assert "cmdstat_hgetall" not in client.info("commandstats")
 
 
 def test_an_act_on_many_entries_needs_a_selection(operations: Operations, client: Any) -> None:
