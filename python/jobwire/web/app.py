@@ -300,7 +300,7 @@ class WebApp:
             return Response("too many open pages\n", 503, {"Retry-After": "30"}, "text/plain")
 
         def parts() -> dict[str, str]:
-            current = replace(visit, now=visit.site.clock())
+            current = replace(visit, now=visit.site.clock(), updating=True)
             try:
                 page = show(current)
                 if not isinstance(page, Page):

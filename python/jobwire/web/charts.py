@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-__all__ = ["Bar", "Mark", "bars", "sparkline"]
+__all__ = ["Bar", "Mark", "bars", "sparkline", "timeline"]
 
 WIDTH, HEIGHT = 720, 180
 LEFT, RIGHT, TOP, BOTTOM = 52, 8, 10, 24  # margins
@@ -84,15 +84,33 @@ def bars(data: Sequence[Bar], *, title: str, marks: Sequence[Mark] = ()) -> Mark
 
 def sparkline(values: Sequence[int], *, title: str) -> Markup:
     """Return a line of the size of a word."""
+    return timeline(range(len(values)), values, gap=1, title=title)
+
+
+def timeline(times: Sequence[float], values: Sequence[int], *, gap: float, title: str) -> Markup:
+    """Return a line of the size of a word, from the first time to the last.
+
+    Args:
+        times: Time of each value, rising.
+        values: The values.
+        gap: Longest time between two values that are joined; a longer one interrupts the line.
+        title: For people who do not see the line.
+    """
     top = max([*values, 1])
-    step = 100 / max(len(values) - 1, 1)
-    points = " ".join(
-        f"{index * step:.1f},{22 - 20 * value / top:.1f}" for index, value in enumerate(values)
-    )
+    span = (times[-1] - times[0] if times else 0) or 1
+    lines: list[list[str]] = []
+    last = None
+    for at, value in zip(times, values, strict=True):
+        if last is None or at - last > gap:
+            lines.append([])
+        lines[-1].append(f"{100 * (at - times[0]) / span:.1f},{22 - 20 * value / top:.1f}")
+        last = at
+    # A line of one point is seen as a dot if it ends where it begins.
+    drawn = (" ".join(line if line[1:] else line * 2) for line in lines)
     return Markup(
-        '<svg class="spark" viewBox="0 0 100 24" role="img" aria-label="{}">'
-        '<polyline points="{}"/></svg>'
-    ).format(title, points)
+        '<svg class="spark" viewBox="0 0 100 24" preserveAspectRatio="none" role="img"'
+        ' aria-label="{}">{}</svg>'
+    ).format(title, Markup("").join(Markup('<polyline points="{}"/>').format(p) for p in drawn))
 
 
 def nice(value: int) -> int:

@@ -17,6 +17,7 @@ from jobwire.ops.changes import Changes
 from jobwire.web.guard import Guard
 from jobwire.web.redaction import Redact
 from jobwire.web.rendering import Pages
+from jobwire.web.sizes import Sizes
 
 __all__ = ["Examination", "Site"]
 
@@ -98,6 +99,7 @@ class Site:
         self.refresh = refresh
         self.clock = clock
         self.changes = Changes()
+        self.sizes = Sizes()
         # Guards the two below.
         self._lock = threading.Lock()
         self._shared: OrderedDict[str, _Shared] = OrderedDict()
@@ -171,7 +173,12 @@ class Site:
 
     def fleet(self) -> Fleet:
         """Return the numbers of queues, sets and processes, at most a second old."""
-        return self.shared("fleet", self.operations.inspector.fleet)
+        return self.shared("fleet", self._read_fleet)
+
+    def _read_fleet(self) -> Fleet:
+        fleet = self.operations.inspector.fleet()
+        self.sizes.add(self.clock(), fleet.queues)
+        return fleet
 
     def close(self) -> None:
         """Stop the changes after their batch, and close the connections."""

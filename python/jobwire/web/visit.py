@@ -57,6 +57,7 @@ class Visit:
         now: Epoch seconds.
         session: The visitor's cookie, from which the token of the forms is made.
         notice: The result of the last act in words, or "".
+        updating: True if only the live part of the page is made again.
     """
 
     request: Request
@@ -67,6 +68,7 @@ class Visit:
     now: float
     session: str
     notice: str = ""
+    updating: bool = False
 
     # -- the request
 
