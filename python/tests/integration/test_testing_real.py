@@ -346,18 +346,20 @@ def test_a_cancelled_job_ends(server: Server) -> None:
     assert did == ["cancelled"]
 
 
-def test_a_job_that_cannot_be_cancelled(server: Server) -> None:
-    """ITER-7: only iterable jobs read the request, so none is stored for a type that is not."""
+def test_a_job_that_is_unknown_is_cancelled(server: Server) -> None:
+    """X-CANCEL-1: the answer says that no place has the job, also for a plain function."""
     app = App(server.url)
     plain = app.job(name="Plain")(lambda: None)
 
-    async def main() -> None:
-        await plain.acancel("a")
+    async def main() -> str:
+        try:
+            return (await plain.acancel("a")).place
+        finally:
+            await app.aclient.close()
 
-    for attempt in (lambda: plain.cancel("a"), lambda: asyncio.run(main())):
-        with pytest.raises(TypeError, match="Plain is not an iterable job, so it cannot be cancel"):
-            attempt()
-    assert server.client().dbsize() == 0
+    assert plain.cancel("a").place == "unknown"
+    assert asyncio.run(main()) == "unknown"
+    app.close()
 
 
 def test_async_middleware_of_an_async_client(server: Server) -> None:

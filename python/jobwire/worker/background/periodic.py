@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Sequence
 
 from jobwire.connection.sync import SyncRedis
-from jobwire.errors import ConfigError, InvalidJob
+from jobwire.errors import ConfigError, InvalidJob, RedisRefused
 from jobwire.periodic.planning import Agenda, Due
 from jobwire.periodic.schedule import load
 from jobwire.protocol import periodic
@@ -93,9 +93,20 @@ class PeriodicThread:
     def _run(self) -> None:
         while not self._stop.is_set():
             with self._outage:
-                self._load()
-                if time.monotonic() >= self._look_at:
-                    self._look()
+                try:
+                    self._load()
+                    if time.monotonic() >= self._look_at:
+                        self._look()
+                except RedisRefused as error:
+                    if not str(error).startswith("NOPERM"):
+                        raise
+                    # Rules of users change seldom, so further tries would only load the server.
+                    _log.warning(
+                        "periodic jobs are off in this process: %s; give the user of Redis the "
+                        "keys cron_job*, or turn the setting periodic off",
+                        error,
+                    )
+                    return
                 next_at = self._agenda.next_at
                 if next_at is not None and next_at <= self._now():
                     self._take_due()

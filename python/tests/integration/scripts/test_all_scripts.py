@@ -12,9 +12,13 @@ from harness.servers import wait_until
 from jobwire import RedisRefused
 from jobwire.connection import data
 from jobwire.connection.scripts import script
+from jobwire.periodic.schedule import load, set_enabled
+from jobwire.protocol import periodic
 from jobwire.protocol.cancelling import cancel
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.periodic import Tick
+from jobwire.protocol.periodic_entry import PeriodicEntry, StoredEntry
 from jobwire.protocol.promotion import promote_batch
 from jobwire.protocol.reliable import (
     fetch,
@@ -63,6 +67,27 @@ def life(shell: Shell, keys: Keys) -> None:
     for zset in (keys.retry, keys.schedule):
         shell.run(promote_batch(keys, zset, now=NOW, generation=8, dead_limits=DeadSetLimits(NOW)))
     assert shell.plain.zcard(keys.schedule) == 0
+    periodic_life(shell, keys)
+
+
+def periodic_life(shell: Shell, keys: Keys) -> None:
+    """Load entries, take a tick, disable and enable one, and move one to the other layout."""
+    new = [PeriodicEntry(name=name, cron="* * * * * UTC", job="A") for name in ("a:b", "c|d")]
+    shell.run(load(keys, new, schedule="s"))
+    first = next(each for each in shell.run(periodic.read_entries(keys)) if each.name == "a:b")
+    at = int(NOW) // 60 * 60
+    payload = first.payload(jid="0" * 24, now=NOW, generation=8, job_id="j")
+    assert shell.run(periodic.free_ticks(keys, [(first, at)])) == [0]
+    assert shell.run(periodic.take(keys, first, [Tick(at, payload)], now=NOW)).pushed == 1
+    for enabled in (False, True):
+        assert shell.run(set_enabled(keys, first, enabled=enabled))
+    fields = {"name": "old", "klass": "A", "cron": "* * * * * UTC"}
+    shell.plain.sadd(keys.cron_entries(None), "cron_job:old")
+    shell.plain.hset(keys.cron_entry("cron_job:old"), mapping=fields)
+    old = StoredEntry("cron_job:old", None, fields)
+    assert shell.run(periodic.migrate(keys, [old], "default")) == 1
+    assert len(shell.run(periodic.read_entries(keys))) == 3
+    shell.run(load(keys, [], schedule="s"))
 
 
 SCRIPTS = {path.stem for path in data.path("lua").glob("*.lua")}
