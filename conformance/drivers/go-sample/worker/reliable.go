@@ -434,9 +434,13 @@ func (r *reliable) recover(first bool) error {
 	if mistake.Made("never-forgets-returns") {
 		return nil
 	}
-	_, err = r.Scripts.Call(r.Pool, "forget", []string{returnedKey, returnedAtKey},
-		[]string{payload.Score(payload.Seconds(time.Now()) - float64(returnTime())), "1000"})
-	return err
+	old := payload.Score(payload.Seconds(time.Now()) - float64(returnTime()))
+	for { // until none is left, because the next look may be that of another process
+		forgotten, err := r.Scripts.Call(r.Pool, "forget", []string{returnedKey, returnedAtKey}, []string{old, "1000"})
+		if count, _ := forgotten.(int64); err != nil || count < 1000 {
+			return err
+		}
+	}
 }
 
 // recoverByHand makes the mistakes of a recovery without the script.

@@ -339,7 +339,7 @@ func (w *Worker) stop(schedulerEnd <-chan struct{}) {
 		grace = 0
 	case mistake.Made("grace-from-the-first-quiet") && w.isQuiet():
 		grace = 0
-	case mistake.Made("stores-for-ever"):
+	case mistake.Made("stores-for-ever"), mistake.Made("waits-for-a-long-fetch"):
 		storeTime = time.Hour
 	}
 	deadline := time.After(grace)
