@@ -1,5 +1,5 @@
 -- keep.lua: end held jobs, store them in a sorted set or nowhere, and keep their results.
--- [X-RESULT-2] [X-RESULT-8] [X-TIME-2] [X-TIME-4] [REL-2] [REL-15] [REL-23] [REL-24] [RETRY-9] [DEAD-1] [STAT-1]
+-- [X-RESULT-2] [X-RESULT-8] [X-TIME-2] [X-TIME-3] [X-TIME-4] [X-CANCEL-5] [REL-2] [REL-15] [REL-23] [REL-24] [RETRY-9] [DEAD-1] [STAT-1]
 -- KEYS[1]  private hash of the process
 -- KEYS[2]  retry set, schedule or dead set: member = payload, score = due time or time of death
 -- KEYS[3]  processed in all    KEYS[4]  processed on this day
@@ -8,14 +8,16 @@
 --          `<SHA-1>:recovered` -> how many of these were recoveries
 -- KEYS[8]  sorted set: SHA-1 -> when it was returned last
 -- KEYS[9]  counter of outcomes that came too late
--- KEYS[10..]  results, one for each job
+-- KEYS[10]  sorted set of cancelled jobs: id -> when    KEYS[11]  counter of jobs that came too late
+-- KEYS[12..]  results, one for each job
 -- ARGV[1]  seconds to keep a day's counters
 -- ARGV[2]  1 to count executions, else 0    ARGV[3]  1 to count failures, else 0
 -- ARGV[4]  1 if this call was made before and got no reply, else 0
 -- ARGV[5]  score up to which members of the set are forgotten; empty to trim nothing
--- ARGV[6]  size limit of the set
--- ARGV[7..]  fives: field of the job in the private hash, score, payload to store (empty: it is
---            stored nowhere), seconds to keep the result, result (empty: none is kept)
+-- ARGV[6]  size limit of the set    ARGV[7]  1 to count jobs that came too late, else 0
+-- ARGV[8..]  sixes: field of the job in the private hash, score, payload to store (empty: it is
+--            stored nowhere), seconds to keep the result, result (empty: none is kept),
+--            id to remove from the cancelled jobs (empty: none)
 -- Returns  the fields that were not held any more; nothing was stored for those
 
 -- No command may fail after an entry is gone, because a script is not rolled back. After a write
@@ -26,7 +28,7 @@ if kind ~= "zset" and kind ~= "none" then
 end
 local lost = {}
 local any_returned = redis.call("EXISTS", KEYS[7]) == 1
-for i = 7, #ARGV, 5 do
+for i = 8, #ARGV, 6 do
   local fetched = any_returned and redis.call("HGET", KEYS[1], ARGV[i])
   if redis.call("HDEL", KEYS[1], ARGV[i]) == 0 then
     lost[#lost + 1] = ARGV[i]
@@ -36,7 +38,10 @@ for i = 7, #ARGV, 5 do
     end
     -- pcall: a result or counter that cannot be written must not undo the outcome.
     if ARGV[i + 4] ~= "" then
-      redis.pcall("SET", KEYS[9 + (i - 2) / 5], ARGV[i + 4], "EX", ARGV[i + 3])
+      redis.pcall("SET", KEYS[11 + (i - 2) / 6], ARGV[i + 4], "EX", ARGV[i + 3])
+    end
+    if ARGV[i + 5] ~= "" then
+      redis.pcall("ZREM", KEYS[10], ARGV[i + 5])
     end
     if fetched then
       local digest = redis.sha1hex(fetched)
@@ -45,7 +50,7 @@ for i = 7, #ARGV, 5 do
     end
   end
 end
-local count = (#ARGV - 6) / 5 - #lost
+local count = (#ARGV - 7) / 6 - #lost
 if ARGV[5] ~= "" and count > 0 then
   redis.call("ZREMRANGEBYSCORE", KEYS[2], "-inf", ARGV[5])
   -- Ranks 0 to -limit leave limit - 1 jobs: Sidekiq's own off-by-one, kept on purpose. [DEAD-3]
@@ -60,6 +65,9 @@ if ARGV[3] == "1" and count > 0 then
   redis.pcall("INCRBY", KEYS[5], count)
   redis.pcall("INCRBY", KEYS[6], count)
   redis.pcall("EXPIRE", KEYS[6], ARGV[1])
+end
+if ARGV[7] == "1" and count > 0 then
+  redis.pcall("INCRBY", KEYS[11], count)
 end
 if #lost > 0 and ARGV[4] == "0" then
   redis.pcall("INCRBY", KEYS[9], #lost)

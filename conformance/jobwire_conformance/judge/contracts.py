@@ -56,10 +56,13 @@ _CONTRACTS = {
         (_BYTES, _TEXT, _DIGITS, _BYTES),
     ),
     "keep": _Contract(
-        (_PRIVATE, "retry|schedule|dead", *_COUNTED),
-        (_DIGITS, _FLAG, _FLAG, _FLAG, rf"|{_TIME}", r"\d*"),
+        (
+            *(_PRIVATE, "retry|schedule|dead", *_COUNTED),
+            *("jobwire:cancelled", "jobwire:stat:expired"),
+        ),
+        (_DIGITS, _FLAG, _FLAG, _FLAG, rf"|{_TIME}", r"\d*", _FLAG),
         ("jobwire:result:.+",),
-        (_FIELD, _TIME, _BYTES, _DIGITS, _BYTES),
+        (_FIELD, _TIME, _BYTES, _DIGITS, _BYTES, _BYTES),
     ),
     "requeue": _Contract(
         (_PRIVATE, _QUEUE, *_COUNTED, "queues"),
@@ -117,8 +120,8 @@ def _mismatch(name: str, keys: Sequence[str], arguments: Sequence[str]) -> str |
             if len(names) != len(lists):
                 return f"{len(names)} queue names for {len(lists)} queues"
             queues = [*zip(lists, names, strict=True)]
-        case "keep", [_, _, _, _, _, _, *fives] if len(fives) != 5 * len(lists):
-            return f"{len(fives)} words for {len(lists)} results"
+        case "keep", [_, _, _, _, _, _, _, *sixes] if len(sixes) != 6 * len(lists):
+            return f"{len(sixes)} words for {len(lists)} results"
         case "requeue", [_, _, queue, *_]:
             queues = [(keys[1], queue)]
         case "recover", [identity, _, _, *pairs]:

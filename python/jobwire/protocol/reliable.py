@@ -254,13 +254,14 @@ def script_kill(
 def script_keep(
     keys: Keys,
     identity: str,
-    ends: Iterable[tuple[str, float, bytes, Kept]],
+    ends: Iterable[tuple[str, float, bytes, Kept, str]],
     *,
     day: str,
     key: str | None = None,
     dead_limits: DeadSetLimits | None = None,
     executed: bool = True,
     failed: bool,
+    expired: bool = False,
     repeated: bool = False,
 ) -> Script:
     """Return the step that ends jobs and keeps their results. [X-RESULT-2]
@@ -268,12 +269,14 @@ def script_keep(
     Args:
         keys: Key names.
         identity: Identity of the process that holds them.
-        ends: Field in the private hash, score, payload to store or `b""`, result.
+        ends: Field in the private hash, score, payload to store or `b""`, result, and the id to
+            remove from the cancelled jobs or `""`.
         day: UTC date of the daily counters.
         key: The sorted set for the payloads; the retry set by default.
         dead_limits: How to trim the set; None to trim nothing.
         executed: False for jobs that did not run.
         failed: True if the jobs failed.
+        expired: True if the jobs came too late, which is counted. [X-TIME-3]
         repeated: See `script_done`.
 
     The reply lists the fields that were no longer held.
@@ -281,11 +284,17 @@ def script_keep(
     results: list[str] = []
     words: list[Arg] = [DAY_TTL_S, int(executed), int(failed), int(repeated)]
     words += ("", "") if dead_limits is None else (dead_limits.oldest, dead_limits.limit)
-    for field, score, text, kept in ends:
+    words.append(int(expired))
+    for field, score, text, kept, cancelled in ends:
         results.append(keys.result(kept.jid))
-        words += (field, score, text, kept.seconds, kept.text)
+        words += (field, score, text, kept.seconds, kept.text, cancelled)
     return Script(
-        "keep", [keys.private(identity), key or keys.retry, *_counted(keys, day), *results], words
+        "keep",
+        [
+            *(keys.private(identity), key or keys.retry, *_counted(keys, day)),
+            *(keys.cancelled, keys.expired, *results),
+        ],
+        words,
     )
 
 

@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeGuard, TypeVar
 
@@ -28,9 +28,7 @@ from jobwire.errors import (
     Snooze,
     TryAgain,
 )
-from jobwire.protocol.cancelling import forget
 from jobwire.protocol.iteration import Interrupted
-from jobwire.protocol.keys import Keys
 from jobwire.protocol.lateness import EXPIRES_AT, is_late, snoozed, snoozes
 from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.payload import Job, LazyJob, decode, edit
@@ -56,7 +54,6 @@ from jobwire.protocol.retry import (
     wants_backtrace,
 )
 from jobwire.protocol.times import Generation, stamp
-from jobwire.protocol.wire import command
 from jobwire.worker.execute.execution import Execution
 from jobwire.worker.execute.failure import describe, user_trace
 from jobwire.worker.execute.joblog import ended, event
@@ -68,6 +65,7 @@ from jobwire.worker.fetch.source import (
     OutcomeSink,
     Requeue,
     Unreadable,
+    Withdrawn,
 )
 
 __all__ = ["OutcomePolicy"]
@@ -89,7 +87,6 @@ class OutcomePolicy:
         max_retries: Number of retries of a job with `retry: true`.
         poison_limit: How often a job may be recovered from a dead process before it is killed.
         retries_unknown: True to retry a job of an unknown class without the option `retry`.
-        keys: Key names.
     """
 
     app: App
@@ -98,7 +95,6 @@ class OutcomePolicy:
     max_retries: int
     poison_limit: int
     retries_unknown: bool
-    keys: Keys = field(default_factory=Keys)
 
     def began(self, execution: Execution) -> None:
         """Log that the current job starts."""
@@ -159,8 +155,7 @@ class OutcomePolicy:
         if execution.acknowledged:
             self.sink.ran(failed=False, kept=result)
         else:
-            after = () if job.jid is None else forget(self.keys, job.jid)
-            self.sink.record(held, Done(after), result)
+            self.sink.record(held, DONE if job.jid is None else Withdrawn(job.jid), result)
             self.sink.flush_soon()  # people wait for it
 
     def _puts_off(self, execution: Execution, snooze: Snooze, counters: ThreadMetrics) -> bool:
@@ -189,7 +184,7 @@ class OutcomePolicy:
             _log.warning("dropped: it came after its time, which %s says", EXPIRES_AT)
         keep = keep_of(job, default)
         result = self._kept(job, keep, "expired", Members()) if keep else None
-        self.sink.record(held, Dropped((command("INCR", self.keys.expired),)), result)
+        self.sink.record(held, Dropped(), result)
         for handler in self.app.expired_handlers:
             _contained("expired handler", partial(handler, job))
         return True

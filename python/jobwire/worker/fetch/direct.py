@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import RedisTrouble, Shutdown
+from jobwire.protocol import cancelling
 from jobwire.protocol.dead_set import DeadSetLimits, dead_key, kill
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.reliable import InFlightJob, set_result
@@ -29,6 +30,7 @@ from jobwire.worker.fetch.source import (
     OutcomeSink,
     Requeue,
     Unreadable,
+    Withdrawn,
 )
 
 __all__ = ["DirectSink", "ExecutionCounts", "insist"]
@@ -108,10 +110,14 @@ class DirectSink(OutcomeSink):
         """
         self._flush_log()
         if not isinstance(outcome, Unreadable | Requeue | Later | Dropped):
-            self._counts.add(failed=not isinstance(outcome, Done))  # [DEAD-5]
+            self._counts.add(failed=not isinstance(outcome, Done | Withdrawn))  # [DEAD-5]
         commands: list[Command | Script] = []
         match outcome:
-            case Done(after) | Dropped(after):
+            case Dropped():
+                commands.append(command("INCR", self._keys.expired))
+            case Withdrawn(jid):
+                commands += cancelling.forget(self._keys, jid)
+            case Done(after):
                 commands += after
             case Discard() | Acknowledged():
                 pass

@@ -18,6 +18,7 @@ import msgspec
 
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import RedisRefused, RedisUnreachable
+from jobwire.protocol import iteration
 from jobwire.protocol.dead_set import DeadSetLimits, dead_key
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.reliable import (
@@ -41,6 +42,7 @@ from jobwire.worker.fetch.source import (
     Outcome,
     Requeue,
     Unreadable,
+    Withdrawn,
 )
 
 __all__ = ["Entry", "Outbox"]
@@ -53,7 +55,8 @@ _SHARED = (
     Retry,
     Later,
     Dropped,
-)  # one call of a script takes many
+    Withdrawn,
+)  # of which one call of a script takes many
 _UNKEPT = Kept("-", 0, b"")  # a result that is not stored
 _log = logging.getLogger("jobwire.worker")
 
@@ -269,15 +272,18 @@ class Outbox:
         day = utc_day(time.time())
         steps: list[Command | Script] = [self._script(group, day) for group in groups]
         steps += (
-            step
-            for group in groups
-            for entry in group
-            if isinstance(entry.outcome, Done | Dropped) and entry.outcome.after
-            for step in entry.outcome.after
+            step for group in groups for entry in group for step in self._after(entry.outcome)
         )
         if extra is not None:
             steps.append(extra)
         return steps
+
+    def _after(self, outcome: Outcome) -> Sequence[Command]:
+        if type(outcome) is Done:
+            return outcome.after
+        if isinstance(outcome, Withdrawn):
+            return (iteration.forget(self._keys, outcome.jid),)
+        return ()
 
     def _forget(self, entries: Sequence[Entry]) -> None:
         """End the message of these entries."""
@@ -318,7 +324,7 @@ class Outbox:
         kept = group[0].kept
         if isinstance(outcome, Acknowledged):
             return set_result(keys, kept or _UNKEPT)
-        if kept is not None or isinstance(outcome, Later | Dropped):
+        if kept is not None or isinstance(outcome, Later | Dropped | Withdrawn):
             return self._kept_script(outcome, group, day)
         match outcome:
             case Done() | Discard():
@@ -359,13 +365,15 @@ class Outbox:
         limits = self._dead_limits() if isinstance(outcome, Kill) else None
         ends = []
         for entry in group:
-            score, text = 0.0, b""
+            score, text, cancelled = 0.0, b"", ""
             match entry.outcome:
                 case Retry(text, score) | Later(text, score):
                     pass
+                case Withdrawn(cancelled):
+                    pass
                 case Kill(text):
                     score = 0.0 if limits is None else limits.now
-            ends.append((entry.held.field, score, text, entry.kept or _UNKEPT))
+            ends.append((entry.held.field, score, text, entry.kept or _UNKEPT, cancelled))
         return script_keep(
             *(self._keys, self._identity, ends),
             day=day,
@@ -379,6 +387,7 @@ class Outbox:
             and (not isinstance(outcome, Kill) or outcome.counted),
             failed=isinstance(outcome, Discard | Retry)
             or (isinstance(outcome, Kill) and outcome.counted),
+            expired=isinstance(outcome, Dropped),
             repeated=group[0].repeated,
         )
 

@@ -27,6 +27,7 @@ __all__ = [
     "Requeue",
     "SharedLead",
     "Unreadable",
+    "Withdrawn",
 ]
 
 
@@ -68,9 +69,14 @@ class Later:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """The job came too late and did not run; `after` is sent right after this. [X-TIME-2]"""
+    """The job came too late and did not run; that is counted. [X-TIME-2] [X-TIME-3]"""
 
-    after: tuple[Command, ...] = ()
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """The job was cancelled; the mark of this id goes in the same step. [X-CANCEL-5]"""
+
+    jid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,16 @@ class Acknowledged:
 ACKNOWLEDGED = Acknowledged()
 
 Outcome: TypeAlias = (
-    Done | Retry | Kill | Discard | Unreadable | Requeue | Acknowledged | Later | Dropped
+    Done
+    | Retry
+    | Kill
+    | Discard
+    | Unreadable
+    | Requeue
+    | Acknowledged
+    | Later
+    | Dropped
+    | Withdrawn
 )
 
 

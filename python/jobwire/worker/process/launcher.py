@@ -132,7 +132,6 @@ class Launcher:
             max_retries=config.max_retries,
             poison_limit=config.poison_limit,
             retries_unknown=config.unknown_jobs == "retry",
-            keys=self._keys,
         )
         self._capsules = []
         self._marks = Marks()

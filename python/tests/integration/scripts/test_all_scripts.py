@@ -51,7 +51,7 @@ def life(shell: Shell, keys: Keys) -> None:
         script_done(keys, ME, fields[:2], failed=True, day=DAY),
         script_retry(keys, ME, [(fields[2], NOW, b"{}")], day=DAY),
         script_kill(keys, ME, fields[3], b"{}", DeadSetLimits(NOW), counted=True, day=DAY),
-        script_keep(keys, ME, [(fields[10], NOW, b"{}", KEPT)], day=DAY, failed=True),
+        script_keep(keys, ME, [(fields[10], NOW, b"{}", KEPT, "gone")], day=DAY, failed=True),
     ]
     for step in steps:
         shell.run(one(step))

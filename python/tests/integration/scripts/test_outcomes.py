@@ -269,7 +269,7 @@ def test_keep_stores_payload_and_result(shell: Shell, is_dead: bool) -> None:
     """X-RESULT-2: in one step, with the effects of retry and kill. [RETRY-9] [DEAD-2]"""
     [field] = shell.hold(b"old")
     limits = DeadSetLimits(NOW) if is_dead else None
-    ends = [(field, NOW, b"new", KEPT)]
+    ends = [(field, NOW, b"new", KEPT, "")]
     key = KEYS.dead if is_dead else KEYS.retry
     shell.plain.zadd(key, {"ancient": 1})
     step = script_keep(KEYS, ME, ends, day=DAY, key=key, dead_limits=limits, failed=True)
@@ -285,13 +285,16 @@ def test_keep_stores_payload_and_result(shell: Shell, is_dead: bool) -> None:
 def test_keep_stores_nothing_for_a_lost_job(shell: Shell) -> None:
     """X-RESULT-8, REL-15: the execution that holds the job decides."""
     [field] = shell.hold(b"a")
-    ends = [("9:q", 0.0, b"", KEPT), (field, 0.0, b"", KEPT._replace(jid="other"))]
+    other = KEPT._replace(jid="other")
+    shell.plain.zadd(KEYS.cancelled, {"a": 1, "b": 1})
+    ends = [("9:q", 0.0, b"", KEPT, "a"), (field, 0.0, b"", other, "b")]
     step = script_keep(KEYS, ME, ends, day=DAY, failed=False)
     assert shell.step(step) == [b"9:q"]
     assert shell.plain.keys("jobwire:result:*") == [KEYS.result("other").encode()]
     assert shell.numbers() == {"processed": 1, f"processed:{DAY}": 1}
     assert shell.step(step) == [b"9:q", field.encode()]
     assert shell.plain.get(KEYS.lost) == b"3"
+    assert shell.plain.zrange(KEYS.cancelled, 0, -1) == [b"a"]
 
 
 def test_keep_changes_nothing_if_the_set_is_of_another_type(shell: Shell) -> None:
@@ -299,7 +302,7 @@ def test_keep_changes_nothing_if_the_set_is_of_another_type(shell: Shell) -> Non
     [field] = shell.hold(b"a")
     shell.plain.set(KEYS.retry, "in the way")
     before = everything(shell.server)
-    step = script_keep(KEYS, ME, [(field, NOW, b"new", KEPT)], day=DAY, failed=True)
+    step = script_keep(KEYS, ME, [(field, NOW, b"new", KEPT, "")], day=DAY, failed=True)
     with pytest.raises(RedisRefused, match="WRONGTYPE"):
         shell.step(step)
     assert everything(shell.server) == before
