@@ -186,6 +186,9 @@ class Requirement:
     Attributes:
         profiles: Role and profile, without the level.
         generations: The generations of the protocol that it belongs to.
+        why: The reason; None if it needs none.
+        seen_in: What programs do.
+        example: An example for redis-cli.
     """
 
     id: str
@@ -197,6 +200,9 @@ class Requirement:
     retired: bool
     test: str
     text: str
+    why: str | None
+    seen_in: str | None
+    example: str | None
 
     @property
     def claims(self) -> tuple[str, ...]:
@@ -257,11 +263,23 @@ def requirements_of(file: Mapping[str, Any]) -> Mapping[str, Requirement]:
             retired=bool(entry["retired"]),
             test=_test(entry["test"]),
             text=_one_line_each(entry["text"].replace("**", "")),
+            why=_one_line(entry["why"]),
+            seen_in=_one_line(entry["seen_in"]),
+            example=_example(entry["examples"]),
         )
         for part in (file, *file.get("annexes", ()))
         for entry in part["requirements"]
         if not set(entry["claims"]).isdisjoint(_PROFILES)
     }
+
+
+def _one_line(text: str | None) -> str | None:
+    return None if text is None else " ".join(text.split())
+
+
+def _example(examples: Sequence[Mapping[str, str]]) -> str | None:
+    texts = (each["text"].rstrip() for each in examples if each["language"] == "redis-cli")
+    return next(texts, None)
 
 
 def _test(test: Mapping[str, Any]) -> str:

@@ -47,7 +47,6 @@ def explained(name: str) -> dict[str, Any]:
 
 def _requirement(id_: str, cases: Sequence[Case]) -> dict[str, Any]:
     rule = data.requirements()[id_]
-    about = _about()[id_]
     explanation: dict[str, Any] = {
         "requirement": id_,
         "keyword": rule.keyword,
@@ -58,14 +57,14 @@ def _requirement(id_: str, cases: Sequence[Case]) -> dict[str, Any]:
         "retired": rule.retired,
         "test": rule.test,
         "text": rule.text,
-        "why": about.get("Why"),
-        "seen_in": about.get("Seen in"),
+        "why": rule.why,
+        "seen_in": rule.seen_in,
         "cases": [
             {"case": case.name, "title": case.title} for case in cases if id_ in case.requirements
         ],
         "traffic": id_ in traffic.REQUIREMENTS,
         "mutants": [mutant.name for mutant in _mutants() if id_ in mutant.kills],
-        "wire": about.get("wire"),
+        "wire": rule.example or _of_section().get(id_),
     }
     return explanation
 
@@ -95,25 +94,16 @@ def _mutants() -> Sequence[Mutant]:
 
 
 @cache
-def _about() -> Mapping[str, Mapping[str, str]]:
-    """Return the text around each requirement in SPEC.md: Why, Seen in, an example."""
+def _of_section() -> Mapping[str, str]:
+    """Return the example of the section of each requirement in SPEC.md, if it has one."""
     try:
         text = data.specification()
     except OSError as error:
         raise SuiteFault(f"cannot read a file of the suite: {error}") from None
-    by_id: dict[str, dict[str, str]] = {}
+    by_id: dict[str, str] = {}
     for section in re.split(r"^(?=#{2,4} )", text, flags=re.MULTILINE):
-        example = _WIRE.search(section)
-        places = [*_BLOCK.finditer(section)]
-        for number, place in enumerate(places):
-            end = places[number + 1].start() if number + 1 < len(places) else len(section)
-            about = by_id.setdefault(place[1], {})
-            for paragraph in section[place.start() : end].split("\n\n"):
-                name, colon, sentence = paragraph.partition(": ")
-                if colon and name in ("Why", "Seen in"):
-                    about[name] = " ".join(sentence.split())
-            if example:
-                about["wire"] = example[1].rstrip()
+        if example := _WIRE.search(section):
+            by_id |= dict.fromkeys(_BLOCK.findall(section), example[1].rstrip())
     return by_id
 
 

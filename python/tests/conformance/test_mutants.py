@@ -50,6 +50,7 @@ AREAS = {
     "reliable": ("reliable", "script"),
     "scheduler": ("sched",),
     "inspector": ("inspect",),
+    "periodic": ("cron", "periodic"),
 }
 NAMESPACED = {
     **{"namespace-bulk": "client", "namespace-client": "client"},
