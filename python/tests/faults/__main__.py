@@ -50,12 +50,10 @@ def main() -> int:
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join(SCENARIOS))
     parser.add_argument("--sandboxes", type=int, default=10, help="runs side by side")
     parser.add_argument("--fetch", choices=MODES, action="append", help="one way only")
-    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
+    parser.add_argument("--write", action="store_true", help=f"write these rows of {PAGE.name}")
     options = parser.parse_args()
     if unknown := {*options.scenarios} - {*SCENARIOS}:
         parser.error(f"no such scenario: {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
-    if options.write and (options.scenarios or options.fetch):
-        parser.error("--write needs all scenarios and both ways of fetching")
     out = Console()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and clean up on the way
     started = time.monotonic()
@@ -73,7 +71,8 @@ def main() -> int:
         bench.close()
         reaper.close()
     if options.write:
-        PAGE.write_text(render(results), encoding="utf-8")
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(render(results, page), encoding="utf-8")
     for fetch in options.fetch or MODES:
         mine = [result for result in results if result.fetch == fetch]
         out.print(

@@ -44,6 +44,10 @@ Promotion and pushes work as they do with reliable fetch. A retry whose ZADD too
 reply is stored again, and so is a job that a stopping worker puts back with RPUSH. Such a job may
 run twice.""",
 }
+_SUMMARY = (
+    "| scenario | runs with a fault | lost | stuck | invented | ran twice |",
+    "| --- | --- | --- | --- | --- | --- |",
+)
 CHAOS = "## Chaos"
 _CHAOS_TEXT = """\
 Made by `make chaos SECONDS=600 SEED=1 ARGS='--jobs 100000 --write'`, a column for each seed.
@@ -95,19 +99,45 @@ it.
 """
 
 
-def render(results: Iterable[Result]) -> str:
-    """Return the page. The section about chaos is that of the page as it was."""
+def render(results: Iterable[Result], page: str) -> str:
+    """Return the page with the results.
+
+    Args:
+        results: Of all runs of some scenarios.
+        page: The page as it was. The rows of other scenarios and the section about chaos stay.
+    """
     every = list(results)
     parts = [introduction()]
     for fetch, heading in _MODES.items():
-        mine = [result for result in every if result.fetch == fetch]
-        parts += [heading, "", _SAYS[fetch], "", *_summary(mine), ""]
-        for scenario in SCENARIOS.values():
-            found = [result for result in mine if result.scenario == scenario.name]
+        parts += [heading, "", _SAYS[fetch], "", *_SUMMARY]
+        known = _known(page, fetch)
+        tables: list[str] = []
+        for name, scenario in SCENARIOS.items():
+            found = [each for each in every if (each.fetch, each.scenario) == (fetch, name)]
             if found:
-                parts += [*_table(scenario, found), ""]
-    chaos = _chaos_section(PAGE.read_text(encoding="utf-8"))
-    return "\n".join([*parts, chaos]).rstrip() + "\n"
+                parts.append(_row(name, found))
+                tables += [*_table(scenario, found), ""]
+            elif name in known and scenario.means_anything(fetch):
+                row, table = known[name]
+                parts.append(row)
+                tables += [table, ""]
+        parts += ["", *tables]
+    return "\n".join([*parts, _chaos_section(page)]).rstrip() + "\n"
+
+
+def _known(page: str, fetch: FetchMode) -> dict[str, tuple[str, str]]:
+    """Return what a page says of each scenario: the row of the summary, and the table."""
+    section = page.partition(f"{_MODES[fetch]}\n")[2]
+    section = re.split(r"^## ", section, maxsplit=1, flags=re.MULTILINE)[0]
+    summary, *tables = re.split(r"^### ", section, flags=re.MULTILINE)
+    rows = {
+        found[2]: found[1] for found in re.finditer(r"^(\| (.+?) \|.+)$", summary, re.MULTILINE)
+    }
+    return {
+        name: (rows[name], f"### {table.rstrip()}")
+        for table in tables
+        if (name := table.partition("\n")[0]) in rows
+    }
 
 
 def with_chaos(page: str, seed: int, figures: Mapping[str, object]) -> str:
@@ -154,20 +184,17 @@ def rows(page: str) -> dict[tuple[FetchMode, str], dict[str, list[str]]]:
     return found
 
 
-def _summary(results: Sequence[Result]) -> Iterator[str]:
-    yield "| scenario | runs with a fault | lost | stuck | invented | ran twice |"
-    yield "| --- | --- | --- | --- | --- | --- |"
-    for name in SCENARIOS:
-        runs = [result for result in results if result.scenario == name and result.reached]
-        if runs:
-            counts = (
-                len(runs),
-                sum(bool(run.lost) for run in runs),
-                sum(bool(run.stuck) for run in runs),
-                sum(bool(run.invented) for run in runs),
-                sum(bool(run.duplicates) for run in runs),
-            )
-            yield f"| {name} | {' | '.join(map(str, counts))} |"
+def _row(name: str, results: Sequence[Result]) -> str:
+    """Return the row of a scenario in the summary."""
+    runs = [result for result in results if result.reached]
+    counts = (
+        len(runs),
+        sum(bool(run.lost) for run in runs),
+        sum(bool(run.stuck) for run in runs),
+        sum(bool(run.invented) for run in runs),
+        sum(bool(run.duplicates) for run in runs),
+    )
+    return f"| {name} | {' | '.join(map(str, counts))} |"
 
 
 def _table(scenario: Scenario, results: Sequence[Result]) -> Iterator[str]:

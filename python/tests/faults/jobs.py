@@ -21,6 +21,7 @@ STOPPING = "stopping"  # this key exists as soon as a worker starts no more jobs
 
 LASTING = ("Endless", "Hold", "Patient", "Walk")  # the jobs that wait for an event
 DYING = (None, "Doomed", "Sorry")  # the jobs that end in the dead set; None: not a job
+OTHER_ENDS = {"Endless": "cancelled", "Late": "expired"}  # outcomes of jobs that never succeed
 ROGUES = ("Exit", "StopLoop", "CancelOthers")  # the jobs that disturb the event loop
 
 STEPS = range(12)  # the items of Walk
@@ -124,7 +125,8 @@ def late() -> None:
 
 @app.on_expired
 def _expired(job: Job) -> None:
-    for key in (STARTED, FINISHED, ENDED):
+    """Tell of a job dropped twice. It may be stored before this, so its result tells its end."""
+    for key in (STARTED, ENDED):
         _record.hincrby(key, job.jid, 1)
 
 

@@ -486,13 +486,15 @@ class Run:
         return Counter({jid.decode(): int(n) for jid, n in self.record.hgetall(key).items()})
 
     def _finished(self) -> Counter[str]:
-        """Return the runs that succeeded; a job that was cancelled has finished as well."""
+        """Return the runs that succeeded, and the jobs whose results tell of their other end.
+
+        That end is stored by the worker, so no code of the application can record it in time.
+        """
         finished = self._count(jobs.FINISHED)
         for jid, kind in self._jobs.items():
-            if kind == "Endless" and b"cancelled" in (
-                self.client.get(f"jobwire:result:{jid}") or b""
-            ):
-                finished[jid] += 1
+            if outcome := jobs.OTHER_ENDS.get(kind or ""):
+                result = self.client.get(f"jobwire:result:{jid}")
+                finished[jid] += result is not None and json.loads(result)["outcome"] == outcome
         return finished
 
     def _dead(self) -> Counter[str]:

@@ -103,6 +103,21 @@ def test_the_page_tells_of_every_script() -> None:
     assert {name for name in scripts if not name.startswith("periodic_")} <= told
 
 
+def test_new_results_replace_the_rows_of_their_scenario_only() -> None:
+    assert guarantees.render([], PAGE) == PAGE
+    points = (Point("BRPOP", 1), Point("ZADD", 1))
+    new = [Result("dead", "basic", point, "OOM", reached=True, lost=["a"]) for point in points]
+    page = guarantees.render(new, PAGE)
+    assert "\n| dead | 2 | 2 | 0 | 0 | 0 |\n" in page
+    before, after = guarantees.rows(PAGE), guarantees.rows(page)
+    assert after.pop(("basic", "dead")) == {
+        point.label: ["lost" if fault == "OOM" else "-" for fault in FAULTS] for point in points
+    }
+    del before["basic", "dead"]
+    assert after == before
+    assert guarantees.render([], page) == page
+
+
 def test_chaos_has_one_column_for_each_seed() -> None:
     page = "# Guarantees\n\ntext\n"
     for seed, lost in ((2, 5), (1, 7), (2, 0)):
