@@ -106,12 +106,13 @@ def test_it_says_its_address_and_serves_the_page(server: Server, start: Start) -
 @pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_ends_soon_with_an_open_page(server: Server, start: Start, number: int) -> None:
+    """An open page keeps its connection for minutes; the end does not wait for it."""
     page = start(server)
     with closing(Events(f"{page.url}/changes")) as events:
         events.next()
         status, seconds = page.end(number)
     assert status == 0
-    assert seconds < 3
+    assert seconds < 20  # a busy machine delays it
     assert len(page.log.read_text().splitlines()) == 1, "no traceback"
 
 

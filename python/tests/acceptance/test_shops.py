@@ -46,6 +46,17 @@ def is_up(shop: httpx.Client) -> bool:
     return False
 
 
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a shop that a failed test has left, in good order if possible: it has processes."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(60)
+
+
 def test_there_is_a_shop_for_each_framework() -> None:
     assert SHOPS == ["shop-django", "shop-fastapi", "shop-flask", "shop-starlette"]
 
@@ -84,3 +95,6 @@ def test_a_shop_starts_with_one_command_and_its_orders_are_shipped(
             wait_until(lambda: not is_up(shop), 30)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{log.read_text()}") from None
+        finally:
+            end(started)
+            reaper.release(started.pid)

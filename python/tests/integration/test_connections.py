@@ -282,10 +282,10 @@ def test_a_worker_has_few_connections(server: Server) -> None:
         busy.set()
         wait_until(lambda: server.client().get("stat:processed") == b"30")
         after = sum(names(server).values())
-    # Ticker, heartbeat, poller, the leader, periodic jobs, pushes of the job threads.
-    assert idle <= 6, idle
-    assert working <= 7, working
-    assert after <= 7, after
+    # Three wait. Ticker, heartbeat, poller, the leader and periodic jobs may meet in an instant.
+    assert idle <= 8, idle
+    assert working <= 8, working
+    assert after <= 8, after
 
 
 def test_tasks_share_one_connection(server: Server) -> None:

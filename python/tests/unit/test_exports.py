@@ -18,8 +18,10 @@ import pytest
 import jobwire
 from jobwire.cli import cli
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.django_site.settings")
-django.setup()  # jobwire.django cannot be imported before
+# jobwire.django cannot be imported before. The processes of other tests have their own settings.
+with pytest.MonkeyPatch.context() as patch:
+    patch.setenv("DJANGO_SETTINGS_MODULE", "tests.django_site.settings")
+    django.setup()
 
 PACKAGE = Path(jobwire.__file__).parent
 ROOT = Path(__file__).resolve().parents[3]
