@@ -187,7 +187,7 @@ class Requirement:
         profiles: Role and profile, without the level.
         generations: The generations of the protocol that it belongs to.
         why: The reason; None if it needs none.
-        seen_in: What programs do.
+        seen_in: The behaviour of known programs.
         example: An example for redis-cli.
     """
 

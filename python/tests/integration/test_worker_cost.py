@@ -283,7 +283,7 @@ def test_an_idle_worker_is_hardly_seen(server: Server) -> None:
 
 
 def test_beats_and_looks_come_to_a_bounded_number_a_minute(server: Server) -> None:
-    """BEAT-1, SCHED-8, X-CANCEL-3: what the span of the test above may have missed."""
+    """BEAT-1, SCHED-8, X-CANCEL-3: events that the span of the test above may have missed."""
     with running(App(), server) as launcher:
         wait_for_rest(server)
         beat, look, periodic = launcher._heartbeat, launcher._poller, launcher._periodic
