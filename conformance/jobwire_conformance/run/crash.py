@@ -124,8 +124,14 @@ def _effects(calls: Sequence[Call], jids: Sequence[bytes]) -> Iterator[Point]:
     for point, call in points_of(calls, _label):
         texts = [*call.words, call.reply or b""]
         met = met or any(jid in text for jid in jids for text in texts)
-        if met and has_effect(call) and not (point.label == "fetch.lua" and _took_nothing(call)):
+        if not met or not has_effect(call) or point.label in _READS:
+            continue
+        if not (point.label == "fetch.lua" and _took_nothing(call)):
             yield point
+
+
+_READS = ("periodic_due.lua", "periodic_look.lua")
+"""Scripts that only read. When they run depends on the machine."""
 
 
 def _label(call: Call) -> str:

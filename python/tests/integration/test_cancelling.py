@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -13,12 +14,16 @@ import pytest
 from harness.servers import Server, wait_until
 from jobwire import App, Cancelled, Client, current_job
 from jobwire.application.config import FetchMode
-from jobwire.protocol.cancelling import REMEMBER_S
+from jobwire.connection.sync import SyncRedis
+from jobwire.protocol.cancelling import REMEMBER_S, cancel
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.wire import Batch, Op
 from tests.integration.payloads import push_job
 from tests.workers import running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
 MARKS = "jobwire:cancelled"
+PAYLOAD = '{"class":"Work","args":[],"jid":"%s","queue":"default"}'
 
 
 def empty(server: Server) -> bool:
@@ -189,3 +194,69 @@ def test_a_job_in_the_dead_set_is_done(server: Server) -> None:
     client.zadd("dead", {b'{"class":"Work","args":[],"jid":"abc"}': 5})
     with Client(server.url) as jobs:
         assert jobs.cancel("abc").place == "done"
+
+
+@pytest.mark.parametrize("holder", ["private", "work"])
+def test_a_held_job_is_running(server: Server, holder: str) -> None:
+    """X-CANCEL-1: found in a private hash or a work record, among values that are odd."""
+    client: Any = server.client()
+    payload = PAYLOAD % "held"
+    odd = {"1": b"\xff held", "2": "[held", "3": '["held"]', "4": '{"payload":["held"]}'}
+    if holder == "private":
+        client.sadd("jobwire:owners", "p")
+        client.hset("jobwire:private:p", mapping={**odd, "5:default": payload})
+    else:
+        client.sadd("processes", "p")
+        client.hset("p:work", mapping={**odd, "t": json.dumps({"payload": payload})})
+    client.set("schedule", "not a set")
+    client.zadd(
+        "retry", {f'{{"class":"Work","args":["held"],"jid":"{n}"}}': n for n in range(2_000)}
+    )
+    with Client(server.url) as jobs:
+        assert jobs.cancel("held").place == "running"
+    assert client.zcard("retry") == 2_000
+
+
+def test_a_dead_job_is_done(server: Server) -> None:
+    """X-CANCEL-1: it does not run, and stays where it is."""
+    client: Any = server.client()
+    dead = ['{"class":"Work","args":["gone"],"jid":"x"}', '{"jid":"gone"']
+    client.zadd("dead", {text: n for n, text in enumerate([*dead, PAYLOAD % "gone"])})
+    with Client(server.url) as jobs:
+        assert jobs.cancel("gone").place == "done"
+    assert client.zcard("dead") == 3
+
+
+def test_a_job_that_is_fetched_meanwhile_is_running(server: Server) -> None:
+    """X-CANCEL-1: it left its queue while the places were looked at."""
+    client: Any = server.client()
+    payload = PAYLOAD % "held"
+
+    def fetched_after_the_mark() -> Op[str]:
+        op = cancel(Keys(), "held", now=time.time())
+        step = next(op)
+        while True:
+            reply = yield step
+            if isinstance(step, Batch) and step.atomic:
+                client.sadd("jobwire:owners", "p")
+                client.hset("jobwire:private:p", "1:default", payload)
+            try:
+                step = op.send(reply)
+            except StopIteration as done:
+                return str(done.value.place)
+
+    redis = SyncRedis(server.url)
+    assert redis.run(fetched_after_the_mark()) == "running"
+    redis.close()
+
+
+def test_a_long_set_and_a_key_of_another_type_have_no_job(server: Server) -> None:
+    """X-CANCEL-1: the whole set is looked through."""
+    client: Any = server.client()
+    client.set("schedule", "not a set")
+    client.zadd(
+        "retry", {f'{{"class":"Work","args":["held"],"jid":"{n}"}}': n for n in range(2_000)}
+    )
+    with Client(server.url) as jobs:
+        assert jobs.cancel("held").place == "unknown"
+    assert client.zcard("retry") == 2_000

@@ -345,3 +345,32 @@ def test_completed_lines_have_a_zone() -> None:
     assert completed(entry(cron="@daily Asia/Tokyo")).cron == "@daily Asia/Tokyo"
     with pytest.raises(ConfigError, match="give one of them"):
         completed(entry(cron="@daily Asia/Tokyo"), tz="UTC")
+
+
+def test_entries_of_another_namespace_are_read_alone(server: Server, shell: SyncRedis) -> None:
+    """X-CRON-3: layout 1 belongs to the default namespace."""
+    client = server.client(decode_responses=True)
+    fields = {"name": "t", "klass": "A", "cron": "* * * * *"}
+    client.sadd("cron_jobs", "cron_job:t")
+    client.hset("cron_job:t", mapping=fields)
+    client.sadd("cron_jobs:shop", "cron_job:shop:t")
+    client.hset("cron_job:shop:t", mapping={**fields, "namespace": "shop"})
+    (found,) = shell.run(periodic.read_entries(KEYS, "shop"))
+    assert found.member == "cron_job:shop:t"
+
+
+def test_odd_texts_of_a_history_are_left_out(server: Server, shell: SyncRedis) -> None:
+    """X-CRON-6: the others are shown."""
+    saved(server, entry())
+    server.client().lpush("cron_job:default:t:jid_history", "{", "[1]", '{"jid":"a"}')
+    assert shell.run(periodic.history(KEYS, only(shell))) == [{"jid": "a"}]
+
+
+def test_an_entry_with_an_odd_message_moves(server: Server, shell: SyncRedis) -> None:
+    """X-CRON-3: its option retry is not known, so the field stays empty."""
+    client = server.client(decode_responses=True)
+    fields = {"name": "a", "klass": "A", "cron": "* * * * *", "message": "{"}
+    client.sadd("cron_jobs", "cron_job:a")
+    client.hset("cron_job:a", mapping=fields)
+    assert shell.run(periodic.migrate(KEYS, [StoredEntry("cron_job:a", None, fields)], "default"))
+    assert client.hget("cron_job:default:a", "retry") == ""

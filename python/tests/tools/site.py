@@ -215,7 +215,7 @@ def show(source: Path, place: Path, served: str | None = None) -> None:
         place: The page.
         served: The path below which the site has the file itself.
     """
-    if source.suffix == ".svg":
+    if source.suffix in (".png", ".svg"):
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, place)
         return

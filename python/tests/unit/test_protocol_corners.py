@@ -13,10 +13,12 @@ from jobwire.protocol.arguments import check_args
 from jobwire.protocol.iteration import Call, Cursor, Run, State, load, save
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import ThreadMetrics
-from jobwire.protocol.normalize import build
+from jobwire.protocol.normalize import build, finalize
 from jobwire.protocol.payload import decode
+from jobwire.protocol.periodic_entry import StoredEntry
 from jobwire.protocol.plural import counted
 from jobwire.protocol.reliable import reclaim, recover, resign
+from jobwire.protocol.results import value_members
 from jobwire.protocol.retry import Discard, Failure, after_failure
 from jobwire.protocol.template import Template
 from jobwire.protocol.wire import Batch, Confirm, Op, Script, Step, command, dialogue
@@ -180,3 +182,38 @@ def test_a_write_that_was_refused_needs_no_replicas() -> None:
 )
 def test_a_number_has_its_noun(number: int, noun: str, text: str) -> None:
     assert counted(number, noun) == text
+
+
+def test_an_entry_without_a_name_takes_no_ticks() -> None:
+    """X-CRON-28: the reason is named."""
+    stored = StoredEntry("cron_job:t", None, {"klass": "A", "cron": "* * * * *"})
+    assert stored.problem == "name is missing"
+
+
+def test_an_entry_whose_message_is_not_an_object_is_not_pushed() -> None:
+    """X-CRON-28: the field is named."""
+    fields = {"name": "t", "klass": "A", "cron": "* * * * *", "message": "[1]"}
+    stored = StoredEntry("cron_job:t", None, fields)
+    with pytest.raises(InvalidJob) as caught:
+        stored.payload(jid="j", now=1.0, generation=8)
+    assert caught.value.field == "message"
+
+
+def test_an_active_job_without_a_prefix_keeps_its_queue() -> None:
+    """X-CRON-32: the queue is that of the entry."""
+    fields = {"name": "t", "klass": "A", "cron": "* * * * *", "active_job": "1", "queue": "low"}
+    ready = StoredEntry("cron_job:t", None, fields).payload(jid="j", now=1.0, generation=8)
+    assert ready.queue == "low"
+    assert json.loads(ready.text)["args"][0]["queue_name"] == "low"
+
+
+def test_members_of_a_result_that_are_ready_stay() -> None:
+    """X-RESULT-5: an isolated job has made them in its own process."""
+    ready = value_members(1)
+    assert value_members(ready) is ready
+
+
+def test_a_time_to_keep_may_be_null() -> None:
+    """X-RESULT-1: null counts as none."""
+    item = {"class": "A", "args": [], "jid": "j", "queue": "q", "retry": True, "jw_keep": None}
+    assert json.loads(finalize(item, now=1.0, generation=8).text)["jw_keep"] is None
