@@ -263,9 +263,9 @@ def requirements_of(file: Mapping[str, Any]) -> Mapping[str, Requirement]:
             retired=bool(entry["retired"]),
             test=_test(entry["test"]),
             text=_one_line_each(entry["text"].replace("**", "")),
-            why=_one_line(entry["why"]),
-            seen_in=_one_line(entry["seen_in"]),
-            example=_example(entry["examples"]),
+            why=_one_line(entry.get("why")),
+            seen_in=_one_line(entry.get("seen_in")),
+            example=_example(entry.get("examples", ())),
         )
         for part in (file, *file.get("annexes", ()))
         for entry in part["requirements"]
