@@ -35,6 +35,7 @@ from tests.tools.markdown import FENCE, HEADING, ROOT, links, without_code
 from tests.tools.protocol_facts import Facts
 from tests.tools.protocol_pages import SPECIFICATION
 
+PICTURES = (".png", ".svg")
 PAGES_DIRECTORY = ROOT / "build" / "site-pages"
 PYTHON_DIRECTORY = ROOT / "build" / "site-python"
 SITE_DIRECTORY = ROOT / "build" / "site"
@@ -168,7 +169,7 @@ def drawn(text: str, place: str, shown: dict[str, str]) -> str:
 
 def _shown_place(source: str) -> str:
     place = source.removeprefix("docs/")
-    return place if Path(source).suffix == ".svg" else f"{place}.md"
+    return place if Path(source).suffix in PICTURES else f"{place}.md"
 
 
 def served_schemas() -> dict[str, str]:
@@ -215,7 +216,7 @@ def show(source: Path, place: Path, served: str | None = None) -> None:
         place: The page.
         served: The path below which the site has the file itself.
     """
-    if source.suffix in (".png", ".svg"):
+    if source.suffix in PICTURES:
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, place)
         return
