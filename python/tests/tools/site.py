@@ -102,7 +102,7 @@ def stage(*, with_pdf: bool) -> None:
         shutil.copyfile(asset, PAGES_DIRECTORY / asset.name)
     for path in sorted((ROOT / "python" / "jobwire").rglob("*.py")):
         # Readers of the API are users: the ids of requirements are for readers of the source.
-        text = re.sub(r"(?:\s*\[[A-Z]+-\d+\])+", "", path.read_text("utf-8"))
+        text = re.sub(r"(?:\s*\[(?:X-)?[A-Z]+-\d+\])+", "", path.read_text("utf-8"))
         write(PYTHON_DIRECTORY / path.relative_to(ROOT / "python"), text)
 
 
