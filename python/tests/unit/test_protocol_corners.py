@@ -13,7 +13,7 @@ from jobwire.protocol.arguments import check_args
 from jobwire.protocol.iteration import Call, Cursor, Run, State, load, save
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import ThreadMetrics
-from jobwire.protocol.normalize import build, finalize
+from jobwire.protocol.normalize import build
 from jobwire.protocol.payload import decode
 from jobwire.protocol.periodic_entry import StoredEntry
 from jobwire.protocol.plural import counted
@@ -215,5 +215,5 @@ def test_members_of_a_result_that_are_ready_stay() -> None:
 
 def test_a_time_to_keep_may_be_null() -> None:
     """X-RESULT-1: null counts as none."""
-    item = {"class": "A", "args": [], "jid": "j", "queue": "q", "retry": True, "jw_keep": None}
-    assert json.loads(finalize(item, now=1.0, generation=8).text)["jw_keep"] is None
+    item = build("A", [], {"keep_result": None}, now=1.0, jid="j", generation=8)
+    assert item.get("jw_keep") is None
