@@ -1,7 +1,8 @@
 """Run the tests many times under load; list the tests that did not always pass.
 
     python -m tests.flaky [--runs N] [--busy N] [--io] [--] [PYTEST ARGUMENT]...
-    python -m tests.flaky --suite [--runs N] [--busy N] [--io] [--pause MS] [--] [CASE]...
+    python -m tests.flaky --suite [--runs N] [--beside N] [--busy N] [--io] [--pause MS]
+                             [--] [CASE]...
 
 With --suite, run the conformance suite on the reference instead, with 1, 2 and 4 sandboxes
 one by one, and list the checks that failed.
@@ -154,6 +155,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="flaky", description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=20, help="number of runs; 20")
     parser.add_argument("--busy", type=int, default=3, help="processes that calculate; 3")
+    parser.add_argument(
+        "--beside", type=int, default=1, help="runs of the suite at a time, with --suite; 1"
+    )
     parser.add_argument("--io", action="store_true", help="also write to the disk")
     parser.add_argument("--suite", action="store_true", help="run the conformance suite")
     parser.add_argument(
@@ -164,8 +168,8 @@ def main() -> int:
     )
     parser.add_argument("pytest", nargs="*", metavar="ARGUMENT", help="after --")
     options = parser.parse_args()
-    if options.runs < 1 or options.busy < 0:
-        parser.error("--runs takes 1 or more, --busy 0 or more")
+    if options.runs < 1 or options.busy < 0 or options.beside < 1:
+        parser.error("--runs and --beside take 1 or more, --busy 0 or more")
     out = Console(highlight=False, soft_wrap=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the load also ends
     writers = WRITERS if options.io else 0
@@ -177,6 +181,7 @@ def main() -> int:
                 options.runs,
                 out,
                 kept,
+                beside=options.beside,
                 pause=options.pause / 1000,
                 settings=options.settings,
                 names=options.pytest,

@@ -7,6 +7,7 @@ to run.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import sys
@@ -51,7 +52,14 @@ class Red:
 
 
 def runs_of_suite(
-    runs: int, out: Console, kept: Path, *, pause: float, settings: str, names: Sequence[str]
+    runs: int,
+    out: Console,
+    kept: Path,
+    *,
+    beside: int,
+    pause: float,
+    settings: str,
+    names: Sequence[str],
 ) -> tuple[list[Red], Counter[int]]:
     """Run the suite on the reference.
 
@@ -59,6 +67,7 @@ def runs_of_suite(
         runs: The number of runs.
         out: Receives a line for each run and each red check.
         kept: The directory for the reports of runs with red checks.
+        beside: The number of runs at a time, which are load for each other.
         pause: The longest time for which a reply is held back, in seconds.
         settings: The settings of the reference, like `conformance.toml`.
         names: Patterns of the cases to run; nothing for all.
@@ -68,50 +77,72 @@ def runs_of_suite(
     """
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     os.environ["PYTHONPATH"] = str(ROOT / "python")
+    counts = Counter(_sandboxes(number) for number in range(1, runs + 1))
+    reds: list[Red] = []
+    _chosen(settings, names)
+    one = partial(
+        _run_of_suite, runs=runs, kept=kept, pause=pause, settings=settings, names=tuple(names)
+    )
+    # Each run has a process of its own: the judge of one must not wait for another's.
+    with multiprocessing.get_context("spawn").Pool(beside, maxtasksperchild=1) as pool:
+        results = pool.imap_unordered(one, range(1, runs + 1))
+        for ended, (found, line) in enumerate(results, start=1):
+            out.print(f"{ended} ended: {line}", markup=False)
+            for red in found:
+                out.print(f"    {red.case}#{red.requirement}: {red.message}", markup=False)
+            reds += found
+    return reds, counts
+
+
+def _chosen(settings: str, names: Sequence[str]) -> tuple[config.Config, Sequence[Case]]:
     implementation = config.load(REFERENCE / settings)
     offered = run.offered(cases.load(names=names), implementation)
     chosen = run.chosen(offered, implementation.claims, implementation.generation)
-    reds: list[Red] = []
-    counts: Counter[int] = Counter()
-    for number in range(1, runs + 1):
-        sandboxes = SANDBOXES[number % len(SANDBOXES)]
-        counts[sandboxes] += 1
-        title = f"run {number} of {runs}, {sandboxes} sandboxes"
-        jitter = random.Random(number)
-        began = time.monotonic()
-        outcome = run.run(
-            implementation,
-            chosen,
-            (),
-            watcher=_Watcher(out, title, len(chosen)),
-            sandboxes=sandboxes,
-            seed=number,
-            trace=(directory := _directory(kept, number)) / "trace.jsonl",
-            pause=partial(jitter.uniform, 0, pause) if pause else None,
-        )
-        found = [
-            Red(sandboxes, verdict.case, verdict.requirement, verdict.finding.message)
-            for verdict in {
-                (verdict.case, verdict.requirement): verdict
-                for verdict in outcome.verdicts
-                if verdict.status in verdicts.FAILURES and verdict.finding.blocked_by is None
-            }.values()
-        ]
-        found += [
-            Red(sandboxes, "(run)", type(error).__name__, str(error)) for error in outcome.errors
-        ]
-        seconds, load = time.monotonic() - began, os.getloadavg()[1]
-        out.print(f"{title}: {len(found)} red, {seconds:.0f} s, load {load:.0f}", markup=False)
-        for red in found:
-            out.print(f"    {red.case}#{red.requirement}: {red.message}", markup=False)
-        if found:
-            results = cast(Results, outcome.as_data())
-            reports.write_results(directory, results)
-        else:
-            (directory / "trace.jsonl").unlink()
-            directory.rmdir()
-        reds += found
-    return reds, counts
+    if not chosen:
+        raise SystemExit(f"no case of the reference matches {' '.join(names)}")
+    return implementation, chosen
+
+
+def _run_of_suite(
+    number: int, *, runs: int, kept: Path, pause: float, settings: str, names: Sequence[str]
+) -> tuple[list[Red], str]:
+    """Run the suite once; return its red checks, and a line about it."""
+    implementation, chosen = _chosen(settings, names)
+    sandboxes = _sandboxes(number)
+    title = f"run {number} of {runs}, {sandboxes} sandboxes"
+    jitter = random.Random(number)
+    began = time.monotonic()
+    outcome = run.run(
+        implementation,
+        chosen,
+        (),
+        watcher=_Watcher(Console(highlight=False, soft_wrap=True), title, len(chosen)),
+        sandboxes=sandboxes,
+        seed=number,
+        trace=(directory := _directory(kept, number)) / "trace.jsonl",
+        pause=partial(jitter.uniform, 0, pause) if pause else None,
+    )
+    found = [
+        Red(sandboxes, verdict.case, verdict.requirement, verdict.finding.message)
+        for verdict in {
+            (verdict.case, verdict.requirement): verdict
+            for verdict in outcome.verdicts
+            if verdict.status in verdicts.FAILURES and verdict.finding.blocked_by is None
+        }.values()
+    ]
+    found += [Red(sandboxes, "(run)", type(error).__name__, str(error)) for error in outcome.errors]
+    seconds, load = time.monotonic() - began, os.getloadavg()[1]
+    if found:
+        results = cast(Results, outcome.as_data())
+        reports.write_results(directory, results)
+    else:
+        (directory / "trace.jsonl").unlink()
+        directory.rmdir()
+    return found, f"{title}: {len(found)} red, {seconds:.0f} s, load {load:.0f}"
+
+
+def _sandboxes(number: int) -> int:
+    return SANDBOXES[number % len(SANDBOXES)]
 
 
 def red_table(reds: Sequence[Red], counts: Counter[int]) -> list[str]:

@@ -109,11 +109,11 @@ def close_late() -> None:
 
 
 def put_back_late() -> None:
-    """Put jobs back that came after the signal, but three seconds later. [FETCH-9]"""
+    """Put jobs back that came after the signal, but five seconds later. [FETCH-9]"""
     put_back = ReliableFetcher._return_unstarted
 
     def put_back_later(fetcher: ReliableFetcher) -> None:
-        time.sleep(3.0)
+        time.sleep(5.0)
         put_back(fetcher)
 
     ReliableFetcher._return_unstarted = put_back_later  # type: ignore[method-assign]

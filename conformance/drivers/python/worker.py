@@ -24,7 +24,7 @@ from jobwire.worker.fetch.timings import Timings
 from jobwire.worker.process import process
 
 RUN = os.environ["JOBWIRE_RUN"]
-control = redis.Redis.from_url(os.environ["JOBWIRE_CONTROL_URL"])
+control = redis.Redis.from_url(os.environ["JOBWIRE_CONTROL_URL"], socket_timeout=None)
 given = os.environ["JOBWIRE_GENERATION"]
 generation: Any = given if given == "auto" else int(given)
 namespace = os.environ.get("JOBWIRE_NAMESPACE", "")

@@ -537,11 +537,15 @@ class Checks:
             raise Miss(f"blocking fetches of {process}", "a reply without a job", ABSENT)
 
     def _pauses(self, step: Mapping[str, Any]) -> None:
-        """Check the first pauses between reads of a key, for one of the possible averages."""
-        pauses = self._first(step, step["pauses"]["waits"])
+        """Check the first pauses between reads of a key, for one of the possible averages.
+
+        One in ten may be longer, because a busy machine can hold up a read for seconds.
+        """
+        pauses = sorted(self._first(step, step["pauses"]["waits"]))
+        longest = pauses[-1 - len(pauses) // 10]
         averages = self._averages(step["pauses"]["average"])
         spans = [(_EARLY * average / 2, 1.5 * average + _LATE_S) for average in averages]
-        if not any(low <= min(pauses) and max(pauses) <= high for low, high in spans):
+        if not any(low <= pauses[0] and longest <= high for low, high in spans):
             expected = " or ".join(f"{low:.2f} to {high:.2f}" for low, high in spans)
             seen = [round(pause, 2) for pause in pauses]
             raise Miss(f"seconds between reads of {step['of']}", expected, seen)

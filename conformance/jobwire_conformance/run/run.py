@@ -8,7 +8,7 @@ import random
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -257,6 +257,14 @@ def _only_waits(case: Case) -> bool:
     return any(knob is None or knob >= _LONG_S for knob in knobs)
 
 
+def _taken(share: Sequence[queue.SimpleQueue[Case]]) -> Iterator[Case]:
+    """Take the cases of one queue after another, until all are empty."""
+    for cases in share:
+        with suppress(queue.Empty):
+            while True:
+                yield cases.get_nowait()
+
+
 def _span(case: Case) -> float:
     """Return the part of a run, from its start, within which a case is to begin."""
     if case.crash is not None:
@@ -287,6 +295,7 @@ class _Run:
         self._row: list[str] = []  # names of the last cases, if the adapter ended all of them
         self.finished: list[Case] = []
         self._cases: queue.SimpleQueue[Case] = queue.SimpleQueue()
+        self._paced: queue.SimpleQueue[Case] = queue.SimpleQueue()
         self._waiting: queue.SimpleQueue[Case] = queue.SimpleQueue()
         order = sorted(cases, key=lambda case: case.name)
         draw = random.Random(outcome.seed)
@@ -297,12 +306,29 @@ class _Run:
             places = {case.name: draw.random() * _span(case) for case in order}
             order.sort(key=lambda case: places[case.name])
         for case in order:
-            beside = not in_a_row and _only_waits(case)
-            (self._waiting if beside else self._cases).put(case)
+            if in_a_row:
+                self._cases.put(case)
+            elif _only_waits(case):
+                self._waiting.put(case)
+            else:
+                (self._cases if case.pace is None else self._paced).put(case)
+        self._shares: queue.SimpleQueue[Sequence[queue.SimpleQueue[Case]]] = queue.SimpleQueue()
 
-    def count(self, sandboxes: int) -> int:
-        """Return the number of sandboxes, of which each case that only waits has its own."""
-        return max(1, min(sandboxes, self._cases.qsize()) + self._waiting.qsize())
+    def share_out(self, sandboxes: int) -> int:
+        """Share the cases out to sandboxes; return the number of these.
+
+        Cases that wait for a pace of the worker have as many sandboxes of their own as the others,
+        and each that only waits has one. If they took the place of others, the processors would be
+        idle meanwhile.
+        """
+        for _ in range(self._waiting.qsize()):
+            self._shares.put((self._waiting,))
+        for mine, others in ((self._paced, self._cases), (self._cases, self._paced)):
+            for _ in range(min(sandboxes, mine.qsize())):
+                self._shares.put((mine, others))
+        if self._shares.empty():
+            self._shares.put(())
+        return self._shares.qsize()
 
     def judge_traffic(self) -> None:
         """Add the verdicts on the traffic of all cases."""
@@ -317,15 +343,13 @@ class _Run:
         rewrites: Sequence[Rule],
         pause: Callable[[], float] | None,
     ) -> None:
-        """Run cases until none is left, or an error ends the run; or one that only waits."""
-        cases = self._share()
+        """Run the cases of a share until none is left, or an error ends the run."""
+        share = self._shares.get_nowait()
         try:
             with Sandbox(reaper, self._outcome.config, servers, rewrites, pause) as sandbox:
                 self._outcome.server = sandbox.server()
-                while not self._outcome.stopped:
-                    try:
-                        case = cases.get_nowait()
-                    except queue.Empty:
+                for case in _taken(share):
+                    if self._outcome.stopped:
                         break
                     self._one(sandbox, case)
                 unknown = not (self._outcome.version or self._outcome.errors)
@@ -344,19 +368,6 @@ class _Run:
                 self._outcome.errors.append(
                     SuiteFault(f"defect of the suite; please report it:\n{traceback.format_exc()}")
                 )
-
-    def _share(self) -> queue.SimpleQueue[Case]:
-        """Return the cases of one sandbox: one that only waits, while there are some, or the rest.
-
-        If such a case took the place of others, the processors would be idle meanwhile.
-        """
-        try:
-            case = self._waiting.get_nowait()
-        except queue.Empty:
-            return self._cases
-        share: queue.SimpleQueue[Case] = queue.SimpleQueue()
-        share.put(case)
-        return share
 
     def _one(self, sandbox: Sandbox, case: Case) -> None:
         began = time.monotonic()
@@ -407,7 +418,7 @@ class _Run:
         assert fault.case is not None
         self._outcome.errors.append(fault)
         self._row.append(fault.case)
-        left = self._cases.qsize()
+        left = sum(cases.qsize() for cases in (self._cases, self._paced, self._waiting))
         if len(self._row) == _FAULTS_IN_A_ROW and left:
             self._outcome.errors.append(
                 AdapterFault(
@@ -540,8 +551,8 @@ def run(
         cases: The cases to run.
         deviations: Deviations that the implementation declares.
         watcher: Receives the progress.
-        sandboxes: Number of cases at a time. If it is more than one, cases that only wait for long
-            intervals run beside them.
+        sandboxes: Number of cases at a time. If it is more than one, as many cases that wait for a
+            pace of the worker run beside them, and all that only wait for long intervals.
         patience: Longest wait for an expected event, in seconds.
         program: Program of the servers; None for the first one on PATH.
         redis: A running server to use instead, for a single sandbox.
@@ -575,7 +586,7 @@ def run(
                 return LocalServer(reaper, server), LocalServer(reaper, server)
 
             one = lambda: work.sandbox(reaper, servers, rewrites, pause)  # noqa: E731
-            side_by_side(reaper, work.count(sandboxes), one, outcome.errors)
+            side_by_side(reaper, work.share_out(sandboxes), one, outcome.errors)
     except ConformError as error:
         outcome.errors.append(error)
     finally:

@@ -355,15 +355,23 @@ class State:
         return False
 
     def settle(self, seconds: float) -> str | None:
-        """Wait until all processes are at rest; return the activity that prevents it in time."""
+        """Wait until all processes are at rest; return the activity that prevents it in time.
+
+        The time begins anew with each job that begins or ends for the first time: many jobs take
+        long on a busy machine. A job that is run over and over gains no time.
+        """
         deadline = time.monotonic() + seconds
         before: object = None
+        known = 0
         while True:
             activity = self.unrest()
             now = None if activity else self._digest()
             if now is not None and now == before:
                 return None
             before = now
+            heard = len({(event.kind, event.jid) for event in self.events()})
+            if heard > known:
+                known, deadline = heard, time.monotonic() + seconds
             if time.monotonic() > deadline:
                 return activity or "the keys keep changing"
             time.sleep(_STEADY)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from types import FrameType
 from urllib.parse import urlsplit, urlunsplit
 
@@ -213,10 +214,14 @@ def _application(
 
 
 def _visitors(url: str, report: _Live, relay: _Relay) -> int:
-    ended = threading.Event()
-    with _handlers(_ENDS, lambda number: ended.set()):
+    # Not an event: its lock would be held already if the handler ran inside of its `wait`.
+    signals: SimpleQueue[int] = SimpleQueue()
+    with _handlers(_ENDS, signals.put):
         click.echo(f"jobwire: judging all connections to {url} (Ctrl-C ends)", err=True)
-        while not ended.wait(_TICK_S):
+        while True:
+            with suppress(Empty):
+                signals.get(timeout=_TICK_S)
+                break
             report.update()
             if relay.ended:
                 raise SuiteFault("the relay process ended before Ctrl-C")

@@ -49,7 +49,7 @@ class Switchboard:
 
     def run(self, function: Callable[[], Any]) -> Any:
         """Call a coroutine function in the loop's thread; return its result."""
-        return asyncio.run_coroutine_threadsafe(function(), self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(function(), self._loop).result(60)
 
     def close(self) -> None:
         """Close all proxies and end the thread."""
@@ -100,7 +100,6 @@ class Proxy:
 
     Attributes:
         port: Port for clients.
-        calls: The commands, in order.
         pushes: Number of frames that the server sent without a command.
         cuts: Number of connections cut by the proxy.
     """
@@ -123,7 +122,7 @@ class Proxy:
         self.greeting = greeting
         self.pause = pause
         self.port = own_port
-        self.calls: deque[Call] = deque(maxlen=keep)
+        self._calls: deque[Call] = deque(maxlen=keep)
         self.pushes = 0
         self.cuts = 0
         self._loop = loop
@@ -167,12 +166,12 @@ class Proxy:
         self._call(self._faults.rules.clear)
 
     def snapshot(self) -> list[Call]:
-        """Return a copy of the calls so far. More may arrive during the call."""
-        return self._call(lambda: list(self.calls))
+        """Return a copy of the calls so far, in order. More may arrive during the call."""
+        return self._call(lambda: list(self._calls))
 
     def forget(self) -> None:
         """Forget the calls so far."""
-        self._call(self.calls.clear)
+        self._call(self._calls.clear)
 
     def lead_to(self, host: str, port: int) -> None:
         """Connect new connections to another server."""
@@ -202,7 +201,7 @@ class Proxy:
         async def in_the_loop() -> T:
             return function()
 
-        return asyncio.run_coroutine_threadsafe(in_the_loop(), self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(in_the_loop(), self._loop).result(60)
 
     def _accept(self) -> None:
         assert self._listener is not None
@@ -270,7 +269,7 @@ class Proxy:
         words = arguments(frame)
         self._sequence += 1
         call = Call(self._sequence, connection, words, self._label(words), frame, time.monotonic())
-        self.calls.append(call)
+        self._calls.append(call)
         return call
 
     def meet(self, call: Call, transaction: int | None) -> None:

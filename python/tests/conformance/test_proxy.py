@@ -74,7 +74,7 @@ def open_wire() -> Iterator[type[Wire]]:
 
 
 def labels(proxy: Proxy) -> list[str]:
-    return [call.label for call in proxy.calls]
+    return [call.label for call in proxy.snapshot()]
 
 
 # -- without faults
@@ -102,12 +102,12 @@ def test_a_client_notices_nothing(
             client.incr("list")
         assert client.blpop(["none"], 0.05) is None
     assert proxy.cuts == 0
-    assert [call.transaction for call in proxy.calls if call.label == "INCRBY"] == [
+    assert [call.transaction for call in proxy.snapshot() if call.label == "INCRBY"] == [
         True,
         True,
         False,
     ]
-    assert all(call.reply is not None for call in proxy.calls)
+    assert all(call.reply is not None for call in proxy.snapshot())
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
@@ -134,7 +134,7 @@ def test_a_notice_of_client_tracking_is_no_reply(
     server.client().lpush("q", "1")
     assert wire.hear() == b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nq\r\n"
     assert wire.ask("LLEN q") == [b":1\r\n"]
-    assert proxy.calls[-1].reply == b":1\r\n"
+    assert proxy.snapshot()[-1].reply == b":1\r\n"
 
 
 def test_odd_commands_pass_too(server: Server, board: Switchboard, open_wire: type[Wire]) -> None:
@@ -171,7 +171,7 @@ def test_in_lockstep_one_command_is_under_way_at_a_time(
     for wire in wires:
         wire.say(*["INCR n"] * 50)
     assert all(wire.hear() for wire in wires for _ in range(50))
-    spans = sorted((call.sent or 0, call.answered or 0) for call in proxy.calls)
+    spans = sorted((call.sent or 0, call.answered or 0) for call in proxy.snapshot())
     assert len(spans) == 150
     assert all(one[1] <= next_[0] for one, next_ in itertools.pairwise(spans))
 
@@ -192,7 +192,7 @@ def test_the_trace_is_a_line_of_json_for_each_command(
     wire.ask("PING", "SET a 1")
     wire.socket.sendall(resp.command("SET", b"\xff", "2"))
     wire.hear()
-    first, second = (json.loads(call.as_json()) for call in proxy.calls)
+    first, second = (json.loads(call.as_json()) for call in proxy.snapshot())
     taken = first.pop("us")
     assert 0 < taken < 10_000_000
     assert first == {
@@ -241,7 +241,9 @@ def test_a_cut_falls_exactly_between_two_commands_of_a_pipeline(
     applied = nth if side == "after" else nth - 1
     assert heard[nth - 1 :] == [None] * (5 - nth)
     wait_until(lambda: server.client().llen("q") == applied)
-    assert [call.reply is not None for call in proxy.calls] == [n <= applied for n in (1, 2, 3, 4)]
+    assert [call.reply is not None for call in proxy.snapshot()] == [
+        n <= applied for n in (1, 2, 3, 4)
+    ]
     assert proxy.cuts == 1
     assert open_wire(proxy).ask("PING") == [b"+PONG\r\n"]
     assert server.client().llen("q") == applied
@@ -280,7 +282,7 @@ def test_a_refused_transaction_is_recorded_as_the_client_sees_it(
     proxy = board.open("127.0.0.1", server.port, rules=[rule])
     heard = open_wire(proxy).ask("MULTI", "RPUSH q 1", "EXEC")
     assert (heard[2] or b"").startswith(b"-EXECABORT")
-    assert [call.reply for call in proxy.calls] == heard
+    assert [call.reply for call in proxy.snapshot()] == heard
 
 
 @pytest.mark.parametrize(("side", "count"), [("before", 1), ("after", 2)])
@@ -305,7 +307,7 @@ def test_replies_that_are_held_back_come_late_and_in_order(
     started = time.monotonic()
     wire.say("INCR n")
     time.sleep(0.05)
-    assert [call.reply for call in proxy.calls] == [None], "not answered before it passes"
+    assert [call.reply for call in proxy.snapshot()] == [None], "not answered before it passes"
     assert wire.ask("INCR n", "QUIT") == [b":1\r\n", b":2\r\n"]
     assert wire.hear() == b"+OK\r\n"
     assert wire.hear() is None
@@ -356,7 +358,7 @@ def test_a_kill_is_a_crash_of_the_whole_process(
     with closing(server.client()) as client:
         try:
             wait_until(lambda: client.get("n"))
-            seen = sum(call.words[1] == b"n" for call in proxy.calls)
+            seen = sum(call.words[1] == b"n" for call in proxy.snapshot())
             proxy.add(Rule(kill))
             assert process.wait(60) == -signal.SIGKILL
         finally:
@@ -364,7 +366,7 @@ def test_a_kill_is_a_crash_of_the_whole_process(
             process.wait(60)
         n, m = int(client.get("n")), int(client.get("m"))
         assert seen <= n
-        last = proxy.calls[-1]
+        last = proxy.snapshot()[-1]
         assert (last.words[1], m - n) in (
             [(b"n", 1), (b"m", 0)] if action == "before" else [(b"n", 0), (b"m", 1)]
         )

@@ -297,7 +297,7 @@ class Run:
             self._drain(server.url)
             self._judge(result, waiting=waiting, held=held)
             result.reached = any(rule.struck for rule in rules)
-            passed = [*points_of(proxy.calls)]
+            passed = [*points_of(proxy.snapshot())]
             result.points = [point for point, _ in passed]
             result.effects = [point for point, call in passed if _may_change(call)]
             result.log = self._first.log.read_text()

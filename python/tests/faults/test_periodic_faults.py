@@ -97,7 +97,7 @@ class PeriodicRun:
             started.set()
             with suppress(AssertionError):
                 wait_until(lambda: _done(client, record) or not first.alive(), AMPLE)
-            points = [point for point, _ in points_of(proxy.calls)]
+            points = [point for point, _ in points_of(proxy.snapshot())]
             first.kill()
             proxy.close()
             for identity in (*client.smembers("processes"), *client.smembers("jobwire:owners")):

@@ -279,12 +279,6 @@ func (c *Client) write(jobs []*ready) (written []*ready, err error) {
 		}
 		written, err = c.send(jobs)
 	}
-	for range 3 {
-		if redis.HasCode(err, codes...) && mistake.Made("repeats-four-times") {
-			c.Pool.Drop()
-			written, err = c.send(jobs)
-		}
-	}
 	return written, err
 }
 
